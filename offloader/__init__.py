@@ -1,0 +1,1 @@
+"""A streaming offloader for Apache Pulsar: topics become verified segments in an object store (PIP-76)."""

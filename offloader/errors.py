@@ -1,0 +1,139 @@
+"""The one error tree.
+
+Four branches say what a caller may do: try again (`RetryableError`), give up (`FatalError`), find out what happened
+(`OutcomeUnknownError`, never treated as a failure), or stop and tell a human (`IntegrityError`).
+A message is one line that says what is wrong and, where the reader can do something, what to do.
+"""
+
+
+class OffloadError(Exception):
+    """Base of every error that this product raises on purpose."""
+
+
+class RetryableError(OffloadError):
+    """It did not happen, and may well happen later: wait with back-off and try again."""
+
+
+class FatalError(OffloadError):
+    """It did not happen and will not, until somebody changes something."""
+
+
+class OutcomeUnknownError(OffloadError):
+    """It may have happened. Read back and compare before deciding; never clean up because of it."""
+
+
+class IntegrityError(OffloadError):
+    """Bytes or records are not what they must be."""
+
+
+class ConfigError(FatalError):
+    """A configuration value is wrong; the message begins with the value's path."""
+
+
+# Object stores
+
+
+class StoreUnavailableError(RetryableError):
+    """The store did not answer, or asked to be left alone for a while."""
+
+
+class StoreFullError(RetryableError):
+    """The store has no room left."""
+
+
+class AccessDeniedError(FatalError):
+    """The store or the cluster refused our credentials for this call."""
+
+
+class BucketNotFoundError(FatalError):
+    """The bucket or root folder does not exist."""
+
+
+class ObjectNotFoundError(OffloadError):
+    """No object has this key."""
+
+
+class UploadGoneError(OffloadError):
+    """The upload was aborted, completed by somebody else, or removed by a life-cycle rule."""
+
+
+class PartRejectedError(OffloadError):
+    """The store's parts are not the ones that the journal names, so the upload cannot be completed."""
+
+
+class UnprovenStoreError(FatalError):
+    """The store has no create-if-absent that is known to be atomic, so it must not hold metadata."""
+
+
+# Metadata
+
+
+class OvertakenError(FatalError):
+    """Another process owns this application's journal now. Exit code 3: do not restart."""
+
+
+class ClaimedByOtherError(FatalError):
+    """The topic's catalog is claimed by another application."""
+
+
+class AnotherClusterError(FatalError):
+    """The root belongs to another cluster."""
+
+
+class FormatVersionError(FatalError):
+    """A record was written by a newer version of this product."""
+
+
+class DamagedRecordError(IntegrityError):
+    """A persisted record cannot be read back."""
+
+
+class DamagedObjectError(IntegrityError):
+    """A data or index object is not what its format or the catalog says."""
+
+
+# Pulsar
+
+
+class BrokerUnavailableError(RetryableError):
+    """No broker answered in time, or the one that did closed the connection."""
+
+
+class TopicMovedError(RetryableError):
+    """The topic was unloaded, or moves to another broker: look it up again."""
+
+
+class SubscriptionBusyError(RetryableError):
+    """Another consumer holds the durable subscription."""
+
+
+class AuthenticationFailedError(FatalError):
+    """The broker refused who we are."""
+
+
+class AuthorizationFailedError(FatalError):
+    """The broker knows us and refuses this call."""
+
+
+class TopicNotFoundError(OffloadError):
+    """The topic does not exist (any more)."""
+
+
+class InexactBytesError(FatalError):
+    """The broker would not deliver entries byte for byte."""
+
+
+class ProtocolError(IntegrityError):
+    """A peer sent a frame that breaks the protocol."""
+
+
+class DataLostError(IntegrityError):
+    """Entries that were not offloaded yet cannot be read any more."""
+
+
+class UnexplainedGapError(IntegrityError):
+    """Entries were not delivered and nothing says why."""
+
+
+class PinMovedError(IntegrityError):
+    """The durable subscription was moved past data that is not offloaded (TTL, backlog quota, by hand)."""

@@ -1,0 +1,461 @@
+"""The values that everything else speaks of: topics, positions, ledgers, cuts, parts, segments, slices, receipts.
+
+Frozen, no I/O. Sizes are in bytes, times in milliseconds since the epoch (UTC), positions inclusive unless a name says
+`after`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+from urllib.parse import quote, unquote
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+
+# A Java reader holds object lengths in 32 bits.
+MAX_OBJECT_SIZE = 2 * GIB - 1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicName:
+    """A persistent topic, or one partition of one: `persistent://tenant/namespace/name[-partition-N]`."""
+
+    tenant: str
+    namespace_part: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> TopicName:
+        """Read a full or a short name (`tenant/ns/name`, `name` = public/default). Raises ValueError."""
+        rest = text
+        if "://" in text:
+            domain, _, rest = text.partition("://")
+            if domain != "persistent":
+                raise ValueError(f"{text!r}: only persistent topics can be offloaded")
+        pieces = rest.split("/", 2)
+        if len(pieces) == 1:
+            pieces = ["public", "default", *pieces]
+        if len(pieces) != 3 or not all(pieces):
+            raise ValueError(f"{text!r} is not a topic name; write persistent://tenant/namespace/name")
+        return cls(*pieces)
+
+    @property
+    def namespace(self) -> str:
+        return f"{self.tenant}/{self.namespace_part}"
+
+    @property
+    def partition(self) -> int:
+        """The partition's number, -1 where the topic is not a partition."""
+        match = re.search(r"-partition-(\d+)$", self.name)
+        return int(match.group(1)) if match else -1
+
+    @property
+    def partitioned_name(self) -> str:
+        """The partitioned topic's full name (the topic's own where it is not a partition)."""
+        return re.sub(r"-partition-\d+$", "", str(self))
+
+    @property
+    def rest_path(self) -> str:
+        """`persistent/tenant/namespace/name`, encoded for Pulsar's admin REST."""
+        return f"persistent/{self.tenant}/{self.namespace_part}/{self.encoded}"
+
+    @property
+    def encoded(self) -> str:
+        """The local name as it stands in an object key or a URL."""
+        return quote(self.name, safe="")
+
+    @classmethod
+    def from_encoded(cls, tenant: str, namespace_part: str, encoded: str) -> TopicName:
+        return cls(tenant, namespace_part, unquote(encoded))
+
+    def __str__(self) -> str:
+        return f"persistent://{self.tenant}/{self.namespace_part}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """An entry's place in its topic. The order of the fields is the order of positions.
+
+    Ledger ids grow within an incarnation but are not consecutive: a position's successor needs the ledger list.
+    `entry == -1` means "before the ledger's first entry".
+    """
+
+    incarnation: int
+    ledger: int
+    entry: int
+
+    @classmethod
+    def parse(cls, text: str, incarnation: int = 0) -> Position:
+        """Read `ledger:entry`. Raises ValueError."""
+        match = re.fullmatch(r"(\d+):(-1|\d+)", text)
+        if match is None:
+            raise ValueError(f"{text!r} is not a position; write LEDGER:ENTRY, for example 12:345")
+        return cls(incarnation, int(match.group(1)), int(match.group(2)))
+
+    def __str__(self) -> str:
+        return f"{self.ledger}:{self.entry}"
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSpan:
+    """One ledger of a topic's list. `last` is the last entry id it was closed with (-1: empty), None while it is open."""
+
+    ledger: int
+    last: int | None
+
+
+class LedgerList:
+    """A topic's ledgers in order, as Pulsar lists them: what makes a position's successor computable."""
+
+    def __init__(self, spans: tuple[LedgerSpan, ...]) -> None:
+        self.spans = tuple(sorted(spans, key=lambda s: s.ledger))
+        self._by_id = {s.ledger: i for i, s in enumerate(self.spans)}
+
+    def __contains__(self, ledger: int) -> bool:
+        return ledger in self._by_id
+
+    def closed_with(self, ledger: int) -> int | None:
+        """The ledger's last entry id, None while it is open or when it is not (any more) in the list."""
+        i = self._by_id.get(ledger)
+        return None if i is None else self.spans[i].last
+
+    def next_ledger(self, ledger: int) -> int | None:
+        """The first listed ledger after this one that is open or not empty."""
+        return next((s.ledger for s in self.spans if s.ledger > ledger and s.last != -1), None)
+
+    def successor(self, position: Position) -> Position | None:
+        """The position right after; None when it cannot be known (yet): its ledger is full and no later one is listed.
+
+        In an open ledger that is the next entry id. A ledger that is not listed any more is taken as ended: ask only
+        for positions whose ledger's end is recorded.
+        """
+        last = self.closed_with(position.ledger)
+        in_list = position.ledger in self._by_id
+        if in_list and (last is None or position.entry < last):
+            return Position(position.incarnation, position.ledger, position.entry + 1)
+        following = self.next_ledger(position.ledger)
+        return None if following is None else Position(position.incarnation, following, 0)
+
+
+class Source(StrEnum):
+    """Where entries are read from."""
+
+    BROKER = "broker"
+    BOOKKEEPER = "bookkeeper"
+
+
+@dataclass(frozen=True, slots=True)
+class Cuts:
+    """What is fixed when a segment is Assigned: the same start then gives the same blocks and parts, for ever."""
+
+    part_size: int = 8 * MIB
+    block_size: int = 1 * MIB
+    index_step: int = 256 * KIB
+    version: int = 1
+
+
+class GapKind(StrEnum):
+    """Why a broker did not deliver an entry."""
+
+    ABORTED = "aborted"  # an entry of an aborted transaction
+    MARKER = "marker"  # a server-only marker (transaction, replicated subscription)
+    FILTERED = "filtered"  # proven filtered, content unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Entries `first`..`last` of one ledger that exist in Pulsar, are not in the segment, and are known to be `kind`."""
+
+    kind: GapKind
+    ledger: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRange:
+    """What a part or a segment holds of one ledger. `size` is the sum of the entries' lengths."""
+
+    ledger: int
+    first: int
+    last: int
+    count: int
+    size: int
+    closed_with: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexEntry:
+    """One mapping of the index object: reading may begin at `offset` + 128 with `entry`.
+
+    `block` is the number of the block in the object, from 1 (`partId` in the format); `offset` is absolute.
+    """
+
+    ledger: int
+    entry: int
+    block: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class EntryStats:
+    """What the message metadata of some entries say; None where no entry says it. Payloads are never opened."""
+
+    messages: int = 0
+    min_publish_time: int | None = None
+    max_publish_time: int | None = None
+    min_broker_time: int | None = None
+    max_broker_time: int | None = None
+    min_index: int | None = None
+    max_index: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One uploaded part: whole blocks, back to back. `number` counts from 1, `offset` is where it begins in the object.
+
+    `gaps` were found before or between this part's entries.
+    """
+
+    number: int
+    offset: int
+    size: int
+    etag: str
+    crc32c: int
+    blocks: int
+    ledgers: tuple[LedgerRange, ...]
+    index: tuple[IndexEntry, ...]
+    stats: EntryStats
+    gaps: tuple[Gap, ...] = ()
+
+    @property
+    def first(self) -> tuple[int, int]:
+        return (self.ledgers[0].ledger, self.ledgers[0].first)
+
+    @property
+    def last(self) -> tuple[int, int]:
+        return (self.ledgers[-1].ledger, self.ledgers[-1].last)
+
+    @property
+    def entries(self) -> int:
+        return sum(r.count for r in self.ledgers)
+
+
+class RollReason(StrEnum):
+    """Why a segment was closed."""
+
+    SIZE = "size"
+    AGE = "age"
+    REQUEST = "request"
+    INDEX = "index"
+    TERMINATED = "terminated"
+    DELETED = "deleted"
+    DISABLED = "disabled"
+    RELEASED = "released"
+    CAUGHT_UP = "caught-up"
+    DATA_LOST = "data-lost"
+
+
+class SegmentStatus(StrEnum):
+    """PIP-76's words (Assigned, Offloaded, Failed) and the two steps in between."""
+
+    ASSIGNED = "Assigned"
+    CLOSING = "Closing"
+    SEALING = "Sealing"
+    OFFLOADED = "Offloaded"
+    FAILED = "Failed"
+
+
+class FailureKind(StrEnum):
+    """What a topic's slice or seal met; names are those of the error tree's leaves."""
+
+    RETRYABLE = "retryable"
+    FATAL = "fatal"
+    UNKNOWN = "outcome-unknown"
+    INTEGRITY = "integrity"
+    UPLOAD_GONE = "upload-gone"
+    DATA_LOST = "data-lost"
+    TASK_DIED = "task-died"
+    SLOW = "slow"
+    TOPIC_GONE = "topic-gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A topic's last failure, how often in a row, and when it is tried again."""
+
+    kind: FailureKind
+    reason: str
+    attempts: int
+    retry_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class SealedFacts:
+    """Everything that sealing steps 2-4 need, fixed in the journal before the first of them: they write the same bytes
+    however often they run."""
+
+    offloaded_at: int
+    size: int
+    crc32c: int
+    end: Position
+    ledgers: tuple[LedgerRange, ...]
+    catalog_slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSegment:
+    """A topic's one segment that is not Offloaded. `start` is its first position, a leading gap included.
+
+    `upload` is the store's handle (text that only the store reads); None until there is a whole part to write.
+    """
+
+    uuid: str
+    start: Position
+    source: Source
+    cuts: Cuts
+    assigned_at: int
+    status: SegmentStatus = SegmentStatus.ASSIGNED
+    predecessor_uuid: str = ""
+    predecessor_end: Position | None = None
+    upload: str | None = None
+    parts: tuple[Part, ...] = ()
+    closing_end: Position | None = None
+    roll_reason: RollReason | None = None
+    sealed: SealedFacts | None = None
+
+    @property
+    def size(self) -> int:
+        return self.parts[-1].offset + self.parts[-1].size if self.parts else 0
+
+    @property
+    def blocks(self) -> int:
+        return sum(p.blocks for p in self.parts)
+
+    @property
+    def covered(self) -> Position | None:
+        """The last position that is safely uploaded, None before the first part."""
+        if not self.parts:
+            return None
+        ledger, entry = self.parts[-1].last
+        return Position(self.start.incarnation, ledger, entry)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The work planned for one topic in one micro-batch: read from `start`, cut, upload whole parts.
+
+    `start` is the first position to account for (a gap there is to be explained); `bound` the last one that may be read.
+    `seal` says that `bound` is the segment's fixed end, so that the last part may be short.
+    `uuid` is empty and `upload` None in a probe: a slice that only finds the first entry and how much there is.
+    """
+
+    topic: TopicName
+    plan: int
+    uuid: str
+    upload: str | None
+    start: Position
+    bound: Position
+    seal: bool
+    first_part: int
+    offset: int
+    first_block: int
+    room: int
+    byte_budget: int
+    time_budget_ms: int
+    hard_limit_ms: int
+    source: Source
+    cuts: Cuts
+    ledgers: tuple[LedgerSpan, ...]
+    fail_on_data_loss: bool = True
+    max_gap_lookups: int = 1000
+    bytes_per_second: int | None = None
+    alone: bool = False
+
+
+class SliceStop(StrEnum):
+    """Why a slice ended."""
+
+    BOUND = "bound"  # everything up to the bound was read and, where it fills parts or seals, uploaded
+    BUDGET = "budget"  # bytes or time are used up after at least one whole part
+    FULL = "full"  # the segment's maximum size: `Receipt.seen_to` is where it must end
+    SLOW = "slow"  # less than one part by the hard limit
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What came of a slice. `uuid`, `upload`, `first_part` and `start` repeat the slice's, to be matched with the journal.
+
+    `seen_*` speak of everything that was read, uploaded or not: `seen_first` the first entry found, `seen_to` the last
+    position accounted for (entry or explained gap), `seen_bytes` the object bytes that the entries read would take.
+    `gaps` are those after the last uploaded part.
+    """
+
+    topic: TopicName
+    plan: int
+    uuid: str
+    upload: str | None
+    first_part: int
+    start: Position
+    stop: SliceStop
+    parts: tuple[Part, ...] = ()
+    seen_first: Position | None = None
+    seen_to: Position | None = None
+    seen_bytes: int = 0
+    seen_entries: int = 0
+    gaps: tuple[Gap, ...] = ()
+    failure_kind: FailureKind | None = None
+    failure_reason: str = ""
+    elapsed_ms: int = 0
+    read_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """An Offloaded segment: the OffloadSegment record of the catalog (PIP-76's fields, and what proves continuity).
+
+    `start`..`end` is what it accounts for: every entry in it is in the object or in `gaps`.
+    An object-less segment (`size` 0) accounts only for gaps.
+    """
+
+    uuid: str
+    start: Position
+    end: Position
+    assigned_at: int
+    offloaded_at: int
+    size: int
+    crc32c: int
+    cuts: Cuts
+    source: Source
+    roll_reason: RollReason
+    ledgers: tuple[LedgerRange, ...]
+    parts: tuple[Part, ...] = ()  # without their index entries: those are in the index object
+    gaps: tuple[Gap, ...] = ()
+    predecessor_uuid: str = ""
+    predecessor_end: Position | None = None
+    driver: str = ""
+    driver_properties: tuple[tuple[str, str], ...] = ()
+    deleted_ledgers: tuple[int, ...] = field(default=())
+
+    @property
+    def entries(self) -> int:
+        return sum(r.count for r in self.ledgers)
+
+    @property
+    def index_key_suffix(self) -> str:
+        return "-index"
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Entries `start`..`end` that were gone before they were offloaded, and who accepted that."""
+
+    start: Position
+    end: Position
+    reason: str
+    accepted_by: str
+    at: int

@@ -1,0 +1,136 @@
+"""What the rest of the product needs of a Pulsar cluster, as interfaces.
+
+`broker.py` has the real ones, `offloader.testing.cluster` an in-memory cluster for tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from offloader.model import Gap, LedgerList, Position, TopicName
+
+
+class RawEntry(NamedTuple):
+    """An entry exactly as BookKeeper stores it (broker entry metadata included)."""
+
+    ledger: int
+    entry: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TopicEnd:
+    """A topic's last readable position and its pin's mark-delete, both (ledger, entry); `last` None: the topic is empty."""
+
+    last: tuple[int, int] | None
+    mark_delete: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic's managed ledger. `sizes` maps ledger id to (entries, bytes), the open ledger's current ones included.
+
+    `created` identifies the incarnation: it changes when the topic is deleted and created again, and at no other time.
+    """
+
+    created: str
+    ledgers: LedgerList
+    sizes: Mapping[int, tuple[int, int]]
+    last_confirmed: tuple[int, int] | None
+    terminated: bool
+    offloaded: frozenset[int]
+
+
+class EntryReader(Protocol):
+    """Reads one topic's entries in order. Not thread safe; holds a bounded number of bytes."""
+
+    def read(self, timeout: float) -> list[RawEntry]:
+        """The entries that have arrived, at least one; empty after `timeout` seconds without any.
+
+        Raises TopicMovedError (unload), BrokerUnavailableError, TopicNotFoundError, AuthorizationFailedError, IntegrityError.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give back what the reader holds. Never raises."""
+        ...
+
+
+class EntrySource(Protocol):
+    """The worker's way to entries. Safe to use from several threads."""
+
+    def open(self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int) -> EntryReader:
+        """A reader whose first entry is the first one at or after (ledger, entry) that Pulsar delivers.
+
+        `max_bytes` bounds what it holds, but for one entry that is larger by itself.
+        """
+        ...
+
+    def explain(self, topic: TopicName, ledger: int, first: int, last: int, *, limit: int) -> tuple[tuple[Gap, ...], int | None]:
+        """Why entries `first`..`last` of a ledger were not delivered, in order, at most `limit` look-ups.
+
+        Returns the gaps that are explained, without a hole from `first` on, and the first entry id that is *not* explained
+        by them (it can be read, so it should have been delivered, or the limit was reached), None when all are.
+        """
+        ...
+
+
+class Pins(Protocol):
+    """The driver's durable subscriptions. Safe to use from several threads."""
+
+    def open(self, topic: TopicName) -> TopicEnd:
+        """Make or take over the topic's durable subscription and hold it; a new one begins at the topic's first entry.
+
+        Raises SubscriptionBusyError, TopicNotFoundError, AuthorizationFailedError, BrokerUnavailableError.
+        """
+        ...
+
+    def ends(self, topics: list[TopicName]) -> dict[TopicName, TopicEnd | Exception]:
+        """Ends of many held topics at once (pipelined); a topic's failure is its value. Reconnects by itself."""
+        ...
+
+    def acknowledge(self, topic: TopicName, position: Position) -> None:
+        """Cumulatively acknowledge up to and including `position`; returns once the broker has confirmed it."""
+        ...
+
+    def release(self, topic: TopicName) -> None:
+        """Delete the durable subscription. The topic's data is no longer kept for us."""
+        ...
+
+    def drop(self, topic: TopicName) -> None:
+        """Let go of the consumer, keep the subscription."""
+        ...
+
+    def close(self) -> None:
+        """Let go of all consumers, keep the subscriptions."""
+        ...
+
+
+class Admin(Protocol):
+    """The admin REST calls that we use. Raises BrokerUnavailableError, AuthorizationFailedError, TopicNotFoundError."""
+
+    def version(self) -> str: ...
+
+    def cluster(self) -> str:
+        """The cluster's name."""
+        ...
+
+    def runtime_configuration(self) -> Mapping[str, str]: ...
+
+    def namespaces(self) -> list[str]:
+        """All `tenant/namespace` that we may see."""
+        ...
+
+    def namespace_properties(self, namespace: str) -> Mapping[str, str]: ...
+
+    def topics(self, namespace: str) -> list[TopicName]:
+        """The namespace's persistent topics, partitions as topics of their own, without Pulsar's system topics."""
+        ...
+
+    def topic_info(self, topic: TopicName) -> TopicInfo: ...
+
+    def namespace_policies(self, namespace: str) -> Mapping[str, object]:
+        """The namespace's policies as Pulsar names them (`retention_policies`, `message_ttl_in_seconds`, …)."""
+        ...
