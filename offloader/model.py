@@ -279,7 +279,6 @@ class FailureKind(StrEnum):
     UPLOAD_GONE = "upload-gone"
     DATA_LOST = "data-lost"
     TASK_DIED = "task-died"
-    SLOW = "slow"
     TOPIC_GONE = "topic-gone"
 
 
@@ -303,6 +302,7 @@ class SealedFacts:
     crc32c: int
     end: Position
     ledgers: tuple[LedgerRange, ...]
+    gaps: tuple[Gap, ...]
     catalog_slot: int
 
 
@@ -350,13 +350,14 @@ class Slice:
 
     `start` is the first position to account for (a gap there is to be explained); `bound` the last one that may be read.
     `seal` says that `bound` is the segment's fixed end, so that the last part may be short.
-    `uuid` is empty and `upload` None in a probe: a slice that only finds the first entry and how much there is.
+    `run` and `plan` name the plan that it belongs to.
     """
 
     topic: TopicName
+    run: str
     plan: int
     uuid: str
-    upload: str | None
+    upload: str
     start: Position
     bound: Position
     seal: bool
@@ -390,24 +391,24 @@ class SliceStop(StrEnum):
 class Receipt:
     """What came of a slice. `uuid`, `upload`, `first_part` and `start` repeat the slice's, to be matched with the journal.
 
-    `seen_*` speak of everything that was read, uploaded or not: `seen_first` the first entry found, `seen_to` the last
-    position accounted for (entry or explained gap), `seen_bytes` the object bytes that the entries read would take.
-    `gaps` are those after the last uploaded part.
+    `seen_to` is the last position accounted for (entry or explained gap), uploaded or not; `seen_bytes` the object bytes
+    that what was read after the last uploaded part would take.
+    `gaps` are those after the last uploaded part; `finished`: the segment's fixed end was reached and its last part uploaded.
     """
 
     topic: TopicName
+    run: str
     plan: int
     uuid: str
-    upload: str | None
+    upload: str
     first_part: int
     start: Position
     stop: SliceStop
     parts: tuple[Part, ...] = ()
-    seen_first: Position | None = None
     seen_to: Position | None = None
     seen_bytes: int = 0
-    seen_entries: int = 0
     gaps: tuple[Gap, ...] = ()
+    finished: bool = False
     failure_kind: FailureKind | None = None
     failure_reason: str = ""
     elapsed_ms: int = 0
@@ -444,10 +445,6 @@ class Segment:
     @property
     def entries(self) -> int:
         return sum(r.count for r in self.ledgers)
-
-    @property
-    def index_key_suffix(self) -> str:
-        return "-index"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,74 @@
+"""How fast entries are cut into parts, beside a plain join of the same bytes: `python benchmarks/cutter.py`."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+import crc32c
+
+from offloader._proto.pulsar_messages_pb2 import MessageMetadata
+from offloader.format.cutter import PartCutter
+from offloader.format.entry import OPAQUE, EntryFacts, inspect
+from offloader.model import GIB, KIB, MIB, Cuts
+
+TOTAL = 128 * MIB
+ROUNDS = 5
+PER_JOIN = 8 * MIB
+
+
+def entry_of(size: int) -> bytes:
+    """An entry as a producer's client frames it, about `size` bytes long."""
+    metadata = MessageMetadata(producer_name="standalone-0-12", sequence_id=1, publish_time=1_700_000_000_000)
+    encoded = metadata.SerializeToString()
+    body = len(encoded).to_bytes(4, "big") + encoded + os.urandom(size - len(encoded) - 10)
+    return b"\x0e\x01" + crc32c.crc32c(body).to_bytes(4, "big") + body
+
+
+def join(entries: list[bytes]) -> None:
+    per_join = PER_JOIN // len(entries[0])
+    for begin in range(0, len(entries), per_join):
+        b"".join(entries[begin : begin + per_join])
+
+
+def cut(entries: list[bytes], look: Callable[[bytes], EntryFacts] = lambda _: OPAQUE) -> None:
+    cutter = PartCutter(Cuts(), first_part=1, offset=0, first_block=1, room=2 * GIB)
+    for entry, data in enumerate(entries):
+        if cutter.would_exceed_room(len(data), 1, entry):
+            raise RuntimeError("the benchmark's object is too large")
+        part = cutter.offer(1, entry, data, look(data))
+        if part is not None:
+            part.data()
+    last = cutter.finish()
+    if last is not None:
+        last.data()
+
+
+def best(work: Callable[[], None]) -> float:
+    seconds = []
+    for _ in range(ROUNDS):
+        begun = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - begun)
+    return min(seconds)
+
+
+def main() -> None:
+    print(f"{'entry':>8} {'work':<22} {'MB/s':>7} {'k entries/s':>12}")
+    for size in (KIB, 100 * KIB):
+        distinct = [entry_of(size) for _ in range(PER_JOIN // size)]
+        entries = (distinct * (TOTAL // PER_JOIN + 1))[: TOTAL // size]
+        works: dict[str, Callable[[], None]] = {
+            "plain join": lambda e=entries: join(e),
+            "cut and join": lambda e=entries: cut(e),
+            "inspect, cut and join": lambda e=entries: cut(e, inspect),
+        }
+        for name, work in works.items():
+            seconds = best(work)
+            rate = len(entries) / seconds
+            print(f"{size:>8} {name:<22} {rate * len(entries[0]) / 1e6:>7.0f} {rate / 1e3:>12.0f}")
+
+
+if __name__ == "__main__":
+    main()

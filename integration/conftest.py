@@ -1,0 +1,35 @@
+"""Fixtures for tests against real servers: an embedded Pulsar, a fresh namespace."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from offloader.embedded.settings import ENTRY_METADATA, SMALL_LEDGERS, TRANSACTIONS
+from offloader.embedded.standalone import PulsarStandalone
+
+PULSAR_SETTINGS = {**SMALL_LEDGERS, **TRANSACTIONS, **ENTRY_METADATA}
+
+_NAMES = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarStandalone]:
+    """A Pulsar with small ledgers, transactions and broker entry metadata; retention 0. Shared: do not stop it."""
+    with PulsarStandalone(tmp_path_factory.mktemp("pulsar"), configuration=PULSAR_SETTINGS) as standalone:
+        yield standalone
+
+
+@pytest.fixture(scope="session")
+def pulsar_with_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarStandalone]:
+    """The same with its metadata in ZooKeeper, as direct reads from bookies need. Shared: do not stop it."""
+    with PulsarStandalone(tmp_path_factory.mktemp("pulsar-zk"), zookeeper=True, configuration=PULSAR_SETTINGS) as standalone:
+        yield standalone
+
+
+@pytest.fixture
+def namespace(pulsar: PulsarStandalone) -> str:
+    """A fresh namespace in the shared Pulsar, as `tenant/namespace`."""
+    return pulsar.create_namespace(f"public/test-{next(_NAMES)}")

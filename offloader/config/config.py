@@ -1,0 +1,73 @@
+"""The configuration as a whole: one YAML file, checked completely before anything starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, ValidationError
+
+from offloader.config import document, limits
+from offloader.config.connections import Pulsar, Storage
+from offloader.config.hints import problems_of
+from offloader.config.levels import NamespaceSection, PolicyLevel
+from offloader.config.normalise import normalise
+from offloader.config.policies import Policies
+from offloader.config.problems import refuse
+from offloader.config.running import Limits, MetricsSettings, Spark
+from offloader.config.section import Section
+from offloader.config.units import Time
+from offloader.errors import ConfigError
+
+
+class Config(Section):
+    """Everything that the file says. Frozen; may be pickled."""
+
+    application: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+        description="Name of this application: letters, digits, `.`, `_` and `-`. It owns the journal and the claims on topics.",
+    )
+    pulsar: Pulsar
+    storage: Storage
+    spark: Spark = Spark()
+    cluster: PolicyLevel = Field(PolicyLevel(), alias="policies")
+    namespaces: dict[str, NamespaceSection] = Field(default_factory=dict)
+    discovery_interval_ms: Time = Field(60_000, gt=0, description="How often namespaces, topics and policies are looked up.")
+    metrics: MetricsSettings = MetricsSettings()
+    limits: Limits = Limits()
+
+    @classmethod
+    def load(cls, path: str | Path, environment: Mapping[str, str] = os.environ) -> Self:
+        """Read and check a file. Raises ConfigError, a line for each problem."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{path}: is not UTF-8 text") from error
+        return cls.parse(text, environment)
+
+    @classmethod
+    def parse(cls, text: str, environment: Mapping[str, str] = os.environ) -> Self:
+        """Check a file's text. Raises ConfigError, a line for each problem."""
+        written = normalise(document.read(text, environment))
+        config = cls._validated(written.value, written.lines)
+        around = limits.Surroundings(config.storage.root, config.pulsar.metadata_service_uri is not None)
+        refuse(limits.check(config.policies, around), written.lines)
+        return config
+
+    @classmethod
+    def _validated(cls, value: dict[str, Any], lines: dict[tuple[str, ...], int]) -> Self:
+        try:
+            return cls.model_validate(value)
+        except ValidationError as error:
+            refuse(problems_of(error, cls), lines)
+            raise
+
+    @property
+    def policies(self) -> Policies:
+        """The three levels, to be merged for each topic."""
+        explicit = "source" in self.pulsar.model_fields_set
+        return Policies(self.cluster, self.namespaces, self.pulsar.source if explicit else None)

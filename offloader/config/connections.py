@@ -1,0 +1,128 @@
+"""The sections `pulsar` and `storage`: what we connect to."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from offloader.config.section import Section
+from offloader.config.units import Time
+from offloader.model import Source
+
+_HOST = r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?"
+_SERVICE_URL = re.compile(rf"pulsar(?:\+ssl)?://{_HOST}(?:,{_HOST})*/?")
+_WEB_URL = re.compile(rf"https?://{_HOST}(?:,{_HOST})*/?")
+_AUTH_PARAMS = ("token:", "file:", "env:")
+
+
+class Pulsar(Section):
+    """How to reach the Pulsar cluster, and who we are there."""
+
+    service_url: str = Field(
+        description="The brokers' (or proxy's) binary URL, `pulsar://host:6650` or `pulsar+ssl://host:6651`."
+    )
+    admin_url: str = Field(description="The admin REST URL, `http://host:8080` or `https://host:8443`.")
+    source: Source = Field(
+        Source.BROKER,
+        description="Where entries are read from; policies may override it for a namespace or a topic.",
+    )
+    metadata_service_uri: str | None = Field(
+        None,
+        description="The metadata store of the bookies, for example `zk://host:2181/ledgers`; needed by source `bookkeeper`.",
+    )
+    subscription: str = Field(
+        "__offloader",
+        min_length=1,
+        description="Name of the durable subscription that keeps what is not yet offloaded.",
+    )
+    auth_plugin: Literal["none", "token"] = Field("none", description="How we prove who we are.")
+    auth_params: SecretStr | None = Field(
+        None,
+        description="For `token`: `token:TEXT`, `file:///path` (read again at each connection) or `env:NAME`.",
+    )
+    tls_trust_certs_file_path: str | None = Field(None, description="PEM file of trusted certificates; the system's by default.")
+    tls_allow_insecure_connection: bool = Field(False, description="Accept any certificate. For tests only.")
+    tls_hostname_verification: bool = Field(True, description="Refuse a certificate made out to another host.")
+    connection_timeout_ms: Time = Field(10_000, gt=0, description="How long a connection may take to be made.")
+    operation_timeout_ms: Time = Field(30_000, gt=0, description="How long a broker may take to answer one call.")
+    keep_alive_ms: Time = Field(30_000, gt=0, description="How often a silent connection is probed.")
+
+    @field_validator("service_url")
+    @classmethod
+    def _service_url(cls, value: str) -> str:
+        return _matched(value, _SERVICE_URL, "pulsar://host:6650 or pulsar+ssl://host:6651")
+
+    @field_validator("admin_url")
+    @classmethod
+    def _admin_url(cls, value: str) -> str:
+        return _matched(value, _WEB_URL, "http://host:8080 or https://host:8443")
+
+    @field_validator("auth_params")
+    @classmethod
+    def _auth_params(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not value.get_secret_value().startswith(_AUTH_PARAMS):
+            raise ValueError("write token:TEXT, file:///path or env:NAME")
+        return value
+
+    @model_validator(mode="after")
+    def _authentication_is_complete(self) -> Self:
+        if self.auth_plugin == "token" and self.auth_params is None:
+            raise ValueError("authPlugin token needs authParams, for example file:///etc/offloader/token")
+        if self.auth_plugin == "none" and self.auth_params is not None:
+            raise ValueError("authParams is set but authPlugin is none; set authPlugin: token")
+        return self
+
+
+class Storage(Section):
+    """Where segments, catalog and journal are kept."""
+
+    root: str = Field(description="`s3://bucket/prefix`, `file:///folder`, or the URL of an fsspec file system.")
+    endpoint: str | None = Field(None, description="The S3 service's URL where it is not AWS, `http://host:9000`. S3 only.")
+    region: str | None = Field(None, description="The S3 region; by default what the AWS configuration says. S3 only.")
+    retry_deadline_ms: Time = Field(30_000, gt=0, description="How long one call to the store may go on retrying.")
+    options: dict[str, Any] = Field(
+        default_factory=dict,
+        repr=False,
+        description="Passed to the fsspec file system as they are. Not for `s3://` and `file://`.",
+    )
+
+    @property
+    def scheme(self) -> str:
+        """`s3`, `file`, or fsspec's name of a file system."""
+        return urlsplit(self.root).scheme
+
+    @field_validator("root")
+    @classmethod
+    def _root(cls, value: str) -> str:
+        url = urlsplit(value)
+        if not url.scheme or "://" not in value:
+            raise ValueError("not a URL; write s3://bucket/prefix or file:///folder")
+        if url.query or url.fragment or "@" in url.netloc:
+            raise ValueError("write only scheme, bucket and prefix; credentials come from the environment")
+        if url.scheme == "s3" and not url.netloc:
+            raise ValueError("s3:// needs a bucket: s3://bucket/prefix")
+        if url.scheme == "file" and (url.netloc or not url.path.strip("/")):
+            raise ValueError("file:// needs an absolute folder: file:///var/lib/archive")
+        return value.rstrip("/")
+
+    @field_validator("endpoint")
+    @classmethod
+    def _endpoint(cls, value: str | None) -> str | None:
+        return None if value is None else _matched(value, _WEB_URL, "http://host:9000 or https://host")
+
+    @model_validator(mode="after")
+    def _only_what_the_store_reads(self) -> Self:
+        if self.scheme != "s3" and (self.endpoint or self.region):
+            raise ValueError(f"endpoint and region are for s3:// only; root is {self.root}")
+        if self.scheme in ("s3", "file") and self.options:
+            raise ValueError("options are for fsspec file systems only; S3 takes its settings from the AWS configuration")
+        return self
+
+
+def _matched(value: str, pattern: re.Pattern[str], example: str) -> str:
+    if pattern.fullmatch(value) is None:
+        raise ValueError(f"not such a URL; write {example}")
+    return value.rstrip("/")

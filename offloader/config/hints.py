@@ -1,0 +1,100 @@
+"""The models' findings as problems: plain words, and what was probably meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from offloader.config.aliases import ALIASES
+from offloader.config.levels import PolicyLevel
+from offloader.config.problems import Path, Problem, spell
+
+_WORDS = {
+    "missing": "is missing",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "string_type": "must be text; put it in quotes",
+    "string_too_short": "must not be empty",
+    "dict_type": "must be a mapping of names to values",
+    "model_type": "must be a section with settings below it",
+}
+_LIMITS = {
+    "greater_than": ("gt", "must be more than"),
+    "greater_than_equal": ("ge", "must be at least"),
+    "less_than_equal": ("le", "must be at most"),
+}
+
+
+def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
+    """One problem for each error of a validation of `model`."""
+    return [_problem(e["type"], tuple(map(str, e["loc"])), e["msg"], e.get("ctx", {}), model) for e in error.errors()]
+
+
+def _problem(kind: str, path: Path, text: str, context: dict[str, Any], model: type[BaseModel]) -> Problem:
+    if kind == "extra_forbidden":
+        return Problem(path, f"is not a setting{_meant(path, model)}")
+    if kind == "value_error":
+        return Problem(path, str(context["error"]))
+    if kind in ("enum", "literal_error"):
+        return Problem(path, f"must be {context['expected']}")
+    if kind in _LIMITS:
+        key, words = _LIMITS[kind]
+        return Problem(path, f"{words} {context[key]}")
+    return Problem(path, _WORDS.get(kind, text[:1].lower() + text[1:]))
+
+
+def _meant(path: Path, root: type[BaseModel]) -> str:
+    """`; did you mean …?`: a similar name here, the same name elsewhere, or else what there is."""
+    here = section_at(root, path[:-1])
+    if here is None:
+        return ""
+    known = [info.alias or name for name, info in here.model_fields.items()]
+    others = [*known, *ALIASES] if here is PolicyLevel else known
+    lower = {name.lower(): name for name in others}
+    close = difflib.get_close_matches(path[-1].lower(), lower, n=1, cutoff=0.7)
+    if close:
+        return f"; did you mean {lower[close[0]]}?"
+    elsewhere = next((spell(p) for p in spellings(root) if p[-1] == path[-1]), None)
+    if elsewhere:
+        return f" here; did you mean {elsewhere}?"
+    return f"; there are {', '.join(known)}"
+
+
+def section_at(model: type[BaseModel], path: Path) -> type[BaseModel] | None:
+    """The model of the section at a path."""
+    if not path:
+        return model
+    field = next((f for name, f in model.model_fields.items() if (f.alias or name) == path[0]), None)
+    inner = field and section_of(field)
+    if inner is None or field is None:
+        return None
+    return section_at(inner, path[1 + named(field) :])
+
+
+def section_of(field: FieldInfo) -> type[BaseModel] | None:
+    """The model of a field that is a section, or a mapping of names to sections."""
+    candidates = (field.annotation, *get_args(field.annotation))
+    return next((c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), None)
+
+
+def named(field: FieldInfo) -> bool:
+    """Whether the field maps names (of namespaces, of topics) to sections."""
+    return bool(get_args(field.annotation))
+
+
+def spellings(model: type[BaseModel], above: Path = ()) -> Iterator[Path]:
+    """Paths of all settings outside of `namespaces`."""
+    for name, field in model.model_fields.items():
+        path = (*above, field.alias or name)
+        inner = section_of(field)
+        if inner is None:
+            yield path
+        elif not named(field):
+            yield from spellings(inner, path)

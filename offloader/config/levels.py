@@ -1,0 +1,158 @@
+"""The fields of a policy, as one level of the file sets them and as a topic gets them after the merge.
+
+An unset field is None at every level, and defaults come after the merge: a level that says nothing never shadows one
+that does (Pulsar's own `OffloadPoliciesImpl` has defaults inside the levels and does shadow).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Annotated
+
+from pydantic import Field
+
+from offloader.config.section import Section
+from offloader.config.units import SIZE, TIME, Size, TimeInSeconds, at_least
+from offloader.model import GIB, KIB, MIB, Cuts, Source
+
+# What an entry may have besides its payload: message metadata, broker entry metadata, frame.
+ENTRY_OVERHEAD = 64 * KIB
+
+
+class PolicyLevel(Section):
+    """What one level says; None: nothing."""
+
+    enabled: bool | None = Field(None, description="Whether the topics are offloaded.")
+    max_segment_size: Annotated[Size | None, at_least(1, SIZE)] = Field(
+        None,
+        alias="maxOffloadSegmentSizeInBytes",
+        description="A segment is closed before it would exceed this; only a single larger entry exceeds it.",
+    )
+    max_rollover_ms: Annotated[TimeInSeconds | None, at_least(1, TIME)] = Field(
+        None,
+        alias="maxOffloadSegmentRolloverTimeInSeconds",
+        description="A segment is closed at this age (up to 10 % later, spread by topic). The longest that an entry waits.",
+    )
+    min_rollover_ms: TimeInSeconds | None = Field(
+        None,
+        alias="minOffloadSegmentRolloverTimeInSeconds",
+        description="A segment that is not full is not closed by a request before this age.",
+    )
+    part_size: Annotated[Size | None, at_least(1, SIZE)] = Field(
+        None,
+        alias="partSizeInBytes",
+        description="An upload part ends at the first block end at or past this; at least 5M on S3. Fixed when a segment is assigned.",
+    )
+    block_size: Annotated[Size | None, at_least(4 * KIB, SIZE)] = Field(
+        None,
+        alias="blockSizeInBytes",
+        description="Longest block; an entry that is larger gets a block of its own. Fixed when a segment is assigned.",
+    )
+    index_step: Annotated[Size | None, at_least(4 * KIB, SIZE)] = Field(
+        None,
+        alias="indexStepInBytes",
+        description="An index entry every so many bytes: what a reader reads in vain at most. Fixed when a segment is assigned.",
+    )
+    max_entry_size: Annotated[Size | None, at_least(1, SIZE)] = Field(
+        None,
+        alias="maxEntrySizeInBytes",
+        description="The brokers' `maxMessageSize`. A guard: with it a segment must stay below 2 GiB.",
+    )
+    fail_on_data_loss: bool | None = Field(
+        None,
+        description="Entries that are gone before they were offloaded stop the topic until somebody accepts the loss; "
+        "`false` records the loss and goes on.",
+    )
+    start_after_offloaded: bool | None = Field(
+        None,
+        description="Begin after the ledgers that Pulsar's own offloader has already copied, instead of refusing the topic.",
+    )
+    source: Source | None = Field(None, description="`broker` or `bookkeeper`. Fixed when a segment is assigned.")
+    max_bytes_per_second: Annotated[Size | None, at_least(1, SIZE)] = Field(
+        None,
+        description="Rate limit. Not merged, all three hold: at cluster level of the whole application, at namespace level "
+        "of the namespace's topics together, at topic level of the topic (of each partition by itself).",
+    )
+
+
+DEFAULTS: Mapping[str, object] = MappingProxyType(
+    {
+        "enabled": False,
+        "max_segment_size": 1 * GIB,
+        "max_rollover_ms": 600_000,
+        "min_rollover_ms": 0,
+        "part_size": 8 * MIB,
+        "block_size": 1 * MIB,
+        "index_step": 256 * KIB,
+        "max_entry_size": 5 * MIB,
+        "fail_on_data_loss": True,
+        "start_after_offloaded": False,
+        "source": Source.BROKER,
+        "max_bytes_per_second": None,
+    }
+)
+
+
+class TopicSection(Section):
+    """What the file says of one topic, of one partition, or of all partitions of a topic."""
+
+    policies: PolicyLevel = PolicyLevel()
+
+
+class NamespaceSection(TopicSection):
+    """What the file says of a namespace and of single topics in it."""
+
+    topics: dict[str, TopicSection] = Field(default_factory=dict)
+
+
+class Level(IntEnum):
+    """Who set a value; a higher level wins."""
+
+    DEFAULT = 0
+    CLUSTER = 1
+    PROPERTY = 2
+    NAMESPACE = 3
+    TOPIC = 4
+    PARTITION = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """The three rate limits in bytes a second, all in force at the same time; None: no limit."""
+
+    application: int | None
+    namespace: int | None
+    topic: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPolicy:
+    """A topic's policy after the merge: every field has its value. Sizes in bytes, times in milliseconds."""
+
+    enabled: bool
+    enabled_by: Level
+    max_segment_size: int
+    max_rollover_ms: int
+    min_rollover_ms: int
+    part_size: int
+    block_size: int
+    index_step: int
+    max_entry_size: int
+    fail_on_data_loss: bool
+    start_after_offloaded: bool
+    source: Source
+    rates: Rates
+
+    @property
+    def cuts(self) -> Cuts:
+        """What a segment that is assigned now has fixed for ever."""
+        return Cuts(part_size=self.part_size, block_size=self.block_size, index_step=self.index_step)
+
+    @property
+    def released(self) -> bool:
+        """Explicitly disabled for this namespace or topic: its pin may be given up. A topic that merely nothing
+        enables is paused and keeps its pin."""
+        return not self.enabled and self.enabled_by >= Level.PROPERTY

@@ -1,0 +1,76 @@
+"""Limits between several fields, checked on what each level of the file comes to after the merge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from offloader.config.levels import DEFAULTS, ENTRY_OVERHEAD, Level
+from offloader.config.policies import Policies, Resolved
+from offloader.config.problems import Problem
+from offloader.config.units import format_size, format_time
+from offloader.model import MAX_OBJECT_SIZE, MIB, Source
+
+S3_MIN_PART = 5 * MIB
+
+Values = dict[str, Resolved]
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the limits of a policy depend on besides the policy."""
+
+    root: str
+    metadata_service: bool
+
+
+def check(policies: Policies, around: Surroundings) -> Iterator[Problem]:
+    """Every violated limit, at the path that set the value at fault."""
+    for layers in policies.scopes():
+        values = {field: policies.resolve(field, layers) for field in DEFAULTS}
+        yield from _parts(values, around)
+        yield from _sizes(values)
+        yield from _times(values)
+        yield from _source(values, around)
+
+
+def min_part_size(root: str) -> int:
+    """The least that the store takes as a part, but for an object's last."""
+    return S3_MIN_PART if urlsplit(root).scheme == "s3" else 1
+
+
+def _parts(values: Values, around: Surroundings) -> Iterator[Problem]:
+    part, block = values["part_size"], values["block_size"]
+    least = min_part_size(around.root)
+    if part.value < least:
+        yield Problem(part.path, f"{format_size(part.value)} is too small; S3 takes parts from {format_size(least)} on")
+    if block.value > part.value:
+        sizes = f"blocks of {format_size(block.value)} do not fit parts of {format_size(part.value)}"
+        yield _blame(f"{sizes}; blockSizeInBytes must be at most partSizeInBytes", block, part)
+
+
+def _sizes(values: Values) -> Iterator[Problem]:
+    segment, entry = values["max_segment_size"], values["max_entry_size"]
+    most = MAX_OBJECT_SIZE - entry.value - ENTRY_OVERHEAD
+    if segment.value > most:
+        sizes = f"a segment of {format_size(segment.value)} could with an entry of {format_size(entry.value)} reach 2 GiB"
+        yield _blame(f"{sizes}, which Java readers cannot hold; the most is {max(most, 0) // MIB}M", segment, entry)
+
+
+def _times(values: Values) -> Iterator[Problem]:
+    least, most = values["min_rollover_ms"], values["max_rollover_ms"]
+    if least.value > most.value:
+        yield _blame(f"the least age {format_time(least.value)} is above the greatest, {format_time(most.value)}", least, most)
+
+
+def _source(values: Values, around: Surroundings) -> Iterator[Problem]:
+    source = values["source"]
+    if source.value is Source.BOOKKEEPER and not around.metadata_service:
+        yield Problem(source.path, "bookkeeper needs pulsar.metadataServiceUri, for example zk://host:2181/ledgers")
+
+
+def _blame(message: str, *involved: Resolved) -> Problem:
+    """At the value of the most specific level: the others were fine before it. Between equals the first."""
+    culprit = max(involved, key=lambda r: Level(r.level))
+    return Problem(culprit.path, message)

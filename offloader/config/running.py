@@ -1,0 +1,98 @@
+"""The sections `spark`, `metrics` and `limits`: how the application runs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from offloader.config.section import Section
+from offloader.config.units import SIZE, Size, Time, at_least
+from offloader.model import MIB
+
+_OWNED = {"spark.master", "spark.task.maxFailures"}
+
+
+class Spark(Section):
+    """The Spark application that moves the data."""
+
+    master: str = Field("local[2]", min_length=1, description="Spark's master URL. `local[N]` runs as `local[N,4]`.")
+    trigger_ms: Time = Field(
+        5_000, gt=0, description="How often an idle application looks for work. Due work does not wait for it."
+    )
+    checkpoint: str | None = Field(
+        None,
+        description="Folder for Spark's checkpoints; each start uses a new one below it. A temporary folder by default.",
+    )
+    conf: dict[str, str] = Field(default_factory=dict, repr=False, description="More Spark settings, passed on as they are.")
+
+    @field_validator("conf", mode="before")
+    @classmethod
+    def _texts(cls, value: object) -> object:
+        if not isinstance(value, dict):
+            return value
+        return {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in value.items() if v is not None}
+
+    @field_validator("conf")
+    @classmethod
+    def _not_ours(cls, value: dict[str, str]) -> dict[str, str]:
+        for name in value:
+            if not name.startswith("spark."):
+                raise ValueError(f"{name!r} is not a Spark setting; its name begins with spark.")
+            if name in _OWNED:
+                raise ValueError(f"{name} is set by the application; spark.master in this file chooses the master")
+        return value
+
+
+class MetricsSettings(Section):
+    """The HTTP endpoint with `/metrics`, `/healthz` and `/readyz`."""
+
+    port: int | None = Field(9464, ge=0, le=65535, description="TCP port; 0 or nothing: no endpoint.")
+    host: str = Field("127.0.0.1", min_length=1, description="Address to listen on. The endpoint has no access control.")
+    max_topic_labels: int = Field(
+        100,
+        ge=0,
+        le=10_000,
+        description="So many topics, those that lag most, have series of their own; the rest are added up under `other`.",
+    )
+    liveness_timeout_ms: Time = Field(60_000, gt=0, description="`/healthz` fails when the main loop has not turned for so long.")
+
+
+class SliceLimits(Section):
+    """What one topic may take of one micro-batch."""
+
+    byte_budget: Annotated[Size, at_least(5 * MIB, SIZE)] = Field(256 * MIB, description="Most object bytes of one slice.")
+    time_budget_ms: Time = Field(5_000, gt=0, description="A slice with at least one whole part ends after this.")
+    hard_limit_ms: Time = Field(
+        60_000, gt=0, description="A slice without a whole part ends after this; its topic runs alone next."
+    )
+    max_gap_lookups: int = Field(1_000, ge=1, description="Most REST calls of one slice that classify missing entries.")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.hard_limit_ms < self.time_budget_ms:
+            raise ValueError("hardLimit is below timeBudget; it is the longer of the two")
+        return self
+
+
+class Limits(Section):
+    """How much is done at a time."""
+
+    slice: SliceLimits = Field(default_factory=SliceLimits, description="What one topic may take of one micro-batch.")
+    tasks_per_core: int = Field(2, ge=1, le=16, description="Spark tasks into which a plan's slices are packed, per core.")
+    threads_per_task: int = Field(
+        4,
+        ge=1,
+        le=64,
+        description="Slices that one task works on at a time. Each holds at most one part, one block and one entry in memory.",
+    )
+    upload_starters: int = Field(8, ge=1, le=64, description="Threads of the main process that begin uploads.")
+    sealers: int = Field(4, ge=1, le=64, description="Threads of the main process that seal segments.")
+    first_back_off_ms: Time = Field(1_000, gt=0, description="Wait after a topic's first failure; each further one doubles it.")
+    longest_back_off_ms: Time = Field(300_000, gt=0, description="Longest wait between two attempts at a failing topic.")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.longest_back_off_ms < self.first_back_off_ms:
+            raise ValueError("longestBackOff is below firstBackOff")
+        return self

@@ -1,0 +1,160 @@
+"""Cuts a topic's entries into blocks and parts.
+
+The same start, entries and cuts give the same bytes, wherever slices begin and end: a part begins at a block's start, and what
+was not emitted is read again from its part's beginning. A block's end shows only when the next entry arrives, so a part is
+emitted by the `offer` of the entry after it, or by `finish`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offloader.errors import IntegrityError
+from offloader.format.blocks import ENTRY_HEADER, ENTRY_HEADER_SIZE, HEADER_SIZE, PADDING_SIZE, BlockHeader, padding
+from offloader.format.entry import EntryFacts
+from offloader.format.ranges import merge_ranges
+from offloader.format.stats import StatsBuilder
+from offloader.model import Cuts, EntryStats, Gap, IndexEntry, LedgerRange, Part
+
+_BLOCK_OVERHEAD = HEADER_SIZE + PADDING_SIZE
+_PADDING = padding(PADDING_SIZE)
+
+
+@dataclass(frozen=True, slots=True)
+class CutPart:
+    """A part's bytes, as pieces that are joined once, and what is in them."""
+
+    number: int
+    offset: int
+    size: int
+    buffers: list[bytes]
+    blocks: int
+    ledgers: tuple[LedgerRange, ...]
+    index: tuple[IndexEntry, ...]
+    stats: EntryStats
+
+    def data(self) -> bytes:
+        """The part's bytes: one copy, made anew by each call."""
+        return b"".join(self.buffers)
+
+    def to_part(self, etag: str, crc32c: int, gaps: tuple[Gap, ...] = ()) -> Part:
+        """The uploaded part."""
+        return Part(self.number, self.offset, self.size, etag, crc32c, self.blocks, self.ledgers, self.index, self.stats, gaps)
+
+
+class PartCutter:
+    """Takes entries in order, gives whole parts.
+
+    `offset`, `next_part` and `next_block` are those after the emitted parts: a new cutter that begins there and is offered
+    the same entries goes on with the same bytes. `room` is what the object may still grow by.
+    """
+
+    def __init__(self, cuts: Cuts, *, first_part: int, offset: int, first_block: int, room: int) -> None:
+        self.offset = offset
+        self.next_part = first_part
+        self.next_block = first_block
+        self._cuts = cuts
+        self._limit = offset + room
+        self._end = offset  # the object's size if everything pending were written
+        self._open = False
+        self._ledger, self._next_entry = -1, 0
+        self._block_start = self._block_limit = self._index_limit = 0
+        self._first_entry = self._header_at = 0
+        self._begin_part()
+
+    @property
+    def pending_bytes(self) -> int:
+        """Object bytes of the entries that are in no emitted part."""
+        return self._end - self.offset
+
+    def would_exceed_room(self, data_len: int, ledger: int, entry: int) -> bool:
+        """Whether this entry would make the object larger than it may be.
+
+        An object that holds nothing yet takes any entry.
+        """
+        growth = ENTRY_HEADER_SIZE + data_len
+        if not self._joins_block(ledger, entry, growth):
+            growth += _BLOCK_OVERHEAD
+        return self._end + growth > self._limit and self._end > 0
+
+    def offer(self, ledger: int, entry: int, data: bytes, facts: EntryFacts) -> CutPart | None:
+        """Take the next entry; returns the part that ended before it, if one did.
+
+        Raises IntegrityError for an entry that does not come after the one before.
+        """
+        growth = ENTRY_HEADER_SIZE + len(data)
+        cut = None
+        if not self._joins_block(ledger, entry, growth):
+            cut = self._turn_block(ledger, entry)
+        elif self._end + growth > self._index_limit:
+            self._add_index(entry)
+        self._buffers += (ENTRY_HEADER.pack(len(data), entry), data)
+        self._end += growth
+        self._next_entry = entry + 1
+        self._stats.add(facts)
+        return cut
+
+    def break_block(self) -> None:
+        """Let the next entry begin a new block. Only before a gap, or the cut would depend on the caller."""
+        self._block_limit = 0
+
+    def finish(self) -> CutPart | None:
+        """Everything that is pending as a last part, however short; None if nothing is."""
+        self._close_block()
+        return self._emit() if self.pending_bytes else None
+
+    def _joins_block(self, ledger: int, entry: int, growth: int) -> bool:
+        return entry == self._next_entry and ledger == self._ledger and self._end + growth <= self._block_limit
+
+    def _turn_block(self, ledger: int, entry: int) -> CutPart | None:
+        if (ledger, entry) < (self._ledger, self._next_entry):
+            raise IntegrityError(f"entry {ledger}:{entry} came after {self._ledger}:{self._next_entry - 1}; read the slice again")
+        self._close_block()
+        cut = self._emit() if self.pending_bytes >= self._cuts.part_size else None
+        self._open_block(ledger, entry)
+        return cut
+
+    def _open_block(self, ledger: int, entry: int) -> None:
+        self._open = True
+        self._ledger, self._first_entry = ledger, entry
+        self._block_start = self._end
+        self._block_limit = self._block_start + self._cuts.block_size
+        self._header_at = len(self._buffers)
+        self._buffers.append(b"")  # the header, known at the block's end
+        self._blocks += 1
+        self._end += _BLOCK_OVERHEAD
+        self._add_index(entry)
+
+    def _add_index(self, entry: int) -> None:
+        """Let readers begin at this entry, so that they skip no more than one index step, or one entry."""
+        position = self._end - PADDING_SIZE
+        self._index_limit = self._end + self._cuts.index_step
+        self._index.append(IndexEntry(self._ledger, entry, self.next_block + self._blocks - 1, position - HEADER_SIZE))
+
+    def _close_block(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        self._block_limit = 0
+        length = self._end - self._block_start
+        self._buffers[self._header_at] = BlockHeader(2, length, self._first_entry, self._ledger).encode()
+        self._buffers.append(_PADDING)
+        count = self._next_entry - self._first_entry
+        size = length - _BLOCK_OVERHEAD - ENTRY_HEADER_SIZE * count
+        self._ranges.append(LedgerRange(self._ledger, self._first_entry, self._next_entry - 1, count, size))
+
+    def _emit(self) -> CutPart:
+        ledgers, index, stats = merge_ranges(self._ranges), tuple(self._index), self._stats.build()
+        part = CutPart(self.next_part, self.offset, self.pending_bytes, self._buffers, self._blocks, ledgers, index, stats)
+        self.offset = self._end
+        self.next_part += 1
+        self.next_block += self._blocks
+        self._begin_part()
+        return part
+
+    def _begin_part(self) -> None:
+        self._buffers: list[bytes] = []
+        self._blocks = 0
+        self._ranges: list[LedgerRange] = []
+        self._index: list[IndexEntry] = []
+        self._stats = StatsBuilder()

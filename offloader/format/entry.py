@@ -1,0 +1,111 @@
+"""A look into an entry's metadata. Payloads are never opened.
+
+    [0e 02][u32 length][BrokerEntryMetadata]                        optional
+    [0e 01][u32 crc32c][u32 length][MessageMetadata][payload]       the CRC32C covers everything after it
+    [u32 length][MessageMetadata][payload]                          the same without checksum
+
+A magic promises what follows it: where that does not hold, the entry is damaged. Without a magic nothing is promised: what
+cannot be understood is opaque, and is kept as it is.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+import crc32c
+from google.protobuf.message import DecodeError
+
+from offloader._proto.pulsar_messages_pb2 import BrokerEntryMetadata, MessageMetadata
+from offloader.errors import DamagedObjectError
+
+MAGIC_BROKER_METADATA = b"\x0e\x02"
+MAGIC_CHECKSUM = b"\x0e\x01"
+_LENGTH = Struct(">I")
+_CHECKSUM_HEADER = Struct(">2sI")
+
+
+class EntryFacts(NamedTuple):
+    """What an entry says of itself; None where it does not.
+
+    `messages` is 0 for an opaque entry and for a server-only marker. `broker_index` is the broker's count at the entry's last message.
+    Times are in ms.
+    """
+
+    messages: int = 0
+    publish_time: int | None = None
+    broker_time: int | None = None
+    broker_index: int | None = None
+
+
+OPAQUE = EntryFacts()
+
+
+def inspect(data: bytes) -> EntryFacts:
+    """Check an entry's checksum, where it has one, and read its metadata. Raises DamagedObjectError."""
+    broker_time = index = None
+    at = 0
+    if data.startswith(MAGIC_BROKER_METADATA):
+        at = _after_broker_metadata(data)
+        broker_time, index = _broker_facts(data[6:at])
+    if data.startswith(MAGIC_CHECKSUM, at):
+        _check_crc(data, at)
+        at += _CHECKSUM_HEADER.size
+    metadata = _message_metadata(data, at)
+    if metadata is None:
+        return EntryFacts(0, None, broker_time, index)
+    messages = 0 if metadata.HasField("marker_type") else metadata.num_messages_in_batch
+    return EntryFacts(messages, metadata.publish_time, broker_time, index)
+
+
+def crc_ok(data: bytes) -> bool:
+    """Whether the entry's frame and its checksum hold; True where it has none."""
+    try:
+        at = _after_broker_metadata(data) if data.startswith(MAGIC_BROKER_METADATA) else 0
+        if data.startswith(MAGIC_CHECKSUM, at):
+            _check_crc(data, at)
+    except DamagedObjectError:
+        return False
+    return True
+
+
+def _after_broker_metadata(data: bytes) -> int:
+    if len(data) < 6:
+        raise DamagedObjectError(f"the entry ends inside its broker metadata, after {len(data)} bytes")
+    end: int = 6 + _LENGTH.unpack_from(data, 2)[0]
+    if end > len(data):
+        raise DamagedObjectError(f"the entry's broker metadata would end at {end} of {len(data)} bytes")
+    return end
+
+
+def _broker_facts(encoded: bytes) -> tuple[int | None, int | None]:
+    try:
+        metadata = BrokerEntryMetadata.FromString(encoded)
+    except DecodeError as e:
+        raise DamagedObjectError("the entry's broker metadata cannot be parsed") from e
+    broker_time = metadata.broker_timestamp if metadata.HasField("broker_timestamp") else None
+    return broker_time, metadata.index if metadata.HasField("index") else None
+
+
+def _check_crc(data: bytes, at: int) -> None:
+    begin = at + _CHECKSUM_HEADER.size
+    if len(data) < begin:
+        raise DamagedObjectError(f"the entry ends inside its checksum, after {len(data)} bytes")
+    said = _CHECKSUM_HEADER.unpack_from(data, at)[1]
+    found = crc32c.crc32c(memoryview(data)[begin:])
+    if found != said:
+        raise DamagedObjectError(f"the entry's CRC32C is {found:08x} where its frame says {said:08x}")
+
+
+def _message_metadata(data: bytes, at: int) -> MessageMetadata | None:
+    begin = at + _LENGTH.size
+    if len(data) < begin:
+        return None
+    end = begin + _LENGTH.unpack_from(data, at)[0]
+    if end > len(data):
+        return None
+    try:
+        metadata = MessageMetadata.FromString(data[begin:end])
+    except DecodeError:
+        return None
+    return metadata if metadata.HasField("publish_time") else None

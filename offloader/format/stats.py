@@ -1,0 +1,47 @@
+"""Adding up what entries' metadata say."""
+
+from __future__ import annotations
+
+from offloader.format.entry import EntryFacts
+from offloader.model import EntryStats
+
+_HIGHEST = 1 << 64  # above every uint64
+_LOWEST = -1
+
+
+class StatsBuilder:
+    """The sums and bounds of the entries added so far."""
+
+    __slots__ = ("_broker_time", "_index", "_messages", "_publish_time")
+
+    def __init__(self) -> None:
+        self._messages = 0
+        self._publish_time = (_HIGHEST, _LOWEST)
+        self._broker_time = (_HIGHEST, _LOWEST)
+        self._index = (_HIGHEST, _LOWEST)
+
+    def add(self, facts: EntryFacts) -> None:
+        """Count one entry in."""
+        messages, publish_time, broker_time, index = facts
+        self._messages += messages
+        if publish_time is not None:
+            self._publish_time = _widened(self._publish_time, publish_time)
+        if broker_time is not None:
+            self._broker_time = _widened(self._broker_time, broker_time)
+        if index is not None:
+            self._index = _widened(self._index, index)
+
+    def build(self) -> EntryStats:
+        """What has been added so far."""
+        return EntryStats(self._messages, *_known(self._publish_time), *_known(self._broker_time), *_known(self._index))
+
+
+def _widened(bounds: tuple[int, int], value: int) -> tuple[int, int]:
+    least, greatest = bounds
+    if least <= value <= greatest:
+        return bounds
+    return (min(least, value), max(greatest, value))
+
+
+def _known(bounds: tuple[int, int]) -> tuple[int, int] | tuple[None, None]:
+    return bounds if bounds[0] <= bounds[1] else (None, None)

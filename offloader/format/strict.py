@@ -1,0 +1,137 @@
+"""Accounts for every byte of a V2 data object: headers, zero fill, entries, padding; and for every index entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from offloader.errors import DamagedObjectError
+from offloader.format.blocks import ENTRY_HEADER, ENTRY_HEADER_SIZE, HEADER_SIZE, PADDING_SIZE, decode_header, padding_fault
+from offloader.format.chunks import Chunks
+from offloader.format.index import Index, ledger_info
+from offloader.format.ranges import merge_ranges
+from offloader.model import IndexEntry, LedgerRange
+
+
+@dataclass(frozen=True, slots=True)
+class Accounting:
+    """What an object holds: length == 128 * blocks + 12 * entries + payload + padding. Ledgers in the object's order."""
+
+    length: int
+    blocks: int
+    entries: int
+    payload: int
+    padding: int
+    ledgers: tuple[LedgerRange, ...]
+
+
+def account(data: bytes | Iterable[bytes], index: Index, *, own: bool = False) -> Accounting:
+    """Account for each byte of an object, given whole or as chunks of any sizes, of which one at a time is held.
+
+    `own` says that we wrote it: exactly 4 bytes of padding, where Pulsar's V2 blocks may have any number but none. Payloads
+    are not looked at: their check is the parts' CRC32C. Raises DamagedObjectError naming the first offset that is wrong.
+    """
+    walk = _Walk(Chunks((data,) if isinstance(data, bytes) else data), index, own=own)
+    return walk.run()
+
+
+def check_ledger_infos(index: Index, ledgers: Iterable[LedgerRange], timestamp: int) -> None:
+    """Compare the ledgers' metadata in one of our own index objects with the segment's record. Raises DamagedObjectError."""
+    expected = {held.ledger: ledger_info(held, timestamp) for held in ledgers}
+    found = {group.ledger: group.metadata for group in index.groups}
+    for ledger in sorted(expected.keys() | found.keys()):
+        if found.get(ledger) != expected.get(ledger):
+            raise DamagedObjectError(f"index: its metadata of ledger {ledger} is not what the segment's record says")
+
+
+class _Walk:
+    """One pass over an object."""
+
+    def __init__(self, chunks: Chunks, index: Index, *, own: bool) -> None:
+        self._chunks = chunks
+        self._data_length = index.data_length
+        self._own = own
+        self._index = iter(sorted(index.entries(), key=lambda e: e.offset))
+        self._due = next(self._index, None)
+        self._ranges: list[LedgerRange] = []  # one per block
+        self._padding = 0
+
+    def run(self) -> Accounting:
+        while not self._chunks.at_end():
+            self._block()
+        length = self._chunks.position
+        if length != self._data_length:
+            raise DamagedObjectError(f"offset {length}: the object ends here, its index says at {self._data_length}")
+        if self._due is not None:
+            raise DamagedObjectError(f"offset {self._due.offset + HEADER_SIZE}: no entry begins where {self._due} points")
+        count, payload = sum(r.count for r in self._ranges), sum(r.size for r in self._ranges)
+        return Accounting(length, len(self._ranges), count, payload, self._padding, merge_ranges(self._ranges))
+
+    def _block(self) -> None:
+        begin = self._chunks.position
+        header = decode_header(self._chunks.take(HEADER_SIZE), begin)
+        if header.ledger is None:
+            raise DamagedObjectError(f"offset {begin}: a ledger-based block in a streaming object")
+        if self._due is None or self._due.offset != begin:
+            raise DamagedObjectError(f"offset {begin}: the index does not name this block's first entry")
+        self._check_order(header.ledger, header.first_entry, begin)
+        self._entries(header.ledger, header.first_entry, begin + header.length)
+
+    def _check_order(self, ledger: int, first_entry: int, begin: int) -> None:
+        if self._ranges and (ledger, first_entry) <= (self._ranges[-1].ledger, self._ranges[-1].last):
+            before = self._ranges[-1]
+            raise DamagedObjectError(f"offset {begin}: {ledger}:{first_entry} comes after {before.ledger}:{before.last}")
+
+    def _entries(self, ledger: int, first_entry: int, end: int) -> None:
+        """A block's entries and its padding."""
+        entry, size = first_entry, 0
+        while True:
+            at = self._chunks.position
+            head = self._chunks.take(min(ENTRY_HEADER_SIZE, end - at))
+            if len(head) < ENTRY_HEADER_SIZE or head[0] > 127:  # a negative length
+                break
+            length, found = ENTRY_HEADER.unpack(head)
+            self._check_entry(at, found, entry, end - at - ENTRY_HEADER_SIZE - length)
+            self._check_index(at, ledger, entry)
+            missing = self._chunks.skip(length)
+            if missing:
+                raise DamagedObjectError(f"offset {self._chunks.position}: {missing} bytes of {ledger}:{entry} are missing")
+            entry, size = entry + 1, size + length
+        if entry == first_entry:
+            raise DamagedObjectError(f"offset {at}: the block holds no entry")
+        self._ranges.append(LedgerRange(ledger, first_entry, entry - 1, entry - first_entry, size))
+        self._check_padding(at, end, head)
+
+    def _check_entry(self, at: int, found: int, expected: int, room: int) -> None:
+        if found != expected:
+            raise DamagedObjectError(f"offset {at + 4}: entry {found} stands where {expected} belongs")
+        if room < 0:
+            raise DamagedObjectError(f"offset {at}: entry {found} is {-room} bytes longer than its block")
+
+    def _check_index(self, at: int, ledger: int, entry: int) -> None:
+        due = self._due
+        if due is None or due.offset + HEADER_SIZE > at:
+            return
+        block = len(self._ranges) + 1
+        if due != IndexEntry(ledger, entry, block, at - HEADER_SIZE):
+            raise DamagedObjectError(
+                f"offset {due.offset + HEADER_SIZE}: the index has {due} near entry {ledger}:{entry} at {at}"
+            )
+        self._due = next(self._index, None)
+
+    def _check_padding(self, begin: int, end: int, head: bytes | memoryview) -> None:
+        size = end - begin
+        if size < 1 or (self._own and size != PADDING_SIZE):
+            raise DamagedObjectError(f"offset {begin}: {size} bytes of padding")
+        at, piece = begin, head
+        while True:
+            fault = padding_fault(piece, at - begin)
+            if fault is not None:
+                raise DamagedObjectError(f"offset {at + fault}: neither an entry nor padding")
+            at += len(piece)
+            if at == end:
+                break
+            piece = self._chunks.some(end - at)
+            if not piece:
+                raise DamagedObjectError(f"offset {at}: {end - at} bytes of padding are missing")
+        self._padding += size

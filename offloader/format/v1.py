@@ -1,0 +1,112 @@
+"""The ledger-based format (PIP-17): one data and one index object per closed ledger, which stock brokers read.
+
+    index: [de 47 de 47][int32 index length][int64 data length][int64 128][int32 entry count][int32 metadata length]
+           [LedgerMetadataFormat][20 bytes per entry, as in V2]
+
+As Pulsar's tiered-storage-jcloud 4.0.8 writes and reads it. Pulsar's readers go by the index alone: they skip block headers
+unread, so the data object's blocks may be V2 blocks of that ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from struct import Struct
+
+from google.protobuf.message import DecodeError
+
+from offloader._proto.managed_ledger_pb2 import LedgerMetadataFormat
+from offloader.errors import DamagedObjectError, FatalError
+from offloader.format.blocks import ENTRY_HEADER, ENTRY_HEADER_SIZE, HEADER_SIZE, BlockHeader, padding
+from offloader.format.index import INDEX_ENTRY, decode_entries
+from offloader.model import IndexEntry
+
+MAGIC = bytes.fromhex("de47de47")
+_HEADER = Struct(">4siqqii")  # magic, index length, data length, data header length, entry count, metadata length
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerIndex:
+    """A V1 index object. The ledger's id is not in it, but in its key. `metadata` is kept byte for byte."""
+
+    data_length: int
+    metadata: bytes
+    entries: tuple[IndexEntry, ...]
+
+    @property
+    def ledger_metadata(self) -> LedgerMetadataFormat:
+        """BookKeeper's record of the ledger."""
+        return LedgerMetadataFormat.FromString(self.metadata)
+
+
+def decode_ledger_index(data: bytes, ledger: int) -> LedgerIndex:
+    """Read a V1 index object. Raises DamagedObjectError naming the offset of what is wrong."""
+    if len(data) < _HEADER.size:
+        raise DamagedObjectError(f"index: {len(data)} bytes are too few")
+    magic, length, data_length, header_length, count, metadata_length = _HEADER.unpack_from(data)
+    if magic != MAGIC:
+        raise DamagedObjectError(f"index offset 0: {magic.hex()} is not the magic of a ledger's index")
+    if header_length != HEADER_SIZE:
+        raise DamagedObjectError(f"index offset 16: data header length {header_length} is not {HEADER_SIZE}")
+    entries_at = _HEADER.size + metadata_length
+    if count < 1 or metadata_length < 0 or not length == entries_at + count * INDEX_ENTRY.size == len(data):
+        raise DamagedObjectError(
+            f"index offset 4: {count} entries and {metadata_length} bytes of metadata make no {len(data)} bytes"
+        )
+    metadata = data[_HEADER.size : entries_at]
+    _check_metadata(metadata)
+    entries = decode_entries(data, entries_at, count, ledger, data_length)
+    if entries[0].entry != 0:
+        raise DamagedObjectError(f"index offset {entries_at}: it begins with entry {entries[0].entry} and not with 0")
+    return LedgerIndex(data_length, metadata, entries)
+
+
+def encode_ledger_index(index: LedgerIndex) -> bytes:
+    """The V1 index object's bytes."""
+    length = _HEADER.size + len(index.metadata) + len(index.entries) * INDEX_ENTRY.size
+    header = _HEADER.pack(MAGIC, length, index.data_length, HEADER_SIZE, len(index.entries), len(index.metadata))
+    return b"".join([header, index.metadata, *(INDEX_ENTRY.pack(e.entry, e.block, e.offset) for e in index.entries)])
+
+
+def write_blocks(entries: Sequence[bytes], max_block_size: int) -> Iterator[bytes]:
+    """A closed ledger's data object, block by block, cut as Pulsar cuts it.
+
+    Raises FatalError for an entry that does not fit into a block, where Pulsar's writer loses it and everything after it.
+    """
+    remaining = sum(len(data) + ENTRY_HEADER_SIZE for data in entries)
+    done = 0
+    while done < len(entries):
+        size = min(max_block_size, HEADER_SIZE + remaining)
+        taken, used = _fitting(entries[done:], size)
+        if not taken:
+            length = len(entries[done])
+            raise FatalError(f"entry {done} of {length} bytes needs blocks larger than {max_block_size}: raise the block size")
+        yield _block(BlockHeader(1, size, done, None), entries[done : done + taken])
+        remaining -= used - HEADER_SIZE
+        done += taken
+
+
+def _fitting(entries: Iterable[bytes], size: int) -> tuple[int, int]:
+    """How many of the entries fit into a block, and the bytes that they use of it, its header included."""
+    used, count = HEADER_SIZE, 0
+    for data in entries:
+        growth = ENTRY_HEADER_SIZE + len(data)
+        if used + growth > size:
+            break
+        used, count = used + growth, count + 1
+    return count, used
+
+
+def _block(header: BlockHeader, entries: Sequence[bytes]) -> bytes:
+    pieces = [header.encode()]
+    for entry, data in enumerate(entries, header.first_entry):
+        pieces += (ENTRY_HEADER.pack(len(data), entry), data)
+    pieces.append(padding(header.length - sum(map(len, pieces))))
+    return b"".join(pieces)
+
+
+def _check_metadata(metadata: bytes) -> None:
+    try:
+        LedgerMetadataFormat.FromString(metadata)
+    except DecodeError as e:
+        raise DamagedObjectError(f"index offset {_HEADER.size}: the ledger's metadata cannot be parsed") from e

@@ -1,0 +1,119 @@
+"""The catalog: per topic, what is offloaded. Each append is an exact compare-and-set on the topic's next slot."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from offloader.errors import ClaimedByOtherError, DamagedRecordError, IntegrityError
+from offloader.metadata.catalog_codec import decode_catalog, encode_catalog
+from offloader.metadata.layout import catalog_folder, topics
+from offloader.metadata.log import READERS, NumberedLog
+from offloader.metadata.state import Claim, LedgerClosed, Record, TopicCatalog
+from offloader.model import Loss, Segment, TopicName
+from offloader.storage.base import ObjectStore
+
+
+class Catalogs:
+    """All catalogs of a root, as one application may write them. Safe to use from several threads.
+
+    A topic is released by a claim of nobody (`released`): any application may claim it then.
+    """
+
+    def __init__(self, store: ObjectStore, application: str, new_token: Callable[[], str]) -> None:
+        self._store = store
+        self._application = application
+        self._new_token = new_token
+        self._logs: dict[TopicName, NumberedLog] = {}
+        self._lock = threading.Lock()
+
+    def topics(self) -> Iterator[TopicName]:
+        """Every topic that has a catalog."""
+        return (topic for topic in topics(self._store) if any(True for _ in self._store.list(catalog_folder(topic))))
+
+    def load(self, topic: TopicName) -> TopicCatalog:
+        """A topic's catalog, empty where it has none. Raises DamagedRecordError, IntegrityError."""
+        return self._extend(TopicCatalog(topic))
+
+    def load_all(self, names: Iterable[TopicName]) -> dict[TopicName, TopicCatalog]:
+        """Several catalogs at a time."""
+        with ThreadPoolExecutor(READERS, "catalog-reader") as pool:
+            return {catalog.topic: catalog for catalog in pool.map(self.load, names)}
+
+    def append(self, catalog: TopicCatalog, record: Record, token: str | None = None) -> TopicCatalog:
+        """Write the next record of a loaded catalog; one that is there already is success.
+
+        `token` makes the bytes: by default a segment's is its uuid, so that a repeated commit writes the same ones.
+        Raises ClaimedByOtherError; IntegrityError where the record does not continue the catalog (any more);
+        OutcomeUnknownError, after which the topic must be loaded again.
+        """
+        if token is None:
+            token = record.uuid if isinstance(record, Segment) else self._new_token()
+        return self._append(catalog, record, token, allowed={self._application})
+
+    def adopt(self, catalog: TopicCatalog, former: str, at: int) -> TopicCatalog:
+        """Claim a topic for this application in place of `former`: everything else stays. A no-op where that is not its owner."""
+        if catalog.claim is None or catalog.claim.application != former:
+            return catalog
+        claim = replace(catalog.claim, application=self._application, at=at, reason=f"taken over from {former}")
+        return self._append(catalog, claim, self._new_token(), allowed={self._application, former})
+
+    def _append(self, catalog: TopicCatalog, record: Record, token: str, allowed: set[str]) -> TopicCatalog:
+        data = encode_catalog(token, record)
+        while not holds(catalog, record):
+            self._check_claim(catalog, record, allowed)
+            following = catalog.apply(record)
+            if self._log(catalog.topic).append(catalog.next_slot, data) is None:
+                return following
+            catalog = self._extend(catalog)
+        return catalog
+
+    def _check_claim(self, catalog: TopicCatalog, record: Record, allowed: set[str]) -> None:
+        owner = catalog.claim.application if catalog.claim is not None else ""
+        if owner in allowed or (not owner and isinstance(record, Claim)):
+            return
+        if catalog.claim is None:
+            raise IntegrityError(f"{catalog.topic}: a {type(record).__name__} stands before any claim")
+        raise ClaimedByOtherError(
+            f"{catalog.topic} is claimed by {owner or 'nobody'}, not by {self._application}: "
+            f"`offloader takeover` adopts another application's topics"
+        )
+
+    def _extend(self, catalog: TopicCatalog) -> TopicCatalog:
+        """With the records that were written since it was loaded."""
+        log = self._log(catalog.topic)
+        for slot, data in log.load(after=catalog.next_slot - 1):
+            if slot != catalog.next_slot:
+                raise DamagedRecordError(f"{log.key(catalog.next_slot)} is missing, though {log.key(slot)} is there")
+            catalog = catalog.apply(decode_catalog(log.key(slot), data))
+        return catalog
+
+    def _log(self, topic: TopicName) -> NumberedLog:
+        with self._lock:
+            return self._logs.setdefault(topic, NumberedLog(self._store, catalog_folder(topic)))
+
+
+def released(claim: Claim, at: int, reason: str) -> Claim:
+    """The claim that ends a claim: nobody's, with everything else as it was."""
+    return replace(claim, application="", at=at, reason=reason)
+
+
+def holds(catalog: TopicCatalog, record: Record) -> bool:
+    """Whether the catalog says this already. Raises IntegrityError where it says something else of the same thing."""
+    match record:
+        case Claim():
+            return catalog.claim == record
+        case Segment():
+            same = next((s for s in catalog.segments if s.uuid == record.uuid), None)
+            if same is not None and same != record:
+                raise IntegrityError(f"{catalog.topic}: segment {record.uuid} is in the catalog with other contents")
+            return same is not None
+        case Loss():
+            return record in catalog.losses
+        case LedgerClosed():
+            last = catalog.closed.get((record.incarnation, record.ledger), record.last)
+            if last != record.last:
+                raise IntegrityError(f"{catalog.topic}: ledger {record.ledger} was closed with {last}, not with {record.last}")
+            return (record.incarnation, record.ledger) in catalog.closed

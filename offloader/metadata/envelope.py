@@ -1,0 +1,56 @@
+"""What stands around every record: magic, CRC32C, format version, token; the body compressed where that helps."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+
+from crc32c import crc32c
+from google.protobuf.message import DecodeError
+
+from offloader._proto import metadata_pb2 as pb
+from offloader.errors import DamagedRecordError, FormatVersionError
+
+MAGIC = b"PSOM"
+FORMAT_VERSION = 1
+HEAD = struct.Struct(">4sI")
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A record read back: its token and its body, of which `kind` is the only part that is set."""
+
+    token: str
+    kind: str
+    body: pb.Body
+
+
+def seal(token: str, body: pb.Body, format_version: int = FORMAT_VERSION) -> bytes:
+    """The bytes of a record."""
+    plain = body.SerializeToString(deterministic=True)
+    small = zlib.compress(plain, 1)
+    record = pb.Record(format_version=format_version, token=token, body=plain)
+    if len(small) < len(plain):
+        record.body, record.compressed = small, True
+    data = record.SerializeToString(deterministic=True)
+    return HEAD.pack(MAGIC, crc32c(data)) + data
+
+
+def unseal(key: str, data: bytes) -> Opened:
+    """The record that `key` holds. Raises DamagedRecordError, and FormatVersionError for what only a newer version reads."""
+    if len(data) < HEAD.size or HEAD.unpack_from(data) != (MAGIC, crc32c(data[HEAD.size :])):
+        raise DamagedRecordError(f"{key}: {len(data)} bytes that are no record or do not match their checksum")
+    try:
+        record = pb.Record.FromString(data[HEAD.size :])
+        if record.format_version > FORMAT_VERSION:
+            raise FormatVersionError(
+                f"{key} has format version {record.format_version}, this version reads up to {FORMAT_VERSION}: run a newer one"
+            )
+        body = pb.Body.FromString(zlib.decompress(record.body) if record.compressed else record.body)
+    except (DecodeError, zlib.error) as error:
+        raise DamagedRecordError(f"{key}: {error}") from error
+    kind = body.WhichOneof("kind")
+    if kind is None:
+        raise FormatVersionError(f"{key} is of a kind that this version does not know: run a newer one")
+    return Opened(record.token, kind, body)

@@ -1,0 +1,167 @@
+"""The journal: what the running application must not forget, one process at a time."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from types import MappingProxyType, TracebackType
+from typing import Self
+
+from offloader.errors import OffloadError, OvertakenError
+from offloader.metadata.journal_codec import EncodedTopic, encode_changes, encode_full, encode_topic
+from offloader.metadata.journal_rules import snapshot_due
+from offloader.metadata.journal_start import JournalStart, Started
+from offloader.metadata.layout import epoch_folder
+from offloader.metadata.log import NumberedLog
+from offloader.metadata.state import TopicState
+from offloader.model import TopicName
+from offloader.storage.base import ObjectStore
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Group:
+    """What waits for the next record; the newest state of a topic wins."""
+
+    changes: dict[TopicName, TopicState] = field(default_factory=dict)
+    written: Future[None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """A record whose bytes may have reached its slot: no others are tried for it."""
+
+    data: bytes
+    full: bool
+    encoded: dict[TopicName, EncodedTopic]
+
+
+class Journal:
+    """An application's journal, owned by this process until another one starts.
+
+    `record` may be called from several threads; whatever waits is written as one record by the only writer thread.
+    """
+
+    def __init__(self, store: ObjectStore, application: str, started: Started, new_token: Callable[[], str]) -> None:
+        self._application = application
+        self._new_token = new_token
+        self._log = NumberedLog(store, epoch_folder(application, started.epoch))
+        self._encoded = {topic: encode_topic(state) for topic, state in started.topics.items()}
+        self._topics: Mapping[TopicName, TopicState] = dict(started.topics)
+        self._next_slot = 1
+        self._snapshot_bytes = started.snapshot_bytes
+        self._log_bytes = 0
+        self._removable = [0]
+        self._tried: _Tried | None = None
+        self._overtaken = ""
+        self._lock = threading.Lock()
+        self._waiting: _Group | None = None
+        self._writer = ThreadPoolExecutor(1, "journal-writer")
+
+    @classmethod
+    def open(cls, store: ObjectStore, application: str, new_token: Callable[[], str]) -> Self:
+        """Become the owner; a former one stops at its next record. Raises OvertakenError where another start wins."""
+        return cls(store, application, JournalStart(store, application).new_epoch(new_token), new_token)
+
+    @staticmethod
+    def peek(store: ObjectStore, application: str) -> Mapping[TopicName, TopicState]:
+        """What a journal holds now, for commands: reads only."""
+        return JournalStart(store, application).load().topics
+
+    @property
+    def topics(self) -> Mapping[TopicName, TopicState]:
+        """What is recorded, by topic. Does not change under whoever holds it."""
+        return MappingProxyType(self._topics)
+
+    def record(self, changes: Iterable[TopicState]) -> None:
+        """Make states durable; an idle one removes its topic. Returns when that is done.
+
+        Raises OvertakenError and OutcomeUnknownError, after which nothing more is recorded; after any other error the same
+        states can be recorded again.
+        """
+        with self._lock:
+            group = self._waiting
+            if group is None:
+                group = self._waiting = _Group()
+                group.written = self._writer.submit(self._write_group)
+            group.changes.update((state.topic, state) for state in changes)
+            written = group.written
+        if written is not None:
+            written.result()
+
+    def check_not_overtaken(self) -> None:
+        """Raises OvertakenError where another process has taken the journal: nothing may be done then."""
+        self._writer.submit(self._check).result()
+
+    def close(self) -> None:
+        """Wait for what is being written. The journal must not be used afterwards."""
+        self._writer.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    # From here on everything runs in the writer thread.
+
+    def _check(self) -> None:
+        self._settle()
+        if not self._log.is_empty(self._next_slot):
+            self._stop()
+
+    def _write_group(self) -> None:
+        with self._lock:
+            group, self._waiting = self._waiting, None
+        self._settle()
+        if group is not None:
+            self._tried = self._compose(group.changes)
+            self._settle()
+
+    def _compose(self, changes: Mapping[TopicName, TopicState]) -> _Tried | None:
+        """The next record: the changes, or everything where a snapshot is due. None where nothing changes."""
+        kept = {t: encode_topic(s, self._encoded.get(t)) for t, s in changes.items() if not s.idle}
+        removed = [t for t, s in changes.items() if s.idle and t in self._encoded]
+        if not kept and not removed:
+            return None
+        encoded = {t: e for t, e in self._encoded.items() if t not in removed} | kept
+        data = encode_changes(self._new_token(), kept.values(), removed)
+        full = snapshot_due(self._snapshot_bytes, self._log_bytes + len(data), len(self._removable))
+        if full:
+            data = encode_full(self._new_token(), encoded.values())
+        return _Tried(data, full, encoded)
+
+    def _settle(self) -> None:
+        """Write what was tried before, with the same bytes, until it is clear that it stands."""
+        if self._overtaken:
+            raise OvertakenError(self._overtaken)
+        tried = self._tried
+        if tried is None:
+            return
+        if self._log.append(self._next_slot, tried.data) is not None:
+            self._stop()
+        self._tried = None
+        self._encoded = tried.encoded
+        self._topics = {topic: encoded.state for topic, encoded in tried.encoded.items()}
+        if tried.full:
+            self._snapshot_bytes, self._log_bytes = len(tried.data), 0
+            self._truncate()
+        else:
+            self._log_bytes += len(tried.data)
+        self._removable.append(self._next_slot)
+        self._next_slot += 1
+
+    def _truncate(self) -> None:
+        try:
+            self._log.remove(self._removable)
+            self._removable = []
+        except OffloadError as error:  # the next snapshot tries again
+            log.warning("journal of %s: old records could not be removed: %s", self._application, error)
+
+    def _stop(self) -> None:
+        self._overtaken = f"another process owns the journal of {self._application} now: do not restart this one"
+        raise OvertakenError(self._overtaken)

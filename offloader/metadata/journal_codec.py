@@ -1,0 +1,188 @@
+"""The journal's records, to and from bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from offloader._proto import metadata_pb2 as pb
+from offloader.errors import DamagedRecordError
+from offloader.metadata.envelope import seal, unseal
+from offloader.metadata.part_codec import decode_parts, encode_parts, group
+from offloader.metadata.state import Abandoned, CloseRequest, TopicState
+from offloader.metadata.value_codec import (
+    cuts_message,
+    damage_of,
+    gap_message,
+    ledger_message,
+    position_message,
+    read_cuts,
+    read_gaps,
+    read_ledgers,
+    read_position,
+    read_topic,
+    topic_message,
+    unknown_fields,
+    word,
+)
+from offloader.model import Failure, FailureKind, OpenSegment, Part, RollReason, SealedFacts, SegmentStatus, Source, TopicName
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedTopic:
+    """A topic's state and its bytes; complete groups of parts are taken from the former one."""
+
+    state: TopicState
+    data: bytes
+    groups: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JournalRecord:
+    """What one slot of a journal says. `full`: whatever was known before is forgotten."""
+
+    token: str
+    topics: tuple[TopicState, ...] = ()
+    removed: tuple[TopicName, ...] = ()
+    full: bool = False
+    fence: bool = False
+    taken_over_by: str = ""
+
+    def fold_into(self, topics: Mapping[TopicName, TopicState]) -> dict[TopicName, TopicState]:
+        """What is known after this record."""
+        known = {} if self.full else {t: s for t, s in topics.items() if t not in self.removed}
+        return known | {s.topic: s for s in self.topics}
+
+
+def encode_fence(token: str) -> bytes:
+    """A fence's bytes."""
+    return seal(token, pb.Body(fence=pb.Fence()))
+
+
+def encode_full(token: str, topics: Iterable[EncodedTopic], taken_over_by: str = "") -> bytes:
+    """A record of everything."""
+    entry = pb.JournalEntry(full=True, topics=[t.data for t in topics], taken_over_by=taken_over_by)
+    return seal(token, pb.Body(journal=entry))
+
+
+def encode_changes(token: str, topics: Iterable[EncodedTopic], removed: Iterable[TopicName]) -> bytes:
+    """A record of what has changed."""
+    entry = pb.JournalEntry(topics=[t.data for t in topics], removed=[topic_message(t) for t in removed])
+    return seal(token, pb.Body(journal=entry))
+
+
+def decode_journal(key: str, data: bytes) -> JournalRecord:
+    """The record that `key` holds. Raises DamagedRecordError, FormatVersionError."""
+    opened = unseal(key, data)
+    if opened.kind == "fence":
+        return JournalRecord(opened.token, fence=True)
+    if opened.kind != "journal":
+        raise DamagedRecordError(f"{key}: a {opened.kind} record does not belong into a journal")
+    entry = opened.body.journal
+    with damage_of(key):
+        topics = tuple(decode_topic(t) for t in entry.topics)
+        removed = tuple(read_topic(t) for t in entry.removed)
+    return JournalRecord(opened.token, topics, removed, entry.full, taken_over_by=entry.taken_over_by)
+
+
+def encode_topic(state: TopicState, former: EncodedTopic | None = None) -> EncodedTopic:
+    """A topic's state as bytes."""
+    message = pb.Topic(
+        id=topic_message(state.topic),
+        failure=_failure_message(state.failure),
+        abandoned=[pb.Abandoned(uuid=a.uuid, upload=a.upload, reason=a.reason) for a in state.abandoned],
+        requests=[pb.CloseRequest(id=r.id, end=position_message(r.end)) for r in state.requests],
+        unacknowledged=position_message(state.unacknowledged),
+        releasing=state.releasing,
+    )
+    groups: tuple[bytes, ...] = ()
+    if state.open is not None:
+        groups = _encode_groups(state.open.parts, former)
+        message.open.CopyFrom(_open_message(state.open, groups))
+    return EncodedTopic(state, message.SerializeToString(deterministic=True) + state.unknown_fields, groups)
+
+
+def decode_topic(data: bytes) -> TopicState:
+    """The opposite of `encode_topic`. Raises ValueError and the like for damaged bytes."""
+    m = pb.Topic.FromString(data)
+    return TopicState(
+        read_topic(m.id),
+        _read_open(m.open) if m.HasField("open") else None,
+        _read_failure(m.failure) if m.HasField("failure") else None,
+        tuple(Abandoned(a.uuid, a.upload if a.HasField("upload") else None, a.reason) for a in m.abandoned),
+        tuple(CloseRequest(r.id, read_position(r.end)) for r in m.requests),
+        read_position(m.unacknowledged) if m.HasField("unacknowledged") else None,
+        m.releasing,
+        unknown_fields(m),
+    )
+
+
+def _encode_groups(parts: tuple[Part, ...], former: EncodedTopic | None) -> tuple[bytes, ...]:
+    known = former.groups if former is not None else ()
+    before = group(former.state.open.parts) if former is not None and former.state.open is not None else []
+    groups = group(parts)
+    same = [i < len(before) and before[i] == g for i, g in enumerate(groups)]
+    return tuple(known[i] if same[i] else encode_parts(g) for i, g in enumerate(groups))
+
+
+def _failure_message(failure: Failure | None) -> pb.Failure | None:
+    if failure is None:
+        return None
+    return pb.Failure(kind=failure.kind, reason=failure.reason, attempts=failure.attempts, retry_at=failure.retry_at)
+
+
+def _read_failure(m: pb.Failure) -> Failure:
+    return Failure(word(FailureKind, m.kind), m.reason, m.attempts, m.retry_at)
+
+
+def _open_message(segment: OpenSegment, groups: Iterable[bytes]) -> pb.OpenSegment:
+    return pb.OpenSegment(
+        uuid=segment.uuid,
+        start=position_message(segment.start),
+        source=segment.source,
+        cuts=cuts_message(segment.cuts),
+        assigned_at=segment.assigned_at,
+        status=segment.status,
+        predecessor_uuid=segment.predecessor_uuid,
+        predecessor_end=position_message(segment.predecessor_end),
+        upload=segment.upload,
+        part_groups=groups,
+        closing_end=position_message(segment.closing_end),
+        roll_reason=segment.roll_reason,
+        sealed=None if segment.sealed is None else _sealed_message(segment.sealed),
+    )
+
+
+def _read_open(m: pb.OpenSegment) -> OpenSegment:
+    return OpenSegment(
+        m.uuid,
+        read_position(m.start),
+        word(Source, m.source),
+        read_cuts(m.cuts),
+        m.assigned_at,
+        word(SegmentStatus, m.status),
+        m.predecessor_uuid,
+        read_position(m.predecessor_end) if m.HasField("predecessor_end") else None,
+        m.upload if m.HasField("upload") else None,
+        tuple(part for data in m.part_groups for part in decode_parts(data)),
+        read_position(m.closing_end) if m.HasField("closing_end") else None,
+        word(RollReason, m.roll_reason) if m.HasField("roll_reason") else None,
+        _read_sealed(m.sealed) if m.HasField("sealed") else None,
+    )
+
+
+def _sealed_message(facts: SealedFacts) -> pb.SealedFacts:
+    return pb.SealedFacts(
+        offloaded_at=facts.offloaded_at,
+        size=facts.size,
+        crc32c=facts.crc32c,
+        end=position_message(facts.end),
+        ledgers=[ledger_message(x) for x in facts.ledgers],
+        gaps=[gap_message(g) for g in facts.gaps],
+        catalog_slot=facts.catalog_slot,
+    )
+
+
+def _read_sealed(m: pb.SealedFacts) -> SealedFacts:
+    end, ledgers, gaps = read_position(m.end), read_ledgers(m.ledgers), read_gaps(m.gaps)
+    return SealedFacts(m.offloaded_at, m.size, m.crc32c, end, ledgers, gaps, m.catalog_slot)

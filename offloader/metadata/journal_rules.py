@@ -1,0 +1,78 @@
+"""What follows from the records of a journal: pure, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from offloader.metadata.journal_codec import JournalRecord
+from offloader.metadata.state import TopicState
+from offloader.model import MIB, TopicName
+
+# A snapshot replaces a log that has grown to this many records, or bytes (at least; or twice the last snapshot's).
+MAX_RECORDS = 500
+MIN_LOG_BYTES = MIB
+# No fence is longer; what is longer in an old epoch can go without being read.
+FENCE_LIMIT = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """One epoch, read. `next_slot` is its fence's slot where `fenced`, else the first free one."""
+
+    epoch: int
+    next_slot: int = 0
+    fenced: bool = True
+    topics: Mapping[TopicName, TopicState] = field(default_factory=dict)
+    taken_over_by: str = ""
+    removable: tuple[int, ...] = ()
+
+    def then(self, record: JournalRecord) -> Loaded:
+        """With one more record at `next_slot`."""
+        if record.fence:
+            return Loaded(self.epoch, self.next_slot, True, self.topics, self.taken_over_by, self.removable)
+        topics = record.fold_into(self.topics)
+        removable = (*self.removable, self.next_slot)
+        return Loaded(self.epoch, self.next_slot + 1, False, topics, record.taken_over_by or self.taken_over_by, removable)
+
+
+class HoleError(Exception):
+    """Records are missing: read during a truncation, or lost."""
+
+
+def fold(epoch: int, records: Sequence[tuple[int, JournalRecord]]) -> Loaded:
+    """What an epoch's records add up to, from its newest snapshot on. Raises HoleError.
+
+    Anything below that snapshot is a leftover: a record not yet removed, written again by a stalled writer, or a fence that
+    met a truncation.
+    """
+    newest = max((slot for slot, record in records if record.full), default=None)
+    if newest is None:
+        raise HoleError(f"epoch {epoch} has no snapshot")
+    loaded = Loaded(epoch, newest, False, removable=tuple(slot for slot, r in records if slot < newest and not r.fence))
+    for slot, record in records:
+        if slot < newest:
+            continue
+        if slot != loaded.next_slot or loaded.fenced:
+            raise HoleError(f"epoch {epoch}: slot {loaded.next_slot} does not lead to slot {slot}")
+        loaded = loaded.then(record)
+    return loaded
+
+
+def snapshot_due(snapshot_bytes: int, log_bytes: int, log_records: int) -> bool:
+    """Whether the next record is to be a snapshot, given what was written since (and with) the last one."""
+    return log_records >= MAX_RECORDS or log_bytes > max(2 * snapshot_bytes, MIN_LOG_BYTES)
+
+
+def outdated(before: Loaded, sizes: Iterable[tuple[tuple[int, int], int]]) -> list[tuple[int, int]]:
+    """The (epoch, slot) of what a new epoch's first snapshot covers, fences left out.
+
+    `before` is the epoch it was made from, `sizes` lists every record of the journal. Small leftovers of still older epochs
+    stay: they cannot be told from fences without reading.
+    """
+    known = set(before.removable)
+    return [
+        (epoch, slot)
+        for (epoch, slot), size in sizes
+        if (epoch < before.epoch and size > FENCE_LIMIT) or (epoch == before.epoch and slot in known)
+    ]

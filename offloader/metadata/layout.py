@@ -1,0 +1,145 @@
+"""Where everything lies under a root: the one owner of key names.
+
+    _root
+    _journal/<application>/<epoch>/<slot>
+    _requests/<application>/<id>, <id>.seen, <id>.done
+    <tenant>/<namespace>/<topic>/<uuid>, <uuid>-index, _catalog/<slot>
+
+Tenants, namespaces, topics and applications are URL-encoded; a leading `_` and names of dots are encoded too, so that no
+name is taken for one of ours or for a parent folder. Epochs and slots have 20 digits: key order is their order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from urllib.parse import quote, unquote
+
+from offloader.model import TopicName
+from offloader.storage.base import ObjectStore
+
+ROOT = "_root"
+PROOF = "_proof"
+CATALOG = "_catalog"
+JOURNAL = "_journal"
+REQUESTS = "_requests"
+
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+SLOT = re.compile(r"\d{20}")
+
+
+class KeyKind(Enum):
+    """What a topic's object is."""
+
+    DATA = "data"
+    INDEX = "index"
+    CATALOG = "catalog"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicKey:
+    """A key of a topic, taken apart: `uuid` of data and index objects, `slot` of catalog records."""
+
+    topic: TopicName
+    kind: KeyKind
+    uuid: str = ""
+    slot: int = -1
+
+
+def topic_folder(topic: TopicName) -> str:
+    """Where all of a topic's objects lie, with the closing slash."""
+    return f"{_encode(topic.tenant)}/{_encode(topic.namespace_part)}/{_encode(topic.name)}/"
+
+
+def data_key(topic: TopicName, uuid: str) -> str:
+    """A segment's data object."""
+    return topic_folder(topic) + uuid
+
+
+def index_key(topic: TopicName, uuid: str) -> str:
+    """A segment's index object."""
+    return topic_folder(topic) + uuid + "-index"
+
+
+def catalog_folder(topic: TopicName) -> str:
+    """A topic's catalog records, with the closing slash."""
+    return f"{topic_folder(topic)}{CATALOG}/"
+
+
+def journal_folder(application: str) -> str:
+    """All epochs of an application's journal, with the closing slash."""
+    return f"{JOURNAL}/{_encode(application)}/"
+
+
+def epoch_folder(application: str, epoch: int) -> str:
+    """One epoch's records, with the closing slash."""
+    return f"{journal_folder(application)}{slot_name(epoch)}/"
+
+
+def requests_folder(application: str) -> str:
+    """An application's requests, with the closing slash."""
+    return f"{REQUESTS}/{_encode(application)}/"
+
+
+def proof_key(token: str) -> str:
+    """A throw-away object by which a store is proven."""
+    return f"{PROOF}/{token}"
+
+
+def slot_name(number: int) -> str:
+    """20 digits."""
+    return f"{number:020d}"
+
+
+def parse_slot(name: str) -> int | None:
+    """The number that a record's name says, None where it is no record's name."""
+    return int(name) if SLOT.fullmatch(name) else None
+
+
+def parse_journal_key(application: str, key: str) -> tuple[int, int] | None:
+    """(epoch, slot) of a key under `journal_folder(application)`, None for anything else."""
+    epoch, _, slot = key.removeprefix(journal_folder(application)).partition("/")
+    numbers = parse_slot(epoch), parse_slot(slot)
+    return None if numbers[0] is None or numbers[1] is None else (numbers[0], numbers[1])
+
+
+def parse_topic_key(key: str) -> TopicKey | None:
+    """Whose object a key names; None where it is none of a topic's."""
+    topic, rest = _topic_of(key)
+    if topic is None:
+        return None
+    if UUID.fullmatch(rest):
+        return TopicKey(topic, KeyKind.DATA, uuid=rest)
+    if rest.endswith("-index") and UUID.fullmatch(rest.removesuffix("-index")):
+        return TopicKey(topic, KeyKind.INDEX, uuid=rest.removesuffix("-index"))
+    folder, _, name = rest.partition("/")
+    slot = parse_slot(name)
+    return TopicKey(topic, KeyKind.CATALOG, slot=slot) if folder == CATALOG and slot is not None else None
+
+
+def topics(store: ObjectStore) -> Iterator[TopicName]:
+    """All topics that have an object under the root, in key order; one listing call each."""
+    after = ""
+    while (key := next((k for k, _ in store.list("", start_after=after)), None)) is not None:
+        topic, _ = _topic_of(key)
+        if topic is not None:
+            yield topic
+        # "0" is the character after "/": nothing more of this folder.
+        folder = key.partition("/")[0] + "/" if topic is None else topic_folder(topic)
+        after = max(folder[:-1] + "0", key)
+
+
+def _topic_of(key: str) -> tuple[TopicName | None, str]:
+    pieces = key.split("/", 3)
+    if len(pieces) < 4 or key.startswith("_"):
+        return None, key
+    return TopicName(*(unquote(p) for p in pieces[:3])), pieces[3]
+
+
+def _encode(name: str) -> str:
+    encoded = quote(name, safe="")
+    if encoded.startswith("_"):
+        return "%5F" + encoded[1:]
+    return encoded.replace(".", "%2E") if set(encoded) == {"."} else encoded

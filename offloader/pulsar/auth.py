@@ -1,0 +1,81 @@
+"""Who we are: what goes into CONNECT, into the answer to a challenge, and into the REST calls' headers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import unquote, urlsplit
+
+from offloader.errors import AuthenticationFailedError, ConfigError
+from offloader.pulsar.settings import PulsarSettings
+
+TOKEN_PLUGINS = ("token", "org.apache.pulsar.client.impl.auth.AuthenticationToken")
+
+
+class Authentication(Protocol):
+    """A way to prove who we are. `data` is asked at each connect: a credential may change meanwhile."""
+
+    method: str
+
+    def data(self) -> bytes:
+        """What proves it. Raises AuthenticationFailedError."""
+        ...
+
+    def headers(self) -> dict[str, str]:
+        """The same for HTTP."""
+        ...
+
+
+class NoAuthentication:
+    """For clusters that ask nobody."""
+
+    method = "none"
+
+    def data(self) -> bytes:
+        """Nothing."""
+        return b""
+
+    def headers(self) -> dict[str, str]:
+        """None."""
+        return {}
+
+
+class TokenAuthentication:
+    """A JSON web token, given (`token:...`) or read from a file (`file:///path`)."""
+
+    method = "token"
+
+    def __init__(self, params: str) -> None:
+        self._token: str | None = None
+        self._path: Path | None = None
+        if params.startswith("token:"):
+            self._token = params.removeprefix("token:").strip()
+        elif params.startswith("file:"):
+            self._path = Path(unquote(urlsplit(params).path))
+        else:
+            raise ConfigError("pulsar.authParams: write token:THE_TOKEN or file:///path/of/the/token")
+
+    def data(self) -> bytes:
+        """The token as it is now."""
+        return self._current().encode()
+
+    def headers(self) -> dict[str, str]:
+        """A bearer token."""
+        return {"Authorization": f"Bearer {self._current()}"}
+
+    def _current(self) -> str:
+        if self._path is None:
+            return self._token or ""
+        try:
+            return self._path.read_text().strip()
+        except OSError as error:
+            raise AuthenticationFailedError(f"the token file {self._path} cannot be read ({error.strerror})") from error
+
+
+def authentication(settings: PulsarSettings) -> Authentication:
+    """What the settings name. Raises ConfigError."""
+    if not settings.auth_plugin:
+        return NoAuthentication()
+    if settings.auth_plugin in TOKEN_PLUGINS:
+        return TokenAuthentication(settings.auth_params)
+    raise ConfigError(f"pulsar.authPlugin: {settings.auth_plugin!r} is not supported; use token, or leave it out")

@@ -1,0 +1,141 @@
+"""The commands that we send, as values. `-1` travels as the largest u64."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from offloader._proto.pulsar_wire_pb2 import (
+    Ack,
+    AuthData,
+    AuthResponse,
+    BaseCommand,
+    CloseConsumer,
+    Connect,
+    FeatureFlags,
+    Flow,
+    GetLastMessageId,
+    KeyValue,
+    Lookup,
+    MessageIdData,
+    PartitionedMetadata,
+    Ping,
+    Pong,
+    Subscribe,
+    Unsubscribe,
+)
+
+CLIENT_VERSION = "pulsar-streaming-offloader"
+# 21 is what brokers of 4.0 speak; from 18 on they deliver broker entry metadata to a client that asks for it.
+PROTOCOL_VERSION = 21
+MINUS_ONE = 2**64 - 1
+
+PING = BaseCommand(type=BaseCommand.PING_FIELD_NUMBER, ping=Ping())
+PONG = BaseCommand(type=BaseCommand.PONG_FIELD_NUMBER, pong=Pong())
+
+
+class Subscription(NamedTuple):
+    """What a consumer subscribes with. Durable: from the earliest entry where it is new.
+
+    Not durable: `after` is the position behind which it starts, as if that one were acknowledged.
+    """
+
+    topic: str
+    name: str
+    durable: bool
+    after: tuple[int, int] | None = None
+    consumer_name: str = ""
+    properties: Mapping[str, str] = {}
+
+
+def connect(auth_method: str, auth_data: bytes, proxy_to: str = "") -> BaseCommand:
+    """Says who we are, and that we want entries with their broker metadata."""
+    command = Connect(client_version=CLIENT_VERSION, protocol_version=PROTOCOL_VERSION, auth_method_name=auth_method)
+    command.auth_data = auth_data
+    if proxy_to:
+        command.proxy_to_broker_url = proxy_to
+    command.feature_flags.CopyFrom(FeatureFlags(supports_auth_refresh=True, supports_broker_entry_metadata=True))
+    return BaseCommand(type=BaseCommand.CONNECT_FIELD_NUMBER, connect=command)
+
+
+def auth_response(method: str, data: bytes) -> BaseCommand:
+    """Answers AUTH_CHALLENGE."""
+    response = AuthResponse(client_version=CLIENT_VERSION, protocol_version=PROTOCOL_VERSION)
+    response.response.CopyFrom(AuthData(auth_method_name=method, auth_data=data))
+    return BaseCommand(type=BaseCommand.AUTH_RESPONSE_FIELD_NUMBER, auth_response=response)
+
+
+def subscribe(consumer_id: int, request_id: int, subscription: Subscription) -> BaseCommand:
+    """Exclusive, and never creates the topic."""
+    command = Subscribe(
+        topic=subscription.topic,
+        subscription=subscription.name,
+        type=Subscribe.EXCLUSIVE,
+        consumer_id=consumer_id,
+        request_id=request_id,
+        consumer_name=subscription.consumer_name,
+        durable=subscription.durable,
+        # A reader that starts behind the end must wait there; EARLIEST would send it back to the first entry.
+        initial_position=Subscribe.EARLIEST if subscription.durable else Subscribe.LATEST,
+        force_topic_creation=False,
+        subscription_properties=[KeyValue(key=k, value=v) for k, v in subscription.properties.items()],
+    )
+    if subscription.after is not None:
+        command.start_message_id.CopyFrom(message_id(*subscription.after))
+    return BaseCommand(type=BaseCommand.SUBSCRIBE_FIELD_NUMBER, subscribe=command)
+
+
+def flow(consumer_id: int, permits: int) -> BaseCommand:
+    """Lets the broker send so many messages more."""
+    return BaseCommand(type=BaseCommand.FLOW_FIELD_NUMBER, flow=Flow(consumer_id=consumer_id, permits=permits))
+
+
+def acknowledge(consumer_id: int, request_id: int, ledger: int, entry: int) -> BaseCommand:
+    """Cumulative, with a receipt."""
+    command = Ack(consumer_id=consumer_id, type=Ack.CUMULATIVE, request_id=request_id, message_id=[message_id(ledger, entry)])
+    return BaseCommand(type=BaseCommand.ACK_FIELD_NUMBER, ack=command)
+
+
+def unsubscribe(consumer_id: int, request_id: int) -> BaseCommand:
+    """Deletes the consumer's subscription."""
+    command = Unsubscribe(consumer_id=consumer_id, request_id=request_id)
+    return BaseCommand(type=BaseCommand.UNSUBSCRIBE_FIELD_NUMBER, unsubscribe=command)
+
+
+def close_consumer(consumer_id: int, request_id: int) -> BaseCommand:
+    """Lets go of the subscription."""
+    command = CloseConsumer(consumer_id=consumer_id, request_id=request_id)
+    return BaseCommand(type=BaseCommand.CLOSE_CONSUMER_FIELD_NUMBER, close_consumer=command)
+
+
+def last_message_id(consumer_id: int, request_id: int) -> BaseCommand:
+    """Asks for the topic's last message and the subscription's mark-delete."""
+    command = GetLastMessageId(consumer_id=consumer_id, request_id=request_id)
+    return BaseCommand(type=BaseCommand.GET_LAST_MESSAGE_ID_FIELD_NUMBER, get_last_message_id=command)
+
+
+def lookup(request_id: int, topic: str, *, authoritative: bool) -> BaseCommand:
+    """Asks which broker serves a topic."""
+    command = Lookup(topic=topic, request_id=request_id, authoritative=authoritative)
+    return BaseCommand(type=BaseCommand.LOOKUP_FIELD_NUMBER, lookup=command)
+
+
+def partitioned_metadata(request_id: int, topic: str) -> BaseCommand:
+    """Asks for a topic's number of partitions."""
+    command = PartitionedMetadata(topic=topic, request_id=request_id)
+    return BaseCommand(type=BaseCommand.PARTITIONED_METADATA_FIELD_NUMBER, partitioned_metadata=command)
+
+
+def message_id(ledger: int, entry: int) -> MessageIdData:
+    """A position on the wire."""
+    return MessageIdData(ledger_id=ledger % 2**64, entry_id=entry % 2**64)
+
+
+def position(message: MessageIdData) -> tuple[int, int]:
+    """A position from the wire."""
+    return signed(message.ledger_id), signed(message.entry_id)
+
+
+def signed(value: int) -> int:
+    """A u64 that stands for an i64."""
+    return value - 2**64 if value >= 2**63 else value

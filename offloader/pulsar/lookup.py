@@ -1,0 +1,91 @@
+"""Which broker serves a topic."""
+
+from __future__ import annotations
+
+import threading
+
+from offloader._proto.pulsar_wire_pb2 import LookupResponse
+from offloader.errors import BrokerUnavailableError, ProtocolError
+from offloader.model import TopicName
+from offloader.pulsar import commands
+from offloader.pulsar.connection import Connection
+from offloader.pulsar.pool import BrokerAddress, ConnectionPool
+from offloader.pulsar.server_errors import server_error
+from offloader.pulsar.settings import DEFAULT_PORTS, HostPort, parse_hosts
+
+MAX_REDIRECTS = 20
+
+
+class TopicLookup:
+    """Asks the brokers, and remembers the answer until somebody finds it wrong. Thread safe."""
+
+    def __init__(self, pool: ConnectionPool) -> None:
+        self._pool = pool
+        self.timeout = pool.settings.operation_timeout
+        self._lock = threading.Lock()
+        self._known: dict[TopicName, BrokerAddress] = {}
+
+    def connection(self, topic: TopicName) -> Connection:
+        """A connection to the broker that serves the topic. Raises TopicNotFoundError, BrokerUnavailableError, ..."""
+        with self._lock:
+            known = self._known.get(topic)
+        if known is None:
+            known = self._ask(topic)
+            with self._lock:
+                self._known[topic] = known
+        try:
+            return self._pool.get(known)
+        except BrokerUnavailableError:
+            self.forget(topic)
+            raise
+
+    def forget(self, topic: TopicName) -> None:
+        """What was remembered is wrong."""
+        with self._lock:
+            self._known.pop(topic, None)
+
+    def partitions(self, topic: TopicName) -> int:
+        """How many partitions a topic has, 0 if it is not partitioned."""
+        _, connection = self._pool.service()
+        what = f"partitions of {topic}"
+        command = connection.call(lambda n: commands.partitioned_metadata(n, str(topic)), self.timeout, what)
+        response = command.partitioned_metadata_response
+        if response.HasField("error"):
+            raise server_error(response.error, response.message, what)
+        return response.partitions
+
+    def _ask(self, topic: TopicName) -> BrokerAddress:
+        address, connection = self._pool.service()
+        authoritative = False
+        for _ in range(MAX_REDIRECTS):
+            response = self._lookup(connection, topic, authoritative)
+            if response.response == LookupResponse.CONNECT:
+                return self._target(response, address, topic)
+            address = self._target(response, address, topic)
+            authoritative = response.authoritative
+            connection = self._pool.get(address)
+        raise BrokerUnavailableError(f"{topic}: {MAX_REDIRECTS} brokers in a row said that another one serves it")
+
+    def _lookup(self, connection: Connection, topic: TopicName, authoritative: bool) -> LookupResponse:  # noqa: FBT001
+        what = f"looking up {topic}"
+        build = lambda n: commands.lookup(n, str(topic), authoritative=authoritative)  # noqa: E731
+        response = connection.call(build, self.timeout, what).lookup_response
+        if response.response == LookupResponse.FAILED or response.HasField("error"):
+            raise server_error(response.error, response.message, what)
+        return response
+
+    def _target(self, response: LookupResponse, asked: BrokerAddress, topic: TopicName) -> BrokerAddress:
+        url = response.broker_service_url_tls if self._pool.settings.tls else response.broker_service_url
+        if not url:
+            raise ProtocolError(
+                f"looking up {topic}: the broker named none{' that speaks TLS' if self._pool.settings.tls else ''}"
+            )
+        broker = one_host(url)
+        if response.proxy_through_service_url:
+            return BrokerAddress(asked.host, behind_proxy=broker)
+        return BrokerAddress(broker)
+
+
+def one_host(url: str) -> HostPort:
+    """The host of a broker's URL."""
+    return parse_hosts(url, DEFAULT_PORTS, "the broker's URL")[0]

@@ -1,0 +1,79 @@
+"""Connections by broker, shared by everyone in a process."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from dataclasses import dataclass, field
+
+from offloader.errors import BrokerUnavailableError
+from offloader.pulsar.auth import authentication
+from offloader.pulsar.connection import Connection
+from offloader.pulsar.settings import HostPort, PulsarSettings
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAddress:
+    """Where a broker is reached: at `host`, or through a proxy there that is told to forward to `behind_proxy`."""
+
+    host: HostPort
+    behind_proxy: HostPort | None = None
+
+
+@dataclass
+class _Slot:
+    """One connection's place; its lock keeps two threads from connecting for the same."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    connection: Connection | None = None
+
+
+class ConnectionPool:
+    """Hands out living connections and makes new ones in place of dead ones. Thread safe."""
+
+    def __init__(self, settings: PulsarSettings) -> None:
+        self.settings = settings
+        self._authentication = authentication(settings)
+        self._lock = threading.Lock()
+        self._slots: dict[tuple[BrokerAddress, int], _Slot] = {}
+        self._turn = itertools.count()
+        self._service = 0  # the host of the service URL that answered last
+        self._closed = False
+
+    def get(self, address: BrokerAddress) -> Connection:
+        """A connection to that broker, taken in turn if several are allowed. Raises as `Connection.open`."""
+        number = next(self._turn) % self.settings.connections_per_broker
+        with self._lock:
+            slot = self._slots.setdefault((address, number), _Slot())
+        with slot.lock:
+            if self._closed:
+                raise BrokerUnavailableError("the connections were closed")
+            if slot.connection is None or not slot.connection.alive:
+                slot.connection = Connection.open(self.settings, self._authentication, address.host, address.behind_proxy)
+            return slot.connection
+
+    def service(self) -> tuple[BrokerAddress, Connection]:
+        """A connection to one of the service URL's hosts: the one that answered last, or the next that does."""
+        hosts = self.settings.service_hosts
+        first = self._service
+        errors: list[str] = []
+        for number in range(first, first + len(hosts)):
+            address = BrokerAddress(hosts[number % len(hosts)])
+            try:
+                connection = self.get(address)
+            except BrokerUnavailableError as error:
+                errors.append(str(error))
+                continue
+            self._service = number % len(hosts)
+            return address, connection
+        raise BrokerUnavailableError("; ".join(errors))
+
+    def close(self) -> None:
+        """End all connections."""
+        self._closed = True
+        with self._lock:
+            slots = list(self._slots.values())
+        for slot in slots:
+            with slot.lock:
+                if slot.connection is not None:
+                    slot.connection.close()

@@ -1,0 +1,43 @@
+"""ServerError codes of the binary protocol and what they mean to us."""
+
+from __future__ import annotations
+
+from offloader.errors import (
+    AuthenticationFailedError,
+    AuthorizationFailedError,
+    BrokerUnavailableError,
+    FatalError,
+    OffloadError,
+    ProtocolError,
+    SubscriptionBusyError,
+    TopicMovedError,
+    TopicNotFoundError,
+)
+
+# Codes that are not listed concern producers and transactions, or are newer than this list: worth another try.
+BY_CODE: dict[int, tuple[str, type[OffloadError]]] = {
+    0: ("UnknownError", BrokerUnavailableError),
+    1: ("MetadataError", BrokerUnavailableError),
+    2: ("PersistenceError", BrokerUnavailableError),
+    3: ("AuthenticationError", AuthenticationFailedError),
+    4: ("AuthorizationError", AuthorizationFailedError),
+    5: ("ConsumerBusy", SubscriptionBusyError),
+    6: ("ServiceNotReady", TopicMovedError),
+    9: ("ChecksumError", ProtocolError),
+    10: ("UnsupportedVersionError", FatalError),
+    11: ("TopicNotFound", TopicNotFoundError),
+    # The broker was told not to create subscriptions by itself (allowAutoSubscriptionCreation=false).
+    12: ("SubscriptionNotFound", FatalError),
+    13: ("ConsumerNotFound", TopicMovedError),
+    14: ("TooManyRequests", BrokerUnavailableError),
+    17: ("InvalidTopicName", FatalError),
+    19: ("ConsumerAssignError", BrokerUnavailableError),
+    22: ("NotAllowedError", AuthorizationFailedError),
+}
+
+
+def server_error(code: int, message: str, what: str = "") -> OffloadError:
+    """The error for a code, in one line: what was asked, the code's name, the broker's own words."""
+    name, error = BY_CODE.get(code, (f"error {code}", BrokerUnavailableError))
+    words = " ".join(message.split()) or "no reason given"
+    return error(f"{what + ': ' if what else ''}the broker answered {name}: {words}")

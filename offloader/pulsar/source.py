@@ -1,0 +1,25 @@
+"""`EntrySource` through brokers."""
+
+from __future__ import annotations
+
+from offloader.model import TopicName
+from offloader.pulsar.lookup import TopicLookup
+from offloader.pulsar.pool import ConnectionPool
+from offloader.pulsar.reader import BrokerEntryReader
+from offloader.pulsar.settings import PulsarSettings
+
+
+class BrokerSource:
+    """One per process. Connections are shared by its readers: permits keep a slow one from blocking others."""
+
+    def __init__(self, settings: PulsarSettings) -> None:
+        self._pool = ConnectionPool(settings)
+        self._lookup = TopicLookup(self._pool)
+
+    def open(self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int) -> BrokerEntryReader:
+        """See `EntrySource.open`."""
+        return BrokerEntryReader(self._lookup, topic, (ledger, entry), max_bytes)
+
+    def close(self) -> None:
+        """End the connections."""
+        self._pool.close()

@@ -1,0 +1,61 @@
+"""How many messages a broker may send, so that what arrives fits. Pure.
+
+Permits count messages, the broker reads entries: with N permits left it sends at most N entries (each has at least one
+message), and stops once the permits are used up, however many messages the last entries had. So N permits are granted as
+room for N entries of the size seen last; how many messages each entry had is counted as the broker does.
+"""
+
+from __future__ import annotations
+
+MAX_ENTRIES = 10_000
+
+
+class Window:
+    """What is granted, what is held, and what may be granted next."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._size = 0.0  # of an entry: the largest one, forgotten slowly
+        self._trust = 1  # entries that may be outstanding: doubles as sizes become known
+        self._permits = 0  # as the broker counts them; below 0 after a batch that had more
+        self.held = 0
+
+    def fits(self, size: int) -> bool:
+        """Whether an entry can be kept; one that is alone always can."""
+        return self.held == 0 or self.held + size <= self._max_bytes
+
+    def arrived(self, size: int, messages: int) -> None:
+        """An entry arrived and is kept."""
+        self.held += size
+        self._permits -= messages
+        self._size = max(size, self._size - (self._size - size) / 64)
+        self._trust = min(self._trust * 2, MAX_ENTRIES)
+
+    def skipped(self, messages: int) -> None:
+        """An entry arrived and is not kept."""
+        self._permits -= messages
+
+    def taken(self) -> None:
+        """Everything that was held was handed over."""
+        self.held = 0
+
+    def reset(self) -> None:
+        """A new subscription: it has no permits yet."""
+        self._permits = 0
+        self._trust = 1
+
+    def grant(self) -> int:
+        """How many permits to give now; 0 while that is not worth a command."""
+        wanted = self._room() - self._permits
+        if wanted < max(1, self._room() / 2):
+            return 0
+        self._permits += wanted
+        return wanted
+
+    def _room(self) -> int:
+        if self._size == 0:
+            return self._trust
+        fitting = int((self._max_bytes - self.held) / max(self._size, 1))
+        if fitting < 1 and self.held == 0:
+            return 1
+        return min(max(fitting, 0), self._trust)

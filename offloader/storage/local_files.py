@@ -1,0 +1,147 @@
+"""File operations that survive a crash, with errors as this product names them."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from offloader.errors import (
+    AccessDeniedError,
+    FatalError,
+    OffloadError,
+    OutcomeUnknownError,
+    StoreFullError,
+    StoreUnavailableError,
+)
+from offloader.storage.base import Stat
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
+_BAD_KEY = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR}
+_NO_ATTRIBUTES = {errno.ENOTSUP, errno.ENODATA, errno.EPERM}
+_META = "user.offloader.meta"
+
+
+@contextmanager
+def os_errors(what: str) -> Iterator[None]:
+    """Turn what the system says into this product's errors."""
+    try:
+        yield
+    except OSError as e:
+        raise _typed(what, e) from e
+
+
+def _typed(what: str, e: OSError) -> OffloadError:
+    if e.errno in _FULL:
+        return StoreFullError(f"{what}: the file system is full")
+    if e.errno in _DENIED:
+        return AccessDeniedError(f"{what}: {e.strerror}; check the folder's owner and mode")
+    if e.errno in _BAD_KEY:
+        return FatalError(f"{what}: {e.strerror}; a file system cannot hold this key")
+    return StoreUnavailableError(f"{what}: {e.strerror or e}")
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a folder's entries durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_at(fd: int, data: bytes, offset: int = 0) -> None:
+    """Write all of it; on disk only after an fsync."""
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(fd, view, offset)
+        view, offset = view[written:], offset + written
+
+
+def read_at(fd: int, offset: int, length: int) -> bytes:
+    """Read so many bytes, fewer only at the file's end."""
+    pieces: list[bytes] = []
+    while length > 0 and (piece := os.pread(fd, length, offset)):
+        pieces.append(piece)
+        offset, length = offset + len(piece), length - len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+@contextmanager
+def opened(path: Path, flags: int) -> Iterator[int]:
+    """A file descriptor, closed at the end."""
+    fd = os.open(path, flags | os.O_CLOEXEC, 0o666)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def temporary(path: Path) -> Iterator[int]:
+    """A new file to be linked or moved to its place; its own name is gone at the end."""
+    try:
+        with opened(path, os.O_RDWR | os.O_CREAT | os.O_EXCL) as fd:
+            yield fd
+    finally:
+        with suppress(FileNotFoundError):
+            path.unlink()
+
+
+def publish(source: Path, target: Path, *, if_absent: bool) -> bool:
+    """Give a finished file its name, atomically and durably; False if the name is taken and must not be."""
+    if if_absent:
+        try:
+            os.link(source, target)
+        except FileExistsError:
+            return False
+    else:
+        source.replace(target)
+    try:
+        sync_folder(target.parent)
+    except OSError as e:
+        raise OutcomeUnknownError(f"{target}: written, but perhaps not on disk: {e}") from e
+    return True
+
+
+def complete(fd: int, meta: Mapping[str, str]) -> None:
+    """The last thing done to a file before it gets its name: metadata, an exact time for the etag, and all of it on disk."""
+    _set_meta(fd, meta)
+    now = time.time_ns()
+    os.utime(fd, ns=(now, now))
+    os.fsync(fd)
+
+
+def _set_meta(fd: int, meta: Mapping[str, str]) -> None:
+    if not meta or not hasattr(os, "setxattr"):
+        return
+    try:
+        os.setxattr(fd, _META, json.dumps({key.lower(): value for key, value in meta.items()}).encode())
+    except OSError as e:
+        if e.errno not in _NO_ATTRIBUTES:
+            raise
+
+
+def stat_of(fd: int) -> Stat:
+    """Size, metadata, and an etag that differs from that of any earlier content of the same name.
+
+    (A zombie that writes a part once more after the commit changes the etag, never the content.)
+    """
+    found = os.fstat(fd)
+    return Stat(found.st_size, f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}", _get_meta(fd))
+
+
+def _get_meta(fd: int) -> dict[str, str]:
+    if not hasattr(os, "getxattr"):
+        return {}
+    try:
+        return dict(json.loads(os.getxattr(fd, _META)))
+    except OSError as e:
+        if e.errno not in _NO_ATTRIBUTES:
+            raise
+        return {}

@@ -1,0 +1,150 @@
+"""A store in memory: for trials and tests. Several stores over one `MemoryBacking` are several processes of one bucket."""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from offloader.errors import ObjectNotFoundError, PartRejectedError, UploadGoneError
+from offloader.storage.base import OpenUpload, Stat, UploadedPart
+from offloader.storage.rules import check_crc, check_key, check_parts, holds_parts, make_handle, part_etag, split_handle
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    data: bytes
+    stat: Stat
+
+
+@dataclass(slots=True)
+class _Upload:
+    key: str
+    meta: Mapping[str, str]
+    began_at: int
+    parts: dict[int, tuple[UploadedPart, bytes]] = field(default_factory=dict)
+
+
+@dataclass
+class MemoryBacking:
+    """What the stores share: objects, open uploads, and the lock that makes each call atomic."""
+
+    objects: dict[str, _Object] = field(default_factory=dict)
+    uploads: dict[str, _Upload] = field(default_factory=dict)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    writes: int = 0
+
+    def write(self, key: str, data: bytes, meta: Mapping[str, str] | None) -> Stat:
+        """Make or replace an object, under the lock."""
+        self.writes += 1
+        stat = Stat(len(data), f"w{self.writes}", {k.lower(): v for k, v in (meta or {}).items()})
+        self.objects[key] = _Object(data, stat)
+        return stat
+
+
+class MemoryStore:
+    """`ObjectStore` in memory. `min_part_size` can be set to refuse what S3 refuses."""
+
+    def __init__(self, backing: MemoryBacking | None = None, *, url: str = "memory://", min_part_size: int = 1) -> None:
+        self.backing = backing or MemoryBacking()
+        self.url = url
+        self.min_part_size = min_part_size
+        self.retry_deadline = 0.0
+
+    def put(self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False) -> Stat | None:
+        """See `ObjectStore.put`."""
+        check_key(key)
+        with self.backing.lock:
+            found = self.backing.objects.get(key)
+            if if_absent and found is not None:
+                return found.stat if found.data == data else None
+            return self.backing.write(key, bytes(data), meta)
+
+    def begin(self, key: str, *, meta: Mapping[str, str] | None = None) -> str:
+        """See `ObjectStore.begin`."""
+        check_key(key)
+        upload_id = uuid4().hex
+        with self.backing.lock:
+            self.backing.uploads[upload_id] = _Upload(key, dict(meta or {}), time.time_ns() // 1_000_000)
+        return make_handle(key, upload_id)
+
+    def put_part(self, upload: str, number: int, offset: int, data: bytes, crc32c: int) -> UploadedPart:  # noqa: ARG002
+        """See `ObjectStore.put_part`."""
+        check_crc(number, data, crc32c)
+        part = UploadedPart(number, len(data), part_etag(len(data), crc32c), crc32c)
+        with self.backing.lock:
+            self._upload(upload).parts[number] = (part, bytes(data))
+        return part
+
+    def commit(self, upload: str, parts: Iterable[UploadedPart]) -> Stat:
+        """See `ObjectStore.commit`."""
+        key, upload_id = split_handle(upload)
+        listed = check_parts(key, parts, self.min_part_size)
+        with self.backing.lock:
+            if upload_id not in self.backing.uploads:
+                return self._committed(key, listed)
+            found = self._upload(upload)
+            for part in listed:
+                if found.parts.get(part.number, (None, b""))[0] != part:
+                    raise PartRejectedError(f"{key}: part {part.number} is missing or is another one")
+            data = b"".join(found.parts[part.number][1] for part in listed)
+            del self.backing.uploads[upload_id]
+            return self.backing.write(key, data, found.meta)
+
+    def abort(self, upload: str) -> None:
+        """See `ObjectStore.abort`."""
+        with self.backing.lock:
+            self.backing.uploads.pop(split_handle(upload)[1], None)
+
+    def list_uploads(self, prefix: str = "") -> Iterator[OpenUpload]:
+        """See `ObjectStore.list_uploads`."""
+        with self.backing.lock:
+            found = [OpenUpload(u.key, make_handle(u.key, i), u.began_at) for i, u in self.backing.uploads.items()]
+        return iter([upload for upload in found if upload.key.startswith(prefix)])
+
+    def read(self, key: str, offset: int = 0, length: int | None = None) -> tuple[bytes, Stat]:
+        """See `ObjectStore.read`."""
+        with self.backing.lock:
+            found = self.backing.objects.get(key)
+        if found is None:
+            raise ObjectNotFoundError(f"{self.url}: there is no object {key}")
+        end = None if length is None else offset + length
+        return found.data[offset:end], found.stat
+
+    def stat(self, key: str) -> Stat | None:
+        """See `ObjectStore.stat`."""
+        with self.backing.lock:
+            found = self.backing.objects.get(key)
+        return None if found is None else found.stat
+
+    def list(self, prefix: str = "", start_after: str = "") -> Iterator[tuple[str, int]]:
+        """See `ObjectStore.list`."""
+        with self.backing.lock:
+            keys = sorted(key for key in self.backing.objects if key.startswith(prefix))
+            later = keys[bisect_right(keys, start_after) :]
+            return iter([(key, self.backing.objects[key].stat.size) for key in later])
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """See `ObjectStore.delete`."""
+        with self.backing.lock:
+            for key in keys:
+                self.backing.objects.pop(key, None)
+
+    def close(self) -> None:
+        """Keeps the backing."""
+
+    def _upload(self, upload: str) -> _Upload:
+        key, upload_id = split_handle(upload)
+        found = self.backing.uploads.get(upload_id)
+        if found is None:
+            raise UploadGoneError(f"the upload of {key} is gone")
+        return found
+
+    def _committed(self, key: str, parts: Sequence[UploadedPart]) -> Stat:
+        found = self.backing.objects.get(key)
+        if found is None or not holds_parts(lambda o, n: found.data[o : o + n], len(found.data), parts):
+            raise UploadGoneError(f"the upload of {key} is gone, and no object of these parts is there")
+        return found.stat

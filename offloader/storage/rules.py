@@ -1,0 +1,82 @@
+"""What every store does alike: keys, upload handles, lists of parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from crc32c import crc32c
+
+from offloader.errors import FatalError, IntegrityError, PartRejectedError
+from offloader.storage.base import UploadedPart
+
+MAX_KEY_BYTES = 1024  # S3's limit
+
+
+def check_key(key: str) -> str:
+    """A key that every store can hold: `/`-separated, no empty, `.` or `..` piece, at most 1,024 bytes, no leading `.uploads`."""
+    pieces = key.split("/")
+    if any(piece in ("", ".", "..") for piece in pieces) or pieces[0] in HELPER_FOLDERS or "\0" in key:
+        raise FatalError(f"{key!r} cannot be an object's key")
+    if len(key.encode()) > MAX_KEY_BYTES:
+        raise FatalError(f"the key {key[:80]!r}... is longer than {MAX_KEY_BYTES} bytes")
+    return key
+
+
+HELPER_FOLDERS = (".uploads", ".tmp")
+
+
+def make_handle(key: str, upload_id: str) -> str:
+    """An upload's handle: plain text that names the upload and its key."""
+    return f"{upload_id}:{key}"
+
+
+def split_handle(upload: str) -> tuple[str, str]:
+    """(key, upload id) of a handle."""
+    upload_id, colon, key = upload.partition(":")
+    if not (upload_id and colon and key):
+        raise FatalError(f"{upload!r} is not an upload's handle")
+    return key, upload_id
+
+
+def part_etag(size: int, crc: int) -> str:
+    """The etag of a part where the store has none of its own."""
+    return f"{size}-{crc:08x}"
+
+
+def check_crc(number: int, data: bytes, crc: int) -> None:
+    """Raise IntegrityError unless the bytes have this CRC32C."""
+    found = crc32c(data)
+    if found != crc:
+        raise IntegrityError(f"part {number}: the bytes have CRC32C {found:08x}, not {crc:08x}: they were damaged in memory")
+
+
+def check_parts(key: str, parts: Iterable[UploadedPart], min_part_size: int) -> list[UploadedPart]:
+    """The parts of a commit: numbered 1, 2, 3..., each but the last at least the minimum. Raises PartRejectedError."""
+    listed = list(parts)
+    if not listed:
+        raise PartRejectedError(f"{key}: an object needs at least one part")
+    if [part.number for part in listed] != list(range(1, len(listed) + 1)):
+        raise PartRejectedError(f"{key}: the parts are not numbered 1 to {len(listed)} in order")
+    small = next((part for part in listed[:-1] if part.size < min_part_size), None)
+    if small is not None:
+        raise PartRejectedError(
+            f"{key}: part {small.number} has {small.size} bytes; only the last may have less than {min_part_size}"
+        )
+    return listed
+
+
+def total_size(parts: Iterable[UploadedPart]) -> int:
+    """The bytes of an object made of these parts."""
+    return sum(part.size for part in parts)
+
+
+def holds_parts(read: Callable[[int, int], bytes], size: int, parts: Sequence[UploadedPart]) -> bool:
+    """Whether an object of `size` bytes consists of exactly these parts; `read(offset, length)` gives its bytes."""
+    if size != total_size(parts):
+        return False
+    offset = 0
+    for part in parts:
+        if crc32c(read(offset, part.size)) != part.crc32c:
+            return False
+        offset += part.size
+    return True

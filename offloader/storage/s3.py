@@ -1,0 +1,221 @@
+"""S3 and what speaks like it: `s3://bucket/prefix`, with an endpoint for other servers than AWS.
+
+boto3's low-level client, because only there are upload id, part number and ETag plain values that processes can pass on.
+Each part and object is sent with its CRC32C, which AWS, versitygw and MinIO check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from typing import Any
+
+from botocore.exceptions import ClientError
+from crc32c import crc32c as checksum
+
+from offloader.errors import ObjectNotFoundError, UploadGoneError
+from offloader.model import MIB
+from offloader.storage.base import OpenUpload, Stat, UploadedPart
+from offloader.storage.rules import check_crc, check_key, check_parts, make_handle, split_handle
+from offloader.storage.s3_calls import DAMAGED_ON_THE_WAY, S3Calls, code_of, status_of
+from offloader.storage.s3_checks import crc_text, is_made_of
+
+# The content types that Pulsar's own offloader gives to index and data objects.
+INDEX_TYPE = "application/octet-stream"
+DATA_TYPE = "application/unknown"
+DELETE_BATCH = 1000
+
+
+class S3Store:
+    """`ObjectStore` in S3. `client` is a boto3 client without retries of its own (see `s3_client.py`), closed with the store."""
+
+    def __init__(self, client: Any, bucket: str, prefix: str = "", *, retry_deadline: float = 60.0) -> None:
+        self.url = f"s3://{bucket}/{prefix}".rstrip("/")
+        self.min_part_size = 5 * MIB
+        self.retry_deadline = retry_deadline
+        self._client = client
+        self._bucket = bucket
+        self._base = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+        self._calls = S3Calls(self.url, retry_deadline)
+
+    def put(self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False) -> Stat | None:
+        """See `ObjectStore.put`."""
+        request: dict[str, Any] = {
+            **self._at(key),
+            "Body": data,
+            "ContentType": INDEX_TYPE,
+            "Metadata": _lower(meta),
+            "ChecksumCRC32C": crc_text(checksum(data)),
+        }
+        if if_absent:
+            request["IfNoneMatch"] = "*"
+        etag = self._calls.write(f"writing {key}", lambda: self._put_or_none(request))
+        return self._if_equal(key, data) if etag is None else Stat(len(data), etag, _lower(meta))
+
+    def begin(self, key: str, *, meta: Mapping[str, str] | None = None) -> str:
+        """See `ObjectStore.begin`. A lost answer may leave an upload whose id nobody knows: it can never become an object."""
+        request = {**self._at(key), "ContentType": DATA_TYPE, "Metadata": _lower(meta), "ChecksumAlgorithm": "CRC32C"}
+        answer = self._calls.write_once(f"beginning {key}", lambda: self._client.create_multipart_upload(**request))
+        return make_handle(key, answer["UploadId"])
+
+    def put_part(self, upload: str, number: int, offset: int, data: bytes, crc32c: int) -> UploadedPart:  # noqa: ARG002
+        """See `ObjectStore.put_part`. S3 keeps the last one of several under the same number."""
+        key, upload_id = split_handle(upload)
+        request = {
+            **self._at(key),
+            "UploadId": upload_id,
+            "PartNumber": number,
+            "Body": data,
+            "ChecksumCRC32C": crc_text(crc32c),
+        }
+
+        def send() -> Any:
+            try:
+                return self._client.upload_part(**request)
+            except ClientError as e:
+                if code_of(e) in DAMAGED_ON_THE_WAY:
+                    check_crc(number, data, crc32c)
+                raise
+
+        answer = self._calls.write(f"uploading part {number} of {key}", send)
+        return UploadedPart(number, len(data), _etag(answer), crc32c)
+
+    def commit(self, upload: str, parts: Iterable[UploadedPart]) -> Stat:
+        """See `ObjectStore.commit`. Not every server completes twice: where the upload is gone, the object decides."""
+        key, upload_id = split_handle(upload)
+        listed = check_parts(key, parts, self.min_part_size)
+        named = [{"PartNumber": p.number, "ETag": f'"{p.etag}"', "ChecksumCRC32C": crc_text(p.crc32c)} for p in listed]
+        request = {**self._at(key), "UploadId": upload_id, "MultipartUpload": {"Parts": named}}
+        gone: UploadGoneError | None = None
+        try:
+            self._calls.write(f"completing {key}", lambda: self._client.complete_multipart_upload(**request))
+        except UploadGoneError as e:
+            gone = e
+        head = self._head(key)
+        if head is None or not is_made_of(head, listed):
+            raise UploadGoneError(f"{self.url}: the upload of {key} is gone, and no object of these parts is there") from gone
+        return _stat(head)
+
+    def abort(self, upload: str) -> None:
+        """See `ObjectStore.abort`."""
+        key, upload_id = split_handle(upload)
+        request = {**self._at(key), "UploadId": upload_id}
+        try:
+            self._calls.write(f"aborting {key}", lambda: self._client.abort_multipart_upload(**request))
+        except (UploadGoneError, ObjectNotFoundError):
+            return
+
+    def list_uploads(self, prefix: str = "") -> Iterator[OpenUpload]:
+        """See `ObjectStore.list_uploads`. MinIO tells only of uploads whose key is exactly the prefix."""
+        request: dict[str, Any] = {"Bucket": self._bucket, "Prefix": self._base + prefix}
+        more = True
+        while more:
+            page = self._calls.read("listing uploads", lambda: self._client.list_multipart_uploads(**request))
+            for found in page.get("Uploads", ()):
+                key = found["Key"].removeprefix(self._base)
+                yield OpenUpload(key, make_handle(key, found["UploadId"]), int(found["Initiated"].timestamp() * 1000))
+            more = page.get("IsTruncated", False)
+            request |= {"KeyMarker": page.get("NextKeyMarker", ""), "UploadIdMarker": page.get("NextUploadIdMarker", "")}
+
+    def read(self, key: str, offset: int = 0, length: int | None = None) -> tuple[bytes, Stat]:
+        """See `ObjectStore.read`."""
+        if length == 0:
+            return b"", self._existing(key)
+        request = self._at(key)
+        if offset or length is not None:
+            request["Range"] = f"bytes={offset}-" if length is None else f"bytes={offset}-{offset + length - 1}"
+        found = self._calls.read(f"reading {key}", lambda: self._get_or_none(request))
+        return found or (b"", self._existing(key))
+
+    def stat(self, key: str) -> Stat | None:
+        """See `ObjectStore.stat`."""
+        head = self._head(key)
+        return None if head is None else _stat(head)
+
+    def list(self, prefix: str = "", start_after: str = "") -> Iterator[tuple[str, int]]:
+        """See `ObjectStore.list`."""
+        request: dict[str, Any] = {"Bucket": self._bucket, "Prefix": self._base + prefix}
+        if start_after:
+            request["StartAfter"] = self._base + start_after
+        more = True
+        while more:
+            page = self._calls.read(f"listing {prefix}", lambda: self._client.list_objects_v2(**request))
+            for found in page.get("Contents", ()):
+                yield found["Key"].removeprefix(self._base), found["Size"]
+            more = page.get("IsTruncated", False)
+            request["ContinuationToken"] = page.get("NextContinuationToken", "")
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """See `ObjectStore.delete`."""
+        names = [{"Key": self._base + check_key(key)} for key in keys]
+        for start in range(0, len(names), DELETE_BATCH):
+            batch = names[start : start + DELETE_BATCH]
+            self._calls.write(f"deleting {len(batch)} objects", lambda batch=batch: self._delete(batch))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def _at(self, key: str) -> dict[str, Any]:
+        return {"Bucket": self._bucket, "Key": self._base + check_key(key)}
+
+    def _put_or_none(self, request: Mapping[str, Any]) -> str | None:
+        try:
+            return _etag(self._client.put_object(**request))
+        except ClientError as e:
+            if status_of(e) == 412:
+                return None
+            raise
+
+    def _if_equal(self, key: str, data: bytes) -> Stat | None:
+        try:
+            found, stat = self.read(key)
+        except ObjectNotFoundError:  # deleted since: still, another writer was first
+            return None
+        return stat if found == data else None
+
+    def _get_or_none(self, request: Mapping[str, Any]) -> tuple[bytes, Stat] | None:
+        try:
+            answer = self._client.get_object(**request)
+        except ClientError as e:
+            if status_of(e) == 416:  # the range begins at the end or past it
+                return None
+            raise
+        with closing(answer["Body"]) as body:
+            return body.read(), _stat(answer)
+
+    def _head(self, key: str) -> Mapping[str, Any] | None:
+        def send() -> Mapping[str, Any]:
+            head: Mapping[str, Any] = self._client.head_object(**self._at(key), ChecksumMode="ENABLED")
+            return head
+
+        try:
+            return self._calls.read(f"looking at {key}", send)
+        except ObjectNotFoundError:
+            return None
+
+    def _existing(self, key: str) -> Stat:
+        found = self.stat(key)
+        if found is None:
+            raise ObjectNotFoundError(f"{self.url}: there is no object {key}")
+        return found
+
+    def _delete(self, batch: Any) -> None:
+        answer = self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": batch, "Quiet": True})
+        failed = [error for error in answer.get("Errors", ()) if error.get("Code") != "NoSuchKey"]
+        if failed:
+            raise ClientError({"Error": failed[0], "ResponseMetadata": answer["ResponseMetadata"]}, "DeleteObjects")
+
+
+def _lower(meta: Mapping[str, str] | None) -> dict[str, str]:
+    return {key.lower(): value for key, value in (meta or {}).items()}
+
+
+def _etag(answer: Mapping[str, Any]) -> str:
+    return str(answer["ETag"]).strip('"')
+
+
+def _stat(answer: Mapping[str, Any]) -> Stat:
+    whole = str(answer.get("ContentRange", "")).rpartition("/")[2]
+    size = int(whole) if whole.isdecimal() else int(answer["ContentLength"])
+    return Stat(size, _etag(answer), _lower(answer.get("Metadata")))

@@ -1,0 +1,69 @@
+"""Builds an `S3Store` and its boto3 client from settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from boto3.session import Session
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError
+
+from offloader.errors import ConfigError
+from offloader.storage.s3 import S3Store
+from offloader.storage.open import StoreSettings
+
+# Enough for the threads of a worker; a connection is opened only when it is needed.
+MAX_CONNECTIONS = 64
+OPTIONS = ("retry_deadline", "connect_timeout", "read_timeout", "max_connections", "addressing_style")
+ADDRESSING = ("auto", "path", "virtual")
+
+
+def open_s3(settings: StoreSettings) -> S3Store:
+    """A store with a client of its own. Raises ConfigError; nothing is asked of the server yet."""
+    bucket, _, prefix = settings.root.partition("://")[2].partition("/")
+    if not bucket:
+        raise ConfigError(f"root: {settings.root!r} names no bucket; write s3://bucket/prefix")
+    options = dict(settings.options)
+    unknown = sorted(set(options) - set(OPTIONS))
+    if unknown:
+        raise ConfigError(f"options.{unknown[0]}: not an option of s3://; there are {', '.join(OPTIONS)}")
+    try:
+        client = Session().client(
+            "s3",
+            endpoint_url=settings.endpoint,
+            region_name=settings.region,
+            aws_access_key_id=settings.access_key,
+            aws_secret_access_key=settings.secret_key,
+            config=_config(options, own_endpoint=settings.endpoint is not None),
+        )
+    except (BotoCoreError, ValueError) as e:
+        raise ConfigError(f"store: {e}") from e
+    return S3Store(client, bucket, prefix, retry_deadline=_number(options, "retry_deadline", 60.0))
+
+
+def _config(options: Mapping[str, str], *, own_endpoint: bool) -> Config:
+    # Other servers than AWS are often reached by a host name that has no names for buckets below it.
+    addressing = options.get("addressing_style", "path" if own_endpoint else "auto")
+    if addressing not in ADDRESSING:
+        raise ConfigError(f"options.addressing_style: must be one of {', '.join(ADDRESSING)}")
+    return Config(
+        retries={"mode": "standard", "total_max_attempts": 1},  # see s3_calls.py
+        connect_timeout=_number(options, "connect_timeout", 5.0),
+        read_timeout=_number(options, "read_timeout", 30.0),
+        max_pool_connections=int(_number(options, "max_connections", MAX_CONNECTIONS)),
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+        s3={"addressing_style": addressing},
+        tcp_keepalive=True,
+    )
+
+
+def _number(options: Mapping[str, str], name: str, default: float) -> float:
+    text = options.get(name, str(default))
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise ConfigError(f"options.{name}: {text!r} is not a number above 0")
+    return value

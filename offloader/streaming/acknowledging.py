@@ -1,0 +1,78 @@
+"""The pin follows the catalog: acknowledged only after the commit, never past it, and checked against it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from concurrent.futures import Future
+from dataclasses import replace
+
+from offloader.errors import OffloadError, PinMovedError
+from offloader.metadata.state import TopicState
+from offloader.model import Position
+from offloader.streaming.context import Context
+from offloader.streaming.topics import Topic, acknowledgeable, normalised
+
+log = logging.getLogger(__name__)
+
+
+def acknowledge_all(context: Context, topics: Iterable[Topic]) -> None:
+    """Acknowledge every topic's catalog end that the pin has not confirmed yet, many at once."""
+    sent: list[tuple[Topic, Position, Future[None]]] = []
+    for topic in topics:
+        target = _target(topic)
+        if target is not None and context.clock_ms() >= topic.acknowledge_again_at:
+            sent.append((topic, target, context.pool.submit(context.pins.acknowledge, topic.name, target)))
+    changed = [state for item in sent if (state := _confirmed(context, *item)) is not None]
+    if changed:
+        context.journal.record(changed)
+
+
+def _target(topic: Topic) -> Position | None:
+    end = topic.catalog.end
+    if end is None or end.entry < 0:
+        return None
+    target = acknowledgeable(topic.catalog, end, topic.info.ledgers)
+    if target is None or topic.acknowledged == target:
+        return None
+    if topic.acknowledged is None and normalised(target, topic.info.ledgers) <= normalised(topic.mark_delete, topic.info.ledgers):
+        return None
+    return target
+
+
+def _confirmed(context: Context, topic: Topic, target: Position, answer: Future[None]) -> TopicState | None:
+    try:
+        answer.result()
+    except OffloadError as error:
+        topic.acknowledge_again_at = context.clock_ms() + 1_000
+        log.info("cannot acknowledge topic=%s position=%s yet: %s", topic.name, target, error)
+        return None
+    topic.acknowledged = target
+    topic.end = replace(topic.end, mark_delete=max(topic.end.mark_delete, (target.ledger, target.entry)))
+    state = context.journal.topics.get(topic.name)
+    if state is None or state.unacknowledged is None or state.unacknowledged > target:
+        return None
+    return replace(state, unacknowledged=None)
+
+
+def check_pin(topic: Topic) -> None:
+    """Raises PinMovedError where the mark-delete is past what is offloaded: someone or something else moved it."""
+    if topic.catalog.claim is None:
+        return
+    end = topic.catalog.end
+    ledgers = topic.info.ledgers
+    if end is None:
+        begin = topic.catalog.claim.begin
+        end = Position(begin.incarnation, begin.ledger, begin.entry - 1)
+    mark = normalised(topic.mark_delete, ledgers)
+    if mark > normalised(end, ledgers) and (mark.ledger, mark.entry) != _first_of(topic):
+        raise PinMovedError(
+            f"{topic.name}: the subscription stands at {topic.mark_delete}, past the last offloaded position {end}: message TTL, a backlog "
+            "quota with consumer_backlog_eviction, or somebody moved it; remove that policy, data may be lost"
+        )
+
+
+def _first_of(topic: Topic) -> tuple[int, int] | None:
+    """Before the first listed ledger: where the broker itself puts a cursor whose ledger was empty and is gone."""
+    spans = topic.info.ledgers.spans
+    return (spans[0].ledger, -1) if spans else None

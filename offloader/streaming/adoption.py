@@ -1,0 +1,91 @@
+"""Taking a topic into the running application: catalog, claim, pin, incarnation."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from offloader.config.levels import TopicPolicy
+from offloader.errors import ClaimedByOtherError, FatalError
+from offloader.metadata.state import Claim, TopicCatalog
+from offloader.model import Position, TopicName
+from offloader.pulsar.api import TopicEnd, TopicInfo
+from offloader.streaming.context import Context
+from offloader.streaming.planner import Rules
+from offloader.streaming.topics import Topic
+
+log = logging.getLogger(__name__)
+
+
+def rules_of(policy: TopicPolicy) -> Rules:
+    """The planner's rules from a merged policy."""
+    return Rules(
+        max_size=policy.max_segment_size,
+        roll_ms=policy.max_rollover_ms,
+        cuts=policy.cuts,
+        source=policy.source,
+        fail_on_data_loss=policy.fail_on_data_loss,
+    )
+
+
+def adopt(context: Context, name: TopicName, policy: TopicPolicy) -> Topic:
+    """Open the topic's pin and catalog; claim it where nobody has.
+
+    Raises ClaimedByOtherError, SubscriptionBusyError, TopicNotFoundError, FatalError (stock offload beside us) and whatever
+    the store and Pulsar raise.
+    """
+    catalog = context.catalogs.load(name)
+    if catalog.claim is not None and catalog.claim.application not in ("", context.application):
+        raise ClaimedByOtherError(
+            f"{name} is claimed by application {catalog.claim.application!r}; stop that one and run "
+            f"`offloader takeover {catalog.claim.application}`, or disable the topic here"
+        )
+    info = context.admin.topic_info(name)
+    begin_after = _stock_offload(name, policy, info, catalog)
+    end = context.pins.open(name)
+    if catalog.claim is None or not catalog.claim.application:
+        catalog = _claim(context, catalog, info, begin_after or _beginning(end, info))
+    return Topic(name=name, rules=rules_of(policy), catalog=catalog, info=info, end=end, looked_at=context.clock_ms())
+
+
+def _claim(context: Context, catalog: TopicCatalog, info: TopicInfo, begin: Position, reason: str = "") -> TopicCatalog:
+    incarnation = 0 if catalog.claim is None else catalog.claim.incarnation
+    if catalog.claim is not None and catalog.claim.created != info.created:
+        incarnation += 1
+    claim = Claim(
+        application=context.application,
+        incarnation=incarnation,
+        created=info.created,
+        begin=replace(begin, incarnation=incarnation),
+        at=context.clock_ms(),
+        reason=reason,
+    )
+    log.info("claim topic=%s begin=%s incarnation=%d", catalog.topic, begin, incarnation)
+    return context.catalogs.append(catalog, claim, token=context.new_uuid())
+
+
+def next_incarnation(context: Context, topic: Topic, info: TopicInfo) -> Topic:
+    """The topic was deleted and created again: the records from here on speak of another one."""
+    context.pins.drop(topic.name)
+    end = context.pins.open(topic.name)
+    catalog = _claim(context, topic.catalog, info, _beginning(end, info), "created again")
+    return replace(topic, catalog=catalog, info=info, end=end, wanted_bytes=0, alarm="", retire=None, retire_at=None)
+
+
+def _beginning(end: TopicEnd, info: TopicInfo) -> Position:
+    """The successor of the new pin's mark-delete."""
+    mark = Position(0, *end.mark_delete)
+    return info.ledgers.successor(mark) or Position(0, mark.ledger, mark.entry + 1)
+
+
+def _stock_offload(name: TopicName, policy: TopicPolicy, info: TopicInfo, catalog: TopicCatalog) -> Position | None:
+    """Where to begin after ledgers that Pulsar's own offloader has copied. Raises FatalError where that is not wanted."""
+    if not info.offloaded or catalog.claim is not None:
+        return None
+    if not policy.start_after_offloaded:
+        raise FatalError(
+            f"{name}: Pulsar's own offloader has copied {len(info.offloaded)} of its ledgers; set startAfterOffloaded: true to begin "
+            "after them, or disable the topic here"
+        )
+    following = info.ledgers.next_ledger(max(info.offloaded))
+    return None if following is None else Position(0, following, 0)

@@ -1,0 +1,215 @@
+"""`offloader run`: builds everything, runs the driver's thread beside Spark's query, stops cleanly."""
+
+from __future__ import annotations
+
+import logging
+import random
+import shutil
+import signal
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from types import FrameType
+
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from offloader.config import Config
+from offloader.errors import FatalError, OffloadError
+from offloader.metadata.catalog import Catalogs
+from offloader.metadata.journal import Journal
+from offloader.metadata.root import open_root
+from offloader.metrics import Metrics
+from offloader.pulsar.admin import AdminClient
+from offloader.pulsar.exactness import check_exactness
+from offloader.pulsar.pin import BrokerPins
+from offloader.storage.open import open_store
+from offloader.streaming import settings as derived
+from offloader.streaming import spark as spark_side
+from offloader.streaming.caught_up import CaughtUp, Outcome
+from offloader.streaming.context import Context
+from offloader.streaming.driver import Driver
+from offloader.streaming.plan_server import PlanServer
+from offloader.streaming.planner import Limits
+from offloader.streaming.rates import RateLimits
+from offloader.streaming.requests import RequestDesk
+from offloader.streaming.roster import Roster
+from offloader.streaming.tasks import WorkerSettings
+
+log = logging.getLogger(__name__)
+
+WATCH_EVERY = 0.2  # seconds between looks at the query and the driver
+QUERY_RESTARTS = 5  # in a row, each without a committed batch in between
+
+
+class Application:
+    """One run of the application. `run` returns the exit code."""
+
+    def __init__(self, config: Config, *, until_caught_up: bool = False, timeout: float | None = None) -> None:
+        self.config = config
+        self._until_caught_up = until_caught_up
+        self._timeout = timeout
+        self._stop = threading.Event()
+        self._failure: BaseException | None = None
+        self.driver: Driver | None = None
+        self.ready = threading.Event()
+
+    def stop(self) -> None:
+        """Ask `run` to end after the present batch."""
+        self._stop.set()
+
+    def run(self) -> int:
+        """Until stopped: 0; until caught up: 0 or 2. Raises OffloadError (OvertakenError: exit code 3)."""
+        with ExitStack() as stack:
+            driver, limits = self._build(stack)
+            self.driver = driver
+            thread = threading.Thread(target=self._drive, args=(driver,), name="driver")
+            session = spark_side.session(self.config.spark, self.config.application)
+            stack.callback(_quietly(session.stop))
+            checkpoint = stack.enter_context(_checkpoint(self.config.spark.checkpoint))
+            thread.start()
+            stack.callback(thread.join)
+            stack.callback(driver.stop)
+            outcome = self._watch(driver, session, checkpoint, limits)
+        if self._failure is not None:
+            raise self._failure
+        return outcome
+
+    def _build(self, stack: ExitStack) -> tuple[Driver, Limits]:
+        config = self.config
+        admin = AdminClient(derived.pulsar(config))
+        stack.callback(admin.close)
+        check_exactness(admin)
+        store = open_store(derived.store(config))
+        stack.callback(store.close)
+        open_root(store, admin.cluster())
+        journal = stack.enter_context(Journal.open(store, config.application, _new_uuid))
+        pins = BrokerPins(derived.pulsar(config))
+        stack.callback(pins.close)
+        pool = stack.enter_context(ThreadPoolExecutor(config.limits.sealers + config.limits.upload_starters))
+        metrics = Metrics.start(config.metrics)
+        stack.callback(metrics.close)
+        context = Context(
+            application=config.application,
+            store=store,
+            journal=journal,
+            catalogs=Catalogs(store, config.application),
+            admin=admin,
+            pins=pins,
+            policies=config.policies,
+            metrics=metrics,
+            pool=pool,
+            clock_ms=_now_ms,
+            new_uuid=_new_uuid,
+            jitter=random.random,
+        )
+        rates = RateLimits()
+        roster = Roster(context, rates, config.discovery_interval_ms, config.namespaces, until_caught_up=self._until_caught_up)
+        plans = PlanServer(run=_new_uuid())
+        stack.callback(plans.close)
+        limits = derived.limits(config, spark_side.cores(config.spark.master))
+        desk = RequestDesk(context, config.spark.trigger_ms)
+        driver = Driver(context, roster, plans, limits, desk, rates, config.spark.trigger_ms)
+        return driver, limits
+
+    def _drive(self, driver: Driver) -> None:
+        try:
+            driver.run()
+        except BaseException as error:  # noqa: BLE001 (handed to the main thread, which raises it)
+            self._failure = error
+            self._stop.set()
+            driver.stop()
+
+    def _watch(self, driver: Driver, session: SparkSession, checkpoint: str, limits: Limits) -> int:
+        """Keep a query running until it is time to stop. Returns the exit code."""
+        config = self.config
+        workers = WorkerSettings(derived.pulsar(config), derived.store(config), limits.threads)
+        wait = config.spark.trigger_ms / 1000
+        caught_up = CaughtUp(driver, _now_ms(), self._timeout) if self._until_caught_up else None
+        restarts = 0
+
+        def start() -> StreamingQuery:
+            folder = f"{checkpoint}/{_new_uuid()}"
+            return spark_side.start_query(session, driver.plans, workers, driver.commit, folder, wait)
+
+        query = start()
+        self.ready.set()
+        while not self._stop.wait(WATCH_EVERY):
+            if not query.isActive:
+                restarts = 0 if driver.batches_since_restart() else restarts + 1
+                _why_dead(query, restarts)
+                driver.replan()
+                query = start()
+            if caught_up is not None:
+                outcome = caught_up.look(_now_ms())
+                if outcome is not Outcome.NOT_YET:
+                    self._end(driver, query)
+                    return caught_up.report(outcome)
+        self._end(driver, query)
+        return 0
+
+    def _end(self, driver: Driver, query: StreamingQuery) -> None:
+        """Stop between batches where that is possible soon: Spark ends such a query without a stack trace."""
+        driver.finish_batch(timeout=self.config.limits.slice.time_budget_ms / 1000 + 10)
+        driver.stop()
+        driver.plans.close()
+        _quietly(query.stop)()
+
+
+def _why_dead(query: StreamingQuery, restarts: int) -> None:
+    error: StreamingQueryException | None = query.exception()
+    reason = str(error).splitlines()[0] if error else "no reason given"
+    log.error("Spark's query ended: %s", reason)
+    if restarts > QUERY_RESTARTS:
+        raise FatalError(f"Spark's query ended {restarts} times in a row without a batch: {reason}")
+
+
+def _quietly(action: Callable[[], object]) -> Callable[[], None]:
+    """The action; an error of Spark's while it shuts down is logged, not raised over what really happened."""
+
+    def run() -> None:
+        try:
+            action()
+        except (PySparkException, OffloadError, ConnectionError) as error:
+            log.debug("while stopping Spark: %s", error)
+
+    return run
+
+
+@contextmanager
+def _checkpoint(folder: str | None) -> Iterator[str]:
+    """A new, empty, local folder: the journal is the authority, Spark's checkpoint is not."""
+    path = tempfile.mkdtemp(prefix="offloader-checkpoint-", dir=folder)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def stop_on_signals(application: Application) -> Iterator[None]:
+    """SIGTERM and SIGINT stop the application cleanly; a second one is left to Python."""
+
+    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (Python's signature)
+        signal.signal(number, signal.SIG_DFL)
+        application.stop()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _new_uuid() -> str:
+    return str(uuid.uuid4())

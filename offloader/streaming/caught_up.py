@@ -1,0 +1,66 @@
+"""`offloader run --until-caught-up`: each topic's end at the start is the goal; those that cannot get there are named."""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum
+
+from offloader.model import TopicName
+from offloader.streaming.driver import Driver
+
+GIVE_UP_ATTEMPTS = 5  # failures in a row of every topic that is left
+
+
+class Outcome(Enum):
+    """Where the run stands."""
+
+    NOT_YET = 0
+    CAUGHT_UP = 1
+    CANNOT = 2
+    TIMED_OUT = 3
+
+
+class CaughtUp:
+    """Watches a driver from another thread, by its journal and catalogs."""
+
+    def __init__(self, driver: Driver, now: int, timeout: float | None) -> None:
+        self._driver = driver
+        self._deadline = None if timeout is None else now + int(timeout * 1000)
+
+    def look(self, now: int) -> Outcome:
+        """Whether every topic got there, or none of the others will."""
+        roster = self._driver.roster
+        if roster.settled:
+            left = self.left()
+            if not left:
+                return Outcome.CANNOT if roster.refused else Outcome.CAUGHT_UP
+            if all(self._hopeless(name) for name in left):
+                return Outcome.CANNOT
+        return Outcome.TIMED_OUT if self._deadline is not None and now >= self._deadline else Outcome.NOT_YET
+
+    def left(self) -> list[TopicName]:
+        """Topics that have not reached their goal."""
+        return [name for name, topic in list(self._driver.roster.topics.items()) if not self._there(name, topic.retire_at)]
+
+    def _there(self, name: TopicName, goal: object) -> bool:
+        topic, state = self._driver.roster.topics[name], self._driver.state(name)
+        end = topic.catalog.end
+        empty = goal is None or topic.retire_at is None or topic.retire_at.ledger < 0
+        begin = topic.begin()
+        nothing_to_do = topic.retire_at is not None and begin is not None and topic.retire_at < begin
+        reached = empty or nothing_to_do or (end is not None and topic.retire_at is not None and end >= topic.retire_at)
+        return reached and state.open is None and state.unacknowledged is None
+
+    def _hopeless(self, name: TopicName) -> bool:
+        failure = self._driver.state(name).failure
+        return failure is not None and failure.attempts >= GIVE_UP_ATTEMPTS
+
+    def report(self, outcome: Outcome) -> int:
+        """Name what did not get there, on standard error. Returns the exit code."""
+        for name in self.left():
+            failure = self._driver.state(name).failure
+            why = failure.reason if failure else "not there yet"
+            print(f"not caught up: {name}: {why}", file=sys.stderr)
+        for name, reason in self._driver.roster.refused.items():
+            print(f"not offloaded: {name}: {reason}", file=sys.stderr)
+        return 0 if outcome is Outcome.CAUGHT_UP else 2

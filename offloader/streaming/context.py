@@ -1,0 +1,32 @@
+"""What the driver reaches, passed in: stores, Pulsar, time, randomness."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from offloader.config.policies import Policies
+from offloader.metadata.catalog import Catalogs
+from offloader.metadata.journal import Journal
+from offloader.metrics import Metrics
+from offloader.pulsar.api import Admin, Pins
+from offloader.storage.base import ObjectStore
+
+
+@dataclass(frozen=True)
+class Context:
+    """One application's world. `pool` runs what must not hold up the driver's thread: seals, look-ups, acknowledgements."""
+
+    application: str
+    store: ObjectStore
+    journal: Journal
+    catalogs: Catalogs
+    admin: Admin
+    pins: Pins
+    policies: Policies
+    metrics: Metrics
+    pool: Executor
+    clock_ms: Callable[[], int]
+    new_uuid: Callable[[], str]
+    jitter: Callable[[], float]

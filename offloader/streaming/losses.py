@@ -1,0 +1,50 @@
+"""Data that is gone before it was offloaded: seal what was uploaded, then record the loss, by itself or when somebody accepts it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from offloader.metadata.state import TopicState
+from offloader.model import Failure, FailureKind, Loss, Position, RollReason
+from offloader.streaming import segments
+from offloader.streaming.context import Context
+from offloader.streaming.topics import Topic, lost_range
+
+log = logging.getLogger(__name__)
+
+
+def handle(context: Context, topic: Topic, state: TopicState) -> TopicState:
+    """The topic's state after what its ledger list says; unchanged where nothing is gone."""
+    lost = lost_range(state, topic.catalog, topic.info.ledgers)
+    if lost is None:
+        return state
+    if state.open is not None and state.open.parts:
+        covered = state.open.covered
+        if covered is None or state.open.closing_end == covered or state.open.sealed is not None:
+            return state
+        log.error("data lost topic=%s from=%s to=%s: sealing at %s, the last uploaded entry", topic.name, *lost, covered)
+        return segments.closing(state, covered, RollReason.DATA_LOST)
+    return _record_or_wait(context, topic, state, *lost)
+
+
+def _record_or_wait(context: Context, topic: Topic, state: TopicState, first: Position, last: Position) -> TopicState:
+    accepted = topic.accepted_loss is not None and topic.accepted_loss >= last
+    if topic.rules.fail_on_data_loss and not accepted:
+        reason = (
+            f"{first} up to ledger {last.ledger} is gone before it was offloaded; run `offloader topics accept-loss {topic.name} --to {last}` "
+            "to record the loss and go on"
+        )
+        again = context.clock_ms() + segments.BACKOFF_LAST_MS
+        if state.failure is not None and state.failure.reason == reason:
+            return replace(state, failure=replace(state.failure, retry_at=again))
+        log.error("data lost topic=%s: %s", topic.name, reason)
+        return replace(state, failure=Failure(FailureKind.DATA_LOST, reason, 1, again))
+    accepted_by = "accept-loss" if accepted else "failOnDataLoss: false"
+    loss = Loss(first, last, "trimmed before it was offloaded", accepted_by, context.clock_ms())
+    topic.catalog = context.catalogs.append(topic.catalog, loss, token=context.new_uuid())
+    topic.accepted_loss = None
+    log.error("loss recorded topic=%s from=%s to=%s by=%s", topic.name, first, last, accepted_by)
+    if state.open is not None:
+        state = segments.dropped(state, "its data was lost")
+    return replace(state, failure=None)

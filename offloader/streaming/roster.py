@@ -1,0 +1,145 @@
+"""The topics of the running application: found, adopted, kept up to date with their policies, retired."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from concurrent.futures import Future
+from dataclasses import replace
+
+from offloader.config.levels import TopicPolicy
+from offloader.errors import OffloadError, TopicNotFoundError
+from offloader.metadata.state import TopicState
+from offloader.model import Position, RollReason, TopicName
+from offloader.streaming.adoption import adopt, rules_of
+from offloader.streaming.context import Context
+from offloader.streaming.discovery import Discovery, discover
+from offloader.streaming.rates import RateLimits
+from offloader.streaming.topics import Topic
+
+log = logging.getLogger(__name__)
+
+ADOPT_AGAIN_MS = 10_000
+
+
+class Roster:
+    """`topics` are adopted; `refused` says of those that are not, why."""
+
+    def __init__(
+        self, context: Context, rates: RateLimits, interval_ms: int, configured: Iterable[str], *, until_caught_up: bool = False
+    ) -> None:
+        self.topics: dict[TopicName, Topic] = {}
+        self.refused: dict[TopicName, str] = {}
+        self._context = context
+        self._rates = rates
+        self._interval_ms = interval_ms
+        self._configured = list(configured)
+        self._until_caught_up = until_caught_up
+        self._policies: dict[TopicName, TopicPolicy] = {}
+        self._discovery: Future[Discovery] | None = None
+        self._discover_at = 0
+        self._adopting: dict[TopicName, Future[Topic]] = {}
+        self._adopt_again_at: dict[TopicName, int] = {}
+        self.discovered = False
+
+    @property
+    def settled(self) -> bool:
+        """Every topic that was found is adopted or refused."""
+        wanted = {name for name, policy in self._policies.items() if self._wanted(name, policy)}
+        return self.discovered and not self._adopting and wanted <= self.topics.keys() | self.refused.keys()
+
+    def update(self) -> None:
+        """Take what discovery found, adopt new topics; never waits."""
+        now = self._context.clock_ms()
+        self._take_discovery(now)
+        self._take_adopted(now)
+        for name, policy in self._policies.items():
+            wanted = self._wanted(name, policy) and name not in self.topics and name not in self._adopting
+            if wanted and self._adopt_again_at.get(name, 0) <= now:
+                self._adopting[name] = self._context.pool.submit(adopt, self._context, name, policy)
+
+    def look_soon(self) -> None:
+        """Discover again at the next round."""
+        self._discover_at = 0
+
+    def _take_discovery(self, now: int) -> None:
+        if self._discovery is not None and self._discovery.done():
+            found, self._discovery = self._discovery.result(), None
+            self.discovered = True
+            self._policies.update(found.policies)
+            for name, topic in self.topics.items():
+                if name in found.policies:
+                    self._apply(topic, found.policies[name])
+        if self._discovery is None and now >= self._discover_at:
+            self._discover_at = now + self._interval_ms
+            known = {*self.topics, *self._context.journal.topics}
+            self._discovery = self._context.pool.submit(
+                discover, self._context.admin, self._context.policies, known, self._configured
+            )
+
+    def _wanted(self, name: TopicName, policy: TopicPolicy) -> bool:
+        return policy.enabled or name in self._context.journal.topics
+
+    def _apply(self, topic: Topic, policy: TopicPolicy) -> None:
+        """A policy may have changed: new rules, or an end."""
+        topic.rules = rules_of(policy)
+        self._rates.set(topic.name, policy.rates)
+        if policy.enabled and topic.retire is RollReason.DISABLED:
+            topic.retire = None
+        elif not policy.enabled and topic.retire is None:
+            topic.retire = RollReason.DISABLED
+            log.info("%s topic=%s", "release" if policy.released else "pause", topic.name)
+        if not policy.enabled and policy.released:
+            self._mark_releasing(topic.name)
+
+    def _mark_releasing(self, name: TopicName) -> None:
+        state = self._context.journal.topics.get(name) or TopicState(name)
+        if not state.releasing:
+            self._context.journal.record([replace(state, releasing=True)])
+
+    def _take_adopted(self, now: int) -> None:
+        for name, answer in list(self._adopting.items()):
+            if not answer.done():
+                continue
+            del self._adopting[name]
+            try:
+                topic = answer.result()
+            except OffloadError as error:
+                self._adopt_again_at[name] = now + ADOPT_AGAIN_MS
+                if self.refused.get(name) != str(error):
+                    log.warning("cannot offload topic=%s: %s", name, error)
+                self.refused[name] = str(error)
+                continue
+            self.refused.pop(name, None)
+            self.topics[name] = topic
+            self._apply(topic, self._policies[name])
+            if self._until_caught_up and topic.retire is None:
+                topic.retire, topic.retire_at = RollReason.CAUGHT_UP, topic.last or Position(topic.incarnation, -1, -1)
+
+    def perhaps_deleted(self, topic: Topic) -> None:
+        """A look says that the topic is gone: it is, when its own name is not found while its namespace can be read."""
+        try:
+            self._context.admin.topics(topic.name.namespace)
+            self._context.admin.topic_info(topic.name)
+        except TopicNotFoundError:
+            if topic.retire is not RollReason.DELETED:
+                log.warning("deleted topic=%s", topic.name)
+            topic.retire = RollReason.DELETED
+        except OffloadError as error:
+            log.info("cannot tell whether topic=%s is deleted: %s", topic.name, error)
+
+    def retire_if_done(self, topic: Topic, state: TopicState) -> None:
+        """Let go of a topic that is to be released and has nothing left to offload."""
+        if not state.releasing or state.open is not None or topic.sealing is not None or state.unacknowledged is not None:
+            return
+        end = topic.catalog.end
+        if topic.last is not None and (end is None or end < topic.last) and topic.begin() is not None:
+            return
+        try:
+            self._context.pins.release(topic.name)
+        except OffloadError as error:
+            log.warning("cannot release the subscription of topic=%s yet: %s", topic.name, error)
+            return
+        log.info("released topic=%s end=%s", topic.name, end)
+        self._context.journal.record([TopicState(topic.name)])
+        del self.topics[topic.name]

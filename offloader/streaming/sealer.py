@@ -1,0 +1,51 @@
+"""Sealing, steps 2 to 4: complete the upload, write the index object, append to the catalog.
+
+Each step is safe to repeat: everything they write is fixed by the journal's Sealing record, so it is the same bytes every time.
+"""
+
+from __future__ import annotations
+
+from offloader.errors import IntegrityError
+from offloader.format.index import index_of_segment
+from offloader.metadata import layout
+from offloader.metadata.catalog import Catalogs
+from offloader.metadata.state import TopicCatalog, TopicState
+from offloader.model import SealedFacts
+from offloader.storage.base import ObjectStore, UploadedPart
+from offloader.streaming import segments
+
+# Pulsar's readers check this one key; there is no version 2 (see docs/format.md).
+OBJECT_META = {"s3managedledgeroffloaderformatversion": "1"}
+DRIVER = "streaming"
+
+
+def seal(store: ObjectStore, catalogs: Catalogs, catalog: TopicCatalog, state: TopicState) -> TopicCatalog:
+    """Make a segment in Sealing durable and commit it. Returns the catalog with it.
+
+    Raises UploadGoneError or PartRejectedError when its upload cannot be completed: then it must be abandoned, unless the catalog
+    has it already (this function looks first).
+    """
+    segment = segments.opened(state)
+    facts = segment.sealed
+    if facts is None:
+        raise IntegrityError(f"{state.topic}: segment {segment.uuid} is not complete")
+    current = catalogs.load(state.topic)
+    if any(s.uuid == segment.uuid for s in current.segments):
+        return current
+    if segment.parts:
+        _write_objects(store, state, facts)
+    record = segments.as_record(state, DRIVER, (("root", store.url),))
+    return catalogs.append(current if current.next_slot >= catalog.next_slot else catalog, record, token=segment.uuid)
+
+
+def _write_objects(store: ObjectStore, state: TopicState, facts: SealedFacts) -> None:
+    segment = segments.opened(state)
+    if segment.upload is None:
+        raise IntegrityError(f"{state.topic}: segment {segment.uuid} has parts but no upload")
+    stat = store.commit(segment.upload, [UploadedPart(p.number, p.size, p.etag, p.crc32c) for p in segment.parts])
+    if stat.size != facts.size:
+        raise IntegrityError(f"{state.topic}: object {segment.uuid} has {stat.size} bytes, its parts have {facts.size}")
+    index = index_of_segment(segment.parts, facts.ledgers, facts.size, facts.offloaded_at)
+    key = layout.index_key(state.topic, segment.uuid)
+    if store.put(key, index, meta=OBJECT_META, if_absent=True) is None:
+        raise IntegrityError(f"{state.topic}: another index object is at {key}")

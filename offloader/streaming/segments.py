@@ -1,0 +1,268 @@
+"""The life of a segment as pure transitions of a topic's journal state.
+
+Assigned (its end still open) -> Closing (its end fixed) -> Sealing -> Offloaded (then only the catalog knows it). A failure is
+remembered beside it; abandoning gives the same range a new uuid. Nothing here does I/O: the driver writes each returned state
+to the journal before it acts on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import assert_never
+
+from offloader.errors import IntegrityError, PartRejectedError, UploadGoneError
+from offloader.format.crc import combine
+from offloader.metadata.state import Abandoned, CloseRequest, TopicState
+from offloader.model import (
+    Cuts,
+    Failure,
+    FailureKind,
+    Gap,
+    LedgerList,
+    LedgerRange,
+    OpenSegment,
+    Part,
+    Position,
+    Receipt,
+    RollReason,
+    SealedFacts,
+    Segment,
+    SegmentStatus,
+    SliceStop,
+    Source,
+)
+
+BACKOFF_FIRST_MS = 1_000
+BACKOFF_LAST_MS = 300_000
+
+
+class StaleReceiptError(IntegrityError):
+    """A receipt that does not continue the journal's state: a retry's, a zombie's, another run's. Dropped and counted."""
+
+
+def assigned(
+    state: TopicState, *, uuid: str, start: Position, source: Source, cuts: Cuts, now: int, predecessor: Segment | None
+) -> TopicState:
+    """A new segment begins at `start`. Only when none is open: a failed one is resumed before another is opened."""
+    if state.open is not None:
+        raise IntegrityError(f"{state.topic}: segment {state.open.uuid} is not offloaded yet")
+    return replace(
+        state,
+        open=OpenSegment(
+            uuid=uuid,
+            start=start,
+            source=source,
+            cuts=cuts,
+            assigned_at=now,
+            predecessor_uuid=predecessor.uuid if predecessor else "",
+            predecessor_end=predecessor.end if predecessor else None,
+        ),
+    )
+
+
+def opened(state: TopicState) -> OpenSegment:
+    """The topic's open segment. Raises IntegrityError when there is none."""
+    if state.open is None:
+        raise IntegrityError(f"{state.topic}: no segment is open")
+    return state.open
+
+
+def uploading(state: TopicState, upload: str) -> TopicState:
+    """The segment's upload has begun."""
+    return replace(state, open=replace(opened(state), upload=upload))
+
+
+def closing(state: TopicState, end: Position, reason: RollReason) -> TopicState:
+    """Fix the segment's end. An end may only be fixed again to an earlier one, which a full object forces."""
+    segment = opened(state)
+    if segment.closing_end is not None:
+        end, reason = min((segment.closing_end, segment.roll_reason or reason), (end, reason), key=lambda pair: pair[0])
+    return replace(state, open=replace(segment, status=SegmentStatus.CLOSING, closing_end=end, roll_reason=reason))
+
+
+def next_position(state: TopicState, ledgers: LedgerList) -> Position | None:
+    """The first position of the open segment that is not safely uploaded; None when its ledger's successor is unknown yet."""
+    segment = opened(state)
+    covered = segment.covered
+    return segment.start if covered is None else ledgers.successor(covered)
+
+
+def received(state: TopicState, receipt: Receipt, now: int, jitter: float) -> TopicState:
+    """Take a receipt's parts and what it says of the segment's end, or its failure.
+
+    Raises StaleReceiptError unless uuid, upload, first part and start equal the journal's.
+    """
+    segment = state.open
+    if segment is None or segment.status is SegmentStatus.SEALING:
+        raise StaleReceiptError(f"{state.topic}: no open segment awaits a receipt")
+    ours = (segment.uuid, segment.upload, len(segment.parts) + 1)
+    theirs = (receipt.uuid, receipt.upload, receipt.first_part)
+    if ours != theirs or (not segment.parts and receipt.start != segment.start) or not _continues(segment, receipt):
+        raise StaleReceiptError(f"{state.topic}: the journal is at {ours}, the receipt at {theirs}")
+    state = replace(state, open=replace(segment, parts=segment.parts + receipt.parts))
+    match receipt.stop:
+        case SliceStop.FAILED:
+            return failed(state, receipt.failure_kind or FailureKind.RETRYABLE, receipt.failure_reason, now, jitter)
+        case SliceStop.FULL:
+            end = receipt.seen_to or opened(state).covered
+            if end is None:
+                raise StaleReceiptError(f"{state.topic}: a full segment that holds nothing")
+            return replace(closing(state, end, RollReason.SIZE), failure=None)
+        case SliceStop.BOUND | SliceStop.BUDGET | SliceStop.SLOW:
+            return replace(state, failure=None)
+        case _:
+            assert_never(receipt.stop)
+
+
+def _continues(segment: OpenSegment, receipt: Receipt) -> bool:
+    covered = segment.covered
+    return covered is None or receipt.start > covered
+
+
+def failed(state: TopicState, kind: FailureKind, reason: str, now: int, jitter: float) -> TopicState:
+    """Remember a failure and when to try again: doubling from 1 s to 5 min, spread by `jitter` (0 to 1) over a quarter."""
+    attempts = state.failure.attempts + 1 if state.failure else 1
+    delay = min(BACKOFF_FIRST_MS * 2 ** min(attempts - 1, 20), BACKOFF_LAST_MS)
+    return replace(state, failure=Failure(kind, reason, attempts, now + int(delay * (1 - 0.25 * jitter))))
+
+
+def abandoned(state: TopicState, new_uuid: str, reason: str) -> TopicState:
+    """Give the segment's range a new uuid, from its beginning; the old upload must never be completed."""
+    segment = opened(state)
+    renewed = replace(segment, uuid=new_uuid, upload=None, parts=(), sealed=None)
+    if segment.status is SegmentStatus.SEALING:
+        renewed = replace(renewed, status=SegmentStatus.CLOSING)
+    return replace(state, open=renewed, abandoned=(*state.abandoned, Abandoned(segment.uuid, segment.upload, reason)))
+
+
+def dropped(state: TopicState, reason: str) -> TopicState:
+    """The segment's source is gone before anything was uploaded: nothing is left of it but an upload to abort."""
+    segment = opened(state)
+    return replace(state, open=None, abandoned=(*state.abandoned, Abandoned(segment.uuid, segment.upload, reason)))
+
+
+def complete(state: TopicState, gaps: tuple[Gap, ...], ledgers: LedgerList, now: int, slot: int) -> TopicState:
+    """Everything up to the fixed end is uploaded: Sealing, with all that the remaining steps need.
+
+    `gaps` are those after the last part. Raises IntegrityError when entries and gaps do not add up without a hole.
+    """
+    segment = opened(state)
+    end = segment.closing_end
+    if end is None:
+        raise IntegrityError(f"{state.topic}: the end of segment {segment.uuid} is not fixed")
+    all_gaps = tuple(g for part in segment.parts for g in part.gaps) + gaps
+    ranges = account(segment.start, end, segment.parts, all_gaps, ledgers)
+    facts = SealedFacts(
+        offloaded_at=now,
+        size=segment.size,
+        crc32c=combine([(p.crc32c, p.size) for p in segment.parts]),
+        end=end,
+        ledgers=ranges,
+        gaps=all_gaps,
+        catalog_slot=slot,
+    )
+    return replace(state, open=replace(segment, status=SegmentStatus.SEALING, sealed=facts), failure=None)
+
+
+def account(
+    start: Position, end: Position, parts: tuple[Part, ...], gaps: tuple[Gap, ...], ledgers: LedgerList
+) -> tuple[LedgerRange, ...]:
+    """Per ledger what `start`..`end` accounts for: `first`..`last` with gaps, `count` and `size` of the entries held.
+
+    Raises IntegrityError at the first position that is neither in a part nor in a gap, or is in two.
+    """
+    pieces = sorted(
+        [(r.ledger, r.first, r.last, r.count, r.size) for p in parts for r in _entry_runs(p)]
+        + [(g.ledger, g.first, g.last, 0, 0) for g in gaps]
+    )
+    expected: Position | None = start
+    ranges: list[LedgerRange] = []
+    for ledger, first, last, count, size in pieces:
+        if expected is None or (ledger, first) != (expected.ledger, expected.entry):
+            raise IntegrityError(f"entries up to {ledger}:{first} do not continue at {expected}")
+        if ranges and ranges[-1].ledger == ledger:
+            before = ranges.pop()
+            ranges.append(replace(before, last=last, count=before.count + count, size=before.size + size))
+        else:
+            ranges.append(LedgerRange(ledger, first, last, count, size))
+        reached = Position(start.incarnation, ledger, last)
+        expected = ledgers.successor(reached)
+        if reached == end:
+            expected = None
+    if not ranges or (ranges[-1].ledger, ranges[-1].last) != (end.ledger, end.entry):
+        raise IntegrityError(f"entries and gaps end before {end}")
+    return tuple(replace(r, closed_with=ledgers.closed_with(r.ledger)) for r in ranges)
+
+
+def _entry_runs(part: Part) -> list[LedgerRange]:
+    """The part's entries as runs without the gaps in between; counts and sizes stay with the first run of a ledger."""
+    runs: list[LedgerRange] = []
+    for r in part.ledgers:
+        inside = sorted(g for g in _as_pairs(part.gaps, r.ledger) if r.first <= g[0] <= r.last)
+        first, count, size = r.first, r.count, r.size
+        for gap_first, gap_last in inside:
+            runs.append(LedgerRange(r.ledger, first, gap_first - 1, count, size))
+            first, count, size = gap_last + 1, 0, 0
+        runs.append(LedgerRange(r.ledger, first, r.last, count, size))
+        if sum(run.last - run.first + 1 for run in runs if run.ledger == r.ledger) != r.count:
+            raise IntegrityError(f"part {part.number}: ledger {r.ledger} has {r.count} entries in {r.first}..{r.last}")
+    return runs
+
+
+def _as_pairs(gaps: tuple[Gap, ...], ledger: int) -> list[tuple[int, int]]:
+    """Adjacent gaps of one ledger (they may differ in kind) joined to (first, last) pairs."""
+    joined: list[tuple[int, int]] = []
+    for gap in sorted((g for g in gaps if g.ledger == ledger), key=lambda g: g.first):
+        if joined and joined[-1][1] + 1 == gap.first:
+            joined[-1] = (joined[-1][0], gap.last)
+        else:
+            joined.append((gap.first, gap.last))
+    return joined
+
+
+def as_record(state: TopicState, driver: str, driver_properties: tuple[tuple[str, str], ...]) -> Segment:
+    """The OffloadSegment record of a segment in Sealing: the same however often it is asked for."""
+    segment = opened(state)
+    facts = segment.sealed
+    if facts is None:
+        raise IntegrityError(f"{state.topic}: segment {segment.uuid} is not complete")
+    return Segment(
+        uuid=segment.uuid,
+        start=segment.start,
+        end=facts.end,
+        assigned_at=segment.assigned_at,
+        offloaded_at=facts.offloaded_at,
+        size=facts.size,
+        crc32c=facts.crc32c,
+        cuts=segment.cuts,
+        source=segment.source,
+        roll_reason=segment.roll_reason or RollReason.SIZE,
+        ledgers=facts.ledgers,
+        parts=tuple(replace(p, index=()) for p in segment.parts),
+        gaps=facts.gaps,
+        predecessor_uuid=segment.predecessor_uuid,
+        predecessor_end=segment.predecessor_end,
+        driver=driver,
+        driver_properties=driver_properties,
+    )
+
+
+def offloaded(state: TopicState, end: Position) -> TopicState:
+    """The catalog has the segment: only the acknowledgement is left."""
+    return replace(state, open=None, failure=None, unacknowledged=end)
+
+
+def satisfied(state: TopicState, end: Position | None) -> tuple[TopicState, tuple[CloseRequest, ...]]:
+    """Take out the requests that a catalog which ends at `end` satisfies."""
+    done = tuple(r for r in state.requests if end is not None and r.end <= end)
+    return replace(state, requests=tuple(r for r in state.requests if r not in done)), done
+
+
+def must_abandon(error: Exception) -> bool:
+    """Whether a seal's error says that this upload can never be completed."""
+    return isinstance(error, UploadGoneError | PartRejectedError)
+
+
+def unused(segment: OpenSegment) -> Abandoned:
+    """The upload of a segment that turned out to hold no entry."""
+    return Abandoned(segment.uuid, segment.upload, "the segment holds no entry")

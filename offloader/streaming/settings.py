@@ -1,0 +1,46 @@
+"""From the configuration to the settings that the edges take."""
+
+from __future__ import annotations
+
+from offloader.config import Config
+from offloader.pulsar.settings import PulsarSettings
+from offloader.storage.open import StoreSettings
+from offloader.streaming.planner import Limits
+
+
+def pulsar(config: Config) -> PulsarSettings:
+    """How the driver and the workers reach Pulsar."""
+    section = config.pulsar
+    return PulsarSettings(
+        service_url=section.service_url,
+        admin_url=section.admin_url,
+        auth_plugin="" if section.auth_plugin == "none" else section.auth_plugin,
+        auth_params=section.auth_params.get_secret_value() if section.auth_params else "",
+        tls_trust_certs_file=section.tls_trust_certs_file_path or "",
+        tls_allow_insecure=section.tls_allow_insecure_connection,
+        tls_verify_hostname=section.tls_hostname_verification,
+        subscription=section.subscription,
+        application=config.application,
+        connect_timeout=section.connection_timeout_ms / 1000,
+        operation_timeout=section.operation_timeout_ms / 1000,
+        keep_alive=section.keep_alive_ms / 1000,
+    )
+
+
+def store(config: Config) -> StoreSettings:
+    """How the driver and the workers reach the store."""
+    section = config.storage
+    options = tuple(sorted((key, str(value)) for key, value in section.options.items()))
+    return StoreSettings(root=section.root, endpoint=section.endpoint, region=section.region, options=options)
+
+
+def limits(config: Config, cores: int) -> Limits:
+    """What one micro-batch may hold on this many cores."""
+    section = config.limits
+    return Limits(
+        tasks=cores * section.tasks_per_core,
+        threads=section.threads_per_task,
+        byte_budget=section.slice.byte_budget,
+        time_budget_ms=section.slice.time_budget_ms,
+        hard_limit_ms=section.slice.hard_limit_ms,
+    )

@@ -1,0 +1,104 @@
+"""A Spark task on an executor: the slices of one partition, worked through by a small pool of threads.
+
+Connections and store clients are kept per process and settings, because Spark reuses its Python workers but pins none of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from offloader.model import FailureKind, Receipt, Slice, SliceStop
+from offloader.pulsar.api import EntrySource
+from offloader.pulsar.reader import BrokerSource
+from offloader.pulsar.settings import PulsarSettings
+from offloader.storage.base import ObjectStore
+from offloader.storage.open import StoreSettings, open_store
+from offloader.streaming.worker import run_slice
+
+RECEIPT_SCHEMA = "receipt binary"
+RECEIPT_ARROW_SCHEMA = pa.schema([("receipt", pa.binary())])
+
+# For tests of whole applications: `module:function`, called with (source, store), returns what to use instead.
+WRAP_VARIABLE = "OFFLOADER_WRAP_WORKER"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """What an executor needs to reach Pulsar and the store."""
+
+    pulsar: PulsarSettings
+    storage: StoreSettings
+    threads: int
+
+
+def worker_function(settings: WorkerSettings) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for `mapInArrow`: rows of slices in, rows of receipts out."""
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        slices = [pickle.loads(value) for batch in batches for value in batch.column(0).to_pylist()]  # noqa: S301 (our own driver's)
+        context = TaskContext.get()
+        died_before = context is not None and context.attemptNumber() > 0
+        receipts = map(died, slices) if died_before else run_slices(slices, settings)
+        for receipt in receipts:
+            yield pa.record_batch([pa.array([pickle.dumps(receipt)], pa.binary())], schema=RECEIPT_ARROW_SCHEMA)
+
+    return work
+
+
+def run_slices(slices: list[Slice], settings: WorkerSettings) -> Iterator[Receipt]:
+    """Receipts as they come."""
+    source, store = _connections(settings)
+    with ThreadPoolExecutor(settings.threads, thread_name_prefix="slice") as pool:
+        running = [pool.submit(run_slice, work, source, store, _clock_ms) for work in slices]
+        for done in as_completed(running):
+            yield done.result()
+
+
+def died(work: Slice) -> Receipt:
+    """The receipt of a slice whose task was lost: a later attempt touches nothing."""
+    return Receipt(
+        topic=work.topic,
+        run=work.run,
+        plan=work.plan,
+        uuid=work.uuid,
+        upload=work.upload,
+        first_part=work.first_part,
+        start=work.start,
+        stop=SliceStop.FAILED,
+        failure_kind=FailureKind.TASK_DIED,
+        failure_reason="the task that read this slice died",
+    )
+
+
+def _clock_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+_open: dict[WorkerSettings, tuple[EntrySource, ObjectStore]] = {}
+_opening = threading.Lock()
+
+
+def _connections(settings: WorkerSettings) -> tuple[EntrySource, ObjectStore]:
+    with _opening:
+        if settings not in _open:
+            _open[settings] = _wrapped(BrokerSource(settings.pulsar), open_store(settings.storage))
+        return _open[settings]
+
+
+def _wrapped(source: EntrySource, store: ObjectStore) -> tuple[EntrySource, ObjectStore]:
+    wrap = os.environ.get(WRAP_VARIABLE)
+    if not wrap:
+        return source, store
+    module, _, function = wrap.partition(":")
+    wrapped: tuple[EntrySource, ObjectStore] = getattr(importlib.import_module(module), function)(source, store)
+    return wrapped

@@ -1,0 +1,152 @@
+"""What the running application knows of one topic, and the planner's view of it."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from offloader.metadata.state import TopicCatalog, TopicState
+from offloader.model import LedgerList, Position, RollReason, TopicName
+from offloader.pulsar.api import TopicEnd, TopicInfo
+from offloader.streaming import segments
+from offloader.streaming.planner import Rules, TopicView
+
+ENTRY_OVERHEAD = 12  # bytes that the object format adds to an entry
+
+
+@dataclass
+class Topic:
+    """One topic in the running application: its catalog, what was last seen in Pulsar, and what the last slice taught.
+
+    Changed by the driver's thread only.
+    """
+
+    name: TopicName
+    rules: Rules
+    catalog: TopicCatalog
+    info: TopicInfo
+    end: TopicEnd
+    looked_at: int
+    look_again_at: int = 0
+    wanted_bytes: int = 0
+    slow: int = 0
+    died: bool = False
+    planned_at: int = 0
+    retire: RollReason | None = None
+    retire_at: Position | None = None
+    sealing: Future[TopicCatalog] | None = field(default=None, repr=False)
+    alarm: str = ""
+    acknowledged: Position | None = None
+    acknowledge_again_at: int = 0
+    accepted_loss: Position | None = None
+
+    @property
+    def incarnation(self) -> int:
+        return self.catalog.claim.incarnation if self.catalog.claim else 0
+
+    @property
+    def last(self) -> Position | None:
+        """The last readable position."""
+        return None if self.end.last is None else Position(self.incarnation, *self.end.last)
+
+    @property
+    def mark_delete(self) -> Position:
+        return Position(self.incarnation, *self.end.mark_delete)
+
+    def begin(self) -> Position | None:
+        """Where the next segment starts; None while the next ledger is not listed."""
+        return self.catalog.begins_at(self.info.ledgers)
+
+    def view(self, state: TopicState, allowance: int | None, allowed_at: int) -> TopicView:
+        """The planner's view of the topic."""
+        begin = self.begin()
+        start = segments.next_position(state, self.info.ledgers) if state.open else begin
+        return TopicView(
+            state=state,
+            rules=self.rules,
+            ledgers=self.info.ledgers,
+            begin=begin,
+            last=self.last,
+            pending_bytes=pending_bytes(self.info, start, self.last),
+            wanted_bytes=self.wanted_bytes,
+            predecessor=self.catalog.segments[-1] if self.catalog.segments else None,
+            retire=self.retire,
+            retire_at=self.retire_at,
+            allowance=allowance,
+            allowed_at=allowed_at,
+            slow=self.slow,
+            died=self.died,
+            planned_at=self.planned_at,
+            catalog_slot=self.catalog.next_slot,
+        )
+
+
+def pending_bytes(info: TopicInfo, start: Position | None, last: Position | None) -> int:
+    """Object bytes that `start`..`last` would take, estimated from the ledgers' average entry."""
+    if start is None or last is None or last < start:
+        return 0
+    total = 0
+    for ledger, (entries, size) in info.sizes.items():
+        if ledger < start.ledger or ledger > last.ledger or entries <= 0:
+            continue
+        first = start.entry if ledger == start.ledger else 0
+        end = last.entry if ledger == last.ledger else entries - 1
+        count = max(end - first + 1, 0)
+        total += count * size // entries + count * ENTRY_OVERHEAD
+    return max(total, 1)
+
+
+def lost_range(state: TopicState, catalog: TopicCatalog, ledgers: LedgerList) -> tuple[Position, Position] | None:
+    """What was there and is gone before it was offloaded: (first lost, -1 of the first ledger that is left).
+
+    An open segment's data was seen, so its ledger must be listed. Without one, only what follows the catalog's end can be missed, and
+    only when that ledger is not known to have ended there. (A ledger that nobody wrote to is replaced when a topic is loaded
+    again: that is no loss.)
+    """
+    if state.open is not None:
+        covered = state.open.covered
+        first = state.open.start if covered is None else _entry_after(covered)
+    elif catalog.end is not None and not _end_recorded(catalog, catalog.end):
+        first = _entry_after(catalog.end)
+    else:
+        return None
+    following = ledgers.next_ledger(first.ledger)
+    if first.ledger in ledgers or following is None:
+        return None
+    return first, Position(first.incarnation, following, -1)
+
+
+def _entry_after(position: Position) -> Position:
+    return Position(position.incarnation, position.ledger, position.entry + 1)
+
+
+def acknowledgeable(catalog: TopicCatalog, end: Position, ledgers: LedgerList) -> Position | None:
+    """How far the pin may be acknowledged once `end` is offloaded.
+
+    All of it, but where `end` is the last entry seen of a ledger whose end is not recorded, only up to the entry before: Pulsar then cannot
+    trim a ledger whose end nobody has recorded.
+    """
+    if _end_recorded(catalog, end) or _more_entries_seen(end, ledgers):
+        return end
+    return Position(end.incarnation, end.ledger, end.entry - 1) if end.entry > 0 else None
+
+
+def _end_recorded(catalog: TopicCatalog, end: Position) -> bool:
+    if (end.incarnation, end.ledger) in catalog.closed:
+        return True
+    return any(
+        r.ledger == end.ledger and r.closed_with is not None for s in catalog.segments[-1:] for r in s.ledgers if s.end == end
+    )
+
+
+def _more_entries_seen(end: Position, ledgers: LedgerList) -> bool:
+    last = ledgers.closed_with(end.ledger)
+    return last is not None and last > end.entry
+
+
+def normalised(position: Position, ledgers: LedgerList) -> Position:
+    """A mark-delete as the broker may write it: a closed ledger's last entry is -1 of the next ledger."""
+    last = ledgers.closed_with(position.ledger)
+    ended = position.ledger not in ledgers or (last is not None and position.entry >= last)
+    following = ledgers.next_ledger(position.ledger) if ended else None
+    return position if following is None else Position(position.incarnation, following, -1)

@@ -1,0 +1,1 @@
+"""Doubles for tests: an in-memory Pulsar, stores that fail on purpose."""

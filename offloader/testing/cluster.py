@@ -1,0 +1,190 @@
+"""An in-memory Pulsar: topics, ledgers that roll, cursors that pin, trimming at retention 0.
+
+For hermetic tests of everything above `offloader.pulsar`. What it does is what Pulsar 4.0.7 was seen to do
+(`integration/pulsar/`); what tests may do to it is in `MemoryCluster`, what the product may in `cluster_clients`.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from dataclasses import dataclass
+
+from offloader.errors import TopicNotFoundError
+from offloader.model import GapKind, LedgerList, LedgerSpan, TopicName
+from offloader.testing.cluster_clients import MemoryAdmin, MemoryPins, MemorySource
+from offloader.testing.cluster_state import Ledger, Namespace, State, Stored, Topic
+from offloader.testing.faults import Faults
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """Ground truth: an entry that was ever written.
+
+    `delivered` says whether a reader gets it, `hidden` why it does not (None too where nothing explains it).
+    """
+
+    created: str
+    ledger: int
+    entry: int
+    data: bytes
+    hidden: GapKind | None
+    delivered: bool
+
+
+class MemoryCluster:
+    """What a test does to the cluster. `admin`, `source` and `pins()` are the product's view of it.
+
+    Reads do not wait for real time unless `real_time` is set: a reader at the end returns an empty list at once.
+    """
+
+    def __init__(
+        self, *, seed: int = 0, name: str = "memory", entries_per_ledger: int | None = None, real_time: bool = False
+    ) -> None:
+        rng = random.Random(seed)  # noqa: S311 (test data)
+        self.name = name
+        self.state = State(rng, entries_per_ledger)
+        self.changed = threading.Condition(threading.RLock())
+        self.faults = Faults(rng)
+        self.real_time = real_time
+        self.configuration: dict[str, str] = {
+            "brokerEntryMetadataInterceptors": "",
+            "exposingBrokerEntryMetadataToClientEnabled": "true",
+            "maxMessageSize": "5242880",
+        }
+        self.admin = MemoryAdmin(self)
+        self.source = MemorySource(self)
+
+    def pins(self) -> MemoryPins:
+        """A new holder of durable subscriptions: one per simulated process."""
+        return MemoryPins(self)
+
+    def namespace(self, name: str) -> Namespace:
+        """A namespace's properties and policies, to be changed in place; made where it is absent."""
+        with self.changed:
+            return self.state.namespaces.setdefault(name, Namespace())
+
+    def create(self, topic: TopicName) -> None:
+        """Make an empty topic (again: another incarnation)."""
+        with self.changed:
+            self.state.create(topic)
+            self.changed.notify_all()
+
+    def produce(self, topic: TopicName, data: bytes) -> tuple[int, int]:
+        """Write one entry; returns (ledger, entry)."""
+        return self._add(topic, Stored(data))
+
+    def add_hidden(self, topic: TopicName, kind: GapKind, data: bytes = b"hidden") -> tuple[int, int]:
+        """Write an entry that brokers do not deliver, and can say why."""
+        return self._add(topic, Stored(data, hidden=kind))
+
+    def add_withheld(self, topic: TopicName, data: bytes = b"withheld") -> tuple[int, int]:
+        """Write an entry that brokers do not deliver, and that nothing explains."""
+        return self._add(topic, Stored(data, withheld=True))
+
+    def add_pending(self, topic: TopicName, data: bytes) -> tuple[int, int]:
+        """Write an entry of a transaction that is still open: delivery stops before it until `resolve`."""
+        return self._add(topic, Stored(data, pending=True))
+
+    def resolve(self, topic: TopicName, *, commit: bool) -> tuple[int, int]:
+        """End the topic's open transaction: its entries become readable or aborted, a marker follows; returns its position."""
+        with self.changed:
+            for entry in self._topic(topic).stored():
+                if entry.pending:
+                    entry.pending = False
+                    entry.hidden = None if commit else GapKind.ABORTED
+            return self.add_hidden(topic, GapKind.MARKER, b"marker")
+
+    def roll(self, topic: TopicName) -> None:
+        """Close the open ledger and open another one."""
+        with self.changed:
+            self.state.roll(self._topic(topic))
+            self.changed.notify_all()
+
+    def unload(self, topic: TopicName) -> None:
+        """Close the ledger, break off its readers, load the topic again with a new ledger."""
+        with self.changed:
+            self.state.unload(self._topic(topic))
+            self.changed.notify_all()
+
+    def terminate(self, topic: TopicName) -> None:
+        """Seal the topic: nothing can be produced any more."""
+        with self.changed:
+            self._topic(topic).terminate()
+            self.changed.notify_all()
+
+    def delete(self, topic: TopicName) -> None:
+        """Remove the topic with its subscriptions and data."""
+        with self.changed:
+            self.state.delete(self._topic(topic))
+            self.changed.notify_all()
+
+    def lose(self, topic: TopicName, ledger: int) -> None:
+        """Remove a closed ledger although the pin keeps it, as a lost bookie or an operator does."""
+        with self.changed:
+            self._topic(topic).drop_ledger(ledger)
+            self.changed.notify_all()
+
+    def offload_stock(self, topic: TopicName, ledger: int) -> None:
+        """Mark a ledger as offloaded by Pulsar's own offloader."""
+        with self.changed:
+            self._ledger(topic, ledger).offloaded = True
+
+    def move_pin(self, topic: TopicName, ledger: int, entry: int, subscription: str = "__offloader") -> None:
+        """Move the subscription's mark-delete, as TTL, a backlog quota or an operator does."""
+        with self.changed:
+            self._topic(topic).cursors[subscription].mark = (ledger, entry)
+            self.state.trim(self._topic(topic))
+            self.changed.notify_all()
+
+    def delete_subscription(self, topic: TopicName, subscription: str = "__offloader") -> None:
+        """Delete the subscription behind its owner's back."""
+        with self.changed:
+            self.state.unsubscribe(self._topic(topic), subscription)
+            self.changed.notify_all()
+
+    def add_subscription(self, topic: TopicName, subscription: str) -> None:
+        """A durable subscription of somebody else, at the first entry; it keeps data, too."""
+        with self.changed:
+            self._topic(topic).cursor(subscription, owner=None)
+
+    def mark_delete(self, topic: TopicName, subscription: str = "__offloader") -> tuple[int, int] | None:
+        """Where the pin stands, None where there is none."""
+        with self.changed:
+            cursor = self._topic(topic).cursors.get(subscription)
+            return None if cursor is None else cursor.mark
+
+    def entries(self, topic: TopicName) -> tuple[Produced, ...]:
+        """Everything ever written to the topic, all incarnations, hidden and trimmed entries included, in order."""
+        with self.changed:
+            return tuple(
+                Produced(t.created, ledger.id, i, e.data, e.hidden, e.readable)
+                for t in self.state.all_incarnations(topic)
+                for ledger in t.history
+                for i, e in enumerate(ledger.entries)
+            )
+
+    def ledgers(self, topic: TopicName) -> LedgerList:
+        """All ledgers that the living incarnation ever had, trimmed ones included."""
+        with self.changed:
+            return LedgerList(tuple(LedgerSpan(ledger.id, ledger.last) for ledger in self._topic(topic).history))
+
+    def exists(self, topic: TopicName) -> bool:
+        """Whether the topic is there now."""
+        with self.changed:
+            return topic in self.state.topics
+
+    def _add(self, topic: TopicName, entry: Stored) -> tuple[int, int]:
+        with self.changed:
+            position = self.state.append(self._topic(topic), entry)
+            self.changed.notify_all()
+            return position
+
+    def _topic(self, topic: TopicName) -> Topic:
+        found = self.state.topics.get(topic)
+        if found is None:
+            raise TopicNotFoundError(f"{topic} does not exist")
+        return found
+
+    def _ledger(self, topic: TopicName, ledger: int) -> Ledger:
+        return next(found for found in self._topic(topic).ledgers if found.id == ledger)

@@ -1,0 +1,242 @@
+"""The product's view of the in-memory Pulsar: `Admin`, `Pins`, `EntrySource`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+from offloader.errors import FatalError, OffloadError, SubscriptionBusyError, TopicMovedError, TopicNotFoundError
+from offloader.model import Gap, GapKind, LedgerList, LedgerSpan, Position, TopicName
+from offloader.pulsar.api import EntryReader, RawEntry, TopicEnd, TopicInfo
+
+if TYPE_CHECKING:
+    from offloader.testing.cluster import MemoryCluster
+    from offloader.testing.cluster_state import Cursor, Topic
+
+T = TypeVar("T")
+
+
+class MemoryAdmin:
+    """`Admin` of the in-memory cluster."""
+
+    def __init__(self, cluster: MemoryCluster) -> None:
+        self._cluster = cluster
+
+    def version(self) -> str:
+        """A fixed version."""
+        self._cluster.faults.before("admin.version")
+        return "4.0.7"
+
+    def cluster(self) -> str:
+        """The name given to the cluster."""
+        self._cluster.faults.before("admin.cluster")
+        return self._cluster.name
+
+    def runtime_configuration(self) -> Mapping[str, str]:
+        """What `MemoryCluster.configuration` says."""
+        self._cluster.faults.before("admin.runtime_configuration")
+        return dict(self._cluster.configuration)
+
+    def namespaces(self) -> list[str]:
+        """Those made or with topics."""
+        self._cluster.faults.before("admin.namespaces")
+        with self._cluster.changed:
+            return sorted(self._cluster.state.namespaces)
+
+    def namespace_properties(self, namespace: str) -> Mapping[str, str]:
+        """A copy."""
+        self._cluster.faults.before("admin.namespace_properties")
+        return dict(self._cluster.namespace(namespace).properties)
+
+    def namespace_policies(self, namespace: str) -> Mapping[str, object]:
+        """A copy."""
+        self._cluster.faults.before("admin.namespace_policies")
+        return dict(self._cluster.namespace(namespace).policies)
+
+    def topics(self, namespace: str) -> list[TopicName]:
+        """In order of their names."""
+        self._cluster.faults.before("admin.topics")
+        with self._cluster.changed:
+            return sorted(t for t in self._cluster.state.topics if t.namespace == namespace)
+
+    def topic_info(self, topic: TopicName) -> TopicInfo:
+        """The managed ledger as it is now."""
+        self._cluster.faults.before("admin.topic_info", topic)
+        with self._cluster.changed:
+            found = _find(self._cluster, topic)
+            return TopicInfo(
+                created=found.created,
+                ledgers=LedgerList(tuple(LedgerSpan(x.id, x.last) for x in found.ledgers)),
+                sizes=self._cluster.state.sizes(found),
+                last_confirmed=found.last_confirmed(),
+                terminated=found.terminated,
+                offloaded=frozenset(x.id for x in found.ledgers if x.offloaded),
+            )
+
+
+class MemoryPins:
+    """`Pins` of the in-memory cluster. Close it, or a second holder finds its topics busy, as in Pulsar."""
+
+    def __init__(self, cluster: MemoryCluster, subscription: str = "__offloader") -> None:
+        self._cluster = cluster
+        self._subscription = subscription
+        self._held: set[TopicName] = set()
+
+    def open(self, topic: TopicName) -> TopicEnd:
+        """Take over or make the subscription."""
+        lost = self._cluster.faults.before("pins.open", topic)
+        with self._cluster.changed:
+            end = self._end(topic)
+            self._held.add(topic)
+        return _answer(end, lost)
+
+    def ends(self, topics: list[TopicName]) -> dict[TopicName, TopicEnd | Exception]:
+        """A failure is a value. Faults of the call `pins.ends` concern one topic each."""
+        return {topic: self._try_end(topic) for topic in topics}
+
+    def acknowledge(self, topic: TopicName, position: Position) -> None:
+        """Move the mark-delete; trimming follows at once."""
+        lost = self._cluster.faults.before("pins.acknowledge", topic)
+        with self._cluster.changed:
+            cursor = self._cursor(topic)
+            self._cluster.state.acknowledge(_find(self._cluster, topic), cursor, (position.ledger, position.entry))
+        _answer(None, lost)
+
+    def release(self, topic: TopicName) -> None:
+        """Delete the subscription."""
+        lost = self._cluster.faults.before("pins.release", topic)
+        with self._cluster.changed:
+            self._cursor(topic)
+            self._cluster.state.unsubscribe(_find(self._cluster, topic), self._subscription)
+            self._held.discard(topic)
+        _answer(None, lost)
+
+    def drop(self, topic: TopicName) -> None:
+        """Let go, keep the subscription."""
+        with self._cluster.changed:
+            self._held.discard(topic)
+            self._let_go(topic)
+
+    def close(self) -> None:
+        """Let go of everything, as a process that ends."""
+        for topic in list(self._held):
+            self.drop(topic)
+
+    def _try_end(self, topic: TopicName) -> TopicEnd | Exception:
+        try:
+            lost = self._cluster.faults.before("pins.ends", topic)
+            with self._cluster.changed:
+                if topic not in self._held:
+                    raise FatalError(f"{topic}: the pin is not held; open it first")
+                return _answer(self._end(topic), lost)
+        except OffloadError as error:
+            return error
+
+    def _end(self, topic: TopicName) -> TopicEnd:
+        cursor = self._cursor(topic)
+        return TopicEnd(_find(self._cluster, topic).last_readable(), cursor.mark)
+
+    def _cursor(self, topic: TopicName) -> Cursor:
+        cursor = _find(self._cluster, topic).cursor(self._subscription, self)
+        if cursor.owner not in (None, self):
+            raise SubscriptionBusyError(f"{topic}: another consumer holds the subscription {self._subscription}")
+        cursor.owner = self
+        return cursor
+
+    def _let_go(self, topic: TopicName) -> None:
+        found = self._cluster.state.topics.get(topic)
+        cursor = found.cursors.get(self._subscription) if found else None
+        if cursor is not None and cursor.owner is self:
+            cursor.owner = None
+
+
+class MemorySource:
+    """`EntrySource` of the in-memory cluster."""
+
+    def __init__(self, cluster: MemoryCluster) -> None:
+        self._cluster = cluster
+
+    def open(self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int) -> EntryReader:
+        """A reader that pins nothing."""
+        self._cluster.faults.before("source.open", topic)
+        with self._cluster.changed:
+            return MemoryReader(self._cluster, topic, (ledger, entry), max_bytes)
+
+    def explain(self, topic: TopicName, ledger: int, first: int, last: int, *, limit: int) -> tuple[tuple[Gap, ...], int | None]:
+        """From what was produced, one look-up an entry."""
+        self._cluster.faults.before("source.explain", topic)
+        gaps: list[Gap] = []
+        with self._cluster.changed:
+            entries = next((x.entries for x in _find(self._cluster, topic).ledgers if x.id == ledger), [])
+            for entry in range(first, last + 1):
+                kind = entries[entry].hidden if entry < len(entries) else None
+                if kind is None or entry - first >= limit:
+                    return tuple(gaps), entry
+                _extend(gaps, kind, ledger, entry)
+        return tuple(gaps), None
+
+
+class MemoryReader:
+    """Delivers as a broker does: hidden entries are left out, an open transaction stops it, trimmed ledgers are skipped."""
+
+    def __init__(self, cluster: MemoryCluster, topic: TopicName, start: tuple[int, int], max_bytes: int) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._next = start
+        self._max_bytes = max_bytes
+        self._incarnation = _find(cluster, topic).created
+        self._load = _find(cluster, topic).load
+
+    def read(self, timeout: float) -> list[RawEntry]:
+        """At least one entry, or nothing after the time-out (at once unless the cluster has `real_time`)."""
+        lost = self._cluster.faults.before("source.read", self._topic)
+        deadline = time.monotonic() + timeout
+        with self._cluster.changed:
+            while not (found := self._available()) and self._cluster.real_time:
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
+                    break
+                self._cluster.changed.wait(remaining)
+        return _answer(found, lost)
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+    def _available(self) -> list[RawEntry]:
+        found: list[RawEntry] = []
+        room, count = self._max_bytes, self._cluster.state.batch()
+        for (ledger, entry), stored in self._living().placed(self._next):
+            if stored.pending or len(found) == count or (found and len(stored.data) > room):
+                break
+            self._next = (ledger, entry + 1)
+            if stored.readable:
+                found.append(RawEntry(ledger, entry, stored.data))
+                room -= len(stored.data)
+        return found
+
+    def _living(self) -> Topic:
+        topic = _find(self._cluster, self._topic)
+        if (topic.created, topic.load) != (self._incarnation, self._load):
+            raise TopicMovedError(f"{self._topic} was unloaded")
+        return topic
+
+
+def _find(cluster: MemoryCluster, topic: TopicName) -> Topic:
+    found = cluster.state.topics.get(topic)
+    if found is None:
+        raise TopicNotFoundError(f"{topic} does not exist")
+    return found
+
+
+def _extend(gaps: list[Gap], kind: GapKind, ledger: int, entry: int) -> None:
+    if gaps and gaps[-1].kind == kind:
+        gaps[-1] = Gap(kind, ledger, gaps[-1].first, entry)
+    else:
+        gaps.append(Gap(kind, ledger, entry, entry))
+
+
+def _answer(value: T, lost: Exception | None) -> T:
+    if lost is not None:
+        raise lost
+    return value

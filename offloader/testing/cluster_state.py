@@ -1,0 +1,225 @@
+"""The managed ledgers of the in-memory Pulsar: values and transitions, without locks or clients."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from offloader.errors import FatalError
+from offloader.model import GapKind, TopicName
+
+Place = tuple[int, int]
+
+
+@dataclass
+class Stored:
+    """One entry in a ledger, and what a broker makes of it."""
+
+    data: bytes
+    hidden: GapKind | None = None
+    withheld: bool = False
+    pending: bool = False
+
+    @property
+    def readable(self) -> bool:
+        """Whether a reader gets it."""
+        return self.hidden is None and not self.withheld and not self.pending
+
+
+@dataclass
+class Ledger:
+    """A ledger; `last` is known once it is closed."""
+
+    id: int
+    entries: list[Stored] = field(default_factory=list)
+    closed: bool = False
+    offloaded: bool = False
+
+    @property
+    def last(self) -> int | None:
+        """The id it was closed with, None while it is open."""
+        return len(self.entries) - 1 if self.closed else None
+
+
+@dataclass
+class Cursor:
+    """A durable subscription: its mark-delete and who consumes it."""
+
+    mark: Place
+    owner: object | None
+
+
+class Topic:
+    """One incarnation of a topic."""
+
+    def __init__(self, name: TopicName, created: str, ledger: Ledger) -> None:
+        self.name = name
+        self.created = created
+        self.ledgers = [ledger]
+        self.history = [ledger]
+        self.cursors: dict[str, Cursor] = {}
+        self.terminated = False
+        self.load = 0  # changes with each unload: readers of an earlier load are broken off
+
+    def open_ledger(self, ledger_id: int) -> None:
+        """Close the current ledger, go on with another."""
+        self.ledgers[-1].closed = True
+        ledger = Ledger(ledger_id)
+        self.ledgers.append(ledger)
+        self.history.append(ledger)
+
+    def terminate(self) -> None:
+        """Close for ever."""
+        self.ledgers[-1].closed = True
+        self.terminated = True
+
+    def drop_ledger(self, ledger_id: int) -> None:
+        """Remove a ledger and its data."""
+        self.ledgers = [ledger for ledger in self.ledgers if ledger.id != ledger_id]
+
+    def cursor(self, subscription: str, owner: object | None) -> Cursor:
+        """The subscription's cursor, made at the first entry where it is absent."""
+        found = self.cursors.get(subscription)
+        if found is None:
+            found = self.cursors[subscription] = Cursor((self.ledgers[0].id, -1), owner)
+        return found
+
+    def stored(self) -> Iterator[Stored]:
+        """All entries that have not been trimmed."""
+        for ledger in self.ledgers:
+            yield from ledger.entries
+
+    def placed(self, start: Place = (-1, -1)) -> Iterator[tuple[Place, Stored]]:
+        """Entries at or after `start`, in order."""
+        for ledger in self.ledgers:
+            if ledger.id < start[0]:
+                continue
+            first = max(start[1], 0) if ledger.id == start[0] else 0
+            for i in range(first, len(ledger.entries)):
+                yield (ledger.id, i), ledger.entries[i]
+
+    def last_readable(self) -> Place | None:
+        """What GET_LAST_MESSAGE_ID answers: the last entry that can be dispatched, None when there is none."""
+        last = None
+        for place, entry in self.placed():
+            if entry.pending:
+                break
+            if entry.hidden is None:
+                last = place
+        return last
+
+    def last_confirmed(self) -> Place | None:
+        """The last entry, whatever it is."""
+        return next(((x.id, len(x.entries) - 1) for x in reversed(self.ledgers) if x.entries), None)
+
+
+@dataclass
+class Namespace:
+    """What an operator sets on a namespace."""
+
+    properties: dict[str, str] = field(default_factory=dict)
+    policies: dict[str, object] = field(default_factory=dict)
+
+
+class State:
+    """All topics, and what happens to them."""
+
+    def __init__(self, rng: random.Random, entries_per_ledger: int | None) -> None:
+        self.topics: dict[TopicName, Topic] = {}
+        self.namespaces: dict[str, Namespace] = {}
+        self._deleted: dict[TopicName, list[Topic]] = {}
+        self._rng = rng
+        self._entries_per_ledger = entries_per_ledger
+        self._last_ledger = rng.randrange(100)
+        self._created = 0
+
+    def create(self, name: TopicName) -> None:
+        """A new incarnation with one open, empty ledger."""
+        if name in self.topics:
+            raise FatalError(f"{name} exists already")
+        self.namespaces.setdefault(name.namespace, Namespace())
+        self._created += 1
+        self.topics[name] = Topic(name, f"2026-01-01T00:00:00.{self._created:06d}Z", Ledger(self._new_ledger_id()))
+
+    def append(self, topic: Topic, entry: Stored) -> Place:
+        """Write one entry to the open ledger; a full one rolls."""
+        if topic.terminated:
+            raise FatalError(f"{topic.name} is terminated")
+        ledger = topic.ledgers[-1]
+        ledger.entries.append(entry)
+        place = (ledger.id, len(ledger.entries) - 1)
+        if self._entries_per_ledger is not None and len(ledger.entries) >= self._entries_per_ledger:
+            self.roll(topic)
+        return place
+
+    def roll(self, topic: Topic) -> None:
+        """Close the open ledger, open another, trim what nobody keeps."""
+        if topic.terminated:
+            return
+        topic.open_ledger(self._new_ledger_id())
+        self.trim(topic)
+
+    def unload(self, topic: Topic) -> None:
+        """As a broker that gives the topic away: consumers are closed; an empty last ledger is replaced, not kept."""
+        topic.load += 1
+        for cursor in topic.cursors.values():
+            cursor.owner = None
+        if topic.terminated:
+            return
+        empty = topic.ledgers[-1] if not topic.ledgers[-1].entries else None
+        self.roll(topic)
+        if empty is not None:
+            self._forget_empty(topic, empty)
+
+    def _forget_empty(self, topic: Topic, empty: Ledger) -> None:
+        topic.drop_ledger(empty.id)
+        topic.history.remove(empty)
+        for cursor in topic.cursors.values():
+            if cursor.mark[0] == empty.id:
+                cursor.mark = (topic.ledgers[-1].id, -1)
+
+    def trim(self, topic: Topic) -> None:
+        """Retention 0: a closed ledger goes once every cursor is past it. The last ledger always stays."""
+        self._normalise(topic)
+        keep = min((c.mark[0] for c in topic.cursors.values()), default=topic.ledgers[-1].id)
+        topic.ledgers = [x for x in topic.ledgers if x.id >= keep or not x.closed or x is topic.ledgers[-1]]
+
+    def _normalise(self, topic: Topic) -> None:
+        following = dict(zip([x.id for x in topic.ledgers], topic.ledgers[1:], strict=False))
+        for cursor in topic.cursors.values():
+            for ledger in topic.ledgers:
+                if ledger.id in following and cursor.mark == (ledger.id, ledger.last):
+                    cursor.mark = (following[ledger.id].id, -1)
+
+    def acknowledge(self, topic: Topic, cursor: Cursor, place: Place) -> None:
+        """Cumulative; a position behind the mark-delete changes nothing."""
+        cursor.mark = max(cursor.mark, place)
+        self.trim(topic)
+
+    def unsubscribe(self, topic: Topic, subscription: str) -> None:
+        """Delete a durable subscription."""
+        topic.cursors.pop(subscription, None)
+        self.trim(topic)
+
+    def delete(self, topic: Topic) -> None:
+        """The topic goes, its history stays for the tests."""
+        topic.load += 1
+        self._deleted.setdefault(topic.name, []).append(self.topics.pop(topic.name))
+
+    def all_incarnations(self, name: TopicName) -> list[Topic]:
+        """Deleted ones first, in order."""
+        living = self.topics.get(name)
+        return [*self._deleted.get(name, []), *([living] if living else [])]
+
+    def sizes(self, topic: Topic) -> Mapping[int, tuple[int, int]]:
+        """Entries and bytes by ledger."""
+        return {x.id: (len(x.entries), sum(len(e.data) for e in x.entries)) for x in topic.ledgers}
+
+    def batch(self) -> int:
+        """How many entries one read gives at most: real brokers are not regular either."""
+        return self._rng.randint(1, 50)
+
+    def _new_ledger_id(self) -> int:
+        self._last_ledger += self._rng.randint(1, 4)
+        return self._last_ledger
