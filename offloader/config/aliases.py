@@ -6,16 +6,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from offloader.config.units import parse_size, parse_time
+from offloader.config.units import format_time, parse_size, parse_time
 from offloader.model import MIB
 
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """Stands for `target`; `read` knows the unit that the alias's name says. Reading raises ValueError."""
+    """Stands for `target`; `read` gives the value as one writes it there, and knows the unit that the alias's own name says.
+
+    Reading raises ValueError.
+    """
 
     target: str
-    read: Callable[[object], int]
+    read: Callable[[object], object]
+
+
+def _minutes(value: object) -> str:
+    return format_time(parse_time(value, 60_000))
 
 
 # A block of the object format has the same meaning there; that Pulsar uploads each block as a part of its own does not change it.
@@ -23,7 +30,7 @@ _BLOCK = Alias("blockSizeInBytes", parse_size)
 
 ALIASES: Mapping[str, Alias] = {
     "maxSizePerOffloadSegmentMbytes": Alias("maxOffloadSegmentSizeInBytes", partial(parse_size, unit=MIB)),
-    "maxOffloadSegmentRolloverTimeMinutes": Alias("maxOffloadSegmentRolloverTimeInSeconds", partial(parse_time, unit_ms=60_000)),
+    "maxOffloadSegmentRolloverTimeMinutes": Alias("maxOffloadSegmentRolloverTimeInSeconds", _minutes),
     "managedLedgerOffloadMaxBlockSizeInBytes": _BLOCK,
     "s3ManagedLedgerOffloadMaxBlockSizeInBytes": _BLOCK,
     "gcsManagedLedgerOffloadMaxBlockSizeInBytes": _BLOCK,

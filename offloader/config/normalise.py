@@ -109,7 +109,7 @@ class _Normaliser:
 
     def _moved(self, written: Path, path: Path) -> None:
         if written in self.lines:
-            self.lines[path] = self.lines[written]
+            self.lines.setdefault(path, self.lines[written])
 
     def _problem(self, path: Path, message: str) -> None:
         self.problems.append(Problem(path, message))

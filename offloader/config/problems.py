@@ -22,7 +22,7 @@ class Problem:
 def spell(path: Path) -> str:
     """`namespaces[public/orders].policies.partSizeInBytes`."""
     text = ""
-    for name in path:
+    for name in (p if p.isprintable() else ascii(p) for p in path):
         plain = re.fullmatch(r"\w+", name) is not None
         text += f".{name}" if plain and text else name if not text else f"[{name}]"
     return text or "configuration"

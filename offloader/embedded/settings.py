@@ -101,6 +101,8 @@ def standalone_configuration(ports: Ports, overrides: Mapping[str, str], offload
         "topicLevelPoliciesEnabled": "true",
         "exposingBrokerEntryMetadataToClientEnabled": "true",
         "brokerDeleteInactiveTopicsEnabled": "false",
+        # a quarter of it passes in any case once nobody is connected any more
+        "brokerShutdownTimeoutMs": "6000",
         "maxMessageSize": str(_MAX_MESSAGE_SIZE),
         # the bookie: on the loopback interface only, and on the port it is told
         "listeningInterface": _loopback_interface(),
@@ -138,7 +140,8 @@ def zookeeper_configuration(ports: Ports) -> dict[str, str]:
         "dataDir": "data/zookeeper",
         "admin.enableServer": "false",
         "tickTime": "1000",
-        "maxSessionTimeout": "6000",
+        "maxSessionTimeout": "8000",
+        "4lw.commands.whitelist": "dump",
     }
 
 

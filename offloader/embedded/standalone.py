@@ -81,7 +81,7 @@ class PulsarStandalone:
         self._install_offloader()
         try:
             if self.zookeeper_address:
-                self._run("zookeeper", commands.zookeeper(), self._zookeeper_listens)
+                self._run("zookeeper", commands.zookeeper(), self._zookeeper_is_ready)
             metadata_url = f"zk:{self.zookeeper_address}" if self.zookeeper_address else None
             self._run("pulsar", commands.pulsar(settings, metadata_url), self._is_ready)
         except BaseException:
@@ -145,12 +145,15 @@ class PulsarStandalone:
                 problem = "ended while it started" if ended else f"did not start within {self._startup_seconds:.0f} s"
                 raise FatalError(f"{name} {problem}, see {log}: {_trouble(_lines(log)[start_of_run:])}")
 
-    def _zookeeper_listens(self) -> bool:
+    def _zookeeper_is_ready(self) -> bool:
+        # Not before sessions from before a kill have expired: with them go the bookie's registration and the broker's
+        # locks, and a bookie that finds its old registration ends again as soon as that expires.
         try:
-            socket.create_connection(("127.0.0.1", self.ports.zookeeper), timeout=_POLL_SECONDS).close()
+            with socket.create_connection(("127.0.0.1", self.ports.zookeeper), timeout=5.0) as connection:
+                connection.sendall(b"dump")
+                return b"Sessions with Ephemerals (0)" in connection.makefile("rb").read()
         except OSError:
             return False
-        return True
 
     def _is_ready(self) -> bool:
         try:

@@ -142,8 +142,9 @@ def _check_metadata(metadata: bytes, ledger: int, at: int) -> None:
         info = ManagedLedgerInfo.LedgerInfo.FromString(metadata)
     except DecodeError as e:
         raise DamagedObjectError(f"index offset {at}: the metadata of ledger {ledger} cannot be parsed") from e
-    if not info.HasField("ledgerId") or info.ledgerId != ledger:
-        raise DamagedObjectError(f"index offset {at}: the metadata of ledger {ledger} is that of ledger {info.ledgerId}")
+    said = info.ledgerId if info.HasField("ledgerId") else None
+    if said != ledger:
+        raise DamagedObjectError(f"index offset {at}: the metadata of ledger {ledger} says ledger {said}")
 
 
 def _check_groups(groups: tuple[IndexGroup, ...]) -> None:

@@ -106,7 +106,10 @@ def _block(header: BlockHeader, entries: Sequence[bytes]) -> bytes:
 
 
 def _check_metadata(metadata: bytes) -> None:
+    fault = f"index offset {_HEADER.size}: the ledger's metadata cannot be parsed"
     try:
-        LedgerMetadataFormat.FromString(metadata)
+        complete = LedgerMetadataFormat.FromString(metadata).IsInitialized()
     except DecodeError as e:
-        raise DamagedObjectError(f"index offset {_HEADER.size}: the ledger's metadata cannot be parsed") from e
+        raise DamagedObjectError(fault) from e
+    if not complete:
+        raise DamagedObjectError(fault)

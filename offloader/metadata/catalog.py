@@ -51,28 +51,32 @@ class Catalogs:
         """
         if token is None:
             token = record.uuid if isinstance(record, Segment) else self._new_token()
-        return self._append(catalog, record, token, allowed={self._application})
+        while not holds(catalog, record):
+            self._check_claim(catalog, record)
+            catalog = self._put(catalog, record, token)
+        return catalog
 
     def adopt(self, catalog: TopicCatalog, former: str, at: int) -> TopicCatalog:
         """Claim a topic for this application in place of `former`: everything else stays. A no-op where that is not its owner."""
-        if catalog.claim is None or catalog.claim.application != former:
-            return catalog
-        claim = replace(catalog.claim, application=self._application, at=at, reason=f"taken over from {former}")
-        return self._append(catalog, claim, self._new_token(), allowed={self._application, former})
-
-    def _append(self, catalog: TopicCatalog, record: Record, token: str, allowed: set[str]) -> TopicCatalog:
-        data = encode_catalog(token, record)
-        while not holds(catalog, record):
-            self._check_claim(catalog, record, allowed)
-            following = catalog.apply(record)
-            if self._log(catalog.topic).append(catalog.next_slot, data) is None:
-                return following
-            catalog = self._extend(catalog)
+        while catalog.claim is not None and catalog.claim.application == former:
+            claim = replace(catalog.claim, application=self._application, at=at, reason=f"taken over from {former}")
+            catalog = self._put(catalog, claim, self._new_token())
         return catalog
 
-    def _check_claim(self, catalog: TopicCatalog, record: Record, allowed: set[str]) -> None:
+    def _put(self, catalog: TopicCatalog, record: Record, token: str) -> TopicCatalog:
+        """Try the next slot: the catalog with the record, or with whatever was written there instead."""
+        following = catalog.apply(record)
+        log = self._log(catalog.topic)
+        if log.append(catalog.next_slot, encode_catalog(token, record)) is None:
+            return following
+        reloaded = self._extend(catalog)
+        if reloaded.next_slot == catalog.next_slot:
+            raise DamagedRecordError(f"{log.key(catalog.next_slot)} was refused as being there, but is not")
+        return reloaded
+
+    def _check_claim(self, catalog: TopicCatalog, record: Record) -> None:
         owner = catalog.claim.application if catalog.claim is not None else ""
-        if owner in allowed or (not owner and isinstance(record, Claim)):
+        if owner == self._application or (not owner and isinstance(record, Claim)):
             return
         if catalog.claim is None:
             raise IntegrityError(f"{catalog.topic}: a {type(record).__name__} stands before any claim")

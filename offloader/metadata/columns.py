@@ -35,7 +35,7 @@ def unpack(data: bytes) -> list[int]:
     if kind not in (VARINTS, DEFLATED):
         raise ValueError(f"unknown kind of column {kind}")
     stream = iter(zlib.decompress(rest) if kind == DEFLATED else rest)
-    values = []
+    values: list[int] = []
     while (first := next(stream, None)) is not None:
         values.append(unzigzag(read_varint(stream, first)))
     return values
@@ -90,10 +90,14 @@ def _pack_range(values: Sequence[int]) -> bytes:
 def _unpack_range(data: bytes) -> list[int]:
     stream = iter(data)
     count, low, radix = read_varint(stream), unzigzag(read_varint(stream)), read_varint(stream) + 1
-    values = []
+    values: list[int] = []
     while len(values) < count:
         length = min(CHUNK, count - len(values))
-        number = int.from_bytes(bytes(islice(stream, _width(radix, length))), "big")
+        width = _width(radix, length)
+        chunk = bytes(islice(stream, width))
+        if len(chunk) < width:
+            raise ValueError(f"a column of {count} values ends after {len(values)}")
+        number = int.from_bytes(chunk, "big")
         for _ in range(length):
             number, value = divmod(number, radix)
             values.append(value + low)
@@ -101,4 +105,5 @@ def _unpack_range(data: bytes) -> list[int]:
 
 
 def _width(radix: int, count: int) -> int:
-    return ((radix**count - 1).bit_length() + 7) // 8
+    largest: int = radix**count - 1
+    return (largest.bit_length() + 7) // 8

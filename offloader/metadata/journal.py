@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 class _Group:
     """What waits for the next record; the newest state of a topic wins."""
 
+    written: Future[None]
     changes: dict[TopicName, TopicState] = field(default_factory=dict)
-    written: Future[None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class _Tried:
 
     data: bytes
     full: bool
-    encoded: dict[TopicName, EncodedTopic]
+    encoded: Mapping[TopicName, EncodedTopic]
 
 
 class Journal:
@@ -50,11 +50,10 @@ class Journal:
         self._application = application
         self._new_token = new_token
         self._log = NumberedLog(store, epoch_folder(application, started.epoch))
-        self._encoded = {topic: encode_topic(state) for topic, state in started.topics.items()}
-        self._topics: Mapping[TopicName, TopicState] = dict(started.topics)
+        self._set_topics(started.topics)
         self._next_slot = 1
         self._snapshot_bytes = started.snapshot_bytes
-        self._log_bytes = 0
+        self._log_bytes = self._log_records = 0
         self._removable = [0]
         self._tried: _Tried | None = None
         self._overtaken = ""
@@ -70,7 +69,8 @@ class Journal:
     @staticmethod
     def peek(store: ObjectStore, application: str) -> Mapping[TopicName, TopicState]:
         """What a journal holds now, for commands: reads only."""
-        return JournalStart(store, application).load().topics
+        start = JournalStart(store, application)
+        return {topic: encoded.state for topic, encoded in start.decode(start.load()).items()}
 
     @property
     def topics(self) -> Mapping[TopicName, TopicState]:
@@ -86,12 +86,9 @@ class Journal:
         with self._lock:
             group = self._waiting
             if group is None:
-                group = self._waiting = _Group()
-                group.written = self._writer.submit(self._write_group)
+                group = self._waiting = _Group(self._writer.submit(self._write_group))
             group.changes.update((state.topic, state) for state in changes)
-            written = group.written
-        if written is not None:
-            written.result()
+        group.written.result()
 
     def check_not_overtaken(self) -> None:
         """Raises OvertakenError where another process has taken the journal: nothing may be done then."""
@@ -129,10 +126,10 @@ class Journal:
         if not kept and not removed:
             return None
         encoded = {t: e for t, e in self._encoded.items() if t not in removed} | kept
-        data = encode_changes(self._new_token(), kept.values(), removed)
-        full = snapshot_due(self._snapshot_bytes, self._log_bytes + len(data), len(self._removable))
+        data = encode_changes(self._new_token(), (e.data for e in kept.values()), removed)
+        full = snapshot_due(self._snapshot_bytes, self._log_bytes + len(data), self._log_records + 1)
         if full:
-            data = encode_full(self._new_token(), encoded.values())
+            data = encode_full(self._new_token(), (e.data for e in encoded.values()))
         return _Tried(data, full, encoded)
 
     def _settle(self) -> None:
@@ -145,15 +142,20 @@ class Journal:
         if self._log.append(self._next_slot, tried.data) is not None:
             self._stop()
         self._tried = None
-        self._encoded = tried.encoded
-        self._topics = {topic: encoded.state for topic, encoded in tried.encoded.items()}
+        self._set_topics(tried.encoded)
         if tried.full:
             self._snapshot_bytes, self._log_bytes = len(tried.data), 0
+            self._log_records = 0
             self._truncate()
         else:
             self._log_bytes += len(tried.data)
+            self._log_records += 1
         self._removable.append(self._next_slot)
         self._next_slot += 1
+
+    def _set_topics(self, encoded: Mapping[TopicName, EncodedTopic]) -> None:
+        self._encoded = encoded
+        self._topics = {topic: e.state for topic, e in encoded.items()}
 
     def _truncate(self) -> None:
         try:

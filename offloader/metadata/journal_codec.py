@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from offloader._proto import metadata_pb2 as pb
 from offloader.errors import DamagedRecordError
@@ -39,19 +39,22 @@ class EncodedTopic:
 
 @dataclass(frozen=True, slots=True)
 class JournalRecord:
-    """What one slot of a journal says. `full`: whatever was known before is forgotten."""
+    """What one slot of a journal says. `full`: whatever was known before is forgotten.
+
+    Topics stay encoded: only the last state of each is ever decoded.
+    """
 
     token: str
-    topics: tuple[TopicState, ...] = ()
+    topics: Mapping[TopicName, bytes] = field(default_factory=dict)
     removed: tuple[TopicName, ...] = ()
     full: bool = False
     fence: bool = False
     taken_over_by: str = ""
 
-    def fold_into(self, topics: Mapping[TopicName, TopicState]) -> dict[TopicName, TopicState]:
+    def fold_into(self, topics: Mapping[TopicName, bytes]) -> dict[TopicName, bytes]:
         """What is known after this record."""
-        known = {} if self.full else {t: s for t, s in topics.items() if t not in self.removed}
-        return known | {s.topic: s for s in self.topics}
+        known = {} if self.full else {t: data for t, data in topics.items() if t not in self.removed}
+        return {**known, **self.topics}
 
 
 def encode_fence(token: str) -> bytes:
@@ -59,15 +62,15 @@ def encode_fence(token: str) -> bytes:
     return seal(token, pb.Body(fence=pb.Fence()))
 
 
-def encode_full(token: str, topics: Iterable[EncodedTopic], taken_over_by: str = "") -> bytes:
+def encode_full(token: str, topics: Iterable[bytes], taken_over_by: str = "") -> bytes:
     """A record of everything."""
-    entry = pb.JournalEntry(full=True, topics=[t.data for t in topics], taken_over_by=taken_over_by)
+    entry = pb.JournalEntry(full=True, topics=topics, taken_over_by=taken_over_by)
     return seal(token, pb.Body(journal=entry))
 
 
-def encode_changes(token: str, topics: Iterable[EncodedTopic], removed: Iterable[TopicName]) -> bytes:
+def encode_changes(token: str, topics: Iterable[bytes], removed: Iterable[TopicName]) -> bytes:
     """A record of what has changed."""
-    entry = pb.JournalEntry(topics=[t.data for t in topics], removed=[topic_message(t) for t in removed])
+    entry = pb.JournalEntry(topics=topics, removed=[topic_message(t) for t in removed])
     return seal(token, pb.Body(journal=entry))
 
 
@@ -80,7 +83,7 @@ def decode_journal(key: str, data: bytes) -> JournalRecord:
         raise DamagedRecordError(f"{key}: a {opened.kind} record does not belong into a journal")
     entry = opened.body.journal
     with damage_of(key):
-        topics = tuple(decode_topic(t) for t in entry.topics)
+        topics = {read_topic(pb.Topic.FromString(data).id): data for data in entry.topics}
         removed = tuple(read_topic(t) for t in entry.removed)
     return JournalRecord(opened.token, topics, removed, entry.full, taken_over_by=entry.taken_over_by)
 
@@ -102,9 +105,14 @@ def encode_topic(state: TopicState, former: EncodedTopic | None = None) -> Encod
     return EncodedTopic(state, message.SerializeToString(deterministic=True) + state.unknown_fields, groups)
 
 
-def decode_topic(data: bytes) -> TopicState:
-    """The opposite of `encode_topic`. Raises ValueError and the like for damaged bytes."""
-    m = pb.Topic.FromString(data)
+def decode_topic(key: str, data: bytes) -> EncodedTopic:
+    """The opposite of `encode_topic`; `key` is named where the bytes are damaged (DamagedRecordError)."""
+    with damage_of(key):
+        message = pb.Topic.FromString(data)
+        return EncodedTopic(_read_state(message), data, tuple(message.open.part_groups))
+
+
+def _read_state(m: pb.Topic) -> TopicState:
     return TopicState(
         read_topic(m.id),
         _read_open(m.open) if m.HasField("open") else None,

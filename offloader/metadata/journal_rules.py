@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from offloader.metadata.journal_codec import JournalRecord
-from offloader.metadata.state import TopicState
 from offloader.model import MIB, TopicName
 
 # A snapshot replaces a log that has grown to this many records, or bytes (at least; or twice the last snapshot's).
@@ -23,17 +22,22 @@ class Loaded:
     epoch: int
     next_slot: int = 0
     fenced: bool = True
-    topics: Mapping[TopicName, TopicState] = field(default_factory=dict)
+    topics: Mapping[TopicName, bytes] = field(default_factory=dict)
     taken_over_by: str = ""
     removable: tuple[int, ...] = ()
 
     def then(self, record: JournalRecord) -> Loaded:
         """With one more record at `next_slot`."""
         if record.fence:
-            return Loaded(self.epoch, self.next_slot, True, self.topics, self.taken_over_by, self.removable)
+            return replace(self, fenced=True)
         topics = record.fold_into(self.topics)
-        removable = (*self.removable, self.next_slot)
-        return Loaded(self.epoch, self.next_slot + 1, False, topics, record.taken_over_by or self.taken_over_by, removable)
+        return replace(
+            self,
+            next_slot=self.next_slot + 1,
+            topics=topics,
+            taken_over_by=record.taken_over_by or self.taken_over_by,
+            removable=(*self.removable, self.next_slot),
+        )
 
 
 class HoleError(Exception):

@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from offloader.errors import DamagedRecordError, ObjectNotFoundError, OffloadError, OvertakenError
-from offloader.metadata.journal_codec import decode_journal, encode_fence, encode_full, encode_topic
-from offloader.metadata.journal_rules import HoleError, Loaded, fold, outdated
+from offloader.metadata.journal_codec import EncodedTopic, decode_journal, decode_topic, encode_fence, encode_full
+from offloader.metadata.journal_rules import FENCE_LIMIT, HoleError, Loaded, fold, outdated
 from offloader.metadata.layout import epoch_folder, journal_folder, parse_journal_key
 from offloader.metadata.log import NumberedLog
-from offloader.metadata.state import TopicState
 from offloader.model import TopicName
 from offloader.storage.base import ObjectStore
 
@@ -30,7 +29,7 @@ class Started:
     """A new epoch that is ours: slot 0 holds `topics`."""
 
     epoch: int
-    topics: Mapping[TopicName, TopicState]
+    topics: Mapping[TopicName, EncodedTopic]
     snapshot_bytes: int
 
 
@@ -51,6 +50,10 @@ class JournalStart:
             except (ObjectNotFoundError, HoleError) as error:  # a truncation goes on
                 why = error
         raise DamagedRecordError(f"{self._folder}: records are missing, also after {TRIES} tries: {why}") from why
+
+    def decode(self, loaded: Loaded) -> dict[TopicName, EncodedTopic]:
+        """The topics of what was loaded. Raises DamagedRecordError."""
+        return {topic: decode_topic(f"{self._folder} ({topic})", data) for topic, data in loaded.topics.items()}
 
     def new_epoch(self, new_token: Callable[[], str], taken_over_by: str = "") -> Started:
         """Fence the newest epoch and begin the next with everything it held. Raises OvertakenError.
@@ -76,15 +79,18 @@ class JournalStart:
         if loaded.taken_over_by:
             raise OvertakenError(f"application {self._application} was taken over by {loaded.taken_over_by}: run that one")
         if not loaded.fenced:
-            loaded = self._fence(loaded, encode_fence(new_token()))
+            loaded = self._fence(loaded, new_token())
         later = self._after(loaded.epoch, loaded.next_slot)
         if later is not None:
             raise _StartOverError(f"{later} has appeared")
         return self._begin(loaded, new_token(), taken_over_by)
 
-    def _fence(self, loaded: Loaded, fence: bytes) -> Loaded:
+    def _fence(self, loaded: Loaded, token: str) -> Loaded:
         """Put the fence right behind the last record, also where its writer is still at work."""
         records = self._log(loaded.epoch)
+        fence = encode_fence(token)
+        if len(fence) > FENCE_LIMIT:
+            raise ValueError(f"a token of {len(token)} characters is too long: a fence has at most {FENCE_LIMIT} bytes")
         while True:
             key = records.key(loaded.next_slot)
             there = records.append(loaded.next_slot, fence)
@@ -96,8 +102,8 @@ class JournalStart:
 
     def _begin(self, loaded: Loaded, token: str, taken_over_by: str) -> Started:
         epoch = loaded.epoch + 1
-        encoded = [encode_topic(state) for state in loaded.topics.values()]
-        data = encode_full(token, encoded, taken_over_by)
+        topics = self.decode(loaded)
+        data = encode_full(token, loaded.topics.values(), taken_over_by)
         if self._log(epoch).append(0, data) is not None:
             raise OvertakenError(f"{self._folder}: another process has begun epoch {epoch} first")
         # The first record of an epoch may have been removed by the owner that wrote it: then later ones are there.
@@ -105,7 +111,7 @@ class JournalStart:
         if later is not None:
             raise OvertakenError(f"{self._folder}: another process has gone on to {later}")
         self._remove_outdated(loaded)
-        return Started(epoch, loaded.topics, len(data))
+        return Started(epoch, topics, len(data))
 
     def _remove_outdated(self, loaded: Loaded) -> None:
         try:

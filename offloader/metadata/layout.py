@@ -28,6 +28,8 @@ REQUESTS = "_requests"
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 SLOT = re.compile(r"\d{20}")
+# Behind a folder's name it makes a key that comes after all of the folder's.
+AFTER_SLASH = chr(ord("/") + 1)
 
 
 class KeyKind(Enum):
@@ -126,16 +128,17 @@ def topics(store: ObjectStore) -> Iterator[TopicName]:
         topic, _ = _topic_of(key)
         if topic is not None:
             yield topic
-        # "0" is the character after "/": nothing more of this folder.
-        folder = key.partition("/")[0] + "/" if topic is None else topic_folder(topic)
-        after = max(folder[:-1] + "0", key)
+        after = key if topic is None else "/".join(key.split("/")[:3]) + AFTER_SLASH
+        if key.startswith("_"):
+            after = key.partition("/")[0] + AFTER_SLASH
 
 
 def _topic_of(key: str) -> tuple[TopicName | None, str]:
     pieces = key.split("/", 3)
     if len(pieces) < 4 or key.startswith("_"):
         return None, key
-    return TopicName(*(unquote(p) for p in pieces[:3])), pieces[3]
+    topic = TopicName(*(unquote(p) for p in pieces[:3]))
+    return (topic, pieces[3]) if key.startswith(topic_folder(topic)) else (None, key)
 
 
 def _encode(name: str) -> str:

@@ -22,6 +22,7 @@ GROUP = 64
 PER_BLOCK = 132
 PER_ENTRY = 12
 
+NO_RANGE = LedgerRange(0, 0, -1, 0, 0)
 KINDS = tuple(GapKind)
 HEX_ETAG = re.compile("[0-9a-f]{32}")
 TIMES = ("min_publish", "max_publish", "min_broker", "max_broker", "min_index", "max_index")
@@ -118,7 +119,7 @@ class _Before:
     number: int = 0
     end: int = 0
     block: int = 0
-    range: LedgerRange = LedgerRange(0, 0, -1, 0, 0)
+    range: LedgerRange = NO_RANGE
     publish_time: int = 0
     index: int = -1
 

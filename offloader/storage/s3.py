@@ -6,8 +6,9 @@ Each part and object is sent with its CRC32C, which AWS, versitygw and MinIO che
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -110,7 +111,7 @@ class S3Store:
         request: dict[str, Any] = {"Bucket": self._bucket, "Prefix": self._base + prefix}
         more = True
         while more:
-            page = self._calls.read("listing uploads", lambda: self._client.list_multipart_uploads(**request))
+            page = self._calls.read("listing uploads", partial(self._client.list_multipart_uploads, **request))
             for found in page.get("Uploads", ()):
                 key = found["Key"].removeprefix(self._base)
                 yield OpenUpload(key, make_handle(key, found["UploadId"]), int(found["Initiated"].timestamp() * 1000))
@@ -139,7 +140,7 @@ class S3Store:
             request["StartAfter"] = self._base + start_after
         more = True
         while more:
-            page = self._calls.read(f"listing {prefix}", lambda: self._client.list_objects_v2(**request))
+            page = self._calls.read(f"listing {prefix}", partial(self._client.list_objects_v2, **request))
             for found in page.get("Contents", ()):
                 yield found["Key"].removeprefix(self._base), found["Size"]
             more = page.get("IsTruncated", False)
@@ -150,7 +151,7 @@ class S3Store:
         names = [{"Key": self._base + check_key(key)} for key in keys]
         for start in range(0, len(names), DELETE_BATCH):
             batch = names[start : start + DELETE_BATCH]
-            self._calls.write(f"deleting {len(batch)} objects", lambda batch=batch: self._delete(batch))
+            self._calls.write(f"deleting {len(batch)} objects", partial(self._delete, batch))
 
     def close(self) -> None:
         """Close the connections."""
@@ -200,7 +201,7 @@ class S3Store:
             raise ObjectNotFoundError(f"{self.url}: there is no object {key}")
         return found
 
-    def _delete(self, batch: Any) -> None:
+    def _delete(self, batch: Sequence[Mapping[str, str]]) -> None:
         answer = self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": batch, "Quiet": True})
         failed = [error for error in answer.get("Errors", ()) if error.get("Code") != "NoSuchKey"]
         if failed:

@@ -8,7 +8,6 @@ from concurrent.futures import Future
 from dataclasses import replace
 
 from offloader.errors import OffloadError, PinMovedError
-from offloader.metadata.state import TopicState
 from offloader.model import Position
 from offloader.streaming.context import Context
 from offloader.streaming.topics import Topic, acknowledgeable, normalised
@@ -23,9 +22,13 @@ def acknowledge_all(context: Context, topics: Iterable[Topic]) -> None:
         target = _target(topic)
         if target is not None and context.clock_ms() >= topic.acknowledge_again_at:
             sent.append((topic, target, context.pool.submit(context.pins.acknowledge, topic.name, target)))
-    changed = [state for item in sent if (state := _confirmed(context, *item)) is not None]
-    if changed:
-        context.journal.record(changed)
+    for item in sent:
+        _confirmed(context, *item)
+
+
+def acknowledged(topic: Topic) -> bool:
+    """Whether the pin is where it may be: at the catalog's end, or one entry before it while its ledger is open."""
+    return _target(topic) is None
 
 
 def _target(topic: Topic) -> Position | None:
@@ -40,19 +43,15 @@ def _target(topic: Topic) -> Position | None:
     return target
 
 
-def _confirmed(context: Context, topic: Topic, target: Position, answer: Future[None]) -> TopicState | None:
+def _confirmed(context: Context, topic: Topic, target: Position, answer: Future[None]) -> None:
     try:
         answer.result()
     except OffloadError as error:
         topic.acknowledge_again_at = context.clock_ms() + 1_000
         log.info("cannot acknowledge topic=%s position=%s yet: %s", topic.name, target, error)
-        return None
+        return
     topic.acknowledged = target
     topic.end = replace(topic.end, mark_delete=max(topic.end.mark_delete, (target.ledger, target.entry)))
-    state = context.journal.topics.get(topic.name)
-    if state is None or state.unacknowledged is None or state.unacknowledged > target:
-        return None
-    return replace(state, unacknowledged=None)
 
 
 def check_pin(topic: Topic) -> None:
@@ -62,7 +61,7 @@ def check_pin(topic: Topic) -> None:
     end = topic.catalog.end
     ledgers = topic.info.ledgers
     if end is None:
-        begin = topic.catalog.claim.begin
+        begin = topic.begin() or topic.catalog.claim.begin
         end = Position(begin.incarnation, begin.ledger, begin.entry - 1)
     mark = normalised(topic.mark_delete, ledgers)
     if mark > normalised(end, ledgers) and (mark.ledger, mark.entry) != _first_of(topic):

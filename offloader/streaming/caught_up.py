@@ -6,6 +6,7 @@ import sys
 from enum import Enum
 
 from offloader.model import TopicName
+from offloader.streaming.acknowledging import acknowledged
 from offloader.streaming.driver import Driver
 
 GIVE_UP_ATTEMPTS = 5  # failures in a row of every topic that is left
@@ -49,7 +50,7 @@ class CaughtUp:
         begin = topic.begin()
         nothing_to_do = topic.retire_at is not None and begin is not None and topic.retire_at < begin
         reached = empty or nothing_to_do or (end is not None and topic.retire_at is not None and end >= topic.retire_at)
-        return reached and state.open is None and state.unacknowledged is None
+        return reached and state.open is None and acknowledged(topic)
 
     def _hopeless(self, name: TopicName) -> bool:
         failure = self._driver.state(name).failure

@@ -23,8 +23,8 @@ from offloader.streaming.looking import look, record_closed_ledger
 from offloader.streaming.plan_server import PlanServer
 from offloader.streaming.planner import Begin, Decision, Limits, Plan, Read, Seal
 from offloader.streaming.rates import RateLimits
-from offloader.streaming.requests import RequestDesk
 from offloader.streaming.roster import Roster
+from offloader.streaming.desk import RequestDesk
 from offloader.streaming.sealer import OBJECT_META, seal
 from offloader.streaming.segments import StaleReceiptError
 from offloader.streaming.topics import Topic
@@ -92,9 +92,16 @@ class Driver:
 
     def run(self) -> None:
         """Rounds until stopped. Raises OvertakenError, OutcomeUnknownError (journal) and other errors that end the application."""
+        trouble = 0
         while not self._stopping.is_set():
-            self.round()
-            self._wait()
+            try:
+                self.round()
+                self._wait()
+                trouble = 0
+            except RetryableError as error:
+                trouble += 1
+                log.warning("waiting, nothing is lost (%d): %s", trouble, error)
+                self._stopping.wait(min(0.5 * 2**trouble, 30.0))
 
     def replan(self) -> None:
         """The batch of the outstanding plan is lost (its query died): its topics are planned again."""
@@ -142,11 +149,8 @@ class Driver:
     # Receipts
 
     def _take_receipts(self) -> None:
-        while True:
-            try:
-                batch = self._inbox.get_nowait()
-            except queue.Empty:
-                return
+        for _ in range(self._inbox.qsize()):
+            batch = self._inbox.get()
             if batch is not None:
                 self._take(batch)
 
@@ -157,7 +161,11 @@ class Driver:
             state = self._received(receipt, changed, now)
             if state is not None:
                 changed[receipt.topic] = state
-        self.context.journal.record(changed.values())
+        try:
+            self.context.journal.record(changed.values())
+        except RetryableError:
+            self._inbox.put(batch)  # the journal is not reachable: the batch stays uncommitted
+            raise
         self._outstanding = None
         self._batches += 1
         self._idle.set()
@@ -205,7 +213,7 @@ class Driver:
             metrics.failure(receipt.failure_kind)
         pending = topic.view(state, None, 0).pending_bytes if state.open else 0
         short = receipt.stop is SliceStop.BOUND and not receipt.finished
-        topic.wanted_bytes = planner.after_slice(pending, receipt.seen_bytes, topic.rules.cuts.part_size) if short else 0
+        topic.wanted_bytes = planner.after_slice(pending, receipt.seen_bytes, planner.enough(state, topic.rules)) if short else 0
 
     # Planning
 
@@ -330,7 +338,7 @@ class Driver:
             topic.name, offloaded.uuid, offloaded.start, offloaded.end, offloaded.entries, offloaded.size, offloaded.roll_reason,
         )  # fmt: skip
         topic.wanted_bytes = 0
-        state = segments.offloaded(state, offloaded.end)
+        state = segments.offloaded(state)
         if not segment.parts and segment.upload is not None:
             state = replace(state, abandoned=(*state.abandoned, segments.unused(segment)))
         return state

@@ -41,7 +41,7 @@ def look(context: Context, topics: Iterable[Topic], *, all_of_them: bool = False
 
 
 def _needs_ledgers(topic: Topic, end: TopicEnd) -> bool:
-    if end.last != topic.end.last:
+    if end != topic.end:
         return True
     catalog_end = topic.catalog.end
     return catalog_end is not None and topic.last == catalog_end and topic.info.ledgers.closed_with(catalog_end.ledger) is None

@@ -18,7 +18,6 @@ from offloader.model import (
     RollReason,
     SealedFacts,
     Segment,
-    SegmentStatus,
     Slice,
     Source,
     TopicName,
@@ -165,8 +164,7 @@ def _decide_open(view: TopicView, state: TopicState, now: int) -> Decision:
     roll = roll_at(view.topic, segment.assigned_at, view.rules.roll_ms)
     if start is None or view.last is None or view.last < start:
         return Decision(view, state, Hold("caught up, open segment", roll))
-    room = view.rules.max_size - segment.size
-    if view.pending_bytes < max(view.wanted_bytes, min(segment.cuts.part_size, room)):
+    if view.pending_bytes < max(view.wanted_bytes, enough(state, view.rules)):
         return Decision(view, state, Hold("less than a part", roll))
     return _read(view, state, Read(start, view.last, seal=False))
 
@@ -304,6 +302,13 @@ def _pack(slices: list[Slice], limits: Limits) -> tuple[tuple[Slice, ...], ...]:
     return tuple(tasks) + tuple((s,) for s in slices if s.alone)
 
 
-def after_slice(view_pending: int, seen_bytes: int, part_size: int) -> int:
-    """The estimate that a topic must reach before it is planned again: what was estimated, plus what a part lacked."""
-    return view_pending + max(part_size - seen_bytes, 1)
+def enough(state: TopicState, rules: Rules) -> int:
+    """Object bytes that make a slice worth while: a part, or what the segment may still grow by."""
+    segment = state.open
+    part = segment.cuts.part_size if segment else rules.cuts.part_size
+    return min(part, rules.max_size - (segment.size if segment else 0))
+
+
+def after_slice(pending: int, seen: int, enough_bytes: int) -> int:
+    """The estimate that a topic must reach before it is planned again: what was estimated, plus what was missing."""
+    return pending + max(enough_bytes - seen, 1)

@@ -11,6 +11,7 @@ from offloader.config.levels import TopicPolicy
 from offloader.errors import OffloadError, TopicNotFoundError
 from offloader.metadata.state import TopicState
 from offloader.model import Position, RollReason, TopicName
+from offloader.streaming.acknowledging import acknowledged
 from offloader.streaming.adoption import adopt, rules_of
 from offloader.streaming.context import Context
 from offloader.streaming.discovery import Discovery, discover
@@ -130,7 +131,7 @@ class Roster:
 
     def retire_if_done(self, topic: Topic, state: TopicState) -> None:
         """Let go of a topic that is to be released and has nothing left to offload."""
-        if not state.releasing or state.open is not None or topic.sealing is not None or state.unacknowledged is not None:
+        if not state.releasing or state.open is not None or topic.sealing is not None or not acknowledged(topic):
             return
         end = topic.catalog.end
         if topic.last is not None and (end is None or end < topic.last) and topic.begin() is not None:

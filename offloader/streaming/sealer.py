@@ -45,7 +45,8 @@ def _write_objects(store: ObjectStore, state: TopicState, facts: SealedFacts) ->
     stat = store.commit(segment.upload, [UploadedPart(p.number, p.size, p.etag, p.crc32c) for p in segment.parts])
     if stat.size != facts.size:
         raise IntegrityError(f"{state.topic}: object {segment.uuid} has {stat.size} bytes, its parts have {facts.size}")
-    index = index_of_segment(segment.parts, facts.ledgers, facts.size, facts.offloaded_at)
+    held = [r for r in facts.ledgers if r.count]
+    index = index_of_segment(segment.parts, held, facts.size, facts.offloaded_at)
     key = layout.index_key(state.topic, segment.uuid)
     if store.put(key, index, meta=OBJECT_META, if_absent=True) is None:
         raise IntegrityError(f"{state.topic}: another index object is at {key}")

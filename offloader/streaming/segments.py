@@ -247,9 +247,9 @@ def as_record(state: TopicState, driver: str, driver_properties: tuple[tuple[str
     )
 
 
-def offloaded(state: TopicState, end: Position) -> TopicState:
-    """The catalog has the segment: only the acknowledgement is left."""
-    return replace(state, open=None, failure=None, unacknowledged=end)
+def offloaded(state: TopicState) -> TopicState:
+    """The catalog has the segment: the journal need not remember it (what to acknowledge follows from the catalog)."""
+    return replace(state, open=None, failure=None)
 
 
 def satisfied(state: TopicState, end: Position | None) -> tuple[TopicState, tuple[CloseRequest, ...]]:

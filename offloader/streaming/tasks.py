@@ -17,13 +17,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark import TaskContext
 
-from offloader.model import FailureKind, Receipt, Slice, SliceStop
+from offloader.model import Receipt, Slice
 from offloader.pulsar.api import EntrySource
 from offloader.pulsar.reader import BrokerSource
 from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.base import ObjectStore
 from offloader.storage.open import StoreSettings, open_store
-from offloader.streaming.worker import run_slice
+from offloader.streaming.worker import died, run_slice
 
 RECEIPT_SCHEMA = "receipt binary"
 RECEIPT_ARROW_SCHEMA = pa.schema([("receipt", pa.binary())])
@@ -62,22 +62,6 @@ def run_slices(slices: list[Slice], settings: WorkerSettings) -> Iterator[Receip
         running = [pool.submit(run_slice, work, source, store, _clock_ms) for work in slices]
         for done in as_completed(running):
             yield done.result()
-
-
-def died(work: Slice) -> Receipt:
-    """The receipt of a slice whose task was lost: a later attempt touches nothing."""
-    return Receipt(
-        topic=work.topic,
-        run=work.run,
-        plan=work.plan,
-        uuid=work.uuid,
-        upload=work.upload,
-        first_part=work.first_part,
-        start=work.start,
-        stop=SliceStop.FAILED,
-        failure_kind=FailureKind.TASK_DIED,
-        failure_reason="the task that read this slice died",
-    )
 
 
 def _clock_ms() -> int:

@@ -54,8 +54,16 @@ class Topic:
         return Position(self.incarnation, *self.end.mark_delete)
 
     def begin(self) -> Position | None:
-        """Where the next segment starts; None while the next ledger is not listed."""
-        return self.catalog.begins_at(self.info.ledgers)
+        """Where the next segment starts; None while the next ledger is not listed.
+
+        A ledger that nobody wrote to is replaced when its topic is loaded again: the beginning moves on with it.
+        """
+        ledgers = self.info.ledgers
+        begin = self.catalog.begins_at(ledgers)
+        if begin is None or begin.entry > 0 or begin.ledger in ledgers:
+            return begin
+        following = ledgers.next_ledger(begin.ledger)
+        return None if following is None else Position(begin.incarnation, following, 0)
 
     def view(self, state: TopicState, allowance: int | None, allowed_at: int) -> TopicView:
         """The planner's view of the topic."""

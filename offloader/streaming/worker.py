@@ -22,6 +22,7 @@ from offloader.errors import (
     UploadGoneError,
 )
 from offloader.format.cutter import CutPart, PartCutter
+from offloader.format.entry import inspect
 from offloader.model import FailureKind, Gap, LedgerList, Part, Position, Receipt, Slice, SliceStop
 from offloader.pulsar.api import EntryReader, EntrySource, RawEntry
 from offloader.storage.base import ObjectStore
@@ -48,6 +49,22 @@ def failure_kind(error: OffloadError) -> FailureKind:
 def run_slice(work: Slice, source: EntrySource, store: ObjectStore, clock_ms: Callable[[], int]) -> Receipt:
     """Work through one slice. Returns a receipt whatever happens to the topic or the store."""
     return _SliceRun(work, source, store, clock_ms).run()
+
+
+def died(work: Slice) -> Receipt:
+    """The receipt of a slice whose task was lost: a later attempt touches nothing."""
+    return Receipt(
+        topic=work.topic,
+        run=work.run,
+        plan=work.plan,
+        uuid=work.uuid,
+        upload=work.upload,
+        first_part=work.first_part,
+        start=work.start,
+        stop=SliceStop.FAILED,
+        failure_kind=FailureKind.TASK_DIED,
+        failure_reason="the task that read this slice died",
+    )
 
 
 @dataclass
@@ -163,7 +180,7 @@ class _SliceRun:
                 return None
         if self._cutter.would_exceed_room(len(data), ledger, entry):
             return SliceStop.FULL
-        part = self._cutter.offer(ledger, entry, data)
+        part = self._cutter.offer(ledger, entry, data, inspect(data))
         at.seen_to = expected
         at.expected = self._ledgers.successor(expected)
         if part is not None:
@@ -181,7 +198,7 @@ class _SliceRun:
         checksum = crc32c.crc32c(data)
         uploaded = self._store.put_part(self._work.upload, cut.number, cut.offset, data, checksum)
         inside, self._gaps = _split(self._gaps, cut)
-        self._parts.append(cut.as_part(uploaded.etag, checksum, tuple(inside)))
+        self._parts.append(cut.to_part(uploaded.etag, checksum, tuple(inside)))
 
     def _explain_before(self, position: Position) -> None:
         """Account for every position before `position` that was not delivered. Raises UnexplainedGapError."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import http.client
+import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 # A connection that its client has left open does not keep `close` waiting for longer.
 IDLE_SECONDS = 2.0
@@ -40,12 +41,11 @@ class Proxy:
         self._upstream = (host, port)
         self._rules: list[Rule] = []
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = False
+        self._server = _Server(self)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), name="store-proxy")
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
-    def __enter__(self) -> Proxy:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -88,18 +88,59 @@ class Proxy:
         finally:
             connection.close()
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        proxy = self
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            timeout = IDLE_SECONDS
+class _Server(ThreadingHTTPServer):
+    daemon_threads = False
+    request_queue_size = 64
 
-            def handle_one_request(self) -> None:
-                self.proxied = False
-                super().handle_one_request()
+    def __init__(self, proxy: Proxy) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.proxy = proxy
 
-            def log_message(self, format: str, *args: Any) -> None:
-                """Silent."""
 
-        return Handler
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = IDLE_SECONDS
+    server: _Server
+
+    def handle_any(self) -> None:
+        """One request: its body is read first, so that the client is never stopped while it sends."""
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        rule = self.server.proxy.next_rule(self.command, self.path)
+        if rule is not None and rule.status is not None:
+            error = f"<Error><Code>{rule.code}</Code><Message>in the store's place</Message></Error>".encode()
+            self._answer(rule.status, [("Content-Type", "application/xml"), ("Content-Length", str(len(error)))], error)
+            return
+        if rule is not None and rule.unsent:
+            self._hang_up()
+            return
+        status, headers, answer = self.server.proxy.forward(self.command, self.path, self.headers, body)
+        if rule is None:
+            self._answer(status, headers, answer)
+        elif rule.cut is None:
+            self._hang_up()
+        else:
+            self._answer(status, headers, answer[: rule.cut])
+            self._hang_up()
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_any  # noqa: N815 (the base class looks for these names)
+
+    def _answer(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
+        self.send_response_only(status)
+        for name, value in headers:
+            if name.lower() not in ("connection", "transfer-encoding"):
+                self.send_header(name, value)
+        if not any(name.lower() == "content-length" for name, _ in headers):
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def _hang_up(self) -> None:
+        # Without shutdown the connection would stay open as long as this thread's files refer to it.
+        self.wfile.flush()
+        self.connection.shutdown(socket.SHUT_RDWR)
+        self.close_connection = True
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (the base class names it so)
+        """Say nothing."""

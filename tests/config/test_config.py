@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from offloader.config import Config
+from offloader.config import Config, Rates
 from offloader.config.aliases import ALIASES, REFUSED
 from offloader.config.docs import render
 from offloader.config.levels import PolicyLevel
@@ -36,9 +36,7 @@ def test_empty_sections_are_allowed():
 
 
 def test_a_configuration_is_frozen_and_can_be_pickled():
-    config = parse(
-        "namespaces: {public/orders: {enabled: true}}\npulsar2: " if False else "namespaces: {public/orders: {enabled: true}}"
-    )
+    config = parse("namespaces: {public/orders: {enabled: true}}")
     copy = pickle.loads(pickle.dumps(config))
     assert copy == config
     assert copy.policies.of(ANY) == config.policies.of(ANY)
@@ -266,7 +264,7 @@ def test_the_commented_configuration_is_valid():
     payments = config.policies.of(TopicName.parse("public/orders/payments-partition-2"))
     assert payments.enabled
     assert payments.max_rollover_ms == 60_000
-    assert payments.rates == (type(payments.rates))(200 * MIB, 50 * MIB, 20 * MIB)
+    assert payments.rates == Rates(200 * MIB, 50 * MIB, 20 * MIB)
     assert not config.policies.of(TopicName.parse("public/orders/audit")).enabled
 
 

@@ -109,6 +109,12 @@ def test_every_block_is_indexed_and_no_step_is_longer_than_asked_for_but_by_one_
     assert all(places[e.offset] == e for e in index)
 
 
+def test_a_part_may_have_exactly_the_part_size_and_not_one_byte_less():
+    stream = [Stored(ledger, 0, b"a") for ledger in range(1, 5)]
+    assert [p.size for p in cut_all(stream, Cuts(part_size=145))] == [145] * 4
+    assert [p.size for p in cut_all(stream, Cuts(part_size=146))] == [290] * 2
+
+
 def test_one_entry_larger_than_a_block_gets_a_block_of_its_own():
     stream = [Stored(1, 0, b"a"), Stored(1, 1, b"b" * 5000), Stored(1, 2, b"c")]
     (part,) = cut_all(stream, Cuts(part_size=KIB * 100, block_size=KIB, index_step=KIB))
@@ -193,15 +199,22 @@ def test_an_entry_that_does_not_come_after_the_last_one_is_refused(late):
 
 
 def test_a_part_carries_the_bounds_of_its_own_entries_only():
-    working = cutter(Cuts(part_size=190, block_size=200))
+    working = cutter(Cuts(part_size=228, block_size=228))
     working.offer(1, 0, b"a" * 20, EntryFacts(10, 1000, None, None))
     working.offer(1, 1, b"b" * 20, EntryFacts(5, 900, 2000, 14))
-    first = working.offer(1, 2, b"c" * 20, EntryFacts(1, 3000, 3000, 15))
+    working.offer(1, 2, b"c" * 20, EntryFacts(0, None, 2010, 13))
+    first = working.offer(1, 3, b"d" * 20, EntryFacts(1, 3000, 3000, 15))
+    working.offer(1, 4, b"e" * 20, EntryFacts(1, 3001, 2999, 16))
     last = working.finish()
     assert first is not None
     assert last is not None
-    assert first.stats == EntryStats(15, 900, 1000, 2000, 2000, 14, 14)
-    assert last.stats == EntryStats(1, 3000, 3000, 3000, 3000, 15, 15)
+    assert first.stats == EntryStats(15, 900, 1000, 2000, 2010, 13, 14)
+    assert last.stats == EntryStats(2, 3000, 3001, 2999, 3000, 15, 16)
+
+
+def test_entries_that_say_nothing_have_no_bounds():
+    (part,) = cut_all([Stored(1, 0, b"a")], Cuts())
+    assert part.stats == EntryStats(0, None, None, None, None, None, None)
 
 
 def test_an_uploaded_part_keeps_everything_but_the_bytes():

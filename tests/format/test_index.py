@@ -36,7 +36,7 @@ def test_the_exact_bytes_of_a_small_index():
     ledgers = (LedgerRange(20, 7, 8, 2, 3, closed_with=9), LedgerRange(21, 0, 0, 1, 1))
     parts = [p.to_part("etag", 0) for p in cut_all([Stored(20, 7, b"abc"), Stored(20, 8, b""), Stored(21, 0, b"z")], Cuts())]
     expected = (
-        "3d1fb0bc 0000007e 0000000000000130 0000000000000080"
+        "3d1fb0bc 0000007a 0000000000000130 0000000000000080"
         "0000000000000014 00000001 0000000d  0814 100a 1803 2080d095ffbc31  0000000000000007 00000001 0000000000000000"
         "0000000000000015 00000001 0000000d  0815 1001 1801 2080d095ffbc31  0000000000000000 00000002 000000000000009f"
     )
@@ -102,9 +102,9 @@ def test_seeking_is_the_last_place_at_or_before(stream, cuts, entry):
         ([group(3, (-1, 1, 0))], "index offset 48.*out of range"),
         ([group(3, (0, 1, -1))], "index offset 48.*out of range"),
         ([group(3, (0, 1, 1000))], "index offset 48.*out of range"),
-        ([IndexGroup(3, info(4), (IndexEntry(3, 0, 1, 0),))], "that of ledger 4"),
+        ([IndexGroup(3, info(4), (IndexEntry(3, 0, 1, 0),))], "metadata of ledger 3 says ledger 4"),
         ([IndexGroup(3, b"\xff", (IndexEntry(3, 0, 1, 0),))], "cannot be parsed"),
-        ([IndexGroup(0, b"", (IndexEntry(0, 0, 1, 0),))], "ledger 0 is that of ledger 0"),
+        ([IndexGroup(0, b"", (IndexEntry(0, 0, 1, 0),))], "metadata of ledger 0 says ledger None"),
     ],
 )
 def test_an_index_that_makes_no_sense_is_refused(groups, message):

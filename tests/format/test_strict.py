@@ -134,6 +134,7 @@ ENTRY_1 = "00000001 0000000000000001 62"
     ("data", "places", "message"),
     [
         (block(0, ENTRY_0, b""), [(0, 1, 0)], "offset 141: 0 bytes of padding"),
+        (block(0, ENTRY_0[:-2], b""), [(0, 1, 0)], "offset 128: entry 0 is 1 bytes longer than its block"),
         (block(0, "", padding(20)), [(0, 1, 0)], "offset 128: the block holds no entry"),
         (block(0, ENTRY_0 + ENTRY_1, b"\xfe"), [(0, 1, 0), (1, 1, 12)], "offset 140: the index has"),
         (block(0, ENTRY_0 + ENTRY_1, b"\xfe"), [(0, 1, 0), (1, 1, 14)], "offset 142: no entry begins"),

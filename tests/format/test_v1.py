@@ -76,6 +76,13 @@ def test_a_damaged_index_is_named(at, byte, message):
         decode_ledger_index(bytes(damaged), 9)
 
 
+def test_metadata_without_what_a_reader_needs_is_refused():
+    index = decode_ledger_index(v1_tiny_blocks().index, 9)
+    without_length = type(index)(index.data_length, b"\x08\x01\x10\x01\x28\x03", index.entries)
+    with pytest.raises(DamagedObjectError, match="offset 32: the ledger's metadata"):
+        decode_ledger_index(encode_ledger_index(without_length), 9)
+
+
 def test_an_index_that_does_not_begin_with_entry_0_is_refused():
     index = decode_ledger_index(v1_tiny_blocks().index, 9)
     later = type(index)(index.data_length, index.metadata, index.entries[1:])

@@ -1,0 +1,1 @@
+"""Reading back what is offloaded, and checking it."""

@@ -1,0 +1,108 @@
+"""The whole root against what catalogs and journals name: objects that nobody names, and uploads that nobody goes on with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from offloader.archive.findings import Finding, Kind
+from offloader.errors import IntegrityError
+from offloader.metadata.journal_start import JournalStart
+from offloader.metadata.layout import JOURNAL, PROOF, REQUESTS, ROOT, KeyKind, journal_folder, parse_topic_key
+from offloader.metadata.state import TopicState
+from offloader.model import TopicName
+from offloader.storage.base import ObjectStore, OpenUpload
+
+
+@dataclass(frozen=True, slots=True)
+class Journals:
+    """What the applications' journals hold; one that was taken over counts no more. `readable`: all of them could be read."""
+
+    states: Mapping[str, Mapping[TopicName, TopicState]]
+    findings: tuple[Finding, ...]
+
+    @property
+    def readable(self) -> bool:
+        return not self.findings
+
+    def of(self, topic: TopicName) -> Iterator[tuple[str, TopicState]]:
+        """What each application's journal holds of a topic."""
+        return ((name, topics[topic]) for name, topics in self.states.items() if topic in topics)
+
+
+def applications(store: ObjectStore) -> list[str]:
+    """Every application that has a journal; one listing call each."""
+    found: list[str] = []
+    after = ""
+    while (key := next((k for k, _ in store.list(f"{JOURNAL}/", start_after=after)), None)) is not None:
+        folder = key.split("/")[1]
+        found.append(unquote(folder))
+        after = max(f"{JOURNAL}/{folder}0", key)  # "0" is the character after "/"
+    return found
+
+
+def read_journals(store: ObjectStore, names: Iterable[str]) -> Journals:
+    """The journals as they are now. Raises only what the store raises."""
+    states: dict[str, Mapping[TopicName, TopicState]] = {}
+    findings: list[Finding] = []
+    for application in names:
+        start = JournalStart(store, application)
+        try:
+            loaded = start.load()
+            states[application] = {} if loaded.taken_over_by else _topics(start, loaded)
+        except IntegrityError as error:
+            findings.append(Finding(Kind.DAMAGED_RECORD, journal_folder(application), str(error)))
+    return Journals(states, tuple(findings))
+
+
+def uuids_in_catalogs(uuids: Iterable[tuple[TopicName, str]]) -> set[tuple[TopicName, str]]:
+    """What `stray_objects` compares with."""
+    return set(uuids)
+
+
+def stray_objects(keys: Iterable[str], offloaded: set[tuple[TopicName, str]], journals: Journals) -> Iterator[Finding]:
+    """Objects that neither a catalog nor a journal names. `keys` were listed before both were read."""
+    for key in keys:
+        parsed = parse_topic_key(key)
+        if parsed is None:
+            yield from _of_no_topic(key)
+        elif parsed.kind is not KeyKind.CATALOG and (parsed.topic, parsed.uuid) not in offloaded:
+            yield from _unnamed(key, parsed.topic, parsed.uuid, journals)
+
+
+def open_uploads(uploads: Iterable[OpenUpload], journals: Journals) -> Iterator[tuple[OpenUpload, Finding]]:
+    """Uploads that no journal names. `uploads` were listed before the journals were read: one that has just begun is known there
+    by its uuid."""
+    for upload in uploads:
+        parsed = parse_topic_key(upload.key)
+        topic = None if parsed is None else parsed.topic
+        if parsed is None or not _names_upload(journals, parsed.topic, parsed.uuid, upload.upload):
+            yield upload, Finding(Kind.OPEN_UPLOAD, upload.key, f"no journal names the upload {upload.upload}", topic)
+
+
+def _of_no_topic(key: str) -> Iterator[Finding]:
+    if key.startswith(f"{PROOF}/"):
+        yield Finding(Kind.LEFT_OVER, key, "left by an interrupted start; it can be deleted")
+    elif key != ROOT and not key.startswith((f"{JOURNAL}/", f"{REQUESTS}/")):
+        yield Finding(Kind.STRAY_OBJECT, key, "its name is none that the offloader writes")
+
+
+def _unnamed(key: str, topic: TopicName, uuid: str, journals: Journals) -> Iterator[Finding]:
+    held = [state for _, state in journals.of(topic)]
+    if any(state.open is not None and state.open.uuid == uuid for state in held):
+        return
+    reason = next((a.reason for state in held for a in state.abandoned if a.uuid == uuid), None)
+    if reason is None:
+        yield Finding(Kind.STRAY_OBJECT, key, "neither a catalog nor a journal names it", topic)
+    else:
+        yield Finding(Kind.ABANDONED_OBJECT, key, f"abandoned: {reason}", topic)
+
+
+def _names_upload(journals: Journals, topic: TopicName, uuid: str, upload: str) -> bool:
+    for _, state in journals.of(topic):
+        if state.open is not None and state.open.uuid == uuid and state.open.upload in (None, upload):
+            return True
+        if any(a.uuid == uuid and a.upload in (None, upload) for a in state.abandoned):
+            return True
+    return False

@@ -1,0 +1,93 @@
+"""Whether what the catalog records of a topic follows on without a hole: proven from the records alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+
+from offloader.metadata.state import TopicCatalog
+from offloader.model import Loss, Position, Segment
+
+Span = Segment | Loss
+
+
+class BreakKind(StrEnum):
+    """What is wrong between two spans."""
+
+    HOLE = "hole"  # positions are in neither
+    OVERLAP = "overlap"  # positions are in both
+    UNPROVEN = "unproven-end"  # nothing records that the first one's ledger ended there
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """Two neighbours that do not follow on."""
+
+    kind: BreakKind
+    before: Span
+    after: Span
+    message: str
+
+
+def spans(catalog: TopicCatalog) -> list[Span]:
+    """Segments and losses in the order of their positions."""
+    return sorted((*catalog.segments, *catalog.losses), key=lambda s: s.start)
+
+
+def breaks(catalog: TopicCatalog) -> Iterator[Break]:
+    """Every place where neighbours of one incarnation do not follow on."""
+    for before, after in pairwise(spans(catalog)):
+        found = break_between(catalog, before, after)
+        if found is not None:
+            yield found
+
+
+def break_between(catalog: TopicCatalog, before: Span, after: Span) -> Break | None:
+    """What is wrong between two neighbours; None where `after` starts at the successor of `before`'s end."""
+    end, start = before.end, after.start
+    if end.incarnation != start.incarnation:
+        return None
+    if start <= end:
+        return Break(BreakKind.OVERLAP, before, after, f"{name(after)} starts at {start}, {name(before)} ends at {end}")
+    if start.ledger == end.ledger:
+        if start.entry == end.entry + 1:
+            return None
+        return Break(BreakKind.HOLE, before, after, f"{end.ledger}:{end.entry + 1}..{start.entry - 1} is in no segment")
+    return _across_ledgers(before, after, closed_with(catalog, end))
+
+
+def closed_with(catalog: TopicCatalog, position: Position) -> int | None:
+    """The last entry that the ledger of a position was closed with, as far as any record says."""
+    recorded = catalog.closed.get((position.incarnation, position.ledger))
+    if recorded is not None:
+        return recorded
+    said = (
+        held.closed_with
+        for segment in reversed(catalog.segments)
+        if segment.start.incarnation == position.incarnation
+        for held in segment.ledgers
+        if held.ledger == position.ledger and held.closed_with is not None
+    )
+    return next(said, None)
+
+
+def name(span: Span) -> str:
+    """How a span is called in messages."""
+    return f"segment {span.uuid}" if isinstance(span, Segment) else f"the loss {span.start}..{span.end}"
+
+
+def _across_ledgers(before: Span, after: Span, closed: int | None) -> Break | None:
+    end, start = before.end, after.start
+    if closed is None:
+        message = f"{name(after)} starts at {start}, and nothing records that ledger {end.ledger} ended with {end.entry}"
+        return Break(BreakKind.UNPROVEN, before, after, message)
+    if closed > end.entry:
+        return Break(BreakKind.HOLE, before, after, f"{end.ledger}:{end.entry + 1}..{closed} is in no segment")
+    if closed < end.entry:
+        message = f"{name(before)} ends at {end}, but its ledger was closed with {closed}"
+        return Break(BreakKind.OVERLAP, before, after, message)
+    if start.entry > 0:
+        return Break(BreakKind.HOLE, before, after, f"{start.ledger}:0..{start.entry - 1} is in no segment")
+    return None

@@ -1,0 +1,28 @@
+"""What reading back gives: entries, and what is recorded in place of entries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offloader.model import GapKind, Position
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedEntry:
+    """An entry, byte for byte as BookKeeper stored it."""
+
+    position: Position
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Positions without data. `kind` says which gap it is; None: a loss, or a break that nothing proves to be none."""
+
+    start: Position
+    end: Position
+    why: str
+    kind: GapKind | None = None
+
+
+Item = ArchivedEntry | Missing

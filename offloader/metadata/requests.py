@@ -1,0 +1,185 @@
+"""What commands ask of the running application: only that one appends to journal and catalog.
+
+`<id>` is the request, `<id>.seen` says that it is being worked on, `<id>.done` what came of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from offloader.errors import DamagedRecordError, FormatVersionError, ObjectNotFoundError
+from offloader.metadata.layout import requests_folder
+from offloader.model import Position, TopicName
+from offloader.storage.base import ObjectStore
+
+VERSION = 1
+SEEN, DONE = ".seen", ".done"
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+class RequestKind(StrEnum):
+    """What is asked."""
+
+    CLOSE = "close"  # close the topic's segment at `position`
+    RELEASE = "release"  # offload up to the end, then delete the subscription
+    ACCEPT_LOSS = "accept-loss"  # record what is gone up to `position` as lost and go on
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One thing to do with one topic."""
+
+    kind: RequestKind
+    topic: TopicName
+    at: int
+    by: str = ""
+    position: Position | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a request; `message` is one line for whoever asked."""
+
+    ok: bool
+    message: str
+    at: int
+
+
+def submit(store: ObjectStore, application: str, request: Request, new_token: Callable[[], str]) -> str:
+    """Ask; returns the request's id. Ids sort by the time of asking."""
+    request_id = f"{request.at:014d}-{new_token()}"
+    store.put(_key(application, request_id), _request_bytes(request), if_absent=True)
+    return request_id
+
+
+def pending(store: ObjectStore, application: str, now: int) -> list[tuple[str, Request]]:
+    """Requests that have no outcome yet, oldest first, seen or not; one that cannot be read is answered with that."""
+    names = _names(store, application)
+    ids = [name for name in sorted(names) if "." not in name and name + DONE not in names]
+    found = []
+    for request_id in ids:
+        try:
+            data = _read(store, _key(application, request_id))
+            if data is not None:
+                found.append((request_id, _read_request(request_id, data)))
+        except (DamagedRecordError, FormatVersionError) as error:
+            mark_done(store, application, request_id, Outcome(False, str(error), now))
+    return found
+
+
+def mark_seen(store: ObjectStore, application: str, request_id: str) -> None:
+    """Say that the request is being worked on. Safe to repeat."""
+    store.put(_key(application, request_id) + SEEN, b"", if_absent=True)
+
+
+def is_seen(store: ObjectStore, application: str, request_id: str) -> bool:
+    """Whether the application has taken notice; if not for long, it does not run."""
+    return store.stat(_key(application, request_id) + SEEN) is not None
+
+
+def mark_done(store: ObjectStore, application: str, request_id: str, outcome: Outcome) -> None:
+    """Say what came of it. The first outcome stands."""
+    store.put(_key(application, request_id) + DONE, _outcome_bytes(outcome), if_absent=True)
+
+
+def outcome_of(store: ObjectStore, application: str, request_id: str) -> Outcome | None:
+    """What came of a request, None while it is pending."""
+    data = _read(store, _key(application, request_id) + DONE)
+    return None if data is None else _read_outcome(request_id, data)
+
+
+def wait(
+    store: ObjectStore,
+    application: str,
+    request_id: str,
+    *,
+    timeout_ms: int,
+    clock: Callable[[], int],
+    sleep: Callable[[float], None],
+    poll_ms: int = 500,
+) -> Outcome | None:
+    """The outcome as soon as there is one, None after the timeout. `clock` gives ms, `sleep` takes seconds."""
+    until = clock() + timeout_ms
+    while (outcome := outcome_of(store, application, request_id)) is None:
+        left = until - clock()
+        if left <= 0:
+            return None
+        sleep(min(poll_ms, left) / 1000)
+    return outcome
+
+
+def remove_old(store: ObjectStore, application: str, now: int) -> int:
+    """Remove requests that were done more than a day ago; returns how many."""
+    names = _names(store, application)
+    old = [name.removesuffix(DONE) for name in sorted(names) if name.endswith(DONE)]
+    # The outcome goes last: a request must not look pending when this is interrupted.
+    old = [i for i in old if (done := outcome_of(store, application, i)) is not None and done.at < now - DAY_MS]
+    store.delete([_key(application, i) + suffix for i in old for suffix in ("", SEEN)])
+    store.delete([_key(application, i) + DONE for i in old])
+    return len(old)
+
+
+def _key(application: str, request_id: str) -> str:
+    return requests_folder(application) + request_id
+
+
+def _names(store: ObjectStore, application: str) -> set[str]:
+    folder = requests_folder(application)
+    return {key.removeprefix(folder) for key, _ in store.list(folder)}
+
+
+def _read(store: ObjectStore, key: str) -> bytes | None:
+    try:
+        return store.read(key)[0]
+    except ObjectNotFoundError:
+        return None
+
+
+def _request_bytes(request: Request) -> bytes:
+    position = request.position
+    fields = {
+        "version": VERSION,
+        "kind": request.kind,
+        "topic": str(request.topic),
+        "at": request.at,
+        "by": request.by,
+        "position": None if position is None else [position.incarnation, position.ledger, position.entry],
+    }
+    return json.dumps(fields).encode()
+
+
+def _read_request(request_id: str, data: bytes) -> Request:
+    fields = _fields(request_id, data)
+    try:
+        position = None if fields["position"] is None else Position(*map(int, fields["position"]))
+        topic, kind = TopicName.parse(str(fields["topic"])), RequestKind(fields["kind"])
+        return Request(kind, topic, int(fields["at"]), str(fields["by"]), position)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedRecordError(f"request {request_id}: {error!r}") from error
+
+
+def _outcome_bytes(outcome: Outcome) -> bytes:
+    return json.dumps({"version": VERSION, "ok": outcome.ok, "message": outcome.message, "at": outcome.at}).encode()
+
+
+def _read_outcome(request_id: str, data: bytes) -> Outcome:
+    fields = _fields(request_id, data)
+    try:
+        return Outcome(bool(fields["ok"]), str(fields["message"]), int(fields["at"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedRecordError(f"outcome of request {request_id}: {error!r}") from error
+
+
+def _fields(request_id: str, data: bytes) -> dict[str, Any]:
+    try:
+        fields = json.loads(data)
+        version = int(fields["version"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedRecordError(f"request {request_id}: {error!r}") from error
+    if version > VERSION:
+        raise FormatVersionError(f"request {request_id} was written by a newer version: run that one")
+    return dict(fields)

@@ -1,0 +1,66 @@
+"""The root's identity, and the proof that its store may hold metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from offloader._proto import metadata_pb2 as pb
+from offloader.errors import AnotherClusterError, ConfigError, DamagedRecordError, ObjectNotFoundError, UnprovenStoreError
+from offloader.metadata.envelope import seal, unseal
+from offloader.metadata.layout import PROOF, ROOT, proof_key
+from offloader.storage.base import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """What `_root` says: which root this is and whose topics it holds."""
+
+    uuid: str
+    cluster: str
+
+
+def open_root(store: ObjectStore, cluster: str, new_uuid: Callable[[], str], *, create: bool = True) -> Root:
+    """The root, made where it does not exist yet; the store is proven first.
+
+    With `create` false nothing is written. Raises UnprovenStoreError, AnotherClusterError, ConfigError, FormatVersionError.
+    """
+    if create:
+        prove(store, new_uuid())
+        token = new_uuid()
+        store.put(ROOT, seal(token, pb.Body(root=pb.Root(uuid=token, cluster=cluster))), if_absent=True)
+    root = read_root(store)
+    if root.cluster != cluster:
+        raise AnotherClusterError(
+            f"{store.url} holds topics of cluster {root.cluster}, this is cluster {cluster}: "
+            f"choose another bucket or folder, or correct the cluster's name"
+        )
+    return root
+
+
+def read_root(store: ObjectStore) -> Root:
+    """Whose root it is. Raises ConfigError where there is none."""
+    try:
+        opened = unseal(ROOT, store.read(ROOT)[0])
+    except ObjectNotFoundError as error:
+        raise ConfigError(f"storage.url: nothing was offloaded to {store.url} yet; check it, or start `offloader run`") from error
+    if opened.kind != "root":
+        raise DamagedRecordError(f"{ROOT}: a {opened.kind} record is no root")
+    return Root(opened.body.root.uuid, opened.body.root.cluster)
+
+
+def prove(store: ObjectStore, token: str) -> None:
+    """Whether the store creates atomically and lists what it has written. Raises UnprovenStoreError.
+
+    It cannot prove that racing writers are told apart: the contract tests do that for each kind of store.
+    """
+    key = proof_key(token)
+    try:
+        if store.put(key, b"first", if_absent=True) is None:
+            raise UnprovenStoreError(f"{store.url} refuses to create an object that is not there: it cannot hold metadata")
+        if store.put(key, b"second", if_absent=True) is not None or store.read(key)[0] != b"first":
+            raise UnprovenStoreError(f"{store.url} overwrites where it must create: it cannot hold metadata, use another store")
+        if key not in (found for found, _ in store.list(f"{PROOF}/")):
+            raise UnprovenStoreError(f"{store.url} does not list what was just written: switch listing caches off")
+    finally:
+        store.delete([key])

@@ -1,0 +1,54 @@
+"""`offloader takeover`: an application adopts another one's journal and claims, for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from offloader.errors import ConfigError
+from offloader.metadata.catalog import Catalogs
+from offloader.metadata.journal import Journal
+from offloader.metadata.journal_codec import EncodedTopic
+from offloader.metadata.journal_start import JournalStart
+from offloader.metadata.state import TopicCatalog
+from offloader.model import TopicName
+from offloader.storage.base import ObjectStore
+
+
+def takeover(
+    store: ObjectStore, old_application: str, new_application: str, new_token: Callable[[], str], now: int
+) -> tuple[TopicName, ...]:
+    """Adopt all topics of an application; returns those that changed hands. Interrupted anywhere, it can be repeated.
+
+    Neither application may run: the old one meets a fence and stops for good, the new one is overtaken by this process.
+    Each topic's state is in the new journal before its catalog is claimed, so that no topic is ever without an owner
+    who knows its open segment. Raises ConfigError, OvertakenError, OutcomeUnknownError.
+    """
+    if old_application == new_application:
+        raise ConfigError(f"application: {new_application} cannot take over itself")
+    inherited = _end_journal(store, old_application, new_application, new_token)
+    catalogs = Catalogs(store, new_application, new_token)
+    known = catalogs.load_all(catalogs.topics())
+    owned = [c for c in known.values() if c.claim is not None and c.claim.application == old_application]
+    with Journal.open(store, new_application, new_token) as journal:
+        wanted = [t for t in inherited if _may_adopt(t, known, old_application) and t not in journal.topics]
+        journal.record(inherited[topic].state for topic in wanted)
+    for catalog in owned:
+        catalogs.adopt(catalog, old_application, now)
+    return tuple(sorted({*wanted, *(c.topic for c in owned)}))
+
+
+def _end_journal(store: ObjectStore, old: str, new: str, new_token: Callable[[], str]) -> Mapping[TopicName, EncodedTopic]:
+    """Begin the old journal's last epoch, which says who has it now; its first record keeps what there is to inherit."""
+    start = JournalStart(store, old)
+    loaded = start.load()
+    if loaded.epoch == 0:
+        raise ConfigError(f"application: there is no journal of {old} at {store.url}; the names are those below _journal/")
+    if loaded.taken_over_by == new:
+        return start.decode(loaded)
+    return start.new_epoch(new_token, taken_over_by=new).topics
+
+
+def _may_adopt(topic: TopicName, catalogs: Mapping[TopicName, TopicCatalog], old: str) -> bool:
+    """A topic that has been claimed by somebody else is that one's, whatever the old journal remembers of it."""
+    catalog = catalogs.get(topic)
+    return catalog is None or catalog.claim is None or catalog.claim.application == old

@@ -1,0 +1,152 @@
+"""One method for each event, so that a misspelled one does not pass the type checker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal, Self
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from offloader.config.running import MetricsSettings
+from offloader.metrics import definitions as d
+from offloader.metrics.health import Health
+from offloader.metrics.rate import RateCollector
+from offloader.metrics.server import MetricsServer
+from offloader.metrics.topics import TopicLag, TopicsCollector
+from offloader.model import FailureKind, GapKind, RollReason, TopicName
+
+DropReason = Literal["unknown-run", "unknown-topic", "stale"]
+Outcome = Literal["ok", "error", "unknown"]
+Verb = Literal["put", "begin", "put_part", "commit", "abort", "list_uploads", "read", "stat", "list", "delete"]
+WRITES: frozenset[Verb] = frozenset(("put", "begin", "put_part", "commit", "abort", "delete"))
+
+
+class Metrics:
+    """The main process's metrics. Safe to use from several threads; what workers do is told by their receipts."""
+
+    def __init__(self, settings: MetricsSettings | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        settings = settings or MetricsSettings()
+        self.registry = CollectorRegistry()
+        self.health = Health(settings.liveness_timeout_ms / 1000, clock)
+        self.server: MetricsServer | None = None
+        self._topics = TopicsCollector(settings.max_topic_labels)
+        self._rate = RateCollector(clock)
+        self.registry.register(self._topics)
+        self.registry.register(self._rate)
+        self._counters = {x: self._counter(x) for x in d.ALL if x.kind == "counter"}
+        self._histograms = {x: self._histogram(x) for x in d.ALL if x.kind == "histogram"}
+        self._states = Gauge(d.STATES.name, d.STATES.help, d.STATES.labels, registry=self.registry)
+        Gauge(d.TICKED.name, d.TICKED.help, registry=self.registry).set_function(lambda: self.health.age)
+
+    @classmethod
+    def start(cls, settings: MetricsSettings) -> Self:
+        """With the HTTP endpoint, unless the settings turn it off. Raises ConfigError when the port cannot be opened."""
+        metrics = cls(settings)
+        if settings.port:
+            metrics.server = MetricsServer(metrics.registry, metrics.health, settings.host, settings.port)
+        return metrics
+
+    def close(self) -> None:
+        """Close the HTTP endpoint."""
+        if self.server is not None:
+            self.server.close()
+            self.server = None
+
+    # What workers did
+
+    def offloaded(self, topic: TopicName, size: int, entries: int) -> None:
+        """The journal took a part."""
+        self._count(d.OFFLOADED_PARTS, topic.namespace)
+        self._count(d.OFFLOADED_BYTES, topic.namespace, by=size)
+        self._count(d.OFFLOADED_ENTRIES, topic.namespace, by=entries)
+        self._rate.add(topic.namespace, size)
+
+    def entries_read(self, topic: TopicName, size: int) -> None:
+        """A slice read so many entry bytes."""
+        self._count(d.READ_BYTES, topic.namespace, by=size)
+
+    def gap(self, topic: TopicName, kind: GapKind, entries: int) -> None:
+        """A gap was recorded."""
+        self._count(d.GAPS, topic.namespace, kind, by=entries)
+
+    def receipt_dropped(self, reason: DropReason) -> None:
+        """A receipt does not continue the journal's state."""
+        self._count(d.DROPPED, reason)
+
+    def failure(self, kind: FailureKind, topic: TopicName | None = None) -> None:
+        """A slice or a seal failed."""
+        namespace = topic.namespace if topic else ""
+        self._count(d.FAILURES, namespace, kind)
+        self._count(d.ERRORS, namespace)
+
+    # What the main process did
+
+    def batch(self, seconds: float, slices: int) -> None:
+        """A micro-batch ended."""
+        self._histograms[d.BATCH_SECONDS].observe(seconds)
+        self._count(d.BATCH_SLICES, by=slices)
+
+    def segment(self, reason: RollReason, topic: TopicName | None = None, size: int | None = None) -> None:
+        """A segment was committed."""
+        self._count(d.SEGMENTS, topic.namespace if topic else "", reason)
+        if size is not None:
+            self._histograms[d.SEGMENT_SIZE].observe(size)
+
+    def seal(self, seconds: float) -> None:
+        """A seal took so long, successful or not."""
+        self._histograms[d.SEAL_SECONDS].observe(seconds)
+
+    def abandoned(self, topic: TopicName) -> None:
+        """An upload was given up."""
+        self._count(d.ABANDONED, topic.namespace)
+
+    def loss(self, topic: TopicName) -> None:
+        """A loss was recorded in a catalog."""
+        self._count(d.LOSSES, topic.namespace)
+
+    def pin_moved(self, topic: TopicName) -> None:
+        """A subscription was moved past data that is not offloaded."""
+        self._count(d.PIN_MOVED, topic.namespace)
+
+    def throttled(self, topic: TopicName, seconds: float) -> None:
+        """A topic waited for a rate limit."""
+        self._count(d.THROTTLED, topic.namespace, by=seconds)
+
+    def journaled(self, size: int) -> None:
+        """A record was appended to the journal."""
+        self._count(d.JOURNAL_RECORDS)
+        self._count(d.JOURNAL_BYTES, by=size)
+
+    def request(self, command: str, outcome: Literal["done", "refused", "failed"]) -> None:
+        """A request from the command line was answered. `command`: one of its few words."""
+        self._count(d.REQUESTS, command, outcome)
+
+    def store_request(self, verb: Verb, seconds: float, outcome: Outcome) -> None:
+        """A call to the store ended. `unknown`: its write may have happened."""
+        self._count(d.STORE_REQUESTS, verb, outcome)
+        self._histograms[d.STORE_SECONDS].labels(verb).observe(seconds)
+        if verb in WRITES and outcome != "ok":
+            self._count(d.WRITE_ERRORS)
+
+    # How things stand
+
+    def topics(self, lags: Iterable[TopicLag]) -> None:
+        """How far each topic is behind; replaces what was said before."""
+        self._topics.set(lags)
+
+    def topic_states(self, counts: Mapping[str, int]) -> None:
+        """How many topics are in which state; replaces what was said before."""
+        self._states.clear()
+        for state, count in counts.items():
+            self._states.labels(state).set(count)
+
+    def _count(self, definition: d.Definition, *labels: str, by: float = 1) -> None:
+        counter = self._counters[definition]
+        (counter.labels(*labels) if labels else counter).inc(by)
+
+    def _counter(self, definition: d.Definition) -> Counter:
+        return Counter(definition.name, definition.help, definition.labels, registry=self.registry)
+
+    def _histogram(self, definition: d.Definition) -> Histogram:
+        return Histogram(definition.name, definition.help, definition.labels, buckets=definition.buckets, registry=self.registry)

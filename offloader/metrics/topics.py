@@ -1,0 +1,66 @@
+"""Series of single topics, their number bounded: those that lag most by name, the rest added up under `other`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from offloader.metrics import definitions
+from offloader.model import TopicName
+
+OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLag:
+    """How far one topic is behind: `lag` counts from the catalog's end, `pinned` from the subscription's mark-delete."""
+
+    topic: TopicName
+    lag_bytes: int
+    lag_ms: int
+    pinned_bytes: int
+    pinned_ms: int
+
+
+class TopicsCollector(Collector):
+    """Shows the last snapshot of all topics; a topic that is not in it is gone from the metrics too."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lags: dict[str, TopicLag] = {}
+
+    def set(self, lags: Iterable[TopicLag]) -> None:
+        """Replace the snapshot."""
+        order = sorted(lags, key=lambda lag: (-lag.lag_bytes, -lag.lag_ms, lag.topic))
+        shown = {str(lag.topic): lag for lag in order[: self._most]}
+        rest = order[self._most :]
+        self._lags = {**shown, OTHER: _together(rest)} if rest else shown
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """The four gauges of each topic."""
+        lags = self._lags
+        yield _gauge(definitions.LAG_BYTES, {t: lag.lag_bytes for t, lag in lags.items()})
+        yield _gauge(definitions.LAG_SECONDS, {t: lag.lag_ms / 1000 for t, lag in lags.items()})
+        yield _gauge(definitions.PINNED_BYTES, {t: lag.pinned_bytes for t, lag in lags.items()})
+        yield _gauge(definitions.PINNED_SECONDS, {t: lag.pinned_ms / 1000 for t, lag in lags.items()})
+
+
+def _together(lags: list[TopicLag]) -> TopicLag:
+    """Bytes add up; of the ages the greatest counts."""
+    return TopicLag(
+        lags[0].topic,
+        sum(lag.lag_bytes for lag in lags),
+        max(lag.lag_ms for lag in lags),
+        sum(lag.pinned_bytes for lag in lags),
+        max(lag.pinned_ms for lag in lags),
+    )
+
+
+def _gauge(definition: definitions.Definition, values: dict[str, float]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(definition.name, definition.help, labels=definition.labels)
+    for topic, value in values.items():
+        family.add_metric([topic], value)
+    return family

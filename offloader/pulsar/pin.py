@@ -1,0 +1,138 @@
+"""Durable subscriptions that keep what is not offloaded yet."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import suppress
+
+from offloader.errors import BrokerUnavailableError, FatalError, OffloadError
+from offloader.model import Position, TopicName
+from offloader.pulsar.api import TopicEnd
+from offloader.pulsar.commands import Subscription
+from offloader.pulsar.lookup import TopicLookup
+from offloader.pulsar.pin_consumer import PinConsumer
+from offloader.pulsar.pool import ConnectionPool
+from offloader.pulsar.settings import PulsarSettings
+
+# Threads that subscribe again, all topics at once after a broker's restart.
+RECONNECTS = 8
+
+
+class BrokerPins:
+    """`Pins` over shared connections; one consumer a topic."""
+
+    def __init__(self, settings: PulsarSettings) -> None:
+        self._settings = settings
+        self._pool = ConnectionPool(settings)
+        self._lookup = TopicLookup(self._pool)
+        self._lock = threading.Lock()
+        self._held: dict[TopicName, PinConsumer] = {}
+
+    def open(self, topic: TopicName) -> TopicEnd:
+        """See `Pins.open`."""
+        with self._lock:
+            pin = self._held.get(topic) or PinConsumer(self._lookup, topic, self._subscription(topic))
+        end = pin.end(*pin.ask_end(), self._settings.operation_timeout)
+        with self._lock:
+            self._held[topic] = pin
+        return end
+
+    def ends(self, topics: list[TopicName]) -> dict[TopicName, TopicEnd | Exception]:
+        """See `Pins.ends`. Lasts no longer than about twice the operation time-out, whatever fails."""
+        with self._lock:
+            pins = {topic: self._held.get(topic) for topic in topics}
+        found: dict[TopicName, TopicEnd | Exception] = {
+            topic: FatalError(f"{topic}: the pin is not held; open it first") for topic, pin in pins.items() if pin is None
+        }
+        held = [pin for pin in pins.values() if pin is not None]
+        found |= self._reconnect(pin for pin in held if not pin.connected)
+        asked = {}
+        for pin in held:
+            if pin.topic not in found:
+                try:
+                    asked[pin] = pin.ask_end()
+                except OffloadError as error:
+                    found[pin.topic] = error
+        deadline = time.monotonic() + self._settings.operation_timeout
+        for pin, (connection, reply) in asked.items():
+            try:
+                found[pin.topic] = pin.end(connection, reply, max(0.0, deadline - time.monotonic()))
+            except OffloadError as error:
+                found[pin.topic] = error
+        return found
+
+    def acknowledge(self, topic: TopicName, position: Position) -> None:
+        """See `Pins.acknowledge`. The broker stores the position a little later: a crash may take it back."""
+        self._pin(topic).acknowledge(position.ledger, position.entry)
+
+    def release(self, topic: TopicName) -> None:
+        """See `Pins.release`."""
+        self._pin(topic).unsubscribe()
+        with self._lock:
+            self._held.pop(topic, None)
+
+    def drop(self, topic: TopicName) -> None:
+        """See `Pins.drop`."""
+        with self._lock:
+            pin = self._held.pop(topic, None)
+        if pin is not None:
+            self._disconnect([pin])
+
+    def close(self) -> None:
+        """See `Pins.close`."""
+        with self._lock:
+            pins, self._held = list(self._held.values()), {}
+        self._disconnect(pins)
+        self._pool.close()
+
+    def _disconnect(self, pins: list[PinConsumer]) -> None:
+        """Wait for the receipts, so that somebody else may subscribe at once; a lost connection has let go as well."""
+        replies = []
+        for pin in pins:
+            with suppress(BrokerUnavailableError):
+                replies.append(pin.disconnect())
+        deadline = time.monotonic() + self._settings.operation_timeout
+        for reply in replies:
+            if reply is not None:
+                with suppress(OffloadError, TimeoutError, CancelledError):
+                    reply.result(max(0.0, deadline - time.monotonic()))
+
+    def _reconnect(self, pins: Iterable[PinConsumer]) -> dict[TopicName, TopicEnd | Exception]:
+        """Subscribe again; returns the failures. What is not begun in time is left for the next round."""
+        deadline = time.monotonic() + self._settings.operation_timeout
+        todo = list(pins)
+        if not todo:
+            return {}
+        with ThreadPoolExecutor(RECONNECTS, thread_name_prefix="pin") as pool:
+            errors = pool.map(lambda pin: _connect(pin, deadline), todo)
+            return {pin.topic: error for pin, error in zip(todo, errors, strict=True) if error is not None}
+
+    def _subscription(self, topic: TopicName) -> Subscription:
+        properties = {"application": self._settings.application} if self._settings.application else {}
+        return Subscription(
+            str(topic),
+            self._settings.subscription,
+            durable=True,
+            consumer_name=self._settings.application,
+            properties=properties,
+        )
+
+    def _pin(self, topic: TopicName) -> PinConsumer:
+        with self._lock:
+            pin = self._held.get(topic)
+        if pin is None:
+            raise FatalError(f"{topic}: the pin is not held; open it first")
+        return pin
+
+
+def _connect(pin: PinConsumer, deadline: float) -> Exception | None:
+    if time.monotonic() > deadline:
+        return BrokerUnavailableError(f"{pin.topic}: there was no time left to subscribe again in this round")
+    try:
+        pin.connect()
+    except OffloadError as error:
+        return error
+    return None

@@ -1,0 +1,146 @@
+"""One topic's durable subscription: a consumer that holds it and never lets the broker send anything."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from offloader._proto.pulsar_wire_pb2 import BaseCommand
+from offloader.errors import OffloadError, OutcomeUnknownError, TopicMovedError
+from offloader.model import TopicName
+from offloader.pulsar import commands
+from offloader.pulsar.api import TopicEnd
+from offloader.pulsar.commands import Subscription
+from offloader.pulsar.connection import Connection
+from offloader.pulsar.lookup import TopicLookup
+from offloader.pulsar.session import Reply
+
+log = logging.getLogger(__name__)
+
+
+class Attachment:
+    """One consumer on one connection, until the broker or the connection ends it. It never grants permits."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.consumer_id = connection.session.add(self)
+        self.closed = False
+
+    def on_entry(self, ledger: int, entry: int, data: bytes) -> None:
+        """Never called: without permits nothing is sent."""
+
+    def on_closed(self, error: OffloadError) -> None:  # noqa: ARG002 (the next call finds out by itself)
+        """See `session.Consumer`."""
+        self.closed = True
+
+    def on_end_of_topic(self) -> None:
+        """Termination is seen in the managed ledger's state."""
+
+    def let_go(self) -> Reply | None:
+        """Close the consumer. The reply is the broker's receipt, None if there is nothing to close any more."""
+        if self.closed or not self.connection.alive:
+            return None
+        self.closed = True
+        session = self.connection.session
+        session.remove(self.consumer_id)
+        return session.request(lambda n: commands.close_consumer(self.consumer_id, n))
+
+
+class PinConsumer:
+    """Subscribes when it is first needed, and again after an unload or a lost connection. Thread safe."""
+
+    def __init__(self, lookup: TopicLookup, topic: TopicName, subscription: Subscription) -> None:
+        self.topic = topic
+        self._lookup = lookup
+        self._subscription = subscription
+        self._lock = threading.RLock()
+        self._attachment: Attachment | None = None
+        self._mark_delete: tuple[int, int] | None = None
+
+    @property
+    def connected(self) -> bool:
+        """Whether the broker has our consumer, as far as we know."""
+        return self._attachment is not None and not self._attachment.closed
+
+    def connect(self) -> Attachment:
+        """Subscribe, unless we are. Raises SubscriptionBusyError, TopicNotFoundError, BrokerUnavailableError, ..."""
+        with self._lock:
+            if self._attachment is not None and not self._attachment.closed:
+                return self._attachment
+            try:
+                self._attachment = self._subscribe()
+            except TopicMovedError:  # the address was remembered from before the move
+                self._lookup.forget(self.topic)
+                self._attachment = self._subscribe()
+            return self._attachment
+
+    def ask_end(self) -> tuple[Attachment, Reply]:
+        """Ask for the topic's end; to be passed to `end`."""
+        attached = self.connect()
+        return attached, attached.connection.session.request(lambda n: commands.last_message_id(attached.consumer_id, n))
+
+    def end(self, attached: Attachment, reply: Reply, timeout: float) -> TopicEnd:
+        """The answer to `ask_end`. If it fails, the next call subscribes again."""
+        try:
+            answer = attached.connection.wait(reply, timeout, f"the end of {self.topic}")
+        except OffloadError:
+            self.disconnect()
+            raise
+        end = topic_end(answer)
+        self._notice(end.mark_delete)
+        return end
+
+    def acknowledge(self, ledger: int, entry: int) -> None:
+        """Cumulative. Raises OutcomeUnknownError when the receipt is missing."""
+        self._write("acknowledging in", lambda consumer, n: commands.acknowledge(consumer, n, ledger, entry))
+
+    def unsubscribe(self) -> None:
+        """Delete the subscription. Raises OutcomeUnknownError when the receipt is missing."""
+        self._write("unsubscribing from", commands.unsubscribe)
+        self.disconnect()
+
+    def disconnect(self) -> Reply | None:
+        """Let go of the consumer, keep the subscription."""
+        with self._lock:
+            attached, self._attachment = self._attachment, None
+        self._lookup.forget(self.topic)
+        return None if attached is None else attached.let_go()
+
+    def _subscribe(self) -> Attachment:
+        attached = Attachment(self._lookup.connection(self.topic))
+        build = lambda n: commands.subscribe(attached.consumer_id, n, self._subscription)  # noqa: E731
+        try:
+            attached.connection.call(build, self._lookup.timeout, f"pinning {self.topic}")
+        except OffloadError:
+            attached.let_go()
+            raise
+        return attached
+
+    def _write(self, doing: str, build: Callable[[int, int], BaseCommand]) -> None:
+        attached = self.connect()
+        what = f"{doing} {self.topic}"
+        try:
+            attached.connection.call(lambda n: build(attached.consumer_id, n), self._lookup.timeout, what, write=True)
+        except OutcomeUnknownError:
+            self.disconnect()
+            raise
+
+    def _notice(self, mark_delete: tuple[int, int]) -> None:
+        """A mark-delete goes back when a broker died before storing it, or when the subscription was deleted meanwhile."""
+        before, self._mark_delete = self._mark_delete, mark_delete
+        if before is not None and mark_delete < before:
+            log.warning(
+                "%s: the subscription went back from %s to %s: its broker died, or it was deleted and made again",
+                self.topic,
+                f"{before[0]}:{before[1]}",
+                f"{mark_delete[0]}:{mark_delete[1]}",
+            )
+
+
+def topic_end(answer: BaseCommand) -> TopicEnd:
+    """What GET_LAST_MESSAGE_ID says. An empty topic's last message is -1:-1, or entry -1 of its first ledger."""
+    response = answer.get_last_message_id_response
+    last = commands.position(response.last_message_id)
+    mark_delete = commands.position(response.consumer_mark_delete_position)
+    return TopicEnd(last if last[1] >= 0 else None, mark_delete)

@@ -1,0 +1,3 @@
+"""Requests from the command line: taken in while the application runs, answered when the catalog has what they asked for."""
+from __future__ import annotations
+class RequestDesk: ...

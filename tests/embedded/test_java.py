@@ -1,0 +1,93 @@
+"""Java 17 or 21 with all its modules, or one line that says what to install."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from offloader.embedded.java import check_java, describe_java, find_java, parse_version
+from offloader.errors import FatalError
+
+MODULES = "java.base@17.0.15\njdk.incubator.vector@17.0.15\n"
+
+
+def described(version: str, modules: str = MODULES) -> str:
+    return f"Property settings:\n    java.home = /opt/jdk\n    java.specification.version = {version}\n\n{modules}"
+
+
+@pytest.mark.parametrize(("text", "version"), [("17", 17), ("21", 21), ("1.8", 8), ("25", 25)])
+def test_versions(text: str, version: int) -> None:
+    assert parse_version(described(text)) == version
+
+
+def test_something_else_has_no_version() -> None:
+    assert parse_version("java.vm.specification.version = 17\nno java") is None
+
+
+@pytest.mark.parametrize("version", ["17", "21"])
+def test_17_and_21_serve(version: str) -> None:
+    java = check_java(Path("/usr/bin/java"), described(version))
+    assert (java.home, java.version) == (Path("/opt/jdk"), int(version))
+
+
+@pytest.mark.parametrize(
+    ("description", "reason"),
+    [
+        (described("1.8"), "is Java 8"),
+        (described("25"), "is Java 25"),
+        (described("17", "java.base@17.0.15\n"), "has no module jdk.incubator.vector"),
+        ("", "does not tell its version"),
+    ],
+)
+def test_others_are_refused(description: str, reason: str) -> None:
+    with pytest.raises(FatalError, match=reason):
+        check_java(Path("/usr/bin/java"), description)
+
+
+def _install(folder: Path) -> Path:
+    """A java command that `find_java` can find; what it says comes from the test."""
+    (folder / "bin").mkdir(parents=True)
+    command = folder / "bin" / "java"
+    command.write_text("#!/bin/sh\nexit 1\n")
+    command.chmod(0o755)
+    return command
+
+
+def test_java_home_comes_first(tmp_path: Path) -> None:
+    home, path = _install(tmp_path / "home"), _install(tmp_path / "path")
+    environment = {"JAVA_HOME": str(home.parent.parent), "PATH": str(path.parent)}
+    assert find_java(environment, lambda _: described("21")).executable == home
+
+
+def test_a_wrong_java_home_is_passed_over(tmp_path: Path) -> None:
+    home, path = _install(tmp_path / "home"), _install(tmp_path / "path")
+    environment = {"JAVA_HOME": str(home.parent.parent), "PATH": str(path.parent)}
+    assert find_java(environment, lambda java: described("25" if java == home else "17")).executable == path
+
+
+def test_only_wrong_ones_name_each_of_them_in_one_line(tmp_path: Path) -> None:
+    home, path = _install(tmp_path / "home"), _install(tmp_path / "path")
+    environment = {"JAVA_HOME": str(home.parent.parent), "PATH": str(path.parent)}
+    with pytest.raises(FatalError, match="install OpenJDK 17 or 21") as failure:
+        find_java(environment, lambda java: described("25" if java == home else "1.8"))
+    assert f"{home} is Java 25; {path} is Java 8" in str(failure.value)
+    assert "\n" not in str(failure.value)
+
+
+def test_none_at_all(tmp_path: Path) -> None:
+    with pytest.raises(FatalError, match="no Java found"):
+        find_java({"PATH": str(tmp_path)})
+
+
+def test_a_java_that_says_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FatalError, match="does not tell its version"):
+        find_java({"PATH": str(_install(tmp_path).parent)})
+
+
+def test_a_java_that_does_not_run_is_refused(tmp_path: Path) -> None:
+    damaged = tmp_path / "java"
+    damaged.write_bytes(b"\x7fELF")
+    damaged.chmod(0o755)
+    with pytest.raises(FatalError, match="does not run"):
+        describe_java(damaged)

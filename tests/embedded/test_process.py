@@ -1,0 +1,88 @@
+"""A process that we start does not outlive us. Java is stood for by the shell: the same code starts both."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from offloader.embedded.process import JavaProcess
+
+STUBBORN = ["/bin/sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.05; done"]
+OBEDIENT = ["/bin/sh", "-c", "echo up; exec sleep 60"]
+
+
+def started(command: list[str], folder: Path) -> JavaProcess:
+    process = JavaProcess(command, folder, folder / "log")
+    wait_for(lambda: (folder / "log").read_text() == "up\n")
+    return process
+
+
+def wait_for(condition: object, seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def group_is_alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_stop_lets_it_end_by_itself(tmp_path: Path) -> None:
+    process = started(OBEDIENT, tmp_path)
+    begin = time.monotonic()
+    process.stop(grace=30)
+    assert time.monotonic() - begin < 10
+    wait_for(lambda: not group_is_alive(process.pid))
+
+
+def test_stop_ends_what_does_not_listen(tmp_path: Path) -> None:
+    process = started(STUBBORN, tmp_path)
+    process.stop(grace=0.1)
+    wait_for(lambda: not group_is_alive(process.pid))
+
+
+def test_kill_after_the_end_does_nothing(tmp_path: Path) -> None:
+    process = started(["/bin/sh", "-c", "echo up"], tmp_path)
+    assert process.ended_within(20)
+    process.kill()
+    wait_for(lambda: not group_is_alive(process.pid))
+
+
+def test_a_running_process_has_not_ended(tmp_path: Path) -> None:
+    process = started(OBEDIENT, tmp_path)
+    assert not process.ended_within(0.01)
+    process.kill()
+    assert process.ended_within(0)
+
+
+def test_it_ends_when_the_process_that_started_it_is_killed(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from offloader.embedded.process import JavaProcess\n"
+        f"folder = Path({str(tmp_path)!r}); print(JavaProcess({OBEDIENT!r}, folder, folder / 'log').pid, flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        group = int(parent.stdout.readline())
+        wait_for(lambda: (tmp_path / "log").read_text() == "up\n")
+        parent.send_signal(signal.SIGKILL)
+    wait_for(lambda: not group_is_alive(group))
+
+
+def test_it_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
+    from threading import Thread
+
+    processes: list[JavaProcess] = []
+    thread = Thread(target=lambda: processes.append(started(OBEDIENT, tmp_path)))
+    thread.start()
+    thread.join()
+    assert not processes[0].ended_within(2)
+    processes[0].kill()

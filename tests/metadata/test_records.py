@@ -1,0 +1,153 @@
+"""Records: what was written is read back; what is damaged is told apart; what a newer version wrote is not lost."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offloader._proto import metadata_pb2 as pb
+from offloader.errors import DamagedRecordError, FormatVersionError
+from offloader.metadata import envelope
+from offloader.metadata.catalog_codec import decode_catalog, encode_catalog
+from offloader.metadata.envelope import seal, unseal
+from offloader.metadata.journal_codec import decode_journal, decode_topic, encode_changes, encode_fence, encode_full, encode_topic
+from offloader.metadata.part_codec import GROUP, decode_parts, encode_parts, group
+from offloader.metadata.state import Record, TopicState
+from offloader.model import Part
+
+from . import support
+from .support import MIXES, TOPIC, catalog_records, claim, full_segment, numbered_topic, offloaded, state, topic_states
+
+
+@given(st.lists(support.parts, min_size=1, max_size=4))
+def test_parts_survive(parts: list[Part]):
+    assert decode_parts(encode_parts(parts)) == tuple(parts)
+
+
+@pytest.mark.parametrize("mix", MIXES, ids=lambda m: m[0])
+def test_the_parts_of_a_full_segment_survive(mix):
+    parts = full_segment(mix[1], mix[2], seed=1).parts
+    assert tuple(p for g in group(parts) for p in decode_parts(encode_parts(g))) == parts
+
+
+@given(topic_states)
+def test_a_topic_s_state_survives(topic: TopicState):
+    encoded = encode_topic(topic)
+    assert decode_topic("key", encoded.data) == encoded
+
+
+@given(topic_states, st.booleans())
+def test_a_journal_record_survives(topic: TopicState, full: bool):
+    data = encode_full("t", [encode_topic(topic).data], "new") if full else encode_changes("t", [encode_topic(topic).data], [TOPIC])
+    record = decode_journal("key", data)
+    assert {t: decode_topic("key", raw).state for t, raw in record.topics.items()} == {topic.topic: topic}
+    assert (record.token, record.full, record.fence) == ("t", full, False)
+    assert (record.removed, record.taken_over_by) == (((), "new") if full else ((TOPIC,), ""))
+
+
+@given(catalog_records)
+def test_a_catalog_record_survives(record: Record):
+    assert decode_catalog("key", encode_catalog("t", record)) == record
+
+
+@given(catalog_records)
+def test_the_same_token_and_record_give_the_same_bytes(record: Record):
+    assert encode_catalog("t", record) == encode_catalog("t", record)
+    assert encode_catalog("t", record) != encode_catalog("u", record)
+
+
+@given(topic_states)
+def test_fields_of_a_newer_version_are_kept_when_a_topic_is_rewritten(topic: TopicState):
+    newer = encode_topic(topic).data + b"\xfa\x3e\x05hello\xf8\x3f\x07"  # fields 1007 (text) and 1023 (number)
+    read = decode_topic("key", newer).state
+    assert read.unknown_fields == b"\xfa\x3e\x05hello\xf8\x3f\x07"
+    assert not replace(TopicState(topic.topic), unknown_fields=read.unknown_fields).idle
+    changed = replace(read, releasing=not read.releasing)
+    assert decode_topic("key", encode_topic(changed).data).state == changed
+
+
+def test_complete_groups_of_parts_are_encoded_once():
+    segment = full_segment(MIXES[-1][1], MIXES[-1][2], seed=1)
+    before = encode_topic(TopicState(TOPIC, open=replace(segment, parts=segment.parts[: GROUP + 1])))
+    after = encode_topic(TopicState(TOPIC, open=replace(segment, parts=segment.parts[: GROUP + 2])), before)
+    assert after.groups[0] is before.groups[0]
+    assert after == encode_topic(after.state)
+
+
+def test_another_segment_s_groups_are_not_taken_for_this_one_s():
+    one, other = (full_segment(MIXES[0][1], MIXES[0][2], seed) for seed in (1, 2))
+    before = encode_topic(TopicState(TOPIC, open=one))
+    assert encode_topic(TopicState(TOPIC, open=other), before) == encode_topic(TopicState(TOPIC, open=other))
+
+
+DAMAGED = [
+    (encode_catalog("t", offloaded("u", 0, 9)), decode_catalog),
+    (encode_catalog("t", claim()), decode_catalog),
+    (encode_fence("t"), decode_journal),
+    (encode_full("t", [encode_topic(state()).data]), decode_journal),
+]
+
+
+@given(st.sampled_from(DAMAGED), st.data())
+def test_any_flipped_bit_is_damage(record, data: st.DataObject):
+    whole, decode = record
+    bit = data.draw(st.integers(0, len(whole) * 8 - 1))
+    flipped = bytearray(whole)
+    flipped[bit // 8] ^= 1 << bit % 8
+    with pytest.raises(DamagedRecordError, match="the/key"):
+        decode("the/key", bytes(flipped))
+
+
+@pytest.mark.parametrize(("whole", "decode"), DAMAGED)
+def test_any_truncation_is_damage(whole: bytes, decode):
+    for length in range(len(whole)):
+        with pytest.raises(DamagedRecordError, match="the/key"):
+            decode("the/key", whole[:length])
+
+
+def test_a_record_of_the_wrong_use_is_damage():
+    with pytest.raises(DamagedRecordError, match="the/key: a claim record does not belong into a journal"):
+        decode_journal("the/key", encode_catalog("t", claim()))
+    with pytest.raises(DamagedRecordError, match="the/key: a fence record does not belong into a catalog"):
+        decode_catalog("the/key", encode_fence("t"))
+
+
+def test_contents_that_make_no_sense_are_damage():
+    broken = pb.PartGroup(count=2, etags=bytes(16), crcs=bytes(4)).SerializeToString()
+    body = pb.Body(segment=pb.Segment(uuid="u", source="broker", roll_reason="age", part_groups=[broken]))
+    with pytest.raises(DamagedRecordError, match="the/key: 2 parts with 1 etags"):
+        decode_catalog("the/key", seal("t", body))
+
+
+def test_a_newer_format_version_is_told_apart_from_damage():
+    with pytest.raises(FormatVersionError, match=r"the/key has format version 2, .* run a newer one"):
+        unseal("the/key", seal("t", pb.Body(fence=pb.Fence()), envelope.FORMAT_VERSION + 1))
+
+
+def test_a_record_kind_of_a_newer_version_is_refused():
+    newer = pb.Body()
+    newer.MergeFromString(b"\xfa\x3e\x00")  # field 1007: a message
+    with pytest.raises(FormatVersionError, match="the/key is of a kind that this version does not know"):
+        unseal("the/key", seal("t", newer))
+
+
+def test_a_word_of_a_newer_version_is_refused():
+    body = pb.Body(segment=pb.Segment(uuid="u", source="telepathy"))
+    with pytest.raises(FormatVersionError, match="'telepathy' is a Source that this version does not know"):
+        decode_catalog("the/key", seal("t", body))
+
+
+def test_a_body_is_compressed_only_where_that_helps():
+    small, large = pb.Body(fence=pb.Fence()), pb.Body(claim=pb.Claim(reason="x" * 1000))
+    assert len(seal("t", large)) < 100
+    assert pb.Record.FromString(seal("t", small)[8:]).compressed is False
+
+
+@pytest.mark.parametrize("mix", MIXES, ids=lambda m: m[0])
+def test_a_snapshot_of_1000_open_segments_of_1_gib_stays_small(mix):
+    _, size, messages, most = mix
+    kinds = [encode_topic(TopicState(TOPIC, open=full_segment(size, messages, seed))) for seed in range(2)]
+    topics = [encode_topic(replace(kinds[n % 2].state, topic=numbered_topic(n)), kinds[n % 2]).data for n in range(1000)]
+    assert sum(map(len, topics)) < most  # two segments' parts, repeated: this is without what compression finds in that
+    assert len(encode_full("t", topics)) < most

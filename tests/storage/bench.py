@@ -1,0 +1,41 @@
+"""What the contract's tests need of a store: another process' view of the same root, and how long its parts must be."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from crc32c import crc32c
+
+from offloader.storage.base import ObjectStore, UploadedPart
+from offloader.storage.open import StoreSettings
+
+
+@dataclass(frozen=True)
+class Bench:
+    """`open` gives a new store over one root, as another process has it; its opener closes it."""
+
+    open: Callable[[], ObjectStore]
+    settings: StoreSettings | None = None  # for tests with real processes; None where they cannot share the store
+    part_size: int = 1000
+    keeps_meta: bool = True
+
+
+def noise(size: int, seed: object = 0) -> bytes:
+    """Bytes without a pattern, the same for the same seed."""
+    return random.Random(str(seed)).randbytes(size)
+
+
+def upload_parts(store: ObjectStore, upload: str, contents: list[bytes]) -> list[UploadedPart]:
+    """Upload these as parts 1, 2, 3..."""
+    parts, offset = [], 0
+    for number, content in enumerate(contents, 1):
+        parts.append(store.put_part(upload, number, offset, content, crc32c(content)))
+        offset += len(content)
+    return parts
+
+
+def open_uploads(store: ObjectStore, key: str) -> list[str]:
+    """The handles of the open uploads of exactly this key."""
+    return [found.upload for found in store.list_uploads(key) if found.key == key]

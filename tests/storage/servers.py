@@ -1,0 +1,103 @@
+"""Starts a store's server as a process of this machine."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from boto3.session import Session
+
+from offloader.storage.base import ObjectStore
+from offloader.storage.open import StoreSettings, open_store
+
+ACCESS_KEY, SECRET_KEY, REGION, BUCKET = "access", "secret-secret", "us-east-1", "bucket"
+START_SECONDS = 30.0
+
+_names = itertools.count()
+
+
+@dataclass(frozen=True)
+class S3Server:
+    """A server that has a bucket."""
+
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+    def fresh_root(self) -> str:
+        """A prefix that nobody uses."""
+        return f"s3://{BUCKET}/root-{next(_names)}"
+
+    def settings(self, root: str, *, endpoint: str | None = None, **options: str) -> StoreSettings:
+        return StoreSettings(root, endpoint or self.url, REGION, ACCESS_KEY, SECRET_KEY, tuple(options.items()))
+
+    def create_bucket(self) -> None:
+        client = Session().client(
+            "s3",
+            endpoint_url=self.url,
+            region_name=REGION,
+            aws_access_key_id=ACCESS_KEY,
+            aws_secret_access_key=SECRET_KEY,
+        )
+        client.create_bucket(Bucket=BUCKET)
+        client.close()
+
+
+class Stores:
+    """Opens stores and closes them all at the end."""
+
+    def __init__(self) -> None:
+        self._opened: list[ObjectStore] = []
+
+    def open(self, settings: StoreSettings) -> ObjectStore:
+        self._opened.append(open_store(settings))
+        return self._opened[-1]
+
+    def close(self) -> None:
+        for store in self._opened:
+            store.close()
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+@contextmanager
+def serving(command: Sequence[str], port: int, log: Path) -> Iterator[S3Server]:
+    """The server of this command, once it accepts connections and has a bucket."""
+    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as process:
+        try:
+            _wait_for(process, port, log)
+            server = S3Server("127.0.0.1", port)
+            server.create_bucket()
+            yield server
+        finally:
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _wait_for(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError as e:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(f"the server did not start: {log.read_text()[-2000:]}") from e
+            time.sleep(0.02)
+        else:
+            return

@@ -1,0 +1,48 @@
+"""Stores through fsspec: its file system in memory stands for those with an atomic create."""
+
+from __future__ import annotations
+
+import uuid
+
+import fsspec
+import pytest
+
+from offloader.errors import UnprovenStoreError
+from offloader.storage.fsspec import COMPOSE_LIMIT, FsspecStore
+from tests.storage.bench import Bench, noise, upload_parts
+from tests.storage.contract import StoreContract
+from tests.storage.contract_uploads import StrictUploadContract
+
+
+class TestFsspec(StoreContract, StrictUploadContract):
+    @pytest.fixture
+    def bench(self) -> Bench:
+        root = f"memory://{uuid.uuid4().hex}/root"
+        return Bench(lambda: FsspecStore(root), keeps_meta=False)
+
+
+@pytest.mark.parametrize("url", ["hdfs://host/path", "ftp://host/path", "sftp://host/path", "local:///path", "nonsense://x"])
+def test_a_file_system_without_a_proven_create_is_refused(url: str) -> None:
+    with pytest.raises(UnprovenStoreError, match="s3://"):
+        FsspecStore(url)
+
+
+class Composing(fsspec.get_filesystem_class("memory")):
+    """Composes on the server's side, as Google Cloud Storage does, with its limit."""
+
+    cachable = False
+
+    def merge(self, path: str, paths: list[str]) -> None:
+        assert 1 <= len(paths) <= COMPOSE_LIMIT
+        self.pipe_file(path, b"".join(self.cat_file(source) for source in paths))
+
+
+def test_many_parts_are_composed_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fsspec, "url_to_fs", lambda url, **_: (Composing(), url.removeprefix("memory:/")))
+    store = FsspecStore(f"memory://{uuid.uuid4().hex}/root")
+    contents = [noise(100, n) for n in range(COMPOSE_LIMIT * 3 + 1)]
+    upload = store.begin("k")
+    store.commit(upload, upload_parts(store, upload, contents))
+    assert store.read("k")[0] == b"".join(contents)
+    assert [key for key, _ in store.list()] == ["k"]
+    assert list(store.list_uploads()) == []

@@ -1,0 +1,221 @@
+"""The whole application but Spark: the real driver, worker, journal and catalog over an in-memory Pulsar and store.
+
+A seeded scheduler decides what happens next: produce, run a batch, lose a task, run a zombie, kill the driver, break a call.
+Time is the test's own.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from offloader.config import Config
+from offloader.metadata.catalog import Catalogs
+from offloader.metadata.journal import Journal
+from offloader.model import Receipt, Slice, TopicName
+from offloader.storage.base import ObjectStore
+from offloader.storage.memory import MemoryBacking, MemoryStore
+from offloader.streaming.context import Context
+from offloader.streaming.driver import Driver, _Batch
+from offloader.streaming.planner import Limits, Plan
+from offloader.streaming.rates import RateLimits
+from offloader.streaming.roster import Roster
+from offloader.streaming.worker import died, run_slice
+from offloader.testing.cluster import MemoryCluster
+
+CONFIG = """
+application: sim
+pulsar: {{serviceUrl: "pulsar://localhost:6650", adminUrl: "http://localhost:8080"}}
+storage: {{root: "file:///unused"}}
+discoveryInterval: 1s
+policies:
+  enabled: true
+  maxOffloadSegmentSizeInBytes: {max_size}
+  maxOffloadSegmentRolloverTimeInSeconds: {roll}
+  partSizeInBytes: {part}
+  blockSizeInBytes: 4096
+  indexStepInBytes: 4096
+  failOnDataLoss: {fail}
+"""
+
+
+class Inline(Executor):
+    """Runs a call at once, in the caller's thread."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:  # type: ignore[override]
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001
+            future.set_exception(error)
+        return future
+
+
+class NoPlans:
+    """Stands for the plan server: keeps the newest plan."""
+
+    def __init__(self, run: str) -> None:
+        self.run = run
+        self.plan: Plan | None = None
+
+    def publish(self, plan: Plan) -> None:
+        self.plan = plan
+
+
+class NoMetrics:
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *args, **kwargs: None
+
+
+class NoRequests:
+    def serve(self, topics: object, now: int) -> None:
+        pass
+
+
+@dataclass
+class Clock:
+    now: int = 1_700_000_000_000
+
+    def __call__(self) -> int:
+        self.now += 1
+        return self.now
+
+
+class Ticking:
+    """A worker's clock: an empty read costs a tick, so that waiting slices come to their end."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        self.now = 0
+
+    def __call__(self) -> int:
+        self.now += self.step
+        return self.now
+
+
+@dataclass
+class Simulation:
+    seed: int
+    max_size: int = 64 * 1024
+    part: int = 8 * 1024
+    roll: str = "60s"
+    fail_on_data_loss: bool = True
+    entries_per_ledger: int | None = 20
+    store: ObjectStore | None = None
+    application: str = "sim"
+    limits: Limits = field(default_factory=lambda: Limits(tasks=2, threads=2, byte_budget=40 * 1024))
+    desk: Any = field(default_factory=NoRequests)
+
+    def __post_init__(self) -> None:
+        self.rng = random.Random(self.seed)
+        self.cluster = MemoryCluster(seed=self.seed, entries_per_ledger=self.entries_per_ledger)
+        self.store = self.store or MemoryStore(MemoryBacking())
+        self.clock = Clock()
+        self.zombies: list[Slice] = []
+        self.kills = 0
+        self.dropped = 0
+        self.start()
+
+    def uuid(self) -> str:
+        h = f"{self.rng.getrandbits(128):032x}"
+        return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"
+
+    def start(self) -> None:
+        text = CONFIG.format(max_size=self.max_size, part=self.part, roll=self.roll, fail=str(self.fail_on_data_loss).lower())
+        self.config = Config.parse(text, {})
+        self.pins = self.cluster.pins()
+        self.journal = Journal.open(self.store, self.application, self.uuid)
+        self.context = Context(
+            application=self.application,
+            store=self.store,
+            journal=self.journal,
+            catalogs=Catalogs(self.store, self.application, self.uuid),
+            admin=self.cluster.admin,
+            pins=self.pins,
+            policies=self.config.policies,
+            metrics=NoMetrics(),
+            pool=Inline(),
+            clock_ms=self.clock,
+            new_uuid=self.uuid,
+            jitter=self.rng.random,
+        )
+        rates = RateLimits()
+        self.roster = Roster(self.context, rates, 1_000, [])
+        self.plans = NoPlans(self.uuid())
+        self.driver = Driver(self.context, self.roster, self.plans, self.limits, self.desk, rates, 1)
+
+    def kill(self) -> None:
+        """The driver is gone in mid-air; another one starts."""
+        self.kills += 1
+        if self.plans.plan is not None:
+            self.zombies.extend(self.plans.plan.slices)
+        self.pins.close()
+        self.journal.close()
+        self.start()
+
+    def close(self) -> None:
+        self.pins.close()
+        self.journal.close()
+
+    def round(self) -> None:
+        self.driver.round()
+
+    def batch(self, *, deaths: float = 0.0) -> int:
+        """Run the published plan and commit its receipts. Returns the number of slices."""
+        plan, self.plans.plan = self.plans.plan, None
+        if plan is None:
+            return 0
+        receipts: list[Receipt] = []
+        for task in plan.tasks:
+            dies = self.rng.random() < deaths
+            for work in task:
+                if dies:
+                    self.zombies.append(work)
+                    if self.rng.random() < 0.5:
+                        self.run(work)
+                    receipts.append(died(work))
+                else:
+                    receipts.append(self.run(work))
+        self.driver._take(_Batch(receipts))
+        return len(plan.slices)
+
+    def run(self, work: Slice) -> Receipt:
+        return run_slice(work, self.cluster.source, self.store, Ticking(50))
+
+    def zombie(self) -> None:
+        """A slice of an earlier time runs (again); sometimes its receipt arrives."""
+        if not self.zombies:
+            return
+        work = self.rng.choice(self.zombies)
+        receipt = self.run(work)
+        if self.rng.random() < 0.5:
+            self.driver._take(_Batch([receipt]))
+
+    def settle(self, rounds: int = 400, step_ms: int = 30_000) -> None:
+        """Rounds and batches until nothing is open; fails when that takes too long."""
+        for _ in range(rounds):
+            self.clock.now += step_ms
+            self.round()
+            self.batch()
+            if self.at_rest():
+                return
+        states = {str(t): s for t, s in self.journal.topics.items()}
+        raise AssertionError(f"seed {self.seed}: no rest after {rounds} rounds: {states} refused={self.roster.refused}")
+
+    def at_rest(self) -> bool:
+        if any(s.open is not None for s in self.journal.topics.values()):
+            return False
+        for topic in self.roster.topics.values():
+            truth = [(e.ledger, e.entry) for e in self.cluster.entries(topic.name) if e.created == topic.info.created and e.delivered]
+            end = topic.catalog.end
+            if truth and (end is None or (end.ledger, end.entry) < max(truth)):
+                return False
+        return bool(self.roster.topics)
+
+    def produce(self, topic: TopicName, count: int, largest: int = 3000) -> None:
+        for _ in range(count):
+            size = self.rng.choice([0, 1, 100, 1000, largest])
+            self.cluster.produce(topic, (b"\0" + self.rng.randbytes(size))[:size])

@@ -1,0 +1,296 @@
+"""Every event is counted once, the number of series is bounded, and the probes tell the truth."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+from pathlib import Path
+from typing import get_args
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from offloader.config.running import MetricsSettings
+from offloader.errors import ConfigError
+from offloader.metrics import Health, Metrics, TopicLag
+from offloader.metrics.definitions import ALL
+from offloader.metrics.docs import render
+from offloader.metrics.metrics import Verb
+from offloader.metrics.server import MetricsServer
+from offloader.model import FailureKind, GapKind, RollReason, TopicName
+
+TOPIC = TopicName.parse("persistent://public/orders/a")
+PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
+
+
+class Clock:
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def lag(name: str, size: int, age_ms: int = 0, pinned: int = 0, pinned_ms: int = 0) -> TopicLag:
+    return TopicLag(TopicName.parse(f"public/orders/{name}"), size, age_ms, pinned, pinned_ms)
+
+
+def everything(metrics: Metrics) -> None:
+    """Every event there is."""
+    metrics.offloaded(TOPIC, 100, 7)
+    metrics.entries_read(TOPIC, 120)
+    metrics.gap(TOPIC, GapKind.ABORTED, 3)
+    metrics.receipt_dropped("stale")
+    metrics.failure(FailureKind.RETRYABLE, TOPIC)
+    metrics.batch(0.5, 4)
+    metrics.segment(RollReason.SIZE, TOPIC, 1 << 30)
+    metrics.seal(0.2)
+    metrics.abandoned(TOPIC)
+    metrics.loss(TOPIC)
+    metrics.pin_moved(TOPIC)
+    metrics.throttled(TOPIC, 1.5)
+    metrics.journaled(900)
+    metrics.request("close", "done")
+    metrics.store_request("put", 0.01, "unknown")
+    metrics.topics([lag("a", 5, 2000, 9, 4000)])
+    metrics.topic_states({"assigned": 2})
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(name, labels)
+
+
+def test_every_event_reaches_its_series():
+    metrics = Metrics(clock=Clock())
+    everything(metrics)
+    space = {"namespace": "public/orders"}
+    assert value(metrics, "offloader_parts_total", **space) == 1
+    assert value(metrics, "offloader_bytes_total", **space) == 100
+    assert value(metrics, "offloader_entries_total", **space) == 7
+    assert value(metrics, "offloader_read_bytes_total", **space) == 120
+    assert value(metrics, "offloader_gap_entries_total", **space, kind="aborted") == 3
+    assert value(metrics, "offloader_receipts_dropped_total", reason="stale") == 1
+    assert value(metrics, "offloader_failures_total", **space, kind="retryable") == 1
+    assert value(metrics, "brk_ledgeroffloader_offload_error_total", **space) == 1
+    assert value(metrics, "offloader_batch_seconds_sum") == 0.5
+    assert value(metrics, "offloader_slices_total") == 4
+    assert value(metrics, "offloader_segments_total", **space, reason="size") == 1
+    assert value(metrics, "offloader_segment_size_bytes_sum") == 1 << 30
+    assert value(metrics, "offloader_seal_seconds_count") == 1
+    assert value(metrics, "offloader_uploads_abandoned_total", **space) == 1
+    assert value(metrics, "offloader_losses_total", **space) == 1
+    assert value(metrics, "offloader_pin_moved_total", **space) == 1
+    assert value(metrics, "offloader_throttled_seconds_total", **space) == 1.5
+    assert value(metrics, "offloader_journal_records_total") == 1
+    assert value(metrics, "offloader_journal_bytes_total") == 900
+    assert value(metrics, "offloader_requests_total", command="close", outcome="done") == 1
+    assert value(metrics, "offloader_store_requests_total", verb="put", outcome="unknown") == 1
+    assert value(metrics, "offloader_store_seconds_count", verb="put") == 1
+    assert value(metrics, "brk_ledgeroffloader_write_storage_error_total") == 1
+    assert value(metrics, "offloader_topics", state="assigned") == 2
+    assert value(metrics, "offloader_lag_bytes", topic=str(TOPIC)) == 5
+    assert value(metrics, "offloader_lag_seconds", topic=str(TOPIC)) == 2
+    assert value(metrics, "offloader_pinned_bytes", topic=str(TOPIC)) == 9
+    assert value(metrics, "offloader_pinned_seconds", topic=str(TOPIC)) == 4
+
+
+def test_every_series_is_defined_and_every_definition_is_served_with_its_labels():
+    metrics = Metrics(clock=Clock())
+    everything(metrics)
+    families = {f.name: f for f in text_string_to_metric_families(generate_latest(metrics.registry).decode())}
+    served = {name: family for name, family in families.items() if not name.endswith("_created")}
+    assert {(f.name, f.type) for f in served.values()} == {(x.name, x.kind) for x in ALL}
+    for x in ALL:
+        labels = {name for sample in served[x.name].samples for name in sample.labels} - {"le"}
+        assert labels == set(x.labels), x.name
+
+
+def test_each_instance_has_a_registry_of_its_own():
+    one, two = Metrics(), Metrics()
+    one.offloaded(TOPIC, 1, 1)
+    assert value(two, "offloader_parts_total", namespace="public/orders") is None
+
+
+def test_failures_and_segments_without_a_topic_count_too():
+    metrics = Metrics()
+    metrics.failure(FailureKind.INTEGRITY)
+    metrics.segment(RollReason.AGE)
+    assert value(metrics, "offloader_failures_total", namespace="", kind="integrity") == 1
+    assert value(metrics, "offloader_segments_total", namespace="", reason="age") == 1
+
+
+def test_only_failed_writes_are_write_errors():
+    metrics = Metrics()
+    for verb in get_args(Verb):
+        metrics.store_request(verb, 0.1, "ok")
+    metrics.store_request("read", 0.1, "error")
+    assert value(metrics, "brk_ledgeroffloader_write_storage_error_total") == 0
+    metrics.store_request("commit", 0.1, "error")
+    assert value(metrics, "brk_ledgeroffloader_write_storage_error_total") == 1
+
+
+def test_the_rate_is_that_of_the_last_minute():
+    clock = Clock()
+    metrics = Metrics(clock=clock)
+
+    def rate() -> float | None:
+        return value(metrics, "brk_ledgeroffloader_offload_rate", namespace="public/orders")
+
+    for _ in range(120):
+        metrics.offloaded(TOPIC, 300, 1)
+        metrics.offloaded(TOPIC, 300, 1)
+        clock.now += 1
+    clock.now -= 1
+    assert rate() == 600
+    clock.now += 30
+    assert rate() == 300
+    clock.now += 30
+    assert rate() == 0
+
+
+# Topics
+
+
+def shown(metrics: Metrics, name: str) -> dict[str, float]:
+    (family,) = (f for f in metrics.registry.collect() if f.name == name)
+    return {s.labels["topic"]: s.value for s in family.samples}
+
+
+def test_only_those_that_lag_most_have_a_name():
+    metrics = Metrics(MetricsSettings(maxTopicLabels=2))
+    metrics.topics([lag("a", 1, 500, 4, 70), lag("b", 9, 10), lag("c", 5, 20), lag("d", 3, 100, 5, 60)])
+    assert shown(metrics, "offloader_lag_bytes") == {
+        "persistent://public/orders/b": 9,
+        "persistent://public/orders/c": 5,
+        "other": 4,
+    }
+    assert shown(metrics, "offloader_lag_seconds")["other"] == 0.5
+    assert shown(metrics, "offloader_pinned_bytes")["other"] == 9
+    assert shown(metrics, "offloader_pinned_seconds")["other"] == 0.07
+
+
+def test_a_topic_that_is_gone_is_gone_from_the_metrics():
+    metrics = Metrics()
+    metrics.topics([lag("a", 1), lag("b", 2)])
+    metrics.topics([lag("b", 2)])
+    assert set(shown(metrics, "offloader_lag_bytes")) == {"persistent://public/orders/b"}
+    metrics.topic_states({"failed": 1, "paused": 2})
+    metrics.topic_states({"paused": 1})
+    assert value(metrics, "offloader_topics", state="failed") is None
+
+
+LAGS = st.lists(st.tuples(st.integers(0, 10**12), st.integers(0, 10**9)), max_size=40)
+
+
+@given(LAGS, st.integers(0, 20))
+def test_the_number_of_series_is_bounded_and_the_sum_complete(lags, most):
+    metrics = Metrics(MetricsSettings(maxTopicLabels=most))
+    metrics.topics([lag(f"t{i}", size, age, size // 2, age // 2) for i, (size, age) in enumerate(lags)])
+    sizes, ages = shown(metrics, "offloader_lag_bytes"), shown(metrics, "offloader_lag_seconds")
+    assert len(sizes) <= most + 1
+    assert sum(sizes.values()) == sum(size for size, _ in lags)
+    assert max(ages.values(), default=0) == max((age for _, age in lags), default=0) / 1000
+    assert sum(shown(metrics, "offloader_pinned_bytes").values()) == sum(size // 2 for size, _ in lags)
+
+
+# Health and the endpoint
+
+
+def test_alive_while_the_loop_turns():
+    clock = Clock()
+    health = Health(60, clock)
+    clock.now += 60
+    assert health.alive() == (True, "ok")
+    clock.now += 1
+    assert health.alive() == (False, "the main loop has not turned for 61 s")
+    health.tick()
+    assert health.alive().good
+
+
+def test_ready_when_store_and_pulsar_answered_when_last_asked():
+    health = Health(60)
+    assert health.ready() == (False, "store: not asked yet\npulsar: not asked yet")
+    health.checked("store")
+    health.checked("pulsar", "no broker answered")
+    assert health.ready() == (False, "pulsar: no broker answered")
+    health.checked("pulsar")
+    assert health.ready() == (True, "ok")
+    health.checked("store", "down")
+    assert not health.ready().good
+
+
+@pytest.fixture
+def served():
+    clock = Clock()
+    metrics = Metrics(clock=clock)
+    metrics.server = MetricsServer(metrics.registry, metrics.health, "127.0.0.1", 0)
+    with httpx.Client(base_url=metrics.server.url, trust_env=False) as client:
+        yield metrics, client, clock
+    metrics.close()
+
+
+def test_the_endpoint_serves_the_metrics(served):
+    metrics, client, _ = served
+    everything(metrics)
+    answer = client.get("/metrics")
+    assert answer.status_code == 200
+    assert 'offloader_bytes_total{namespace="public/orders"} 100.0' in answer.text
+
+
+def test_the_endpoint_answers_probes(served):
+    metrics, client, clock = served
+    assert (client.get("/healthz").status_code, client.get("/healthz").text) == (200, "ok\n")
+    assert client.get("/readyz").status_code == 503
+    metrics.health.checked("store")
+    metrics.health.checked("pulsar")
+    assert client.get("/readyz").status_code == 200
+    clock.now += 61
+    assert client.get("/healthz").status_code == 503
+    assert "has not turned" in client.get("/healthz").text
+
+
+def test_the_endpoint_knows_nothing_else(served):
+    _, client, _ = served
+    assert client.get("/").status_code == 404
+    assert client.get("/metrics/x").status_code == 404
+    assert client.post("/metrics").status_code == 405
+    assert client.head("/healthz").status_code == 200
+
+
+def test_a_client_that_says_nothing_does_not_block_the_others(served):
+    metrics, client, _ = served
+    host, port = re.fullmatch(r"http://(.*):(\d+)", metrics.server.url).groups()
+    with socket.create_connection((host, int(port))):
+        assert client.get("/healthz", timeout=5).status_code == 200
+
+
+def test_start_and_close():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    metrics = Metrics.start(MetricsSettings(port=port))
+    assert metrics.server is not None
+    assert metrics.server.url == f"http://127.0.0.1:{port}"
+    with pytest.raises(ConfigError, match=rf"^metrics\.port: cannot listen on 127\.0\.0\.1:{port} \(Address already in use\)"):
+        Metrics.start(MetricsSettings(port=port))
+    metrics.close()
+    metrics.close()
+    assert not [thread for thread in threading.enumerate() if thread.name == "metrics"]
+    again = Metrics.start(MetricsSettings(port=port))
+    again.close()
+
+
+@pytest.mark.parametrize("port", [0, None])
+def test_the_endpoint_can_be_turned_off(port):
+    metrics = Metrics.start(MetricsSettings(port=port))
+    assert metrics.server is None
+    metrics.close()
+
+
+def test_the_page_is_up_to_date():
+    assert PAGE.read_text(encoding="utf-8") == render(), "run: python -m offloader.metrics.docs docs/metrics.md"
