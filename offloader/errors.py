@@ -119,6 +119,10 @@ class TopicNotFoundError(OffloadError):
     """The topic does not exist (any more)."""
 
 
+class NamespaceNotFoundError(OffloadError):
+    """The namespace does not exist (any more). Says nothing about the fate of its topics."""
+
+
 class InexactBytesError(FatalError):
     """The broker would not deliver entries byte for byte."""
 

@@ -7,24 +7,32 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from offloader.archive.findings import Finding, Kind
-from offloader.errors import IntegrityError
+from offloader.errors import FormatVersionError, IntegrityError
 from offloader.metadata.journal_start import JournalStart
 from offloader.metadata.layout import JOURNAL, PROOF, REQUESTS, ROOT, KeyKind, journal_folder, parse_topic_key
 from offloader.metadata.state import TopicState
-from offloader.model import TopicName
+from offloader.model import OpenSegment, TopicName
 from offloader.storage.base import ObjectStore, OpenUpload
 
 
 @dataclass(frozen=True, slots=True)
 class Journals:
-    """What the applications' journals hold; one that was taken over counts no more. `readable`: all of them could be read."""
+    """What the applications' journals hold. `ended`: those that another application has taken over; what they name is still
+    named, but they open nothing any more."""
 
     states: Mapping[str, Mapping[TopicName, TopicState]]
-    findings: tuple[Finding, ...]
+    ended: frozenset[str] = frozenset()
+    findings: tuple[Finding, ...] = ()
 
     @property
     def readable(self) -> bool:
+        """Whether none of them is damaged."""
         return not self.findings
+
+    def open_segments(self, topic: TopicName) -> list[tuple[str, OpenSegment]]:
+        """The topic's segments that are not Offloaded yet, with the application that works on each."""
+        held = [(name, state.open) for name, state in self.of(topic) if name not in self.ended]
+        return [(name, segment) for name, segment in held if segment is not None]
 
     def of(self, topic: TopicName) -> Iterator[tuple[str, TopicState]]:
         """What each application's journal holds of a topic."""
@@ -45,20 +53,18 @@ def applications(store: ObjectStore) -> list[str]:
 def read_journals(store: ObjectStore, names: Iterable[str]) -> Journals:
     """The journals as they are now. Raises only what the store raises."""
     states: dict[str, Mapping[TopicName, TopicState]] = {}
+    ended: set[str] = set()
     findings: list[Finding] = []
     for application in names:
         start = JournalStart(store, application)
         try:
             loaded = start.load()
-            states[application] = {} if loaded.taken_over_by else _topics(start, loaded)
-        except IntegrityError as error:
+            states[application] = {topic: encoded.state for topic, encoded in start.decode(loaded).items()}
+            if loaded.taken_over_by:
+                ended.add(application)
+        except (IntegrityError, FormatVersionError) as error:
             findings.append(Finding(Kind.DAMAGED_RECORD, journal_folder(application), str(error)))
-    return Journals(states, tuple(findings))
-
-
-def uuids_in_catalogs(uuids: Iterable[tuple[TopicName, str]]) -> set[tuple[TopicName, str]]:
-    """What `stray_objects` compares with."""
-    return set(uuids)
+    return Journals(states, frozenset(ended), tuple(findings))
 
 
 def stray_objects(keys: Iterable[str], offloaded: set[tuple[TopicName, str]], journals: Journals) -> Iterator[Finding]:

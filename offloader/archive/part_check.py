@@ -60,7 +60,9 @@ class PartStream:
             self.damaged = True
             return
         if stats.build() != part.stats:
-            self._add(Kind.WRONG_STATISTICS, f"part {part.number} has {stats.build()}, the catalog says {part.stats}", part.offset)
+            self._add(
+                Kind.WRONG_STATISTICS, f"part {part.number} has {stats.build()}, the catalog says {part.stats}", part.offset
+            )
 
     def _check_entry(self, block: Block, stored: StoredEntry, stats: StatsBuilder) -> None:
         found = (block.header.ledger, stored.entry)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from offloader.archive.findings import Finding, Kind, offset_in
 from offloader.archive.objects import naming
 from offloader.archive.part_check import PartStream
@@ -68,7 +66,9 @@ class _SegmentCheck:
         if VERSION_KEY not in stat.meta:
             self._add(Kind.WRONG_METADATA, key, f"it has no metadata {VERSION_KEY}")
         if index.data_length != segment.size:
-            self._add(Kind.DAMAGED_INDEX, key, f"it is of an object of {index.data_length} bytes, the catalog's has {segment.size}")
+            self._add(
+                Kind.DAMAGED_INDEX, key, f"it is of an object of {index.data_length} bytes, the catalog's has {segment.size}"
+            )
             return None
         return index
 

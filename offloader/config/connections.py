@@ -15,7 +15,8 @@ from offloader.model import Source
 _HOST = r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?"
 _SERVICE_URL = re.compile(rf"pulsar(?:\+ssl)?://{_HOST}(?:,{_HOST})*/?")
 _WEB_URL = re.compile(rf"https?://{_HOST}(?:,{_HOST})*/?")
-_AUTH_PARAMS = ("token:", "file:", "env:")
+_AUTH_PARAMS = ("token:", "file:")
+_TOKEN_PLUGIN = "org.apache.pulsar.client.impl.auth.AuthenticationToken"  # noqa: S105 (a class's name)
 
 
 class Pulsar(Section):
@@ -38,10 +39,12 @@ class Pulsar(Section):
         min_length=1,
         description="Name of the durable subscription that keeps what is not yet offloaded.",
     )
-    auth_plugin: Literal["none", "token"] = Field("none", description="How we prove who we are.")
+    auth_plugin: Literal["none", "token"] = Field(
+        "none", description="How we prove who we are; Pulsar's class name for `token` is accepted too."
+    )
     auth_params: SecretStr | None = Field(
         None,
-        description="For `token`: `token:TEXT`, `file:///path` (read again at each connection) or `env:NAME`.",
+        description="For `token`: `token:TEXT` or `file:///path`, read again at each connection.",
     )
     tls_trust_certs_file_path: str | None = Field(None, description="PEM file of trusted certificates; the system's by default.")
     tls_allow_insecure_connection: bool = Field(False, description="Accept any certificate. For tests only.")
@@ -60,11 +63,16 @@ class Pulsar(Section):
     def _admin_url(cls, value: str) -> str:
         return _matched(value, _WEB_URL, "http://host:8080 or https://host:8443")
 
+    @field_validator("auth_plugin", mode="before")
+    @classmethod
+    def _auth_plugin(cls, value: object) -> object:
+        return "token" if value == _TOKEN_PLUGIN else value
+
     @field_validator("auth_params")
     @classmethod
     def _auth_params(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None and not value.get_secret_value().startswith(_AUTH_PARAMS):
-            raise ValueError("write token:TEXT, file:///path or env:NAME")
+            raise ValueError("write token:TEXT or file:///path")
         return value
 
     @model_validator(mode="after")
@@ -82,11 +90,11 @@ class Storage(Section):
     root: str = Field(description="`s3://bucket/prefix`, `file:///folder`, or the URL of an fsspec file system.")
     endpoint: str | None = Field(None, description="The S3 service's URL where it is not AWS, `http://host:9000`. S3 only.")
     region: str | None = Field(None, description="The S3 region; by default what the AWS configuration says. S3 only.")
-    retry_deadline_ms: Time = Field(30_000, gt=0, description="How long one call to the store may go on retrying.")
     options: dict[str, Any] = Field(
         default_factory=dict,
         repr=False,
-        description="Passed to the fsspec file system as they are. Not for `s3://` and `file://`.",
+        description="For an fsspec file system: passed on as they are. For S3: `retry_deadline`, `connect_timeout`, `read_timeout` "
+        "(seconds), `max_connections`, `addressing_style`. Not for `file://`.",
     )
 
     @property
@@ -117,8 +125,8 @@ class Storage(Section):
     def _only_what_the_store_reads(self) -> Self:
         if self.scheme != "s3" and (self.endpoint or self.region):
             raise ValueError(f"endpoint and region are for s3:// only; root is {self.root}")
-        if self.scheme in ("s3", "file") and self.options:
-            raise ValueError("options are for fsspec file systems only; S3 takes its settings from the AWS configuration")
+        if self.scheme == "file" and self.options:
+            raise ValueError("options are not for file://; remove them")
         return self
 
 

@@ -16,6 +16,8 @@ PROPERTY = "offloader.enabled"
 # What a namespace's property says; None: it is not set.
 Switch = bool | None
 
+_SPELLED = {name: field.alias or name for name, field in PolicyLevel.model_fields.items()}
+
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
@@ -37,8 +39,7 @@ class _Layer:
         value = getattr(self.says, field)
         if value is None:
             return None
-        spelled = PolicyLevel.model_fields[field].alias
-        return Resolved(field, value, self.level, self.path if self.level is Level.PROPERTY else (*self.path, spelled or field))
+        return Resolved(field, value, self.level, self.path if self.level is Level.PROPERTY else (*self.path, _SPELLED[field]))
 
 
 class Policies:

@@ -88,11 +88,3 @@ class Limits(Section):
     )
     upload_starters: int = Field(8, ge=1, le=64, description="Threads of the main process that begin uploads.")
     sealers: int = Field(4, ge=1, le=64, description="Threads of the main process that seal segments.")
-    first_back_off_ms: Time = Field(1_000, gt=0, description="Wait after a topic's first failure; each further one doubles it.")
-    longest_back_off_ms: Time = Field(300_000, gt=0, description="Longest wait between two attempts at a failing topic.")
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.longest_back_off_ms < self.first_back_off_ms:
-            raise ValueError("longestBackOff is below firstBackOff")
-        return self

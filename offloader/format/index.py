@@ -18,7 +18,7 @@ from struct import Struct
 from google.protobuf.message import DecodeError
 
 from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo
-from offloader.errors import DamagedObjectError
+from offloader.errors import DamagedObjectError, IntegrityError
 from offloader.format.blocks import ENTRY_HEADER_SIZE, HEADER_SIZE
 from offloader.model import IndexEntry, LedgerRange, Part
 
@@ -70,11 +70,17 @@ def encode_index(data_length: int, groups: Iterable[IndexGroup]) -> bytes:
 
 
 def index_of_segment(parts: Iterable[Part], ledgers: Iterable[LedgerRange], data_length: int, timestamp: int) -> bytes:
-    """The index object of a segment: `ledgers` as its record has them (one range per ledger), `timestamp` in ms."""
+    """The index object of a segment: `ledgers` as its record has them (one range per ledger), `timestamp` in ms.
+
+    Raises IntegrityError where parts and record speak of different ledgers.
+    """
+    ledgers = tuple(ledgers)
     by_ledger: dict[int, list[IndexEntry]] = {}
     for part in parts:
         for entry in part.index:
             by_ledger.setdefault(entry.ledger, []).append(entry)
+    if sorted(by_ledger) != sorted(r.ledger for r in ledgers):
+        raise IntegrityError(f"the parts hold ledgers {sorted(by_ledger)}, the segment's record names {ledgers}")
     groups = (IndexGroup(r.ledger, ledger_info(r, timestamp), tuple(by_ledger[r.ledger])) for r in ledgers)
     return encode_index(data_length, groups)
 

@@ -73,6 +73,8 @@ class Connection:
         """Wait for a request's answer, as `call` does."""
         try:
             return reply.result(timeout)
+        except OffloadError as error:
+            raise type(error)(f"{what}: {error}") from error
         except TimeoutError:
             reply.cancel()
             why = f"{self.name} did not answer within {timeout:g} s"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from offloader.model import TopicName
+from offloader.model import Gap, TopicName
+from offloader.pulsar import gaps
 from offloader.pulsar.lookup import TopicLookup
 from offloader.pulsar.pool import ConnectionPool
 from offloader.pulsar.reader import BrokerEntryReader
+from offloader.pulsar.rest import RestClient
 from offloader.pulsar.settings import PulsarSettings
 
 
@@ -15,11 +17,17 @@ class BrokerSource:
     def __init__(self, settings: PulsarSettings) -> None:
         self._pool = ConnectionPool(settings)
         self._lookup = TopicLookup(self._pool)
+        self._rest = RestClient(settings)
 
     def open(self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int) -> BrokerEntryReader:
         """See `EntrySource.open`."""
         return BrokerEntryReader(self._lookup, topic, (ledger, entry), max_bytes)
 
+    def explain(self, topic: TopicName, ledger: int, first: int, last: int, *, limit: int) -> tuple[tuple[Gap, ...], int | None]:
+        """See `EntrySource.explain`."""
+        return gaps.explain(self._rest, topic, ledger, first, last, limit=limit)
+
     def close(self) -> None:
         """End the connections."""
         self._pool.close()
+        self._rest.close()

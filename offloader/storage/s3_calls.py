@@ -85,11 +85,11 @@ class S3Calls:
         return self._call(what, work, repeat_lost=False, write=True)
 
     def _call(self, what: str, work: Callable[[], T], *, repeat_lost: bool, write: bool) -> T:
-        lost: list[BaseException] = []
+        lost = False
 
         def again(e: BaseException) -> bool:
-            if _may_have_happened(e):
-                lost.append(e)
+            nonlocal lost
+            lost = lost or _may_have_happened(e)
             return _is_passing(e) and (repeat_lost or not lost)
 
         retrying = Retrying(
@@ -101,6 +101,8 @@ class S3Calls:
         try:
             return retrying(work)
         except (boto.BotoCoreError, boto.ClientError) as e:
+            # The traceback's frames hold the request's body and, through tenacity's state, this very error.
+            e.__traceback__ = None
             error = _typed(f"{self.url}: {what}", e)
             if write and lost and not isinstance(error, _FINAL):
                 raise OutcomeUnknownError(f"{self.url}: {what}: may have happened, the answer was lost: {e}") from e

@@ -17,7 +17,7 @@ from types import FrameType
 
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from offloader.config import Config
 from offloader.errors import FatalError, OffloadError
@@ -33,11 +33,11 @@ from offloader.streaming import settings as derived
 from offloader.streaming import spark as spark_side
 from offloader.streaming.caught_up import CaughtUp, Outcome
 from offloader.streaming.context import Context
+from offloader.streaming.desk import RequestDesk
 from offloader.streaming.driver import Driver
 from offloader.streaming.plan_server import PlanServer
 from offloader.streaming.planner import Limits
 from offloader.streaming.rates import RateLimits
-from offloader.streaming.requests import RequestDesk
 from offloader.streaming.roster import Roster
 from offloader.streaming.tasks import WorkerSettings
 
@@ -58,13 +58,14 @@ class Application:
         self._failure: BaseException | None = None
         self.driver: Driver | None = None
         self.ready = threading.Event()
+        self.unfinished: list[str] = []
 
     def stop(self) -> None:
         """Ask `run` to end after the present batch."""
         self._stop.set()
 
     def run(self) -> int:
-        """Until stopped: 0; until caught up: 0 or 2. Raises OffloadError (OvertakenError: exit code 3)."""
+        """Until stopped: 0; until caught up: 0, or 2 when `unfinished` names topics. Raises OffloadError (OvertakenError: exit code 3)."""
         with ExitStack() as stack:
             driver, limits = self._build(stack)
             self.driver = driver
@@ -84,10 +85,10 @@ class Application:
         config = self.config
         admin = AdminClient(derived.pulsar(config))
         stack.callback(admin.close)
-        check_exactness(admin)
+        check_exactness(admin.runtime_configuration())
         store = open_store(derived.store(config))
         stack.callback(store.close)
-        open_root(store, admin.cluster())
+        open_root(store, admin.cluster(), _new_uuid)
         journal = stack.enter_context(Journal.open(store, config.application, _new_uuid))
         pins = BrokerPins(derived.pulsar(config))
         stack.callback(pins.close)
@@ -98,7 +99,7 @@ class Application:
             application=config.application,
             store=store,
             journal=journal,
-            catalogs=Catalogs(store, config.application),
+            catalogs=Catalogs(store, config.application, _new_uuid),
             admin=admin,
             pins=pins,
             policies=config.policies,
@@ -148,8 +149,9 @@ class Application:
             if caught_up is not None:
                 outcome = caught_up.look(_now_ms())
                 if outcome is not Outcome.NOT_YET:
+                    self.unfinished = caught_up.unfinished()
                     self._end(driver, query)
-                    return caught_up.report(outcome)
+                    return 0 if outcome is Outcome.CAUGHT_UP else 2
         self._end(driver, query)
         return 0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from enum import Enum
 
 from offloader.model import TopicName
@@ -56,12 +55,10 @@ class CaughtUp:
         failure = self._driver.state(name).failure
         return failure is not None and failure.attempts >= GIVE_UP_ATTEMPTS
 
-    def report(self, outcome: Outcome) -> int:
-        """Name what did not get there, on standard error. Returns the exit code."""
+    def unfinished(self) -> list[str]:
+        """One line for each topic that did not get there, and why."""
+        lines = []
         for name in self.left():
             failure = self._driver.state(name).failure
-            why = failure.reason if failure else "not there yet"
-            print(f"not caught up: {name}: {why}", file=sys.stderr)
-        for name, reason in self._driver.roster.refused.items():
-            print(f"not offloaded: {name}: {reason}", file=sys.stderr)
-        return 0 if outcome is Outcome.CAUGHT_UP else 2
+            lines.append(f"not caught up: {name}: {failure.reason if failure else 'not there yet'}")
+        return lines + [f"not offloaded: {name}: {reason}" for name, reason in self._driver.roster.refused.items()]

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from offloader.config.policies import Policies
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal import Journal
+from offloader.metrics import Metrics
 from offloader.pulsar.api import Admin, Pins
 from offloader.storage.base import ObjectStore
-
-if TYPE_CHECKING:
-    from offloader.metrics import Metrics
 
 
 @dataclass(frozen=True)

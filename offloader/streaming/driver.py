@@ -9,30 +9,33 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 from offloader.errors import OffloadError, OutcomeUnknownError, PinMovedError, RetryableError, TopicNotFoundError
 from offloader.metadata import layout
-from offloader.metadata.state import Abandoned, TopicState
+from offloader.metadata.state import Abandoned, TopicCatalog, TopicState
 from offloader.model import FailureKind, Receipt, SliceStop, TopicName
 from offloader.streaming import acknowledging, losses, planner, segments
 from offloader.streaming.context import Context
+from offloader.streaming.desk import RequestDesk
 from offloader.streaming.looking import look, record_closed_ledger
 from offloader.streaming.plan_server import PlanServer
 from offloader.streaming.planner import Begin, Decision, Limits, Plan, Read, Seal
 from offloader.streaming.rates import RateLimits
 from offloader.streaming.roster import Roster
-from offloader.streaming.desk import RequestDesk
 from offloader.streaming.sealer import OBJECT_META, seal
 from offloader.streaming.segments import StaleReceiptError
+from offloader.streaming.status import TopicStatus, status_of
 from offloader.streaming.topics import Topic
 from offloader.streaming.worker import failure_kind
 
 log = logging.getLogger(__name__)
 
 ABORT_EVERY_MS = 5_000
+STATE_EVERY_MS = 1_000
 IDLE_WAIT = 0.25  # seconds between looks at the inbox while nothing comes in
 
 
@@ -74,7 +77,8 @@ class Driver:
         self._checked_at = 0
         self._abort_again_at = 0
         self._batches = 0
-        self.ticked_at = context.clock_ms()
+        self._statuses: tuple[TopicStatus, ...] = ()
+        self._stated_at = 0
 
     # The application's side
 
@@ -98,8 +102,10 @@ class Driver:
                 self.round()
                 self._wait()
                 trouble = 0
+                self.context.metrics.health.checked("store")
             except RetryableError as error:
                 trouble += 1
+                self.context.metrics.health.checked("store", str(error))
                 log.warning("waiting, nothing is lost (%d): %s", trouble, error)
                 self._stopping.wait(min(0.5 * 2**trouble, 30.0))
 
@@ -123,7 +129,7 @@ class Driver:
         """Everything that is due now. Safe to call at any time from the driver's thread."""
         context = self.context
         now = context.clock_ms()
-        self.ticked_at = now
+        context.metrics.health.tick()
         if now - self._checked_at >= self._poll_ms or self._outstanding is None:
             context.journal.check_not_overtaken()
             self._checked_at = now
@@ -134,6 +140,7 @@ class Driver:
         self._release_retired()
         acknowledging.acknowledge_all(context, self.roster.topics.values())
         self._abort_abandoned(now)
+        self._state_how_it_stands(now)
         if self._outstanding is None and not self._draining.is_set():
             self._plan()
 
@@ -220,6 +227,8 @@ class Driver:
     def _plan(self) -> None:
         context = self.context
         failures = look(context, self.roster.topics.values())
+        answered = len(failures) < len(self.roster.topics) or not failures
+        context.metrics.health.checked("pulsar", "" if answered else "no topic could be looked at")
         for name, error in failures.items():
             self._could_not_look(self.roster.topics[name], error)
         self._check_sources(failures)
@@ -319,11 +328,11 @@ class Driver:
                 answer, topic.sealing = topic.sealing, None
                 self._record(self._sealed(topic, self.state(topic.name), answer))
 
-    def _sealed(self, topic: Topic, state: TopicState, answer: Future[object]) -> TopicState:
+    def _sealed(self, topic: Topic, state: TopicState, answer: Future[TopicCatalog]) -> TopicState:
         now = self.context.clock_ms()
         segment = segments.opened(state)
         try:
-            topic.catalog = answer.result()  # type: ignore[assignment]
+            topic.catalog = answer.result()
         except OffloadError as error:
             log.warning("seal failed topic=%s segment=%s: %s", topic.name, segment.uuid, error)
             kind = failure_kind(error)
@@ -342,6 +351,22 @@ class Driver:
         if not segment.parts and segment.upload is not None:
             state = replace(state, abandoned=(*state.abandoned, segments.unused(segment)))
         return state
+
+    # How things stand
+
+    @property
+    def statuses(self) -> tuple[TopicStatus, ...]:
+        """One line a topic, at most `STATE_EVERY_MS` old. From any thread."""
+        return self._statuses
+
+    def _state_how_it_stands(self, now: int) -> None:
+        if now - self._stated_at < STATE_EVERY_MS:
+            return
+        self._stated_at = now
+        self._statuses = tuple(status_of(t, self.state(t.name), now) for t in self.roster.topics.values())
+        metrics = self.context.metrics
+        metrics.topics(s.lag for s in self._statuses)
+        metrics.topic_states(Counter(s.state for s in self._statuses))
 
     # Small things
 

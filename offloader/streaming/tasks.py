@@ -19,8 +19,8 @@ from pyspark import TaskContext
 
 from offloader.model import Receipt, Slice
 from offloader.pulsar.api import EntrySource
-from offloader.pulsar.reader import BrokerSource
 from offloader.pulsar.settings import PulsarSettings
+from offloader.pulsar.source import BrokerSource
 from offloader.storage.base import ObjectStore
 from offloader.storage.open import StoreSettings, open_store
 from offloader.streaming.worker import died, run_slice

@@ -240,7 +240,6 @@ class _SliceRun:
         self._lookups_left -= sum(g.last - g.first + 1 for g in gaps) + 1
         if gaps:
             self._gaps.extend(gaps)
-            self._cutter.break_block()
             reached = Position(expected.incarnation, expected.ledger, gaps[-1].last)
             self._at.seen_to = reached
             self._at.expected = self._ledgers.successor(reached)

@@ -180,17 +180,15 @@ class State:
                 cursor.mark = (topic.ledgers[-1].id, -1)
 
     def trim(self, topic: Topic) -> None:
-        """Retention 0: a closed ledger goes once every cursor is past it. The last ledger always stays."""
-        self._normalise(topic)
-        keep = min((c.mark[0] for c in topic.cursors.values()), default=topic.ledgers[-1].id)
-        topic.ledgers = [x for x in topic.ledgers if x.id >= keep or not x.closed or x is topic.ledgers[-1]]
+        """Retention 0: a closed ledger goes once every cursor is past it. The last ledger always stays.
 
-    def _normalise(self, topic: Topic) -> None:
-        following = dict(zip([x.id for x in topic.ledgers], topic.ledgers[1:], strict=False))
-        for cursor in topic.cursors.values():
-            for ledger in topic.ledgers:
-                if ledger.id in following and cursor.mark == (ledger.id, ledger.last):
-                    cursor.mark = (following[ledger.id].id, -1)
+        A cursor at a ledger's last entry is past it, too, and stays there: Pulsar does the same, but only at its
+        periodic check.
+        """
+        ends = {x.id: x.last for x in topic.ledgers}
+        needed = [mark[0] + (mark[1] == ends.get(mark[0])) for mark in (c.mark for c in topic.cursors.values())]
+        keep = min(needed, default=topic.ledgers[-1].id)
+        topic.ledgers = [x for x in topic.ledgers if x.id >= keep or not x.closed or x is topic.ledgers[-1]]
 
     def acknowledge(self, topic: Topic, cursor: Cursor, place: Place) -> None:
         """Cumulative; a position behind the mark-delete changes nothing."""

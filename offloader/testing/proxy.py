@@ -6,13 +6,11 @@ import http.client
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
-
-# A connection that its client has left open does not keep `close` waiting for longer.
-IDLE_SECONDS = 2.0
 
 
 @dataclass
@@ -34,7 +32,7 @@ class Rule:
 
 
 class Proxy:
-    """Forwards to `host:port` of a server on this machine. A context manager; close clients first."""
+    """Forwards to `host:port` of a server on this machine. A context manager; its end closes all connections."""
 
     def __init__(self, host: str, port: int) -> None:
         self.requests: list[tuple[str, str]] = []
@@ -51,6 +49,7 @@ class Proxy:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._server.shutdown()
+        self._server.hang_up()
         self._server.server_close()
         self._thread.join()
 
@@ -96,11 +95,27 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, proxy: Proxy) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.proxy = proxy
+        self._open: set[socket.socket] = set()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """A thread for a new connection."""
+        self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """The end of a connection."""
+        self._open.discard(request)
+        super().shutdown_request(request)
+
+    def hang_up(self) -> None:
+        """Let the threads of idle connections come to their end."""
+        for connection in list(self._open):
+            with suppress(OSError):  # it ends by itself at this moment
+                connection.shutdown(socket.SHUT_RDWR)
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    timeout = IDLE_SECONDS
     server: _Server
 
     def handle_any(self) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo
-from offloader.errors import DamagedObjectError
+from offloader.errors import DamagedObjectError, IntegrityError
 from offloader.format.index import Index, IndexGroup, decode_index, encode_index, index_of_segment, ledger_info
 from offloader.format.reader import read_entries
 from offloader.model import Cuts, IndexEntry, LedgerRange
@@ -41,6 +41,13 @@ def test_the_exact_bytes_of_a_small_index():
         "0000000000000015 00000001 0000000d  0815 1001 1801 2080d095ffbc31  0000000000000000 00000002 000000000000009f"
     )
     assert index_of_segment(parts, ledgers, 304, TIMESTAMP) == bytes.fromhex(expected)
+
+
+@pytest.mark.parametrize("named", [[], [20, 20], [20, 21]])
+def test_parts_and_record_must_speak_of_the_same_ledgers(named):
+    parts = [p.to_part("etag", 0) for p in cut_all([Stored(20, 7, b"abc")], Cuts())]
+    with pytest.raises(IntegrityError, match=r"hold ledgers \[20\]"):
+        index_of_segment(parts, [LedgerRange(ledger, 7, 7, 1, 3) for ledger in named], 147, TIMESTAMP)
 
 
 @given(streams(), small_cuts())

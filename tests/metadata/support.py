@@ -178,7 +178,9 @@ def full_segment(entry_size: Callable[[Random], int], messages: Callable[[Random
         told = EntryStats(message - first_message, *times, first_message, message - 1)
         etag, crc = rng.randbytes(16).hex(), rng.getrandbits(32)
         done.append(Part(len(done) + 1, begin, offset - begin, etag, crc, block - first_block, ranges, tuple(index), told))
-    return OpenSegment(f"{rng.getrandbits(128):032x}", position(0, ledger), Source.BROKER, cut, 1, upload="u" * 120, parts=tuple(done))
+    return OpenSegment(
+        f"{rng.getrandbits(128):032x}", position(0, ledger), Source.BROKER, cut, 1, upload="u" * 120, parts=tuple(done)
+    )
 
 
 # (name, entry's size, messages of an entry, most bytes that a snapshot of 1,000 such segments may have)

@@ -1,3 +1,6 @@
+import zlib
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,10 +34,8 @@ def test_a_column_takes_what_its_range_needs():
 def test_a_column_that_is_cut_short_is_not_taken_for_another(column: list[int], data: st.DataObject):
     whole = pack(column)
     short = whole[: data.draw(st.integers(1, len(whole) - 1))]
-    try:
+    with suppress(ValueError, zlib.error):
         assert unpack(short) != column
-    except Exception as error:  # noqa: BLE001 (zlib.error has no base of its own)
-        assert type(error).__name__ in ("ValueError", "error")
 
 
 def test_an_unknown_kind_of_column_is_refused():

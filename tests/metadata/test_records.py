@@ -37,9 +37,11 @@ def test_a_topic_s_state_survives(topic: TopicState):
     assert decode_topic("key", encoded.data) == encoded
 
 
-@given(topic_states, st.booleans())
-def test_a_journal_record_survives(topic: TopicState, full: bool):
-    data = encode_full("t", [encode_topic(topic).data], "new") if full else encode_changes("t", [encode_topic(topic).data], [TOPIC])
+@given(topic=topic_states, full=st.booleans())
+def test_a_journal_record_survives(topic: TopicState, *, full: bool):
+    data = (
+        encode_full("t", [encode_topic(topic).data], "new") if full else encode_changes("t", [encode_topic(topic).data], [TOPIC])
+    )
     record = decode_journal("key", data)
     assert {t: decode_topic("key", raw).state for t, raw in record.topics.items()} == {topic.topic: topic}
     assert (record.token, record.full, record.fence) == ("t", full, False)

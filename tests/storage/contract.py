@@ -57,7 +57,16 @@ class ObjectContract:
 
     @pytest.mark.parametrize(
         ("offset", "length", "expected"),
-        [(0, 4, b"0123"), (3, 2, b"34"), (8, 5, b"89"), (7, None, b"789"), (0, 0, b""), (10, None, b""), (10, 3, b""), (99, 1, b"")],
+        [
+            (0, 4, b"0123"),
+            (3, 2, b"34"),
+            (8, 5, b"89"),
+            (7, None, b"789"),
+            (0, 0, b""),
+            (10, None, b""),
+            (10, 3, b""),
+            (99, 1, b""),
+        ],
     )
     def test_a_range_is_short_at_the_end_and_empty_past_it(
         self, store: ObjectStore, offset: int, length: int | None, expected: bytes
@@ -133,7 +142,9 @@ class ObjectContract:
         assert store.put("slot", b"2", if_absent=True) is not None
         assert store.read("slot")[0] == b"2"
 
-    def test_of_racing_creators_one_wins_and_nobody_reads_a_part_of_an_object(self, store: ObjectStore, other: ObjectStore) -> None:
+    def test_of_racing_creators_one_wins_and_nobody_reads_a_part_of_an_object(
+        self, store: ObjectStore, other: ObjectStore
+    ) -> None:
         for i in range(10):
             contents = [bytes([65 + n]) * 50_000 for n in range(WRITERS)]
             start = threading.Barrier(WRITERS + 1)

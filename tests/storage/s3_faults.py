@@ -157,7 +157,8 @@ class S3FaultContract:
 
     def test_a_begin_that_was_refused_for_now_is_repeated(self, proxy: Proxy, store: ObjectStore, direct: ObjectStore) -> None:
         proxy.add(Rule(begin, times=2, status=503, code="SlowDown"))
-        assert [found.upload for found in direct.list_uploads()] == [store.begin("k")]
+        upload = store.begin("k")
+        assert [found.upload for found in direct.list_uploads()] == [upload]
 
     def test_a_part_whose_answer_is_lost_is_sent_again(self, proxy: Proxy, store: ObjectStore) -> None:
         upload = store.begin("k")

@@ -15,6 +15,7 @@ from typing import Any
 from offloader.config import Config
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal import Journal
+from offloader.metrics import Metrics
 from offloader.model import Receipt, Slice, TopicName
 from offloader.storage.base import ObjectStore
 from offloader.storage.memory import MemoryBacking, MemoryStore
@@ -63,11 +64,6 @@ class NoPlans:
 
     def publish(self, plan: Plan) -> None:
         self.plan = plan
-
-
-class NoMetrics:
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *args, **kwargs: None
 
 
 class NoRequests:
@@ -136,7 +132,7 @@ class Simulation:
             admin=self.cluster.admin,
             pins=self.pins,
             policies=self.config.policies,
-            metrics=NoMetrics(),
+            metrics=Metrics(),
             pool=Inline(),
             clock_ms=self.clock,
             new_uuid=self.uuid,

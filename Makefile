@@ -1,0 +1,60 @@
+# Everything runs in .venv, which `make setup` makes. Offline but for the package registries.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-hermetic test-integration test-soak lint format bench docs lock clean
+
+help: ## Lists the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Makes .venv with the command .venv/bin/offloader
+
+$(STAMP): requirements.lock pyproject.toml hatch_build.py $(wildcard proto/*.proto)
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || \
+	  { echo "error: Python 3.11, 3.12 or 3.13 is needed; name one with make PYTHON=python3.12 setup" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $(STAMP)
+
+demo: setup ## A real Pulsar, the offloader beside it, everything read back and compared (under 3 minutes)
+	$(BIN)/python -m offloader.embedded.demo
+
+test: setup ## All tests: hermetic ones, then those with a real Pulsar, stores and Spark
+	$(BIN)/python -m pytest tests integration
+
+test-hermetic: setup ## Only the tests without network and Java (under 2 minutes)
+	$(BIN)/python -m pytest tests
+
+test-integration: setup ## Only the tests with a real Pulsar, stores and Spark
+	$(BIN)/python -m pytest integration
+
+test-soak: setup ## Thousands of seeds and the full cross product of faults (hours)
+	OFFLOADER_EXAMPLES=3000 OFFLOADER_SOAK=1 $(BIN)/python -m pytest tests integration -o timeout=14400
+
+lint: setup ## Every static check
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: setup ## Formats the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup ## Benchmarks, as ratios within one run
+	$(BIN)/python -m benchmarks
+
+docs: setup ## Writes the generated pages again (docs/configuration.md, docs/metrics.md, docs/cli.md)
+	$(BIN)/python -m offloader.config.docs
+	$(BIN)/python -m offloader.metrics.docs
+	$(BIN)/python -m offloader.cli.docs
+
+lock: setup ## Resolves requirements.lock anew
+	$(BIN)/python -m uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-annotate --no-header --upgrade -o requirements.lock
+
+clean: ## Removes the environment and what builds leave
+	rm -rf $(VENV) build dist offloader/_proto .mypy_cache .ruff_cache .pytest_cache .hypothesis

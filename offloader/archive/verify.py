@@ -1,0 +1,110 @@
+"""Everything that can be checked of an archive without Pulsar: catalogs, journals and objects against each other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from offloader.archive.bucket import Journals, applications, open_uploads, read_journals, stray_objects
+from offloader.archive.findings import Finding, Kind
+from offloader.archive.records import ReadCatalog, read_catalog
+from offloader.archive.segment_check import check_objects
+from offloader.metadata import layout
+from offloader.metadata.layout import catalog_folder, data_key, journal_folder, topic_folder
+from offloader.model import Segment, TopicName
+from offloader.storage.base import ObjectStore, OpenUpload
+
+THREADS = 8
+DEEP_THREADS = 2  # each holds one part in memory
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a check found, and how much it looked at."""
+
+    findings: tuple[Finding, ...]
+    topics: int
+    segments: int
+    entries: int
+    bytes: int
+    aborted: tuple[str, ...] = ()
+
+
+def verify(
+    store: ObjectStore,
+    topics: Iterable[TopicName] | None = None,
+    *,
+    quick: bool = False,
+    abort_uploads: bool = False,
+) -> Report:
+    """Check topics, by default all of the root. `quick`: existence, sizes, indexes and continuity only, no data is read.
+
+    Safe beside running applications: the listing comes before the journals and these before the catalogs, the way that a
+    segment goes. `abort_uploads` ends the uploads that no journal names; nothing else is ever changed. Raises what the store raises.
+    """
+    chosen = None if topics is None else sorted(set(topics))
+    prefixes = [""] if chosen is None else [topic_folder(topic) for topic in chosen]
+    keys = [key for prefix in prefixes for key, _ in store.list(prefix)]
+    uploads = [upload for prefix in prefixes for upload in store.list_uploads(prefix)]
+    journals = read_journals(store, applications(store))
+    names = sorted(layout.topics(store)) if chosen is None else chosen
+    with ThreadPoolExecutor(THREADS, "verify") as pool:
+        read = dict(zip(names, pool.map(lambda topic: read_catalog(store, topic), names), strict=True))
+    findings = [*journals.findings, *_of_records(read, journals), *_of_objects(store, read, quick=quick)]
+    findings += stray_objects(keys, {(topic, s.uuid) for topic, r in read.items() for s in r.catalog.segments}, journals)
+    unnamed = list(open_uploads(uploads, journals))
+    findings += [finding for _, finding in unnamed]
+    aborted = _abort(store, (upload for upload, _ in unnamed)) if abort_uploads and journals.readable else []
+    segments = [s for r in read.values() for s in r.catalog.segments]
+    return Report(
+        findings=tuple(findings),
+        topics=len(read),
+        segments=len(segments),
+        entries=sum(s.entries for s in segments),
+        bytes=sum(s.size for s in segments),
+        aborted=tuple(aborted),
+    )
+
+
+def _of_records(read: Mapping[TopicName, ReadCatalog], journals: Journals) -> Iterator[Finding]:
+    uuids = Counter(segment.uuid for r in read.values() for segment in r.catalog.segments)
+    for topic, r in read.items():
+        yield from r.findings
+        for segment in r.catalog.segments:
+            if uuids[segment.uuid] > 1:
+                message = f"{uuids[segment.uuid]} segments have this uuid"
+                yield Finding(Kind.DUPLICATE_UUID, data_key(topic, segment.uuid), message, topic, position=segment.start)
+        yield from _against_journals(r, journals)
+
+
+def _against_journals(read: ReadCatalog, journals: Journals) -> Iterator[Finding]:
+    """An open segment must continue its catalog, and its application must be the one that has claimed the topic."""
+    catalog = read.catalog
+    owner = catalog.claim.application if catalog.claim is not None else ""
+    for application, segment in journals.open_segments(catalog.topic):
+        if application != owner:
+            message = f"the journal of {application} has segment {segment.uuid} open, the topic is claimed by {owner or 'nobody'}"
+            yield Finding(Kind.NOT_CLAIMED, journal_folder(application), message, catalog.topic, position=segment.start)
+        committed = any(s.uuid == segment.uuid for s in catalog.segments)
+        if not committed and catalog.end is not None and segment.start <= catalog.end:
+            message = f"the open segment {segment.uuid} starts at {segment.start}, the catalog ends at {catalog.end}"
+            yield Finding(Kind.OVERLAP, catalog_folder(catalog.topic), message, catalog.topic, position=segment.start)
+
+
+def _of_objects(store: ObjectStore, read: Mapping[TopicName, ReadCatalog], *, quick: bool) -> Iterator[Finding]:
+    segments = [(topic, segment) for topic, r in read.items() for segment in r.catalog.segments]
+
+    def check(work: tuple[TopicName, Segment]) -> list[Finding]:
+        return check_objects(store, *work, quick=quick)
+
+    with ThreadPoolExecutor(THREADS if quick else DEEP_THREADS, "verify") as pool:
+        for found in pool.map(check, segments):
+            yield from found
+
+
+def _abort(store: ObjectStore, uploads: Iterable[OpenUpload]) -> Iterator[str]:
+    for upload in uploads:
+        store.abort(upload.upload)
+        yield upload.upload

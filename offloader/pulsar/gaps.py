@@ -1,0 +1,62 @@
+"""Why a broker did not deliver some entries: one REST look-up an entry, which goes past the dispatcher."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from offloader.model import Gap, GapKind, TopicName
+from offloader.pulsar.rest import RestClient
+
+POOL = 8
+# How a broker says that it has no such entry: its ledger is gone (404), it is behind the ledger's or the topic's end (500).
+ABSENT = ("Message id not found", "No such entry", "LastConfirmedEntry")
+
+
+def explain(
+    rest: RestClient, topic: TopicName, ledger: int, first: int, last: int, *, limit: int
+) -> tuple[tuple[Gap, ...], int | None]:
+    """See `EntrySource.explain`."""
+    gaps: list[Gap] = []
+    end = min(last, first + limit - 1)
+    for entry, kind in _kinds(rest, topic, ledger, range(first, end + 1)):
+        if kind is None:
+            return tuple(gaps), entry
+        _append(gaps, kind, ledger, entry)
+    return tuple(gaps), None if end == last else end + 1
+
+
+def kind_of(headers: Mapping[str, str]) -> GapKind | None:
+    """What an entry's headers say. None: a reader should get it, or it belongs to a transaction that may still be committed."""
+    if headers.get("X-Pulsar-txn-uncommitted") == "true":
+        return None
+    if headers.get("X-Pulsar-marker-type"):
+        return GapKind.MARKER
+    return GapKind.ABORTED if headers.get("X-Pulsar-txn-aborted") == "true" else None
+
+
+def _kinds(rest: RestClient, topic: TopicName, ledger: int, entries: range) -> Iterator[tuple[int, GapKind | None]]:
+    with ThreadPoolExecutor(POOL, thread_name_prefix="explain") as pool:
+        for begin in range(0, len(entries), POOL):
+            some = entries[begin : begin + POOL]
+            yield from zip(some, pool.map(lambda entry: _look(rest, topic, ledger, entry), some), strict=True)
+
+
+def _look(rest: RestClient, topic: TopicName, ledger: int, entry: int) -> GapKind | None:
+    path = f"{topic.rest_path}/ledger/{ledger}/entry/{entry}"
+    response = rest.request("HEAD", path)  # the headers say it; the payload may be large
+    if response.is_success:
+        return kind_of(response.headers)
+    response = rest.request("GET", path)  # only with a body does an error say why
+    if response.is_success:
+        return kind_of(response.headers)
+    if any(words in response.text for words in ABSENT):
+        return None
+    raise rest.error(path, response)
+
+
+def _append(gaps: list[Gap], kind: GapKind, ledger: int, entry: int) -> None:
+    if gaps and gaps[-1].kind == kind:
+        gaps[-1] = Gap(kind, ledger, gaps[-1].first, entry)
+    else:
+        gaps.append(Gap(kind, ledger, entry, entry))

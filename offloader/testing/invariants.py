@@ -1,0 +1,170 @@
+"""What must always hold: one function that every test which moves data calls at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from offloader.archive.bucket import applications as all_applications
+from offloader.archive.bucket import read_journals
+from offloader.archive.continuity import closed_with, spans
+from offloader.archive.findings import Kind
+from offloader.archive.items import ArchivedEntry, Item
+from offloader.archive.read import items
+from offloader.archive.records import ReadCatalog, read_catalog
+from offloader.archive.verify import verify
+from offloader.errors import OffloadError
+from offloader.model import GapKind, Position, TopicName
+from offloader.storage.base import ObjectStore
+from offloader.testing.truth import Truth, sha256
+
+# What may be left behind without harm: named by a journal, or invisible to readers.
+HARMLESS = frozenset({Kind.ABANDONED_OBJECT, Kind.LEFT_OVER, Kind.OPEN_UPLOAD})
+
+Place = tuple[int, int]
+
+
+def check_invariants(
+    store: ObjectStore,
+    truths: Mapping[TopicName, Truth],
+    *,
+    applications: Iterable[str] | None = None,
+    at_rest: bool = False,
+    allowed: Collection[Kind] = HARMLESS,
+    batches_ms: Iterable[int] = (),
+    longest_batch_ms: int | None = None,
+) -> None:
+    """Check the archive of these topics against what was produced. Raises AssertionError listing every violation.
+
+    1, 2, 5, 7 by `verify` and by reading everything back; 3 and 4 against pins and journals (by default of all
+    applications); 6 where batches' durations and their limit are given. `at_rest`: everything delivered is offloaded, nothing
+    is open, and each pin is acknowledged up to the end. `allowed`: findings that are no violation, for example
+    `HARMLESS | {Kind.STRAY_OBJECT}` where an answer to a commit was lost and the object abandoned.
+    """
+    violations = [f"6: a batch took {ms} ms of {longest_batch_ms}" for ms in batches_ms if ms > (longest_batch_ms or ms)]
+    violations += [_numbered(f.kind, str(f)) for f in verify(store).findings if f.kind not in allowed]
+    journals = read_journals(store, all_applications(store) if applications is None else applications)
+    for topic, truth in truths.items():
+        read = read_catalog(store, topic)
+        opened = {segment.uuid for _, segment in journals.open_segments(topic)}
+        if len(opened) > 1:
+            violations.append(f"4: {topic}: {len(opened)} segments are open: {sorted(opened)}")
+        if at_rest and opened:
+            violations.append(f"at rest: {topic}: segment {min(opened)} is open")
+        violations += (f"{text} ({topic})" for text in _of_topic(store, read, truth, at_rest=at_rest))
+    if violations:
+        raise AssertionError(f"{len(violations)} violations of what must always hold:\n" + "\n".join(violations))
+
+
+def _numbered(kind: Kind, text: str) -> str:
+    """Which of the design's invariants a finding breaks."""
+    if kind in (Kind.HOLE, Kind.OVERLAP, Kind.UNPROVEN_END, Kind.WRONG_PREDECESSOR):
+        return f"7: {text}"
+    return f"{'5' if kind is Kind.STRAY_OBJECT else '2'}: {text}"
+
+
+def _of_topic(store: ObjectStore, read: ReadCatalog, truth: Truth, *, at_rest: bool) -> Iterator[str]:
+    archived = _Archived()
+    try:
+        for item in items(store, read.catalog):
+            archived.add(item)
+    except OffloadError as error:
+        yield f"1: reading back: {error}"
+        return
+    yield from archived.twice
+    yield from _contents(archived, truth, _windows(read))
+    yield from _pin(truth, read, at_rest=at_rest)
+
+
+class _Archived:
+    """What reading back gave, by (ledger, entry): Pulsar never uses a ledger id twice."""
+
+    def __init__(self) -> None:
+        self.entries: dict[Place, str] = {}
+        self.gaps: dict[Place, GapKind] = {}
+        self.losses: list[tuple[Place, Place]] = []
+        self.twice: list[str] = []
+
+    def add(self, item: Item) -> None:
+        if isinstance(item, ArchivedEntry):
+            self._once(_place(item.position))
+            self.entries[_place(item.position)] = sha256(item.data)
+        elif item.kind is None:
+            self.losses.append((_place(item.start), _place(item.end)))
+        else:
+            for entry in range(item.start.entry, item.end.entry + 1):
+                self._once((item.start.ledger, entry))
+                self.gaps[item.start.ledger, entry] = item.kind
+
+    def lost(self, place: Place) -> bool:
+        return any(first <= place <= last for first, last in self.losses)
+
+    def _once(self, place: Place) -> None:
+        if place in self.entries or place in self.gaps:
+            self.twice.append(f"1: {_text(place)} is archived twice")
+
+
+def _contents(archived: _Archived, truth: Truth, windows: list[tuple[Place, Place]]) -> Iterator[str]:
+    for place, true in truth.entries.items():
+        in_window = any(first <= place <= last for first, last in windows)
+        if place in archived.entries:
+            if true.sha256 not in (None, archived.entries[place]):
+                yield f"1: {_text(place)} is not archived byte for byte"
+            if archived.lost(place):
+                yield f"1: {_text(place)} is archived and recorded as lost"
+        elif place in archived.gaps:
+            if archived.gaps[place] not in true.gaps:
+                yield f"1: {_text(place)} is recorded as {archived.gaps[place]}, which it is not"
+        elif in_window and not archived.lost(place):
+            yield f"1: {_text(place)} is in no segment, gap or loss"
+    if truth.complete:
+        for place in sorted((archived.entries.keys() | archived.gaps.keys()) - truth.entries.keys()):
+            yield f"1: {_text(place)} is archived, but was never written"
+
+
+def _pin(truth: Truth, read: ReadCatalog, *, at_rest: bool) -> Iterator[str]:
+    begin, end, mark = _begin(read), read.catalog.end, truth.mark_delete
+    if begin is None:
+        return
+    last = begin[0], begin[1] - 1
+    if end is not None:
+        last = _place(end)
+    following = sorted(place for place in truth.entries if place > last)
+    if mark is not None and following and following[0] <= mark:
+        yield f"3: the pin is acknowledged up to {_text(mark)}, past {_text(following[0])}, which is not offloaded"
+    if not at_rest:
+        return
+    left = [place for place in following if not truth.entries[place].gaps]
+    if left:
+        yield f"at rest: {len(left)} entries from {_text(left[0])} on are not offloaded"
+    if mark is not None and end is not None:
+        behind = [place for place in sorted(truth.entries) if max(mark, (begin[0], begin[1] - 1)) < place <= last]
+        one_short = behind == [last] and closed_with(read.catalog, end) is None
+        if behind and not one_short:
+            yield f"3: at rest the pin stands at {_text(mark)}, {len(behind)} entries before the end {_text(last)}"
+
+
+def _windows(read: ReadCatalog) -> list[tuple[Place, Place]]:
+    """From the first to the last offloaded position of each incarnation."""
+    recorded = spans(read.catalog)
+    found = []
+    for incarnation in sorted({s.start.incarnation for s in recorded}):
+        mine = [s for s in recorded if s.start.incarnation == incarnation]
+        begins = [c.begin for c in read.claims if c.incarnation == incarnation]
+        first = min([*(s.start for s in mine), *begins[:1]])
+        found.append((_place(first), _place(max(s.end for s in mine))))
+    return found
+
+
+def _begin(read: ReadCatalog) -> Place | None:
+    """Where the present incarnation begins."""
+    claim = read.catalog.claim
+    first = next((c for c in read.claims if claim is not None and c.incarnation == claim.incarnation), None)
+    return None if first is None else _place(first.begin)
+
+
+def _place(position: Position) -> Place:
+    return (position.ledger, position.entry)
+
+
+def _text(place: Place) -> str:
+    return f"{place[0]}:{place[1]}"

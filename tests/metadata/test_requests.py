@@ -1,0 +1,119 @@
+"""Commands ask, the application answers, both through the bucket."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offloader.errors import DamagedRecordError, FormatVersionError
+from offloader.metadata import requests
+from offloader.metadata.requests import DAY_MS, Outcome, Request, RequestKind
+from offloader.model import TopicName
+from offloader.storage.memory import MemoryStore
+from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
+
+from .support import TOPIC, position, positions, tokens
+
+CLOSE = Request(RequestKind.CLOSE, TOPIC, 1000, "joe", position(12))
+DONE = Outcome(True, "closed", 2000)
+
+names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=5)
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@given(st.sampled_from(RequestKind), st.integers(0, 10**13), names, st.none() | positions)
+def test_what_is_asked_is_what_is_pending(kind, at, by, where):
+    store, request = MemoryStore(), Request(kind, TopicName("acme", "orders", "a/b"), at, by, where)
+    request_id = requests.submit(store, "app", request, tokens())
+    assert requests.pending(store, "app", 0) == [(request_id, request)]
+
+
+def test_requests_are_pending_in_the_order_of_asking_until_they_are_done(store):
+    new_token = tokens()
+    ids = [requests.submit(store, "app", Request(RequestKind.RELEASE, TOPIC, at), new_token) for at in (30, 4, 100)]
+    assert [i for i, _ in requests.pending(store, "app", 0)] == [ids[1], ids[0], ids[2]]
+    requests.mark_seen(store, "app", ids[0])
+    assert requests.is_seen(store, "app", ids[0])
+    assert not requests.is_seen(store, "app", ids[1])
+    requests.mark_done(store, "app", ids[1], DONE)
+    assert [i for i, _ in requests.pending(store, "app", 0)] == [ids[0], ids[2]]
+    assert requests.outcome_of(store, "app", ids[1]) == DONE
+    assert requests.outcome_of(store, "app", ids[0]) is None
+
+
+def test_applications_do_not_see_each_other_s_requests(store):
+    requests.submit(store, "app", CLOSE, tokens())
+    assert requests.pending(store, "app2", 0) == []
+
+
+def test_answers_may_be_repeated_and_the_first_one_stands(store):
+    request_id = requests.submit(store, "app", CLOSE, tokens())
+    for outcome in (DONE, Outcome(False, "too late", 3000)):
+        requests.mark_seen(store, "app", request_id)
+        requests.mark_done(store, "app", request_id, outcome)
+    assert requests.outcome_of(store, "app", request_id) == DONE
+
+
+def test_waiting_ends_with_the_outcome(store):
+    request_id, now = requests.submit(store, "app", CLOSE, tokens()), [0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += int(seconds * 1000)
+        if now[0] >= 1500:
+            requests.mark_done(store, "app", request_id, DONE)
+
+    found = requests.wait(store, "app", request_id, timeout_ms=9000, clock=lambda: now[0], sleep=sleep)
+    assert (found, now) == (DONE, [1500])
+
+
+def test_waiting_ends_with_the_timeout(store):
+    now = [0]
+    waited = requests.wait(
+        store, "app", "nobody", timeout_ms=1200, clock=lambda: now[0], sleep=lambda s: now.append(now.pop() + int(s * 1000))
+    )
+    assert (waited, now) == (None, [1200])
+
+
+def test_old_answers_are_removed_after_a_day(store):
+    new_token = tokens()
+    old, young, pending = (requests.submit(store, "app", CLOSE, new_token) for _ in range(3))
+    requests.mark_seen(store, "app", old)
+    requests.mark_done(store, "app", old, Outcome(True, "", 1000))
+    requests.mark_done(store, "app", young, Outcome(True, "", 1001))
+    assert requests.remove_old(store, "app", 1001 + DAY_MS) == 1
+    assert [i for i, _ in requests.pending(store, "app", 0)] == [pending]
+    assert {key.split("/")[-1] for key, _ in store.list()} == {young, f"{young}.done", pending}
+
+
+def test_a_removal_that_is_interrupted_does_not_make_a_request_pending_again(store):
+    request_id = requests.submit(store, "app", CLOSE, tokens())
+    requests.mark_done(store, "app", request_id, Outcome(True, "", 0))
+    with pytest.raises(Exception, match="unavailable"):
+        requests.remove_old(FaultyStore(store, StoreFaults([StoreFault("delete", after=1)])), "app", 2 * DAY_MS)
+    assert requests.pending(store, "app", 0) == []
+    assert requests.remove_old(store, "app", 2 * DAY_MS) == 1
+    assert list(store.list()) == []
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"\xff", b'{"version": 1, "kind": "dance"}', b'{"version": 2}'])
+def test_a_request_that_cannot_be_read_is_answered_and_stops_nobody(store, data: bytes):
+    store.put("_requests/app/bad", data)
+    good = requests.submit(store, "app", CLOSE, tokens())
+    assert [i for i, _ in requests.pending(store, "app", 5)] == [good]
+    answer = requests.outcome_of(store, "app", "bad")
+    assert (answer.ok, answer.at) == (False, 5)
+    assert "request bad" in answer.message
+
+
+def test_an_answer_that_cannot_be_read_is_told(store):
+    store.put("_requests/app/a.done", b"{}")
+    with pytest.raises(DamagedRecordError, match="request a"):
+        requests.outcome_of(store, "app", "a")
+    store.put("_requests/app/b.done", json.dumps({"version": 2}).encode())
+    with pytest.raises(FormatVersionError, match="newer version"):
+        requests.outcome_of(store, "app", "b")

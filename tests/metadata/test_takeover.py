@@ -1,0 +1,149 @@
+"""A takeover moves an application's topics to another one for ever, and can be interrupted anywhere."""
+
+from dataclasses import replace
+
+import pytest
+
+from offloader.errors import ConfigError, OvertakenError
+from offloader.metadata.catalog import Catalogs
+from offloader.metadata.journal import Journal
+from offloader.metadata.state import TopicState
+from offloader.metadata.takeover import takeover
+from offloader.model import TopicName
+from offloader.storage.memory import MemoryBacking, MemoryStore
+from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
+
+from .support import OTHER_TOPIC, TOPIC, claim, numbered_topic, offloaded, state, tokens
+
+IDLE, FOREIGN, UNCLAIMED = numbered_topic(1), numbered_topic(2), numbered_topic(3)
+
+
+class CrashError(Exception):
+    """The command is gone."""
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    """Application `old` owns three topics, one of them idle, and remembers one of `foreign`'s and one never claimed."""
+    store = MemoryStore()
+    for application, topics in (("old", (TOPIC, OTHER_TOPIC, IDLE)), ("foreign", (FOREIGN,))):
+        catalogs = Catalogs(store, application, tokens())
+        for topic in topics:
+            catalogs.append(catalogs.load(topic), claim(application))
+    with Journal.open(store, "old", tokens("old")) as journal:
+        journal.record([state(TOPIC), state(OTHER_TOPIC), state(FOREIGN), state(UNCLAIMED)])
+    return store
+
+
+def take(store, name: str = "t") -> tuple[TopicName, ...]:
+    return takeover(store, "old", "new", tokens(name), 77)
+
+
+def owners(store: MemoryStore) -> dict[TopicName, str]:
+    catalogs = Catalogs(store, "reader", tokens())
+    return {topic: catalog.claim.application for topic, catalog in catalogs.load_all(catalogs.topics()).items()}
+
+
+TAKEN = {TOPIC: "new", OTHER_TOPIC: "new", IDLE: "new", FOREIGN: "foreign"}
+
+
+def test_claims_and_open_segments_change_hands(store):
+    assert take(store) == (TOPIC, OTHER_TOPIC, IDLE, UNCLAIMED)[:0] + tuple(sorted((TOPIC, OTHER_TOPIC, IDLE, UNCLAIMED)))
+    assert owners(store) == TAKEN
+    with Journal.open(store, "new", tokens("new")) as journal:
+        assert journal.topics == {TOPIC: state(TOPIC), OTHER_TOPIC: state(OTHER_TOPIC), UNCLAIMED: state(UNCLAIMED)}
+    adopted = Catalogs(store, "new", tokens()).load(TOPIC).claim
+    assert adopted == replace(claim("new"), at=77, reason="taken over from old")
+
+
+def test_a_running_old_application_stops(store):
+    with Journal.open(store, "old", tokens("running")) as running:
+        take(store)
+        with pytest.raises(OvertakenError):
+            running.check_not_overtaken()
+        with pytest.raises(OvertakenError):
+            running.record([TopicState(TOPIC)])
+
+
+def test_the_old_application_never_starts_again(store):
+    take(store)
+    for _ in range(2):
+        with pytest.raises(OvertakenError, match="old was taken over by new: run that one"):
+            Journal.open(store, "old", tokens("again"))
+    with pytest.raises(OvertakenError, match="taken over by new"):
+        takeover(store, "old", "third", tokens("third"), 78)
+
+
+def test_a_start_of_the_old_application_that_stalled_during_the_takeover_does_not_win(store):
+    for stalls_at in range(20):
+        copy = MemoryStore(MemoryBacking(dict(store.backing.objects)))
+        stall = StoreFault("*", Effect.HOOK, hook=lambda c=copy: take(c), after=stalls_at)
+        faulty = FaultyStore(copy, StoreFaults([stall]))
+        try:
+            with Journal.open(faulty, "old", tokens("stalled")) as journal:
+                while stall.times:  # it started before the takeover began
+                    journal.check_not_overtaken()
+                journal.check_not_overtaken()
+            raise AssertionError("the old application still runs")
+        except OvertakenError:
+            pass
+        assert owners(copy) == TAKEN
+
+
+def test_a_commit_that_the_old_application_had_under_way_counts_or_is_refused(store):
+    """It reaches the catalog before the claim does: the claim goes behind it."""
+
+    def commit():
+        old = Catalogs(store, "old", tokens("late"))
+        old.append(old.load(TOPIC), offloaded("late", 0, 9))
+
+    first_claim = StoreFault("put", Effect.HOOK, hook=commit, key=lambda k: "_catalog" in k)
+    take(FaultyStore(store, StoreFaults([first_claim])))
+    catalog = Catalogs(store, "new", tokens()).load(TOPIC)
+    assert (catalog.claim.application, [s.uuid for s in catalog.segments]) == ("new", ["late"])
+
+
+@pytest.mark.parametrize("effect", [Effect.BEFORE, Effect.LOST])
+def test_interrupted_at_any_call_it_can_be_repeated(store, effect):
+    calls = 0
+    while True:
+        copy = MemoryStore(MemoryBacking(dict(store.backing.objects)))
+        faults = StoreFaults([StoreFault("*", effect, error=CrashError, times=1, after=calls)])
+        try:
+            take(FaultyStore(copy, faults), "interrupted")
+            done = faults.calls.total() <= calls
+        except Exception:  # noqa: BLE001 (whatever it met, it is repeated)
+            done = False
+        for topic, owner in owners(copy).items():  # nobody is left without a journal that knows the open segment
+            if owner == "new" and topic != IDLE:
+                assert Journal.peek(copy, "new")[topic] == state(topic)
+        take(copy, "repeated")
+        assert owners(copy) == TAKEN
+        assert set(Journal.peek(copy, "new")) == {TOPIC, OTHER_TOPIC, UNCLAIMED}
+        if done:
+            break
+        calls += 1
+    assert calls > 30
+
+
+def test_repeated_later_it_does_not_bring_back_what_the_heir_has_finished(store):
+    take(store)
+    with Journal.open(store, "new", tokens("new")) as journal:
+        journal.record([TopicState(TOPIC), state(OTHER_TOPIC, at=50)])
+    take(store, "again")
+    assert Journal.peek(store, "new") == {OTHER_TOPIC: state(OTHER_TOPIC, at=50), UNCLAIMED: state(UNCLAIMED)}
+
+
+def test_the_heir_s_own_topics_stay(store):
+    mine = numbered_topic(8)
+    with Journal.open(store, "new", tokens("new")) as journal:
+        journal.record([state(mine)])
+    take(store)
+    assert Journal.peek(store, "new")[mine] == state(mine)
+
+
+def test_an_application_that_never_was_is_a_typing_error(store):
+    with pytest.raises(ConfigError, match="no journal of odl"):
+        takeover(store, "odl", "new", tokens(), 1)
+    with pytest.raises(ConfigError, match="cannot take over itself"):
+        takeover(store, "old", "old", tokens(), 1)
