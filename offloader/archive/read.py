@@ -77,6 +77,9 @@ def segment_items(
             continue
         with naming(key):
             yield from _entries_of_run(found, run, incarnation)
+    if last >= segment.end:
+        with naming(key):
+            _nothing_left(found)
 
 
 def _stored(
@@ -105,6 +108,12 @@ def _entries_of_run(found: Iterator[tuple[Position, bytes, int]], run: Run, inca
         if not crc_ok(data):
             raise DamagedObjectError(f"offset {offset}: the checksum of {position} does not match its bytes")
         yield ArchivedEntry(position, data)
+
+
+def _nothing_left(found: Iterator[tuple[Position, bytes, int]]) -> None:
+    position, _, offset = next(found, (None, b"", -1))
+    if position is not None:
+        raise DamagedObjectError(f"offset {offset}: {position} is in the object, but not in the segment's record")
 
 
 def _between(catalog: TopicCatalog, before: Span, after: Span) -> Iterator[Missing]:

@@ -5,8 +5,8 @@
     _requests/<application>/<id>, <id>.seen, <id>.done
     <tenant>/<namespace>/<topic>/<uuid>, <uuid>-index, _catalog/<slot>
 
-Tenants, namespaces, topics and applications are URL-encoded; a leading `_` and names of dots are encoded too, so that no
-name is taken for one of ours or for a parent folder. Epochs and slots have 20 digits: key order is their order.
+Tenants, namespaces, topics and applications are URL-encoded; a leading `_` or `.` is encoded too, so that no name is
+taken for one of ours, for a store's helper folder or for a parent folder. Epochs and slots have 20 digits: key order is their order.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ JOURNAL = "_journal"
 REQUESTS = "_requests"
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+LEADING = {"_": "%5F", ".": "%2E"}
 SLOT = re.compile(r"\d{20}")
 # Behind a folder's name it makes a key that comes after all of the folder's.
 AFTER_SLASH = chr(ord("/") + 1)
@@ -143,6 +144,4 @@ def _topic_of(key: str) -> tuple[TopicName | None, str]:
 
 def _encode(name: str) -> str:
     encoded = quote(name, safe="")
-    if encoded.startswith("_"):
-        return "%5F" + encoded[1:]
-    return encoded.replace(".", "%2E") if set(encoded) == {"."} else encoded
+    return LEADING.get(encoded[:1], encoded[:1]) + encoded[1:]

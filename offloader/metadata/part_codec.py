@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import struct
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 from offloader._proto import metadata_pb2 as pb
 from offloader.metadata.columns import pack, unpack, unzigzag, zigzag
@@ -22,6 +23,7 @@ GROUP = 64
 PER_BLOCK = 132
 PER_ENTRY = 12
 
+ZEROS = repeat(0)
 NO_RANGE = LedgerRange(0, 0, -1, 0, 0)
 KINDS = tuple(GapKind)
 HEX_ETAG = re.compile("[0-9a-f]{32}")
@@ -62,10 +64,13 @@ def decode_parts(data: bytes) -> tuple[Part, ...]:
     reader = _Reader(message)
     before = _Before()
     parts = []
-    for etag, crc in zip(etags, crcs, strict=True):
-        part = _read_part(reader, etag, crc, before)
-        parts.append(part)
-        before = _Before.of(part, before)
+    try:
+        for etag, crc in zip(etags, crcs, strict=True):
+            part = _read_part(reader, etag, crc, before)
+            parts.append(part)
+            before = _Before.of(part, before)
+    except StopIteration as error:
+        raise ValueError("a column is too short") from error
     reader.check_empty()
     return tuple(parts)
 
@@ -93,22 +98,20 @@ class _Reader:
 
     def __init__(self, message: pb.PartGroup) -> None:
         fields = [f.name for f, value in message.ListFields() if isinstance(value, bytes) and f.name not in ("etags", "crcs")]
-        self._columns = {name: unpack(getattr(message, name)) for name in fields}
-        self._next = dict.fromkeys(fields, 0)
+        self._columns: dict[str, Iterator[int]] = {name: iter(unpack(getattr(message, name))) for name in fields}
 
     def has(self, name: str) -> bool:
         return name in self._columns
 
+    def column(self, name: str) -> Iterator[int]:
+        return self._columns.get(name, ZEROS)
+
     def take(self, name: str) -> int:
-        column = self._columns.get(name)
-        if column is None:
-            return 0
-        self._next[name] += 1
-        return column[self._next[name] - 1]
+        return next(self.column(name))
 
     def check_empty(self) -> None:
         for name, column in self._columns.items():
-            if self._next[name] != len(column):
+            if next(column, None) is not None:
                 raise ValueError(f"column {name} has values left")
 
 
@@ -160,7 +163,7 @@ def _read_part(r: _Reader, etag: str, crc: int, before: _Before) -> Part:
     blocks = r.take("blocks") + _blocks(index)
     size = r.take("size") + _size(ledgers, blocks)
     stats = _read_stats(r, sum(x.count for x in ledgers), before)
-    gaps = tuple(_read_gap(r) for _ in range(r.take("gap_count")))
+    gaps = tuple([_read_gap(r) for _ in range(r.take("gap_count"))])
     return Part(number, offset, size, etag, crc, blocks, ledgers, index, stats, gaps)
 
 
@@ -251,15 +254,15 @@ def _read_index(r: _Reader, ledgers: Sequence[LedgerRange], offset: int, before:
     entries_in = _EntriesIn(ledgers)
     block_start = last.offset
     from_block_start = r.has("block_length")
+    blocks, in_blocks, entries = r.column("step_block"), r.column("step_offset"), r.column("step_entry")
+    ledger_ids, across = r.column("step_ledger"), r.column("block_length" if from_block_start else "across_offset")
     for _ in range(count - 1):
-        block = r.take("step_block") + last.block
-        ledger = r.take("step_ledger") + last.ledger
+        block, ledger = next(blocks) + last.block, next(ledger_ids) + last.ledger
         if block == last.block:
-            at = r.take("step_offset") + last.offset
+            at = next(in_blocks) + last.offset
         else:
-            at = r.take("block_length") + block_start if from_block_start else r.take("across_offset") + last.offset
-            block_start = at
-        last = IndexEntry(ledger, r.take("step_entry") + entries_in.expected(last, ledger, block, at), block, at)
+            at = block_start = next(across) + (block_start if from_block_start else last.offset)
+        last = IndexEntry(ledger, next(entries) + entries_in.expected(last, ledger, block, at), block, at)
         index.append(last)
     return tuple(index)
 

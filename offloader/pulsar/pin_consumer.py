@@ -68,6 +68,8 @@ class PinConsumer:
         with self._lock:
             if self._attachment is not None and not self._attachment.closed:
                 return self._attachment
+            if self._attachment is not None:
+                self._lookup.forget(self.topic)
             try:
                 self._attachment = self._subscribe()
             except TopicMovedError:  # the address was remembered from before the move

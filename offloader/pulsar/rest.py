@@ -27,7 +27,7 @@ from offloader.pulsar.settings import PulsarSettings
 MAX_REDIRECTS = 10
 CONNECTIONS = 16
 _AGAIN = {408, 429}
-_NO_NAMESPACE = re.compile(r"(namespace|tenant)\b.*\bnot (found|exist)", re.IGNORECASE)
+_NO_NAMESPACE = re.compile(r"(namespace|tenant)\b", re.IGNORECASE)
 
 
 class RestClient:
@@ -83,7 +83,7 @@ class RestClient:
         if status == 403:
             return AuthorizationFailedError(said)
         if status == 404:
-            about_topic = path.startswith("persistent/") and not _NO_NAMESPACE.search(reason)
+            about_topic = path.startswith("persistent/") and not _NO_NAMESPACE.match(reason)
             return TopicNotFoundError(said) if about_topic else NamespaceNotFoundError(said)
         if status >= 500 or status in _AGAIN:
             return BrokerUnavailableError(said)

@@ -46,8 +46,9 @@ class Window:
 
     def grant(self) -> int:
         """How many permits to give now; 0 while that is not worth a command."""
-        wanted = self._room() - self._permits
-        if wanted < max(1, self._room() / 2):
+        room = self._room()
+        wanted = room - self._permits
+        if room == 0 or wanted < max(1, room / 2):
             return 0
         self._permits += wanted
         return wanted
@@ -56,6 +57,6 @@ class Window:
         if self._size == 0:
             return self._trust
         fitting = int((self._max_bytes - self.held) / max(self._size, 1))
-        if fitting < 1 and self.held == 0:
-            return 1
-        return min(max(fitting, 0), self._trust)
+        if self.held == 0:
+            fitting = max(fitting, 1)
+        return max(0, min(fitting, self._trust))

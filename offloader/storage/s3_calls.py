@@ -44,6 +44,8 @@ _BROKEN = (boto.HTTPClientError, boto.ConnectionError, boto.IncompleteReadError)
 _BY_CODE: dict[str, tuple[type[OffloadError], str]] = {
     "NoSuchBucket": (BucketNotFoundError, "the bucket does not exist; create it or correct the root"),
     "NoSuchKey": (ObjectNotFoundError, "there is no such object"),
+    "404": (ObjectNotFoundError, "there is no such object"),  # HEAD has no body for a code
+    "XAdminUserNotFound": (AccessDeniedError, "the store does not know our access key; check the credentials"),
     "NoSuchUpload": (UploadGoneError, "the upload is gone"),
     "InvalidPart": (PartRejectedError, "a part is missing or is another one"),
     "InvalidPartOrder": (PartRejectedError, "the parts are not in order"),
@@ -55,10 +57,10 @@ _BY_CODE: dict[str, tuple[type[OffloadError], str]] = {
     "XMinioStorageFull": (StoreFullError, "the store has no room left"),
     "EntityTooLarge": (FatalError, "the store refuses objects or parts of this size"),
 }
+# No 404: versitygw says 404 also to an unknown access key, and that must not look like an absent object.
 _BY_STATUS: dict[int, tuple[type[OffloadError], str]] = {
     401: (AccessDeniedError, "the store does not accept our credentials"),
     403: (AccessDeniedError, "the store refuses this call; check the credentials and the bucket's policy"),
-    404: (ObjectNotFoundError, "there is no such object"),
     507: (StoreFullError, "the store has no room left"),
 }
 # Answers that say what the state is now, whatever became of earlier attempts.
@@ -101,8 +103,6 @@ class S3Calls:
         try:
             return retrying(work)
         except (boto.BotoCoreError, boto.ClientError) as e:
-            # The traceback's frames hold the request's body and, through tenacity's state, this very error.
-            e.__traceback__ = None
             error = _typed(f"{self.url}: {what}", e)
             if write and lost and not isinstance(error, _FINAL):
                 raise OutcomeUnknownError(f"{self.url}: {what}: may have happened, the answer was lost: {e}") from e

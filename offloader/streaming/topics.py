@@ -136,7 +136,13 @@ def acknowledgeable(catalog: TopicCatalog, end: Position, ledgers: LedgerList) -
     """
     if _end_recorded(catalog, end) or _more_entries_seen(end, ledgers):
         return end
-    return Position(end.incarnation, end.ledger, end.entry - 1) if end.entry > 0 else None
+    return Position(end.incarnation, end.ledger, end.entry - 1) if end.entry > 0 else _last_of_former_ledger(catalog, end)
+
+
+def _last_of_former_ledger(catalog: TopicCatalog, end: Position) -> Position | None:
+    newest = catalog.segments[-1]
+    former = [r for r in newest.ledgers if r.ledger < end.ledger]
+    return Position(end.incarnation, former[-1].ledger, former[-1].last) if former else newest.predecessor_end
 
 
 def _end_recorded(catalog: TopicCatalog, end: Position) -> bool:

@@ -12,7 +12,7 @@ from offloader.embedded.lock import OFFLOADER, PULSAR, Jar, format_lock, load_lo
 from offloader.embedded.relock import lock_jar, parse_dependency
 from offloader.errors import FatalError
 
-_names = st.from_regex(r"[a-z][a-z0-9.-]{0,10}[a-z0-9]", fullmatch=True)
+_names = st.text("abz09.-_", min_size=1, max_size=8)
 _jars = st.builds(
     Jar,
     group=_names,

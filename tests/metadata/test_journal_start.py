@@ -230,14 +230,22 @@ def test_fences_are_never_removed(store):
         records = ((key, store.read(key)[0]) for key, _ in store.list(journal_folder("app")))
         return [key for key, data in records if decode_journal(key, data).fence]
 
+    def write_on():
+        for at in range(7):
+            writer.record([state(TOPIC, at=at)])
+
+    with Journal.open(store, "app", tokens("writer")) as writer:  # whose truncation a fence meets
+        late = Process(store, "late", StoreFault("put", Effect.HOOK, hook=write_on))
+        late.live(store, fresh(), 0)
+        late.end()
     before = fences()
     for n in range(4):
         process = Process(store, f"p{n}")
         process.live(store, fresh(), n * 3)
         process.end()
-    assert len(before) == 2
+    assert len(before) == 5  # of three starts, and the two of the late one
     assert set(before) < set(fences())
-    assert len(fences()) == 6
+    assert len(fences()) == 9
 
 
 def test_what_a_start_could_not_remove_goes_with_a_later_one(store):

@@ -26,6 +26,7 @@ def test_the_layout_is_the_design_s():
 
 def test_a_topic_s_name_is_one_folder():
     assert layout.topic_folder(TopicName("acme", "orders", "a/b c")) == "acme/orders/a%2Fb%20c/"
+    assert layout.topic_folder(TopicName("_journal", ".uploads", "..")) == "%5Fjournal/%2Euploads/%2E./"
 
 
 @given(topics)
@@ -41,7 +42,7 @@ def test_no_name_leads_out_of_its_folder_or_into_ours(topic: TopicName):
     folders = layout.topic_folder(topic).split("/")
     assert len(folders) == 4
     assert not {".", "..", ""} & set(folders[:3])
-    assert not any(f.startswith("_") for f in folders[:3])
+    assert not any(f.startswith(("_", ".")) for f in folders[:3])
 
 
 @given(st.integers(0, 10**20 - 1), st.integers(0, 10**20 - 1), names)

@@ -19,6 +19,7 @@ from offloader.metrics import Metrics
 from offloader.model import Receipt, Slice, TopicName
 from offloader.storage.base import ObjectStore
 from offloader.storage.memory import MemoryBacking, MemoryStore
+from offloader.streaming.acknowledging import acknowledged
 from offloader.streaming.context import Context
 from offloader.streaming.driver import Driver, _Batch
 from offloader.streaming.planner import Limits, Plan
@@ -205,8 +206,18 @@ class Simulation:
         if any(s.open is not None for s in self.journal.topics.values()):
             return False
         for topic in self.roster.topics.values():
-            truth = [(e.ledger, e.entry) for e in self.cluster.entries(topic.name) if e.created == topic.info.created and e.delivered]
+            fresh = self.cluster.admin.topic_info(topic.name).ledgers
             end = topic.catalog.end
+            stale = (
+                end is not None
+                and end.ledger in fresh
+                and topic.info.ledgers.closed_with(end.ledger) != fresh.closed_with(end.ledger)
+            )
+            if stale or not acknowledged(topic):
+                return False
+            truth = [
+                (e.ledger, e.entry) for e in self.cluster.entries(topic.name) if e.created == topic.info.created and e.delivered
+            ]
             if truth and (end is None or (end.ledger, end.entry) < max(truth)):
                 return False
         return bool(self.roster.topics)

@@ -1,0 +1,70 @@
+"""S3 against versitygw, which checks what moto lets pass: checksums, signatures, uploads that are gone."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from boto3.session import Session
+
+from offloader.errors import AccessDeniedError, PartRejectedError
+from offloader.storage.base import ObjectStore
+from offloader.storage.open import StoreSettings
+from tests.storage.bench import Bench, upload_parts
+from tests.storage.contract import StoreContract
+from tests.storage.contract_uploads import StrictUploadContract
+from tests.storage.s3_faults import S3FaultContract
+from tests.storage.servers import ACCESS_KEY, REGION, SECRET_KEY, S3Server, Stores
+
+pytestmark = pytest.mark.versitygw
+
+MIB = 1024 * 1024
+
+
+class TestVersitygw(StoreContract, StrictUploadContract):
+    @pytest.fixture
+    def bench(self, versitygw: S3Server, stores: Stores) -> Bench:
+        settings = versitygw.settings(versitygw.fresh_root())
+        return Bench(lambda: stores.open(settings), settings, 5 * MIB)
+
+    def test_a_listing_of_several_pages_is_whole(self, store: ObjectStore) -> None:
+        keys = [f"page/{i:05}" for i in range(1100)]
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda key: store.put(key, b"x"), keys))
+        assert [key for key, _ in store.list()] == keys
+        assert [key for key, _ in store.list("page/", "page/00041")] == keys[42:]
+        store.delete(keys)
+        assert list(store.list()) == []
+
+    def test_a_part_named_with_another_checksum_is_refused(self, store: ObjectStore) -> None:
+        upload = store.begin("k")
+        (part,) = upload_parts(store, upload, [b"data"])
+        with pytest.raises(PartRejectedError):
+            store.commit(upload, [type(part)(part.number, part.size, part.etag, part.crc32c ^ 1)])
+
+    def test_content_types_are_those_of_pulsar(self, versitygw: S3Server, bench: Bench, store: ObjectStore) -> None:
+        store.put("uuid-index", b"x")
+        upload = store.begin("uuid")
+        store.commit(upload, upload_parts(store, upload, [b"x"]))
+        bucket, _, prefix = str(bench.settings and bench.settings.root).removeprefix("s3://").partition("/")
+        client = Session().client(
+            "s3", endpoint_url=versitygw.url, region_name=REGION, aws_access_key_id=ACCESS_KEY, aws_secret_access_key=SECRET_KEY
+        )
+        types = [client.head_object(Bucket=bucket, Key=f"{prefix}/{key}")["ContentType"] for key in ("uuid-index", "uuid")]
+        client.close()
+        assert types == ["application/octet-stream", "application/unknown"]
+
+    @pytest.mark.parametrize("wrong", ["key", "secret"])
+    def test_wrong_credentials_are_refused(self, versitygw: S3Server, stores: Stores, wrong: str) -> None:
+        keys = ("nobody", SECRET_KEY) if wrong == "key" else (ACCESS_KEY, "not the secret")
+        store = stores.open(StoreSettings(versitygw.fresh_root(), versitygw.url, REGION, *keys))
+        with pytest.raises(AccessDeniedError, match="credentials"):
+            store.put("k", b"x")
+        with pytest.raises(AccessDeniedError, match="credentials"):
+            list(store.list())
+
+
+class TestVersitygwWithFaults(S3FaultContract):
+    @pytest.fixture
+    def server(self, versitygw: S3Server) -> S3Server:
+        return versitygw

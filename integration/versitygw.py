@@ -1,0 +1,56 @@
+"""versitygw, an S3 server over a folder: built once with Go into the user's cache, started per test session."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.storage.servers import ACCESS_KEY, SECRET_KEY, S3Server, free_port, serving
+
+VERSION = "v1.8.0"
+MODULE = f"github.com/versity/versitygw/cmd/versitygw@{VERSION}"
+BUILD_SECONDS = 900
+
+
+def binary() -> Path:
+    """The server's program, built if it is not there yet (some minutes). Fails the test where that is not possible."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pulsar-offloader" / "bin"
+    program = folder / f"versitygw-{VERSION}"
+    if not program.exists():
+        _build(folder, program)
+    return program
+
+
+def _build(folder: Path, program: Path) -> None:
+    if shutil.which("go") is None:
+        pytest.fail("versitygw has to be built: install Go, or set OFFLOADER_SKIP_VERSITYGW=1 to do without", pytrace=False)
+    # Built beside its place and moved: another session may build at the same time, or this one be ended.
+    scratch = folder / f"building-{os.getpid()}"
+    scratch.mkdir(parents=True)
+    try:
+        environment = {**os.environ, "GOBIN": str(scratch), "GOFLAGS": "-p=2"}
+        done = subprocess.run(
+            ["go", "install", MODULE], env=environment, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False
+        )
+        if done.returncode != 0:
+            pytest.fail(f"versitygw could not be built: {done.stderr[-2000:]}", pytrace=False)
+        (scratch / "versitygw").replace(program)
+    finally:
+        shutil.rmtree(scratch)
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[S3Server]:
+    """A server whose buckets are in `folder`."""
+    port = free_port()
+    data = folder / "data"
+    data.mkdir(parents=True)
+    command = [str(binary()), "--port", f"127.0.0.1:{port}", "--access", ACCESS_KEY, "--secret", SECRET_KEY, "--quiet"]
+    with serving([*command, "posix", str(data)], port, folder / "log") as server:
+        yield server

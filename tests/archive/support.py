@@ -1,0 +1,131 @@
+"""An archive written without an application: segments cut by hand, committed through the real catalog."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field, replace
+
+import crc32c
+
+from offloader._proto.pulsar_messages_pb2 import MessageMetadata
+from offloader.archive.runs import Run
+from offloader.format.crc import combine
+from offloader.format.cutter import PartCutter
+from offloader.format.entry import inspect
+from offloader.format.index import index_of_segment
+from offloader.metadata import layout
+from offloader.metadata.catalog import Catalogs
+from offloader.metadata.state import Claim, LedgerClosed, TopicCatalog
+from offloader.model import GIB, Cuts, Gap, GapKind, LedgerRange, Loss, Part, Position, RollReason, Segment, Source, TopicName
+from offloader.storage.memory import MemoryStore
+from tests.format.support import Stored, checksummed
+
+TOPIC = TopicName.parse("persistent://public/default/orders")
+SMALL = Cuts(part_size=2_000, block_size=700, index_step=300)
+META = {"s3managedledgeroffloaderformatversion": "1"}
+APPLICATION = "app"
+
+
+def uuid_of(number: int) -> str:
+    return f"00000000-0000-4000-8000-{number:012d}"
+
+
+def message(text: str) -> bytes:
+    return checksummed(
+        MessageMetadata(producer_name="p", sequence_id=0, publish_time=1_700_000_000_000 + len(text)), text.encode()
+    )
+
+
+def stream(ledger: int, first: int, last: int, size: int = 60) -> list[Stored]:
+    return [Stored(ledger, entry, message(f"{ledger}:{entry} ".ljust(size, "x"))) for entry in range(first, last + 1)]
+
+
+@dataclass
+class Archive:
+    """Builds what the application would have written."""
+
+    store: MemoryStore = field(default_factory=MemoryStore)
+    topic: TopicName = TOPIC
+    incarnation: int = 0
+
+    def __post_init__(self) -> None:
+        numbers = itertools.count()
+        self.token = lambda: f"token-{next(numbers)}"
+        self.catalogs = Catalogs(self.store, APPLICATION, self.token)
+        self._uuids = itertools.count(1)
+
+    @property
+    def catalog(self) -> TopicCatalog:
+        return self.catalogs.load(self.topic)
+
+    def claim(self, ledger: int = 0, entry: int = 0, created: str = "then") -> None:
+        begin = Position(self.incarnation, ledger, entry)
+        self.catalogs.append(self.catalog, Claim(APPLICATION, self.incarnation, created, begin, at=1))
+
+    def closed(self, ledger: int, last: int) -> None:
+        self.catalogs.append(self.catalog, LedgerClosed(self.incarnation, ledger, last))
+
+    def lose(self, start: Position, end: Position) -> None:
+        self.catalogs.append(self.catalog, Loss(start, end, "trimmed", "accept-loss", at=2))
+
+    def add(
+        self, entries: list[Stored], gaps: list[Gap] | None = None, *, closed: dict[int, int] | None = None, cuts: Cuts = SMALL
+    ) -> Segment:
+        """One more segment, objects and record."""
+        segment, data, index = self.made(entries, gaps or [], closed or {}, cuts)
+        if segment.parts:
+            self.store.put(layout.data_key(self.topic, segment.uuid), data, meta=META)
+            self.store.put(layout.index_key(self.topic, segment.uuid), index, meta=META)
+        self.catalogs.append(self.catalog, segment)
+        return segment
+
+    def made(self, entries: list[Stored], gaps: list[Gap], closed: dict[int, int], cuts: Cuts) -> tuple[Segment, bytes, bytes]:
+        parts, data = _cut(entries, cuts)
+        ledgers = _ledgers(entries, gaps, closed)
+        before = self.catalog.segments[-1] if self.catalog.segments else None
+        segment = Segment(
+            uuid=uuid_of(next(self._uuids)),
+            start=Position(self.incarnation, ledgers[0].ledger, ledgers[0].first),
+            end=Position(self.incarnation, ledgers[-1].ledger, ledgers[-1].last),
+            assigned_at=10,
+            offloaded_at=20,
+            size=len(data),
+            crc32c=combine((p.crc32c, p.size) for p in parts),
+            cuts=cuts,
+            source=Source.BROKER,
+            roll_reason=RollReason.SIZE,
+            ledgers=ledgers,
+            parts=tuple(replace(p, index=()) for p in parts),
+            gaps=tuple(gaps),
+            predecessor_uuid=before.uuid if before else "",
+            predecessor_end=before.end if before else None,
+        )
+        index = index_of_segment(parts, [r for r in ledgers if r.count], len(data), 20) if parts else b""
+        return segment, data, index
+
+
+def _cut(entries: list[Stored], cuts: Cuts) -> tuple[list[Part], bytes]:
+    cutter = PartCutter(cuts, first_part=1, offset=0, first_block=1, room=GIB)
+    offered = [cutter.offer(e.ledger, e.entry, e.data, inspect(e.data)) for e in entries]
+    found = [cut for cut in (*offered, cutter.finish()) if cut is not None]
+    parts = [cut.to_part("etag", crc32c.crc32c(cut.data())) for cut in found]
+    return parts, b"".join(cut.data() for cut in found)
+
+
+def _ledgers(entries: list[Stored], gaps: list[Gap], closed: dict[int, int]) -> tuple[LedgerRange, ...]:
+    places = [(e.ledger, e.entry, e.entry) for e in entries] + [(g.ledger, g.first, g.last) for g in gaps]
+    found = []
+    for ledger in sorted({ledger for ledger, _, _ in places}):
+        mine = [e for e in entries if e.ledger == ledger]
+        first = min(a for x, a, _ in places if x == ledger)
+        last = max(b for x, _, b in places if x == ledger)
+        found.append(LedgerRange(ledger, first, last, len(mine), sum(len(e.data) for e in mine), closed.get(ledger)))
+    return tuple(found)
+
+
+def gap(ledger: int, first: int, last: int, kind: GapKind = GapKind.ABORTED) -> Gap:
+    return Gap(kind, ledger, first, last)
+
+
+def run(ledger: int, first: int, last: int, kind: GapKind | None = None) -> Run:
+    return Run(ledger, first, last, kind)

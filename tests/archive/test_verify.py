@@ -1,0 +1,240 @@
+"""Whatever is wrong with an archive has a finding with a name, and a sound archive has none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offloader.archive.findings import Kind
+from offloader.archive.verify import verify
+from offloader.metadata import layout
+from offloader.metadata.catalog_codec import encode_catalog
+from offloader.metadata.journal import Journal
+from offloader.metadata.state import Abandoned, TopicState
+from offloader.model import Cuts, OpenSegment, Position, Segment, Source
+from tests.archive.support import APPLICATION, META, TOPIC, Archive, gap, message, stream, uuid_of
+from tests.format.support import Stored
+
+
+def sound() -> Archive:
+    archive = Archive()
+    archive.claim()
+    archive.add(stream(1, 0, 60), [gap(1, 61, 61)], closed={1: 61})
+    archive.add(stream(3, 0, 9) + stream(3, 12, 40) + stream(4, 0, 20), [gap(3, 10, 11)], closed={3: 40})
+    return archive
+
+
+def kinds(archive: Archive, *, quick: bool = False) -> list[Kind]:
+    return [f.kind for f in verify(archive.store, quick=quick).findings]
+
+
+def journal(archive: Archive, state: TopicState) -> None:
+    with Journal.open(archive.store, APPLICATION, archive.token) as opened:
+        opened.record([state])
+
+
+def open_segment(uuid: str, start: Position, upload: str | None = None) -> OpenSegment:
+    return OpenSegment(uuid, start, Source.BROKER, Cuts(), 1, upload=upload)
+
+
+def rewrite(archive: Archive, number: int, change: Callable[[Segment], Segment]) -> None:
+    """Put another record into the slot of the segment."""
+    segment = archive.catalog.segments[number]
+    archive.store.put(layout.catalog_folder(TOPIC) + layout.slot_name(number + 1), encode_catalog("t", change(segment)))
+
+
+def test_a_sound_archive_has_no_findings_and_is_counted() -> None:
+    archive = sound()
+    report = verify(archive.store)
+    assert report.findings == ()
+    assert (report.topics, report.segments, report.entries) == (1, 2, 121)
+    assert report.bytes == sum(s.size for s in archive.catalog.segments)
+
+
+@given(st.data())
+def test_every_changed_byte_of_a_data_object_is_found(data: st.DataObject) -> None:
+    archive = sound()
+    key = layout.data_key(TOPIC, data.draw(st.sampled_from(archive.catalog.segments)).uuid)
+    damage(archive, key, data)
+    assert kinds(archive) == [Kind.DAMAGED_PART]
+
+
+@given(st.data())
+def test_every_changed_byte_of_an_index_object_is_found(data: st.DataObject) -> None:
+    archive = sound()
+    key = layout.index_key(TOPIC, data.draw(st.sampled_from(archive.catalog.segments)).uuid)
+    damage(archive, key, data)
+    found = kinds(archive)
+    assert len(found) == 1
+    assert found[0] in (Kind.DAMAGED_INDEX, Kind.UNACCOUNTED_BYTES)
+
+
+@given(st.data())
+def test_every_changed_byte_of_a_catalog_record_is_found(data: st.DataObject) -> None:
+    archive = sound()
+    slot = data.draw(st.integers(0, archive.catalog.next_slot - 1))
+    damage(archive, layout.catalog_folder(TOPIC) + layout.slot_name(slot), data)
+    assert Kind.DAMAGED_RECORD in kinds(archive)
+
+
+def damage(archive: Archive, key: str, data: st.DataObject) -> None:
+    there, stat = archive.store.read(key)
+    changed = bytearray(there)
+    changed[data.draw(st.integers(0, len(there) - 1))] ^= data.draw(st.integers(1, 255))
+    archive.store.put(key, bytes(changed), meta=stat.meta)
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_absent_objects(quick) -> None:
+    archive = sound()
+    first, second = archive.catalog.segments
+    archive.store.delete([layout.data_key(TOPIC, first.uuid), layout.index_key(TOPIC, second.uuid)])
+    assert kinds(archive, quick=quick) == [Kind.MISSING_OBJECT, Kind.MISSING_INDEX]
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_an_object_of_another_size(quick) -> None:
+    archive = sound()
+    key = layout.data_key(TOPIC, archive.catalog.segments[0].uuid)
+    archive.store.put(key, archive.store.read(key)[0][:-1], meta=META)
+    assert kinds(archive, quick=quick) == [Kind.WRONG_SIZE]
+
+
+def test_quick_reads_no_data() -> None:
+    archive = sound()
+    keys = [layout.data_key(TOPIC, s.uuid) for s in archive.catalog.segments]
+    read = archive.store.read
+    touched = []
+    archive.store.read = lambda key, *a: touched.append(key) or read(key, *a)  # type: ignore[method-assign, assignment, func-returns-value]
+    verify(archive.store, quick=True)
+    assert not set(keys) & set(touched)
+
+
+def test_an_object_without_the_key_that_stock_readers_look_for() -> None:
+    archive = sound()
+    key = layout.data_key(TOPIC, archive.catalog.segments[0].uuid)
+    archive.store.put(key, archive.store.read(key)[0])
+    assert kinds(archive) == [Kind.WRONG_METADATA]
+
+
+def test_an_entry_whose_own_checksum_does_not_match() -> None:
+    archive = Archive()
+    archive.claim()
+    bad = bytearray(message("hello"))
+    good = bytes(bad)
+    archive.add([Stored(1, 0, good)])
+    bad[-1] ^= 1
+    _, data, index = archive.made([Stored(1, 0, good)], [], {}, Cuts())
+    changed = data.replace(good, bytes(bad))
+    assert len(index) > 0
+    key = layout.data_key(TOPIC, archive.catalog.segments[0].uuid)
+    archive.store.put(key, changed, meta=META)
+    rewrite(archive, 0, lambda s: with_crc(s, changed))
+    assert Kind.DAMAGED_ENTRY in kinds(archive)
+
+
+def with_crc(segment: Segment, data: bytes) -> Segment:
+    import crc32c
+
+    crc = crc32c.crc32c(data)
+    return replace(segment, crc32c=crc, parts=(replace(segment.parts[0], crc32c=crc),))
+
+
+def test_other_entries_than_the_record_says() -> None:
+    archive = sound()
+    rewrite(archive, 1, lambda s: replace(s, gaps=(gap(3, 9, 10),)))
+    assert kinds(archive) == [Kind.WRONG_ENTRIES]
+
+
+def test_other_statistics_than_the_record_says() -> None:
+    archive = sound()
+    rewrite(
+        archive, 0, lambda s: replace(s, parts=(replace(s.parts[0], stats=replace(s.parts[0].stats, messages=1)), *s.parts[1:]))
+    )
+    assert kinds(archive) == [Kind.WRONG_STATISTICS]
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        (lambda s: replace(s, size=s.size + 1), Kind.DAMAGED_RECORD),
+        (lambda s: replace(s, crc32c=s.crc32c ^ 1), Kind.DAMAGED_RECORD),
+        (lambda s: replace(s, ledgers=(replace(s.ledgers[0], count=99), *s.ledgers[1:])), Kind.DAMAGED_RECORD),
+        (lambda s: replace(s, ledgers=(replace(s.ledgers[0], closed_with=None), *s.ledgers[1:])), Kind.DAMAGED_RECORD),
+        (lambda s: replace(s, end=Position(0, 4, 21)), Kind.DAMAGED_RECORD),
+        (lambda s: replace(s, gaps=(*s.gaps, gap(99, 0, 0))), Kind.DAMAGED_RECORD),
+        (lambda s: replace(s, predecessor_uuid=uuid_of(7)), Kind.WRONG_PREDECESSOR),
+        (lambda s: replace(s, start=Position(0, 3, 1)), Kind.HOLE),
+    ],
+)
+def test_a_record_that_contradicts_itself_or_its_neighbour(change: Callable[[Segment], Segment], kind: Kind) -> None:
+    archive = sound()
+    rewrite(archive, 1, change)
+    assert kind in kinds(archive, quick=True)
+
+
+def test_one_uuid_in_two_topics() -> None:
+    archive, other = sound(), Archive(topic=replace(TOPIC, name="other"))
+    other.store.backing = archive.store.backing
+    other.claim()
+    other.add(stream(1, 0, 3))
+    assert kinds(archive).count(Kind.DUPLICATE_UUID) == 2
+
+
+def test_an_object_that_nothing_names_is_a_stray_unless_a_journal_does() -> None:
+    archive = sound()
+    archive.store.put(layout.data_key(TOPIC, uuid_of(50)), b"x")
+    archive.store.put("_unknown/thing", b"x")
+    assert kinds(archive) == [Kind.STRAY_OBJECT, Kind.STRAY_OBJECT]
+    archive.store.delete(["_unknown/thing"])
+    end = Position(0, 4, 21)
+    journal(archive, TopicState(TOPIC, open=open_segment(uuid_of(50), end)))
+    assert kinds(archive) == []
+    journal(archive, TopicState(TOPIC, abandoned=(Abandoned(uuid_of(50), None, "the upload is gone"),)))
+    assert kinds(archive) == [Kind.ABANDONED_OBJECT]
+
+
+def test_uploads_that_no_journal_names_are_told_of_and_ended_on_request() -> None:
+    archive = sound()
+    store = archive.store
+    handles = [store.begin(layout.data_key(TOPIC, uuid_of(n))) for n in (50, 50, 51, 52)]
+    state = TopicState(TOPIC, abandoned=(Abandoned(uuid_of(51), handles[2], "gone"),))
+    journal(archive, replace(state, open=open_segment(uuid_of(50), Position(0, 4, 21))))
+    # The open segment's upload has just begun: which of the two it is nobody knows yet.
+    assert kinds(archive) == [Kind.OPEN_UPLOAD]
+    journal(archive, replace(state, open=open_segment(uuid_of(50), Position(0, 4, 21), handles[0])))
+    assert kinds(archive) == [Kind.OPEN_UPLOAD, Kind.OPEN_UPLOAD]
+    assert set(verify(store, abort_uploads=True).aborted) == {handles[1], handles[3]}
+    assert kinds(archive) == []
+    assert {u.upload for u in store.list_uploads()} == {handles[0], handles[2]}
+
+
+def test_no_upload_is_ended_while_a_journal_cannot_be_read() -> None:
+    archive = sound()
+    archive.store.begin(layout.data_key(TOPIC, uuid_of(50)))
+    journal(archive, TopicState(TOPIC, releasing=True))
+    for key, _ in list(archive.store.list(layout.journal_folder(APPLICATION))):
+        archive.store.put(key, b"rubbish")
+    report = verify(archive.store, abort_uploads=True)
+    assert {f.kind for f in report.findings} == {Kind.DAMAGED_RECORD, Kind.OPEN_UPLOAD}
+    assert report.aborted == ()
+
+
+def test_an_open_segment_must_continue_the_catalog_of_its_application() -> None:
+    archive = sound()
+    journal(archive, TopicState(TOPIC, open=open_segment(uuid_of(50), Position(0, 4, 20))))
+    assert kinds(archive) == [Kind.OVERLAP]
+    with Journal.open(archive.store, "another", archive.token) as opened:
+        opened.record([TopicState(TOPIC, open=open_segment(uuid_of(51), Position(0, 4, 21)))])
+    assert kinds(archive) == [Kind.NOT_CLAIMED, Kind.OVERLAP]
+
+
+def test_only_the_topics_asked_for() -> None:
+    archive = sound()
+    archive.store.put("public/default/other/rubbish", b"x")
+    assert verify(archive.store, [TOPIC]).findings == ()
+    assert [f.kind for f in verify(archive.store).findings] == [Kind.STRAY_OBJECT]

@@ -1,0 +1,132 @@
+"""Finding a topic's broker: redirects, proxies, several hosts, remembered answers."""
+
+import dataclasses
+import socket
+
+import pytest
+
+from offloader.errors import BrokerUnavailableError, ProtocolError, TopicNotFoundError
+from offloader.model import TopicName
+from offloader.pulsar.lookup import MAX_REDIRECTS, TopicLookup
+from offloader.pulsar.pool import ConnectionPool
+from tests.pulsar import fake_broker as fake
+from tests.pulsar.fake_broker import FakeBroker
+
+TOPIC = TopicName.parse("public/ns/t")
+
+
+@pytest.fixture
+def other():
+    broker = FakeBroker()
+    yield broker
+    broker.close()
+
+
+@pytest.fixture
+def lookup(settings):
+    pool = ConnectionPool(settings)
+    yield TopicLookup(pool)
+    pool.close()
+
+
+def redirect(url, *, kind=0, **fields):
+    def react(peer, c):
+        peer.send(lookup_response={"request_id": c.lookup.request_id, "response": kind, "broker_service_url": url, **fields})
+
+    return react
+
+
+def test_a_redirect_is_followed_with_its_authority(broker, other, lookup):
+    broker.on(fake.LOOKUP, redirect(other.url, authoritative=True))
+    assert lookup.connection(TOPIC).name == str(other.address)
+    assert other.wait_for(fake.LOOKUP).lookup.authoritative
+    assert not broker.wait_for(fake.LOOKUP).lookup.authoritative
+
+
+def test_redirects_without_end_are_given_up(broker, lookup):
+    broker.on(fake.LOOKUP, redirect(broker.url))
+    with pytest.raises(BrokerUnavailableError, match="in a row"):
+        lookup.connection(TOPIC)
+    assert len(broker.received(fake.LOOKUP)) == MAX_REDIRECTS
+
+
+def test_behind_a_proxy_the_connection_goes_through_it(broker, lookup):
+    broker.on(fake.LOOKUP, redirect("pulsar://inner:6650", kind=1, proxy_through_service_url=True))
+    lookup.connection(TOPIC)
+    assert broker.wait_for(fake.CONNECT, 2).connect.proxy_to_broker_url == "inner:6650"
+
+
+def test_an_answer_is_remembered_until_it_is_forgotten(broker, lookup):
+    assert lookup.connection(TOPIC) is lookup.connection(TOPIC)
+    assert len(broker.received(fake.LOOKUP)) == 1
+    lookup.forget(TOPIC)
+    lookup.connection(TOPIC)
+    assert len(broker.received(fake.LOOKUP)) == 2
+
+
+def test_a_broker_that_is_gone_is_looked_up_again_by_the_next_call(broker, other, lookup):
+    broker.on(fake.LOOKUP, redirect(other.url, kind=1))
+    connection = lookup.connection(TOPIC)
+    other.close()
+    connection.close()
+    with pytest.raises(BrokerUnavailableError):
+        lookup.connection(TOPIC)
+    broker.on(fake.LOOKUP, fake.found)
+    assert lookup.connection(TOPIC).name == str(broker.address)
+
+
+def test_a_failed_lookup_is_typed(broker, lookup):
+    broker.on(fake.LOOKUP, redirect("", kind=2, error=11, message="not here"))
+    with pytest.raises(TopicNotFoundError, match=r"looking up persistent://public/ns/t: .*not here"):
+        lookup.connection(TOPIC)
+
+
+def test_an_answer_without_a_broker_is_none(broker, lookup):
+    broker.on(fake.LOOKUP, redirect("", kind=1))
+    with pytest.raises(ProtocolError, match="named none"):
+        lookup.connection(TOPIC)
+
+
+def test_partitions(broker, lookup):
+    assert lookup.partitions(TOPIC) == 4
+    broker.on(fake.PARTITIONED_METADATA, fake.fail("partitioned_metadata", 4))
+    with pytest.raises(Exception, match="AuthorizationError"):
+        lookup.partitions(TOPIC)
+
+
+def test_hosts_are_tried_in_turn_and_the_one_that_answers_is_kept(broker, settings):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        dead = f"127.0.0.1:{taken.getsockname()[1]}"
+    pool = ConnectionPool(dataclasses.replace(settings, service_url=f"pulsar://{dead},{broker.address}"))
+    try:
+        address, connection = pool.service()
+        assert address.host == broker.address
+        assert pool.service() == (address, connection)
+    finally:
+        pool.close()
+
+
+def test_without_a_living_host_each_one_is_named(settings):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        dead = f"127.0.0.1:{taken.getsockname()[1]}"
+    pool = ConnectionPool(dataclasses.replace(settings, service_url=f"pulsar://{dead},{dead}"))
+    with pytest.raises(BrokerUnavailableError, match=f"{dead}.*; .*{dead}"):
+        pool.service()
+
+
+def test_a_closed_pool_connects_no_more(settings):
+    pool = ConnectionPool(settings)
+    pool.close()
+    with pytest.raises(BrokerUnavailableError, match="were closed"):
+        pool.service()
+
+
+def test_a_dead_connection_is_replaced(broker, settings):
+    pool = ConnectionPool(settings)
+    try:
+        address, first = pool.service()
+        first.close()
+        assert pool.get(address) is not first
+        assert pool.get(address).alive
+    finally:
+        pool.close()

@@ -1,0 +1,67 @@
+"""A managed ledger's state from the two admin answers, as Pulsar 4.0.7 gives them."""
+
+import pytest
+
+from offloader.errors import ProtocolError
+from offloader.model import LedgerSpan
+from offloader.pulsar.managed_ledger import topic_info
+
+INFO = {"version": 1, "creationDate": "2026-11-21T12:12:20.531Z"}
+
+
+def stats(ledgers, confirmed, *, state="LedgerOpened", current=(0, 0)):
+    return {
+        "ledgers": [{"ledgerId": i, "entries": n, "size": s, "offloaded": o} for i, n, s, o in ledgers],
+        "lastConfirmedEntry": confirmed,
+        "state": state,
+        "currentLedgerEntries": current[0],
+        "currentLedgerSize": current[1],
+    }
+
+
+def test_the_open_ledgers_own_counts_are_in_the_current_ones():
+    found = topic_info(INFO, stats([(3, 50, 500, True), (7, 0, 0, False)], "7:4", current=(5, 50)))
+    assert found.ledgers.spans == (LedgerSpan(3, 49), LedgerSpan(7, None))
+    assert found.sizes == {3: (50, 500), 7: (5, 50)}
+    assert found.last_confirmed == (7, 4)
+    assert found.created == "2026-11-21T12:12:20.531Z"
+    assert found.offloaded == {3}
+    assert not found.terminated
+
+
+def test_a_new_topic_is_empty():
+    found = topic_info(INFO, stats([(13, 0, 0, False)], "13:-1"))
+    assert found.last_confirmed is None
+    assert found.ledgers.spans == (LedgerSpan(13, None),)
+
+
+def test_the_last_entry_may_be_in_the_ledger_before():
+    found = topic_info(INFO, stats([(8, 50000, 1, False), (9, 0, 0, False)], "8:49999"))
+    assert found.last_confirmed == (8, 49999)
+    assert found.ledgers.spans == (LedgerSpan(8, 49999), LedgerSpan(9, None))
+
+
+def test_a_ledger_that_was_closed_without_a_next_one_is_closed():
+    found = topic_info(INFO, stats([(8, 10, 1, False)], "8:9", state="ClosedLedger"))
+    assert found.ledgers.spans == (LedgerSpan(8, 9),)
+
+
+@pytest.mark.parametrize("entries", [0, 3])
+def test_a_terminated_topics_last_ledger_is_closed_before_its_record_says_so(entries):
+    found = topic_info(INFO, stats([(375, entries, 0, False)], "375:2", state="Terminated", current=(3, 30)))
+    assert found.ledgers.spans == (LedgerSpan(375, 2),)
+    assert found.sizes[375][0] == 3
+    assert found.terminated
+
+
+def test_a_topic_terminated_with_an_empty_last_ledger():
+    found = topic_info(INFO, stats([(8, 10, 1, False), (9, 0, 0, False)], "8:9", state="Terminated"))
+    assert found.ledgers.spans == (LedgerSpan(8, 9), LedgerSpan(9, -1))
+
+
+@pytest.mark.parametrize("broken", [{}, {"ledgers": None}, {**stats([(1, 1, 1, False)], "1"), "state": "x"}])
+def test_answers_that_we_do_not_know_are_refused(broken):
+    with pytest.raises(ProtocolError):
+        topic_info(INFO, broken)
+    with pytest.raises(ProtocolError):
+        topic_info({}, stats([(1, 1, 1, False)], "1:0"))
