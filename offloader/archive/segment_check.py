@@ -10,7 +10,7 @@ from offloader.format.index import Index, decode_index
 from offloader.format.strict import account, check_ledger_infos
 from offloader.metadata.layout import data_key, index_key
 from offloader.model import Segment, TopicName
-from offloader.storage.base import ObjectStore
+from offloader.storage.base import ObjectStore, Stat
 
 # The one key that Pulsar's readers look for in an object's metadata.
 VERSION_KEY = "s3managedledgeroffloaderformatversion"
@@ -43,8 +43,7 @@ class _SegmentCheck:
         if stat is None:
             self._add(Kind.MISSING_OBJECT, self._data_key, f"the catalog's segment {self._segment.uuid} has no data object")
             return False
-        if VERSION_KEY not in stat.meta:
-            self._add(Kind.WRONG_METADATA, self._data_key, f"it has no metadata {VERSION_KEY}")
+        self._check_metadata(self._data_key, stat)
         if stat.size != self._segment.size:
             self._add(Kind.WRONG_SIZE, self._data_key, f"it has {stat.size} bytes, the catalog says {self._segment.size}")
         return stat.size == self._segment.size
@@ -63,8 +62,7 @@ class _SegmentCheck:
         except DamagedObjectError as error:
             self._add(Kind.DAMAGED_INDEX, key, str(error))
             return None
-        if VERSION_KEY not in stat.meta:
-            self._add(Kind.WRONG_METADATA, key, f"it has no metadata {VERSION_KEY}")
+        self._check_metadata(key, stat)
         if index.data_length != segment.size:
             self._add(
                 Kind.DAMAGED_INDEX, key, f"it is of an object of {index.data_length} bytes, the catalog's has {segment.size}"
@@ -88,6 +86,11 @@ class _SegmentCheck:
         self.findings += stream.findings
         if with_damage is not None and not stream.damaged:
             self._add(Kind.UNACCOUNTED_BYTES, self._data_key, str(with_damage))
+
+    def _check_metadata(self, key: str, stat: Stat) -> None:
+        # Stock readers read from S3; a folder may be unable to keep metadata.
+        if self._store.url.startswith("s3://") and VERSION_KEY not in stat.meta:
+            self._add(Kind.WRONG_METADATA, key, f"it has no metadata {VERSION_KEY}")
 
     def _add(self, kind: Kind, key: str, message: str) -> None:
         text = message.removeprefix(f"{key}: ")

@@ -58,6 +58,7 @@ class Application:
         self._failure: BaseException | None = None
         self.driver: Driver | None = None
         self.ready = threading.Event()
+        self.ended = threading.Event()
         self.unfinished: list[str] = []
 
     def stop(self) -> None:
@@ -67,6 +68,7 @@ class Application:
     def run(self) -> int:
         """Until stopped: 0; until caught up: 0, or 2 when `unfinished` names topics. Raises OffloadError (OvertakenError: exit code 3)."""
         with ExitStack() as stack:
+            stack.callback(self.ended.set)
             driver, limits = self._build(stack)
             self.driver = driver
             thread = threading.Thread(target=self._drive, args=(driver,), name="driver")

@@ -118,6 +118,8 @@ def test_an_object_without_the_key_that_stock_readers_look_for() -> None:
     archive = sound()
     key = layout.data_key(TOPIC, archive.catalog.segments[0].uuid)
     archive.store.put(key, archive.store.read(key)[0])
+    assert kinds(archive) == []
+    archive.store.url = "s3://bucket"
     assert kinds(archive) == [Kind.WRONG_METADATA]
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing.synchronize import Barrier
 
 import pytest
 
@@ -16,6 +18,7 @@ from tests.storage.bench import Bench, noise
 from tests.storage.contract_uploads import UploadContract
 
 WRITERS = 8
+RACING_PROCESSES = 3
 
 KEYS = [
     "plain",
@@ -163,9 +166,12 @@ class ObjectContract:
         if bench.settings is None:  # the store lives in one process: the race of threads is all there is
             assert bench.open().url == store.url
             return
-        keys = [f"race/{i}" for i in range(20)]
-        with ProcessPoolExecutor(4, mp_context=multiprocessing.get_context("spawn")) as pool:
-            results = list(pool.map(create_all, [bench.settings] * 4, [keys] * 4, range(4)))
+        keys = [f"race/{i}" for i in range(50)]
+        context = multiprocessing.get_context("spawn")
+        barrier = context.Barrier(RACING_PROCESSES)
+        with ProcessPoolExecutor(RACING_PROCESSES, mp_context=context, initializer=start_racing, initargs=(barrier,)) as pool:
+            racers = [pool.submit(create_all, bench.settings, keys, writer) for writer in range(RACING_PROCESSES)]
+            results = [racer.result() for racer in racers]
         for key, won in zip(keys, zip(*results, strict=True), strict=True):
             assert won.count(True) == 1
             assert store.read(key)[0] == content_of(won.index(True))
@@ -220,13 +226,25 @@ def content_of(writer: int) -> bytes:
     return bytes([48 + writer]) * 10_000
 
 
+_together: list[Barrier] = []
+
+
+def start_racing(barrier: Barrier) -> None:
+    """Each racing process keeps what they wait at."""
+    _together.append(barrier)
+
+
 def create_all(settings: StoreSettings, keys: list[str], writer: int) -> list[bool]:
-    """One racing process."""
+    """One racing process: all begin each key together."""
     store = open_store(settings)
+    won = []
     try:
-        return [store.put(key, content_of(writer), if_absent=True) is not None for key in keys]
+        for key in keys:
+            _together[0].wait(60)
+            won.append(store.put(key, content_of(writer), if_absent=True) is not None)
     finally:
         store.close()
+    return won
 
 
 def _read_until_there(store: ObjectStore, key: str, start: threading.Barrier) -> bytes:

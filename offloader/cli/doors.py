@@ -1,0 +1,49 @@
+"""What the commands reach: the store, Pulsar, time, randomness. Passed in, so that tests can bring their own."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from offloader.config import Config
+from offloader.pulsar.api import Admin
+from offloader.storage.base import ObjectStore
+from offloader.storage.open import open_store
+from offloader.streaming import settings
+
+
+class ClosableAdmin(Admin, Protocol):
+    """An `Admin` of the command's own."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Doors:
+    """The ways out of a command."""
+
+    store: Callable[[Config], ObjectStore]
+    admin: Callable[[Config], ClosableAdmin]
+    clock_ms: Callable[[], int]
+    sleep: Callable[[float], None]
+    new_token: Callable[[], str]
+
+
+def real() -> Doors:
+    """The real ones."""
+    return Doors(
+        store=lambda config: open_store(settings.store(config)),
+        admin=_admin,
+        clock_ms=lambda: time.time_ns() // 1_000_000,
+        sleep=time.sleep,
+        new_token=lambda: str(uuid.uuid4()),
+    )
+
+
+def _admin(config: Config) -> ClosableAdmin:
+    from offloader.pulsar.admin import AdminClient  # httpx takes 0.1 s to import
+
+    return AdminClient(settings.pulsar(config))

@@ -1,0 +1,55 @@
+"""`offloader config check|explain`."""
+
+from __future__ import annotations
+
+import click
+
+from offloader.cli.session import Commands, Session, command
+from offloader.cli.types import TOPIC
+from offloader.config.levels import PolicyLevel
+from offloader.config.policies import Resolved, namespace_switch
+from offloader.config.problems import spell
+from offloader.config.units import Kind
+from offloader.model import TopicName
+
+
+@click.group("config", cls=Commands)
+def config_group() -> None:
+    """What the configuration says."""
+
+
+@config_group.command()
+@command()
+def check(session: Session) -> None:
+    """Read and check the configuration; nothing is connected to.
+
+    \b
+    JSON: {message, application}.
+    """
+    session.output.message("The configuration is sound", application=session.config.application)
+
+
+@config_group.command()
+@click.argument("topic", type=TOPIC)
+@click.option("--offline", is_flag=True, help="Do not ask Pulsar for the namespace's property offloader.enabled.")
+@command()
+def explain(session: Session, topic: TopicName, *, offline: bool) -> None:
+    """A topic's policy, and which level sets each value.
+
+    \b
+    JSON: an array of {setting, value, level, set by}.
+    """
+    switch = None if offline else namespace_switch(session.admin.namespace_properties(topic.namespace))
+    rows = [_row(resolved) for resolved in session.config.policies.explain(topic, switch)]
+    session.output.table(("setting", "value", "level", "set by"), rows, "")
+
+
+def _row(resolved: Resolved) -> tuple[object, ...]:
+    field = PolicyLevel.model_fields[resolved.field]
+    kind = next((m for m in _marks(field.metadata, field.annotation) if isinstance(m, Kind)), None)
+    value = resolved.value
+    if kind is not None and value is not None:
+        value = kind.format(value)
+    elif isinstance(value, bool):
+        value = str(value).lower()
+    return field.alias or resolved.field, value, resolved.level.name.lower(), spell(resolved.path)

@@ -1,0 +1,27 @@
+"""The program `offloader`."""
+
+from __future__ import annotations
+
+import click
+
+from offloader.cli import asking, cat  # noqa: F401 (they add their commands to `topics`)
+from offloader.cli.doctor import doctor_command
+from offloader.cli.explain import config_group
+from offloader.cli.run import run_command
+from offloader.cli.session import Commands
+from offloader.cli.takeover import takeover_command
+from offloader.cli.topics import topics
+from offloader.cli.verify import verify_command
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="pulsar-streaming-offloader", prog_name="offloader")
+def main() -> None:
+    """Offload Pulsar topics into an object store, and read them back.
+
+    Exit codes: 0 ok, 1 error, 2 findings, 3 overtaken by another process (do not restart).
+    """
+
+
+for _command in (run_command, topics, verify_command, config_group, doctor_command, takeover_command):
+    main.add_command(_command)

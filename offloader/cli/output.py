@@ -1,0 +1,81 @@
+"""What commands print on standard output: text for people, or JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+# What is not a terminal gets lines of any length: nothing is cut off or wrapped.
+ENDLESS = 1_000_000
+
+
+class Output(ABC):
+    """One of the two ways to print."""
+
+    @abstractmethod
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> None:
+        """Rows under columns. Text says `empty` where there are none; JSON is one array of objects with the columns as keys."""
+
+    @abstractmethod
+    def message(self, text: str, **fields: object) -> None:
+        """One line. JSON is one object: `message` and the fields."""
+
+    @abstractmethod
+    def line(self, text: str, fields: Mapping[str, object]) -> None:
+        """One of many lines, printed as soon as it is known. JSON is one object a line."""
+
+
+class TextOutput(Output):
+    """For people."""
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> None:
+        """Aligned columns."""
+        if not rows:
+            click.echo(empty)
+            return
+        table = RichTable(box=None, pad_edge=False, header_style="bold", show_edge=False)
+        for number, column in enumerate(columns):
+            numeric = all(isinstance(row[number], int) for row in rows)
+            table.add_column(column, no_wrap=True, overflow="ignore", justify="right" if numeric else "left")
+        for row in rows:
+            table.add_row(*(Text("" if value is None else str(value)) for value in row))
+        console = Console(highlight=False, soft_wrap=True, width=ENDLESS)
+        with console.capture() as captured:
+            console.print(table)
+        for line in captured.get().splitlines():
+            click.echo(line.rstrip())
+
+    def message(self, text: str, **fields: object) -> None:  # noqa: ARG002
+        """The line."""
+        click.echo(text)
+
+    def line(self, text: str, fields: Mapping[str, object]) -> None:  # noqa: ARG002
+        """The line."""
+        click.echo(text)
+
+
+class JsonOutput(Output):
+    """For programs."""
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> None:  # noqa: ARG002
+        """An array."""
+        found = [dict(zip(columns, row, strict=True)) for row in rows]
+        click.echo(json.dumps(found, indent=2, default=str))
+
+    def message(self, text: str, **fields: object) -> None:
+        """An object."""
+        click.echo(json.dumps({"message": text, **fields}, indent=2, default=str))
+
+    def line(self, text: str, fields: Mapping[str, Any]) -> None:  # noqa: ARG002
+        """An object on a line of its own."""
+        click.echo(json.dumps(fields, default=str))
+
+
+OUTPUTS: Mapping[str, type[Output]] = {"text": TextOutput, "json": JsonOutput}

@@ -1,0 +1,31 @@
+"""`offloader run`."""
+
+from __future__ import annotations
+
+import click
+
+from offloader.cli.session import Session, command
+from offloader.cli.types import TIME
+from offloader.errors import ConfigError
+
+
+@click.command("run")
+@click.option("--until-caught-up", is_flag=True, help="Offload up to the ends that the topics have now, then stop.")
+@click.option("--timeout", type=TIME, help="With --until-caught-up: give up after this. Exit code 2, the topics left are named.")
+@command(log_level="INFO")
+def run_command(session: Session, *, until_caught_up: bool, timeout: int | None) -> int:
+    """Offload the enabled topics until stopped (SIGTERM, Ctrl-C).
+
+    Exit code 3: another process has taken over, do not restart this one.
+    """
+    if timeout is not None and not until_caught_up:
+        raise ConfigError("--timeout is for --until-caught-up")
+    from offloader.streaming.application import Application, stop_on_signals  # PySpark takes a second to import
+
+    seconds = None if timeout is None else timeout / 1000
+    application = Application(session.config, until_caught_up=until_caught_up, timeout=seconds)
+    with stop_on_signals(application):
+        code = application.run()
+    for line in application.unfinished:
+        click.echo(f"not caught up: {line}", err=True)
+    return code

@@ -1,0 +1,145 @@
+"""What every command has: its options, what they open, and how its errors become lines and exit codes."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import click
+
+from offloader import logs
+from offloader.cli import doors as real_doors
+from offloader.cli.doors import ClosableAdmin, Doors
+from offloader.cli.output import OUTPUTS, Output
+from offloader.config import Config
+from offloader.errors import ConfigError, OffloadError, OvertakenError
+from offloader.metadata.catalog import Catalogs
+from offloader.storage.base import ObjectStore
+
+OK, ERROR, FINDINGS, OVERTAKEN = 0, 1, 2, 3
+
+OPTIONS = (
+    click.option("--config", "config_path", type=click.Path(path_type=Path), envvar="OFFLOADER_CONFIG", show_envvar=True, help="The configuration file."),
+    click.option("--output", type=click.Choice(sorted(OUTPUTS, reverse=True)), default="text", show_default=True, help="What to print: text for people, JSON for programs."),
+    click.option("--log-level", type=click.Choice(logs.LEVELS, case_sensitive=False), envvar=logs.LEVEL_VARIABLE, show_envvar=True, help="Least level that is logged, on standard error."),
+    click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Short lines, or a JSON object a line."),
+    click.option("--debug", is_flag=True, help="Show where an error comes from."),
+)  # fmt: skip
+
+
+class Session:
+    """One call of a command. What it opens, it opens when it is first needed and closes at its end."""
+
+    def __init__(self, doors: Doors, config_path: Path | None, output: Output) -> None:
+        self.doors = doors
+        self.output = output
+        self._config_path = config_path
+        self._stack = ExitStack()
+
+    @cached_property
+    def config(self) -> Config:
+        """The configuration. Raises ConfigError."""
+        if self._config_path is None:
+            raise ConfigError("no configuration: name one with --config FILE or in OFFLOADER_CONFIG")
+        return Config.load(self._config_path)
+
+    @cached_property
+    def store(self) -> ObjectStore:
+        """The archive."""
+        store = self.doors.store(self.config)
+        self._stack.callback(store.close)
+        return store
+
+    @cached_property
+    def admin(self) -> ClosableAdmin:
+        """Pulsar's admin REST."""
+        admin = self.doors.admin(self.config)
+        self._stack.callback(admin.close)
+        return admin
+
+    @cached_property
+    def catalogs(self) -> Catalogs:
+        """The archive's catalogs, for reading."""
+        return Catalogs(self.store, self.config.application, self.doors.new_token)
+
+    def close(self) -> None:
+        """Close what was opened."""
+        self._stack.close()
+
+
+def command(*, log_level: str = "WARNING") -> Callable[[Callable[..., int | None]], Callable[..., None]]:
+    """Make a function of (session, its own arguments), which may return an exit code, the body of a command.
+
+    `log_level`: where neither option nor environment says another.
+    """
+
+    def decorate(body: Callable[..., int | None]) -> Callable[..., None]:
+        @functools.wraps(body)
+        @click.pass_context
+        def run(ctx: click.Context, /, **arguments: Any) -> None:
+            code = _run(ctx, body, log_level, **arguments)
+            if code:
+                ctx.exit(code)
+
+        decorated: Callable[..., None] = run
+        for option in reversed(OPTIONS):
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
+
+
+def _run(
+    ctx: click.Context,
+    body: Callable[..., int | None],
+    default_level: str,
+    *,
+    config_path: Path | None,
+    output: str,
+    log_level: str | None,
+    log_format: str,
+    debug: bool,
+    **arguments: Any,
+) -> int:
+    """The one place where errors become lines and exit codes."""
+    try:
+        logs.set_up(log_level or default_level, structured=log_format == "json")
+        session = Session(ctx.obj or real_doors.real(), config_path, OUTPUTS[output]())
+        try:
+            return body(session, **arguments) or OK
+        finally:
+            session.close()
+    except OffloadError as error:
+        if debug:
+            raise
+        for line in str(error).splitlines():
+            click.echo(f"error: {line}", err=True)
+        return OVERTAKEN if isinstance(error, OvertakenError) else ERROR
+    except BrokenPipeError:  # whoever reads our output has enough of it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ERROR
+
+
+class Commands(click.Group):
+    """A group whose usage errors are one line and exit code 1, like all other errors; 2 means findings."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run; ends the process unless `standalone_mode` is off."""
+        standalone = extra.pop("standalone_mode", True)
+        try:
+            code = super().main(*args, standalone_mode=False, **extra)
+        except click.ClickException as error:
+            click.echo(f"error: {error.format_message()}", err=True)
+            code = ERROR
+        except click.Abort:
+            click.echo("error: interrupted", err=True)
+            code = 130
+        if standalone:
+            sys.exit(code or OK)
+        return code

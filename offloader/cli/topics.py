@@ -1,0 +1,181 @@
+"""`offloader topics list|segments|offload-status`: what is offloaded, and what is under way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from enum import Enum
+
+import click
+
+from offloader.archive.bucket import Journals, applications, read_journals
+from offloader.cli.session import Commands, Session, command
+from offloader.cli.types import TIME, TOPIC
+from offloader.errors import FatalError, OffloadError
+from offloader.metadata import layout, requests
+from offloader.metadata.state import TopicCatalog, TopicState
+from offloader.model import OpenSegment, Segment, SegmentStatus, TopicName
+
+POLL = 0.5  # seconds
+
+
+@click.group(cls=Commands)
+def topics() -> None:
+    """What is offloaded of each topic, and manual work on topics."""
+
+
+def journals_of(session: Session) -> Journals:
+    """All journals of the root. Raises OffloadError where one is damaged."""
+    found = read_journals(session.store, applications(session.store))
+    if not found.readable:
+        raise OffloadError(str(found.findings[0]))
+    return found
+
+
+def archived_topics(session: Session, journals: Journals) -> list[TopicName]:
+    """Every topic that has a catalog or stands in a journal."""
+    return sorted({*layout.topics(session.store), *(topic for states in journals.states.values() for topic in states)})
+
+
+def chosen(session: Session, journals: Journals, topic: TopicName) -> list[TopicName]:
+    """The topic, or the partitions of that name. Raises FatalError where the archive knows none."""
+    found = [t for t in archived_topics(session, journals) if t == topic or t.partitioned_name == str(topic)]
+    if not found:
+        raise FatalError(f"{topic} is not in the archive; `offloader topics list` shows what is")
+    return found
+
+
+def state_of(journals: Journals, topic: TopicName) -> TopicState:
+    """What the journal of the application that works on the topic holds."""
+    held = [state for name, state in journals.of(topic) if name not in journals.ended]
+    return held[0] if held else TopicState(topic)
+
+
+@topics.command("list")
+@command()
+def list_topics(session: Session) -> None:
+    """All topics of the archive.
+
+    \b
+    JSON: an array of {topic, application, segments, entries, bytes, end, open, failure}.
+    """
+    journals = journals_of(session)
+    catalogs = session.catalogs.load_all(archived_topics(session, journals))
+    columns = ("topic", "application", "segments", "entries", "bytes", "end", "open", "failure")
+    rows = [_topic_row(catalog, state_of(journals, topic)) for topic, catalog in sorted(catalogs.items())]
+    session.output.table(columns, rows, "Nothing is offloaded yet")
+
+
+def _topic_row(catalog: TopicCatalog, state: TopicState) -> tuple[object, ...]:
+    return (
+        str(catalog.topic),
+        catalog.claim.application if catalog.claim else "",
+        len(catalog.segments),
+        sum(s.entries for s in catalog.segments),
+        sum(s.size for s in catalog.segments),
+        None if catalog.end is None else str(catalog.end),
+        None if state.open is None else str(status_of(state, state.open)),
+        None if state.failure is None else state.failure.reason,
+    )
+
+
+def status_of(state: TopicState, segment: OpenSegment) -> SegmentStatus:
+    """PIP-76's word for an open segment: Failed while it waits to be resumed."""
+    return SegmentStatus.FAILED if state.failure is not None else segment.status
+
+
+@topics.command()
+@click.argument("topic", type=TOPIC)
+@command()
+def segments(session: Session, topic: TopicName) -> None:
+    """The segments of a topic: the offloaded ones, then the one that is open.
+
+    \b
+    JSON: an array of {topic, uuid, status, start, end, entries, bytes, assigned, offloaded, reason}.
+    """
+    journals = journals_of(session)
+    columns = ("topic", "uuid", "status", "start", "end", "entries", "bytes", "assigned", "offloaded", "reason")
+    rows = [row for name in chosen(session, journals, topic) for row in _segment_rows(session, name, state_of(journals, name))]
+    session.output.table(columns, rows, f"{topic} has no segments yet")
+
+
+def _segment_rows(session: Session, topic: TopicName, state: TopicState) -> Iterator[tuple[object, ...]]:
+    catalog = session.catalogs.load(topic)
+    for segment in catalog.segments:
+        yield _offloaded_row(topic, segment)
+    if state.open is not None and all(s.uuid != state.open.uuid for s in catalog.segments):
+        yield _open_row(state, state.open)
+
+
+def _offloaded_row(topic: TopicName, s: Segment) -> tuple[object, ...]:
+    status, times = SegmentStatus.OFFLOADED, (time_text(s.assigned_at), time_text(s.offloaded_at))
+    return (str(topic), s.uuid, str(status), str(s.start), str(s.end), s.entries, s.size, *times, str(s.roll_reason))
+
+
+def _open_row(state: TopicState, s: OpenSegment) -> tuple[object, ...]:
+    end = s.closing_end or s.covered
+    reason = state.failure.reason if state.failure else s.roll_reason
+    return (
+        str(state.topic), s.uuid, str(status_of(state, s)), str(s.start), None if end is None else str(end),
+        sum(p.entries for p in s.parts), s.size, time_text(s.assigned_at), None, None if reason is None else str(reason),
+    )  # fmt: skip
+
+
+def time_text(ms: int) -> str:
+    """UTC."""
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class Status(Enum):
+    """pulsar-admin's words."""
+
+    NOT_RUN = "Offload has not been run for {topic}"
+    RUNNING = "Offload is currently running"
+    SUCCESS = "Offload was a success"
+    ERROR = "Error in offload: {reason}"
+
+
+@topics.command("offload-status")
+@click.argument("topic", type=TOPIC)
+@click.option("-w", "--wait-complete", is_flag=True, help="Wait until it is not running.")
+@click.option("--timeout", type=TIME, help="Wait no longer than this; for ever by default.")
+@command()
+def offload_status(session: Session, topic: TopicName, *, wait_complete: bool, timeout: int | None) -> int:
+    """How a topic's offload stands. Exit code 1 where it has an error.
+
+    Running: somebody asked to close the segment, or a closed one is being sealed. A topic whose segment is just
+    open, waiting for more entries, is a success.
+
+    \b
+    JSON: {message, topic, status}; status is not_run, running, success or error.
+    """
+    doors = session.doors
+    until = None if timeout is None else doors.clock_ms() + timeout
+    status, reason = _status(session, topic)
+    while wait_complete and status is Status.RUNNING:
+        if until is not None and doors.clock_ms() >= until:
+            raise FatalError(f"{topic}: offload is still running after {timeout} ms")
+        doors.sleep(POLL)
+        status, reason = _status(session, topic)
+    text = status.value.format(topic=topic, reason=reason)
+    session.output.message(text, topic=str(topic), status=status.name.lower())
+    return int(status is Status.ERROR)
+
+
+def _status(session: Session, topic: TopicName) -> tuple[Status, str]:
+    """Of a partitioned topic, that of the worst partition."""
+    journals = journals_of(session)
+    known = [t for t in archived_topics(session, journals) if t == topic or t.partitioned_name == str(topic)]
+    asked = {r.topic for _, r in requests.pending(session.store, session.config.application, session.doors.clock_ms())}
+    found = [_status_of(session.catalogs.load(t), state_of(journals, t), asked=t in asked) for t in known]
+    order = (Status.ERROR, Status.RUNNING, Status.SUCCESS)
+    return next(((s, reason) for wanted in order for s, reason in found if s is wanted), (Status.NOT_RUN, ""))
+
+
+def _status_of(catalog: TopicCatalog, state: TopicState, *, asked: bool) -> tuple[Status, str]:
+    if state.failure is not None:
+        return Status.ERROR, state.failure.reason
+    sealing = state.open is not None and state.open.status is not SegmentStatus.ASSIGNED
+    if asked or state.requests or sealing:
+        return Status.RUNNING, ""
+    return (Status.SUCCESS if catalog.segments else Status.NOT_RUN), ""
