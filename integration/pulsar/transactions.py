@@ -31,6 +31,7 @@ class Transactions:
         self._socket = socket.create_connection((parts.hostname, parts.port), timeout=30)
         self._ids = 0
         self._producers: dict[str, int] = {}
+        self.sent = b""
         self._call(CONNECT, {1: "test", 4: 21}, answer=3)
         self._call(LOOKUP, {1: COORDINATOR_TOPIC, 2: self._id()}, answer=24)  # a broker must own it before it coordinates
         self._call(TC_CLIENT_CONNECT, {1: self._id(), 2: 0}, answer=63, error=2)
@@ -61,9 +62,14 @@ class Transactions:
         encoded = _encode(metadata)
         body = struct.pack(">I", len(encoded)) + encoded + data
         payload = b"\x0e\x01" + struct.pack(">I", crc32c.crc32c(body)) + body
+        self.sent = payload
         answer = self._call(SEND, command, payload, answer=SEND_RECEIPT)
         position = _decode(answer[3])
         return position[1], position[2]
+
+    def forget(self, topic: str) -> None:
+        """After an unload: the next message opens a new producer."""
+        self._producers.pop(topic, None)
 
     def end(self, txn: tuple[int, int], *, commit: bool) -> None:
         """Commit or abort; its marker is in the topics once this returns."""
@@ -91,7 +97,7 @@ class Transactions:
                 fields = _decode(bytes(received[answer]))
                 assert error not in fields, fields
                 return fields
-            else:
+            elif received[1] != CLOSE_PRODUCER:
                 raise AssertionError(f"expected an answer of type {answer}, got {received}")
 
     def _receive(self) -> dict[int, int | bytes]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from typing import Any, get_args
+
 import click
 
 from offloader.cli.session import Commands, Session, command
@@ -46,10 +49,19 @@ def explain(session: Session, topic: TopicName, *, offline: bool) -> None:
 
 def _row(resolved: Resolved) -> tuple[object, ...]:
     field = PolicyLevel.model_fields[resolved.field]
-    kind = next((m for m in _marks(field.metadata, field.annotation) if isinstance(m, Kind)), None)
+    kind = next(_kinds((*field.metadata, field.annotation)), None)
     value = resolved.value
-    if kind is not None and value is not None:
-        value = kind.format(value)
-    elif isinstance(value, bool):
+    if isinstance(value, bool):
         value = str(value).lower()
+    elif kind is not None and value is not None:
+        value = kind.format(value)
     return field.alias or resolved.field, value, resolved.level.name.lower(), spell(resolved.path)
+
+
+def _kinds(marks: Iterable[Any]) -> Iterator[Kind]:
+    """Whether a field is a size or a time stands in its type, at some depth."""
+    for mark in marks:
+        if isinstance(mark, Kind):
+            yield mark
+        else:
+            yield from _kinds((*getattr(mark, "__metadata__", ()), *get_args(mark)))

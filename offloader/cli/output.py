@@ -24,8 +24,8 @@ class Output(ABC):
         """Rows under columns. Text says `empty` where there are none; JSON is one array of objects with the columns as keys."""
 
     @abstractmethod
-    def message(self, text: str, **fields: object) -> None:
-        """One line. JSON is one object: `message` and the fields."""
+    def message(self, text: str, details: Sequence[str] = (), **fields: object) -> None:
+        """The details' lines, then one line. JSON is one object: `message` (the line) and the fields."""
 
     @abstractmethod
     def line(self, text: str, fields: Mapping[str, object]) -> None:
@@ -52,9 +52,10 @@ class TextOutput(Output):
         for line in captured.get().splitlines():
             click.echo(line.rstrip())
 
-    def message(self, text: str, **fields: object) -> None:  # noqa: ARG002
-        """The line."""
-        click.echo(text)
+    def message(self, text: str, details: Sequence[str] = (), **fields: object) -> None:  # noqa: ARG002
+        """The lines."""
+        for line in (*details, text):
+            click.echo(line)
 
     def line(self, text: str, fields: Mapping[str, object]) -> None:  # noqa: ARG002
         """The line."""
@@ -69,7 +70,7 @@ class JsonOutput(Output):
         found = [dict(zip(columns, row, strict=True)) for row in rows]
         click.echo(json.dumps(found, indent=2, default=str))
 
-    def message(self, text: str, **fields: object) -> None:
+    def message(self, text: str, details: Sequence[str] = (), **fields: object) -> None:  # noqa: ARG002
         """An object."""
         click.echo(json.dumps({"message": text, **fields}, indent=2, default=str))
 

@@ -45,9 +45,9 @@ def _show(session: Session, report: Report) -> None:
     )
     if report.aborted:
         summary += f", {len(report.aborted)} uploads ended"
-    text = "\n".join((*map(str, report.findings), summary))
     session.output.message(
-        text if session.output.for_people else summary,
+        summary,
+        details=[str(finding) for finding in report.findings],
         topics=report.topics,
         segments=report.segments,
         entries=report.entries,

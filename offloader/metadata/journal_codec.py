@@ -95,7 +95,6 @@ def encode_topic(state: TopicState, former: EncodedTopic | None = None) -> Encod
         failure=_failure_message(state.failure),
         abandoned=[pb.Abandoned(uuid=a.uuid, upload=a.upload, reason=a.reason) for a in state.abandoned],
         requests=[pb.CloseRequest(id=r.id, end=position_message(r.end)) for r in state.requests],
-        unacknowledged=position_message(state.unacknowledged),
         releasing=state.releasing,
     )
     groups: tuple[bytes, ...] = ()
@@ -119,7 +118,6 @@ def _read_state(m: pb.Topic) -> TopicState:
         _read_failure(m.failure) if m.HasField("failure") else None,
         tuple(Abandoned(a.uuid, a.upload if a.HasField("upload") else None, a.reason) for a in m.abandoned),
         tuple(CloseRequest(r.id, read_position(r.end)) for r in m.requests),
-        read_position(m.unacknowledged) if m.HasField("unacknowledged") else None,
         m.releasing,
         unknown_fields(m),
     )

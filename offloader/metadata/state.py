@@ -29,8 +29,7 @@ class CloseRequest:
 class TopicState:
     """What the journal holds of one topic.
 
-    `unacknowledged` is the catalog's end while the pin has not confirmed it. `releasing`: the subscription is to be deleted once
-    everything up to its end is offloaded.
+    `releasing`: the subscription is to be deleted once everything up to its end is offloaded.
     """
 
     topic: TopicName
@@ -38,7 +37,6 @@ class TopicState:
     failure: Failure | None = None
     abandoned: tuple[Abandoned, ...] = ()
     requests: tuple[CloseRequest, ...] = ()
-    unacknowledged: Position | None = None
     releasing: bool = False
     unknown_fields: bytes = b""
 

@@ -1,6 +1,6 @@
 """What the rest of the product needs of a Pulsar cluster, as interfaces.
 
-`broker.py` has the real ones, `offloader.testing.cluster` an in-memory cluster for tests.
+`source.py`, `pin.py` and `admin.py` have the real ones, `offloader.testing.cluster` an in-memory cluster for tests.
 """
 
 from __future__ import annotations

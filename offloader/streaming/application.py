@@ -40,6 +40,7 @@ from offloader.streaming.planner import Limits
 from offloader.streaming.rates import RateLimits
 from offloader.streaming.roster import Roster
 from offloader.streaming.tasks import WorkerSettings
+from offloader.streaming.wrapping import wrapped_driver
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +89,7 @@ class Application:
         admin = AdminClient(derived.pulsar(config))
         stack.callback(admin.close)
         check_exactness(admin.runtime_configuration())
-        store = open_store(derived.store(config))
+        store = wrapped_driver(open_store(derived.store(config)))
         stack.callback(store.close)
         open_root(store, admin.cluster(), _new_uuid)
         journal = stack.enter_context(Journal.open(store, config.application, _new_uuid))

@@ -5,8 +5,6 @@ Connections and store clients are kept per process and settings, because Spark r
 
 from __future__ import annotations
 
-import importlib
-import os
 import pickle
 import threading
 import time
@@ -24,12 +22,10 @@ from offloader.pulsar.source import BrokerSource
 from offloader.storage.base import ObjectStore
 from offloader.storage.open import StoreSettings, open_store
 from offloader.streaming.worker import died, run_slice
+from offloader.streaming.wrapping import wrapped_worker
 
 RECEIPT_SCHEMA = "receipt binary"
 RECEIPT_ARROW_SCHEMA = pa.schema([("receipt", pa.binary())])
-
-# For tests of whole applications: `module:function`, called with (source, store), returns what to use instead.
-WRAP_VARIABLE = "OFFLOADER_WRAP_WORKER"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +71,5 @@ _opening = threading.Lock()
 def _connections(settings: WorkerSettings) -> tuple[EntrySource, ObjectStore]:
     with _opening:
         if settings not in _open:
-            _open[settings] = _wrapped(BrokerSource(settings.pulsar), open_store(settings.storage))
+            _open[settings] = wrapped_worker(BrokerSource(settings.pulsar), open_store(settings.storage))
         return _open[settings]
-
-
-def _wrapped(source: EntrySource, store: ObjectStore) -> tuple[EntrySource, ObjectStore]:
-    wrap = os.environ.get(WRAP_VARIABLE)
-    if not wrap:
-        return source, store
-    module, _, function = wrap.partition(":")
-    wrapped: tuple[EntrySource, ObjectStore] = getattr(importlib.import_module(module), function)(source, store)
-    return wrapped

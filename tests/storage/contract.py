@@ -145,10 +145,19 @@ class ObjectContract:
         assert store.put("slot", b"2", if_absent=True) is not None
         assert store.read("slot")[0] == b"2"
 
+    @pytest.fixture
+    def restless(self) -> Iterator[None]:
+        """Threads take turns after every few steps, so that a race is a race."""
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        yield
+        sys.setswitchinterval(interval)
+
+    @pytest.mark.usefixtures("restless")
     def test_of_racing_creators_one_wins_and_nobody_reads_a_part_of_an_object(
         self, store: ObjectStore, other: ObjectStore
     ) -> None:
-        for i in range(10):
+        for i in range(20):
             contents = [bytes([65 + n]) * 50_000 for n in range(WRITERS)]
             start = threading.Barrier(WRITERS + 1)
 

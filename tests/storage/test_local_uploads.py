@@ -122,6 +122,15 @@ def test_a_zombie_of_an_aborted_upload_creates_nothing(store: LocalStore, monkey
     assert [path for path in store.root.rglob("*") if not path.is_dir()] == []
 
 
+def test_parts_of_another_cut_do_not_overlap_those_in_place(store: LocalStore) -> None:
+    upload = store.begin("k")
+    parts = upload_parts(store, upload, [noise(1000, 1)])
+    other_cut = store.put_part(upload, 2, 900, noise(500, 2), crc32c(noise(500, 2)))
+    assert (folder_of(store, upload) / "data").read_bytes() == noise(1000, 1)
+    store.commit(upload, [*parts, other_cut])
+    assert store.read("k")[0] == noise(1000, 1) + noise(500, 2)
+
+
 def test_after_the_commit_has_closed_an_upload_no_part_can_be_added_in_place(store: LocalStore) -> None:
     upload = store.begin("k")
     parts = upload_parts(store, upload, [noise(1000, 1)])

@@ -1,0 +1,36 @@
+"""A door for tests of whole applications: the environment may name a function that wraps what a process reaches.
+
+`OFFLOADER_WRAP=module:function`; the function is called with ("driver" or "worker", source, store) and returns the source and the
+store to use instead. Unset, as it is outside tests, nothing is wrapped.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any
+
+from offloader.pulsar.api import EntrySource
+from offloader.storage.base import ObjectStore
+
+VARIABLE = "OFFLOADER_WRAP"
+
+
+def wrapped_worker(source: EntrySource, store: ObjectStore) -> tuple[EntrySource, ObjectStore]:
+    """What a worker uses."""
+    return _wrap("worker", source, store)
+
+
+def wrapped_driver(store: ObjectStore) -> ObjectStore:
+    """The store that the main process uses."""
+    return _wrap("driver", None, store)[1]
+
+
+def _wrap(role: str, source: Any, store: ObjectStore) -> tuple[Any, Any]:
+    name = os.environ.get(VARIABLE)
+    if not name:
+        return source, store
+    module, _, function = name.partition(":")
+    wrap = getattr(importlib.import_module(module), function)
+    answer: tuple[Any, Any] = wrap(role, source, store)
+    return answer
