@@ -9,6 +9,7 @@ import socket
 import struct
 import time
 from types import TracebackType
+from typing import Self
 from urllib.parse import urlsplit
 
 import crc32c
@@ -36,7 +37,7 @@ class Transactions:
         self._call(LOOKUP, {1: COORDINATOR_TOPIC, 2: self._id()}, answer=24)  # a broker must own it before it coordinates
         self._call(TC_CLIENT_CONNECT, {1: self._id(), 2: 0}, answer=63, error=2)
 
-    def __enter__(self) -> Transactions:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

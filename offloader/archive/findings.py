@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -10,29 +11,54 @@ from offloader.model import Position, TopicName
 
 
 class Kind(StrEnum):
-    """The name of a finding."""
+    """The name of a finding; `MEANINGS` says what each means."""
 
-    MISSING_OBJECT = "missing-object"  # the catalog names a data object that is not there
+    MISSING_OBJECT = "missing-object"
     MISSING_INDEX = "missing-index"
     WRONG_SIZE = "wrong-size"
-    WRONG_METADATA = "wrong-metadata"  # the format's version key is absent: stock readers refuse the object
-    DAMAGED_PART = "damaged-part"  # a part's bytes do not have the recorded CRC32C
-    DAMAGED_ENTRY = "damaged-entry"  # an entry's own checksum does not match
+    WRONG_METADATA = "wrong-metadata"
+    DAMAGED_PART = "damaged-part"
+    DAMAGED_ENTRY = "damaged-entry"
     DAMAGED_INDEX = "damaged-index"
-    UNACCOUNTED_BYTES = "unaccounted-bytes"  # bytes that the format and the index do not account for
-    WRONG_ENTRIES = "wrong-entries"  # other entries than the record says
+    UNACCOUNTED_BYTES = "unaccounted-bytes"
+    WRONG_ENTRIES = "wrong-entries"
     WRONG_STATISTICS = "wrong-statistics"
-    DAMAGED_RECORD = "damaged-record"  # a catalog or journal record that cannot be read or contradicts itself
+    DAMAGED_RECORD = "damaged-record"
     HOLE = "hole"
     OVERLAP = "overlap"
     UNPROVEN_END = "unproven-end"
     WRONG_PREDECESSOR = "wrong-predecessor"
     DUPLICATE_UUID = "duplicate-uuid"
-    NOT_CLAIMED = "not-claimed"  # an application's journal holds a topic that another one has claimed
-    STRAY_OBJECT = "stray-object"  # neither a catalog nor a journal names it
-    ABANDONED_OBJECT = "abandoned-object"  # a journal names it as one that must not be used
-    LEFT_OVER = "left-over"  # a helper object of an interrupted start
-    OPEN_UPLOAD = "open-upload"  # no journal names it
+    NOT_CLAIMED = "not-claimed"
+    STRAY_OBJECT = "stray-object"
+    ABANDONED_OBJECT = "abandoned-object"
+    LEFT_OVER = "left-over"
+    OPEN_UPLOAD = "open-upload"
+
+
+MEANINGS: Mapping[Kind, str] = {
+    Kind.MISSING_OBJECT: "the catalog names a data object that is not there",
+    Kind.MISSING_INDEX: "the catalog names a segment whose index object is not there",
+    Kind.WRONG_SIZE: "a data object is not as long as the catalog says",
+    Kind.WRONG_METADATA: "an object in S3 has no format version in its metadata: stock readers refuse it",
+    Kind.DAMAGED_PART: "a part's bytes do not have the recorded CRC32C",
+    Kind.DAMAGED_ENTRY: "an entry's own checksum does not match",
+    Kind.DAMAGED_INDEX: "an index object cannot be read, or is not of this segment",
+    Kind.UNACCOUNTED_BYTES: "bytes that the format and the index do not account for",
+    Kind.WRONG_ENTRIES: "an object holds other entries than the catalog says",
+    Kind.WRONG_STATISTICS: "a part's messages, times or indexes are not those recorded",
+    Kind.DAMAGED_RECORD: "a record of a catalog or journal cannot be read, or contradicts itself",
+    Kind.HOLE: "positions between two segments are in neither",
+    Kind.OVERLAP: "positions are in two segments",
+    Kind.UNPROVEN_END: "a segment goes on in a later ledger, and nothing records that the one before had ended",
+    Kind.WRONG_PREDECESSOR: "a segment names another predecessor than the one before it",
+    Kind.DUPLICATE_UUID: "several segments have the same uuid",
+    Kind.NOT_CLAIMED: "an application works on a topic that another one has claimed",
+    Kind.STRAY_OBJECT: "neither a catalog nor a journal names the object",
+    Kind.ABANDONED_OBJECT: "a journal names the object as one that must not be used",
+    Kind.LEFT_OVER: "a helper object of an interrupted start; it can be deleted",
+    Kind.OPEN_UPLOAD: "no journal names the upload: it costs, and never becomes an object",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import click
 
+from offloader.cli.parsing import POSITION, TIME, TOPIC
 from offloader.cli.session import ERROR, OK, Session, command
 from offloader.cli.topics import topics
-from offloader.cli.types import POSITION, TIME, TOPIC
 from offloader.config.units import format_time
 from offloader.errors import ClaimedByOtherError, FatalError, TopicNotFoundError
 from offloader.metadata import requests
@@ -22,7 +22,7 @@ POLLS_UNTIL_SEEN = 3  # of the application's trigger
 FOR_EVER_MS = 10**12
 
 WAIT = click.option("-w", "--wait-complete", "wait", is_flag=True, help="Wait until it is done.")
-TIMEOUT = click.option("--timeout", type=TIME, help="Wait no longer than this; for ever by default.")
+TIMEOUT = click.option("--timeout", metavar="TIME", callback=TIME, help="Wait no longer than this; for ever by default.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Asked:
 
 
 @topics.command()
-@click.argument("topic", type=TOPIC)
+@click.argument("topic", callback=TOPIC)
 @WAIT
 @TIMEOUT
 @command()
@@ -60,7 +60,7 @@ def offload(session: Session, topic: TopicName, *, wait: bool, timeout: int | No
 
 
 @topics.command()
-@click.argument("topic", type=TOPIC)
+@click.argument("topic", callback=TOPIC)
 @WAIT
 @TIMEOUT
 @command()
@@ -76,8 +76,15 @@ def release(session: Session, topic: TopicName, *, wait: bool, timeout: int | No
 
 
 @topics.command("accept-loss")
-@click.argument("topic", type=TOPIC)
-@click.option("--to", "end", type=POSITION, required=True, help="Last position of the loss, as the failure names it.")
+@click.argument("topic", callback=TOPIC)
+@click.option(
+    "--to",
+    "end",
+    metavar="LEDGER:ENTRY",
+    callback=POSITION,
+    required=True,
+    help="Last position of the loss, as the failure names it.",
+)
 @WAIT
 @TIMEOUT
 @command()

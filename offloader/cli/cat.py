@@ -12,9 +12,9 @@ from offloader.archive.continuity import spans
 from offloader.archive.items import ArchivedEntry, Missing
 from offloader.archive.peek import look
 from offloader.archive.read import items
+from offloader.cli.parsing import POSITION, TOPIC
 from offloader.cli.session import Session, command
 from offloader.cli.topics import time_text, topics
-from offloader.cli.types import POSITION, TOPIC
 from offloader.errors import FatalError
 from offloader.format.entry import inspect
 from offloader.metadata.state import TopicCatalog
@@ -22,9 +22,11 @@ from offloader.model import Position, TopicName
 
 
 @topics.command()
-@click.argument("topic", type=TOPIC)
-@click.option("--from", "start", type=POSITION, help="First position; the archive's first by default.")
-@click.option("--to", "end", type=POSITION, help="Last position; the archive's last by default.")
+@click.argument("topic", callback=TOPIC)
+@click.option(
+    "--from", "start", metavar="LEDGER:ENTRY", callback=POSITION, help="First position; the archive's first by default."
+)
+@click.option("--to", "end", metavar="LEDGER:ENTRY", callback=POSITION, help="Last position; the archive's last by default.")
 @click.option("--entries", is_flag=True, help="The entries themselves instead of what their messages say.")
 @command()
 def cat(session: Session, topic: TopicName, *, start: Position | None, end: Position | None, entries: bool) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from offloader.config import Config
+from offloader.doctor.world import RealWorld, World
 from offloader.pulsar.api import Admin
 from offloader.storage.base import ObjectStore
 from offloader.storage.open import open_store
@@ -27,6 +28,7 @@ class Doors:
 
     store: Callable[[Config], ObjectStore]
     admin: Callable[[Config], ClosableAdmin]
+    world: Callable[[Config, Admin, ObjectStore], World]
     clock_ms: Callable[[], int]
     sleep: Callable[[float], None]
     new_token: Callable[[], str]
@@ -37,6 +39,7 @@ def real() -> Doors:
     return Doors(
         store=lambda config: open_store(settings.store(config)),
         admin=_admin,
+        world=RealWorld,
         clock_ms=lambda: time.time_ns() // 1_000_000,
         sleep=time.sleep,
         new_token=lambda: str(uuid.uuid4()),

@@ -7,8 +7,8 @@ from typing import Any, get_args
 
 import click
 
-from offloader.cli.session import Commands, Session, command
-from offloader.cli.types import TOPIC
+from offloader.cli.parsing import TOPIC
+from offloader.cli.session import Session, command
 from offloader.config.levels import PolicyLevel
 from offloader.config.policies import Resolved, namespace_switch
 from offloader.config.problems import spell
@@ -16,7 +16,7 @@ from offloader.config.units import Kind
 from offloader.model import TopicName
 
 
-@click.group("config", cls=Commands)
+@click.group("config")
 def config_group() -> None:
     """What the configuration says."""
 
@@ -33,7 +33,7 @@ def check(session: Session) -> None:
 
 
 @config_group.command()
-@click.argument("topic", type=TOPIC)
+@click.argument("topic", callback=TOPIC)
 @click.option("--offline", is_flag=True, help="Do not ask Pulsar for the namespace's property offloader.enabled.")
 @command()
 def explain(session: Session, topic: TopicName, *, offline: bool) -> None:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import click
 
+from offloader.cli.parsing import TIME
 from offloader.cli.session import Session, command
-from offloader.cli.types import TIME
 from offloader.errors import ConfigError
 
 
 @click.command("run")
 @click.option("--until-caught-up", is_flag=True, help="Offload up to the ends that the topics have now, then stop.")
-@click.option("--timeout", type=TIME, help="With --until-caught-up: give up after this. Exit code 2, the topics left are named.")
+@click.option(
+    "--timeout",
+    metavar="TIME",
+    callback=TIME,
+    help="With --until-caught-up: give up after this. Exit code 2, the topics left are named.",
+)
 @command(log_level="INFO")
 def run_command(session: Session, *, until_caught_up: bool, timeout: int | None) -> int:
     """Offload the enabled topics until stopped (SIGTERM, Ctrl-C).

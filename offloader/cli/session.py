@@ -23,6 +23,7 @@ from offloader.metadata.catalog import Catalogs
 from offloader.storage.base import ObjectStore
 
 OK, ERROR, FINDINGS, OVERTAKEN = 0, 1, 2, 3
+INTERRUPTED = 130
 
 OPTIONS = (
     click.option("--config", "config_path", type=click.Path(path_type=Path), envvar="OFFLOADER_CONFIG", show_envvar=True, help="The configuration file."),
@@ -132,14 +133,18 @@ class Commands(click.Group):
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run; ends the process unless `standalone_mode` is off."""
         standalone = extra.pop("standalone_mode", True)
+        inherited: Any = super().main
         try:
-            code = super().main(*args, standalone_mode=False, **extra)
+            code = inherited(*args, standalone_mode=False, **extra)
+        except click.exceptions.NoArgsIsHelpError as error:
+            click.echo(error.format_message(), err=True)
+            code = ERROR
         except click.ClickException as error:
             click.echo(f"error: {error.format_message()}", err=True)
             code = ERROR
         except click.Abort:
             click.echo("error: interrupted", err=True)
-            code = 130
+            code = INTERRUPTED
         if standalone:
             sys.exit(code or OK)
         return code

@@ -9,8 +9,9 @@ from enum import Enum
 import click
 
 from offloader.archive.bucket import Journals, applications, read_journals
-from offloader.cli.session import Commands, Session, command
-from offloader.cli.types import TIME, TOPIC
+from offloader.cli.parsing import TIME, TOPIC
+from offloader.cli.session import Session, command
+from offloader.config.units import format_time
 from offloader.errors import FatalError, OffloadError
 from offloader.metadata import layout, requests
 from offloader.metadata.state import TopicCatalog, TopicState
@@ -19,7 +20,7 @@ from offloader.model import OpenSegment, Segment, SegmentStatus, TopicName
 POLL = 0.5  # seconds
 
 
-@click.group(cls=Commands)
+@click.group()
 def topics() -> None:
     """What is offloaded of each topic, and manual work on topics."""
 
@@ -85,7 +86,7 @@ def status_of(state: TopicState, segment: OpenSegment) -> SegmentStatus:
 
 
 @topics.command()
-@click.argument("topic", type=TOPIC)
+@click.argument("topic", callback=TOPIC)
 @command()
 def segments(session: Session, topic: TopicName) -> None:
     """The segments of a topic: the offloaded ones, then the one that is open.
@@ -136,9 +137,9 @@ class Status(Enum):
 
 
 @topics.command("offload-status")
-@click.argument("topic", type=TOPIC)
+@click.argument("topic", callback=TOPIC)
 @click.option("-w", "--wait-complete", is_flag=True, help="Wait until it is not running.")
-@click.option("--timeout", type=TIME, help="Wait no longer than this; for ever by default.")
+@click.option("--timeout", metavar="TIME", callback=TIME, help="Wait no longer than this; for ever by default.")
 @command()
 def offload_status(session: Session, topic: TopicName, *, wait_complete: bool, timeout: int | None) -> int:
     """How a topic's offload stands. Exit code 1 where it has an error.
@@ -154,7 +155,7 @@ def offload_status(session: Session, topic: TopicName, *, wait_complete: bool, t
     status, reason = _status(session, topic)
     while wait_complete and status is Status.RUNNING:
         if until is not None and doors.clock_ms() >= until:
-            raise FatalError(f"{topic}: offload is still running after {timeout} ms")
+            raise FatalError(f"{topic}: offload is still running after {format_time(timeout or 0)}")
         doors.sleep(POLL)
         status, reason = _status(session, topic)
     text = status.value.format(topic=topic, reason=reason)

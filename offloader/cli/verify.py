@@ -6,16 +6,16 @@ import click
 
 from offloader.archive.findings import Finding
 from offloader.archive.verify import Report, verify
+from offloader.cli.parsing import TOPIC
 from offloader.cli.session import FINDINGS, OK, Session, command
 from offloader.cli.topics import chosen, journals_of
-from offloader.cli.types import TOPIC
 from offloader.config.units import format_size
 from offloader.metadata.root import read_root
 from offloader.model import TopicName
 
 
 @click.command("verify")
-@click.argument("topics", type=TOPIC, nargs=-1)
+@click.argument("topics", callback=TOPIC, nargs=-1)
 @click.option("--quick", is_flag=True, help="Existence, sizes, indexes and continuity only: no data is read.")
 @click.option("--abort-uploads", is_flag=True, help="End the uploads that no journal names.")
 @command()

@@ -6,7 +6,7 @@ are never pickled: pass a `StoreSettings` and open it again.
 
 Errors, all stores: `StoreUnavailableError`, `StoreFullError` (retryable); `AccessDeniedError`, `BucketNotFoundError`
 (fatal); `OutcomeUnknownError` where a write may have happened. Whatever retries a store does are bounded by its
-`retry_deadline` seconds.
+`retry_deadline` seconds and one more attempt.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What a store says of an object. `etag` changes whenever the content does; `meta` has lower-case keys."""
+    """What a store says of an object. `etag` changes whenever the content does; `meta` has lower-case keys.
+
+    Metadata is for people who look into a bucket: not every store can keep it (fsspec, file systems without extended
+    attributes), so nothing may depend on reading it back.
+    """
 
     size: int
     etag: str
@@ -45,7 +49,10 @@ class OpenUpload:
 
 
 class ObjectStore(Protocol):
-    """Objects under one root. Keys are relative to it, `/`-separated, without a leading slash."""
+    """Objects under one root. Keys are relative to it, `/`-separated, without a leading slash, at most 1,024 bytes.
+
+    An object's key is never the folder of another (`a` and `a/b`), and on file systems each piece has at most 255 bytes.
+    """
 
     url: str
     min_part_size: int  # every part but an object's last must have at least this many bytes
@@ -62,21 +69,24 @@ class ObjectStore(Protocol):
 
     def begin(self, key: str, *, meta: Mapping[str, str] | None = None) -> str:
         """Begin a multipart upload of `key`; nothing is visible under it. Returns a handle: plain text that any process
-        may use, valid until commit or abort."""
+        may use, valid until commit or abort.
+
+        Not repeated by the store once it may have happened: OutcomeUnknownError, and at worst an upload stays open that nobody knows.
+        """
         ...
 
     def put_part(self, upload: str, number: int, offset: int, data: bytes, crc32c: int) -> UploadedPart:
         """Upload one part from any process. Idempotent for the same number and bytes; for different bytes the last one
         wins or the commit is refused, but a commit never publishes bytes that its parts do not name.
 
-        `offset` is where the part begins in the object, so that a file can be written in place. Checks `crc32c` against what
-        arrived where the store can. The part survives a crash once this returns. Raises UploadGoneError, and then
+        `offset` is where the part begins in the object, so that a file can be written in place. IntegrityError if `data` does not
+        have this CRC32C. The part survives a crash once this returns. Raises UploadGoneError, and then
         creates nothing, when the upload was aborted or committed.
         """
         ...
 
     def commit(self, upload: str, parts: Iterable[UploadedPart]) -> Stat:
-        """Make the object of exactly these parts, in order and without holes, visible at once.
+        """Make the object of exactly these parts, numbered 1 to N, visible at once.
 
         Safe to repeat: when the object is already there with the size of these parts and the same content check (where the store
         has one: its etag), that is success. Raises UploadGoneError when there is neither the upload nor such an

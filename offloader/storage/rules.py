@@ -10,6 +10,7 @@ from offloader.errors import FatalError, IntegrityError, PartRejectedError
 from offloader.storage.base import UploadedPart
 
 MAX_KEY_BYTES = 1024  # S3's limit
+HELPER_FOLDERS = (".uploads", ".tmp")  # of the stores themselves, at the root
 
 
 def check_key(key: str) -> str:
@@ -20,9 +21,6 @@ def check_key(key: str) -> str:
     if len(key.encode()) > MAX_KEY_BYTES:
         raise FatalError(f"the key {key[:80]!r}... is longer than {MAX_KEY_BYTES} bytes")
     return key
-
-
-HELPER_FOLDERS = (".uploads", ".tmp")
 
 
 def make_handle(key: str, upload_id: str) -> str:

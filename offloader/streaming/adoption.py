@@ -64,12 +64,13 @@ def _claim(context: Context, catalog: TopicCatalog, info: TopicInfo, begin: Posi
     return context.catalogs.append(catalog, claim, token=context.new_uuid())
 
 
-def next_incarnation(context: Context, topic: Topic, info: TopicInfo) -> Topic:
+def next_incarnation(context: Context, topic: Topic) -> Topic:
     """The topic was deleted and created again: the records from here on speak of another one."""
+    info = context.admin.topic_info(topic.name)
     context.pins.drop(topic.name)
     end = context.pins.open(topic.name)
     catalog = _claim(context, topic.catalog, info, _beginning(end, info), "created again")
-    return replace(topic, catalog=catalog, info=info, end=end, wanted_bytes=0, alarm="", retire=None, retire_at=None)
+    return Topic(name=topic.name, rules=topic.rules, catalog=catalog, info=info, end=end, looked_at=context.clock_ms())
 
 
 def _beginning(end: TopicEnd, info: TopicInfo) -> Position:

@@ -18,14 +18,14 @@ from offloader.errors import OffloadError, OutcomeUnknownError, PinMovedError, R
 from offloader.metadata import layout
 from offloader.metadata.state import Abandoned, TopicCatalog, TopicState
 from offloader.model import FailureKind, Receipt, SliceStop, TopicName
-from offloader.streaming import acknowledging, losses, planner, segments
+from offloader.streaming import acknowledging, incarnations, losses, planner, segments
 from offloader.streaming.context import Context
 from offloader.streaming.desk import RequestDesk
 from offloader.streaming.looking import look, record_closed_ledger
 from offloader.streaming.plan_server import PlanServer
 from offloader.streaming.planner import Begin, Decision, Limits, Plan, Read, Seal
 from offloader.streaming.rates import RateLimits
-from offloader.streaming.roster import Roster
+from offloader.streaming.roster import DELETED, Roster
 from offloader.streaming.sealer import OBJECT_META, seal
 from offloader.streaming.segments import StaleReceiptError
 from offloader.streaming.status import TopicStatus, status_of
@@ -231,8 +231,9 @@ class Driver:
         context.metrics.health.checked("pulsar", "" if answered else "no topic could be looked at")
         for name, error in failures.items():
             self._could_not_look(self.roster.topics[name], error)
+        self._end_gone()
         self._check_sources(failures)
-        decisions = self._decide(name for name in self.roster.topics if name not in failures)
+        decisions = self._decide(name for name, topic in self.roster.topics.items() if name not in failures and not topic.gone)
         if any(isinstance(d.step, Begin) for d in decisions):
             self._begin_uploads([d for d in decisions if isinstance(d.step, Begin)])
             decisions = self._decide([d.state.topic for d in decisions if isinstance(d.step, Begin | Read)]) + [
@@ -240,7 +241,7 @@ class Driver:
             ]
         for decision in decisions:
             if isinstance(decision.step, Seal):
-                self._start_seal(decision)
+                self._start_seal(self.roster.topics[decision.state.topic], decision.state)
         self._publish(decisions)
 
     def _could_not_look(self, topic: Topic, error: OffloadError) -> None:
@@ -250,10 +251,28 @@ class Driver:
             topic.alarm = str(error)
             log.warning("cannot look at topic=%s: %s", topic.name, error)
 
+    def _end_gone(self) -> None:
+        """Bring topics whose source is gone to their end, step by step."""
+        now = self.context.clock_ms()
+        for topic in [t for t in self.roster.topics.values() if t.gone and t.sealing is None]:
+            state = self.state(topic.name)
+            if state.failure is not None and now < state.failure.retry_at and state.open is not None and state.open.sealed:
+                continue
+            state = incarnations.end_old(self.context, topic, state, topic.gone)
+            self._record(state)
+            if state.open is not None:
+                self._start_seal(topic, state)
+                continue
+            incarnations.record_lost_tail(self.context, topic, topic.gone)
+            if topic.gone == DELETED:
+                self.roster.forget(topic)
+            else:
+                self.roster.renew(topic)
+
     def _check_sources(self, failures: dict[TopicName, OffloadError]) -> None:
         """Record ledgers that closed, notice a pin that was moved, and data that is gone."""
         for topic in self.roster.topics.values():
-            if topic.name in failures:
+            if topic.name in failures or topic.gone:
                 continue
             state = self.state(topic.name)
             if topic.sealing is not None or (state.open is not None and state.open.sealed is not None):
@@ -316,11 +335,10 @@ class Driver:
 
     # Seals
 
-    def _start_seal(self, decision: Decision) -> None:
-        topic = self.roster.topics[decision.state.topic]
+    def _start_seal(self, topic: Topic, state: TopicState) -> None:
         if topic.sealing is None:
             context = self.context
-            topic.sealing = context.pool.submit(seal, context.store, context.catalogs, topic.catalog, decision.state)
+            topic.sealing = context.pool.submit(seal, context.store, context.catalogs, topic.catalog, state)
 
     def _collect_seals(self) -> None:
         for topic in self.roster.topics.values():
@@ -340,7 +358,10 @@ class Driver:
             if segments.must_abandon(error):
                 state = self._abandon(topic, state, str(error))
             return segments.failed(state, kind, str(error), now, self.context.jitter())
-        offloaded = topic.catalog.segments[-1]
+        offloaded = next((s for s in topic.catalog.segments if s.uuid == segment.uuid), None)
+        if offloaded is None:
+            log.warning("the catalog went on without segment=%s topic=%s: it is dropped", segment.uuid, topic.name)
+            return segments.dropped(state, "the catalog went on without it")
         self.context.metrics.segment(offloaded.roll_reason)
         log.info(
             "offloaded topic=%s segment=%s start=%s end=%s entries=%d bytes=%d reason=%s",

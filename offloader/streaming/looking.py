@@ -15,13 +15,14 @@ from offloader.streaming.topics import Topic
 
 log = logging.getLogger(__name__)
 
+RECREATED = "the topic was deleted and created again"
 QUIETEST_MS = 60_000  # a quiet topic is looked at this often at least
 
 
 def look(context: Context, topics: Iterable[Topic], *, all_of_them: bool = False) -> dict[TopicName, OffloadError]:
     """Refresh ends and, where they moved, ledger lists. A topic's failure is returned, its former view stays."""
     now = context.clock_ms()
-    due = [t for t in topics if all_of_them or t.look_again_at <= now]
+    due = [t for t in topics if not t.gone and (all_of_them or t.look_again_at <= now)]
     ends = context.pins.ends([t.name for t in due])
     failures: dict[TopicName, OffloadError] = {}
     moved: list[tuple[Topic, TopicEnd]] = []
@@ -60,14 +61,19 @@ def _refresh_ledgers(context: Context, moved: list[tuple[Topic, TopicEnd]], now:
     failures: dict[TopicName, OffloadError] = {}
     for topic, end, answer in asked:
         try:
-            topic.info = answer.result()
+            info = answer.result()
         except OffloadError as error:
             failures[topic.name] = error
             topic.look_again_at = now + 1_000
             continue
+        if topic.catalog.claim is not None and info.created != topic.catalog.claim.created:
+            topic.gone = RECREATED
+            continue
+        topic.info = info
         if end.last != topic.end.last:
             topic.looked_at = now
         topic.end = end
+        topic.last_seen = topic.last
         topic.look_again_at = now
     return failures
 

@@ -12,7 +12,7 @@ from offloader.errors import OffloadError, TopicNotFoundError
 from offloader.metadata.state import TopicState
 from offloader.model import Position, RollReason, TopicName
 from offloader.streaming.acknowledging import acknowledged
-from offloader.streaming.adoption import adopt, rules_of
+from offloader.streaming.adoption import adopt, next_incarnation, rules_of
 from offloader.streaming.context import Context
 from offloader.streaming.discovery import Discovery, discover
 from offloader.streaming.rates import RateLimits
@@ -20,7 +20,8 @@ from offloader.streaming.topics import Topic
 
 log = logging.getLogger(__name__)
 
-ADOPT_AGAIN_MS = 10_000
+ADOPT_AGAIN_MS = 2_000
+DELETED = "the topic was deleted"
 
 
 class Roster:
@@ -123,15 +124,32 @@ class Roster:
             self._context.admin.topics(topic.name.namespace)
             self._context.admin.topic_info(topic.name)
         except TopicNotFoundError:
-            if topic.retire is not RollReason.DELETED:
-                log.warning("deleted topic=%s", topic.name)
-            topic.retire = RollReason.DELETED
+            log.warning("deleted topic=%s", topic.name)
+            topic.gone = DELETED
         except OffloadError as error:
             log.info("cannot tell whether topic=%s is deleted: %s", topic.name, error)
 
+    def forget(self, topic: Topic) -> None:
+        """The topic does not exist any more and everything of it is recorded."""
+        self._context.pins.drop(topic.name)
+        self._context.journal.record([TopicState(topic.name)])
+        self.topics.pop(topic.name, None)
+        self._policies.pop(topic.name, None)
+
+    def renew(self, topic: Topic) -> None:
+        """Go on with the topic's next incarnation; tried again where Pulsar does not answer."""
+        try:
+            renewed = next_incarnation(self._context, topic)
+        except OffloadError as error:
+            log.info("cannot adopt the next incarnation of topic=%s yet: %s", topic.name, error)
+            return
+        self.topics[topic.name] = renewed
+        if topic.name in self._policies:
+            self._apply(renewed, self._policies[topic.name])
+
     def retire_if_done(self, topic: Topic, state: TopicState) -> None:
         """Let go of a topic that is to be released and has nothing left to offload."""
-        if not state.releasing or state.open is not None or topic.sealing is not None or not acknowledged(topic):
+        if not state.releasing or topic.gone or state.open is not None or topic.sealing is not None or not acknowledged(topic):
             return
         end = topic.catalog.end
         if topic.last is not None and (end is None or end < topic.last) and topic.begin() is not None:

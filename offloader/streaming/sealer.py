@@ -20,18 +20,18 @@ DRIVER = "streaming"
 
 
 def seal(store: ObjectStore, catalogs: Catalogs, catalog: TopicCatalog, state: TopicState) -> TopicCatalog:
-    """Make a segment in Sealing durable and commit it. Returns the catalog with it.
+    """Make a segment in Sealing durable and commit it. Returns the catalog, with the segment unless it went on without it (a process
+    that was overtaken had committed the same range under another uuid: the catalog wins).
 
-    Raises UploadGoneError or PartRejectedError when its upload cannot be completed: then it must be abandoned, unless the catalog
-    has it already (this function looks first).
+    Raises UploadGoneError or PartRejectedError when its upload cannot be completed: then it must be abandoned.
     """
     segment = segments.opened(state)
     facts = segment.sealed
     if facts is None:
         raise IntegrityError(f"{state.topic}: segment {segment.uuid} is not complete")
     current = catalogs.load(state.topic)
-    if any(s.uuid == segment.uuid for s in current.segments):
-        return current
+    if current.end is not None and segment.start <= current.end:
+        return current  # it is there already, or the catalog went on without it
     if segment.parts:
         _write_objects(store, state, facts)
     record = segments.as_record(state, DRIVER, (("root", store.url),))

@@ -20,6 +20,7 @@ from offloader.model import (
     Gap,
     LedgerList,
     LedgerRange,
+    LedgerSpan,
     OpenSegment,
     Part,
     Position,
@@ -175,6 +176,7 @@ def account(
         [(r.ledger, r.first, r.last, r.count, r.size) for p in parts for r in _entry_runs(p)]
         + [(g.ledger, g.first, g.last, 0, 0) for g in gaps]
     )
+    ledgers = _with_ended(ledgers, [(ledger, last) for ledger, _, last, _, _ in pieces])
     expected: Position | None = start
     ranges: list[LedgerRange] = []
     for ledger, first, last, count, size in pieces:
@@ -192,6 +194,16 @@ def account(
     if not ranges or (ranges[-1].ledger, ranges[-1].last) != (end.ledger, end.entry):
         raise IntegrityError(f"entries and gaps end before {end}")
     return tuple(replace(r, closed_with=ledgers.closed_with(r.ledger)) for r in ranges)
+
+
+def _with_ended(ledgers: LedgerList, reached: list[tuple[int, int]]) -> LedgerList:
+    """The list with those of our ledgers that are not in it any more: each ended where the next one of ours begins."""
+    gone = [
+        LedgerSpan(ledger, None if i == len(reached) - 1 else last)
+        for i, (ledger, last) in enumerate(reached)
+        if ledger not in ledgers and (i == len(reached) - 1 or reached[i + 1][0] != ledger)
+    ]
+    return LedgerList((*ledgers.spans, *gone)) if gone else ledgers
 
 
 def _entry_runs(part: Part) -> list[LedgerRange]:

@@ -39,6 +39,8 @@ class Topic:
     acknowledged: Position | None = None
     acknowledge_again_at: int = 0
     accepted_loss: Position | None = None
+    gone: str = ""  # why there is nothing left to read of this incarnation
+    last_seen: Position | None = None
 
     @property
     def incarnation(self) -> int:
@@ -78,7 +80,7 @@ class Topic:
             pending_bytes=pending_bytes(self.info, start, self.last),
             wanted_bytes=self.wanted_bytes,
             predecessor=self.catalog.segments[-1] if self.catalog.segments else None,
-            retire=self.retire,
+            retire=self.retire or (RollReason.TERMINATED if self.info.terminated else None),
             retire_at=self.retire_at,
             allowance=allowance,
             allowed_at=allowed_at,

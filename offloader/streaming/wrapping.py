@@ -23,7 +23,8 @@ def wrapped_worker(source: EntrySource, store: ObjectStore) -> tuple[EntrySource
 
 def wrapped_driver(store: ObjectStore) -> ObjectStore:
     """The store that the main process uses."""
-    return _wrap("driver", None, store)[1]
+    wrapped: ObjectStore = _wrap("driver", None, store)[1]
+    return wrapped
 
 
 def _wrap(role: str, source: Any, store: ObjectStore) -> tuple[Any, Any]:

@@ -82,7 +82,6 @@ topic_states = st.builds(
     st.none() | failures,
     tuples(abandoned),
     tuples(requests),
-    st.none() | positions,
     st.booleans(),
 )
 segments = st.builds(

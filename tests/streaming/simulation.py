@@ -9,10 +9,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from offloader.config import Config
+from offloader.errors import RetryableError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal import Journal
 from offloader.metrics import Metrics
@@ -105,12 +106,14 @@ class Simulation:
     application: str = "sim"
     limits: Limits = field(default_factory=lambda: Limits(tasks=2, threads=2, byte_budget=40 * 1024))
     desk: Any = field(default_factory=NoRequests)
+    cluster_of: Simulation | None = None
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
-        self.cluster = MemoryCluster(seed=self.seed, entries_per_ledger=self.entries_per_ledger)
+        made = MemoryCluster(seed=self.seed, entries_per_ledger=self.entries_per_ledger)
+        self.cluster = self.cluster_of.cluster if self.cluster_of else made
         self.store = self.store or MemoryStore(MemoryBacking())
-        self.clock = Clock()
+        self.clock = self.cluster_of.clock if self.cluster_of else Clock()
         self.zombies: list[Slice] = []
         self.kills = 0
         self.dropped = 0
@@ -158,7 +161,21 @@ class Simulation:
         self.journal.close()
 
     def round(self) -> None:
-        self.driver.round()
+        """A round as the driver's loop runs it: what can be retried is, at the next one."""
+        try:
+            self.driver.round()
+        except RetryableError:
+            self.clock.now += 1_000
+
+    def rounds(self, count: int, step_ms: int = 1_000) -> None:
+        """So many rounds, each with its batch."""
+        for _ in range(count):
+            self.clock.now += step_ms
+            self.round()
+            self.batch()
+
+    def forget_failure(self, topic: TopicName) -> None:
+        self.journal.record([replace(self.driver.state(topic), failure=None)])
 
     def batch(self, *, deaths: float = 0.0) -> int:
         """Run the published plan and commit its receipts. Returns the number of slices."""

@@ -1,0 +1,34 @@
+"""`offloader doctor`."""
+
+from __future__ import annotations
+
+import click
+
+from offloader.cli.session import FINDINGS, OK, Session, command
+from offloader.doctor.check import Check, Verdict
+from offloader.doctor.examine import examine
+
+
+@click.command("doctor")
+@command()
+def doctor_command(session: Session) -> int:
+    """Look at everything that an offload needs, in Pulsar and in the store, and say what to do where something is wrong.
+
+    Writes throw-away objects below _proof/ and removes them. Exit code 2 where a check fails.
+
+    \b
+    JSON: one object a line, {check, verdict, message, remedy}; verdict is ok, warn or fail.
+    """
+    world = session.doors.world(session.config, session.admin, session.store)
+    failed = 0
+    for check in examine(session.config, world):
+        session.output.line(
+            _text(check), {"check": check.name, "verdict": str(check.verdict), "message": check.message, "remedy": check.remedy}
+        )
+        failed += check.verdict is Verdict.FAIL
+    return FINDINGS if failed else OK
+
+
+def _text(check: Check) -> str:
+    line = f"{check.verdict:<4}  {check.name}: {check.message}"
+    return f"{line}\n      -> {check.remedy}" if check.remedy else line

@@ -1,0 +1,34 @@
+"""Arguments that are more than text: topics, positions, times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from offloader.config.units import parse_time
+from offloader.model import Position, TopicName
+
+Callback = Callable[[click.Context, click.Parameter, Any], Any]
+
+
+def parsed(parse: Callable[[str], object]) -> Callback:
+    """A parameter's callback that parses its text, or each of its texts; a ValueError becomes a usage error."""
+
+    def convert(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+        if value is None:
+            return None
+        if isinstance(value, tuple):
+            return tuple(convert(ctx, param, one) for one in value)
+        try:
+            return parse(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error), ctx, param) from error
+
+    return convert
+
+
+TOPIC = parsed(TopicName.parse)
+POSITION = parsed(Position.parse)
+TIME = parsed(lambda text: parse_time(text, 1000))  # ms; a plain number is seconds

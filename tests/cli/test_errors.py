@@ -1,0 +1,132 @@
+"""Bad input and errors are one clear line and an exit code, never a traceback."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from offloader.cli.main import main
+from offloader.errors import OvertakenError, StoreUnavailableError
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["bogus"], "No such command 'bogus'."),
+        (["topics", "bogus"], "No such command 'bogus'."),
+        (["topics", "segments"], "Missing argument 'TOPIC'."),
+        (
+            ["topics", "segments", "a/b"],
+            "Invalid value for 'TOPIC': 'a/b' is not a topic name; write persistent://tenant/namespace/name",
+        ),
+        (
+            ["topics", "cat", "non-persistent://a/b/c"],
+            "Invalid value for 'TOPIC': 'non-persistent://a/b/c': only persistent topics can be offloaded",
+        ),
+        (
+            ["topics", "cat", "x", "--from", "7"],
+            "Invalid value for '--from': '7' is not a position; write LEDGER:ENTRY, for example 12:345",
+        ),
+        (["topics", "accept-loss", "x"], "Missing option '--to'."),
+        (["topics", "offload", "x", "--timeout", "soon"], "'soon' is not a time; write a whole number with ms, s, m, h, d or w"),
+        (["topics", "list", "--output", "xml"], "Invalid value for '--output': 'xml' is not one of 'text', 'json'."),
+        (["topics", "list", "--log-level", "loud"], "Invalid value for '--log-level': 'loud' is not one of"),
+        (["verify", "--slow"], "No such option '--slow'."),
+        (["run", "--timeout", "5s"], "--timeout is for --until-caught-up"),
+        (["takeover"], "Missing argument 'OLD_APPLICATION'."),
+        (["takeover", "nobody"], "application: there is no journal of nobody at memory://; the names are those below _journal/"),
+        (
+            ["topics", "segments", "orders"],
+            "persistent://public/default/orders is not in the archive; `offloader topics list` shows what is",
+        ),
+        (
+            ["topics", "cat", "orders"],
+            "persistent://public/default/orders is not in the archive; `offloader topics list` shows what is",
+        ),
+        (
+            ["topics", "release", "orders"],
+            "persistent://public/default/orders is not in the archive; `offloader topics list` shows what is",
+        ),
+        (
+            ["topics", "offload", "orders"],
+            "persistent://public/default/orders does not exist; namespace public/default has 0 topics",
+        ),
+        (["verify"], "nothing was offloaded to memory:// yet"),
+    ],
+)
+def test_bad_input_is_one_line(line, arguments, message) -> None:
+    line.cluster.namespace("public/default")
+    assert message in line.error(*arguments)
+
+
+def test_no_configuration(line) -> None:
+    assert line.error("topics", "list", config=False) == "no configuration: name one with --config FILE or in OFFLOADER_CONFIG"
+
+
+def test_a_configuration_that_is_not_there(line) -> None:
+    assert "No such file or directory" in line.error("topics", "list", "--config", str(line.folder / "absent.yaml"), config=False)
+
+
+def test_each_problem_of_a_configuration_is_a_line(line) -> None:
+    line.config = "application: app\npulsar: {serviceUrl: 'http://x', adminUrl: 'http://x'}\n"
+    result = line.run("config", "check")
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) == 2
+    assert all(text.startswith("error: ") for text in result.stderr.splitlines())
+
+
+def test_the_store_does_not_answer(line) -> None:
+    def down(*_: object, **__: object) -> object:
+        raise StoreUnavailableError("s3://bucket does not answer")
+
+    line.archive.store.list = down
+    assert line.error("topics", "list") == "s3://bucket does not answer"
+
+
+def test_overtaken_is_exit_code_3(line, monkeypatch) -> None:
+    def overtaken(*_: object) -> object:
+        raise OvertakenError("another process owns the journal now")
+
+    monkeypatch.setattr("offloader.cli.takeover.takeover", overtaken)
+    result = line.run("takeover", "old")
+    assert result.exit_code == 3
+    assert result.stderr == "error: another process owns the journal now\n"
+
+
+def test_debug_shows_where_an_error_comes_from(line) -> None:
+    result = line.run("topics", "cat", "orders", "--debug")
+    assert result.exception is not None
+    assert "is not in the archive" in str(result.exception)
+
+
+def test_an_unexpected_error_is_not_hidden(line) -> None:
+    line.archive.store.list = lambda *_, **__: 1 / 0
+    assert isinstance(line.run("topics", "list").exception, ZeroDivisionError)
+
+
+def test_the_log_level_comes_from_option_or_environment(line, monkeypatch) -> None:
+    line.ok("topics", "list")
+    assert logging.getLogger().level == logging.WARNING
+    monkeypatch.setenv("OFFLOADER_LOG_LEVEL", "info")
+    line.ok("topics", "list")
+    assert logging.getLogger().level == logging.INFO
+    line.ok("topics", "list", "--log-level", "error", "--log-format", "json")
+    assert logging.getLogger().level == logging.ERROR
+
+
+def test_without_a_command_it_says_which_there_are(line) -> None:
+    result = line.run(config=False)
+    assert result.exit_code == 1
+    assert "topics" in result.stderr
+
+
+def test_version_and_help_are_no_errors(line) -> None:
+    assert "offloader, version" in line.run("--version", config=False).stdout
+    assert "Exit codes: 0 ok, 1 error, 2 findings, 3 overtaken" in line.run("--help", config=False).stdout
+
+
+def test_it_ends_the_process_with_the_code(line) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["topics", "bogus"])
+    assert ended.value.code == 1

@@ -1,0 +1,121 @@
+"""What is offloaded, and what is under way, in pulsar-admin's words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from offloader.metadata.journal import Journal
+from offloader.metadata.requests import Request, RequestKind, submit
+from offloader.metadata.state import TopicState
+from offloader.model import Cuts, Failure, FailureKind, OpenSegment, Position, SegmentStatus, Source
+from tests.archive.support import APPLICATION, TOPIC, stream, uuid_of
+
+OPEN = OpenSegment(uuid_of(50), Position(0, 2, 0), Source.BROKER, Cuts(), 1_700_000_000_000)
+FAILURE = Failure(FailureKind.RETRYABLE, "the store has no room left", 3, 0)
+
+
+def record(line, state) -> None:
+    with Journal.open(line.archive.store, APPLICATION, line.archive.token) as journal:
+        journal.record([state])
+
+
+@pytest.fixture
+def offloaded(line):
+    line.archive.claim(1, 0)
+    line.archive.add(stream(1, 0, 9), closed={1: 9})
+    return line
+
+
+def test_nothing_is_offloaded(line) -> None:
+    assert line.ok("topics", "list") == "Nothing is offloaded yet\n"
+    assert line.json("topics", "list") == []
+
+
+def test_list_has_topics_of_catalogs_and_journals(offloaded) -> None:
+    other = replace(TOPIC, name="new")
+    record(offloaded, TopicState(other, open=OPEN, failure=FAILURE))
+    new, old = offloaded.json("topics", "list")
+    assert (new["topic"], new["open"], new["failure"]) == (str(other), "Failed", "the store has no room left")
+    size = offloaded.archive.catalog.segments[0].size
+    assert old == {
+        "topic": str(TOPIC), "application": "app", "segments": 1, "entries": 10, "bytes": size, "end": "1:9", "open": None, "failure": None
+    }  # fmt: skip
+
+
+def test_segments_are_the_offloaded_ones_and_the_open_one(offloaded) -> None:
+    record(offloaded, TopicState(TOPIC, open=OPEN))
+    first, second = offloaded.json("topics", "segments", "orders")
+    assert (first["status"], first["start"], first["end"], first["entries"], first["reason"]) == (
+        "Offloaded",
+        "1:0",
+        "1:9",
+        10,
+        "size",
+    )
+    assert (second["uuid"], second["status"], second["start"], second["end"]) == (uuid_of(50), "Assigned", "2:0", None)
+    assert second["assigned"] == "2023-11-14T22:13:20.000Z"
+
+
+def test_segments_as_a_table_are_not_cut_off(offloaded) -> None:
+    text = offloaded.ok("topics", "segments", "orders").splitlines()
+    assert text[0].split()[:4] == ["topic", "uuid", "status", "start"]
+    assert text[1].split()[0] == str(TOPIC)
+    assert text[1].split()[-1] == "size"
+
+
+def test_a_segment_that_is_committed_but_still_in_the_journal_is_shown_once(offloaded) -> None:
+    record(offloaded, TopicState(TOPIC, open=replace(OPEN, uuid=offloaded.archive.catalog.segments[0].uuid)))
+    assert len(offloaded.json("topics", "segments", "orders")) == 1
+
+
+def test_the_partitions_of_a_topic(line) -> None:
+    for number in (0, 1):
+        line.archive.topic = replace(TOPIC, name=f"orders-partition-{number}")
+        line.archive.claim()
+        line.archive.add(stream(number + 1, 0, 3))
+    assert [s["topic"][-11:] for s in line.json("topics", "segments", "orders")] == ["partition-0", "partition-1"]
+
+
+def test_status_of_a_topic_that_was_never_offloaded(line) -> None:
+    assert line.ok("topics", "offload-status", "orders") == f"Offload has not been run for {TOPIC}\n"
+
+
+def test_status_success(offloaded) -> None:
+    record(offloaded, TopicState(TOPIC, open=OPEN))
+    assert offloaded.ok("topics", "offload-status", "orders") == "Offload was a success\n"
+    assert offloaded.json("topics", "offload-status", "orders")["status"] == "success"
+
+
+def test_status_error_is_exit_code_1(offloaded) -> None:
+    record(offloaded, TopicState(TOPIC, open=OPEN, failure=FAILURE))
+    result = offloaded.run("topics", "offload-status", "orders")
+    assert (result.exit_code, result.stdout) == (1, "Error in offload: the store has no room left\n")
+
+
+def test_status_running_while_a_segment_is_sealed_or_somebody_asked(offloaded) -> None:
+    record(offloaded, TopicState(TOPIC, open=replace(OPEN, status=SegmentStatus.SEALING)))
+    assert offloaded.ok("topics", "offload-status", "orders") == "Offload is currently running\n"
+    record(offloaded, TopicState(TOPIC, open=OPEN))
+    submit(offloaded.archive.store, APPLICATION, Request(RequestKind.CLOSE, TOPIC, 1), lambda: "t")
+    assert offloaded.ok("topics", "offload-status", "orders") == "Offload is currently running\n"
+
+
+def test_waiting_ends_when_it_is_not_running_any_more(offloaded) -> None:
+    record(offloaded, TopicState(TOPIC, open=replace(OPEN, status=SegmentStatus.SEALING)))
+    offloaded.clock.at.append((3, lambda: record(offloaded, TopicState(TOPIC))))
+    assert offloaded.ok("topics", "offload-status", "-w", "orders") == "Offload was a success\n"
+    assert offloaded.clock.slept >= 3
+
+
+def test_waiting_no_longer_than_allowed(offloaded) -> None:
+    record(offloaded, TopicState(TOPIC, open=replace(OPEN, status=SegmentStatus.SEALING)))
+    assert "still running after 2s" in offloaded.error("topics", "offload-status", "-w", "--timeout", "2s", "orders")
+
+
+def test_a_damaged_journal_is_named(offloaded) -> None:
+    record(offloaded, TopicState(TOPIC, open=OPEN))
+    for key, _ in list(offloaded.archive.store.list("_journal/")):
+        offloaded.archive.store.put(key, b"rubbish")
+    assert "damaged-record _journal/app/" in offloaded.error("topics", "list")

@@ -1,0 +1,76 @@
+"""From a URL to a store."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from offloader.errors import ConfigError, UnprovenStoreError
+from offloader.storage.local import LocalStore
+from offloader.storage.memory import MemoryStore
+from offloader.storage.open import StoreSettings, open_store
+from offloader.storage.s3 import S3Store
+from tests.storage.servers import Stores
+
+
+def test_each_url_has_its_store(tmp_path: Path, stores: Stores) -> None:
+    kinds = {f"file://{tmp_path}": LocalStore, "memory://m": MemoryStore, "s3://bucket/a/b": S3Store, "S3://bucket": S3Store}
+    for url, kind in kinds.items():
+        assert isinstance(stores.open(StoreSettings(url, region="eu-west-1")), kind)
+
+
+def test_settings_can_be_sent_to_another_process_and_hide_the_secret() -> None:
+    settings = StoreSettings("s3://b/p", "http://s:1", "r", "access", "very secret", (("retry_deadline", "3"),))
+    assert pickle.loads(pickle.dumps(settings)) == settings
+    assert "very secret" not in repr(settings)
+
+
+def test_a_file_url_is_decoded(tmp_path: Path) -> None:
+    open_store(StoreSettings((tmp_path / "with space#and%").as_uri())).put("k", b"x")
+    assert (tmp_path / "with space#and%" / "k").read_bytes() == b"x"
+
+
+def test_memory_stores_of_one_name_are_one_bucket() -> None:
+    open_store(StoreSettings("memory://same")).put("k", b"x")
+    assert open_store(StoreSettings("memory://same")).read("k")[0] == b"x"
+    assert open_store(StoreSettings("memory://other")).stat("k") is None
+
+
+def test_the_options_of_s3_are_taken(stores: Stores) -> None:
+    assert stores.open(StoreSettings("s3://b", region="r", options=(("retry_deadline", "2.5"),))).retry_deadline == 2.5
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "text"),
+    [
+        ("", {}, "root"),
+        ("/plain/path", {}, "file:///"),
+        ("file://relative/path", {}, "absolute"),
+        ("file:///", {}, "absolute"),
+        ("file:///a?b", {}, "%3F"),
+        ("s3://", {}, "bucket"),
+        ("s3:///prefix", {}, "bucket"),
+        ("s3://b", {"unknown": "1"}, "unknown"),
+        ("s3://b", {"retry_deadline": "soon"}, "retry_deadline"),
+        ("s3://b", {"read_timeout": "-1"}, "read_timeout"),
+        ("s3://b", {"max_connections": "0"}, "max_connections"),
+        ("s3://b", {"addressing_style": "odd"}, "addressing_style"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(url: str, options: dict[str, str], text: str) -> None:
+    with pytest.raises(ConfigError, match=text) as caught:
+        open_store(StoreSettings(url, region="r", options=tuple(options.items())))
+    assert "\n" not in str(caught.value)
+
+
+def test_half_a_pair_of_keys_and_a_bad_endpoint_are_refused() -> None:
+    for settings in (StoreSettings("s3://b", region="r", access_key="a"), StoreSettings("s3://b", "not a url", "r")):
+        with pytest.raises(ConfigError):
+            open_store(settings)
+
+
+def test_a_store_without_a_proven_create_is_refused() -> None:
+    with pytest.raises(UnprovenStoreError, match="hdfs"):
+        open_store(StoreSettings("hdfs://host/path"))

@@ -1,0 +1,139 @@
+"""Stores that fail, answers that are lost, uploads that vanish, drivers that are overtaken."""
+
+from __future__ import annotations
+
+import pytest
+
+from offloader.archive.findings import Kind
+from offloader.errors import OvertakenError
+from offloader.model import FailureKind, TopicName
+from offloader.storage.memory import MemoryBacking, MemoryStore
+from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
+from offloader.testing.invariants import HARMLESS, check_invariants
+from offloader.testing.truth import truth_of_cluster
+from tests.streaming.simulation import Simulation
+
+T = TopicName.parse("public/default/t")
+OTHER = TopicName.parse("public/default/other")
+
+
+def started(faults: StoreFaults, backing: MemoryBacking | None = None, **settings: object) -> Simulation:
+    store = FaultyStore(MemoryStore(backing or MemoryBacking()), faults)
+    sim = Simulation(1, store=store, **settings)  # type: ignore[arg-type]
+    sim.cluster.create(T)
+    sim.cluster.create(OTHER)
+    sim.rounds(4)
+    return sim
+
+
+def check(sim: Simulation, allowed: frozenset[Kind] = HARMLESS) -> None:
+    truths = {t: truth_of_cluster(sim.cluster, t) for t in (T, OTHER)}
+    check_invariants(sim.store, truths, at_rest=True, allowed=allowed)
+    sim.close()
+
+
+@pytest.mark.parametrize("call", ["begin", "put_part", "commit", "put"])
+@pytest.mark.parametrize("effect", [Effect.BEFORE, Effect.LOST, Effect.REPEATED])
+def test_a_failed_call_or_a_lost_answer_delays_and_loses_nothing(call: str, effect: Effect) -> None:
+    faults = StoreFaults()
+    sim = started(faults)
+    journal = lambda key: not key.startswith("_journal")  # noqa: E731
+    faults.add(StoreFault(call, effect, key=journal, times=3, after=1))
+    sim.produce(T, 60)
+    sim.produce(OTHER, 60)
+    sim.settle()
+    check(sim, HARMLESS | {Kind.STRAY_OBJECT})
+
+
+@pytest.mark.parametrize("part", ["-index", "_catalog"])
+def test_a_lost_answer_at_each_object_of_a_seal(part: str) -> None:
+    faults = StoreFaults()
+    sim = started(faults)
+    faults.add(StoreFault("put", Effect.LOST, key=lambda key: part in key, times=2))
+    sim.produce(T, 60)
+    sim.settle()
+    check(sim)
+
+
+def test_one_topic_s_store_fails_and_the_others_advance() -> None:
+    faults = StoreFaults()
+    sim = started(faults, roll="5s")
+    faults.add(StoreFault("put_part", key=lambda key: "/t/" in key, times=10**9))
+    sim.produce(T, 60)
+    sim.produce(OTHER, 60)
+    sim.rounds(30)
+    assert sim.driver.state(T).failure.kind is FailureKind.RETRYABLE
+    assert sim.context.catalogs.load(OTHER).segments
+    assert not sim.context.catalogs.load(T).segments
+    uuid = sim.driver.state(T).open.uuid
+    faults.clear()
+    sim.settle(step_ms=300_000)
+    assert sim.context.catalogs.load(T).segments[0].uuid == uuid  # the failed segment was resumed
+    check(sim)
+
+
+def test_an_upload_aborted_from_outside_gives_the_range_a_new_uuid() -> None:
+    sim = started(StoreFaults(), roll="60s", max_size=10**6)
+    sim.produce(T, 60)
+    sim.rounds(3)
+    segment = sim.driver.state(T).open
+    assert segment.parts
+    sim.store.abort(segment.upload)
+    sim.produce(T, 60)
+    sim.settle()
+    first = sim.context.catalogs.load(T).segments[0]
+    assert first.uuid != segment.uuid
+    assert first.start == segment.start
+    check(sim)
+
+
+def test_an_upload_aborted_before_its_seal_gives_the_range_a_new_uuid() -> None:
+    faults = StoreFaults()
+    sim = started(faults, roll="5s", max_size=10**6)
+
+    def abort() -> None:
+        sim.store.abort(sim.driver.state(T).open.upload)
+
+    faults.add(StoreFault("commit", Effect.HOOK, hook=abort, key=lambda key: "/t/" in key))
+    sim.produce(T, 60)
+    sim.settle()
+    check(sim)
+
+
+@pytest.mark.parametrize("call", ["commit", "put"])
+@pytest.mark.parametrize("after", range(4))
+@pytest.mark.parametrize("effect", [Effect.BEFORE, Effect.HOOK])
+def test_an_overtaken_driver_stops_and_changes_nothing(call: str, after: int, effect: Effect) -> None:
+    """The first driver stands still at a step of a seal; another one takes over and finishes; then the first wakes."""
+    backing = MemoryBacking()
+    faults = StoreFaults()
+    sim = started(faults, backing, roll="5s", max_size=10_000)
+    stopped: list[Simulation] = []
+
+    def overtake() -> None:
+        if stopped:
+            return
+        sim.pins.close()
+        other = Simulation(2, store=MemoryStore(backing), cluster_of=sim, roll="5s", max_size=10_000)
+        stopped.append(other)
+        other.settle()
+
+    topical = lambda key: not key.startswith("_")  # noqa: E731
+    faults.add(StoreFault(call, effect, key=topical, after=after, times=1, hook=overtake))
+    sim.produce(T, 60)
+    with pytest.raises(OvertakenError):
+        sim.rounds(100)
+    other = stopped[0]
+    other.settle()
+    check(other)
+
+
+def test_two_applications_on_one_topic_by_different_names() -> None:
+    backing = MemoryBacking()
+    sim = started(StoreFaults(), backing)
+    other = Simulation(2, store=MemoryStore(backing), cluster_of=sim, application="another")
+    other.rounds(5)
+    assert "claimed by application 'sim'" in other.roster.refused[T]
+    assert not other.roster.topics
+    other.close()
+    sim.close()

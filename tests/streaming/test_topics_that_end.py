@@ -1,0 +1,208 @@
+"""Data that is gone, topics that end, pins that are moved: nothing is lost silently, and the topic goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from offloader.metadata.state import TopicCatalog
+from offloader.model import FailureKind, GapKind, Position, RollReason, TopicName
+from offloader.testing.invariants import check_invariants
+from offloader.testing.truth import truth_of_cluster
+from tests.streaming.simulation import Simulation
+
+T = TopicName.parse("public/default/t")
+OTHER = TopicName.parse("public/default/other")
+
+
+def started(seed: int = 1, **settings: object) -> Simulation:
+    sim = Simulation(seed, **settings)  # type: ignore[arg-type]
+    sim.cluster.create(T)
+    sim.cluster.create(OTHER)
+    sim.rounds(4)
+    return sim
+
+
+def catalog(sim: Simulation, topic: TopicName = T) -> TopicCatalog:
+    return sim.context.catalogs.load(topic)
+
+
+def check(sim: Simulation, *, at_rest: bool = True) -> None:
+    check_invariants(sim.store, {t: truth_of_cluster(sim.cluster, t) for t in (T, OTHER)}, at_rest=at_rest)
+    sim.close()
+
+
+def test_a_terminated_topic_is_sealed_at_once() -> None:
+    sim = started(roll="2h")
+    sim.produce(T, 30)
+    sim.cluster.terminate(T)
+    sim.rounds(10)
+    assert catalog(sim).segments[-1].roll_reason is RollReason.TERMINATED
+    check(sim)
+
+
+def test_a_deleted_topic_is_sealed_at_its_last_uploaded_part_and_the_rest_is_recorded_as_lost() -> None:
+    sim = started(roll="2h", max_size=10**6)
+    sim.produce(T, 60, largest=3000)
+    sim.rounds(3)
+    assert sim.driver.state(T).open.parts
+    last = max((e.ledger, e.entry) for e in sim.cluster.entries(T))
+    sim.cluster.delete(T)
+    sim.rounds(10)
+    found = catalog(sim)
+    assert found.segments[-1].roll_reason is RollReason.DELETED
+    loss = found.losses[-1]
+    assert (loss.start.ledger, loss.start.entry) == (found.segments[-1].end.ledger, found.segments[-1].end.entry + 1)
+    assert (loss.end.ledger, loss.end.entry) == last
+    assert T not in sim.roster.topics
+    sim.close()
+
+
+def test_a_topic_created_again_is_another_incarnation_and_goes_on() -> None:
+    sim = started(roll="5s", max_size=10**6)
+    sim.produce(T, 60)
+    sim.rounds(3)
+    sim.cluster.delete(T)
+    sim.cluster.create(T)
+    sim.rounds(6)
+    sim.produce(T, 20)
+    sim.settle()
+    found = catalog(sim)
+    assert found.claim is not None
+    assert found.claim.incarnation == 1
+    assert {s.end.incarnation for s in found.segments} == {0, 1}
+    check(sim)
+
+
+def test_a_topic_created_again_while_nobody_looked() -> None:
+    sim = started(roll="5s", max_size=10**6)
+    sim.produce(T, 60)
+    sim.rounds(3)
+    sim.pins.close()
+    sim.journal.close()
+    sim.cluster.delete(T)
+    sim.cluster.create(T)
+    sim.start()
+    sim.rounds(6)
+    sim.produce(T, 20)
+    sim.settle()
+    assert catalog(sim).claim.incarnation == 1
+    check(sim)
+
+
+def test_unload_and_restart_do_not_change_the_incarnation() -> None:
+    sim = started()
+    sim.produce(T, 10)
+    sim.cluster.unload(T)
+    sim.kill()
+    sim.rounds(4)
+    sim.produce(T, 10)
+    sim.settle()
+    assert catalog(sim).claim.incarnation == 0
+    check(sim)
+
+
+@pytest.mark.parametrize("uploaded", [False, True])
+def test_lost_data_stops_the_topic_until_somebody_accepts_it(uploaded: bool) -> None:
+    sim = started(roll="2h", max_size=10**6, entries_per_ledger=10)
+    sim.produce(T, 8 if not uploaded else 60, largest=3000 if uploaded else 10)
+    sim.rounds(3)
+    first = sim.driver.state(T).open.start
+    ledgers = [s.ledger for s in sim.cluster.ledgers(T).spans]
+    sim.cluster.roll(T)
+    for ledger in ledgers:
+        sim.cluster.lose(T, ledger)
+    sim.produce(T, 5, largest=10)
+    sim.rounds(12)
+    failure = sim.driver.state(T).failure
+    assert failure is not None
+    assert failure.kind is FailureKind.DATA_LOST
+    assert "accept-loss" in failure.reason
+    assert bool(catalog(sim).segments) is uploaded
+    topic = sim.roster.topics[T]
+    topic.accepted_loss = Position(0, 10**9, 0)
+    sim.forget_failure(T)
+    sim.settle(step_ms=300_000)
+    found = catalog(sim)
+    assert found.losses
+    assert found.losses[0].start == (
+        first if not uploaded else Position(0, found.segments[0].end.ledger, found.segments[0].end.entry + 1)
+    )
+    check(sim)
+
+
+def test_lost_data_is_recorded_by_itself_where_the_policy_says_so() -> None:
+    sim = started(roll="10s", max_size=10**6, entries_per_ledger=10, fail_on_data_loss=False)
+    sim.produce(T, 8, largest=10)
+    sim.rounds(2)
+    ledgers = [s.ledger for s in sim.cluster.ledgers(T).spans]
+    sim.cluster.roll(T)
+    for ledger in ledgers:
+        sim.cluster.lose(T, ledger)
+    sim.produce(T, 5, largest=10)
+    sim.settle()
+    assert catalog(sim).losses[0].accepted_by == "failOnDataLoss: false"
+    check(sim)
+
+
+def test_a_pin_that_was_moved_is_an_alarm_and_the_data_that_is_left_is_offloaded() -> None:
+    sim = started(roll="60s", entries_per_ledger=None)
+    sim.produce(T, 20)
+    ledger, entry = max((e.ledger, e.entry) for e in sim.cluster.entries(T))
+    sim.cluster.move_pin(T, ledger, entry - 5)
+    sim.rounds(3)
+    assert "message TTL" in sim.roster.topics[T].alarm
+    sim.settle()
+    check(sim)
+
+
+def test_a_deleted_subscription_is_made_again() -> None:
+    sim = started(roll="60s", entries_per_ledger=None)
+    sim.produce(T, 20)
+    sim.rounds(2)
+    sim.cluster.delete_subscription(T)
+    sim.produce(T, 20)
+    sim.settle()
+    check(sim)
+
+
+def test_an_open_transaction_holds_back_only_its_topic_and_is_complete_afterwards() -> None:
+    sim = started(roll="5s", entries_per_ledger=None)
+    sim.produce(T, 10)
+    sim.cluster.add_pending(T, b"in a transaction")
+    sim.produce(T, 10)
+    sim.produce(OTHER, 10)
+    sim.rounds(20)
+    assert catalog(sim, OTHER).segments
+    assert catalog(sim).end < sim.roster.topics[T].catalog.end.__class__(0, 10**9, 0)
+    sim.cluster.resolve(T, commit=True)
+    sim.settle()
+    check(sim)
+
+
+def test_a_roll_in_which_everything_was_aborted_is_a_record_without_objects() -> None:
+    sim = started(roll="5s", entries_per_ledger=None)
+    sim.produce(T, 5)
+    sim.settle()
+    for _ in range(4):
+        sim.cluster.add_hidden(T, GapKind.ABORTED)
+    sim.produce(T, 1)
+    sim.rounds(20)
+    sim.settle()
+    gaps = [g for s in catalog(sim).segments for g in s.gaps]
+    assert sum(g.last - g.first + 1 for g in gaps) == 4
+    check(sim)
+
+
+def test_entries_that_nothing_explains_fail_the_topic_and_name_the_positions() -> None:
+    sim = started(roll="5s", entries_per_ledger=None)
+    sim.produce(T, 5)
+    ledger, entry = sim.cluster.add_withheld(T)
+    sim.produce(T, 5)
+    sim.produce(OTHER, 5)
+    sim.rounds(20)
+    failure = sim.driver.state(T).failure
+    assert failure is not None
+    assert f"{ledger}:{entry}" in failure.reason
+    assert "bookkeeper" in failure.reason
+    assert catalog(sim, OTHER).segments
+    sim.close()
