@@ -52,9 +52,12 @@ docs: setup ## Writes the generated pages again (docs/configuration.md, docs/met
 	$(BIN)/python -m offloader.metrics.docs
 	$(BIN)/python -m offloader.cli.docs
 
-lock: setup ## Resolves requirements.lock anew
-	$(BIN)/python -m uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
-	  --no-emit-index-url --no-annotate --no-header --upgrade -o requirements.lock
+LOCK := $(BIN)/python -m uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header
+
+lock: setup ## Resolves requirements.lock anew, and the parts of it that the Dockerfile installs
+	$(LOCK) pyproject.toml --extra dev --upgrade -o requirements.lock
+	$(LOCK) pyproject.toml --constraints requirements.lock -o requirements-runtime.lock
+	printf 'hatchling\ngrpcio-tools\n' | $(LOCK) - --constraints requirements.lock -o requirements-build.lock
 
 clean: ## Removes the environment and what builds leave
 	rm -rf $(VENV) build dist offloader/_proto .mypy_cache .ruff_cache .pytest_cache .hypothesis

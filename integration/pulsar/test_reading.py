@@ -97,6 +97,7 @@ def test_behind_the_end_it_waits_for_what_comes(topic, pins, source, transaction
 def test_a_trimmed_start_shows_as_a_later_first_entry(pulsar, topic, admin, source, transactions):
     """Without a pin, at retention 0. The caller sees the gap; the broker does not say anything."""
     first, second = fill(pulsar, topic, transactions, 3, 2)
+    pulsar.admin("POST", f"{topic.rest_path}/trim")
     until(lambda: first[0][0] not in admin.topic_info(topic).ledgers)
     reader = source.open(topic, *first[0], max_bytes=MIB)
     assert positions(read(reader, 2)) == second

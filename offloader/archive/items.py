@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from offloader.model import GapKind, Position
 
 
-@dataclass(frozen=True, slots=True)
-class ArchivedEntry:
+class ArchivedEntry(NamedTuple):
     """An entry, byte for byte as BookKeeper stored it."""
 
     position: Position

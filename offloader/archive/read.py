@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import dropwhile
 
 from offloader.archive.continuity import Break, BreakKind, Span, break_between, spans
 from offloader.archive.items import ArchivedEntry, Item, Missing
-from offloader.archive.objects import READ_SIZE, naming, read_index, stored_entries
+from offloader.archive.objects import READ_SIZE, Stored, naming, read_index, stored_entries
 from offloader.archive.runs import Run, clipped, runs
 from offloader.errors import DamagedObjectError, DamagedRecordError
 from offloader.format.entry import crc_ok
@@ -82,9 +83,7 @@ def segment_items(
             _nothing_left(found)
 
 
-def _stored(
-    store: ObjectStore, topic: TopicName, segment: Segment, kept: list[Run], read_size: int
-) -> Iterator[tuple[Position, bytes, int]]:
+def _stored(store: ObjectStore, topic: TopicName, segment: Segment, kept: list[Run], read_size: int) -> Iterator[Stored]:
     """What the object holds from the first to the last of the runs."""
     if not kept:
         return
@@ -92,28 +91,31 @@ def _stored(
     index = read_index(store, topic, segment.uuid)
     if index.data_length != segment.size:
         raise DamagedObjectError(f"the index is of an object of {index.data_length} bytes, the catalog's has {segment.size}")
-    for stored in stored_entries(store, data_key(topic, segment.uuid), index, first, last, read_size):
-        if (stored.ledger, stored.entry) >= first:
-            yield Position(segment.start.incarnation, stored.ledger, stored.entry), stored.data, stored.offset
+    found = stored_entries(store, data_key(topic, segment.uuid), index, first, last, read_size)
+    yield from dropwhile(lambda stored: (stored.ledger, stored.entry) < first, found)
 
 
-def _entries_of_run(found: Iterator[tuple[Position, bytes, int]], run: Run, incarnation: int) -> Iterator[ArchivedEntry]:
+def _entries_of_run(found: Iterator[Stored], run: Run, incarnation: int) -> Iterator[ArchivedEntry]:
+    ledger = run.ledger
     for entry in range(run.first, run.last + 1):
-        expected = Position(incarnation, run.ledger, entry)
-        position, data, offset = next(found, (None, b"", -1))
-        if position is None:
-            raise DamagedObjectError(f"{expected} is missing: what is there ends before it")
-        if position != expected:
-            raise DamagedObjectError(f"offset {offset}: {position} stands where {expected} belongs")
-        if not crc_ok(data):
-            raise DamagedObjectError(f"offset {offset}: the checksum of {position} does not match its bytes")
-        yield ArchivedEntry(position, data)
+        stored = next(found, None)
+        if stored is None:
+            raise DamagedObjectError(f"{ledger}:{entry} is missing: what is there ends before it")
+        if stored.entry != entry or stored.ledger != ledger:
+            raise DamagedObjectError(f"offset {stored.offset}: {_name(stored)} stands where {ledger}:{entry} belongs")
+        if not crc_ok(stored.data):
+            raise DamagedObjectError(f"offset {stored.offset}: the checksum of {_name(stored)} does not match its bytes")
+        yield ArchivedEntry(Position(incarnation, ledger, entry), stored.data)
 
 
-def _nothing_left(found: Iterator[tuple[Position, bytes, int]]) -> None:
-    position, _, offset = next(found, (None, b"", -1))
-    if position is not None:
-        raise DamagedObjectError(f"offset {offset}: {position} is in the object, but not in the segment's record")
+def _nothing_left(found: Iterator[Stored]) -> None:
+    stored = next(found, None)
+    if stored is not None:
+        raise DamagedObjectError(f"offset {stored.offset}: {_name(stored)} is in the object, but not in the segment's record")
+
+
+def _name(stored: Stored) -> str:
+    return f"{stored.ledger}:{stored.entry}"
 
 
 def _between(catalog: TopicCatalog, before: Span, after: Span) -> Iterator[Missing]:

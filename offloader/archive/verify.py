@@ -52,7 +52,8 @@ def verify(
     names = sorted(layout.topics(store)) if chosen is None else chosen
     with ThreadPoolExecutor(THREADS, "verify") as pool:
         read = dict(zip(names, pool.map(lambda topic: read_catalog(store, topic), names), strict=True))
-    findings = [*journals.findings, *_of_records(read, journals), *_of_objects(store, read, quick=quick)]
+    findings = [*journals.findings, *_of_records(read), *_of_journals(store, read, journals)]
+    findings += _of_objects(store, read, quick=quick)
     findings += stray_objects(keys, {(topic, s.uuid) for topic, r in read.items() for s in r.catalog.segments}, journals)
     unnamed = list(open_uploads(uploads, journals))
     findings += [finding for _, finding in unnamed]
@@ -68,7 +69,7 @@ def verify(
     )
 
 
-def _of_records(read: Mapping[TopicName, ReadCatalog], journals: Journals) -> Iterator[Finding]:
+def _of_records(read: Mapping[TopicName, ReadCatalog]) -> Iterator[Finding]:
     uuids = Counter(segment.uuid for r in read.values() for segment in r.catalog.segments)
     for topic, r in read.items():
         yield from r.findings
@@ -76,7 +77,17 @@ def _of_records(read: Mapping[TopicName, ReadCatalog], journals: Journals) -> It
             if uuids[segment.uuid] > 1:
                 message = f"{uuids[segment.uuid]} segments have this uuid"
                 yield Finding(Kind.DUPLICATE_UUID, data_key(topic, segment.uuid), message, topic, position=segment.start)
-        yield from _against_journals(r, journals)
+
+
+def _of_journals(store: ObjectStore, read: Mapping[TopicName, ReadCatalog], journals: Journals) -> list[Finding]:
+    """What journals and catalogs say against each other, and still say when the journals are read once more: an application
+    may have moved on between the two."""
+    found = [finding for r in read.values() for finding in _against_journals(r, journals)]
+    if not found:
+        return []
+    again = read_journals(store, journals.states)
+    confirmed = {finding for r in read.values() for finding in _against_journals(r, again)}
+    return [finding for finding in found if finding in confirmed]
 
 
 def _against_journals(read: ReadCatalog, journals: Journals) -> Iterator[Finding]:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
+
 import click
 
 from offloader.cli.parsing import TIME
 from offloader.cli.session import Session, command
 from offloader.errors import ConfigError
+
+if TYPE_CHECKING:
+    from offloader.streaming.application import Application
 
 
 @click.command("run")
@@ -29,8 +35,13 @@ def run_command(session: Session, *, until_caught_up: bool, timeout: int | None)
 
     seconds = None if timeout is None else timeout / 1000
     application = Application(session.config, until_caught_up=until_caught_up, timeout=seconds)
-    with stop_on_signals(application):
+    with stop_on_signals(application), shown(application):
         code = application.run()
     for line in application.unfinished:
         click.echo(f"not caught up: {line}", err=True)
     return code
+
+
+def shown(application: Application) -> AbstractContextManager[None]:  # noqa: ARG001 (for what will show it)
+    """What a terminal shows while the application runs: nothing yet but its log."""
+    return nullcontext()

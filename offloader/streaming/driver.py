@@ -70,6 +70,7 @@ class Driver:
         self._inbox: queue.Queue[_Batch | None] = queue.Queue()
         self._outstanding: Plan | None = None
         self._number = 0
+        self._published_at = 0
         self._stopping = threading.Event()
         self._draining = threading.Event()
         self._idle = threading.Event()
@@ -173,10 +174,19 @@ class Driver:
         except RetryableError:
             self._inbox.put(batch)  # the journal is not reachable: the batch stays uncommitted
             raise
-        self._outstanding = None
-        self._batches += 1
+        self._batch_ended(batch, now)
         self._idle.set()
         batch.done.set()
+
+    def _batch_ended(self, batch: _Batch, now: int) -> None:
+        """Its duration counts from the plan's publication; a batch of no plan of ours (a replay) has none."""
+        if self._outstanding is not None:
+            took = now - self._published_at
+            self.context.metrics.batch(took / 1000, len(batch.receipts))
+            longest = max((r.elapsed_ms for r in batch.receipts), default=0)
+            log.debug("batch plan=%d slices=%d took=%d ms longest slice=%d ms", self._number, len(batch.receipts), took, longest)
+        self._outstanding = None
+        self._batches += 1
 
     def _received(self, receipt: Receipt, changed: dict[TopicName, TopicState], now: int) -> TopicState | None:
         topic = self.roster.topics.get(receipt.topic)
@@ -331,7 +341,9 @@ class Driver:
         now = self.context.clock_ms()
         for work in plan.slices:
             self.roster.topics[work.topic].planned_at = now
+        self._published_at = now
         self.plans.publish(plan)
+        log.debug("plan=%d slices=%d tasks=%d", plan.number, len(plan.slices), len(plan.tasks))
 
     # Seals
 

@@ -35,7 +35,7 @@ def unavailable() -> Exception:
 class StoreFault:
     """One planned fault: `after` calls that match pass first, then it concerns `times` calls.
 
-    `call` is a method's name, or `*` for all; `key` says which keys (None: all). The hook runs before the call.
+    `call` is a method's name, or `*` for all; `key` says which keys (None: all). The hook runs before the call, `then` after it.
     """
 
     call: str
@@ -45,6 +45,7 @@ class StoreFault:
     times: int = 1
     after: int = 0
     hook: Callable[[], None] | None = None
+    then: Callable[[], None] | None = None
 
     def matches(self, call: str, key: str) -> bool:
         """Whether it concerns the call."""
@@ -168,6 +169,8 @@ class FaultyStore:
         if fault.effect is Effect.BEFORE:
             raise fault.error()
         answer = work()
+        if fault.then is not None:
+            fault.then()
         if fault.effect is Effect.LOST:
             raise OutcomeUnknownError(f"{call} {key}: the answer was lost (a fault of the test)")
         return work() if fault.effect is Effect.REPEATED else answer

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from tests.cli.support import Line
@@ -7,4 +9,9 @@ from tests.cli.support import Line
 
 @pytest.fixture
 def line(tmp_path):
-    return Line(tmp_path)
+    """Commands log to a stream that ends with their call."""
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    yield Line(tmp_path)
+    root.handlers[:] = before
+    root.setLevel(level)

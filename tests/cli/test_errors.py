@@ -31,7 +31,7 @@ from offloader.errors import OvertakenError, StoreUnavailableError
         (["topics", "accept-loss", "x"], "Missing option '--to'."),
         (["topics", "offload", "x", "--timeout", "soon"], "'soon' is not a time; write a whole number with ms, s, m, h, d or w"),
         (["topics", "list", "--output", "xml"], "Invalid value for '--output': 'xml' is not one of 'text', 'json'."),
-        (["topics", "list", "--log-level", "loud"], "Invalid value for '--log-level': 'loud' is not one of"),
+        (["topics", "list", "--log-level", "loud"], "'loud' is not one of 'debug', 'info', 'warning', 'error'"),
         (["verify", "--slow"], "No such option '--slow'."),
         (["run", "--timeout", "5s"], "--timeout is for --until-caught-up"),
         (["takeover"], "Missing argument 'OLD_APPLICATION'."),

@@ -1,0 +1,59 @@
+"""Producing in the background while applications come and go."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Self
+
+from integration.produce import Produced, merged, produce_mixed
+
+
+class Producing:
+    """Produces mixed entries to topics in turn from a thread, until it is left; `produced` is then complete.
+
+    `largest`: the largest message, whose size some messages of each round have. `partitioned`: which topics are.
+    """
+
+    def __init__(
+        self, service_url: str, topics: list[str], *, seed: int, messages: int, largest: int, partitioned: frozenset[str]
+    ) -> None:
+        self._service_url = service_url
+        self._topics = topics
+        self._seed = seed
+        self._messages = messages
+        self._largest = largest
+        self._partitioned = partitioned
+        self._enough = threading.Event()
+        self._pool = ThreadPoolExecutor(1, "producing")
+        self._rounds: Future[list[Produced]] | None = None
+        self.produced = Produced()
+
+    def __enter__(self) -> Self:
+        self._rounds = self._pool.submit(self._produce)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._enough.set()
+        self._pool.shutdown()
+        if self._rounds is not None and error is None:
+            self.produced = merged(self._rounds.result())
+
+    def _produce(self) -> list[Produced]:
+        rounds = []
+        for number, topic in enumerate(itertools.cycle(self._topics)):
+            if self._enough.wait(0.2):
+                return rounds
+            rounds.append(
+                produce_mixed(
+                    self._service_url,
+                    topic,
+                    seed=self._seed + number,
+                    messages=self._messages,
+                    largest=self._largest,
+                    partitioned=topic in self._partitioned,
+                )
+            )
+        return rounds

@@ -1,0 +1,133 @@
+"""Whole-application tests: a Pulsar, a store, applications between them, and the check of what must always hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from integration.application import RunningApplication
+from offloader.archive.bucket import read_journals
+from offloader.archive.findings import Kind
+from offloader.embedded.standalone import PulsarStandalone
+from offloader.metadata.catalog import Catalogs
+from offloader.metadata.state import TopicCatalog, TopicState
+from offloader.model import TopicName
+from offloader.pulsar.admin import AdminClient
+from offloader.pulsar.settings import PulsarSettings
+from offloader.pulsar.source import BrokerSource
+from offloader.storage.base import ObjectStore
+from offloader.storage.open import StoreSettings, open_store
+from offloader.testing import scripted
+from offloader.testing.invariants import HARMLESS, check_invariants
+from offloader.testing.truth import Truth, TruthCollector
+from tests.storage.servers import free_port
+
+PIN = "__offloader"
+KEEP = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+
+
+@dataclass
+class World:
+    """One archive of some namespaces. A context manager; its end ends all applications that were made here."""
+
+    pulsar: PulsarStandalone
+    storage: StoreSettings
+    folder: Path
+    namespaces: list[str]
+    application: str = "tests"
+    policies: dict[str, Any] = field(default_factory=dict)
+    limits: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        settings = PulsarSettings(service_url=self.pulsar.service_url, admin_url=self.pulsar.admin_url)
+        self._stack = ExitStack()
+        self._runs = 0
+        self.admin = AdminClient(settings)
+        self._stack.callback(self.admin.close)
+        self._source = BrokerSource(settings)
+        self._stack.callback(self._source.close)
+        self.store: ObjectStore = open_store(self.storage)
+        self._stack.callback(self.store.close)
+        self._truths: dict[TopicName, TruthCollector] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def new_application(self, *, faults: Iterable[Mapping[str, Any]] = (), **policies: Any) -> RunningApplication:
+        """An application that is not started yet; `policies` go over those of the world."""
+        self._runs += 1
+        config = {
+            "application": self.application,
+            "pulsar": {"serviceUrl": self.pulsar.service_url, "adminUrl": self.pulsar.admin_url, "subscription": PIN},
+            "storage": self._storage(),
+            "spark": {"master": "local[2]", "trigger": "500ms"},
+            "metrics": {"port": free_port()},
+            "discoveryInterval": "2s",
+            "limits": self.limits,
+            "policies": {**self.policies, **policies},
+            "namespaces": {name: {"enabled": True} for name in self.namespaces},
+        }
+        environment = self._credentials() | (scripted.environment(faults) if faults else {})
+        run = RunningApplication(json.dumps(config, indent=1), self.folder / f"run-{self._runs}", environment)
+        return self._stack.enter_context(run)
+
+    def catch_up(self, timeout: float = 120.0, **policies: Any) -> RunningApplication:
+        """Run an application until everything is offloaded."""
+        application = self.new_application(**policies)
+        code = application.run_until_caught_up(timeout)
+        assert code == 0, f"exit code {code}:\n" + "\n".join(application.log_lines()[-30:])
+        return application
+
+    def topics(self) -> list[TopicName]:
+        """All topics and partitions of the namespaces."""
+        return [topic for name in self.namespaces for topic in self.admin.topics(name)]
+
+    def catalog(self, topic: TopicName) -> TopicCatalog:
+        """What is offloaded of a topic."""
+        return Catalogs(self.store, self.application, lambda: "").load(topic)
+
+    def state(self, topic: TopicName) -> TopicState:
+        """What the journal says of a topic."""
+        journals = read_journals(self.store, [self.application])
+        return journals.states[self.application].get(topic) or TopicState(topic)
+
+    def see(self, timeout: float = 10.0) -> None:
+        """Learn what the topics hold now: needed before Pulsar may trim it."""
+        for topic in self.topics():
+            collector = self._truths.setdefault(topic, TruthCollector(self._source, self.admin, topic))
+            collector.read(timeout)
+
+    def mark_delete(self, topic: TopicName) -> tuple[int, int]:
+        """Where the pin stands."""
+        cursors = self.pulsar.admin("GET", f"{topic.rest_path}/internalStats").json()["cursors"]
+        ledger, _, entry = cursors[PIN]["markDeletePosition"].partition(":")
+        return int(ledger), int(entry)
+
+    def check(self, *, timeout: float = 10.0, allowed: Collection[Kind] = HARMLESS) -> dict[TopicName, Truth]:
+        """Check what must hold once everything is offloaded and no application runs; what the topics held."""
+        self.see(timeout)
+        truths = {topic: collector.truth(self.mark_delete(topic)) for topic, collector in self._truths.items()}
+        check_invariants(self.store, truths, at_rest=True, allowed=allowed)
+        return truths
+
+    def _storage(self) -> dict[str, Any]:
+        named = {"root": self.storage.root, "endpoint": self.storage.endpoint, "region": self.storage.region}
+        return {name: value for name, value in named.items() if value}
+
+    def _credentials(self) -> dict[str, str]:
+        if not self.storage.access_key:
+            return {}
+        return {"AWS_ACCESS_KEY_ID": self.storage.access_key, "AWS_SECRET_ACCESS_KEY": self.storage.secret_key or ""}
+
+
+def keep_everything(pulsar: PulsarStandalone, namespace: str) -> None:
+    """Retention without end: what was offloaded can still be read at the test's end."""
+    pulsar.admin("POST", f"namespaces/{namespace}/retention", json=KEEP)

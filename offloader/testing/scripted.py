@@ -1,0 +1,145 @@
+"""Faults for the processes of a whole application, told by the environment.
+
+`OFFLOADER_WRAP=offloader.testing.scripted:wrap` (see `offloader.streaming.wrapping`), and `OFFLOADER_FAULTS` a JSON list. Each process
+counts for itself. A fault of the store:
+
+    {"role": "driver", "call": "put", "key": "REGEX", "after": 0, "times": 1, "effect": "before|lost|repeated|hook",
+     "hook": "kill|stop", "then": "kill|stop", "behind": {"call": "put", "key": "REGEX"}}
+
+`hook` runs before the call, `then` after it; `kill` and `stop` send SIGKILL and SIGSTOP to the own process. With `behind` the fault
+concerns only calls that come after that one. A fault of the source:
+
+    {"role": "worker", "source": "bytes_per_second|die", "topic": "REGEX", "value": 100000}
+
+`bytes_per_second` delivers no faster; `die` kills the own process once so many bytes of the topic were delivered.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from offloader.model import Gap, TopicName
+from offloader.pulsar.api import EntryReader, EntrySource, RawEntry
+from offloader.storage.base import ObjectStore
+from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
+
+VARIABLE = "OFFLOADER_FAULTS"
+WRAP = "offloader.testing.scripted:wrap"
+
+
+def environment(faults: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """What an application's environment must say for these faults."""
+    return {"OFFLOADER_WRAP": WRAP, VARIABLE: json.dumps(list(faults))}
+
+
+def wrap(role: str, source: EntrySource | None, store: ObjectStore) -> tuple[EntrySource | None, ObjectStore]:
+    """The source and the store with the faults of this role."""
+    mine = [fault for fault in json.loads(os.environ.get(VARIABLE, "[]")) if fault["role"] == role]
+    planned = [fault for script in mine if "call" in script for fault in store_faults(script)]
+    for script in mine:
+        if "source" in script and source is not None:
+            source = ScriptedSource(source, script["source"], re.compile(script["topic"]), int(script["value"]))
+    return source, FaultyStore(store, StoreFaults(planned)) if planned else store
+
+
+def store_faults(script: Mapping[str, Any]) -> list[StoreFault]:
+    """One script's fault, with another one before it that waits for the call that it is behind."""
+    armed = "behind" not in script
+    pattern = re.compile(script.get("key", ""))
+
+    def arm() -> None:
+        nonlocal armed
+        armed = True
+
+    fault = StoreFault(
+        call=script["call"],
+        effect=Effect(script.get("effect", "hook")),
+        key=lambda key: armed and pattern.search(key) is not None,
+        times=int(script.get("times", 1)),
+        after=int(script.get("after", 0)),
+        hook=_signal_to_self(script.get("hook")),
+        then=_signal_to_self(script.get("then")),
+    )
+    if armed:
+        return [fault]
+    behind = re.compile(script["behind"]["key"])
+    first = StoreFault(
+        script["behind"]["call"], Effect.HOOK, key=lambda key: not armed and behind.search(key) is not None, then=arm
+    )
+    return [first, fault]
+
+
+def _signal_to_self(name: str | None) -> Callable[[], None] | None:
+    if name is None:
+        return None
+    number = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}[name]
+    return lambda: os.kill(os.getpid(), number)
+
+
+class ScriptedSource:
+    """An `EntrySource` that is slow or deadly for some topics."""
+
+    def __init__(self, source: EntrySource, what: str, topics: re.Pattern[str], value: int) -> None:
+        self._source = source
+        self._what = what
+        self._topics = topics
+        self._value = value
+
+    def open(self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int) -> EntryReader:
+        """See `EntrySource.open`."""
+        reader = self._source.open(topic, ledger, entry, max_bytes=max_bytes)
+        if not self._topics.search(str(topic)):
+            return reader
+        return DeadlyReader(reader, self._value) if self._what == "die" else SlowReader(reader, self._value)
+
+    def explain(self, topic: TopicName, ledger: int, first: int, last: int, *, limit: int) -> tuple[tuple[Gap, ...], int | None]:
+        """See `EntrySource.explain`."""
+        return self._source.explain(topic, ledger, first, last, limit=limit)
+
+
+class SlowReader:
+    """An `EntryReader` that gives one entry at a time, so many bytes a second."""
+
+    def __init__(self, reader: EntryReader, bytes_per_second: int) -> None:
+        self._reader = reader
+        self._rate = bytes_per_second
+        self._arrived: list[RawEntry] = []
+
+    def read(self, timeout: float) -> list[RawEntry]:
+        """See `EntryReader.read`."""
+        self._arrived = self._arrived or self._reader.read(timeout)
+        if not self._arrived:
+            return []
+        entry = self._arrived.pop(0)
+        time.sleep(len(entry.data) / self._rate)
+        return [entry]
+
+    def close(self) -> None:
+        """See `EntryReader.close`."""
+        self._reader.close()
+
+
+class DeadlyReader:
+    """An `EntryReader` that kills its process once it has read so many bytes."""
+
+    def __init__(self, reader: EntryReader, limit: int) -> None:
+        self._reader = reader
+        self._left = limit
+
+    def read(self, timeout: float) -> list[RawEntry]:
+        """See `EntryReader.read`."""
+        entries = self._reader.read(timeout)
+        self._left -= sum(len(entry.data) for entry in entries)
+        if self._left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return entries
+
+    def close(self) -> None:
+        """See `EntryReader.close`."""
+        self._reader.close()
