@@ -371,9 +371,7 @@ class Slice:
     source: Source
     cuts: Cuts
     ledgers: tuple[LedgerSpan, ...]
-    fail_on_data_loss: bool = True
     max_gap_lookups: int = 1000
-    bytes_per_second: int | None = None
     alone: bool = False
 
 

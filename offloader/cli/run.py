@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 import click
+from rich.console import Console
 
 from offloader.cli.parsing import TIME
 from offloader.cli.session import Session, command
@@ -38,10 +40,15 @@ def run_command(session: Session, *, until_caught_up: bool, timeout: int | None)
     with stop_on_signals(application), shown(application):
         code = application.run()
     for line in application.unfinished:
-        click.echo(f"not caught up: {line}", err=True)
+        click.echo(line, err=True)
     return code
 
 
-def shown(application: Application) -> AbstractContextManager[None]:  # noqa: ARG001 (for what will show it)
-    """What a terminal shows while the application runs: nothing yet but its log."""
-    return nullcontext()
+def shown(application: Application) -> AbstractContextManager[object]:
+    """On a terminal a table of the topics below the log; elsewhere only the log."""
+    console = Console()
+    if not (console.is_terminal and sys.stderr.isatty()):
+        return nullcontext()
+    from offloader.streaming.live import live_table
+
+    return live_table(console, application)

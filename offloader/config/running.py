@@ -61,7 +61,7 @@ class MetricsSettings(Section):
 class SliceLimits(Section):
     """What one topic may take of one micro-batch."""
 
-    byte_budget: Annotated[Size, at_least(5 * MIB, SIZE)] = Field(256 * MIB, description="Most object bytes of one slice.")
+    byte_budget: Annotated[Size, at_least(5 * MIB, SIZE)] = Field(1024 * MIB, description="Most object bytes of one slice.")
     time_budget_ms: Time = Field(5_000, gt=0, description="A slice with at least one whole part ends after this.")
     hard_limit_ms: Time = Field(
         60_000, gt=0, description="A slice without a whole part ends after this; its topic runs alone next."

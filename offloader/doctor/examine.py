@@ -48,7 +48,7 @@ def _store(world: World) -> Iterator[Check]:
 
 
 def _topics(config: Config, world: World) -> Iterator[Check]:
-    found = attempt(lambda: discover(world.admin, config.policies, [], config.namespaces))
+    found = attempt(lambda: discover(world.admin, config.policies, [], config.namespaces, config.discovery_interval_ms))
     if isinstance(found, OffloadError):
         return  # the admin port's check has said why
     enabled = {topic: policy for topic, policy in sorted(found.policies.items()) if policy.enabled}

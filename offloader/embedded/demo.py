@@ -18,7 +18,6 @@ from types import FrameType
 import httpx
 import pulsar
 from rich.console import Console
-from rich.live import Live
 
 from offloader import logs
 from offloader.archive.read import entries
@@ -36,7 +35,7 @@ from offloader.pulsar.source import BrokerSource
 from offloader.storage.open import open_store
 from offloader.streaming import settings
 from offloader.streaming.application import Application
-from offloader.streaming.live import LiveTable
+from offloader.streaming.live import live_table
 
 FOLDER = Path("demo-data")
 NAMESPACE = "public/orders"
@@ -61,7 +60,7 @@ class Production:
 
 def main() -> int:
     """Run the demo. Returns the exit code."""
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
     try:
         with _signals(), ExitStack() as stack:
             return _demo(console, stack)
@@ -169,7 +168,7 @@ def _produce(service_url: str, name: str, partitions: int, production: Productio
     while not production.stop.is_set():
         payload = rng.randbytes(rng.choice([0, 20, 200, 1_000, 5_000]))
         key = f"customer-{rng.randrange(100)}" if partitions or rng.random() < 0.5 else None
-        producer.send_async(payload, lambda result, _: None, partition_key=key, properties={"number": str(number)})
+        producer.send_async(payload, lambda _result, _position: None, partition_key=key, properties={"number": str(number)})
         number += 1
         production.messages += 1
         production.size += len(payload)
@@ -189,17 +188,12 @@ def _end_producers(producers: list[threading.Thread], production: Production) ->
 @contextmanager
 def _table(console: Console, application: Application) -> Iterator[None]:
     """The live table; where there is no terminal, it is printed once at the end."""
-    table = LiveTable()
-
-    def render() -> object:
-        driver = application.driver
-        return table.render(driver.statuses if driver else (), time.time_ns() // 1_000_000)
-
+    live = live_table(console, application)
     if not console.is_terminal:
         yield
-        console.print(render())
+        console.print(live.get_renderable())
         return
-    with Live(get_renderable=render, console=console, refresh_per_second=2):  # type: ignore[arg-type]
+    with live:
         yield
 
 

@@ -43,7 +43,9 @@ def read_root(store: ObjectStore) -> Root:
     try:
         opened = unseal(ROOT, store.read(ROOT)[0])
     except ObjectNotFoundError as error:
-        raise ConfigError(f"storage.url: nothing was offloaded to {store.url} yet; check it, or start `offloader run`") from error
+        raise ConfigError(
+            f"storage.root: nothing was offloaded to {store.url} yet; check it, or start `offloader run`"
+        ) from error
     if opened.kind != "root":
         raise DamagedRecordError(f"{ROOT}: a {opened.kind} record is no root")
     return Root(opened.body.root.uuid, opened.body.root.cluster)

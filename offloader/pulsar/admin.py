@@ -35,7 +35,9 @@ class AdminClient:
             return name
         names = [n for n in self.rest.get("clusters") if n != "global"]
         if len(names) != 1:
-            raise FatalError(f"which of the clusters {names} this is, only a super user may ask: set pulsar.cluster")
+            raise FatalError(
+                f"which of the clusters {names} this is, only a super user may ask: give the offloader's role that right"
+            )
         return str(names[0])
 
     def runtime_configuration(self) -> Mapping[str, str]:

@@ -25,6 +25,7 @@ def rules_of(policy: TopicPolicy) -> Rules:
         cuts=policy.cuts,
         source=policy.source,
         fail_on_data_loss=policy.fail_on_data_loss,
+        min_roll_ms=policy.min_rollover_ms,
     )
 
 

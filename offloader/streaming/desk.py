@@ -91,6 +91,7 @@ class RequestDesk:
         if request.kind is RequestKind.ACCEPT_LOSS:
             return Outcome(True, f"recorded, the topic goes on after {end}", now) if topic.accepted_loss is None else None
         state = self._context.journal.topics.get(topic.name) or TopicState(topic.name)
+        state = _only_what_is_readable(topic, state, request.at)
         state, done = segments.satisfied(state, end)
         if not any(r.id == request_id for r in done):
             return _nothing_to_do(request, topic, state, now)
@@ -100,6 +101,15 @@ class RequestDesk:
     def _done(self, request_id: str, outcome: Outcome) -> None:
         requests.mark_done(self._context.store, self._context.application, request_id, outcome)
         log.info("request id=%s ok=%s %s", request_id, outcome.ok, outcome.message)
+
+
+def _only_what_is_readable(topic: Topic, state: TopicState, asked_at: int) -> TopicState:
+    """A command reads the ledger's end, which may be a marker or an aborted entry: no broker delivers that."""
+    last = topic.last
+    if last is None or topic.seen_at <= asked_at:
+        return state
+    clipped = tuple(replace(r, end=min(r.end, last)) for r in state.requests)
+    return replace(state, requests=clipped)
 
 
 def _nothing_to_do(request: Request, topic: Topic, state: TopicState, now: int) -> Outcome | None:

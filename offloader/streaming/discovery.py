@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from offloader.config.levels import TopicPolicy
 from offloader.config.policies import Policies, namespace_switch
+from offloader.doctor.check import Check, Verdict
+from offloader.doctor.policies import check_policies
 from offloader.errors import ConfigError, OffloadError, TopicNotFoundError
 from offloader.model import TopicName
 from offloader.pulsar.api import Admin
@@ -17,25 +19,34 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Discovery:
-    """What one look found. `unread`: namespaces that could not be read; what was known of them stays as it was."""
+    """What one look found. `unread`: namespaces that could not be read; what was known of them stays as it was.
+
+    `dangers`: per namespace what its policies in Pulsar would do to our subscription; one that fails keeps topics from being adopted.
+    """
 
     policies: Mapping[TopicName, TopicPolicy]
     unread: Mapping[str, str]
+    dangers: Mapping[str, tuple[Check, ...]]
 
 
-def discover(admin: Admin, policies: Policies, known: Iterable[TopicName], configured: Iterable[str]) -> Discovery:
+def discover(
+    admin: Admin, policies: Policies, known: Iterable[TopicName], configured: Iterable[str], interval_ms: int
+) -> Discovery:
     """Every topic of each namespace that may be enabled, with its policy, and every `known` topic's."""
     found: dict[TopicName, TopicPolicy] = {}
     unread: dict[str, str] = {}
+    dangers: dict[str, tuple[Check, ...]] = {}
     known = list(known)
     names = set(_namespaces(admin, configured)) | {t.namespace for t in known}
     for namespace in sorted(names):
         try:
-            found.update(_in_namespace(admin, policies, namespace, [t for t in known if t.namespace == namespace]))
+            here = _in_namespace(admin, policies, namespace, [t for t in known if t.namespace == namespace])
+            dangers[namespace] = _dangers(admin, namespace, here, interval_ms)
+            found.update(here)
         except (OffloadError, ConfigError) as error:
             unread[namespace] = str(error)
             log.warning("cannot read namespace %s, its policies stay as they were: %s", namespace, error)
-    return Discovery(found, unread)
+    return Discovery(found, unread, dangers)
 
 
 def _namespaces(admin: Admin, configured: Iterable[str]) -> list[str]:
@@ -52,4 +63,14 @@ def _in_namespace(admin: Admin, policies: Policies, namespace: str, known: list[
     except TopicNotFoundError:
         switch = None
     topics = admin.topics(namespace) if policies.enables_any(namespace, switch) else []
-    return {topic: policies.of(topic, switch) for topic in {*topics, *known}}
+    return {topic: policies.of(topic, switch) for topic in sorted({*topics, *known})}
+
+
+def _dangers(admin: Admin, namespace: str, here: Mapping[TopicName, TopicPolicy], interval_ms: int) -> tuple[Check, ...]:
+    """What is wrong with a namespace that has enabled topics."""
+    policy = next((p for p in here.values() if p.enabled), None)
+    if policy is None:
+        return ()
+    checks = check_policies(namespace, admin.namespace_policies(namespace), policy, interval_ms)
+    wrong = [c for c in checks if c.verdict is not Verdict.OK and c.name != "retention"]  # what is found already is pinned
+    return tuple(c for c in wrong if c.name != "stock-offload" or not policy.start_after_offloaded)

@@ -215,6 +215,7 @@ class Driver:
 
     def _abandon(self, topic: Topic, state: TopicState, reason: str) -> TopicState:
         log.warning("abandon topic=%s reason=%s", topic.name, reason)
+        self.context.metrics.abandoned(topic.name)
         return segments.abandoned(state, self.context.new_uuid(), reason)
 
     def _learn(self, topic: Topic, receipt: Receipt, state: TopicState) -> None:
@@ -222,12 +223,15 @@ class Driver:
         metrics = self.context.metrics
         for part in receipt.parts:
             metrics.offloaded(topic.name, part.size, part.entries)
+            for gap in part.gaps:
+                metrics.gap(topic.name, gap.kind, gap.last - gap.first + 1)
+        metrics.entries_read(topic.name, receipt.read_bytes)
         self._rates.spent(topic.name, receipt.read_bytes)
         topic.slow = topic.slow + 1 if receipt.stop is SliceStop.SLOW else 0
         topic.died = receipt.failure_kind is FailureKind.TASK_DIED
         if receipt.failure_kind is not None:
             log.warning("slice failed topic=%s kind=%s reason=%s", topic.name, receipt.failure_kind, receipt.failure_reason)
-            metrics.failure(receipt.failure_kind)
+            metrics.failure(receipt.failure_kind, topic.name)
         pending = topic.view(state, None, 0).pending_bytes if state.open else 0
         short = receipt.stop is SliceStop.BOUND and not receipt.finished
         topic.wanted_bytes = planner.after_slice(pending, receipt.seen_bytes, planner.enough(state, topic.rules)) if short else 0
@@ -294,7 +298,7 @@ class Driver:
             except PinMovedError as error:
                 if topic.alarm != str(error):
                     log.error("%s", error)
-                    self.context.metrics.failure(FailureKind.INTEGRITY)
+                    self.context.metrics.pin_moved(topic.name)
                 topic.alarm = str(error)
             self._record(losses.handle(self.context, topic, state))
 
@@ -366,7 +370,7 @@ class Driver:
         except OffloadError as error:
             log.warning("seal failed topic=%s segment=%s: %s", topic.name, segment.uuid, error)
             kind = failure_kind(error)
-            self.context.metrics.failure(kind)
+            self.context.metrics.failure(kind, topic.name)
             if segments.must_abandon(error):
                 state = self._abandon(topic, state, str(error))
             return segments.failed(state, kind, str(error), now, self.context.jitter())
@@ -374,7 +378,7 @@ class Driver:
         if offloaded is None:
             log.warning("the catalog went on without segment=%s topic=%s: it is dropped", segment.uuid, topic.name)
             return segments.dropped(state, "the catalog went on without it")
-        self.context.metrics.segment(offloaded.roll_reason)
+        self.context.metrics.segment(offloaded.roll_reason, topic.name, offloaded.size)
         log.info(
             "offloaded topic=%s segment=%s start=%s end=%s entries=%d bytes=%d reason=%s",
             topic.name, offloaded.uuid, offloaded.start, offloaded.end, offloaded.entries, offloaded.size, offloaded.roll_reason,

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from rich.console import Console
 from rich.filesize import decimal
+from rich.live import Live
 from rich.table import Table
 
 from offloader.streaming.status import TopicStatus
+
+if TYPE_CHECKING:
+    from offloader.streaming.application import Application
 
 
 class LiveTable:
@@ -50,3 +57,14 @@ class LiveTable:
             self._rate = max(total - before, 0) / (now_ms - then) / 1000
             self._before = (now_ms, total)
         return self._rate
+
+
+def live_table(console: Console, application: Application) -> Live:
+    """A context manager that shows the application's topics, renewed twice a second."""
+    table = LiveTable()
+
+    def render() -> Table:
+        driver = application.driver
+        return table.render(driver.statuses if driver else (), time.time_ns() // 1_000_000)
+
+    return Live(get_renderable=render, console=console, refresh_per_second=2)

@@ -31,9 +31,11 @@ def look(context: Context, topics: Iterable[Topic], *, all_of_them: bool = False
         if isinstance(end, OffloadError):
             failures[topic.name] = end
             topic.look_again_at = now + 1_000
-        elif isinstance(end, Exception):
+            continue
+        if isinstance(end, Exception):
             raise end
-        elif _needs_ledgers(topic, end):
+        topic.seen_at = now
+        if _needs_ledgers(topic, end):
             moved.append((topic, end))
         else:
             _quiet(topic, end, now)

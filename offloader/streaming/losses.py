@@ -44,6 +44,7 @@ def _record_or_wait(context: Context, topic: Topic, state: TopicState, first: Po
     loss = Loss(first, last, "trimmed before it was offloaded", accepted_by, context.clock_ms())
     topic.catalog = context.catalogs.append(topic.catalog, loss, token=context.new_uuid())
     topic.accepted_loss = None
+    context.metrics.loss(topic.name)
     log.error("loss recorded topic=%s from=%s to=%s by=%s", topic.name, first, last, accepted_by)
     if state.open is not None:
         state = segments.dropped(state, "its data was lost")

@@ -38,6 +38,7 @@ class Rules:
     cuts: Cuts
     source: Source = Source.BROKER
     fail_on_data_loss: bool = True
+    min_roll_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +181,7 @@ def _roll_due(view: TopicView, state: TopicState, now: int) -> tuple[Position, R
         end = view.retire_at or reached
         return (max(min(end, reached), covered or segment.start), view.retire)
     wanted = max((r.end for r in state.requests), default=None)
-    if wanted is not None and wanted <= reached:
+    if wanted is not None and wanted <= reached and now >= segment.assigned_at + view.rules.min_roll_ms:
         return (reached, RollReason.REQUEST)
     if covered is not None and segment.size >= view.rules.max_size:
         return (covered, RollReason.SIZE)
@@ -227,6 +228,7 @@ class Limits:
     byte_budget: int
     time_budget_ms: int = 5_000
     hard_limit_ms: int = 60_000
+    max_gap_lookups: int = 1_000
     queue_factor: int = 4
 
     @property
@@ -290,7 +292,7 @@ def _slice(run: str, number: int, decision: Decision, read: Read, limits: Limits
         source=segment.source,
         cuts=segment.cuts,
         ledgers=tuple(s for s in view.ledgers.spans if read.start.ledger <= s.ledger <= read.bound.ledger),
-        fail_on_data_loss=view.rules.fail_on_data_loss,
+        max_gap_lookups=limits.max_gap_lookups,
         alone=view.died,
     )
 

@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 
 from offloader.config.levels import TopicPolicy
+from offloader.doctor.check import Check, Verdict
 from offloader.errors import OffloadError, TopicNotFoundError
 from offloader.metadata.state import TopicState
 from offloader.model import Position, RollReason, TopicName
@@ -40,6 +41,7 @@ class Roster:
         self._policies: dict[TopicName, TopicPolicy] = {}
         self._discovery: Future[Discovery] | None = None
         self._discover_at = 0
+        self._dangers: dict[str, tuple[Check, ...]] = {}
         self._adopting: dict[TopicName, Future[Topic]] = {}
         self._adopt_again_at: dict[TopicName, int] = {}
         self.discovered = False
@@ -57,8 +59,27 @@ class Roster:
         self._take_adopted(now)
         for name, policy in self._policies.items():
             wanted = self._wanted(name, policy) and name not in self.topics and name not in self._adopting
+            if wanted and self._refuse(name):
+                continue
             if wanted and self._adopt_again_at.get(name, 0) <= now:
                 self._adopting[name] = self._context.pool.submit(adopt, self._context, name, policy)
+
+    def _warn(self, found: Discovery) -> None:
+        """Say what endangers a namespace's pins, once for each."""
+        for namespace, checks in found.dangers.items():
+            for check in checks:
+                if check not in self._dangers.get(namespace, ()):
+                    log.warning("%s: %s; remedy: %s", check.name, check.message, check.remedy)
+        self._dangers.update(found.dangers)
+
+    def _refuse(self, name: TopicName) -> bool:
+        """Whether a policy of the namespace keeps a topic that we do not hold yet from being adopted."""
+        if name in self._context.journal.topics:
+            return False
+        danger = next((c for c in self._dangers.get(name.namespace, ()) if c.verdict is Verdict.FAIL), None)
+        if danger is not None:
+            self.refused[name] = f"{danger.message}; {danger.remedy}"
+        return danger is not None
 
     def look_soon(self) -> None:
         """Discover again at the next round."""
@@ -68,15 +89,16 @@ class Roster:
         if self._discovery is not None and self._discovery.done():
             found, self._discovery = self._discovery.result(), None
             self.discovered = True
+            self._warn(found)
             self._policies.update(found.policies)
             for name, topic in self.topics.items():
                 if name in found.policies:
                     self._apply(topic, found.policies[name])
         if self._discovery is None and now >= self._discover_at:
             self._discover_at = now + self._interval_ms
-            known = {*self.topics, *self._context.journal.topics}
+            known = sorted({*self.topics, *self._context.journal.topics})
             self._discovery = self._context.pool.submit(
-                discover, self._context.admin, self._context.policies, known, self._configured
+                discover, self._context.admin, self._context.policies, known, self._configured, self._interval_ms
             )
 
     def _wanted(self, name: TopicName, policy: TopicPolicy) -> bool:

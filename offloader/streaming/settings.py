@@ -43,4 +43,5 @@ def limits(config: Config, cores: int) -> Limits:
         byte_budget=section.slice.byte_budget,
         time_budget_ms=section.slice.time_budget_ms,
         hard_limit_ms=section.slice.hard_limit_ms,
+        max_gap_lookups=section.slice.max_gap_lookups,
     )

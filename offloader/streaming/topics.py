@@ -41,6 +41,7 @@ class Topic:
     accepted_loss: Position | None = None
     gone: str = ""  # why there is nothing left to read of this incarnation
     last_seen: Position | None = None
+    seen_at: int = 0  # when its end was last looked at
 
     @property
     def incarnation(self) -> int:

@@ -43,7 +43,7 @@ def test_until_caught_up_names_what_is_left(line, fake, monkeypatch) -> None:
     monkeypatch.setattr(fake, "answer", 2)
     result = line.run("run", "--until-caught-up", "--timeout", "2m")
     assert fake.made == ("app", True, 120.0)
-    assert (result.exit_code, result.stderr) == (2, "not caught up: persistent://public/default/slow: not there yet\n")
+    assert (result.exit_code, result.stderr) == (2, "persistent://public/default/slow: not there yet\n")
 
 
 def test_overtaken(line, fake, monkeypatch) -> None:
