@@ -1,4 +1,4 @@
-"""How fast entries are cut into parts, beside a plain join of the same bytes: `python benchmarks/cutter.py`."""
+"""`cutter`: how fast entries are cut into parts, beside a plain join of the same bytes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from collections.abc import Callable
 
 import crc32c
 
+from benchmarks.figures import Figure, Report, rates
+from benchmarks.options import Options
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.format.cutter import PartCutter
 from offloader.format.entry import OPAQUE, EntryFacts, inspect
 from offloader.model import GIB, KIB, MIB, Cuts
 
 TOTAL = 128 * MIB
-ROUNDS = 5
 PER_JOIN = 8 * MIB
 
 
@@ -45,30 +46,27 @@ def cut(entries: list[bytes], look: Callable[[bytes], EntryFacts] = lambda _: OP
         last.data()
 
 
-def best(work: Callable[[], None]) -> float:
-    seconds = []
-    for _ in range(ROUNDS):
-        begun = time.perf_counter()
-        work()
-        seconds.append(time.perf_counter() - begun)
-    return min(seconds)
+def rate(work: Callable[[], None], size: int) -> float:
+    begun = time.perf_counter()
+    work()
+    return size / (time.perf_counter() - begun) / 1e6
 
 
-def main() -> None:
-    print(f"{'entry':>8} {'work':<22} {'MB/s':>7} {'k entries/s':>12}")
+def run(options: Options) -> Report:
+    figures: list[Figure] = []
     for size in (KIB, 100 * KIB):
         distinct = [entry_of(size) for _ in range(PER_JOIN // size)]
         entries = (distinct * (TOTAL // PER_JOIN + 1))[: TOTAL // size]
+        label = f"{size // KIB} KiB"
+        base = f"plain join, {label}"
         works: dict[str, Callable[[], None]] = {
-            "plain join": lambda e=entries: join(e),
-            "cut and join": lambda e=entries: cut(e),
-            "inspect, cut and join": lambda e=entries: cut(e, inspect),
+            base: lambda e=entries: join(e),
+            f"cut and join, {label}": lambda e=entries: cut(e),
+            f"inspect, cut and join, {label}": lambda e=entries: cut(e, inspect),
         }
-        for name, work in works.items():
-            seconds = best(work)
-            rate = len(entries) / seconds
-            print(f"{size:>8} {name:<22} {rate * len(entries[0]) / 1e6:>7.0f} {rate / 1e3:>12.0f}")
-
-
-if __name__ == "__main__":
-    main()
+        measured: dict[str, list[float]] = {name: [] for name in works}
+        for _ in range(options.rounds):
+            for name, work in works.items():
+                measured[name].append(rate(work, len(entries) * len(entries[0])))
+        figures += rates(measured, base)
+    return Report("cutter", f"{TOTAL // MIB} MiB of entries in memory", figures)

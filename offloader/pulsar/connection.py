@@ -98,6 +98,8 @@ class Connection:
         self._thread.start()
         try:
             connected = self.session.connected.result(timeout)
+        except OffloadError as error:
+            raise type(error)(f"connecting to {self.name}: {error}") from error
         except TimeoutError as error:
             raise BrokerUnavailableError(f"{self.name} did not answer CONNECT within {timeout:g} s") from error
         if connected.HasField("max_message_size"):

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 from offloader._proto.pulsar_wire_pb2 import BaseCommand
-from offloader.errors import OffloadError, OutcomeUnknownError, TopicMovedError
+from offloader.errors import FatalError, OffloadError, OutcomeUnknownError, TopicMovedError
 from offloader.model import TopicName
 from offloader.pulsar import commands
 from offloader.pulsar.api import TopicEnd
@@ -141,8 +141,10 @@ class PinConsumer:
 
 
 def topic_end(answer: BaseCommand) -> TopicEnd:
-    """What GET_LAST_MESSAGE_ID says. An empty topic's last message is -1:-1, or entry -1 of its first ledger."""
+    """What GET_LAST_MESSAGE_ID says. An empty topic's last message is -1:-1, or entry -1 of its open ledger."""
     response = answer.get_last_message_id_response
+    if not response.HasField("consumer_mark_delete_position"):
+        raise FatalError("the broker does not say where a subscription stands: it is too old for this")
     last = commands.position(response.last_message_id)
     mark_delete = commands.position(response.consumer_mark_delete_position)
     return TopicEnd(last if last[1] >= 0 else None, mark_delete)

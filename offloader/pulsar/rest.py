@@ -78,10 +78,10 @@ class RestClient:
         """The error that a status stands for."""
         status, reason = response.status_code, _reason(response)
         said = f"{path}: the broker answered {status}: {reason}"
+        if status == 403 or (status == 401 and reason.startswith("Unauthorized to ")):  # who we are was not in doubt
+            return AuthorizationFailedError(said)
         if status == 401:
             return AuthenticationFailedError(said)
-        if status == 403:
-            return AuthorizationFailedError(said)
         if status == 404:
             about_topic = path.startswith("persistent/") and not _NO_NAMESPACE.match(reason)
             return TopicNotFoundError(said) if about_topic else NamespaceNotFoundError(said)
@@ -109,4 +109,6 @@ def _reason(response: httpx.Response) -> str:
     text = response.text
     with suppress(ValueError, KeyError, TypeError):  # not every error has a JSON body
         text = str(response.json()["reason"])
+    if text.lstrip().startswith("<"):  # a page made for people
+        text = ""
     return " ".join(text.split())[:300] or response.reason_phrase

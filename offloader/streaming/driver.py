@@ -184,7 +184,11 @@ class Driver:
             took = now - self._published_at
             self.context.metrics.batch(took / 1000, len(batch.receipts))
             longest = max((r.elapsed_ms for r in batch.receipts), default=0)
-            log.debug("batch plan=%d slices=%d took=%d ms longest slice=%d ms", self._number, len(batch.receipts), took, longest)
+            size = sum(r.read_bytes for r in batch.receipts)
+            log.debug(
+                "batch plan=%d slices=%d bytes=%d took=%d ms longest slice=%d ms",
+                self._number, len(batch.receipts), size, took, longest,
+            )  # fmt: skip
         self._outstanding = None
         self._batches += 1
 

@@ -113,6 +113,10 @@ class Topic:
         """The last entry, whatever it is."""
         return next(((x.id, len(x.entries) - 1) for x in reversed(self.ledgers) if x.entries), None)
 
+    def last_written(self) -> Place:
+        """The last entry ever, trimmed or not."""
+        return next(((x.id, len(x.entries) - 1) for x in reversed(self.history) if x.entries), (-1, -1))
+
 
 @dataclass
 class Namespace:
@@ -191,9 +195,10 @@ class State:
         topic.ledgers = [x for x in topic.ledgers if x.id >= keep or not x.closed or x is topic.ledgers[-1]]
 
     def acknowledge(self, topic: Topic, cursor: Cursor, place: Place) -> None:
-        """Cumulative; a position behind the mark-delete changes nothing."""
-        cursor.mark = max(cursor.mark, place)
-        self.trim(topic)
+        """Cumulative. A position behind the mark-delete changes nothing, nor does one past the last entry."""
+        if cursor.mark < place <= topic.last_written():
+            cursor.mark = place
+            self.trim(topic)
 
     def unsubscribe(self, topic: Topic, subscription: str) -> None:
         """Delete a durable subscription."""

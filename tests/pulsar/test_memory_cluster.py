@@ -46,6 +46,17 @@ def test_the_pin_keeps_closed_ledgers_until_they_are_acknowledged(cluster):
     assert [e.data for e in cluster.entries(TOPIC)] == [b"x"]
 
 
+def test_an_acknowledgement_past_the_last_entry_changes_nothing(cluster):
+    pins = cluster.pins()
+    before = pins.open(TOPIC).mark_delete
+    ledger, entry = cluster.produce(TOPIC, b"x")
+    pins.acknowledge(TOPIC, Position(0, ledger, entry + 1))
+    assert cluster.mark_delete(TOPIC) == before
+    cluster.roll(TOPIC)
+    pins.acknowledge(TOPIC, Position(0, cluster.ledgers(TOPIC).spans[-1].ledger, -1))
+    assert cluster.mark_delete(TOPIC) == before
+
+
 def test_without_a_pin_closed_ledgers_vanish(cluster):
     ledger, _ = cluster.produce(TOPIC, b"x")
     cluster.roll(TOPIC)

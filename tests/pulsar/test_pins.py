@@ -1,5 +1,6 @@
 """Durable pins against a scripted broker."""
 
+import dataclasses
 import threading
 
 import pytest
@@ -13,7 +14,7 @@ from offloader.errors import (
 )
 from offloader.model import Position, TopicName
 from offloader.pulsar.api import TopicEnd
-from offloader.pulsar.commands import position
+from offloader.pulsar.commands import message_id, position
 from offloader.pulsar.pin import BrokerPins
 from tests.pulsar import fake_broker as fake
 
@@ -44,9 +45,18 @@ def test_a_pin_is_durable_from_the_earliest_entry_and_never_lets_the_broker_send
     assert broker.received(fake.FLOW) == []
 
 
-def test_the_application_is_named(broker, settings):
-    import dataclasses
+def test_a_broker_that_does_not_say_where_the_pin_stands_is_refused(broker, pins):
+    def answer(peer, c):
+        peer.send(
+            get_last_message_id_response={"request_id": c.get_last_message_id.request_id, "last_message_id": message_id(1, 2)}
+        )
 
+    broker.on(fake.GET_LAST_MESSAGE_ID, answer)
+    with pytest.raises(FatalError, match="too old"):
+        pins.open(TOPIC)
+
+
+def test_the_application_is_named(broker, settings):
     pins = BrokerPins(dataclasses.replace(settings, application="app"))
     pins.open(TOPIC)
     asked = broker.wait_for(fake.SUBSCRIBE).subscribe

@@ -1,0 +1,1 @@
+"""Benchmarks: every figure beside what it is a ratio of, measured in the same run."""

@@ -1,0 +1,75 @@
+"""`application`: Pulsar to local disk through Spark, beside our own reader alone and beside pulsar-client's ways to read."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+
+from benchmarks.figures import Figure, Report, median_ratio, rates
+from benchmarks.offloading import Offloading
+from benchmarks.options import Options
+from benchmarks.pulsar import Cluster, client_batch_receive, client_reader, raw_reader, stored
+from offloader.model import MIB
+from offloader.pulsar.api import TopicInfo
+
+RAW = "our reader alone"
+TARGET = 0.7
+
+
+def run(options: Options) -> Report:
+    figures: list[Figure] = []
+    notes: list[str] = []
+    with Cluster(options.folder / "pulsar") as cluster:
+        for kind, size in (("batches", options.batched_bytes), ("unbatched", options.unbatched_bytes)):
+            if size:
+                found, note = _one_kind(options, cluster, kind, size)
+                figures += found
+                notes.append(note)
+    return Report("application", "Pulsar to local disk, of the same topic and by the same broker", figures, notes)
+
+
+def _one_kind(options: Options, cluster: Cluster, kind: str, size: int) -> tuple[list[Figure], str]:
+    namespace = cluster.namespace(f"public/{kind}")
+    topic = f"persistent://{namespace}/topic"
+    info = cluster.fill(topic, size, batched=kind == "batches")
+    options.say(f"application: {kind}: {stored(info) / MIB:.0f} MiB in {sum(n for n, _ in info.sizes.values())} entries")
+    raw_reader(cluster, topic, info)  # the broker's caches and compiled code are warm for everyone
+    base, whole = f"{RAW}, {kind}", f"application, {kind}"
+    works: dict[str, Callable[[int], float]] = {
+        base: lambda _: raw_reader(cluster, topic, info),
+        whole: lambda n: _offload(options, cluster, namespace, f"{kind}-{n}", info),
+        f"pulsar-client Reader, {kind}": lambda _: client_reader(cluster, topic, info),
+        f"pulsar-client batch_receive, {kind}": lambda _: client_batch_receive(cluster, topic, info),
+    }
+    measured: dict[str, list[float]] = {name: [] for name in works}
+    for number in range(options.rounds):
+        for name in list(works) if number % 2 == 0 else reversed(works):
+            measured[name].append(works[name](number))
+            options.say(f"application: round {number + 1}: {name}: {measured[name][-1]:.0f} MB/s")
+    targets = {whole: (f">= {TARGET}", TARGET)} if kind == "batches" else {}
+    return rates(measured, base, targets=targets), _against_clients(measured, whole, kind)
+
+
+def _against_clients(measured: dict[str, list[float]], whole: str, kind: str) -> str:
+    others = [(n, median_ratio(measured[whole], v)) for n, v in measured.items() if n.startswith("pulsar-client")]
+    return f"{kind}: the application is " + ", ".join(f"{r:.2f} times as fast as {n.partition(',')[0]}" for n, r in others)
+
+
+def _offload(options: Options, cluster: Cluster, namespace: str, name: str, info: TopicInfo) -> float:
+    """MB/s once Spark has started: from the first plan to the last receipt."""
+    offloading = Offloading(cluster, namespace, options.folder / name)
+    offloading.until_caught_up()
+    batches = offloading.batches()
+    begun = offloading.first_plan_at()
+    seconds = batches[-1].at - begun
+    for b in batches:
+        options.say(f"  +{b.at - begun:.2f} s: {b.size / MIB:.0f} MiB, batch {b.took:.2f} s, longest slice {b.longest:.2f} s")
+    shutil.rmtree(offloading.archive)
+    _unsubscribe(cluster, namespace)
+    return stored(info) / seconds / 1e6
+
+
+def _unsubscribe(cluster: Cluster, namespace: str) -> None:
+    """The next run begins at the topic's begin again."""
+    for topic in cluster.admin.topics(namespace):
+        cluster.standalone.admin("DELETE", f"{topic.rest_path}/subscription/__offloader?force=true")

@@ -1,0 +1,98 @@
+"""The whole application in a process of its own, and what its log says of its batches."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from benchmarks.pulsar import Cluster
+from offloader.errors import FatalError
+
+BATCH = re.compile(r"batch plan=(\d+) slices=\d+ bytes=(\d+) took=(\d+) ms longest slice=(\d+) ms")
+PLAN = re.compile(r"plan=1 slices=")
+STOP_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One micro-batch: seconds (of the wall clock) when its receipts came, bytes read, and how long batch and longest slice took."""
+
+    at: float
+    size: int
+    took: float
+    longest: float
+
+
+class Offloading:
+    """`offloader run` on a namespace, to a folder of its own."""
+
+    def __init__(self, cluster: Cluster, namespace: str, folder: Path, *, trigger: str = "1s", roll: str = "600s") -> None:
+        folder.mkdir(parents=True)
+        self.archive = folder / "archive"
+        self.log = folder / "log"
+        self._config = folder / "offloader.yaml"
+        self._config.write_text(
+            f"""
+application: {folder.name}
+pulsar: {{serviceUrl: "{cluster.standalone.service_url}", adminUrl: "{cluster.standalone.admin_url}"}}
+storage: {{root: "file://{self.archive.resolve()}"}}
+spark: {{trigger: {trigger}}}
+metrics: {{port: 0}}
+policies: {{maxOffloadSegmentRolloverTimeInSeconds: {roll}}}
+namespaces: {{{namespace}: {{enabled: true}}}}
+"""
+        )
+
+    @contextmanager
+    def running(self, *arguments: str, level: str = "DEBUG") -> Iterator[subprocess.Popen[bytes]]:
+        """The driver's process; ended at the end."""
+        program = Path(sys.executable).with_name("offloader")
+        options = ["--config", self._config, "--log-level", level, "--log-format", "json", *arguments]
+        with self.log.open("ab") as log:
+            process = subprocess.Popen([program, "run", *options], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.wait(STOP_SECONDS)
+
+    def until_caught_up(self) -> None:
+        """Run to the end. Raises FatalError with the log's last line."""
+        with self.running("--until-caught-up", "--timeout", "600s") as process:
+            code = process.wait()
+        if code != 0:
+            raise FatalError(f"the application ended with {code}: {self.log.read_text().splitlines()[-1]}")
+
+    def lines(self) -> Iterator[tuple[float, str]]:
+        """(time, message) of what was logged."""
+        for line in self.log.read_text().splitlines():
+            if line.startswith("{"):
+                record = json.loads(line)
+                yield datetime.fromisoformat(record["time"]).timestamp(), record["message"]
+
+    def batches(self) -> list[Batch]:
+        """Its micro-batches so far."""
+        found = ((at, BATCH.match(message)) for at, message in self.lines())
+        return [Batch(at, int(m[2]), int(m[3]) / 1000, int(m[4]) / 1000) for at, m in found if m is not None]
+
+    def first_plan_at(self) -> float:
+        """When the first plan was published."""
+        return next(at for at, message in self.lines() if PLAN.match(message))
+
+
+def wait_until(check: object, what: str, seconds: float, process: subprocess.Popen[bytes]) -> None:
+    """Poll a condition while the application runs. Raises FatalError."""
+    deadline = time.monotonic() + seconds
+    while not check():  # type: ignore[operator]
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise FatalError(f"the application did not become {what} within {seconds:.0f} s")
+        time.sleep(0.2)

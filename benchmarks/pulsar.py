@@ -1,0 +1,136 @@
+"""A real Pulsar with topics full of messages, and the ways to read one of them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+import pulsar
+
+from offloader.embedded.standalone import PulsarStandalone
+from offloader.errors import BrokerUnavailableError
+from offloader.model import KIB, MIB, TopicName
+from offloader.pulsar.admin import AdminClient
+from offloader.pulsar.api import TopicInfo
+from offloader.pulsar.settings import PulsarSettings
+from offloader.pulsar.source import BrokerSource
+
+MESSAGE = KIB
+PER_BATCH = 100
+FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+READ_SECONDS = 30.0
+
+
+class Cluster:
+    """An embedded Pulsar in `folder`; a context manager."""
+
+    def __init__(self, folder: Path) -> None:
+        self.standalone = PulsarStandalone(folder)
+
+    def __enter__(self) -> Self:
+        self.standalone.start()
+        self.settings = PulsarSettings(self.standalone.service_url, self.standalone.admin_url)
+        self.admin = AdminClient(self.settings)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.admin.close()
+        self.standalone.stop()
+        self.standalone.web.close()
+
+    def namespace(self, name: str) -> str:
+        """Create a namespace whose messages are kept."""
+        self.standalone.create_namespace(name)
+        self.standalone.admin("POST", f"namespaces/{name}/retention", FOREVER)
+        return name
+
+    def client(self) -> pulsar.Client:
+        return pulsar.Client(self.standalone.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+
+    def fill(self, topic: str, size: int, *, batched: bool) -> TopicInfo:
+        """Produce `size` bytes of 1 KiB messages, in batches of 100 or one by one."""
+        client = self.client()
+        producer = client.create_producer(
+            topic,
+            batching_enabled=batched,
+            batching_max_messages=PER_BATCH,
+            batching_max_publish_delay_ms=1000,
+            batching_max_allowed_size_in_bytes=2 * PER_BATCH * MESSAGE,
+            block_if_queue_full=True,
+            max_pending_messages=5000,
+        )
+        payload = os.urandom(MESSAGE)
+        for _ in range(size // MESSAGE):
+            producer.send_async(payload, _ignore)
+        producer.flush()
+        client.close()
+        return self.admin.topic_info(TopicName.parse(topic))
+
+
+def _ignore(_result: object, _position: object) -> None:
+    pass
+
+
+def stored(info: TopicInfo) -> int:
+    """The topic's bytes in BookKeeper."""
+    return sum(size for _, size in info.sizes.values())
+
+
+def raw_reader(cluster: Cluster, topic: str, info: TopicInfo) -> float:
+    """Read everything with our own reader; MB/s."""
+    source = BrokerSource(cluster.settings)
+    begun = time.perf_counter()
+    reader = source.open(TopicName.parse(topic), info.ledgers.spans[0].ledger, 0, max_bytes=16 * MIB)
+    at, last = (-1, -1), info.last_confirmed or (-1, -1)
+    while at < last:
+        entries = reader.read(READ_SECONDS)
+        if not entries:
+            raise BrokerUnavailableError(f"{topic}: nothing arrived within {READ_SECONDS} s")
+        at = (entries[-1].ledger, entries[-1].entry)
+    seconds = time.perf_counter() - begun
+    reader.close()
+    source.close()
+    return stored(info) / seconds / 1e6
+
+
+def client_reader(cluster: Cluster, topic: str, info: TopicInfo) -> float:
+    """Read everything with pulsar-client's Reader.read_next; MB/s of what the topic has in BookKeeper."""
+    client = cluster.client()
+    reader = client.create_reader(topic, pulsar.MessageId.earliest, receiver_queue_size=5000)
+    return _drain(client, info, lambda: [reader.read_next(int(READ_SECONDS * 1000))])
+
+
+def client_batch_receive(cluster: Cluster, topic: str, info: TopicInfo) -> float:
+    """The same with Consumer.batch_receive."""
+    client = cluster.client()
+    consumer = client.subscribe(
+        topic,
+        f"benchmark-{time.time_ns()}",
+        initial_position=pulsar.InitialPosition.Earliest,
+        receiver_queue_size=5000,
+        batch_receive_policy=pulsar.ConsumerBatchReceivePolicy(1000, -1, 100),
+    )
+    try:
+        return _drain(client, info, lambda: list(consumer.batch_receive()), lambda: consumer.unsubscribe())
+    finally:
+        client.close()
+
+
+def _drain(
+    client: pulsar.Client, info: TopicInfo, more: Callable[[], list[pulsar.Message]], end: Callable[[], object] | None = None
+) -> float:
+    begun = time.perf_counter()
+    at, last = (-1, -1), info.last_confirmed or (-1, -1)
+    while at < last:
+        for message in more():
+            message.data()
+            position = message.message_id()
+            at = (position.ledger_id(), position.entry_id())
+    seconds = time.perf_counter() - begun
+    if end is not None:
+        end()
+    client.close()
+    return stored(info) / seconds / 1e6

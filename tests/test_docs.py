@@ -1,0 +1,209 @@
+"""What the pages say must be so: links, commands, settings, metrics, log lines and examples are those of the code."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from offloader.cli.main import main
+from offloader.config import Config
+from offloader.config.running import MetricsSettings
+from offloader.format.cutter import PartCutter
+from offloader.format.entry import inspect
+from offloader.format.index import index_of_segment
+from offloader.metrics.definitions import ALL
+from offloader.model import Cuts, LedgerRange
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+PAGES = [REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
+    (REPOSITORY / "docs").glob("*.md")
+)
+FENCE = re.compile(r"^```(.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SPAN = re.compile(r"`([^`\n]+)`")
+COMMAND = re.compile(r"(?:\.venv/bin/|/opt/offloader/\.venv/bin/)?offloader ([^#\n]+)")
+LEAST_LITERAL = 6  # characters of a log line that make it recognisable
+NOT_RUNNING = ("embedded", "testing", "_proto")
+
+pages = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+
+
+def prose(page):
+    return FENCE.sub("", page.read_text())
+
+
+def fenced(page, kind):
+    return [body for found, body in FENCE.findall(page.read_text()) if found.strip() == kind]
+
+
+def code_of(page):
+    """Everything that stands in a page as something to type: spans, and the lines of shell examples."""
+    return SPAN.findall(prose(page)) + [line for body in fenced(page, "sh") for line in body.splitlines()]
+
+
+def slug(heading):
+    """The anchor of a heading, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def anchors(page):
+    return {slug(heading) for heading in re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)}
+
+
+@pages
+def test_relative_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)]+)\)", prose(page)):
+        if "://" in target:
+            continue
+        name, _, anchor = target.partition("#")
+        linked = (page.parent / name).resolve() if name else page
+        assert linked.exists(), f"{page.name}: {target}"
+        assert linked.is_relative_to(REPOSITORY)
+        assert not anchor or anchor in anchors(linked), f"{page.name}: {target}: there are {sorted(anchors(linked))}"
+
+
+@pages
+def test_make_targets_exist(page):
+    targets = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
+    named = {found for text in code_of(page) for found in re.findall(r"^make ([a-z-]+)", text)}
+    assert named <= targets
+
+
+def fault_of(line):
+    """What is wrong with a command line of ours; empty where nothing is."""
+    command, words = main, line.split()
+    while isinstance(command, click.Group) and words:
+        if words[0].startswith("-"):
+            break
+        if words[0] not in command.commands:
+            return f"{words[0]!r} is not a command of {command.name}"
+        command = command.commands[words.pop(0)]
+    known = {name for p in command.params for name in p.opts} | {"--help", "-h", "--version"}
+    unknown = [word for word in words if word.startswith("-") and word.strip("[]") not in known]
+    return f"{unknown} are no options" if unknown else ""
+
+
+@pages
+def test_commands_exist(page):
+    faults = {text: fault_of(found[1]) for text in code_of(page) if (found := COMMAND.match(text))}
+    assert not {text: fault for text, fault in faults.items() if fault}
+
+
+def test_a_command_that_does_not_exist_is_noticed():
+    assert fault_of("topics nonsense") == "'nonsense' is not a command of topics"
+    assert fault_of("verify --nonsense") == "['--nonsense'] are no options"
+    assert fault_of("topics accept-loss TOPIC --to LEDGER:ENTRY") == ""
+
+
+def test_messages_of_the_program_name_commands_that_exist():
+    texts = [p.read_text() for p in (REPOSITORY / "offloader").rglob("*.py")]
+    named = {found for text in texts for found in re.findall(r"`offloader ([a-z][a-z -]*)", text)}
+    assert named
+    assert not {line: fault for line in named if (fault := fault_of(line))}
+
+
+def test_the_unit_runs_commands_that_exist():
+    lines = re.findall(r"^Exec\w+=(.+)$", (REPOSITORY / "conf" / "offloader.service").read_text(), re.MULTILINE)
+    assert len(lines) == 2
+    for line in lines:
+        assert fault_of(COMMAND.match(line)[1]) == ""
+
+
+@pages
+def test_configurations_are_valid(page):
+    for text in fenced(page, "yaml"):
+        environment = dict.fromkeys(re.findall(r"\$\{(\w+)\}", text), "value")
+        Config.parse(text, environment)
+
+
+@pages
+def test_json_can_be_read(page):
+    for text in fenced(page, "json"):
+        json.loads(text)
+
+
+@pages
+def test_settings_exist(page):
+    documented = (REPOSITORY / "docs" / "configuration.md").read_text()
+    for section, name in re.findall(r"`(pulsar|storage|metrics|limits|policies)\.(?:slice\.)?([A-Za-z]+)", prose(page)):
+        assert f"`{name}`" in documented or f"`{section}.{name}`" in documented, f"{section}.{name}"
+
+
+@pages
+def test_metrics_exist(page):
+    exposed = {definition.exposed for definition in ALL} | {"brk_ledgeroffloader_"}
+    assert set(re.findall(r"`((?:offloader|brk)_[a-z_]+)", prose(page))) <= exposed
+
+
+def logs_trouble(node):
+    """Whether a node of the syntax tree is `log.warning("...` or the like."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    logger = node.func.value
+    return isinstance(logger, ast.Name) and logger.id == "log" and node.func.attr in ("warning", "error", "exception", "critical")
+
+
+def logged():
+    """The longest literal of every warning and error that the application logs."""
+    for path in sorted((REPOSITORY / "offloader").rglob("*.py")):
+        if path.relative_to(REPOSITORY / "offloader").parts[0] in NOT_RUNNING:
+            continue
+        for call in filter(logs_trouble, ast.walk(ast.parse(path.read_text()))):
+            yield path.name, max(re.split(r"%\w", ast.literal_eval(call.args[0])), key=len)
+
+
+def test_every_warning_and_error_has_its_line_in_the_operators_page():
+    page = (REPOSITORY / "docs" / "operating.md").read_text()
+    found = [(name, literal) for name, literal in logged() if len(literal) >= LEAST_LITERAL]
+    assert len(found) > 10
+    missing = [f"{name}: {literal!r}" for name, literal in found if literal.strip() not in page]
+    assert not missing, f"say in docs/operating.md what to do about: {missing}"
+
+
+def test_every_line_in_the_operators_page_is_one_that_the_program_can_print():
+    code = "".join(p.read_text() for p in (REPOSITORY / "offloader").rglob("*.py"))
+    code = re.sub(r'"\n\s+f?"', "", code)  # texts that are spread over lines
+    page = (REPOSITORY / "docs" / "operating.md").read_text()
+    tables = page.partition("## What it says, and what to do")[2].partition("## Changing things")[0]
+    lines = [cell for row in re.findall(r"^\| (`.+?)\| ", tables, re.MULTILINE) for cell in SPAN.findall(row)]
+    assert len(lines) > 30
+    for line in lines:
+        for piece in re.split(r"…|%s", line):
+            assert piece.strip(" :") in code, f"{line}: {piece!r}"
+
+
+def hexadecimal(kind):
+    (body,) = fenced(REPOSITORY / "docs" / "format.md", f"hex {kind}")
+    text = re.sub(r"#.*", "", body).replace("00*92", "00" * 92)
+    return bytes.fromhex("".join(text.split()))
+
+
+def test_the_example_of_the_formats_page_is_what_we_write():
+    cutter = PartCutter(Cuts(), first_part=1, offset=0, first_block=1, room=1_000_000)
+    for ledger, entry, data in ((5, 0, b"hello"), (5, 1, b"offloader"), (9, 0, b"!")):
+        assert cutter.offer(ledger, entry, data, inspect(data)) is None
+    cut = cutter.finish()
+    assert cut.data() == hexadecimal("data")
+    ledgers = [LedgerRange(5, 0, 1, 2, 14, closed_with=1), LedgerRange(9, 0, 0, 1, 1)]
+    assert index_of_segment([cut.to_part("", 0)], ledgers, cut.size, 1_700_000_000_000) == hexadecimal("index")
+
+
+def pins(name):
+    return set(re.findall(r"^(\S+==\S+)", (REPOSITORY / name).read_text(), re.MULTILINE))
+
+
+@pytest.mark.parametrize("name", ["requirements-runtime.lock", "requirements-build.lock"])
+def test_the_container_installs_what_is_tested(name):
+    assert pins(name)
+    assert pins(name) <= pins("requirements.lock")
+
+
+def test_the_containers_health_check_reaches_the_default_endpoint():
+    dockerfile = (REPOSITORY / "Dockerfile").read_text()
+    settings = MetricsSettings()
+    assert f"OFFLOADER_HEALTH_URL=http://{settings.host}:{settings.port}/healthz" in dockerfile
+    assert re.search(r"^USER (?!root|0)", dockerfile, re.MULTILINE)
