@@ -94,19 +94,19 @@ def kill_and_check(
 def kill_once(world: World, choice: random.Random, number: int, policies: dict[str, Any]) -> None:
     """Run an application and kill it: its driver or first some workers, at random moments, or right after a journal record."""
     if number % 5 in (1, 3):
-        journaled = {"role": "driver", "call": "put", "key": "^_journal/", "after": choice.randrange(1, 12), "then": "kill"}
+        journaled = {"role": "driver", "call": "put", "key": "^_journal/", "after": choice.randrange(1, 8), "then": "kill"}
         application = world.new_application(faults=[journaled], **policies).start()
         assert application.exit_code() == -9
         return
     application = world.new_application(**policies).start().wait_ready()
     if number % 5 == 2:
         kill_workers(application, choice)
-    time.sleep(choice.uniform(0, 8))
+    time.sleep(choice.uniform(0, 6))
     application.kill()
 
 
 def kill_workers(application: RunningApplication, choice: random.Random) -> None:
     """Three workers, one after another; the application must live on."""
     for _ in range(3):
-        application.until(lambda: application.kill_worker(choice), "running a worker")
+        application.until(lambda: len(application.workers()) > 1 and application.kill_worker(choice), "working on a batch")
         time.sleep(choice.uniform(0, 2))

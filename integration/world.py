@@ -39,9 +39,10 @@ class World:
     storage: StoreSettings
     folder: Path
     namespaces: list[str]
-    application: str = "tests"
     policies: dict[str, Any] = field(default_factory=dict)
+    topic_policies: dict[str, dict[str, Any]] = field(default_factory=dict)
     limits: dict[str, Any] = field(default_factory=dict)
+    application: str = "tests"
 
     def __post_init__(self) -> None:
         settings = PulsarSettings(service_url=self.pulsar.service_url, admin_url=self.pulsar.admin_url)
@@ -73,7 +74,7 @@ class World:
             "discoveryInterval": "2s",
             "limits": self.limits,
             "policies": {**self.policies, **policies},
-            "namespaces": {name: {"enabled": True} for name in self.namespaces},
+            "namespaces": {name: self._namespace(name) for name in self.namespaces},
         }
         environment = self._credentials() | (scripted.environment(faults) if faults else {})
         run = RunningApplication(json.dumps(config, indent=1), self.folder / f"run-{self._runs}", environment)
@@ -117,6 +118,25 @@ class World:
         truths = {topic: collector.truth(self.mark_delete(topic)) for topic, collector in self._truths.items()}
         check_invariants(self.store, truths, at_rest=True, allowed=allowed)
         return truths
+
+    def at_rest(self) -> bool:
+        """Whether everything that was seen of the topics is offloaded and acknowledged."""
+        return all(self.at_rest_in(topic) for topic in self._truths)
+
+    def at_rest_in(self, topic: TopicName) -> bool:
+        """The same of one topic."""
+        delivered = [place for place, entry in self._truths[topic].truth(None).entries.items() if entry.sha256 is not None]
+        last = max(delivered, default=(-1, -1))
+        end = self.catalog(topic).end
+        if not delivered and end is None:
+            return True
+        if end is None or (end.ledger, end.entry) < last or self.state(topic).open is not None:
+            return False
+        return end.entry == 0 or self.mark_delete(topic) >= (end.ledger, end.entry - 1)
+
+    def _namespace(self, name: str) -> dict[str, Any]:
+        topics = {t: {"policies": p} for t, p in self.topic_policies.items() if f"//{name}/" in t}
+        return {"enabled": True, "topics": topics}
 
     def _storage(self) -> dict[str, Any]:
         named = {"root": self.storage.root, "endpoint": self.storage.endpoint, "region": self.storage.region}

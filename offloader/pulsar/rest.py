@@ -67,7 +67,7 @@ class RestClient:
             url = self._urls[number % len(self._urls)]
             try:
                 response = self._follow(method, f"{url}/admin/v2/{path}", query)
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
                 problems.append(f"{url} did not answer ({type(error).__name__}: {error})")
                 continue
             self._current = number % len(self._urls)

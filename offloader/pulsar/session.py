@@ -84,6 +84,8 @@ class Session:
     def send(self, command: BaseCommand) -> None:
         """Send something that is not answered. On a connection that is over it is dropped."""
         with self._lock:
+            if self._failure is not None:
+                return
             self._output += encode(command)
         self._wake()
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from offloader.config.levels import TopicPolicy
 from offloader.errors import ClaimedByOtherError, FatalError
 from offloader.metadata.state import Claim, TopicCatalog
-from offloader.model import Position, TopicName
+from offloader.model import Loss, Position, TopicName
 from offloader.pulsar.api import TopicEnd, TopicInfo
 from offloader.streaming.context import Context
 from offloader.streaming.planner import Rules
@@ -62,7 +62,19 @@ def _claim(context: Context, catalog: TopicCatalog, info: TopicInfo, begin: Posi
         reason=reason,
     )
     log.info("claim topic=%s begin=%s incarnation=%d", catalog.topic, begin, incarnation)
-    return context.catalogs.append(catalog, claim, token=context.new_uuid())
+    claimed = context.catalogs.append(catalog, claim, token=context.new_uuid())
+    return _record_not_ours(context, claimed, info, claim.begin)
+
+
+def _record_not_ours(context: Context, catalog: TopicCatalog, info: TopicInfo, begin: Position) -> TopicCatalog:
+    """A topic that was released and is claimed again: what came in between was not kept for us."""
+    end = catalog.end
+    kept = end is not None and end.ledger in info.ledgers and info.ledgers.successor(end) == begin
+    if end is None or begin <= end or kept:
+        return catalog
+    first, last = replace(end, entry=end.entry + 1), replace(begin, entry=begin.entry - 1)
+    loss = Loss(first, last, "nobody kept it between release and claim", "release", context.clock_ms())
+    return context.catalogs.append(catalog, loss, token=context.new_uuid())
 
 
 def next_incarnation(context: Context, topic: Topic) -> Topic:

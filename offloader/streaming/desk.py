@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 
@@ -11,9 +10,10 @@ from offloader.errors import OffloadError
 from offloader.metadata import requests
 from offloader.metadata.requests import Outcome, Request, RequestKind
 from offloader.metadata.state import CloseRequest, TopicState
-from offloader.model import Position, TopicName
+from offloader.model import Position
 from offloader.streaming import segments
 from offloader.streaming.context import Context
+from offloader.streaming.roster import Roster
 from offloader.streaming.topics import Topic
 
 log = logging.getLogger(__name__)
@@ -32,23 +32,23 @@ class RequestDesk:
         self._asking: Future[Pending] | None = None
         self._taken: dict[str, Request] = {}
 
-    def serve(self, topics: Mapping[TopicName, Topic], now: int) -> None:
+    def serve(self, roster: Roster, now: int) -> None:
         """Take in what is new, answer what is satisfied. A store that does not answer delays requests, nothing else."""
         try:
-            self._take(topics, now)
+            self._take(roster, now)
             for request_id, request in list(self._taken.items()):
-                self._answer(request_id, request, topics.get(request.topic), now)
+                self._answer(request_id, request, roster.topics.get(request.topic), now)
         except OffloadError as error:
             log.warning("requests wait: %s", error)
 
-    def _take(self, topics: Mapping[TopicName, Topic], now: int) -> None:
+    def _take(self, roster: Roster, now: int) -> None:
         context = self._context
         if self._asking is not None and self._asking.done():
             found, self._asking = self._asking.result(), None
             for request_id, request in found:
                 if request_id not in self._taken:
                     requests.mark_seen(context.store, context.application, request_id)
-                    self._begin(request_id, request, topics.get(request.topic), now)
+                    self._begin(request_id, request, roster, now)
         if self._asking is None and now >= self._look_at:
             self._look_at = now + self._poll_ms
             self._asking = context.pool.submit(requests.pending, context.store, context.application, now)
@@ -56,8 +56,11 @@ class RequestDesk:
                 self._remove_at = now + requests.DAY_MS // 24
                 requests.remove_old(context.store, context.application, now)
 
-    def _begin(self, request_id: str, request: Request, topic: Topic | None, now: int) -> None:
-        """Record what is asked of a topic that we have; refuse the others in one line."""
+    def _begin(self, request_id: str, request: Request, roster: Roster, now: int) -> None:
+        """Record what is asked of a topic that we have; refuse the others in one line, once all topics are known."""
+        topic = roster.topics.get(request.topic)
+        if topic is None and not roster.settled:
+            return
         if topic is None:
             self._done(request_id, Outcome(False, f"{request.topic} is not offloaded by {self._context.application}", now))
             return
@@ -84,32 +87,38 @@ class RequestDesk:
 
     def _outcome(self, request_id: str, request: Request, topic: Topic | None, now: int) -> Outcome | None:
         if request.kind is RequestKind.RELEASE:
-            return Outcome(True, f"{request.topic} is released", now) if topic is None else None
+            return (
+                Outcome(
+                    True, f"{request.topic} is released; disable it in the configuration, or the next start claims it again", now
+                )
+                if topic is None
+                else None
+            )
         if topic is None:
             return Outcome(False, f"{request.topic} is not offloaded any more", now)
         end = topic.catalog.end
         if request.kind is RequestKind.ACCEPT_LOSS:
             return Outcome(True, f"recorded, the topic goes on after {end}", now) if topic.accepted_loss is None else None
         state = self._context.journal.topics.get(topic.name) or TopicState(topic.name)
-        state = _only_what_is_readable(topic, state, request.at)
+        state = self._only_what_is_readable(topic, state, request.at)
         state, done = segments.satisfied(state, end)
         if not any(r.id == request_id for r in done):
             return _nothing_to_do(request, topic, state, now)
         self._context.journal.record([state])
         return Outcome(True, _where(topic, end), now)
 
+    def _only_what_is_readable(self, topic: Topic, state: TopicState, asked_at: int) -> TopicState:
+        """A command reads the ledger's end, which may be a marker or an aborted entry: no broker delivers that."""
+        last = topic.last
+        if last is None or topic.seen_at <= asked_at or all(r.end <= last for r in state.requests):
+            return state
+        state = replace(state, requests=tuple(replace(r, end=min(r.end, last)) for r in state.requests))
+        self._context.journal.record([state])
+        return state
+
     def _done(self, request_id: str, outcome: Outcome) -> None:
         requests.mark_done(self._context.store, self._context.application, request_id, outcome)
         log.info("request id=%s ok=%s %s", request_id, outcome.ok, outcome.message)
-
-
-def _only_what_is_readable(topic: Topic, state: TopicState, asked_at: int) -> TopicState:
-    """A command reads the ledger's end, which may be a marker or an aborted entry: no broker delivers that."""
-    last = topic.last
-    if last is None or topic.seen_at <= asked_at:
-        return state
-    clipped = tuple(replace(r, end=min(r.end, last)) for r in state.requests)
-    return replace(state, requests=clipped)
 
 
 def _nothing_to_do(request: Request, topic: Topic, state: TopicState, now: int) -> Outcome | None:

@@ -136,7 +136,7 @@ class Driver:
             self._checked_at = now
         self._take_receipts()
         self.roster.update()
-        self._desk.serve(self.roster.topics, now)
+        self._desk.serve(self.roster, now)
         self._collect_seals()
         self._release_retired()
         acknowledging.acknowledge_all(context, self.roster.topics.values())

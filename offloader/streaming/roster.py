@@ -10,6 +10,7 @@ from dataclasses import replace
 from offloader.config.levels import TopicPolicy
 from offloader.doctor.check import Check, Verdict
 from offloader.errors import OffloadError, TopicNotFoundError
+from offloader.metadata.catalog import released
 from offloader.metadata.state import TopicState
 from offloader.model import Position, RollReason, TopicName
 from offloader.streaming.acknowledging import acknowledged
@@ -44,6 +45,8 @@ class Roster:
         self._dangers: dict[str, tuple[Check, ...]] = {}
         self._adopting: dict[TopicName, Future[Topic]] = {}
         self._adopt_again_at: dict[TopicName, int] = {}
+        self._released: set[TopicName] = set()
+        self._claimed: frozenset[TopicName] = frozenset()
         self.discovered = False
 
     @property
@@ -96,28 +99,52 @@ class Roster:
                     self._apply(topic, found.policies[name])
         if self._discovery is None and now >= self._discover_at:
             self._discover_at = now + self._interval_ms
-            known = sorted({*self.topics, *self._context.journal.topics})
-            self._discovery = self._context.pool.submit(
-                discover, self._context.admin, self._context.policies, known, self._configured, self._interval_ms
+            self._discovery = self._context.pool.submit(self._discover, {*self.topics, *self._context.journal.topics})
+
+    def _discover(self, known: set[TopicName]) -> Discovery:
+        """Runs in the pool. The first time topics that only the bucket remembers are looked at too: one that was disabled
+        while nothing ran is still to be released."""
+        context = self._context
+        if not self.discovered:
+            found = discover(
+                context.admin, context.policies, sorted({*known, *context.catalogs.topics()}), self._configured, self._interval_ms
             )
+            self._claimed = frozenset(n for n, p in found.policies.items() if not p.enabled and n not in known and self._ours(n))
+            return found
+        return discover(context.admin, context.policies, sorted(known), self._configured, self._interval_ms)
+
+    def _ours(self, name: TopicName) -> bool:
+        claim = self._context.catalogs.load(name).claim
+        return claim is not None and claim.application == self._context.application
 
     def _wanted(self, name: TopicName, policy: TopicPolicy) -> bool:
-        return policy.enabled or name in self._context.journal.topics
+        if name in self._released:
+            return False  # by a request: the next start decides anew
+        return policy.enabled or name in self._context.journal.topics or name in self._claimed
 
     def _apply(self, topic: Topic, policy: TopicPolicy) -> None:
         """A policy may have changed: new rules, or an end."""
         topic.rules = rules_of(policy)
         self._rates.set(topic.name, policy.rates)
-        if policy.enabled and topic.retire is RollReason.DISABLED:
-            topic.retire = None
+        if policy.enabled and topic.retire is RollReason.DISABLED and not self._state(topic.name).releasing:
+            topic.retire = topic.retire_at = None
         elif not policy.enabled and topic.retire is None:
-            topic.retire = RollReason.DISABLED
+            self._retire(topic, RollReason.DISABLED)
             log.info("%s topic=%s", "release" if policy.released else "pause", topic.name)
         if not policy.enabled and policy.released:
             self._mark_releasing(topic.name)
+        if self._state(topic.name).releasing and topic.retire is None:
+            self._retire(topic, RollReason.RELEASED)
+
+    def _retire(self, topic: Topic, reason: RollReason) -> None:
+        """Offload up to the end that the topic has now, and no further."""
+        topic.retire, topic.retire_at = reason, topic.last or Position(topic.incarnation, -1, -1)
+
+    def _state(self, name: TopicName) -> TopicState:
+        return self._context.journal.topics.get(name) or TopicState(name)
 
     def _mark_releasing(self, name: TopicName) -> None:
-        state = self._context.journal.topics.get(name) or TopicState(name)
+        state = self._state(name)
         if not state.releasing:
             self._context.journal.record([replace(state, releasing=True)])
 
@@ -138,7 +165,7 @@ class Roster:
             self.topics[name] = topic
             self._apply(topic, self._policies[name])
             if self._until_caught_up and topic.retire is None:
-                topic.retire, topic.retire_at = RollReason.CAUGHT_UP, topic.last or Position(topic.incarnation, -1, -1)
+                self._retire(topic, RollReason.CAUGHT_UP)
 
     def perhaps_deleted(self, topic: Topic) -> None:
         """A look says that the topic is gone: it is, when its own name is not found while its namespace can be read."""
@@ -173,14 +200,26 @@ class Roster:
         """Let go of a topic that is to be released and has nothing left to offload."""
         if not state.releasing or topic.gone or state.open is not None or topic.sealing is not None or not acknowledged(topic):
             return
-        end = topic.catalog.end
-        if topic.last is not None and (end is None or end < topic.last) and topic.begin() is not None:
+        if topic.retire is None:
+            self._retire(topic, RollReason.RELEASED)
+        begin = topic.begin()
+        if topic.retire_at is not None and begin is not None and begin <= topic.retire_at:
             return
         try:
             self._context.pins.release(topic.name)
         except OffloadError as error:
             log.warning("cannot release the subscription of topic=%s yet: %s", topic.name, error)
             return
-        log.info("released topic=%s end=%s", topic.name, end)
+        self._end_claim(topic)
+        log.info("released topic=%s end=%s", topic.name, topic.catalog.end)
+        self._released.add(topic.name)
         self._context.journal.record([TopicState(topic.name)])
         del self.topics[topic.name]
+
+    def _end_claim(self, topic: Topic) -> None:
+        """Nobody's topic from here on: any application may claim it."""
+        claim = topic.catalog.claim
+        if claim is not None and claim.application:
+            context = self._context
+            ended = released(claim, context.clock_ms(), "released")
+            topic.catalog = context.catalogs.append(topic.catalog, ended, token=context.new_uuid())

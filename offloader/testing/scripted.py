@@ -4,10 +4,10 @@
 counts for itself. A fault of the store:
 
     {"role": "driver", "call": "put", "key": "REGEX", "after": 0, "times": 1, "effect": "before|lost|repeated|hook",
-     "hook": "kill|stop", "then": "kill|stop", "behind": {"call": "put", "key": "REGEX"}}
+     "hook": "kill|stop", "then": "kill|stop", "behind": [{"call": "put", "key": "REGEX"}]}
 
 `hook` runs before the call, `then` after it; `kill` and `stop` send SIGKILL and SIGSTOP to the own process. With `behind` the fault
-concerns only calls that come after that one. A fault of the source:
+concerns only calls that come after those, made in that order. A fault of the source:
 
     {"role": "worker", "source": "bytes_per_second|die", "topic": "REGEX", "value": 100000}
 
@@ -49,30 +49,31 @@ def wrap(role: str, source: EntrySource | None, store: ObjectStore) -> tuple[Ent
 
 
 def store_faults(script: Mapping[str, Any]) -> list[StoreFault]:
-    """One script's fault, with another one before it that waits for the call that it is behind."""
-    armed = "behind" not in script
-    pattern = re.compile(script.get("key", ""))
+    """One script's fault, with others before it that wait for the calls that it is behind."""
+    behind = script.get("behind", [])
+    passed = 0
 
-    def arm() -> None:
-        nonlocal armed
-        armed = True
+    def concerns(pattern: re.Pattern[str], number: int) -> Callable[[str], bool]:
+        return lambda key: passed == number and pattern.search(key) is not None
 
+    def advance() -> None:
+        nonlocal passed
+        passed += 1
+
+    waiting = [
+        StoreFault(step["call"], Effect.HOOK, key=concerns(re.compile(step["key"]), number), then=advance)
+        for number, step in enumerate(behind)
+    ]
     fault = StoreFault(
         call=script["call"],
         effect=Effect(script.get("effect", "hook")),
-        key=lambda key: armed and pattern.search(key) is not None,
+        key=concerns(re.compile(script.get("key", "")), len(behind)),
         times=int(script.get("times", 1)),
         after=int(script.get("after", 0)),
         hook=_signal_to_self(script.get("hook")),
         then=_signal_to_self(script.get("then")),
     )
-    if armed:
-        return [fault]
-    behind = re.compile(script["behind"]["key"])
-    first = StoreFault(
-        script["behind"]["call"], Effect.HOOK, key=lambda key: not armed and behind.search(key) is not None, then=arm
-    )
-    return [first, fault]
+    return [*waiting, fault]
 
 
 def _signal_to_self(name: str | None) -> Callable[[], None] | None:

@@ -122,10 +122,10 @@ def test_statuses_are_typed_and_carry_the_brokers_reason(admin, rest, status, pa
 
 def test_an_error_without_a_json_body_is_told_in_one_line(admin, rest):
     admin.on("/admin/v2/x", "oops\n\nagain", 500)
-    with pytest.raises(BrokerUnavailableError, match="500: oops again$"):
+    with pytest.raises(BrokerUnavailableError, match=r"500: oops again$"):
         rest.get("x")
     admin.on("/admin/v2/x", "<html>\n\noops", 500)
-    with pytest.raises(BrokerUnavailableError, match="500: Internal Server Error$"):
+    with pytest.raises(BrokerUnavailableError, match=r"500: Internal Server Error$"):
         rest.get("x")
 
 

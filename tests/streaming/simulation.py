@@ -35,13 +35,15 @@ pulsar: {{serviceUrl: "pulsar://localhost:6650", adminUrl: "http://localhost:808
 storage: {{root: "file:///unused"}}
 discoveryInterval: 1s
 policies:
-  enabled: true
+  enabled: {enabled}
+  startAfterOffloaded: {after}
   maxOffloadSegmentSizeInBytes: {max_size}
   maxOffloadSegmentRolloverTimeInSeconds: {roll}
   partSizeInBytes: {part}
   blockSizeInBytes: 4096
   indexStepInBytes: 4096
   failOnDataLoss: {fail}
+namespaces: {{public/default: {{topics: {{"persistent://public/default/t": {{policies: {rate}}}}}}}}}
 """
 
 
@@ -101,6 +103,9 @@ class Simulation:
     part: int = 8 * 1024
     roll: str = "60s"
     fail_on_data_loss: bool = True
+    enabled: bool = True
+    start_after_offloaded: bool = False
+    rate: int | None = None
     entries_per_ledger: int | None = 20
     store: ObjectStore | None = None
     application: str = "sim"
@@ -124,7 +129,15 @@ class Simulation:
         return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"
 
     def start(self) -> None:
-        text = CONFIG.format(max_size=self.max_size, part=self.part, roll=self.roll, fail=str(self.fail_on_data_loss).lower())
+        text = CONFIG.format(
+            max_size=self.max_size,
+            part=self.part,
+            roll=self.roll,
+            fail=str(self.fail_on_data_loss).lower(),
+            enabled=str(self.enabled).lower(),
+            after=str(self.start_after_offloaded).lower(),
+            rate="{}" if self.rate is None else f"{{maxBytesPerSecond: {self.rate}}}",
+        )
         self.config = Config.parse(text, {})
         self.pins = self.cluster.pins()
         self.journal = Journal.open(self.store, self.application, self.uuid)

@@ -1,0 +1,275 @@
+"""What goes wrong in one topic, in one step, in one process: the others go on, nothing is lost, nothing is there twice."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from integration.application import RunningApplication
+from integration.conftest import PULSAR_SETTINGS
+from integration.produce import produce_mixed
+from integration.pulsar.transactions import Transactions
+from integration.world import World, keep_everything
+from offloader.embedded.standalone import PulsarStandalone
+from offloader.model import FailureKind, TopicName
+from offloader.storage.open import StoreSettings
+
+SOAK = os.environ.get("OFFLOADER_SOAK") == "1"
+KEEP_ALIVE = {"keepAliveIntervalSeconds": "5"}
+SMALL = {
+    "partSizeInBytes": "1M",
+    "blockSizeInBytes": "256K",
+    "maxOffloadSegmentSizeInBytes": "3M",
+    "maxOffloadSegmentRolloverTimeInSeconds": "4s",
+}
+SHORT_SLICES = {"slice": {"timeBudget": "2s", "hardLimit": "5s"}}
+SLOW = 100_000  # bytes a second
+
+pytestmark = [pytest.mark.pulsar, pytest.mark.spark, pytest.mark.timeout(900)]
+
+_names = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarStandalone]:
+    """One that may be restarted, and that soon notices a client that says nothing."""
+    folder = tmp_path_factory.mktemp("pulsar-for-faults")
+    with PulsarStandalone(folder, configuration={**PULSAR_SETTINGS, **KEEP_ALIVE}) as standalone:
+        yield standalone
+
+
+@pytest.fixture
+def namespace(pulsar: PulsarStandalone) -> str:
+    name = pulsar.create_namespace(f"public/faults-{next(_names)}")
+    keep_everything(pulsar, name)
+    return name
+
+
+@pytest.fixture
+def world(pulsar: PulsarStandalone, namespace: str, tmp_path: Path) -> Iterator[World]:
+    """An archive on disk."""
+    storage = StoreSettings((tmp_path / "archive").as_uri())
+    with World(pulsar, storage, tmp_path / "world", [namespace], policies=SMALL, limits=SHORT_SLICES) as world:
+        yield world
+
+
+def topic_of(namespace: str, name: str) -> TopicName:
+    return TopicName.parse(f"persistent://{namespace}/{name}")
+
+
+def fill(world: World, topic: TopicName, seed: int, messages: int = 60, *, partitioned: bool = False) -> None:
+    """About 4 MB in 60 messages."""
+    produce_mixed(world.pulsar.service_url, str(topic), seed=seed, messages=messages, largest=256 * 1024, partitioned=partitioned)
+
+
+def wait_for_rest(world: World, application: RunningApplication) -> None:
+    """Until everything that is there now is offloaded; then the application is stopped."""
+    world.see()
+    application.until(world.at_rest, "done with everything")
+    assert application.stop() == 0
+
+
+def test_a_topic_in_trouble_does_not_hold_up_the_others(world: World, namespace: str) -> None:
+    good, broken, deadly, slow, aborted, growing = (
+        topic_of(namespace, name) for name in ("good", "broken", "deadly", "slow", "aborted", "growing")
+    )
+    world.topic_policies[str(aborted)] = {"maxOffloadSegmentRolloverTimeInSeconds": "10m", "maxOffloadSegmentSizeInBytes": "1G"}
+    world.pulsar.admin("PUT", f"{growing.rest_path}/partitions", json=1)
+    for seed, topic in enumerate((good, broken, deadly, slow, aborted)):
+        fill(world, topic, seed)
+    faults: list[dict[str, Any]] = [
+        {"role": "worker", "call": "put_part", "key": "/broken/", "times": 10**6, "effect": "before"},
+        {"role": "worker", "source": "die", "topic": "/deadly$", "value": 500_000},
+        {"role": "worker", "source": "bytes_per_second", "topic": "/slow$", "value": SLOW},
+    ]
+    application = world.new_application(faults=faults).start().wait_ready()
+    application.until(lambda: parts(world, aborted) >= 2, "two parts into the segment")
+    before = world.state(aborted).open
+    assert before is not None
+    assert before.upload is not None
+    world.store.abort(before.upload)
+    application.until(lambda: failure(world, broken) is FailureKind.RETRYABLE, "failing in one topic")
+    application.until(lambda: failure(world, deadly) is FailureKind.TASK_DIED, "failing in another one")
+    fill(world, good, 10)
+    fill(world, aborted, 11)
+    world.pulsar.admin("POST", f"{growing.rest_path}/partitions", json=3)
+    fill(world, growing, 12, partitioned=True)
+    world.see()
+    application.until(lambda: all(world.at_rest_in(t) for t in (good, *partitions(growing, 3))), "done with the good topics")
+    application.until(lambda: parts(world, aborted) >= 2, "two parts into the segment again")
+    after = world.state(aborted).open
+    assert after is not None
+    assert (after.uuid != before.uuid, after.start) == (True, before.start), "the same range under a new uuid"
+    application.until(lambda: world.catalog(slow).segments, "done with a segment at 0.1 MB/s")
+    assert failure(world, broken) is FailureKind.RETRYABLE
+    assert failure(world, deadly) is FailureKind.TASK_DIED
+    assert not world.catalog(broken).segments
+    assert not world.catalog(deadly).segments
+    assert application.stop() == 0
+    world.catch_up()
+    world.check()
+
+
+def parts(world: World, topic: TopicName) -> int:
+    """How many parts of the open segment are in the journal."""
+    segment = world.state(topic).open
+    return len(segment.parts) if segment else 0
+
+
+def failure(world: World, topic: TopicName) -> FailureKind | None:
+    found = world.state(topic).failure
+    return found.kind if found else None
+
+
+def partitions(topic: TopicName, count: int) -> list[TopicName]:
+    return [TopicName.parse(f"{topic}-partition-{number}") for number in range(count)]
+
+
+def test_lost_answers_and_repeated_writes(world: World, namespace: str) -> None:
+    """Each write of a seal may have happened although its answer is lost, and may happen twice."""
+    names = ("complete", "index", "catalog", "repeated", "journal")
+    topics = {name: topic_of(namespace, name) for name in names}
+    faults: list[dict[str, Any]] = [
+        {"role": "driver", "call": "commit", "key": "/complete/", "effect": "lost"},
+        {"role": "driver", "call": "put", "key": "/index/.*-index$", "effect": "lost"},
+        {"role": "driver", "call": "put", "key": "/catalog/_catalog/", "effect": "lost", "behind": [index_put("catalog")]},
+        {"role": "driver", "call": "*", "key": "/repeated/", "effect": "repeated", "times": 10**6},
+        {"role": "worker", "call": "put_part", "key": "/repeated/", "effect": "repeated", "times": 10**6},
+        {"role": "driver", "call": "put", "key": "^_journal/", "effect": "lost", "behind": [index_put("journal")]},
+    ]
+    for seed, name in enumerate(names[:-1]):
+        fill(world, topics[name], seed)
+    application = world.new_application(faults=faults).start().wait_ready()
+    world.see()
+    application.until(world.at_rest, "done with everything in spite of lost answers")
+    fill(world, topics["journal"], 10)
+    assert application.exit_code() == 1, "a journal record whose outcome is unknown ends the application"
+    world.catch_up()
+    world.check()
+
+
+def index_put(topic: str) -> dict[str, str]:
+    return {"call": "put", "key": f"/{topic}/.*-index$"}
+
+
+SEAL_STEPS: dict[str, dict[str, Any]] = {
+    "complete": {"call": "commit"},
+    "index": {"call": "put", "key": "-index$"},
+    "catalog": {"call": "put", "key": "/_catalog/", "behind": [index_put("sealed")]},
+    "journal": {"call": "put", "key": "^_journal/", "behind": [index_put("sealed"), {"call": "put", "key": "/_catalog/"}]},
+}
+MOMENTS = ("hook", "then") if SOAK else ("hook",)
+
+
+def test_a_driver_that_is_overtaken_at_each_step_of_a_seal_changes_nothing_when_it_wakes(world: World, namespace: str) -> None:
+    topic = topic_of(namespace, "sealed")
+    fill(world, topic, 1, 100)
+    asleep: list[RunningApplication] = []
+    for seed, (step, moment) in enumerate(itertools.product(SEAL_STEPS.values(), MOMENTS)):
+        application = world.new_application(faults=[{"role": "driver", moment: "stop", **step}]).start()
+        asleep.append(application)
+        application.until(lambda: asleep[-1].suspended, "stopped in a seal")
+        fill(world, topic, 10 + seed)
+    world.catch_up()
+    offloaded = world.catalog(topic)
+    for application in asleep:
+        application.resume()
+    for application in asleep:
+        assert application.exit_code() == 3
+    assert world.catalog(topic) == offloaded
+    world.check()
+
+
+def test_unload_and_a_broker_restart_in_mid_slice(world: World, namespace: str) -> None:
+    slow, other = topic_of(namespace, "slow"), topic_of(namespace, "other")
+    for seed, topic in enumerate((slow, other)):
+        fill(world, topic, seed)
+    fault = {"role": "worker", "source": "bytes_per_second", "topic": "/slow$", "value": SLOW}
+    application = world.new_application(faults=[fault]).start().wait_ready()
+    application.until(lambda: upload_of(world, slow), "reading the slow topic")
+    world.pulsar.admin("PUT", f"{slow.rest_path}/unload")
+    application.until(lambda: parts(world, slow) or world.catalog(slow).segments, "going on after the unload")
+    world.pulsar.restart()
+    for seed, topic in enumerate((slow, other)):
+        fill(world, topic, 10 + seed, 20)
+    application.until(lambda: offloaded_beyond(world, other), "going on after the restart")
+    assert application.stop() == 0
+    world.catch_up()
+    world.check()
+
+
+def upload_of(world: World, topic: TopicName) -> str | None:
+    segment = world.state(topic).open
+    return segment.upload if segment else None
+
+
+def offloaded_beyond(world: World, topic: TopicName) -> bool:
+    """Whether the last entry that the topic has now is offloaded."""
+    end, last = world.catalog(topic).end, world.admin.topic_info(topic).last_confirmed
+    return end is not None and last is not None and (end.ledger, end.entry) >= last
+
+
+def test_transactions_that_are_aborted_or_stay_open(world: World, namespace: str) -> None:
+    """An open transaction may last longer than the roll, and in a roll there may be nothing but aborted entries."""
+    open_one, aborted = topic_of(namespace, "open"), topic_of(namespace, "aborted")
+    with Transactions(world.pulsar.service_url) as transactions:
+        first = {topic: transactions.send(str(topic), b"plain") for topic in (open_one, aborted)}
+        application = world.new_application().start().wait_ready()
+        long_one = transactions.begin(str(open_one))
+        transactions.send(str(open_one), b"in the open transaction", long_one)
+        for number in range(10):
+            transactions.send(str(open_one), b"plain, behind it %d" % number)
+        short_one = transactions.begin(str(aborted))
+        for number in range(30):
+            transactions.send(str(aborted), b"aborted %d" % number, short_one)
+        transactions.end(short_one, commit=False)
+        application.until(lambda: all(ends_at(world, t, place) for t, place in first.items()), "done with what can be read")
+        transactions.end(long_one, commit=True)
+        lost = transactions.begin(str(aborted))
+        transactions.send(str(aborted), b"aborted with what follows", lost)
+        transactions.send(str(aborted), b"plain")
+        transactions.end(lost, commit=False)
+    wait_for_rest(world, application)
+    assert [gap.kind for segment in world.catalog(aborted).segments for gap in segment.gaps]
+    world.check(timeout=3.0)
+
+
+def ends_at(world: World, topic: TopicName, place: tuple[int, int]) -> bool:
+    end = world.catalog(topic).end
+    return end is not None and (end.ledger, end.entry) == place
+
+
+def test_without_retention_nothing_is_lost_where_a_segment_ends_with_its_ledger(
+    pulsar: PulsarStandalone, namespace: str, tmp_path: Path
+) -> None:
+    pulsar.admin("POST", f"namespaces/{namespace}/retention", json={"retentionTimeInMinutes": 0, "retentionSizeInMB": 0})
+    full, unloaded = topic_of(namespace, "full"), topic_of(namespace, "unloaded")
+    storage = StoreSettings((tmp_path / "archive").as_uri())
+    with (
+        World(pulsar, storage, tmp_path / "world", [namespace], policies=SMALL, limits=SHORT_SLICES) as world,
+        Transactions(pulsar.service_url) as producer,
+    ):
+        for topic in (full, unloaded):
+            pulsar.admin("PUT", topic.rest_path)
+        application = world.new_application().start().wait_ready()
+        application.until(lambda: all(world.catalog(t).claim for t in (full, unloaded)), "holding the pins")
+        for count in (500, 500, 1):
+            application.suspend()  # or it could be trimmed before the test has read it
+            for number in range(count):
+                producer.send(str(full), b"%d" % number)
+            producer.send(str(unloaded), b"one")
+            world.see()
+            application.resume()
+            application.until(world.at_rest, "done with everything")
+            pulsar.admin("PUT", f"{unloaded.rest_path}/unload")
+            producer.forget(str(unloaded))
+        assert application.stop() == 0
+        pulsar.admin("POST", f"{full.rest_path}/trim")
+        ledgers = world.admin.topic_info(full).ledgers.spans
+        assert len(ledgers) <= 2, f"what was offloaded is still kept: {ledgers}"
+        world.check()

@@ -1,0 +1,203 @@
+"""Enabling, pausing, releasing, requests from the command line, rate limits, dangers of a namespace."""
+
+from __future__ import annotations
+
+from offloader.metadata import requests
+from offloader.metadata.requests import Request, RequestKind
+from offloader.model import Position, RollReason, TopicName
+from offloader.streaming.desk import RequestDesk
+from offloader.testing.invariants import check_invariants
+from offloader.testing.truth import truth_of_cluster
+from tests.streaming.simulation import Simulation
+
+T = TopicName.parse("public/default/t")
+OTHER = TopicName.parse("public/default/other")
+SWITCH = "offloader.enabled"
+
+
+def started(**settings: object) -> Simulation:
+    sim = Simulation(1, **{"roll": "2h", **settings})  # type: ignore[arg-type]
+    sim.cluster.create(T)
+    sim.cluster.create(OTHER)
+    sim.rounds(4)
+    return sim
+
+
+def ask(sim: Simulation, kind: RequestKind, topic: TopicName, position: Position | None = None) -> str:
+    sim.driver._desk = RequestDesk(sim.context, 1)
+    return requests.submit(sim.store, "sim", Request(kind, topic, sim.clock.now, "test", position), sim.uuid)
+
+
+def end(sim: Simulation, topic: TopicName = T) -> Position:
+    ledger, entry = max((e.ledger, e.entry) for e in sim.cluster.entries(topic))
+    return Position(0, ledger, entry)
+
+
+def test_a_manual_close_is_satisfied_when_the_catalog_reaches_the_end_that_the_command_read() -> None:
+    sim = started()
+    sim.produce(T, 10)
+    request = ask(sim, RequestKind.CLOSE, T, end(sim))
+    sim.rounds(8)
+    outcome = requests.outcome_of(sim.store, "sim", request)
+    segment = sim.context.catalogs.load(T).segments[-1]
+    assert outcome is not None
+    assert outcome.ok
+    assert segment.uuid in outcome.message
+    assert segment.roll_reason is RollReason.REQUEST
+    assert segment.end == end(sim)
+
+
+def test_a_manual_close_with_nothing_to_do_closes_nothing() -> None:
+    sim = started()
+    sim.produce(T, 10)
+    ask(sim, RequestKind.CLOSE, T, end(sim))
+    sim.rounds(8)
+    again = ask(sim, RequestKind.CLOSE, T, end(sim))
+    sim.rounds(4)
+    outcome = requests.outcome_of(sim.store, "sim", again)
+    assert outcome is not None
+    assert outcome.ok
+    assert len(sim.context.catalogs.load(T).segments) == 1
+
+
+def test_a_manual_close_survives_a_restart_and_never_closes_twice() -> None:
+    sim = started()
+    sim.produce(T, 10)
+    request = ask(sim, RequestKind.CLOSE, T, end(sim))
+    sim.rounds(2)
+    sim.kill()
+    sim.driver._desk = RequestDesk(sim.context, 1)
+    sim.rounds(12)
+    assert requests.outcome_of(sim.store, "sim", request).ok
+    assert len(sim.context.catalogs.load(T).segments) == 1
+
+
+def test_a_close_of_a_ledger_that_ends_in_a_marker_is_satisfied_by_what_is_readable() -> None:
+    sim = started(entries_per_ledger=None)
+    sim.produce(T, 10)
+    from offloader.model import GapKind
+
+    sim.cluster.add_hidden(T, GapKind.MARKER)
+    request = ask(sim, RequestKind.CLOSE, T, end(sim))
+    sim.rounds(12)
+    assert requests.outcome_of(sim.store, "sim", request).ok
+
+
+def test_a_request_for_a_topic_that_is_not_offloaded_is_refused_in_one_line() -> None:
+    sim = started()
+    request = ask(sim, RequestKind.CLOSE, TopicName.parse("public/default/nobody"), Position(0, 1, 1))
+    sim.rounds(3)
+    outcome = requests.outcome_of(sim.store, "sim", request)
+    assert not outcome.ok
+    assert "is not offloaded" in outcome.message
+
+
+def test_release_offloads_up_to_the_end_and_deletes_the_subscription() -> None:
+    sim = started()
+    sim.produce(T, 10)
+    request = ask(sim, RequestKind.RELEASE, T)
+    sim.rounds(12)
+    assert requests.outcome_of(sim.store, "sim", request).ok
+    assert sim.cluster.mark_delete(T) is None
+    assert T not in sim.roster.topics
+    catalog = sim.context.catalogs.load(T)
+    assert catalog.end == end(sim)
+    assert catalog.claim.application == ""
+    check_invariants(sim.store, {T: truth_of_cluster(sim.cluster, T)})
+
+
+def test_a_namespace_disabled_by_its_property_is_released() -> None:
+    sim = started()
+    sim.produce(T, 10)
+    sim.rounds(2)
+    sim.cluster.namespace("public/default").properties[SWITCH] = "false"
+    sim.rounds(15)
+    assert sim.cluster.mark_delete(T) is None
+    assert sim.context.catalogs.load(T).end == end(sim)
+
+
+def test_a_topic_disabled_while_nothing_ran_is_released_at_the_next_start() -> None:
+    sim = started(roll="5s")
+    sim.produce(T, 10)
+    sim.settle()
+    sim.pins.close()
+    sim.journal.close()
+    sim.cluster.namespace("public/default").properties[SWITCH] = "false"
+    sim.start()
+    sim.rounds(12)
+    assert sim.cluster.mark_delete(T) is None
+    assert sim.context.catalogs.load(T).claim.application == ""
+
+
+def test_a_topic_that_nothing_enables_any_more_is_paused_sealed_and_keeps_its_pin() -> None:
+    sim = started(roll="5s")
+    sim.produce(T, 10)
+    sim.rounds(2)
+    sim.pins.close()
+    sim.journal.close()
+    sim.enabled = False
+    sim.start()
+    sim.rounds(12)
+    sealed = len(sim.context.catalogs.load(T).segments)
+    assert sealed == 1
+    sim.produce(T, 10)
+    sim.rounds(12, step_ms=10_000)
+    assert len(sim.context.catalogs.load(T).segments) == sealed
+    assert sim.cluster.mark_delete(T) is not None
+
+
+def test_a_released_topic_that_is_claimed_again_records_what_nobody_kept() -> None:
+    sim = started(roll="5s", entries_per_ledger=5)
+    sim.produce(T, 10)
+    sim.settle()
+    ask(sim, RequestKind.RELEASE, T)
+    sim.rounds(12)
+    sim.produce(T, 20)
+    sim.pins.close()
+    sim.journal.close()
+    sim.start()
+    sim.rounds(6)
+    sim.produce(T, 10)
+    sim.settle()
+    catalog = sim.context.catalogs.load(T)
+    assert catalog.losses[0].accepted_by == "release"
+    check_invariants(sim.store, {T: truth_of_cluster(sim.cluster, T)}, at_rest=True)
+
+
+def test_time_to_live_shorter_than_the_roll_refuses_new_topics_and_names_the_setting() -> None:
+    sim = Simulation(1, roll="2h")
+    sim.cluster.namespace("public/default").policies["message_ttl_in_seconds"] = 60
+    sim.cluster.create(T)
+    sim.rounds(5)
+    assert not sim.roster.topics
+    assert "set-message-ttl" in sim.roster.refused[T]
+
+
+def test_stock_offload_beside_us_is_refused_unless_we_begin_after_it() -> None:
+    sim = Simulation(1, roll="5s")
+    sim.cluster.create(T)
+    sim.cluster.add_subscription(T, "mine")
+    sim.produce(T, 30)
+    first = sim.cluster.ledgers(T).spans[0].ledger
+    sim.cluster.offload_stock(T, first)
+    sim.rounds(5)
+    assert "startAfterOffloaded" in sim.roster.refused[T]
+    sim.pins.close()
+    sim.journal.close()
+    sim.start_after_offloaded = True
+    sim.start()
+    sim.settle()
+    assert sim.context.catalogs.load(T).claim.begin.ledger > first
+    check_invariants(sim.store, {T: truth_of_cluster(sim.cluster, T)})
+
+
+def test_a_rate_limit_holds_over_time_and_the_topic_still_gets_there() -> None:
+    sim = started(roll="5s", rate=1_000, max_size=10**6, entries_per_ledger=None)
+    sim.produce(T, 100)
+    total = sum(len(e.data) for e in sim.cluster.entries(T))
+    began = sim.clock.now
+    burst = 8 * 1024 * 1024
+    sim.driver._rates._buckets[str(T)].level = 0
+    assert total < burst
+    sim.settle(step_ms=1_000, rounds=4_000)
+    assert (sim.clock.now - began) / 1000 >= 0.5 * total / 1_000
