@@ -113,10 +113,7 @@ def client_batch_receive(cluster: Cluster, topic: str, info: TopicInfo) -> float
         receiver_queue_size=5000,
         batch_receive_policy=pulsar.ConsumerBatchReceivePolicy(1000, -1, 100),
     )
-    try:
-        return _drain(client, info, lambda: list(consumer.batch_receive()), lambda: consumer.unsubscribe())
-    finally:
-        client.close()
+    return _drain(client, info, lambda: list(consumer.batch_receive()), consumer.unsubscribe)
 
 
 def _drain(

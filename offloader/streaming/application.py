@@ -28,6 +28,7 @@ from offloader.metrics import Metrics
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.exactness import check_exactness
 from offloader.pulsar.pin import BrokerPins
+from offloader.pulsar.source import BrokerSource
 from offloader.storage.open import open_store
 from offloader.streaming import settings as derived
 from offloader.streaming import spark as spark_side
@@ -95,6 +96,8 @@ class Application:
         journal = stack.enter_context(Journal.open(store, config.application, _new_uuid))
         pins = BrokerPins(derived.pulsar(config))
         stack.callback(pins.close)
+        source = BrokerSource(derived.pulsar(config))
+        stack.callback(source.close)
         pool = stack.enter_context(ThreadPoolExecutor(config.limits.sealers + config.limits.upload_starters))
         metrics = Metrics.start(config.metrics)
         stack.callback(metrics.close)
@@ -105,6 +108,7 @@ class Application:
             catalogs=Catalogs(store, config.application, _new_uuid),
             admin=admin,
             pins=pins,
+            source=source,
             policies=config.policies,
             metrics=metrics,
             pool=pool,

@@ -49,16 +49,21 @@ class CaughtUp:
         begin = topic.begin()
         nothing_to_do = topic.retire_at is not None and begin is not None and topic.retire_at < begin
         reached = empty or nothing_to_do or (end is not None and topic.retire_at is not None and end >= topic.retire_at)
-        return reached and state.open is None and acknowledged(topic)
+        return reached and not topic.undecided and state.open is None and acknowledged(topic)
 
     def _hopeless(self, name: TopicName) -> bool:
-        failure = self._driver.state(name).failure
-        return failure is not None and failure.attempts >= GIVE_UP_ATTEMPTS
+        state = self._driver.state(name)
+        if self._driver.roster.topics[name].undecided and state.open is None:
+            return True
+        return state.failure is not None and state.failure.attempts >= GIVE_UP_ATTEMPTS
 
     def unfinished(self) -> list[str]:
         """One line for each topic that did not get there, and why."""
-        lines = []
-        for name in self.left():
-            failure = self._driver.state(name).failure
-            lines.append(f"not caught up: {name}: {failure.reason if failure else 'not there yet'}")
-        return lines + [f"not offloaded: {name}: {reason}" for name, reason in self._driver.roster.refused.items()]
+        left = [f"not caught up: {name}: {self._why(name)}" for name in self.left()]
+        return left + [f"not offloaded: {name}: {reason}" for name, reason in self._driver.roster.refused.items()]
+
+    def _why(self, name: TopicName) -> str:
+        failure = self._driver.state(name).failure
+        if failure is not None:
+            return failure.reason
+        return "an open transaction is in the way" if self._driver.roster.topics[name].undecided else "not there yet"

@@ -10,7 +10,7 @@ from offloader.config.policies import Policies
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal import Journal
 from offloader.metrics import Metrics
-from offloader.pulsar.api import Admin, Pins
+from offloader.pulsar.api import Admin, EntrySource, Pins
 from offloader.storage.base import ObjectStore
 
 
@@ -24,6 +24,7 @@ class Context:
     catalogs: Catalogs
     admin: Admin
     pins: Pins
+    source: EntrySource
     policies: Policies
     metrics: Metrics
     pool: Executor

@@ -10,7 +10,7 @@ from offloader.config.levels import TopicPolicy
 from offloader.config.policies import Policies, namespace_switch
 from offloader.doctor.check import Check, Verdict
 from offloader.doctor.policies import check_policies
-from offloader.errors import ConfigError, OffloadError, TopicNotFoundError
+from offloader.errors import ConfigError, NamespaceNotFoundError, OffloadError
 from offloader.model import TopicName
 from offloader.pulsar.api import Admin
 
@@ -60,8 +60,8 @@ def _namespaces(admin: Admin, configured: Iterable[str]) -> list[str]:
 def _in_namespace(admin: Admin, policies: Policies, namespace: str, known: list[TopicName]) -> dict[TopicName, TopicPolicy]:
     try:
         switch = namespace_switch(admin.namespace_properties(namespace))
-    except TopicNotFoundError:
-        switch = None
+    except NamespaceNotFoundError:
+        return {topic: policies.of(topic) for topic in known}
     topics = admin.topics(namespace) if policies.enables_any(namespace, switch) else []
     return {topic: policies.of(topic, switch) for topic in sorted({*topics, *known})}
 

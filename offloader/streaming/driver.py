@@ -29,6 +29,7 @@ from offloader.streaming.roster import DELETED, Roster
 from offloader.streaming.sealer import OBJECT_META, seal
 from offloader.streaming.segments import StaleReceiptError
 from offloader.streaming.status import TopicStatus, status_of
+from offloader.streaming.tails import explain_old_tails
 from offloader.streaming.topics import Topic
 from offloader.streaming.worker import failure_kind
 
@@ -250,6 +251,7 @@ class Driver:
         for name, error in failures.items():
             self._could_not_look(self.roster.topics[name], error)
         self._end_gone()
+        explain_old_tails(context, list(self.roster.topics.values()), context.clock_ms())
         self._check_sources(failures)
         decisions = self._decide(name for name, topic in self.roster.topics.items() if name not in failures and not topic.gone)
         if any(isinstance(d.step, Begin) for d in decisions):

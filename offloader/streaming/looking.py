@@ -35,6 +35,8 @@ def look(context: Context, topics: Iterable[Topic], *, all_of_them: bool = False
         if isinstance(end, Exception):
             raise end
         topic.seen_at = now
+        if end.mark_delete != topic.end.mark_delete:
+            topic.acknowledged = None  # the broker knows better: it may have taken back what it had confirmed
         if _needs_ledgers(topic, end):
             moved.append((topic, end))
         else:

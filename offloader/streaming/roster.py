@@ -18,6 +18,7 @@ from offloader.streaming.adoption import adopt, next_incarnation, rules_of
 from offloader.streaming.context import Context
 from offloader.streaming.discovery import Discovery, discover
 from offloader.streaming.rates import RateLimits
+from offloader.streaming.tails import explain_tail
 from offloader.streaming.topics import Topic
 
 log = logging.getLogger(__name__)
@@ -65,7 +66,13 @@ class Roster:
             if wanted and self._refuse(name):
                 continue
             if wanted and self._adopt_again_at.get(name, 0) <= now:
-                self._adopting[name] = self._context.pool.submit(adopt, self._context, name, policy)
+                self._adopting[name] = self._context.pool.submit(self._adopt, name, policy)
+
+    def _adopt(self, name: TopicName, policy: TopicPolicy) -> Topic:
+        topic = adopt(self._context, name, policy)
+        if self._until_caught_up and topic.hidden_tail() is not None:
+            explain_tail(self._context, topic)
+        return topic
 
     def _warn(self, found: Discovery) -> None:
         """Say what endangers a namespace's pins, once for each."""

@@ -42,6 +42,9 @@ class Topic:
     gone: str = ""  # why there is nothing left to read of this incarnation
     last_seen: Position | None = None
     seen_at: int = 0  # when its end was last looked at
+    hidden_end: Position | None = None  # the end of a tail that no broker delivers, and that is explained
+    tail_looked_at: int = 0
+    undecided: bool = False  # an open transaction keeps the tail from being read
 
     @property
     def incarnation(self) -> int:
@@ -49,8 +52,21 @@ class Topic:
 
     @property
     def last(self) -> Position | None:
-        """The last readable position."""
-        return None if self.end.last is None else Position(self.incarnation, *self.end.last)
+        """The last position that can be accounted for: readable, or explained."""
+        readable = None if self.end.last is None else Position(self.incarnation, *self.end.last)
+        return max((p for p in (readable, self.hidden_end) if p is not None), default=None)
+
+    def hidden_tail(self) -> tuple[Position, Position] | None:
+        """What the ledger has beyond everything that a broker delivers: (first, last); None: nothing."""
+        if self.info.last_confirmed is None or self.info.last_confirmed[1] < 0:
+            return None
+        raw = Position(self.incarnation, *self.info.last_confirmed)
+        last = self.last
+        first = self.begin() if last is None else self.info.ledgers.successor(last)
+        begin = self.begin()
+        if first is not None and begin is not None:
+            first = max(first, begin)
+        return None if first is None or first > raw else (first, raw)
 
     @property
     def mark_delete(self) -> Position:

@@ -148,6 +148,7 @@ class Simulation:
             catalogs=Catalogs(self.store, self.application, self.uuid),
             admin=self.cluster.admin,
             pins=self.pins,
+            source=self.cluster.source,
             policies=self.config.policies,
             metrics=Metrics(),
             pool=Inline(),
@@ -221,7 +222,7 @@ class Simulation:
         if self.rng.random() < 0.5:
             self.driver._take(_Batch([receipt]))
 
-    def settle(self, rounds: int = 400, step_ms: int = 30_000) -> None:
+    def settle(self, rounds: int = 3_000, step_ms: int = 30_000) -> None:
         """Rounds and batches until nothing is open; fails when that takes too long."""
         for _ in range(rounds):
             self.clock.now += step_ms
