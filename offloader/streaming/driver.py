@@ -361,6 +361,7 @@ class Driver:
         if topic.sealing is None:
             context = self.context
             topic.sealing = context.pool.submit(seal, context.store, context.catalogs, topic.catalog, state)
+            topic.sealing.add_done_callback(lambda _: self._inbox.put(None))  # the next round need not wait
 
     def _collect_seals(self) -> None:
         for topic in self.roster.topics.values():

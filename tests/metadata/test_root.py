@@ -30,7 +30,7 @@ def test_another_cluster_s_root_is_refused():
 
 def test_a_reader_writes_nothing():
     store = MemoryStore()
-    with pytest.raises(ConfigError, match=r"storage.url: nothing was offloaded"):
+    with pytest.raises(ConfigError, match=r"storage.root: nothing was offloaded"):
         open_root(store, "east", tokens(), create=False)
     assert list(store.list()) == []
     open_root(store, "east", tokens())
