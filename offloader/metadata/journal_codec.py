@@ -96,6 +96,7 @@ def encode_topic(state: TopicState, former: EncodedTopic | None = None) -> Encod
         abandoned=[pb.Abandoned(uuid=a.uuid, upload=a.upload, reason=a.reason) for a in state.abandoned],
         requests=[pb.CloseRequest(id=r.id, end=position_message(r.end)) for r in state.requests],
         releasing=state.releasing,
+        lost_after=position_message(state.lost_after),
     )
     groups: tuple[bytes, ...] = ()
     if state.open is not None:
@@ -119,6 +120,7 @@ def _read_state(m: pb.Topic) -> TopicState:
         tuple(Abandoned(a.uuid, a.upload if a.HasField("upload") else None, a.reason) for a in m.abandoned),
         tuple(CloseRequest(r.id, read_position(r.end)) for r in m.requests),
         m.releasing,
+        read_position(m.lost_after) if m.HasField("lost_after") else None,
         unknown_fields(m),
     )
 

@@ -29,7 +29,8 @@ class CloseRequest:
 class TopicState:
     """What the journal holds of one topic.
 
-    `releasing`: the subscription is to be deleted once everything up to its end is offloaded.
+    `releasing`: the subscription is to be deleted once everything up to its end is offloaded. `lost_after`: the subscription had gone,
+    so what followed this position up to the first ledger that is left is lost.
     """
 
     topic: TopicName
@@ -38,6 +39,7 @@ class TopicState:
     abandoned: tuple[Abandoned, ...] = ()
     requests: tuple[CloseRequest, ...] = ()
     releasing: bool = False
+    lost_after: Position | None = None
     unknown_fields: bytes = b""
 
     @property

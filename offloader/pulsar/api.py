@@ -33,6 +33,7 @@ class TopicInfo:
     """A topic's managed ledger. `sizes` maps ledger id to (entries, bytes), the open ledger's current ones included.
 
     `created` identifies the incarnation: it changes when the topic is deleted and created again, and at no other time.
+    `subscriptions`: names of the durable ones.
     """
 
     created: str
@@ -41,6 +42,7 @@ class TopicInfo:
     last_confirmed: tuple[int, int] | None
     terminated: bool
     offloaded: frozenset[int]
+    subscriptions: frozenset[str] = frozenset()
 
 
 class EntryReader(Protocol):

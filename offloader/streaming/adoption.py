@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from offloader.config.levels import TopicPolicy
 from offloader.errors import ClaimedByOtherError, FatalError
-from offloader.metadata.state import Claim, TopicCatalog
+from offloader.metadata.state import Claim, TopicCatalog, TopicState
 from offloader.model import Loss, Position, TopicName
 from offloader.pulsar.api import TopicEnd, TopicInfo
 from offloader.streaming.context import Context
@@ -43,10 +43,25 @@ def adopt(context: Context, name: TopicName, policy: TopicPolicy) -> Topic:
         )
     info = context.admin.topic_info(name)
     begin_after = _stock_offload(name, policy, info, catalog)
+    _mind_lost_pin(context, catalog, info)
     end = context.pins.open(name)
     if catalog.claim is None or not catalog.claim.application:
         catalog = _claim(context, catalog, info, begin_after or _beginning(end, info))
     return Topic(name=name, rules=rules_of(policy), catalog=catalog, info=info, end=end, looked_at=context.clock_ms())
+
+
+def _mind_lost_pin(context: Context, catalog: TopicCatalog, info: TopicInfo) -> None:
+    """Our topic has no subscription: somebody deleted it, or it expired, while nothing ran. Unless the ledger of the catalog's end is still
+    there, and so all that follows it, nobody knows what has been trimmed: that is remembered before the pin is made again."""
+    claim, end = catalog.claim, catalog.end
+    if claim is None or claim.application != context.application or claim.created != info.created or end is None:
+        return
+    if context.subscription in info.subscriptions or end.ledger in info.ledgers:
+        return
+    state = context.journal.topics.get(catalog.topic) or TopicState(catalog.topic)
+    log.error("the subscription of topic=%s was deleted: what followed %s may be gone", catalog.topic, end)
+    if state.open is None:
+        context.journal.record([replace(state, lost_after=end)])
 
 
 def _claim(context: Context, catalog: TopicCatalog, info: TopicInfo, begin: Position, reason: str = "") -> TopicCatalog:

@@ -103,6 +103,7 @@ class Application:
         stack.callback(metrics.close)
         context = Context(
             application=config.application,
+            subscription=config.pulsar.subscription,
             store=store,
             journal=journal,
             catalogs=Catalogs(store, config.application, _new_uuid),

@@ -19,6 +19,7 @@ class Context:
     """One application's world. `pool` runs what must not hold up the driver's thread: seals, look-ups, acknowledgements."""
 
     application: str
+    subscription: str
     store: ObjectStore
     journal: Journal
     catalogs: Catalogs

@@ -73,7 +73,7 @@ def _refresh_ledgers(context: Context, moved: list[tuple[Topic, TopicEnd]], now:
         if topic.catalog.claim is not None and info.created != topic.catalog.claim.created:
             topic.gone = RECREATED
             continue
-        topic.info = info
+        topic.info_before, topic.info = topic.info, info
         if end.last != topic.end.last:
             topic.looked_at = now
         topic.end = end

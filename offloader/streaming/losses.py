@@ -16,9 +16,10 @@ log = logging.getLogger(__name__)
 
 def handle(context: Context, topic: Topic, state: TopicState) -> TopicState:
     """The topic's state after what its ledger list says; unchanged where nothing is gone."""
+    state = _vanished(topic, state)
     lost = lost_range(state, topic.catalog, topic.info.ledgers)
     if lost is None:
-        return state
+        return replace(state, lost_after=None)
     if state.open is not None and state.open.parts:
         covered = state.open.covered
         if covered is None or state.open.closing_end == covered or state.open.sealed is not None:
@@ -26,6 +27,16 @@ def handle(context: Context, topic: Topic, state: TopicState) -> TopicState:
         log.error("data lost topic=%s from=%s to=%s: sealing at %s, the last uploaded entry", topic.name, *lost, covered)
         return segments.closing(state, covered, RollReason.DATA_LOST)
     return _record_or_wait(context, topic, state, *lost)
+
+
+def _vanished(topic: Topic, state: TopicState) -> TopicState:
+    """Ledgers with entries beyond everything that is accounted for were listed before and are not any more: nobody kept them."""
+    accounted, before = topic.catalog.end, topic.info_before
+    topic.info_before = None
+    if before is None or accounted is None or state.open is not None or state.lost_after is not None:
+        return state
+    gone = [ledger for ledger, (entries, _) in before.sizes.items() if entries and ledger not in topic.info.ledgers]
+    return replace(state, lost_after=accounted) if any(ledger > accounted.ledger for ledger in gone) else state
 
 
 def _record_or_wait(context: Context, topic: Topic, state: TopicState, first: Position, last: Position) -> TopicState:
@@ -48,4 +59,4 @@ def _record_or_wait(context: Context, topic: Topic, state: TopicState, first: Po
     log.error("loss recorded topic=%s from=%s to=%s by=%s", topic.name, first, last, accepted_by)
     if state.open is not None:
         state = segments.dropped(state, "its data was lost")
-    return replace(state, failure=None)
+    return replace(state, failure=None, lost_after=None)

@@ -43,6 +43,7 @@ class Topic:
     last_seen: Position | None = None
     seen_at: int = 0  # when its end was last looked at
     hidden_end: Position | None = None  # the end of a tail that no broker delivers, and that is explained
+    info_before: TopicInfo | None = None  # the ledgers that were listed before the newest look
     tail_looked_at: int = 0
     undecided: bool = False  # an open transaction keeps the tail from being read
 
@@ -133,6 +134,8 @@ def lost_range(state: TopicState, catalog: TopicCatalog, ledgers: LedgerList) ->
     if state.open is not None:
         covered = state.open.covered
         first = state.open.start if covered is None else _entry_after(covered)
+    elif state.lost_after is not None:
+        first = _entry_after(state.lost_after)
     elif catalog.end is not None and not _end_recorded(catalog, catalog.end):
         first = _entry_after(catalog.end)
     else:

@@ -72,6 +72,7 @@ class MemoryAdmin:
                 last_confirmed=found.last_confirmed(),
                 terminated=found.terminated,
                 offloaded=frozenset(x.id for x in found.ledgers if x.offloaded),
+                subscriptions=frozenset(found.cursors),
             )
 
 

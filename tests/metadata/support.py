@@ -83,6 +83,7 @@ topic_states = st.builds(
     tuples(abandoned),
     tuples(requests),
     st.booleans(),
+    st.none() | positions,
 )
 segments = st.builds(
     Segment,

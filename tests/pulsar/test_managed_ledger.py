@@ -13,6 +13,7 @@ def stats(ledgers, confirmed, *, state="LedgerOpened", current=(0, 0)):
     return {
         "ledgers": [{"ledgerId": i, "entries": n, "size": s, "offloaded": o} for i, n, s, o in ledgers],
         "lastConfirmedEntry": confirmed,
+        "cursors": {},
         "state": state,
         "currentLedgerEntries": current[0],
         "currentLedgerSize": current[1],
@@ -59,7 +60,7 @@ def test_a_topic_terminated_with_an_empty_last_ledger():
     assert found.ledgers.spans == (LedgerSpan(8, 9), LedgerSpan(9, -1))
 
 
-@pytest.mark.parametrize("broken", [{}, {"ledgers": None}, {**stats([(1, 1, 1, False)], "1"), "state": "x"}])
+@pytest.mark.parametrize("broken", [{}, {"ledgers": None}, {**stats([(1, 1, 1, False)], "1"), "cursors": {}, "state": "x"}])
 def test_answers_that_we_do_not_know_are_refused(broken):
     with pytest.raises(ProtocolError):
         topic_info(INFO, broken)

@@ -143,6 +143,7 @@ class Simulation:
         self.journal = Journal.open(self.store, self.application, self.uuid)
         self.context = Context(
             application=self.application,
+            subscription="__offloader",
             store=self.store,
             journal=self.journal,
             catalogs=Catalogs(self.store, self.application, self.uuid),

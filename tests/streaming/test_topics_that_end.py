@@ -205,3 +205,30 @@ def test_entries_that_nothing_explains_fail_the_topic_and_name_the_positions() -
     assert "bookkeeper" in failure.reason
     assert catalog(sim, OTHER).segments
     sim.close()
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_a_subscription_deleted_and_its_data_trimmed_is_a_recorded_loss_never_a_silent_hole(running: bool) -> None:
+    sim = started(roll="5s", entries_per_ledger=5, fail_on_data_loss=False)
+    sim.produce(T, 10)
+    sim.cluster.roll(T)
+    sim.settle()
+    sim.produce(T, 3)
+    sim.cluster.roll(T)
+    sim.produce(T, 2)
+    if running:
+        sim.round()
+    else:
+        sim.pins.close()
+        sim.journal.close()
+    sim.cluster.delete_subscription(T)
+    for _ in range(4):
+        sim.produce(T, 5)
+        sim.cluster.roll(T)
+    if not running:
+        sim.start()
+        sim.rounds(5)
+    sim.produce(T, 5)
+    sim.settle()
+    assert catalog(sim).losses
+    check(sim)
