@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -55,7 +54,7 @@ namespaces: {{{namespace}: {{enabled: true}}}}
     def running(self, *arguments: str, level: str = "DEBUG") -> Iterator[subprocess.Popen[bytes]]:
         """The driver's process; ended at the end."""
         program = Path(sys.executable).with_name("offloader")
-        options = ["--config", self._config, "--log-level", level, "--log-format", "json", *arguments]
+        options = ["--config", str(self._config), "--log-level", level, "--log-format", "json", *arguments]
         with self.log.open("ab") as log:
             process = subprocess.Popen([program, "run", *options], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         try:
@@ -87,12 +86,3 @@ namespaces: {{{namespace}: {{enabled: true}}}}
     def first_plan_at(self) -> float:
         """When the first plan was published."""
         return next(at for at, message in self.lines() if PLAN.match(message))
-
-
-def wait_until(check: object, what: str, seconds: float, process: subprocess.Popen[bytes]) -> None:
-    """Poll a condition while the application runs. Raises FatalError."""
-    deadline = time.monotonic() + seconds
-    while not check():  # type: ignore[operator]
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise FatalError(f"the application did not become {what} within {seconds:.0f} s")
-        time.sleep(0.2)

@@ -37,13 +37,17 @@ def memory(driver: int) -> Counter[str]:
     return used
 
 
-def cpu_seconds(driver: int) -> Counter[str]:
-    """CPU seconds so far by role, those of children that have ended included."""
-    used: Counter[str] = Counter()
-    for pid, role in by_role(driver).items():
-        fields = _stat(pid)
-        if fields:
-            used[role] += sum(int(n) for n in fields[11:15]) / TICK  # type: ignore[assignment]
+def cpu_seconds(driver: int) -> dict[int, tuple[str, float]]:
+    """CPU seconds so far of each process: pid -> (role, seconds)."""
+    found = {pid: (role, _stat(pid)) for pid, role in by_role(driver).items()}
+    return {pid: (role, (int(fields[11]) + int(fields[12])) / TICK) for pid, (role, fields) in found.items() if fields}
+
+
+def cpu_between(before: dict[int, tuple[str, float]], after: dict[int, tuple[str, float]]) -> dict[str, float]:
+    """CPU seconds by role of the processes that lived at the end."""
+    used: dict[str, float] = {}
+    for pid, (role, seconds) in after.items():
+        used[role] = used.get(role, 0.0) + seconds - before.get(pid, (role, 0.0))[1]
     return used
 
 

@@ -99,12 +99,22 @@ class RunningApplication:
     def kill_worker(self, choice: random.Random) -> bool:
         """SIGKILL to one of Spark's Python workers; whether there was one."""
         workers = self.workers()
-        return bool(workers) and _kill(choice.choice(workers))
+        return bool(workers) and _send(choice.choice(workers), signal.SIGKILL)
 
     def workers(self) -> list[int]:
         """Spark's Python workers: what its daemons have forked."""
-        daemons = {pid for pid in self.living() if b"pyspark.daemon" in _read(pid, "cmdline")}
+        daemons = self._daemons()
         return sorted(pid for pid in daemons if _parent(pid) in daemons)
+
+    def suspend_workers(self) -> None:
+        """SIGSTOP to Spark's Python workers and to the daemons, which would otherwise end them when the JVM is gone."""
+        for pid in self._daemons():
+            _send(pid, signal.SIGSTOP)
+
+    def resume_workers(self) -> None:
+        """SIGCONT to the workers only: they go on although nobody waits for them any more."""
+        for pid in self.workers():
+            _send(pid, signal.SIGCONT)
 
     def suspend(self) -> None:
         """SIGSTOP to the driver."""
@@ -130,7 +140,7 @@ class RunningApplication:
         while left := self.living():
             assert time.monotonic() < deadline, f"{left} cannot be killed"
             for pid in left:
-                _kill(pid)
+                _send(pid, signal.SIGKILL)
             if self._process is not None:
                 self._process.poll()
             time.sleep(0.02)
@@ -151,6 +161,10 @@ class RunningApplication:
         """Whether a line with this text was logged."""
         return any(text in line for line in self.log_lines())
 
+    def _daemons(self) -> set[int]:
+        """Spark's Python daemons and the workers that they have forked."""
+        return {pid for pid in self.living() if b"pyspark.daemon" in _read(pid, "cmdline")}
+
     def _is_ready(self) -> bool:
         try:
             return httpx.get(self._ready_url, timeout=5.0).is_success
@@ -158,9 +172,10 @@ class RunningApplication:
             return False
 
 
-def _kill(pid: int) -> bool:
+def _send(pid: int, number: signal.Signals) -> bool:
+    """Whether the process was still there."""
     try:
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, number)
     except ProcessLookupError:
         return False
     return True

@@ -122,7 +122,7 @@ def _check_kept(pulsar: PulsarStandalone, topic: str, produced: Produced) -> Non
 
 
 @pytest.mark.parametrize("zookeeper", [False, True])
-def test_data_and_ports_outlive_stop_and_kill(tmp_path: Path, zookeeper: bool) -> None:  # noqa: FBT001
+def test_data_and_ports_outlive_stop_and_kill(tmp_path: Path, zookeeper: bool) -> None:
     topic = "persistent://public/default/kept"
     with PulsarStandalone(tmp_path, zookeeper=zookeeper, configuration=PULSAR_SETTINGS) as pulsar:
         pulsar.admin("PUT", "persistent/public/default/kept")

@@ -150,6 +150,8 @@ def test_lost_answers_and_repeated_writes(world: World, namespace: str) -> None:
     application = world.new_application(faults=faults).start().wait_ready()
     world.see()
     application.until(world.at_rest, "done with everything in spite of lost answers")
+    for name in ("complete", "index", "catalog"):
+        assert application.logged(f"seal failed topic={topics[name]} "), "the answer was lost"
     fill(world, topics["journal"], 10)
     assert application.exit_code() == 1, "a journal record whose outcome is unknown ends the application"
     world.catch_up()
@@ -172,7 +174,7 @@ MOMENTS = ("hook", "then") if SOAK else ("hook",)
 def test_a_driver_that_is_overtaken_at_each_step_of_a_seal_changes_nothing_when_it_wakes(world: World, namespace: str) -> None:
     topic = topic_of(namespace, "sealed")
     fill(world, topic, 1)
-    asleep: list[RunningApplication] = []
+    asleep = [suspended_in_mid_slice(world, topic)]
     for seed, (step, moment) in enumerate(itertools.product(SEAL_STEPS.values(), MOMENTS)):
         application = world.new_application(faults=[{"role": "driver", moment: "stop", **step}]).start()
         asleep.append(application)
@@ -186,6 +188,15 @@ def test_a_driver_that_is_overtaken_at_each_step_of_a_seal_changes_nothing_when_
         assert application.exit_code() == 3
     assert world.catalog(topic) == offloaded
     world.check()
+
+
+def suspended_in_mid_slice(world: World, topic: TopicName) -> RunningApplication:
+    """Its workers go on reading and uploading."""
+    fault = {"role": "worker", "source": "bytes_per_second", "topic": "", "value": 2 * SLOW}
+    application = world.new_application(faults=[fault]).start()
+    application.until(lambda: upload_of(world, topic) and len(application.workers()) > 1, "reading")
+    application.suspend()
+    return application
 
 
 def test_unload_and_a_broker_restart_in_mid_slice(world: World, namespace: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,12 +14,13 @@ from typing import Any
 import pytest
 
 from integration import versitygw
-from integration.application import RunningApplication
 from integration.produce import LARGEST, produce_mixed
 from integration.producing import Producing
-from integration.world import World, keep_everything
+from integration.world import World
 from offloader.embedded.standalone import PulsarStandalone
+from offloader.model import TopicName
 from offloader.storage.open import StoreSettings
+from offloader.testing.truth import Truth
 from tests.storage.servers import S3Server
 
 SOAK = 20 if os.environ.get("OFFLOADER_SOAK") == "1" else 1
@@ -69,44 +71,69 @@ def test_exactly_once_under_kills_on_s3(pulsar: PulsarStandalone, namespace: str
 def kill_and_check(
     pulsar: PulsarStandalone, namespace: str, storage: StoreSettings, folder: Path, sizes: Sizes, *, seed: int
 ) -> None:
-    """Kill one application after another while entries are produced, let the last one catch up, check everything."""
+    """Kill one application after another while entries are produced and trimmed, let the last one catch up, check everything."""
     choice = random.Random(seed)
-    keep_everything(pulsar, namespace)
-    topics = [f"persistent://{namespace}/{name}" for name in ("plain", "large", "in parts")]
-    pulsar.admin("PUT", f"persistent/{namespace}/in%20parts/partitions", json=PARTITIONS)
-    partitioned = frozenset(topics[2:])
-    first = produce_mixed(pulsar.service_url, topics[1], seed=seed, messages=100, largest=LARGEST)
+    topics = [f"persistent://{namespace}/{name}" for name in ("plain", "large", "parts")]
+    for topic, path in zip(topics, ("", "", "/partitions"), strict=True):
+        pulsar.admin("PUT", TopicName.parse(topic).rest_path + path, json=PARTITIONS if path else None)
     producing = Producing(
-        pulsar.service_url, topics, seed=1000 * seed, messages=60, largest=LARGEST // 16, partitioned=partitioned
+        pulsar.service_url, topics, seed=1000 * seed, messages=60, largest=LARGEST // 16, partitioned=frozenset(topics[2:])
     )
     with World(pulsar, storage, folder / "world", [namespace]) as world:
+        world.see()
+        first = produce_mixed(pulsar.service_url, topics[1], seed=seed, messages=100, largest=LARGEST)
         with producing:
             for number in range(KILLS):
-                kill_once(world, choice, number, sizes.choose(choice))
+                KINDS[number % len(KINDS)](world, choice, sizes.choose(choice))
+                world.see()
+                pulsar.admin("PUT", f"{choice.choice(world.topics()).rest_path}/unload")
         world.catch_up(**sizes.choose(choice))
         truths = world.check()
+        assert any(trimmed(world, topic, truth) for topic, truth in truths.items()), "the pins were not put to the test"
     for produced in (first, producing.produced):
         for topic, positions in produced.positions.items():
-            seen = next(truth.entries for name, truth in truths.items() if str(name) == topic)
-            assert seen.keys() >= set(positions), f"{topic}: entries were produced that Pulsar does not have"
+            assert truths[TopicName.parse(topic)].entries.keys() >= set(positions), f"{topic}: the test has not seen everything"
 
 
-def kill_once(world: World, choice: random.Random, number: int, policies: dict[str, Any]) -> None:
-    """Run an application and kill it: its driver or first some workers, at random moments, or right after a journal record."""
-    if number % 5 in (1, 3):
-        journaled = {"role": "driver", "call": "put", "key": "^_journal/", "after": choice.randrange(1, 8), "then": "kill"}
-        application = world.new_application(faults=[journaled], **policies).start()
-        assert application.exit_code() == -9
-        return
+def trimmed(world: World, topic: TopicName, truth: Truth) -> bool:
+    """Whether Pulsar has dropped some of what was offloaded."""
+    return not {ledger for ledger, _ in truth.entries} <= world.admin.topic_info(topic).sizes.keys()
+
+
+def kill_driver(world: World, choice: random.Random, policies: dict[str, Any]) -> None:
     application = world.new_application(**policies).start().wait_ready()
-    if number % 5 == 2:
-        kill_workers(application, choice)
     time.sleep(choice.uniform(0, 6))
     application.kill()
 
 
-def kill_workers(application: RunningApplication, choice: random.Random) -> None:
-    """Three workers, one after another; the application must live on."""
+def kill_after_a_journal_record(world: World, choice: random.Random, policies: dict[str, Any]) -> None:
+    """Between the journal and Spark's commit of the batch, among other moments."""
+    fault = {"role": "driver", "call": "put", "key": "^_journal/", "after": choice.randrange(1, 8), "then": "kill"}
+    application = world.new_application(faults=[fault], **policies).start()
+    assert application.exit_code() == -signal.SIGKILL
+
+
+def kill_workers(world: World, choice: random.Random, policies: dict[str, Any]) -> None:
+    """Three workers, one after another, which the application must survive; then the driver."""
+    application = world.new_application(**policies).start().wait_ready()
     for _ in range(3):
         application.until(lambda: len(application.workers()) > 1 and application.kill_worker(choice), "working on a batch")
         time.sleep(choice.uniform(0, 2))
+    application.kill()
+
+
+def leave_workers_behind(world: World, choice: random.Random, policies: dict[str, Any]) -> None:
+    """Kill the driver while slices are read; their workers go on when another application is at work."""
+    slow = {"role": "worker", "source": "bytes_per_second", "topic": "", "value": 500_000}
+    former = world.new_application(faults=[slow], **policies).start().wait_ready()
+    former.until(lambda: len(former.workers()) > 1, "working on a batch")
+    time.sleep(choice.uniform(1, 3))
+    former.suspend_workers()
+    former.kill()
+    latter = world.new_application(**policies).start().wait_ready()
+    former.resume_workers()
+    time.sleep(choice.uniform(2, 6))
+    latter.kill()
+
+
+KINDS = (kill_driver, kill_after_a_journal_record, kill_workers, kill_after_a_journal_record, leave_workers_behind)

@@ -16,8 +16,9 @@ from offloader.archive.findings import Kind
 from offloader.embedded.standalone import PulsarStandalone
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.state import TopicCatalog, TopicState
-from offloader.model import TopicName
+from offloader.model import Position, TopicName
 from offloader.pulsar.admin import AdminClient
+from offloader.pulsar.pin import BrokerPins
 from offloader.pulsar.settings import PulsarSettings
 from offloader.pulsar.source import BrokerSource
 from offloader.storage.base import ObjectStore
@@ -28,12 +29,17 @@ from offloader.testing.truth import Truth, TruthCollector
 from tests.storage.servers import free_port
 
 PIN = "__offloader"
+WITNESS = "witness"
 KEEP = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 
 
 @dataclass
 class World:
-    """One archive of some namespaces. A context manager; its end ends all applications that were made here."""
+    """One archive of some namespaces. A context manager; its end ends all applications that were made here.
+
+    `see` reads the topics. Where nothing else keeps what applications offload meanwhile, call it before they run: it keeps with a
+    subscription of its own what it has not read.
+    """
 
     pulsar: PulsarStandalone
     storage: StoreSettings
@@ -45,13 +51,17 @@ class World:
     application: str = "tests"
 
     def __post_init__(self) -> None:
-        settings = PulsarSettings(service_url=self.pulsar.service_url, admin_url=self.pulsar.admin_url)
+        settings = PulsarSettings(
+            service_url=self.pulsar.service_url, admin_url=self.pulsar.admin_url, subscription=WITNESS, keep_alive=5.0
+        )
         self._stack = ExitStack()
         self._runs = 0
         self.admin = AdminClient(settings)
         self._stack.callback(self.admin.close)
         self._source = BrokerSource(settings)
         self._stack.callback(self._source.close)
+        self._witness = BrokerPins(settings)
+        self._stack.callback(self._witness.close)
         self.store: ObjectStore = open_store(self.storage)
         self._stack.callback(self.store.close)
         self._truths: dict[TopicName, TruthCollector] = {}
@@ -101,10 +111,12 @@ class World:
         return journals.states[self.application].get(topic) or TopicState(topic)
 
     def see(self, timeout: float = 10.0) -> None:
-        """Learn what the topics hold now: needed before Pulsar may trim it."""
+        """Learn what the topics hold now. Not safe from several threads."""
         for topic in self.topics():
             collector = self._truths.setdefault(topic, TruthCollector(self._source, self.admin, topic))
-            collector.read(timeout)
+            self._witness.open(topic)
+            if collector.read(timeout):
+                self._witness.acknowledge(topic, Position(0, *max(collector.truth(None).entries)))
 
     def mark_delete(self, topic: TopicName) -> tuple[int, int]:
         """Where the pin stands."""

@@ -34,7 +34,7 @@ class PolicyLevel(Section):
     max_rollover_ms: Annotated[TimeInSeconds | None, at_least(1, TIME)] = Field(
         None,
         alias="maxOffloadSegmentRolloverTimeInSeconds",
-        description="A segment is closed at this age (up to 10 % later, spread by topic). The longest that an entry waits.",
+        description="A segment is closed at this age (up to 10 % earlier, spread by topic). The longest that an entry waits.",
     )
     min_rollover_ms: TimeInSeconds | None = Field(
         None,

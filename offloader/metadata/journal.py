@@ -46,9 +46,17 @@ class Journal:
     `record` may be called from several threads; whatever waits is written as one record by the only writer thread.
     """
 
-    def __init__(self, store: ObjectStore, application: str, started: Started, new_token: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        application: str,
+        started: Started,
+        new_token: Callable[[], str],
+        written: Callable[[int], None] = lambda _: None,
+    ) -> None:
         self._application = application
         self._new_token = new_token
+        self._written = written
         self._log = NumberedLog(store, epoch_folder(application, started.epoch))
         self._set_topics(started.topics)
         self._next_slot = 1
@@ -62,9 +70,14 @@ class Journal:
         self._writer = ThreadPoolExecutor(1, "journal-writer")
 
     @classmethod
-    def open(cls, store: ObjectStore, application: str, new_token: Callable[[], str]) -> Self:
-        """Become the owner; a former one stops at its next record. Raises OvertakenError where another start wins."""
-        return cls(store, application, JournalStart(store, application).new_epoch(new_token), new_token)
+    def open(
+        cls, store: ObjectStore, application: str, new_token: Callable[[], str], written: Callable[[int], None] = lambda _: None
+    ) -> Self:
+        """Become the owner; a former one stops at its next record. Raises OvertakenError where another start wins.
+
+        `written` hears of each record's size.
+        """
+        return cls(store, application, JournalStart(store, application).new_epoch(new_token), new_token, written)
 
     @staticmethod
     def peek(store: ObjectStore, application: str) -> Mapping[TopicName, TopicState]:
@@ -142,6 +155,7 @@ class Journal:
         if self._log.append(self._next_slot, tried.data) is not None:
             self._stop()
         self._tried = None
+        self._written(len(tried.data))
         self._set_topics(tried.encoded)
         if tried.full:
             self._snapshot_bytes, self._log_bytes = len(tried.data), 0

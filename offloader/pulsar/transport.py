@@ -26,7 +26,7 @@ def open_socket(settings: PulsarSettings, address: HostPort) -> socket.socket:
     except ssl.SSLCertVerificationError as error:
         sock.close()
         raise FatalError(
-            f"{address}: its certificate is not trusted ({error.verify_message}); set pulsar.tlsTrustCertsFile"
+            f"{address}: its certificate is not trusted ({error.verify_message}); set pulsar.tlsTrustCertsFilePath"
         ) from error
     except OSError as error:
         sock.close()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from offloader.config.levels import TopicPolicy
 from offloader.errors import ClaimedByOtherError, FatalError
 from offloader.metadata.state import Claim, TopicCatalog, TopicState
-from offloader.model import Loss, Position, TopicName
+from offloader.model import Loss, Position, Source, TopicName
 from offloader.pulsar.api import TopicEnd, TopicInfo
 from offloader.streaming.context import Context
 from offloader.streaming.planner import Rules
@@ -35,6 +35,8 @@ def adopt(context: Context, name: TopicName, policy: TopicPolicy) -> Topic:
     Raises ClaimedByOtherError, SubscriptionBusyError, TopicNotFoundError, FatalError (stock offload beside us) and whatever
     the store and Pulsar raise.
     """
+    if policy.source is Source.BOOKKEEPER:
+        raise FatalError(f"{name}: source bookkeeper is not part of this version; set source: broker")
     catalog = context.catalogs.load(name)
     if catalog.claim is not None and catalog.claim.application not in ("", context.application):
         raise ClaimedByOtherError(

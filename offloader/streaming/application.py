@@ -29,6 +29,7 @@ from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.exactness import check_exactness
 from offloader.pulsar.pin import BrokerPins
 from offloader.pulsar.source import BrokerSource
+from offloader.storage.metered import MeteredStore
 from offloader.storage.open import open_store
 from offloader.streaming import settings as derived
 from offloader.streaming import spark as spark_side
@@ -90,17 +91,17 @@ class Application:
         admin = AdminClient(derived.pulsar(config))
         stack.callback(admin.close)
         check_exactness(admin.runtime_configuration())
-        store = wrapped_driver(open_store(derived.store(config)))
+        metrics = Metrics.start(config.metrics)
+        stack.callback(metrics.close)
+        store = MeteredStore(wrapped_driver(open_store(derived.store(config))), metrics.store_request)
         stack.callback(store.close)
         open_root(store, admin.cluster(), _new_uuid)
-        journal = stack.enter_context(Journal.open(store, config.application, _new_uuid))
+        journal = stack.enter_context(Journal.open(store, config.application, _new_uuid, metrics.journaled))
         pins = BrokerPins(derived.pulsar(config))
         stack.callback(pins.close)
         source = BrokerSource(derived.pulsar(config))
         stack.callback(source.close)
         pool = stack.enter_context(ThreadPoolExecutor(config.limits.sealers + config.limits.upload_starters))
-        metrics = Metrics.start(config.metrics)
-        stack.callback(metrics.close)
         context = Context(
             application=config.application,
             subscription=config.pulsar.subscription,

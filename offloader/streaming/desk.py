@@ -32,6 +32,11 @@ class RequestDesk:
         self._asking: Future[Pending] | None = None
         self._taken: dict[str, Request] = {}
 
+    @property
+    def busy(self) -> bool:
+        """Whether a look for requests is under way, or one is being worked on."""
+        return self._asking is not None or bool(self._taken)
+
     def serve(self, roster: Roster, now: int) -> None:
         """Take in what is new, answer what is satisfied. A store that does not answer delays requests, nothing else."""
         try:
@@ -62,7 +67,9 @@ class RequestDesk:
         if topic is None and not roster.settled:
             return
         if topic is None:
-            self._done(request_id, Outcome(False, f"{request.topic} is not offloaded by {self._context.application}", now))
+            self._done(
+                request_id, request.kind, Outcome(False, f"{request.topic} is not offloaded by {self._context.application}", now)
+            )
             return
         log.info("request id=%s kind=%s topic=%s", request_id, request.kind, request.topic)
         state = self._context.journal.topics.get(topic.name) or TopicState(topic.name)
@@ -82,7 +89,7 @@ class RequestDesk:
     def _answer(self, request_id: str, request: Request, topic: Topic | None, now: int) -> None:
         outcome = self._outcome(request_id, request, topic, now)
         if outcome is not None:
-            self._done(request_id, outcome)
+            self._done(request_id, request.kind, outcome)
             self._taken.pop(request_id, None)
 
     def _outcome(self, request_id: str, request: Request, topic: Topic | None, now: int) -> Outcome | None:
@@ -116,8 +123,9 @@ class RequestDesk:
         self._context.journal.record([state])
         return state
 
-    def _done(self, request_id: str, outcome: Outcome) -> None:
+    def _done(self, request_id: str, kind: RequestKind, outcome: Outcome) -> None:
         requests.mark_done(self._context.store, self._context.application, request_id, outcome)
+        self._context.metrics.request(kind, "done" if outcome.ok else "refused")
         log.info("request id=%s ok=%s %s", request_id, outcome.ok, outcome.message)
 
 

@@ -23,7 +23,7 @@ from offloader.streaming.context import Context
 from offloader.streaming.desk import RequestDesk
 from offloader.streaming.looking import look, record_closed_ledger
 from offloader.streaming.plan_server import PlanServer
-from offloader.streaming.planner import Begin, Decision, Limits, Plan, Read, Seal
+from offloader.streaming.planner import Begin, Decision, Hold, Limits, Plan, Read, Seal
 from offloader.streaming.rates import RateLimits
 from offloader.streaming.roster import DELETED, Roster
 from offloader.streaming.sealer import OBJECT_META, seal
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 ABORT_EVERY_MS = 5_000
 STATE_EVERY_MS = 1_000
-IDLE_WAIT = 0.25  # seconds between looks at the inbox while nothing comes in
+BUSY_WAIT = 0.25  # seconds between rounds while something is under way
 
 
 @dataclass
@@ -81,6 +81,7 @@ class Driver:
         self._batches = 0
         self._statuses: tuple[TopicStatus, ...] = ()
         self._stated_at = 0
+        self._due_at = 0  # when a topic that is held back may go on
 
     # The application's side
 
@@ -88,7 +89,7 @@ class Driver:
         """Called by foreachBatch: returns once the receipts are journaled (or the driver stops)."""
         batch = _Batch(receipts)
         self._inbox.put(batch)
-        while not batch.done.wait(IDLE_WAIT) and not self._stopping.is_set():
+        while not batch.done.wait(BUSY_WAIT) and not self._stopping.is_set():
             pass
 
     def stop(self) -> None:
@@ -147,13 +148,19 @@ class Driver:
             self._plan()
 
     def _wait(self) -> None:
-        """Until a batch is in, a seal is done, or a moment has passed."""
+        """Until a batch is in, a seal is done, or the next round is due."""
         try:
-            batch = self._inbox.get(timeout=IDLE_WAIT)
+            batch = self._inbox.get(timeout=self._pause())
         except queue.Empty:
             return
         if batch is not None:
             self._take(batch)
+
+    def _pause(self) -> float:
+        """Seconds until the next round. A round looks at every topic: idle ones do not need it four times a second."""
+        if self._outstanding is not None or not self.roster.settled or self._desk.busy:
+            return BUSY_WAIT
+        return max(BUSY_WAIT, min(self._due_at - self.context.clock_ms(), self._poll_ms) / 1000)
 
     # Receipts
 
@@ -257,8 +264,10 @@ class Driver:
         if any(isinstance(d.step, Begin) for d in decisions):
             self._begin_uploads([d for d in decisions if isinstance(d.step, Begin)])
             decisions = self._decide([d.state.topic for d in decisions if isinstance(d.step, Begin | Read)]) + [
-                d for d in decisions if isinstance(d.step, Seal)
+                d for d in decisions if isinstance(d.step, Seal | Hold)
             ]
+        holds = [d.step.until for d in decisions if isinstance(d.step, Hold) and d.step.until is not None]
+        self._due_at = min(holds, default=context.clock_ms() + self._poll_ms)
         for decision in decisions:
             if isinstance(decision.step, Seal):
                 self._start_seal(self.roster.topics[decision.state.topic], decision.state)
@@ -318,10 +327,18 @@ class Driver:
             view = topic.view(self.state(name), allowance, allowed_at)
             try:
                 decisions.append(planner.decide(view, now, self.context.new_uuid))
+                self._measure_throttling(topic, decisions[-1], now)
             except OffloadError as error:
                 self._record(segments.failed(view.state, failure_kind(error), str(error), now, self.context.jitter()))
         self.context.journal.record([d.state for d in decisions if d.state != d.view.state])
         return decisions
+
+    def _measure_throttling(self, topic: Topic, decision: Decision, now: int) -> None:
+        if isinstance(decision.step, Hold) and decision.step.reason == planner.RATE_LIMIT:
+            topic.throttled_since = topic.throttled_since or now
+        elif topic.throttled_since:
+            self.context.metrics.throttled(topic.name, (now - topic.throttled_since) / 1000)
+            topic.throttled_since = 0
 
     def _begin_uploads(self, decisions: list[Decision]) -> None:
         store = self.context.store
@@ -359,9 +376,16 @@ class Driver:
 
     def _start_seal(self, topic: Topic, state: TopicState) -> None:
         if topic.sealing is None:
-            context = self.context
-            topic.sealing = context.pool.submit(seal, context.store, context.catalogs, topic.catalog, state)
+            topic.sealing = self.context.pool.submit(self._seal, topic.catalog, state)
             topic.sealing.add_done_callback(lambda _: self._inbox.put(None))  # the next round need not wait
+
+    def _seal(self, catalog: TopicCatalog, state: TopicState) -> TopicCatalog:
+        """Runs in the pool."""
+        context, began = self.context, self.context.clock_ms()
+        try:
+            return seal(context.store, context.catalogs, catalog, state)
+        finally:
+            context.metrics.seal((context.clock_ms() - began) / 1000)
 
     def _collect_seals(self) -> None:
         for topic in self.roster.topics.values():

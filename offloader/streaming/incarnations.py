@@ -39,3 +39,4 @@ def record_lost_tail(context: Context, topic: Topic, reason: str) -> None:
     loss = Loss(first, last, reason, "nobody: nothing is left to wait for", context.clock_ms())
     log.error("loss recorded topic=%s from=%s to=%s: %s", topic.name, first, last, reason)
     topic.catalog = context.catalogs.append(catalog, loss, token=context.new_uuid())
+    context.metrics.loss(topic.name)

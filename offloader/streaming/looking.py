@@ -17,6 +17,10 @@ log = logging.getLogger(__name__)
 
 RECREATED = "the topic was deleted and created again"
 QUIETEST_MS = 60_000  # a quiet topic is looked at this often at least
+# A ledger may be closed while the end stays where it is: soon after its last entry, or much later (roll-over by age, unload).
+CLOSED_SOON_MS = 2_000
+CLOSED_LATER_MS = 30_000
+CLOSED_CHECKS = 8  # ledger lists read in one look only to learn that: two REST calls each
 
 
 def look(context: Context, topics: Iterable[Topic], *, all_of_them: bool = False) -> dict[TopicName, OffloadError]:
@@ -26,6 +30,7 @@ def look(context: Context, topics: Iterable[Topic], *, all_of_them: bool = False
     ends = context.pins.ends([t.name for t in due])
     failures: dict[TopicName, OffloadError] = {}
     moved: list[tuple[Topic, TopicEnd]] = []
+    waiting: list[tuple[Topic, TopicEnd]] = []
     for topic in due:
         end = ends[topic.name]
         if isinstance(end, OffloadError):
@@ -37,24 +42,28 @@ def look(context: Context, topics: Iterable[Topic], *, all_of_them: bool = False
         topic.seen_at = now
         if end.mark_delete != topic.end.mark_delete:
             topic.acknowledged = None  # the broker knows better: it may have taken back what it had confirmed
-        if _needs_ledgers(topic, end):
+        if end != topic.end:
             moved.append((topic, end))
-        else:
-            _quiet(topic, end, now)
-    failures.update(_refresh_ledgers(context, moved, now))
+            continue
+        _quiet(topic, now)
+        if _close_not_seen(topic, now):
+            waiting.append((topic, end))
+    waiting.sort(key=lambda pair: pair[0].ledgers_at)
+    failures.update(_refresh_ledgers(context, moved + waiting[:CLOSED_CHECKS], now))
     return failures
 
 
-def _needs_ledgers(topic: Topic, end: TopicEnd) -> bool:
-    if end != topic.end:
-        return True
-    catalog_end = topic.catalog.end
-    return catalog_end is not None and topic.last == catalog_end and topic.info.ledgers.closed_with(catalog_end.ledger) is None
+def _close_not_seen(topic: Topic, now: int) -> bool:
+    """Everything is offloaded, but the end of its last ledger is not known to be closed: whether it is time to ask again."""
+    end = topic.catalog.end
+    if end is None or topic.last != end or topic.info.ledgers.closed_with(end.ledger) is not None:
+        return False
+    asked_soon_after = topic.ledgers_at - topic.looked_at >= CLOSED_SOON_MS
+    return now - topic.ledgers_at >= (CLOSED_LATER_MS if asked_soon_after else CLOSED_SOON_MS)
 
 
-def _quiet(topic: Topic, end: TopicEnd, now: int) -> None:
+def _quiet(topic: Topic, now: int) -> None:
     quiet_for = now - topic.looked_at
-    topic.end = end
     topic.look_again_at = now + min(quiet_for // 4, QUIETEST_MS, max(topic.rules.roll_ms // 10, 1_000))
 
 
@@ -74,11 +83,13 @@ def _refresh_ledgers(context: Context, moved: list[tuple[Topic, TopicEnd]], now:
             topic.gone = RECREATED
             continue
         topic.info_before, topic.info = topic.info, info
+        topic.ledgers_at = now
         if end.last != topic.end.last:
             topic.looked_at = now
+        if end != topic.end:
+            topic.look_again_at = now
         topic.end = end
         topic.last_seen = topic.last
-        topic.look_again_at = now
     return failures
 
 

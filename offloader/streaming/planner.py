@@ -27,6 +27,7 @@ from offloader.streaming import segments
 ROLL_SPREAD = 0.10  # topics that started together do not roll together
 MAX_INDEX_BYTES = 16 * 1024 * 1024
 INDEX_ENTRY_BYTES = 20
+RATE_LIMIT = "rate limit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +214,7 @@ def _facts(state: TopicState) -> SealedFacts:
 
 def _read(view: TopicView, state: TopicState, read: Read) -> Decision:
     if view.allowance is not None and view.allowance <= 0:
-        return Decision(view, state, Hold("rate limit", view.allowed_at))
+        return Decision(view, state, Hold(RATE_LIMIT, view.allowed_at))
     if segments.opened(state).upload is None:
         return Decision(view, state, Begin())
     return Decision(view, state, read)

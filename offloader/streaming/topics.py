@@ -28,10 +28,12 @@ class Topic:
     end: TopicEnd
     looked_at: int
     look_again_at: int = 0
+    ledgers_at: int = 0  # when its ledger list was last read, since it was adopted
     wanted_bytes: int = 0
     slow: int = 0
     died: bool = False
     planned_at: int = 0
+    throttled_since: int = 0
     retire: RollReason | None = None
     retire_at: Position | None = None
     sealing: Future[TopicCatalog] | None = field(default=None, repr=False)

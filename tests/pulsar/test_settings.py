@@ -72,5 +72,5 @@ def test_what_is_not_supported_says_so():
 
 
 def test_a_missing_certificate_file_is_named():
-    with pytest.raises(ConfigError, match="tlsTrustCertsFile"):
+    with pytest.raises(ConfigError, match="tlsTrustCertsFilePath"):
         PulsarSettings(tls_trust_certs_file="/nowhere").ssl_context()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from offloader.errors import ObjectNotFoundError
 from offloader.storage.memory import MemoryBacking, MemoryStore
+from offloader.storage.metered import MeteredStore
 from tests.storage.bench import Bench
 from tests.storage.contract import StoreContract
 from tests.storage.contract_uploads import StrictUploadContract
@@ -22,3 +24,20 @@ class TestMemoryWithTheLimitsOfS3(StoreContract, StrictUploadContract):
     def bench(self) -> Bench:
         backing = MemoryBacking()
         return Bench(lambda: MemoryStore(backing, min_part_size=5000), part_size=5000)
+
+
+class TestMemoryBehindAMeter(StoreContract, StrictUploadContract):
+    @pytest.fixture
+    def bench(self) -> Bench:
+        backing = MemoryBacking()
+        return Bench(lambda: MeteredStore(MemoryStore(backing), lambda *told: None))
+
+
+def test_a_meter_tells_of_each_call_and_how_it_ended() -> None:
+    told: list[tuple[str, str]] = []
+    store = MeteredStore(MemoryStore(), lambda verb, seconds, outcome: told.append((verb, outcome)))
+    store.put("a", b"x")
+    assert [key for key, _ in store.list()] == ["a"]
+    with pytest.raises(ObjectNotFoundError):
+        store.read("b")
+    assert told == [("put", "ok"), ("list", "ok"), ("read", "error")]
