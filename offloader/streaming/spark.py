@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import pickle
 import re
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -64,10 +67,20 @@ def session(settings: Spark, application: str) -> SparkSession:
         options = {k: v for k, v in options.items() if not k.startswith("spark.driver.")} | settings.conf
     for key, value in options.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    with _own_interrupt_handler():
+        spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
     spark.dataSource.register(datasource.PlanSource)
     return spark
+
+
+@contextmanager
+def _own_interrupt_handler() -> Iterator[None]:
+    """PySpark puts a handler of its own on Ctrl-C, which would end us in mid-batch: ours comes back."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, before)
 
 
 def start_query(
