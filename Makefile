@@ -50,9 +50,9 @@ bench: setup ## Benchmarks, as ratios within one run
 	$(BIN)/python -m benchmarks
 
 docs: setup ## Writes the generated pages again (docs/configuration.md, docs/metrics.md, docs/cli.md)
-	$(BIN)/python -m offloader.config.docs
-	$(BIN)/python -m offloader.metrics.docs
-	$(BIN)/python -m offloader.cli.docs
+	$(BIN)/python -m offloader.config.docs docs/configuration.md
+	$(BIN)/python -m offloader.metrics.docs docs/metrics.md
+	$(BIN)/python -m offloader.cli.docs docs/cli.md
 
 LOCK := $(BIN)/python -m uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header
 

@@ -31,7 +31,7 @@ def generate(root: Path = ROOT) -> None:
 class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]
     """Runs `generate` before a wheel, an sdist or an editable install is built."""
 
-    def initialize(self, version: str, build_data: dict[str, object]) -> None:
+    def initialize(self, version: str, build_data: dict[str, object]) -> None:  # noqa: ARG002 (the hook's signature)
         """Called by hatchling before each build."""
         generate(Path(self.root))
 

@@ -9,8 +9,8 @@ from benchmarks.figures import Figure, Report, median_ratio, rates
 from benchmarks.offloading import Offloading
 from benchmarks.options import Options
 from benchmarks.pulsar import Cluster, client_batch_receive, client_reader, raw_reader, stored
+from offloader.errors import FatalError
 from offloader.model import MIB
-from offloader.pulsar.api import TopicInfo
 
 RAW = "our reader alone"
 TARGET = 0.7
@@ -37,7 +37,7 @@ def _one_kind(options: Options, cluster: Cluster, kind: str, size: int) -> tuple
     base, whole = f"{RAW}, {kind}", f"application, {kind}"
     works: dict[str, Callable[[int], float]] = {
         base: lambda _: raw_reader(cluster, topic, info),
-        whole: lambda n: _offload(options, cluster, namespace, f"{kind}-{n}", info),
+        whole: lambda n: _offload(options, cluster, namespace, f"{kind}-{n}"),
         f"pulsar-client Reader, {kind}": lambda _: client_reader(cluster, topic, info),
         f"pulsar-client batch_receive, {kind}": lambda _: client_batch_receive(cluster, topic, info),
     }
@@ -55,18 +55,18 @@ def _against_clients(measured: dict[str, list[float]], whole: str, kind: str) ->
     return f"{kind}: the application is " + ", ".join(f"{r:.2f} times as fast as {n.partition(',')[0]}" for n, r in others)
 
 
-def _offload(options: Options, cluster: Cluster, namespace: str, name: str, info: TopicInfo) -> float:
-    """MB/s once Spark has started: from the first plan to the last receipt."""
+def _offload(options: Options, cluster: Cluster, namespace: str, name: str) -> float:
+    """MB/s once Spark has started: from the first batch's receipts to the last one's."""
     offloading = Offloading(cluster, namespace, options.folder / name)
     offloading.until_caught_up()
     batches = offloading.batches()
-    begun = offloading.first_plan_at()
-    seconds = batches[-1].at - begun
     for b in batches:
-        options.say(f"  +{b.at - begun:.2f} s: {b.size / MIB:.0f} MiB, batch {b.took:.2f} s, longest slice {b.longest:.2f} s")
+        options.say(f"  {b.size / MIB:.0f} MiB, batch {b.took:.2f} s, longest slice {b.longest:.2f} s")
     shutil.rmtree(offloading.archive)
     _unsubscribe(cluster, namespace)
-    return stored(info) / seconds / 1e6
+    if len(batches) < 2:
+        raise FatalError("everything came in one batch, nothing is left to measure: use a larger topic (--batched, --unbatched)")
+    return sum(b.size for b in batches[1:]) / (batches[-1].at - batches[0].at) / 1e6
 
 
 def _unsubscribe(cluster: Cluster, namespace: str) -> None:

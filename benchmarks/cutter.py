@@ -53,20 +53,22 @@ def rate(work: Callable[[], None], size: int) -> float:
 
 
 def run(options: Options) -> Report:
-    figures: list[Figure] = []
-    for size in (KIB, 100 * KIB):
-        distinct = [entry_of(size) for _ in range(PER_JOIN // size)]
-        entries = (distinct * (TOTAL // PER_JOIN + 1))[: TOTAL // size]
-        label = f"{size // KIB} KiB"
-        base = f"plain join, {label}"
-        works: dict[str, Callable[[], None]] = {
-            base: lambda e=entries: join(e),
-            f"cut and join, {label}": lambda e=entries: cut(e),
-            f"inspect, cut and join, {label}": lambda e=entries: cut(e, inspect),
-        }
-        measured: dict[str, list[float]] = {name: [] for name in works}
-        for _ in range(options.rounds):
-            for name, work in works.items():
-                measured[name].append(rate(work, len(entries) * len(entries[0])))
-        figures += rates(measured, base)
+    figures = [figure for size in (KIB, 100 * KIB) for figure in _one_size(options, size)]
     return Report("cutter", f"{TOTAL // MIB} MiB of entries in memory", figures)
+
+
+def _one_size(options: Options, size: int) -> list[Figure]:
+    distinct = [entry_of(size) for _ in range(PER_JOIN // size)]
+    entries = (distinct * (TOTAL // PER_JOIN + 1))[: TOTAL // size]
+    label = f"{size // KIB} KiB"
+    base = f"plain join, {label}"
+    works: dict[str, Callable[[], None]] = {
+        base: lambda: join(entries),
+        f"cut and join, {label}": lambda: cut(entries),
+        f"inspect, cut and join, {label}": lambda: cut(entries, inspect),
+    }
+    measured: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(options.rounds):
+        for name, work in works.items():
+            measured[name].append(rate(work, len(entries) * len(entries[0])))
+    return rates(measured, base)

@@ -16,7 +16,6 @@ from benchmarks.pulsar import Cluster
 from offloader.errors import FatalError
 
 BATCH = re.compile(r"batch plan=(\d+) slices=\d+ bytes=(\d+) took=(\d+) ms longest slice=(\d+) ms")
-PLAN = re.compile(r"plan=1 slices=")
 STOP_SECONDS = 60.0
 
 
@@ -82,7 +81,3 @@ namespaces: {{{namespace}: {{enabled: true}}}}
         """Its micro-batches so far."""
         found = ((at, BATCH.match(message)) for at, message in self.lines())
         return [Batch(at, int(m[2]), int(m[3]) / 1000, int(m[4]) / 1000) for at, m in found if m is not None]
-
-    def first_plan_at(self) -> float:
-        """When the first plan was published."""
-        return next(at for at, message in self.lines() if PLAN.match(message))

@@ -36,7 +36,7 @@ class Sizes:
 
     parts: tuple[str, ...]
     blocks: tuple[str, ...] = ("64K", "256K", "1M")
-    segments: tuple[str, ...] = ("3M", "12M", "40M")
+    segments: tuple[str, ...] = ("2M", "6M", "40M")
 
     def choose(self, choice: random.Random) -> dict[str, Any]:
         """Policies for one run."""
@@ -45,7 +45,7 @@ class Sizes:
             "blockSizeInBytes": choice.choice(self.blocks),
             "indexStepInBytes": choice.choice(("4K", "256K")),
             "maxOffloadSegmentSizeInBytes": choice.choice(self.segments),
-            "maxOffloadSegmentRolloverTimeInSeconds": choice.choice(("3s", "10s", "10m")),
+            "maxOffloadSegmentRolloverTimeInSeconds": choice.choice(("2s", "5s", "10m")),
         }
 
 
@@ -131,6 +131,7 @@ def leave_workers_behind(world: World, choice: random.Random, policies: dict[str
     former.suspend_workers()
     former.kill()
     latter = world.new_application(**policies).start().wait_ready()
+    assert former.workers(), "somebody has ended them"
     former.resume_workers()
     time.sleep(choice.uniform(2, 6))
     latter.kill()

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from offloader.config.policies import Policies
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal import Journal
+from offloader.metadata.state import TopicState
 from offloader.metrics import Metrics
+from offloader.model import TopicName
 from offloader.pulsar.api import Admin, EntrySource, Pins
 from offloader.storage.base import ObjectStore
 
@@ -32,3 +34,12 @@ class Context:
     clock_ms: Callable[[], int]
     new_uuid: Callable[[], str]
     jitter: Callable[[], float]
+
+    def state(self, topic: TopicName) -> TopicState:
+        """The topic's journal state."""
+        return self.journal.topics.get(topic) or TopicState(topic)
+
+    def record(self, state: TopicState) -> None:
+        """Journal one topic's state, where it differs."""
+        if state != self.state(state.topic):
+            self.journal.record([state])

@@ -97,16 +97,25 @@ class Roster:
 
     def _take_discovery(self, now: int) -> None:
         if self._discovery is not None and self._discovery.done():
-            found, self._discovery = self._discovery.result(), None
-            self.discovered = True
-            self._warn(found)
-            self._policies.update(found.policies)
-            for name, topic in self.topics.items():
-                if name in found.policies:
-                    self._apply(topic, found.policies[name])
+            answer, self._discovery = self._discovery, None
+            self._discovered(answer, now)
         if self._discovery is None and now >= self._discover_at:
             self._discover_at = now + self._interval_ms
             self._discovery = self._context.pool.submit(self._discover, {*self.topics, *self._context.journal.topics})
+
+    def _discovered(self, answer: Future[Discovery], now: int) -> None:
+        try:
+            found = answer.result()
+        except OffloadError as error:
+            log.warning("cannot discover topics, tried again soon: %s", error)
+            self._discover_at = now + ADOPT_AGAIN_MS
+            return
+        self.discovered = True
+        self._warn(found)
+        self._policies.update(found.policies)
+        for name, topic in self.topics.items():
+            if name in found.policies:
+                self._apply(topic, found.policies[name])
 
     def _discover(self, known: set[TopicName]) -> Discovery:
         """Runs in the pool. The first time topics that only the bucket remembers are looked at too: one that was disabled
@@ -185,6 +194,14 @@ class Roster:
         except OffloadError as error:
             log.info("cannot tell whether topic=%s is deleted: %s", topic.name, error)
 
+    def let_go(self, topic: Topic, reason: str) -> None:
+        """Something is wrong with this topic alone: its catalog and pin are opened anew a little later."""
+        log.warning("adopting anew topic=%s: %s", topic.name, reason)
+        self._context.pins.drop(topic.name)
+        self.topics.pop(topic.name, None)
+        self.refused[topic.name] = reason
+        self._adopt_again_at[topic.name] = self._context.clock_ms() + ADOPT_AGAIN_MS
+
     def forget(self, topic: Topic) -> None:
         """The topic does not exist any more and everything of it is recorded."""
         self._context.pins.drop(topic.name)
@@ -213,11 +230,13 @@ class Roster:
         if topic.retire_at is not None and begin is not None and begin <= topic.retire_at:
             return
         try:
-            self._context.pins.release(topic.name)
+            if not topic.pin_released:
+                self._context.pins.release(topic.name)
+                topic.pin_released = True
+            self._end_claim(topic)
         except OffloadError as error:
             log.warning("cannot release the subscription of topic=%s yet: %s", topic.name, error)
             return
-        self._end_claim(topic)
         log.info("released topic=%s end=%s", topic.name, topic.catalog.end)
         self._released.add(topic.name)
         self._context.journal.record([TopicState(topic.name)])

@@ -35,6 +35,7 @@ from offloader.model import (
 
 BACKOFF_FIRST_MS = 1_000
 BACKOFF_LAST_MS = 300_000
+FULL_ENOUGH = 100  # a full segment may be so small a fraction (1 %) below its maximum size
 
 
 class StaleReceiptError(IntegrityError):
@@ -105,7 +106,7 @@ def received(state: TopicState, receipt: Receipt, now: int, jitter: float) -> To
         case SliceStop.FAILED:
             return failed(state, receipt.failure_kind or FailureKind.RETRYABLE, receipt.failure_reason, now, jitter)
         case SliceStop.FULL:
-            end = receipt.seen_to or opened(state).covered
+            end = _end_when_full(opened(state), receipt)
             if end is None:
                 raise StaleReceiptError(f"{state.topic}: a full segment that holds nothing")
             return replace(closing(state, end, RollReason.SIZE), failure=None)
@@ -113,6 +114,13 @@ def received(state: TopicState, receipt: Receipt, now: int, jitter: float) -> To
             return replace(state, failure=None)
         case _:
             assert_never(receipt.stop)
+
+
+def _end_when_full(segment: OpenSegment, receipt: Receipt) -> Position | None:
+    """The last entry that fits; or that of the last whole part, where reading what little follows it again would take another batch."""
+    if segment.covered is not None and receipt.seen_bytes * FULL_ENOUGH <= segment.size:
+        return segment.covered
+    return receipt.seen_to or segment.covered
 
 
 def _continues(segment: OpenSegment, receipt: Receipt) -> bool:

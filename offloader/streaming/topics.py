@@ -46,6 +46,7 @@ class Topic:
     seen_at: int = 0  # when its end was last looked at
     hidden_end: Position | None = None  # the end of a tail that no broker delivers, and that is explained
     info_before: TopicInfo | None = None  # the ledgers that were listed before the newest look
+    pin_released: bool = False
     tail_looked_at: int = 0
     undecided: bool = False  # an open transaction keeps the tail from being read
 
