@@ -209,10 +209,16 @@ class _SliceRun:
                 return
             unexplained = self._explain(expected, last)
             if unexplained is not None:
-                raise UnexplainedGapError(
-                    f"{self._work.topic}: entries {expected.ledger}:{unexplained} to {last} were not delivered and nothing says why; "
-                    "the bookkeeper source (pulsar.source: bookkeeper) copies them"
-                )
+                raise self._unexplained(expected.ledger, unexplained, last)
+
+    def _unexplained(self, ledger: int, first: int, last: int) -> UnexplainedGapError:
+        why = "nothing says why"
+        if self._lookups_left <= 0:
+            why = f"more than {self._work.max_gap_lookups} had to be looked up (limits.slice.maxGapLookups)"
+        return UnexplainedGapError(
+            f"{self._work.topic}: entries {ledger}:{first} to {last} were not delivered and {why}; "
+            "the bookkeeper source (pulsar.source: bookkeeper) copies them"
+        )
 
     def _last_before(self, expected: Position, position: Position) -> int | None:
         """The last missing entry of the expected position's ledger; None: where that ledger ends is not known yet."""
