@@ -96,25 +96,21 @@ class RunningApplication:
         self.process.kill()
         self.process.wait()
 
+    def crash(self) -> None:
+        """SIGKILL to the JVM and the driver at once, as a crash of their machine: nobody ends the workers any more."""
+        for pid in self._with(b"org.apache.spark"):
+            _send(pid, signal.SIGKILL)
+        self.kill()
+
     def kill_worker(self, choice: random.Random) -> bool:
-        """SIGKILL to one of Spark's Python workers; whether there was one."""
-        workers = self.workers()
-        return bool(workers) and _send(choice.choice(workers), signal.SIGKILL)
+        """SIGKILL to a Python process of Spark's that reads slices, plans or looks up data sources; whether there was one."""
+        processes = [*self.workers(b""), *self._with(b"python_streaming_source_runner")]
+        return bool(processes) and _send(choice.choice(processes), signal.SIGKILL)
 
-    def workers(self) -> list[int]:
-        """Spark's Python workers: what its daemons have forked."""
-        daemons = self._daemons()
+    def workers(self, module: bytes = b"pyspark.worker") -> list[int]:
+        """The Python workers that run slices: what Spark's daemon for this module has forked."""
+        daemons = set(self._with(b"pyspark.daemon\0" + module))
         return sorted(pid for pid in daemons if _parent(pid) in daemons)
-
-    def suspend_workers(self) -> None:
-        """SIGSTOP to Spark's Python workers and to the daemons, which would otherwise end them when the JVM is gone."""
-        for pid in self._daemons():
-            _send(pid, signal.SIGSTOP)
-
-    def resume_workers(self) -> None:
-        """SIGCONT to the workers only: they go on although nobody waits for them any more."""
-        for pid in self.workers():
-            _send(pid, signal.SIGCONT)
 
     def suspend(self) -> None:
         """SIGSTOP to the driver."""
@@ -161,9 +157,8 @@ class RunningApplication:
         """Whether a line with this text was logged."""
         return any(text in line for line in self.log_lines())
 
-    def _daemons(self) -> set[int]:
-        """Spark's Python daemons and the workers that they have forked."""
-        return {pid for pid in self.living() if b"pyspark.daemon" in _read(pid, "cmdline")}
+    def _with(self, text: bytes) -> list[int]:
+        return [pid for pid in self.living() if text in _read(pid, "cmdline")]
 
     def _is_ready(self) -> bool:
         try:

@@ -194,7 +194,7 @@ def suspended_in_mid_slice(world: World, topic: TopicName) -> RunningApplication
     """Its workers go on reading and uploading."""
     fault = {"role": "worker", "source": "bytes_per_second", "topic": "", "value": 2 * SLOW}
     application = world.new_application(faults=[fault]).start()
-    application.until(lambda: upload_of(world, topic) and len(application.workers()) > 1, "reading")
+    application.until(lambda: upload_of(world, topic) and application.workers(), "reading")
     application.suspend()
     return application
 

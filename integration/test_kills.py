@@ -117,22 +117,21 @@ def kill_workers(world: World, choice: random.Random, policies: dict[str, Any]) 
     """Three workers, one after another, which the application must survive; then the driver."""
     application = world.new_application(**policies).start().wait_ready()
     for _ in range(3):
-        application.until(lambda: len(application.workers()) > 1 and application.kill_worker(choice), "working on a batch")
+        application.until(lambda: application.workers() and application.kill_worker(choice), "working on a batch")
         time.sleep(choice.uniform(0, 2))
     application.kill()
 
 
 def leave_workers_behind(world: World, choice: random.Random, policies: dict[str, Any]) -> None:
-    """Kill the driver while slices are read; their workers go on when another application is at work."""
-    slow = {"role": "worker", "source": "bytes_per_second", "topic": "", "value": 500_000}
-    former = world.new_application(faults=[slow], **policies).start().wait_ready()
-    former.until(lambda: len(former.workers()) > 1, "working on a batch")
+    """Kill driver and JVM while slices are read; their workers go on while another application is at work."""
+    slow = {"role": "worker", "source": "bytes_per_second", "topic": "", "value": 50_000}
+    former = world.new_application(faults=[slow, {"role": "worker", "outlive": True}], **policies).start().wait_ready()
+    former.until(former.workers, "working on a batch")
     time.sleep(choice.uniform(1, 3))
-    former.suspend_workers()
-    former.kill()
-    latter = world.new_application(**policies).start().wait_ready()
-    assert former.workers(), "somebody has ended them"
-    former.resume_workers()
+    former.crash()
+    latter = world.new_application(**policies).start()
+    assert former.living(), "nobody was left behind"
+    latter.wait_ready()
     time.sleep(choice.uniform(2, 6))
     latter.kill()
 

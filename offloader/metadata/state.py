@@ -74,7 +74,7 @@ Record = Claim | Segment | Loss | LedgerClosed
 
 @dataclass(frozen=True, slots=True)
 class TopicCatalog:
-    """The fold of a topic's catalog records. `next_slot` is where the next record goes."""
+    """The fold of a topic's catalog records. `next_slot` is where the next record goes; `entries` and `size` are sums over the segments."""
 
     topic: TopicName
     claim: Claim | None = None
@@ -82,6 +82,8 @@ class TopicCatalog:
     losses: tuple[Loss, ...] = ()
     closed: dict[tuple[int, int], int] = field(default_factory=dict)
     next_slot: int = 0
+    entries: int = 0
+    size: int = 0
 
     @property
     def end(self) -> Position | None:
@@ -107,7 +109,8 @@ class TopicCatalog:
                 return replace(following, claim=record)
             case Segment():
                 self._check_continues(record.start, record.uuid)
-                return replace(following, segments=(*self.segments, record))
+                entries, size = self.entries + record.entries, self.size + record.size
+                return replace(following, segments=(*self.segments, record), entries=entries, size=size)
             case Loss():
                 self._check_continues(record.start, "loss")
                 return replace(following, losses=(*self.losses, record))

@@ -11,7 +11,11 @@ concerns only calls that come after those, made in that order. A fault of the so
 
     {"role": "worker", "source": "bytes_per_second|die", "topic": "REGEX", "value": 100000}
 
-`bytes_per_second` delivers no faster; `die` kills the own process once so many bytes of the topic were delivered.
+`bytes_per_second` delivers no faster; `die` kills the own process once so many bytes of the topic were delivered. And
+
+    {"role": "worker", "outlive": true}
+
+lets a worker go on with its slices although Spark's daemon ends its workers, as one on a machine that is cut off would.
 """
 
 from __future__ import annotations
@@ -41,6 +45,8 @@ def environment(faults: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 def wrap(role: str, source: EntrySource | None, store: ObjectStore) -> tuple[EntrySource | None, ObjectStore]:
     """The source and the store with the faults of this role."""
     mine = [fault for fault in json.loads(os.environ.get(VARIABLE, "[]")) if fault["role"] == role]
+    if any(script.get("outlive") for script in mine):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     planned = [fault for script in mine if "call" in script for fault in store_faults(script)]
     for script in mine:
         if "source" in script and source is not None:
