@@ -11,6 +11,7 @@ from offloader.metadata.state import Claim, TopicCatalog, TopicState
 from offloader.model import Loss, Position, Source, TopicName
 from offloader.pulsar.api import TopicEnd, TopicInfo
 from offloader.streaming.context import Context
+from offloader.streaming.looking import RECREATED
 from offloader.streaming.planner import Rules
 from offloader.streaming.topics import Topic
 
@@ -49,7 +50,24 @@ def adopt(context: Context, name: TopicName, policy: TopicPolicy) -> Topic:
     end = context.pins.open(name)
     if catalog.claim is None or not catalog.claim.application:
         catalog = _claim(context, catalog, info, begin_after or _beginning(end, info))
-    return Topic(name=name, rules=rules_of(policy), catalog=catalog, info=info, end=end, looked_at=context.clock_ms())
+    topic = _topic(context, name, rules_of(policy), catalog, info, end)
+    if catalog.claim is not None and catalog.claim.created != info.created:
+        topic.gone = RECREATED
+        topic.last_seen = _last_known(context, name)
+    return topic
+
+
+def _topic(context: Context, name: TopicName, rules: Rules, catalog: TopicCatalog, info: TopicInfo, end: TopicEnd) -> Topic:
+    now = context.clock_ms()
+    topic = Topic(name=name, rules=rules, catalog=catalog, info=info, end=end, looked_at=now, seen_at=now)
+    topic.last_seen = topic.last
+    return topic
+
+
+def _last_known(context: Context, name: TopicName) -> Position | None:
+    """Of an incarnation that ended while nobody looked: at least what its open segment was assigned for."""
+    segment = context.state(name).open
+    return None if segment is None else segment.closing_end or segment.covered or segment.start
 
 
 def _mind_lost_pin(context: Context, catalog: TopicCatalog, info: TopicInfo) -> None:
@@ -99,8 +117,10 @@ def next_incarnation(context: Context, topic: Topic) -> Topic:
     info = context.admin.topic_info(topic.name)
     context.pins.drop(topic.name)
     end = context.pins.open(topic.name)
-    catalog = _claim(context, topic.catalog, info, _beginning(end, info), "created again")
-    return Topic(name=topic.name, rules=topic.rules, catalog=catalog, info=info, end=end, looked_at=context.clock_ms())
+    catalog = context.catalogs.load(topic.name)
+    if catalog.claim is None or catalog.claim.created != info.created:
+        catalog = _claim(context, catalog, info, _beginning(end, info), "created again")
+    return _topic(context, topic.name, topic.rules, catalog, info, end)
 
 
 def _beginning(end: TopicEnd, info: TopicInfo) -> Position:

@@ -14,7 +14,7 @@ from offloader.model import Position
 from offloader.streaming import segments
 from offloader.streaming.context import Context
 from offloader.streaming.roster import Roster
-from offloader.streaming.topics import Topic
+from offloader.streaming.topics import Topic, lost_range
 
 log = logging.getLogger(__name__)
 
@@ -42,15 +42,15 @@ class RequestDesk:
         try:
             self._take(roster, now)
             for request_id, request in list(self._taken.items()):
-                self._answer(request_id, request, roster.topics.get(request.topic), now)
+                self._answer(request_id, request, roster, now)
         except OffloadError as error:
             log.warning("requests wait: %s", error)
 
     def _take(self, roster: Roster, now: int) -> None:
         context = self._context
         if self._asking is not None and self._asking.done():
-            found, self._asking = self._asking.result(), None
-            for request_id, request in found:
+            answer, self._asking = self._asking, None
+            for request_id, request in answer.result():
                 if request_id not in self._taken:
                     requests.mark_seen(context.store, context.application, request_id)
                     self._begin(request_id, request, roster, now)
@@ -66,52 +66,74 @@ class RequestDesk:
         topic = roster.topics.get(request.topic)
         if topic is None and not roster.settled:
             return
-        if topic is None:
-            self._done(
-                request_id, request.kind, Outcome(False, f"{request.topic} is not offloaded by {self._context.application}", now)
-            )
+        refusal = self._refusal(request, topic, roster)
+        if refusal or topic is None:
+            self._done(request_id, request.kind, Outcome(False, refusal, now))
             return
         log.info("request id=%s kind=%s topic=%s", request_id, request.kind, request.topic)
-        state = self._context.journal.topics.get(topic.name) or TopicState(topic.name)
         topic.look_again_at = 0
-        if request.kind is RequestKind.CLOSE and request.position is not None:
-            end = replace(request.position, incarnation=topic.incarnation)
-            if not any(r.id == request_id for r in state.requests):
-                self._context.journal.record([replace(state, requests=(*state.requests, CloseRequest(request_id, end)))])
-        elif request.kind is RequestKind.RELEASE and not state.releasing:
-            self._context.journal.record([replace(state, releasing=True)])
-        elif request.kind is RequestKind.ACCEPT_LOSS and request.position is not None:
-            topic.accepted_loss = replace(request.position, incarnation=topic.incarnation)
-            if state.failure is not None:
-                self._context.journal.record([replace(state, failure=None)])
+        self._record(request_id, request, topic)
         self._taken[request_id] = request
 
-    def _answer(self, request_id: str, request: Request, topic: Topic | None, now: int) -> None:
-        outcome = self._outcome(request_id, request, topic, now)
+    def _refusal(self, request: Request, topic: Topic | None, roster: Roster) -> str:
+        """Why the request cannot be served; empty: it can."""
+        if topic is None:
+            why = roster.refused.get(request.topic)
+            return f"not offloaded now: {why}" if why else f"{request.topic} is not offloaded by {self._context.application}"
+        if request.kind is RequestKind.ACCEPT_LOSS:
+            return self._refused_loss(request, topic)
+        return ""
+
+    def _refused_loss(self, request: Request, topic: Topic) -> str:
+        lost = lost_range(self._context.state(topic.name), topic.catalog, topic.info.ledgers)
+        if lost is None:
+            return f"nothing of {topic.name} is lost"
+        if request.position is None or replace(request.position, incarnation=topic.incarnation) < lost[1]:
+            return f"the loss reaches from {lost[0]} to {lost[1]}: accept it with --to {lost[1]}"
+        return ""
+
+    def _record(self, request_id: str, request: Request, topic: Topic) -> None:
+        context = self._context
+        state = context.state(topic.name)
+        end = None if request.position is None else replace(request.position, incarnation=topic.incarnation)
+        match request.kind:
+            case RequestKind.CLOSE:
+                if end is not None and not any(r.id == request_id for r in state.requests):
+                    context.record(replace(state, requests=(*state.requests, CloseRequest(request_id, end))))
+            case RequestKind.RELEASE:
+                context.record(replace(state, releasing=True))
+            case RequestKind.ACCEPT_LOSS:
+                topic.accepted_loss = end
+                context.record(replace(state, failure=None))
+
+    def _answer(self, request_id: str, request: Request, roster: Roster, now: int) -> None:
+        outcome = self._outcome(request_id, request, roster, now)
         if outcome is not None:
             self._done(request_id, request.kind, outcome)
             self._taken.pop(request_id, None)
 
-    def _outcome(self, request_id: str, request: Request, topic: Topic | None, now: int) -> Outcome | None:
-        if request.kind is RequestKind.RELEASE:
-            return (
-                Outcome(
-                    True, f"{request.topic} is released; disable it in the configuration, or the next start claims it again", now
-                )
-                if topic is None
-                else None
-            )
+    def _outcome(self, request_id: str, request: Request, roster: Roster, now: int) -> Outcome | None:
+        topic = roster.topics.get(request.topic)
+        if request.kind is RequestKind.RELEASE and roster.was_released(request.topic):
+            advice = "disable it in the configuration, or the next start claims it again"
+            return Outcome(True, f"{request.topic} is released; {advice}", now)
         if topic is None:
-            return Outcome(False, f"{request.topic} is not offloaded any more", now)
+            return Outcome(False, f"{request.topic} does not exist any more", now)
+        match request.kind:
+            case RequestKind.CLOSE:
+                return self._closed(request_id, request, topic, now)
+            case RequestKind.ACCEPT_LOSS:
+                return _loss_accepted(topic, now)
+            case RequestKind.RELEASE:
+                return None
+
+    def _closed(self, request_id: str, request: Request, topic: Topic, now: int) -> Outcome | None:
         end = topic.catalog.end
-        if request.kind is RequestKind.ACCEPT_LOSS:
-            return Outcome(True, f"recorded, the topic goes on after {end}", now) if topic.accepted_loss is None else None
-        state = self._context.journal.topics.get(topic.name) or TopicState(topic.name)
-        state = self._only_what_is_readable(topic, state, request.at)
+        state = self._only_what_is_readable(topic, self._context.state(topic.name), request.at)
         state, done = segments.satisfied(state, end)
         if not any(r.id == request_id for r in done):
             return _nothing_to_do(request, topic, state, now)
-        self._context.journal.record([state])
+        self._context.record(state)
         return Outcome(True, _where(topic, end), now)
 
     def _only_what_is_readable(self, topic: Topic, state: TopicState, asked_at: int) -> TopicState:
@@ -120,13 +142,18 @@ class RequestDesk:
         if last is None or topic.seen_at <= asked_at or all(r.end <= last for r in state.requests):
             return state
         state = replace(state, requests=tuple(replace(r, end=min(r.end, last)) for r in state.requests))
-        self._context.journal.record([state])
+        self._context.record(state)
         return state
 
     def _done(self, request_id: str, kind: RequestKind, outcome: Outcome) -> None:
         requests.mark_done(self._context.store, self._context.application, request_id, outcome)
         self._context.metrics.request(kind, "done" if outcome.ok else "refused")
         log.info("request id=%s ok=%s %s", request_id, outcome.ok, outcome.message)
+
+
+def _loss_accepted(topic: Topic, now: int) -> Outcome | None:
+    """Recorded: the losses' handler takes the acceptance away with the record."""
+    return Outcome(True, f"recorded, the topic goes on after {topic.catalog.end}", now) if topic.accepted_loss is None else None
 
 
 def _nothing_to_do(request: Request, topic: Topic, state: TopicState, now: int) -> Outcome | None:

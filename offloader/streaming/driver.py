@@ -207,7 +207,9 @@ class Driver:
             sources.could_not_look(self.roster, self.roster.topics[name], error)
         explain_old_tails(context, list(self.roster.topics.values()), context.clock_ms())
         sources.check_all(context, self.roster, self._sealing, set(failures))
-        decisions = self._decide(name for name, topic in self.roster.topics.items() if name not in failures and not topic.gone)
+        decisions = self._decide(
+            name for name, topic in self.roster.topics.items() if name not in failures and not topic.gone and not topic.trouble
+        )
         if any(isinstance(d.step, Begin) for d in decisions):
             self._begin_uploads([d for d in decisions if isinstance(d.step, Begin)])
             decisions = self._decide([d.state.topic for d in decisions if isinstance(d.step, Begin | Read)]) + [

@@ -16,9 +16,10 @@ log = logging.getLogger(__name__)
 
 def handle(context: Context, topic: Topic, state: TopicState) -> TopicState:
     """The topic's state after what its ledger list says; unchanged where nothing is gone."""
-    state = _vanished(topic, state)
+    state = _recorded_already(topic, _vanished(topic, state))
     lost = lost_range(state, topic.catalog, topic.info.ledgers)
     if lost is None:
+        topic.accepted_loss = None
         return replace(state, lost_after=None)
     if state.open is not None and state.open.parts:
         covered = state.open.covered
@@ -27,6 +28,18 @@ def handle(context: Context, topic: Topic, state: TopicState) -> TopicState:
         log.error("data lost topic=%s from=%s to=%s: sealing at %s, the last uploaded entry", topic.name, *lost, covered)
         return segments.closing(state, covered, RollReason.DATA_LOST)
     return _record_or_wait(context, topic, state, *lost)
+
+
+def _recorded_already(topic: Topic, state: TopicState) -> TopicState:
+    """The catalog has the loss, though the journal was not told: its answer was lost, or the process ended in between."""
+    end = topic.catalog.end
+    if end is None:
+        return state
+    if state.open is not None and not state.open.parts and state.open.start <= end:
+        state = segments.dropped(state, "the catalog went on without it")
+    if state.lost_after is not None and state.lost_after < end:
+        state = replace(state, lost_after=None)
+    return state
 
 
 def _vanished(topic: Topic, state: TopicState) -> TopicState:

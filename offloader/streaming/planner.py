@@ -293,7 +293,7 @@ def _slice(run: str, number: int, decision: Decision, read: Read, limits: Limits
         source=segment.source,
         cuts=segment.cuts,
         ledgers=tuple(s for s in view.ledgers.spans if read.start.ledger <= s.ledger <= read.bound.ledger),
-        max_gap_lookups=limits.max_gap_lookups,
+        max_gap_lookups=limits.max_gap_lookups * 2 ** min(decision.state.failure.attempts if decision.state.failure else 0, 10),
         alone=view.died,
     )
 

@@ -47,6 +47,7 @@ class Roster:
         self._adopting: dict[TopicName, Future[Topic]] = {}
         self._adopt_again_at: dict[TopicName, int] = {}
         self._released: set[TopicName] = set()
+        self._barred: set[TopicName] = set()
         self._claimed: frozenset[TopicName] = frozenset()
         self.discovered = False
 
@@ -91,6 +92,10 @@ class Roster:
             self.refused[name] = f"{danger.message}; {danger.remedy}"
         return danger is not None
 
+    def was_released(self, name: TopicName) -> bool:
+        """Whether this run gave the topic's subscription up."""
+        return name in self._released
+
     def look_soon(self) -> None:
         """Discover again at the next round."""
         self._discover_at = 0
@@ -113,6 +118,7 @@ class Roster:
         self.discovered = True
         self._warn(found)
         self._policies.update(found.policies)
+        self._barred = {name for name in self._barred if name not in found.policies or found.policies[name].enabled}
         for name, topic in self.topics.items():
             if name in found.policies:
                 self._apply(topic, found.policies[name])
@@ -130,12 +136,16 @@ class Roster:
         return discover(context.admin, context.policies, sorted(known), self._configured, self._interval_ms)
 
     def _ours(self, name: TopicName) -> bool:
-        claim = self._context.catalogs.load(name).claim
+        try:
+            claim = self._context.catalogs.load(name).claim
+        except OffloadError as error:
+            log.warning("cannot read the catalog of topic=%s: %s", name, error)
+            return False
         return claim is not None and claim.application == self._context.application
 
     def _wanted(self, name: TopicName, policy: TopicPolicy) -> bool:
-        if name in self._released:
-            return False  # by a request: the next start decides anew
+        if name in self._barred:
+            return False  # released by a request: until it was disabled, or the next start
         return policy.enabled or name in self._context.journal.topics or name in self._claimed
 
     def _apply(self, topic: Topic, policy: TopicPolicy) -> None:
@@ -153,8 +163,14 @@ class Roster:
             self._retire(topic, RollReason.RELEASED)
 
     def _retire(self, topic: Topic, reason: RollReason) -> None:
-        """Offload up to the end that the topic has now, and no further."""
-        topic.retire, topic.retire_at = reason, topic.last or Position(topic.incarnation, -1, -1)
+        """Offload up to the end that the topic has now, and no further: the next look says where that is."""
+        topic.retire, topic.retire_at = reason, None
+        topic.retire_asked = self._context.clock_ms()
+        topic.look_again_at = 0
+
+    def _fix_retirement(self, topic: Topic) -> None:
+        if topic.retire is not None and topic.retire_at is None and topic.seen_at > topic.retire_asked:
+            topic.retire_at = topic.last or Position(topic.incarnation, -1, -1)
 
     def _state(self, name: TopicName) -> TopicState:
         return self._context.journal.topics.get(name) or TopicState(name)
@@ -181,7 +197,7 @@ class Roster:
             self.topics[name] = topic
             self._apply(topic, self._policies[name])
             if self._until_caught_up and topic.retire is None:
-                self._retire(topic, RollReason.CAUGHT_UP)
+                topic.retire, topic.retire_at = RollReason.CAUGHT_UP, topic.last or Position(topic.incarnation, -1, -1)
 
     def perhaps_deleted(self, topic: Topic) -> None:
         """A look says that the topic is gone: it is, when its own name is not found while its namespace can be read."""
@@ -193,14 +209,6 @@ class Roster:
             topic.gone = DELETED
         except OffloadError as error:
             log.info("cannot tell whether topic=%s is deleted: %s", topic.name, error)
-
-    def let_go(self, topic: Topic, reason: str) -> None:
-        """Something is wrong with this topic alone: its catalog and pin are opened anew a little later."""
-        log.warning("adopting anew topic=%s: %s", topic.name, reason)
-        self._context.pins.drop(topic.name)
-        self.topics.pop(topic.name, None)
-        self.refused[topic.name] = reason
-        self._adopt_again_at[topic.name] = self._context.clock_ms() + ADOPT_AGAIN_MS
 
     def forget(self, topic: Topic) -> None:
         """The topic does not exist any more and everything of it is recorded."""
@@ -222,12 +230,20 @@ class Roster:
 
     def retire_if_done(self, topic: Topic, state: TopicState) -> None:
         """Let go of a topic that is to be released and has nothing left to offload."""
-        if not state.releasing or topic.gone or state.open is not None or topic.sealing is not None or not acknowledged(topic):
+        self._fix_retirement(topic)
+        if (
+            not (state.releasing or topic.pin_released)
+            or topic.gone
+            or topic.trouble
+            or state.open is not None
+            or topic.sealing is not None
+            or not acknowledged(topic)
+        ):
             return
         if topic.retire is None:
             self._retire(topic, RollReason.RELEASED)
         begin = topic.begin()
-        if topic.retire_at is not None and begin is not None and begin <= topic.retire_at:
+        if topic.retire_at is None or (begin is not None and begin <= topic.retire_at):
             return
         try:
             if not topic.pin_released:
@@ -239,13 +255,16 @@ class Roster:
             return
         log.info("released topic=%s end=%s", topic.name, topic.catalog.end)
         self._released.add(topic.name)
+        self._barred.add(topic.name)
+        self._claimed -= {topic.name}
         self._context.journal.record([TopicState(topic.name)])
         del self.topics[topic.name]
 
     def _end_claim(self, topic: Topic) -> None:
         """Nobody's topic from here on: any application may claim it."""
+        context = self._context
+        topic.catalog = context.catalogs.load(topic.name)
         claim = topic.catalog.claim
         if claim is not None and claim.application:
-            context = self._context
             ended = released(claim, context.clock_ms(), "released")
             topic.catalog = context.catalogs.append(topic.catalog, ended, token=context.new_uuid())

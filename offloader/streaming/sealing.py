@@ -45,7 +45,9 @@ class Sealing:
         """Journal what came of seals that have ended."""
         for topic in topics:
             if topic.sealing is not None and topic.sealing.done():
-                self._context.record(self._sealed(topic, self._context.state(topic.name), topic.sealing))
+                state = self._context.state(topic.name)
+                if state.open is not None:  # else the journal has it already: its answer had been lost
+                    self._context.record(self._sealed(topic, state, topic.sealing))
                 topic.sealing = None
 
     def _sealed(self, topic: Topic, state: TopicState, answer: Future[TopicCatalog]) -> TopicState:

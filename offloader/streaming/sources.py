@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from offloader.errors import OffloadError, OvertakenError, PinMovedError, TopicNotFoundError
+from offloader.metadata.state import TopicState
 from offloader.streaming import acknowledging, incarnations, losses
 from offloader.streaming.context import Context
 from offloader.streaming.looking import record_closed_ledger
@@ -13,6 +14,8 @@ from offloader.streaming.sealing import Sealing
 from offloader.streaming.topics import Topic
 
 log = logging.getLogger(__name__)
+
+TROUBLE_MS = 2_000
 
 
 def could_not_look(roster: Roster, topic: Topic, error: OffloadError) -> None:
@@ -25,11 +28,13 @@ def could_not_look(roster: Roster, topic: Topic, error: OffloadError) -> None:
 
 
 def check_all(context: Context, roster: Roster, sealing: Sealing, failures: set[object]) -> None:
-    """Bring every topic's catalog up to what Pulsar says. One topic's trouble is its own: it is let go and adopted anew."""
+    """Bring every topic's catalog up to what Pulsar says. One topic's trouble is its own."""
     for topic in list(roster.topics.values()):
         if topic.sealing is not None or (topic.name in failures and not topic.gone):
             continue
         try:
+            if topic.trouble and not _reloaded(context, topic):
+                continue
             if topic.gone:
                 _end(context, roster, sealing, topic)
             else:
@@ -37,7 +42,17 @@ def check_all(context: Context, roster: Roster, sealing: Sealing, failures: set[
         except OvertakenError:
             raise
         except OffloadError as error:
-            roster.let_go(topic, str(error))
+            log.warning("loading the catalog anew topic=%s: %s", topic.name, error)
+            topic.trouble, topic.trouble_until = str(error), context.clock_ms() + TROUBLE_MS
+
+
+def _reloaded(context: Context, topic: Topic) -> bool:
+    """Whether the catalog of a topic in trouble could be loaded anew, a little later: an answer that was lost may be in it."""
+    if context.clock_ms() < topic.trouble_until:
+        return False
+    topic.catalog = context.catalogs.load(topic.name)
+    topic.trouble = ""
+    return True
 
 
 def _check(context: Context, topic: Topic) -> None:
@@ -71,4 +86,5 @@ def _end(context: Context, roster: Roster, sealing: Sealing, topic: Topic) -> No
     if topic.gone == DELETED:
         roster.forget(topic)
     else:
+        context.record(TopicState(topic.name, abandoned=state.abandoned, releasing=state.releasing))
         roster.renew(topic)

@@ -38,6 +38,9 @@ class Topic:
     retire_at: Position | None = None
     sealing: Future[TopicCatalog] | None = field(default=None, repr=False)
     alarm: str = ""
+    trouble: str = ""  # what is wrong with this topic's catalog: it is loaded anew before anything else
+    trouble_until: int = 0
+    retire_asked: int = 0
     acknowledged: Position | None = None
     acknowledge_again_at: int = 0
     accepted_loss: Position | None = None
@@ -165,7 +168,9 @@ def acknowledgeable(catalog: TopicCatalog, end: Position, ledgers: LedgerList) -
 
 
 def _last_of_former_ledger(catalog: TopicCatalog, end: Position) -> Position | None:
-    newest = catalog.segments[-1]
+    newest = catalog.segments[-1] if catalog.segments else None
+    if newest is None or newest.end.incarnation != end.incarnation:
+        return None
     former = [r for r in newest.ledgers if r.ledger < end.ledger]
     return Position(end.incarnation, former[-1].ledger, former[-1].last) if former else newest.predecessor_end
 

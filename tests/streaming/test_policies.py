@@ -201,3 +201,53 @@ def test_a_rate_limit_holds_over_time_and_the_topic_still_gets_there() -> None:
     assert total < burst
     sim.settle(step_ms=1_000, rounds=4_000)
     assert (sim.clock.now - began) / 1000 >= 0.5 * total / 1_000
+
+
+def test_release_offloads_what_was_written_before_it_also_of_a_topic_that_was_quiet_for_long() -> None:
+    sim = started()
+    sim.produce(T, 3)
+    sim.rounds(3, step_ms=60_000)
+    sim.produce(T, 20)
+    request = ask(sim, RequestKind.RELEASE, T)
+    sim.rounds(12)
+    assert requests.outcome_of(sim.store, "sim", request).ok
+    assert sim.context.catalogs.load(T).end == end(sim)
+
+
+def test_a_topic_disabled_and_enabled_again_is_offloaded_again() -> None:
+    sim = started(roll="5s")
+    properties = sim.cluster.namespace("public/default").properties
+    sim.produce(T, 10)
+    properties[SWITCH] = "false"
+    sim.rounds(12)
+    assert T not in sim.roster.topics
+    properties[SWITCH] = "true"
+    sim.rounds(6)
+    sim.produce(T, 10)
+    sim.settle()
+    assert sim.context.catalogs.load(T).end == end(sim)
+
+
+def test_a_list_of_requests_that_fails_once_delays_them_and_no_more() -> None:
+    from offloader.storage.memory import MemoryStore
+    from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
+
+    faults = StoreFaults()
+    sim = started(store=FaultyStore(MemoryStore(), faults))
+    faults.add(StoreFault("list", key=lambda key: key.startswith("_requests"), times=2))
+    sim.produce(T, 10)
+    request = ask(sim, RequestKind.CLOSE, T, end(sim))
+    sim.rounds(15)
+    assert requests.outcome_of(sim.store, "sim", request).ok
+
+
+def test_accepting_a_loss_where_nothing_is_lost_is_refused_and_stays_without_effect() -> None:
+    sim = started()
+    sim.produce(T, 10)
+    sim.rounds(3)
+    request = ask(sim, RequestKind.ACCEPT_LOSS, T, Position(0, 10**6, 0))
+    sim.rounds(4)
+    outcome = requests.outcome_of(sim.store, "sim", request)
+    assert not outcome.ok
+    assert "nothing" in outcome.message
+    assert sim.roster.topics[T].accepted_loss is None

@@ -137,3 +137,42 @@ def test_two_applications_on_one_topic_by_different_names() -> None:
     assert not other.roster.topics
     other.close()
     sim.close()
+
+
+def test_a_journal_that_is_unavailable_for_one_record_after_a_seal_delays_and_no_more() -> None:
+    faults = StoreFaults()
+    sim = started(faults, roll="5s")
+    sim.produce(T, 20)
+    committed = False
+
+    def after_commit() -> None:
+        nonlocal committed
+        if not committed:
+            committed = True
+            faults.add(StoreFault("put", key=lambda key: key.startswith("_journal"), times=1))
+
+    faults.add(StoreFault("put", Effect.HOOK, key=lambda key: "_catalog" in key and "/t/" in key, hook=after_commit))
+    sim.settle()
+    assert committed
+    check(sim)
+
+
+@pytest.mark.parametrize("lost", ["Loss", "Claim"])
+def test_a_lost_answer_to_a_loss_or_to_the_next_incarnation_s_claim(lost: str) -> None:
+    faults = StoreFaults()
+    sim = started(faults, roll="5s", entries_per_ledger=5, fail_on_data_loss=False)
+    sim.produce(T, 3)
+    sim.rounds(2)
+    if lost == "Claim":
+        sim.cluster.delete(T)
+        sim.cluster.create(T)
+        sim.produce(T, 1)
+    else:
+        sim.cluster.roll(T)
+        sim.cluster.lose(T, sim.cluster.ledgers(T).spans[0].ledger)
+        sim.produce(T, 3)
+    faults.add(StoreFault("put", Effect.LOST, key=lambda key: "_catalog" in key and "/t/" in key, times=2))
+    sim.rounds(20)
+    sim.produce(T, 5)
+    sim.settle()
+    check(sim)

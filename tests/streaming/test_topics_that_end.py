@@ -232,3 +232,73 @@ def test_a_subscription_deleted_and_its_data_trimmed_is_a_recorded_loss_never_a_
     sim.settle()
     assert catalog(sim).losses
     check(sim)
+
+
+@pytest.mark.parametrize("uploaded", [False, True])
+def test_a_topic_created_again_with_data_before_it_is_looked_at_never_mixes_incarnations(uploaded: bool) -> None:
+    sim = started(roll="2h", max_size=10**6)
+    sim.produce(T, 60 if uploaded else 3, largest=3000 if uploaded else 10)
+    sim.rounds(3)
+    sim.pins.close()
+    sim.journal.close()
+    sim.cluster.delete(T)
+    sim.cluster.create(T)
+    sim.cluster.add_subscription(T, "somebody")
+    sim.produce(T, 45)
+    sim.start()
+    sim.rounds(6)
+    sim.settle(step_ms=300_000)
+    assert catalog(sim).claim.incarnation == 1
+    check(sim)
+
+
+def test_a_topic_deleted_soon_after_a_restart_has_its_tail_recorded_as_lost() -> None:
+    sim = started(roll="5s", entries_per_ledger=None)
+    sim.produce(T, 20)
+    sim.settle()
+    sim.produce(T, 5)
+    last = max((e.ledger, e.entry) for e in sim.cluster.entries(T))
+    sim.kill()
+    sim.rounds(3)
+    sim.cluster.delete(T)
+    sim.rounds(8)
+    found = catalog(sim)
+    assert (found.end.ledger, found.end.entry) == last
+    sim.close()
+
+
+def test_one_entry_seen_then_deleted_and_created_again() -> None:
+    sim = started(roll="2h")
+    sim.produce(T, 1)
+    sim.rounds(3)
+    sim.cluster.delete(T)
+    sim.rounds(4)
+    sim.cluster.create(T)
+    sim.rounds(6)
+    sim.produce(T, 3)
+    sim.settle(step_ms=300_000)
+    check(sim)
+
+
+def test_more_hidden_entries_than_one_slice_may_look_up_are_classified_in_the_end() -> None:
+    sim = started(roll="5s", entries_per_ledger=None)
+    sim.produce(T, 2)
+    for _ in range(2_500):
+        sim.cluster.add_hidden(T, GapKind.ABORTED)
+    sim.produce(T, 2)
+    sim.settle(step_ms=60_000)
+    check(sim)
+
+
+def test_a_damaged_catalog_of_a_disabled_topic_does_not_keep_the_others_from_being_offloaded() -> None:
+    sim = started(roll="5s")
+    sim.produce(OTHER, 5)
+    sim.settle()
+    sim.pins.close()
+    sim.journal.close()
+    sim.store.put("public/other-namespace/x/_catalog/" + "0" * 20, b"damaged")
+    sim.start()
+    sim.produce(OTHER, 5)
+    sim.settle()
+    assert sim.roster.topics
+    sim.close()
