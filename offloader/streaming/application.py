@@ -15,12 +15,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from types import FrameType
 
-from pyspark.errors import PySparkException, StreamingQueryException
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from offloader.config import Config
-from offloader.errors import FatalError, OffloadError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal import Journal
 from offloader.metadata.root import open_root
@@ -41,13 +41,13 @@ from offloader.streaming.plan_server import PlanServer
 from offloader.streaming.planner import Limits
 from offloader.streaming.rates import RateLimits
 from offloader.streaming.roster import Roster
+from offloader.streaming.supervised import SupervisedQuery
 from offloader.streaming.tasks import WorkerSettings
 from offloader.streaming.wrapping import wrapped_driver
 
 log = logging.getLogger(__name__)
 
 WATCH_EVERY = 0.2  # seconds between looks at the query and the driver
-QUERY_RESTARTS = 5  # in a row, each without a committed batch in between
 
 
 class Application:
@@ -141,20 +141,16 @@ class Application:
         workers = WorkerSettings(derived.pulsar(config), derived.store(config), limits.threads)
         wait = config.spark.trigger_ms / 1000
         caught_up = CaughtUp(driver, _now_ms(), self._timeout) if self._until_caught_up else None
-        restarts = 0
 
         def start() -> StreamingQuery:
             folder = f"{checkpoint}/{_new_uuid()}"
             return spark_side.start_query(session, driver.plans, workers, driver.commit, folder, wait)
 
-        query = start()
+        query = SupervisedQuery(start, driver.batches_since_restart)
         self.ready.set()
         while not self._stop.wait(WATCH_EVERY):
-            if not query.isActive:
-                restarts = 0 if driver.batches_since_restart() else restarts + 1
-                _why_dead(query, restarts)
+            if query.restarted():
                 driver.replan()
-                query = start()
             if caught_up is not None:
                 outcome = caught_up.look(_now_ms())
                 if outcome is not Outcome.NOT_YET:
@@ -164,20 +160,12 @@ class Application:
         self._end(driver, query)
         return 0
 
-    def _end(self, driver: Driver, query: StreamingQuery) -> None:
+    def _end(self, driver: Driver, query: SupervisedQuery) -> None:
         """Stop between batches where that is possible soon: Spark ends such a query without a stack trace."""
         driver.finish_batch(timeout=self.config.limits.slice.time_budget_ms / 1000 + 10)
         driver.stop()
         driver.plans.close()
-        _quietly(query.stop)()
-
-
-def _why_dead(query: StreamingQuery, restarts: int) -> None:
-    error: StreamingQueryException | None = query.exception()
-    reason = str(error).splitlines()[0] if error else "no reason given"
-    log.error("Spark's query ended: %s", reason)
-    if restarts > QUERY_RESTARTS:
-        raise FatalError(f"Spark's query ended {restarts} times in a row without a batch: {reason}")
+        query.stop()
 
 
 def _quietly(action: Callable[[], object]) -> Callable[[], None]:
@@ -186,7 +174,7 @@ def _quietly(action: Callable[[], object]) -> Callable[[], None]:
     def run() -> None:
         try:
             action()
-        except (PySparkException, OffloadError, ConnectionError) as error:
+        except (PySparkException, Py4JError, ConnectionError) as error:
             log.debug("while stopping Spark: %s", error)
 
     return run

@@ -39,7 +39,7 @@ def look(context: Context, topics: Iterable[Topic], *, all_of_them: bool = False
             continue
         if isinstance(end, Exception):
             raise end
-        topic.seen_at = now
+        topic.seen_at, topic.unseen = now, ""
         if end.mark_delete != topic.end.mark_delete:
             topic.acknowledged = None  # the broker knows better: it may have taken back what it had confirmed
         if end != topic.end:

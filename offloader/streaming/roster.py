@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from offloader.config.levels import TopicPolicy
 from offloader.doctor.check import Check, Verdict
-from offloader.errors import OffloadError, TopicNotFoundError
+from offloader.errors import OffloadError, RetryableError, TopicNotFoundError
 from offloader.metadata.catalog import released
 from offloader.metadata.state import TopicState
 from offloader.model import Position, RollReason, TopicName
@@ -48,6 +48,7 @@ class Roster:
         self._adopt_again_at: dict[TopicName, int] = {}
         self._released: set[TopicName] = set()
         self._barred: set[TopicName] = set()
+        self._retrying: set[TopicName] = set()  # refused, but only for now: a busy pin, a broker that does not answer
         self._claimed: frozenset[TopicName] = frozenset()
         self.discovered = False
 
@@ -55,7 +56,8 @@ class Roster:
     def settled(self) -> bool:
         """Every topic that was found is adopted or refused."""
         wanted = {name for name, policy in self._policies.items() if self._wanted(name, policy)}
-        return self.discovered and not self._adopting and wanted <= self.topics.keys() | self.refused.keys()
+        answered = self.topics.keys() | (self.refused.keys() - self._retrying)
+        return self.discovered and not self._adopting and wanted <= answered
 
     def update(self) -> None:
         """Take what discovery found, adopt new topics; never waits."""
@@ -192,8 +194,10 @@ class Roster:
                 if self.refused.get(name) != str(error):
                     log.warning("cannot offload topic=%s: %s", name, error)
                 self.refused[name] = str(error)
+                (self._retrying.add if isinstance(error, RetryableError) else self._retrying.discard)(name)
                 continue
             self.refused.pop(name, None)
+            self._retrying.discard(name)
             self.topics[name] = topic
             self._apply(topic, self._policies[name])
             if self._until_caught_up and topic.retire is None:

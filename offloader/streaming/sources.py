@@ -22,8 +22,8 @@ def could_not_look(roster: Roster, topic: Topic, error: OffloadError) -> None:
     """A look at the topic failed."""
     if isinstance(error, TopicNotFoundError):
         roster.perhaps_deleted(topic)
-    elif str(error) != topic.alarm:
-        topic.alarm = str(error)
+    elif str(error) != topic.unseen:
+        topic.unseen = str(error)
         log.warning("cannot look at topic=%s: %s", topic.name, error)
 
 

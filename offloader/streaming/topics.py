@@ -38,6 +38,7 @@ class Topic:
     retire_at: Position | None = None
     sealing: Future[TopicCatalog] | None = field(default=None, repr=False)
     alarm: str = ""
+    unseen: str = ""  # why it could not be looked at
     trouble: str = ""  # what is wrong with this topic's catalog: it is loaded anew before anything else
     trouble_until: int = 0
     retire_asked: int = 0

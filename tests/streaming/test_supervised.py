@@ -1,0 +1,49 @@
+"""Spark's query is kept running, but not for ever without a batch."""
+
+from __future__ import annotations
+
+import pytest
+from py4j.protocol import Py4JError
+
+from offloader.errors import FatalError
+from offloader.streaming.supervised import MOST_RESTARTS, SupervisedQuery
+
+
+class Query:
+    isActive = False  # noqa: N815
+
+    def exception(self) -> Exception | None:
+        return None
+
+    def stop(self) -> None:
+        raise Py4JError("the JVM is gone")
+
+
+def test_a_query_that_cannot_be_started_is_started_again() -> None:
+    attempts = []
+
+    def start() -> Query:
+        attempts.append(1)
+        if len(attempts) == 1:
+            raise Py4JError("a Python process was killed")
+        query = Query()
+        query.isActive = True
+        return query
+
+    query = SupervisedQuery(start, lambda: 0)  # type: ignore[arg-type]
+    assert query.restarted()
+    assert not query.restarted()
+    query.stop()
+
+
+def test_a_query_that_dies_again_and_again_without_a_batch_ends_the_application() -> None:
+    query = SupervisedQuery(Query, lambda: 0)  # type: ignore[arg-type]
+    for _ in range(MOST_RESTARTS):
+        assert query.restarted()
+    with pytest.raises(FatalError, match="in a row without a batch"):
+        query.restarted()
+
+
+def test_batches_in_between_start_the_count_anew() -> None:
+    query = SupervisedQuery(Query, lambda: 1)  # type: ignore[arg-type]
+    assert all(query.restarted() for _ in range(5 * MOST_RESTARTS))
