@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import threading
+import time
 from collections import Counter
 
 from benchmarks import processes
@@ -35,15 +36,15 @@ def run(options: Options) -> Report:
 
 
 def _samples(process: subprocess.Popen[bytes], offloading: Offloading) -> list[Counter[str]]:
-    """Memory by role and in total, between the first committed batch and the application's end."""
-    samples: list[Counter[str]] = []
+    """Memory by role and in total, from the first committed batch to the last (then workers end, and shared pages count for the others)."""
+    samples: list[tuple[float, Counter[str]]] = []
     pause = threading.Event()
     while process.poll() is None:
         used = processes.memory(process.pid)
-        if offloading.batches() and used["jvm"]:
-            samples.append(used + Counter({"total": used.total()}))
+        samples.append((time.time(), used + Counter({"total": used.total()})))
         pause.wait(EVERY)
-    return samples[:-1]  # the last one may be of an application that is ending
+    first, *_, last = offloading.batches()
+    return [used for at, used in samples if first.at <= at <= last.at]
 
 
 def _peaks(samples: list[Counter[str]]) -> Counter[str]:

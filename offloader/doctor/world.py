@@ -13,7 +13,7 @@ from crc32c import crc32c
 
 from offloader.config import Config
 from offloader.doctor.store import BucketFacts
-from offloader.embedded.java import find_java
+from offloader.java import find_java
 from offloader.metadata.layout import PROOF, ROOT
 from offloader.metadata.root import Root, prove, read_root
 from offloader.model import TopicName

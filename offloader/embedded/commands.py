@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from offloader.embedded.java import Java
 from offloader.embedded.settings import LOG4J, Ports, properties, zookeeper_configuration
+from offloader.java import Java
 
 _OPENED = (
     "java.base/java.lang",

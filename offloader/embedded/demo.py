@@ -22,10 +22,10 @@ from rich.console import Console
 from offloader import logs
 from offloader.archive.read import entries
 from offloader.config import Config
-from offloader.embedded.java import find_java
 from offloader.embedded.settings import ENTRY_METADATA
 from offloader.embedded.standalone import PulsarStandalone
 from offloader.errors import OffloadError
+from offloader.java import find_java
 from offloader.metadata import requests
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.requests import Request, RequestKind

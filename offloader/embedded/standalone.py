@@ -19,11 +19,11 @@ import httpx
 
 from offloader.embedded.commands import Commands
 from offloader.embedded.jars import fetch_lock
-from offloader.embedded.java import find_java
 from offloader.embedded.lock import OFFLOADER, PULSAR
 from offloader.embedded.process import JavaProcess
 from offloader.embedded.settings import OffloaderSettings, ports_of, standalone_configuration
 from offloader.errors import BrokerUnavailableError, FatalError
+from offloader.java import find_java
 
 _POLL_SECONDS = 0.1
 _STOP_SECONDS = 30.0

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from offloader.config.running import Spark
-from offloader.embedded.java import find_java
+from offloader.java import find_java
 from offloader.model import Receipt
 from offloader.streaming import datasource
 from offloader.streaming.plan_server import PlanServer

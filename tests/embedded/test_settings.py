@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from offloader.embedded.commands import Commands
-from offloader.embedded.java import Java
 from offloader.embedded.settings import (
     OffloaderSettings,
     Ports,
@@ -20,6 +19,7 @@ from offloader.embedded.settings import (
     zookeeper_configuration,
 )
 from offloader.errors import FatalError
+from offloader.java import Java
 
 PORTS = Ports(broker=20001, web=20002, bookie=20003, zookeeper=20004)
 

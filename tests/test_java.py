@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from offloader.embedded.java import check_java, describe_java, find_java, parse_version
 from offloader.errors import FatalError
+from offloader.java import check_java, describe_java, find_java, parse_version
 
 MODULES = "java.base@17.0.15\njdk.incubator.vector@17.0.15\n"
 
