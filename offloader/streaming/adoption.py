@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from offloader.config.levels import TopicPolicy
 from offloader.errors import ClaimedByOtherError, FatalError
-from offloader.metadata.state import Claim, TopicCatalog, TopicState
+from offloader.metadata.state import Claim, TopicCatalog
 from offloader.model import Loss, Position, Source, TopicName
 from offloader.pulsar.api import TopicEnd, TopicInfo
 from offloader.streaming.context import Context
@@ -78,10 +78,10 @@ def _mind_lost_pin(context: Context, catalog: TopicCatalog, info: TopicInfo) -> 
         return
     if context.subscription in info.subscriptions or end.ledger in info.ledgers:
         return
-    state = context.journal.topics.get(catalog.topic) or TopicState(catalog.topic)
+    state = context.state(catalog.topic)
     log.error("the subscription of topic=%s was deleted: what followed %s may be gone", catalog.topic, end)
     if state.open is None:
-        context.journal.record([replace(state, lost_after=end)])
+        context.record(replace(state, lost_after=end))
 
 
 def _claim(context: Context, catalog: TopicCatalog, info: TopicInfo, begin: Position, reason: str = "") -> TopicCatalog:

@@ -23,10 +23,10 @@ CLOSED_LATER_MS = 30_000
 CLOSED_CHECKS = 8  # ledger lists read in one look only to learn that: two REST calls each
 
 
-def look(context: Context, topics: Iterable[Topic], *, all_of_them: bool = False) -> dict[TopicName, OffloadError]:
+def look(context: Context, topics: Iterable[Topic]) -> dict[TopicName, OffloadError]:
     """Refresh ends and, where they moved, ledger lists. A topic's failure is returned, its former view stays."""
     now = context.clock_ms()
-    due = [t for t in topics if not t.gone and (all_of_them or t.look_again_at <= now)]
+    due = [t for t in topics if not t.gone and t.look_again_at <= now]
     ends = context.pins.ends([t.name for t in due])
     failures: dict[TopicName, OffloadError] = {}
     moved: list[tuple[Topic, TopicEnd]] = []

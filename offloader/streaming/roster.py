@@ -98,10 +98,6 @@ class Roster:
         """Whether this run gave the topic's subscription up."""
         return name in self._released
 
-    def look_soon(self) -> None:
-        """Discover again at the next round."""
-        self._discover_at = 0
-
     def _take_discovery(self, now: int) -> None:
         if self._discovery is not None and self._discovery.done():
             answer, self._discovery = self._discovery, None
@@ -154,14 +150,14 @@ class Roster:
         """A policy may have changed: new rules, or an end."""
         topic.rules = rules_of(policy)
         self._rates.set(topic.name, policy.rates)
-        if policy.enabled and topic.retire is RollReason.DISABLED and not self._state(topic.name).releasing:
+        if policy.enabled and topic.retire is RollReason.DISABLED and not self._context.state(topic.name).releasing:
             topic.retire = topic.retire_at = None
         elif not policy.enabled and topic.retire is None:
             self._retire(topic, RollReason.DISABLED)
             log.info("%s topic=%s", "release" if policy.released else "pause", topic.name)
         if not policy.enabled and policy.released:
-            self._mark_releasing(topic.name)
-        if self._state(topic.name).releasing and topic.retire is None:
+            self._context.record(replace(self._context.state(topic.name), releasing=True))
+        if self._context.state(topic.name).releasing and topic.retire is None:
             self._retire(topic, RollReason.RELEASED)
 
     def _retire(self, topic: Topic, reason: RollReason) -> None:
@@ -173,14 +169,6 @@ class Roster:
     def _fix_retirement(self, topic: Topic) -> None:
         if topic.retire is not None and topic.retire_at is None and topic.seen_at > topic.retire_asked:
             topic.retire_at = topic.last or Position(topic.incarnation, -1, -1)
-
-    def _state(self, name: TopicName) -> TopicState:
-        return self._context.journal.topics.get(name) or TopicState(name)
-
-    def _mark_releasing(self, name: TopicName) -> None:
-        state = self._state(name)
-        if not state.releasing:
-            self._context.journal.record([replace(state, releasing=True)])
 
     def _take_adopted(self, now: int) -> None:
         for name, answer in list(self._adopting.items()):

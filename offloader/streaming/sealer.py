@@ -19,7 +19,7 @@ OBJECT_META = {"s3managedledgeroffloaderformatversion": "1"}
 DRIVER = "streaming"
 
 
-def seal(store: ObjectStore, catalogs: Catalogs, catalog: TopicCatalog, state: TopicState) -> TopicCatalog:
+def seal(store: ObjectStore, catalogs: Catalogs, state: TopicState) -> TopicCatalog:
     """Make a segment in Sealing durable and commit it. Returns the catalog, with the segment unless it went on without it (a process
     that was overtaken had committed the same range under another uuid: the catalog wins).
 
@@ -35,7 +35,7 @@ def seal(store: ObjectStore, catalogs: Catalogs, catalog: TopicCatalog, state: T
     if segment.parts:
         _write_objects(store, state, facts)
     record = segments.as_record(state, DRIVER, (("root", store.url),))
-    return catalogs.append(current if current.next_slot >= catalog.next_slot else catalog, record, token=segment.uuid)
+    return catalogs.append(current, record, token=segment.uuid)
 
 
 def _write_objects(store: ObjectStore, state: TopicState, facts: SealedFacts) -> None:

@@ -30,14 +30,14 @@ class Sealing:
     def start(self, topic: Topic, state: TopicState) -> None:
         """Begin a seal, unless the topic's is under way."""
         if topic.sealing is None:
-            topic.sealing = self._context.pool.submit(self._seal, topic.catalog, state)
+            topic.sealing = self._context.pool.submit(self._seal, state)
             topic.sealing.add_done_callback(lambda _: self._wake())
 
-    def _seal(self, catalog: TopicCatalog, state: TopicState) -> TopicCatalog:
+    def _seal(self, state: TopicState) -> TopicCatalog:
         """Runs in the pool."""
         context, began = self._context, self._context.clock_ms()
         try:
-            return seal(context.store, context.catalogs, catalog, state)
+            return seal(context.store, context.catalogs, state)
         finally:
             context.metrics.seal((context.clock_ms() - began) / 1000)
 
