@@ -68,7 +68,7 @@ _LIMITS = """\
 * `source: bookkeeper` needs `pulsar.metadataServiceUri`.
 
 A violated limit is reported at the level that set the value at fault. A worker process holds at most
-`threadsPerTask` x (`partSizeInBytes` + `blockSizeInBytes` + the largest entry) of data in memory for each of its tasks.
+`threadsPerTask` x (3 x `partSizeInBytes` + `blockSizeInBytes` + the largest entry) of data in memory for each of its tasks.
 """
 
 
