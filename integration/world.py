@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from integration.application import RunningApplication
-from offloader.archive.bucket import read_journals
-from offloader.archive.findings import Kind
+from offloader.archive.checking.bucket import read_journals
+from offloader.archive.checking.findings import Kind
 from offloader.embedded.standalone import PulsarStandalone
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.state import TopicCatalog, TopicState

@@ -11,7 +11,7 @@ import click
 from offloader.archive.continuity import spans
 from offloader.archive.items import ArchivedEntry, Missing
 from offloader.archive.peek import look
-from offloader.archive.read import items
+from offloader.archive.reading.read import items
 from offloader.cli.parsing import POSITION, TOPIC
 from offloader.cli.session import Session, command
 from offloader.cli.topics import time_text, topics

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from offloader.archive.findings import MEANINGS, Kind
+from offloader.archive.checking.findings import MEANINGS, Kind
 from offloader.cli.main import main
 from offloader.cli.session import OPTIONS
 

@@ -8,7 +8,7 @@ from enum import Enum
 
 import click
 
-from offloader.archive.bucket import Journals, applications, read_journals
+from offloader.archive.checking.bucket import Journals, applications, read_journals
 from offloader.cli.parsing import TIME, TOPIC
 from offloader.cli.session import Session, command
 from offloader.config.units import format_time

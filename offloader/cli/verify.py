@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from offloader.archive.findings import Finding
-from offloader.archive.verify import Report, verify
+from offloader.archive.checking.findings import Finding
+from offloader.archive.checking.verify import Report, verify
 from offloader.cli.parsing import TOPIC
 from offloader.cli.session import FINDINGS, OK, Session, command
 from offloader.cli.topics import chosen, journals_of

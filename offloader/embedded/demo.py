@@ -20,7 +20,7 @@ import pulsar
 from rich.console import Console
 
 from offloader import logs
-from offloader.archive.read import entries
+from offloader.archive.reading.read import entries
 from offloader.config import Config
 from offloader.embedded.settings import ENTRY_METADATA
 from offloader.embedded.standalone import PulsarStandalone

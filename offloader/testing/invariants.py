@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from offloader.archive.bucket import applications as all_applications
-from offloader.archive.bucket import read_journals
+from offloader.archive.checking.bucket import applications as all_applications
+from offloader.archive.checking.bucket import read_journals
+from offloader.archive.checking.findings import Kind
+from offloader.archive.checking.records import ReadCatalog, read_catalog
+from offloader.archive.checking.verify import verify
 from offloader.archive.continuity import closed_with, spans
-from offloader.archive.findings import Kind
 from offloader.archive.items import ArchivedEntry, Item
-from offloader.archive.read import items
-from offloader.archive.records import ReadCatalog, read_catalog
-from offloader.archive.verify import verify
+from offloader.archive.reading.read import items
 from offloader.errors import OffloadError
 from offloader.model import GapKind, Position, TopicName
 from offloader.storage.base import ObjectStore

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from offloader.archive.findings import Kind
+from offloader.archive.checking.findings import Kind
 from offloader.metadata import layout
 from offloader.metadata.journal import Journal
 from offloader.metadata.state import TopicState

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.archive.items import ArchivedEntry, Missing
-from offloader.archive.read import entries, items
+from offloader.archive.reading.read import entries, items
 from offloader.errors import DamagedObjectError, DamagedRecordError, ObjectNotFoundError
 from offloader.metadata import layout
 from offloader.model import Cuts, GapKind, Position

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.archive.findings import Kind
-from offloader.archive.verify import verify
+from offloader.archive.checking.findings import Kind
+from offloader.archive.checking.verify import verify
 from offloader.metadata import layout
 from offloader.metadata.catalog_codec import encode_catalog
 from offloader.metadata.journal import Journal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offloader.archive.findings import Kind
+from offloader.archive.checking.findings import Kind
 from offloader.errors import OvertakenError
 from offloader.model import FailureKind, TopicName
 from offloader.storage.memory import MemoryBacking, MemoryStore

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from offloader.archive.checking.findings import Finding, Kind
 from offloader.archive.continuity import breaks, name
-from offloader.archive.findings import Finding, Kind
 from offloader.archive.runs import runs
 from offloader.errors import DamagedRecordError, FormatVersionError, IntegrityError
 from offloader.format.crc import combine

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from offloader.archive.bucket import Journals, applications, open_uploads, read_journals, stray_objects
-from offloader.archive.findings import Finding, Kind
-from offloader.archive.records import ReadCatalog, read_catalog
-from offloader.archive.segment_check import check_objects
+from offloader.archive.checking.bucket import Journals, applications, open_uploads, read_journals, stray_objects
+from offloader.archive.checking.findings import Finding, Kind
+from offloader.archive.checking.records import ReadCatalog, read_catalog
+from offloader.archive.checking.segment_check import check_objects
 from offloader.metadata import layout
 from offloader.metadata.layout import catalog_folder, data_key, journal_folder, topic_folder
 from offloader.model import Segment, TopicName

@@ -7,7 +7,7 @@ from itertools import dropwhile
 
 from offloader.archive.continuity import Break, BreakKind, Span, break_between, spans
 from offloader.archive.items import ArchivedEntry, Item, Missing
-from offloader.archive.objects import READ_SIZE, Stored, naming, read_index, stored_entries
+from offloader.archive.reading.objects import READ_SIZE, Stored, naming, read_index, stored_entries
 from offloader.archive.runs import Run, clipped, runs
 from offloader.errors import DamagedObjectError, DamagedRecordError
 from offloader.format.entry import crc_ok

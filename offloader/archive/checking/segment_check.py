@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from offloader.archive.findings import Finding, Kind, offset_in
-from offloader.archive.objects import naming
-from offloader.archive.part_check import PartStream
+from offloader.archive.checking.findings import Finding, Kind, offset_in
+from offloader.archive.checking.part_check import PartStream
+from offloader.archive.reading.objects import naming
 from offloader.errors import DamagedObjectError, ObjectNotFoundError
 from offloader.format.index import Index, decode_index
 from offloader.format.strict import account, check_ledger_infos

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from crc32c import crc32c
 
-from offloader.archive.findings import Finding, Kind, offset_in
-from offloader.archive.objects import read_ranges
+from offloader.archive.checking.findings import Finding, Kind, offset_in
+from offloader.archive.reading.objects import read_ranges
 from offloader.archive.runs import runs
 from offloader.errors import DamagedObjectError, DamagedRecordError
 from offloader.format.entry import inspect

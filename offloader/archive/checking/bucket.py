@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from offloader.archive.findings import Finding, Kind
+from offloader.archive.checking.findings import Finding, Kind
 from offloader.errors import FormatVersionError, IntegrityError
 from offloader.metadata.journal_start import JournalStart
 from offloader.metadata.layout import JOURNAL, PROOF, REQUESTS, ROOT, KeyKind, journal_folder, parse_topic_key

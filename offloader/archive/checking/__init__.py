@@ -1,0 +1,1 @@
+"""Everything that can be checked of an archive without Pulsar."""

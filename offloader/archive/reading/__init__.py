@@ -1,0 +1,1 @@
+"""From a catalog to entries: what to read (pure), the reading of ranges, the entries in them."""
