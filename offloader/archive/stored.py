@@ -1,0 +1,104 @@
+"""What can be read of a topic, in whatever form it is stored: frozen values that plans are made of. No I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offloader.archive.items import Missing
+from offloader.archive.runs import Run
+from offloader.model import Position, TopicName
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadedLedger:
+    """A whole closed ledger in Pulsar's ledger-based format (V1), as a stock broker wrote it.
+
+    `store` is the URL of the bucket, whose flat root has the two objects; "" where it is the archive's own root. `size` is the sum
+    of the entries' lengths, as BookKeeper counts it.
+    """
+
+    start: Position  # entry 0
+    end: Position  # the ledger's last entry
+    uuid: str
+    size: int
+    store: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DataObject:
+    """A data object and its index object: a segment's (`ledger` None) or a ledger's (V1: its index does not say which).
+
+    `size` is the data object's where a record says it; None: only the index object says it.
+    """
+
+    data_key: str
+    index_key: str
+    size: int | None = None
+    ledger: int | None = None
+    store: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Consecutive positions of a topic that one object accounts for, gaps included: what is read in one go.
+
+    `size` estimates the bytes to be read. `ends_object`: nothing may follow in the object.
+    """
+
+    topic: TopicName
+    incarnation: int
+    object: DataObject
+    runs: tuple[Run, ...]
+    size: int
+    ends_object: bool = False
+
+    @property
+    def first(self) -> Position:
+        return Position(self.incarnation, self.runs[0].ledger, self.runs[0].first)
+
+    @property
+    def last(self) -> Position:
+        return Position(self.incarnation, self.runs[-1].ledger, self.runs[-1].last)
+
+
+PlanItem = Piece | Missing
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What is wanted of a topic; bounds are included, times are publish times in ms by producers' clocks.
+
+    Times only leave out what certainly holds no such message: whoever reads filters messages themselves.
+    """
+
+    start: Position | None = None
+    end: Position | None = None
+    published_from: int | None = None
+    published_to: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRun:
+    """Entries with consecutive ids of one ledger, as they lie in one buffer.
+
+    `bounds` has two numbers for each entry: where its bytes begin and where they end in `data`. `offset` is where `data` begins in the
+    object.
+    """
+
+    ledger: int
+    first: int
+    incarnation: int
+    data: memoryview
+    bounds: list[int]
+    offset: int
+
+    @property
+    def count(self) -> int:
+        return len(self.bounds) // 2
+
+    @property
+    def last(self) -> int:
+        return self.first + self.count - 1
+
+
+ReadItem = EntryRun | Missing
