@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
-from benchmarks import application, cutter, idle, local_disk, memory
+from benchmarks import application, cutter, idle, local_disk, memory, reading
 from benchmarks.figures import Report
 from benchmarks.options import Options
 from offloader.errors import OffloadError
@@ -25,6 +25,7 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "application": application.run,
     "memory": memory.run,
     "idle": idle.run,
+    "reading": reading.run,
 }
 
 

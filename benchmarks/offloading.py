@@ -30,9 +30,11 @@ class Batch:
 
 
 class Offloading:
-    """`offloader run` on a namespace, to a folder of its own."""
+    """`offloader run` on a namespace, to a folder of its own, or to the `storage` (YAML) that is named."""
 
-    def __init__(self, cluster: Cluster, namespace: str, folder: Path, *, trigger: str = "1s", roll: str = "600s") -> None:
+    def __init__(
+        self, cluster: Cluster, namespace: str, folder: Path, *, trigger: str = "1s", roll: str = "600s", storage: str = ""
+    ) -> None:
         folder.mkdir(parents=True)
         self.archive = folder / "archive"
         self.log = folder / "log"
@@ -41,7 +43,7 @@ class Offloading:
             f"""
 application: {folder.name}
 pulsar: {{serviceUrl: "{cluster.standalone.service_url}", adminUrl: "{cluster.standalone.admin_url}"}}
-storage: {{root: "file://{self.archive.resolve()}"}}
+storage: {{{storage or f'root: "file://{self.archive.resolve()}"'}}}
 spark: {{trigger: {trigger}}}
 metrics: {{port: 0}}
 policies: {{maxOffloadSegmentRolloverTimeInSeconds: {roll}}}

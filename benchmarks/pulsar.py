@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
 import pulsar
 
+from offloader.embedded.settings import OffloaderSettings
 from offloader.embedded.standalone import PulsarStandalone
 from offloader.errors import BrokerUnavailableError
 from offloader.model import KIB, MIB, TopicName
@@ -27,8 +28,10 @@ READ_SECONDS = 30.0
 class Cluster:
     """An embedded Pulsar in `folder`; a context manager."""
 
-    def __init__(self, folder: Path) -> None:
-        self.standalone = PulsarStandalone(folder)
+    def __init__(
+        self, folder: Path, *, configuration: Mapping[str, str] | None = None, offloader: OffloaderSettings | None = None
+    ) -> None:
+        self.standalone = PulsarStandalone(folder, configuration=configuration or {}, offloader=offloader)
 
     def __enter__(self) -> Self:
         self.standalone.start()

@@ -1,18 +1,29 @@
-"""Fixtures for tests against real servers: an embedded Pulsar, a fresh namespace."""
+"""Fixtures for tests against real servers: an embedded Pulsar, a fresh namespace, versitygw."""
 
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator
 
 import pytest
 
+from integration import versitygw as server
 from offloader.embedded.settings import ENTRY_METADATA, SMALL_LEDGERS, TRANSACTIONS
 from offloader.embedded.standalone import PulsarStandalone
+from tests.storage.servers import S3Server
 
 PULSAR_SETTINGS = {**SMALL_LEDGERS, **TRANSACTIONS, **ENTRY_METADATA}
 
 _NAMES = itertools.count()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if os.environ.get("OFFLOADER_SKIP_VERSITYGW") != "1":
+        return
+    for item in items:
+        if item.get_closest_marker("versitygw"):
+            item.add_marker(pytest.mark.skip(reason="OFFLOADER_SKIP_VERSITYGW=1"))
 
 
 @pytest.fixture(scope="session")
@@ -33,3 +44,10 @@ def pulsar_with_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def namespace(pulsar: PulsarStandalone) -> str:
     """A fresh namespace in the shared Pulsar, as `tenant/namespace`."""
     return pulsar.create_namespace(f"public/test-{next(_NAMES)}")
+
+
+@pytest.fixture(scope="session")
+def versitygw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """An S3 server with a bucket. Shared: use a root of your own."""
+    with server.running(tmp_path_factory.mktemp("versitygw")) as running:
+        yield running

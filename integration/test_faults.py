@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,25 +13,22 @@ from integration.application import RunningApplication
 from integration.conftest import PULSAR_SETTINGS
 from integration.produce import LARGEST, MODES, open_client, produce, produce_mixed, random_contents
 from integration.pulsar.transactions import Transactions
+from integration.soak import AFTER, BEFORE, SOAK, STEPS, seal_steps
 from integration.world import World, keep_everything
 from offloader.embedded.settings import SMALL_LEDGERS
 from offloader.embedded.standalone import PulsarStandalone
 from offloader.model import FailureKind, GapKind, TopicName
 from offloader.storage.open import StoreSettings
+from tests.storage.servers import S3Server
 
-SOAK = os.environ.get("OFFLOADER_SOAK") == "1"
 KEEP_ALIVE = {"keepAliveIntervalSeconds": "5"}
-SMALL = {
-    "partSizeInBytes": "1M",
-    "blockSizeInBytes": "256K",
-    "maxOffloadSegmentSizeInBytes": "3M",
-    "maxOffloadSegmentRolloverTimeInSeconds": "4s",
-}
+STORES = ("disk", pytest.param("s3", marks=pytest.mark.versitygw))
+PART_MIB = {"disk": 1, "s3": 5}  # the least part; everything that is produced grows with it
 SHORT_SLICES = {"slice": {"timeBudget": "2s", "hardLimit": "5s"}}
-SLOW = 100_000  # bytes a second
+SLOW = 100_000  # bytes a second, for each MiB of a part
 ENTRIES_PER_LEDGER = int(SMALL_LEDGERS["managedLedgerMaxEntriesPerLedger"])
 
-pytestmark = [pytest.mark.pulsar, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.pulsar, pytest.mark.spark, pytest.mark.timeout(1_800 if SOAK else 900)]
 
 _names = itertools.count()
 
@@ -52,11 +48,30 @@ def namespace(pulsar: PulsarStandalone) -> str:
     return name
 
 
+@pytest.fixture(params=STORES if SOAK else STORES[:1])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Which store."""
+    return str(request.param)
+
+
 @pytest.fixture
-def world(pulsar: PulsarStandalone, namespace: str, tmp_path: Path) -> Iterator[World]:
-    """An archive on disk."""
-    storage = StoreSettings((tmp_path / "archive").as_uri())
-    with World(pulsar, storage, tmp_path / "world", [namespace], policies=SMALL, limits=SHORT_SLICES) as world:
+def storage(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> StoreSettings:
+    if kind == "disk":
+        return StoreSettings((tmp_path / "archive").as_uri())
+    server: S3Server = request.getfixturevalue("versitygw")
+    return server.settings(server.fresh_root())
+
+
+@pytest.fixture
+def world(pulsar: PulsarStandalone, kind: str, storage: StoreSettings, namespace: str, tmp_path: Path) -> Iterator[World]:
+    """An archive of small parts and small segments."""
+    small = {
+        "partSizeInBytes": f"{PART_MIB[kind]}M",
+        "blockSizeInBytes": "256K",
+        "maxOffloadSegmentSizeInBytes": f"{3 * PART_MIB[kind]}M",
+        "maxOffloadSegmentRolloverTimeInSeconds": "4s",
+    }
+    with World(pulsar, storage, tmp_path / "world", [namespace], policies=small, limits=SHORT_SLICES) as world:
         yield world
 
 
@@ -65,8 +80,18 @@ def topic_of(namespace: str, name: str) -> TopicName:
 
 
 def fill(world: World, topic: TopicName, seed: int, largest: int = LARGEST, *, partitioned: bool = False) -> None:
-    """40 messages, about 5 MB; with a smaller `largest` less in proportion."""
-    produce_mixed(world.pulsar.service_url, str(topic), seed=seed, messages=40, largest=largest, partitioned=partitioned)
+    """About five parts; with a smaller `largest` less in proportion."""
+    messages = 40 * part_mib(world)
+    produce_mixed(world.pulsar.service_url, str(topic), seed=seed, messages=messages, largest=largest, partitioned=partitioned)
+
+
+def part_mib(world: World) -> int:
+    return int(world.policies["partSizeInBytes"].removesuffix("M"))
+
+
+def slow(world: World, topic: str, times: int = 1) -> dict[str, Any]:
+    """Topics of this name (a regular expression) are read slowly: a part takes seconds."""
+    return {"role": "worker", "source": "bytes_per_second", "topic": topic, "value": times * SLOW * part_mib(world)}
 
 
 def wait_for_rest(world: World, application: RunningApplication) -> None:
@@ -77,18 +102,18 @@ def wait_for_rest(world: World, application: RunningApplication) -> None:
 
 
 def test_a_topic_in_trouble_does_not_hold_up_the_others(world: World, namespace: str) -> None:
-    good, broken, deadly, slow, aborted, growing = (
-        topic_of(namespace, name) for name in ("good", "broken", "deadly", "slow", "aborted", "growing")
+    good, broken, deadly, crawling, aborted, growing = (
+        topic_of(namespace, name) for name in ("good", "broken", "deadly", "crawling", "aborted", "growing")
     )
     world.topic_policies[str(aborted)] = {"maxOffloadSegmentRolloverTimeInSeconds": "10m", "maxOffloadSegmentSizeInBytes": "1G"}
     world.pulsar.admin("PUT", f"{growing.rest_path}/partitions", json=1)
     for seed, topic in enumerate((good, broken, deadly, aborted)):
         fill(world, topic, seed)
-    fill(world, slow, 4, LARGEST // 4)
+    fill(world, crawling, 4, LARGEST // 4)
     faults: list[dict[str, Any]] = [
         {"role": "worker", "call": "put_part", "key": "/broken/", "times": 10**6, "effect": "before"},
         {"role": "worker", "source": "die", "topic": "/deadly$", "value": 500_000},
-        {"role": "worker", "source": "bytes_per_second", "topic": "/slow$", "value": SLOW},
+        slow(world, "/crawling$"),
     ]
     application = world.new_application(faults=faults).start().wait_ready()
     application.until(lambda: parts(world, aborted) >= 2, "two parts into the segment")
@@ -108,12 +133,13 @@ def test_a_topic_in_trouble_does_not_hold_up_the_others(world: World, namespace:
     after = world.state(aborted).open
     assert after is not None
     assert (after.uuid != before.uuid, after.start) == (True, before.start), "the same range under a new uuid"
-    application.until(lambda: world.catalog(slow).segments, "done with a segment at 0.1 MB/s")
+    application.until(lambda: world.catalog(crawling).segments, "done with a segment of a topic that is read slowly")
     assert failure(world, broken) is FailureKind.RETRYABLE
     assert failure(world, deadly) is FailureKind.TASK_DIED
     assert not world.catalog(broken).segments
     assert not world.catalog(deadly).segments
     assert application.stop() == 0
+    assert sum(pace.retries for pace in world.paces()) >= 2, "nothing is known of when failing topics were planned"
     world.catch_up()
     world.check()
 
@@ -138,12 +164,9 @@ def test_lost_answers_and_repeated_writes(world: World, namespace: str) -> None:
     names = ("complete", "index", "catalog", "repeated", "journal")
     topics = {name: topic_of(namespace, name) for name in names}
     faults: list[dict[str, Any]] = [
-        {"role": "driver", "call": "commit", "key": "/complete/", "effect": "lost"},
-        {"role": "driver", "call": "put", "key": "/index/.*-index$", "effect": "lost"},
-        {"role": "driver", "call": "put", "key": "/catalog/_catalog/", "effect": "lost", "behind": [index_put("catalog")]},
+        *({"role": "driver", **seal_steps(step)[step], "effect": "lost"} for step in STEPS),
         {"role": "driver", "call": "*", "key": "/repeated/", "effect": "repeated", "times": 10**6},
         {"role": "worker", "call": "put_part", "key": "/repeated/", "effect": "repeated", "times": 10**6},
-        {"role": "driver", "call": "put", "key": "^_journal/", "effect": "lost", "behind": [index_put("journal")]},
     ]
     for seed, name in enumerate(names[:-1]):
         fill(world, topics[name], seed)
@@ -158,27 +181,17 @@ def test_lost_answers_and_repeated_writes(world: World, namespace: str) -> None:
     world.check()
 
 
-def index_put(topic: str) -> dict[str, str]:
-    return {"call": "put", "key": f"/{topic}/.*-index$"}
-
-
-SEAL_STEPS: dict[str, dict[str, Any]] = {
-    "complete": {"call": "commit"},
-    "index": {"call": "put", "key": "-index$"},
-    "catalog": {"call": "put", "key": "/_catalog/", "behind": [index_put("sealed")]},
-    "journal": {"call": "put", "key": "^_journal/", "behind": [index_put("sealed"), {"call": "put", "key": "/_catalog/"}]},
-}
-MOMENTS = ("hook", "then") if SOAK else ("hook",)
+MOMENTS = [*itertools.product(STEPS, (BEFORE, AFTER))] if SOAK else [*((step, BEFORE) for step in STEPS), ("catalog", AFTER)]
 
 
 def test_a_driver_that_is_overtaken_at_each_step_of_a_seal_changes_nothing_when_it_wakes(world: World, namespace: str) -> None:
     topic = topic_of(namespace, "sealed")
     fill(world, topic, 1)
     asleep = [suspended_in_mid_slice(world, topic)]
-    for seed, (step, moment) in enumerate(itertools.product(SEAL_STEPS.values(), MOMENTS)):
-        application = world.new_application(faults=[{"role": "driver", moment: "stop", **step}]).start()
+    for seed, (step, moment) in enumerate(MOMENTS):
+        application = world.new_application(faults=[{"role": "driver", moment: "stop", **seal_steps("sealed")[step]}]).start()
         asleep.append(application)
-        application.until(lambda: asleep[-1].suspended, "stopped in a seal")
+        application.until(lambda: asleep[-1].suspended, f"stopped in a seal ({step}, {moment})")
         fill(world, topic, 10 + seed)
     world.catch_up()
     offloaded = world.catalog(topic)
@@ -192,25 +205,23 @@ def test_a_driver_that_is_overtaken_at_each_step_of_a_seal_changes_nothing_when_
 
 def suspended_in_mid_slice(world: World, topic: TopicName) -> RunningApplication:
     """Its workers go on reading and uploading."""
-    fault = {"role": "worker", "source": "bytes_per_second", "topic": "", "value": 2 * SLOW}
-    application = world.new_application(faults=[fault]).start()
+    application = world.new_application(faults=[slow(world, "", 2)]).start()
     application.until(lambda: upload_of(world, topic) and application.workers(), "reading")
     application.suspend()
     return application
 
 
 def test_unload_and_a_broker_restart_in_mid_slice(world: World, namespace: str) -> None:
-    slow, other = topic_of(namespace, "slow"), topic_of(namespace, "other")
-    for seed, topic in enumerate((slow, other)):
+    crawling, other = topic_of(namespace, "crawling"), topic_of(namespace, "other")
+    for seed, topic in enumerate((crawling, other)):
         fill(world, topic, seed, LARGEST // 4)
-    fault = {"role": "worker", "source": "bytes_per_second", "topic": "/slow$", "value": 3 * SLOW}
-    application = world.new_application(faults=[fault]).start().wait_ready()
-    application.until(lambda: upload_of(world, slow), "reading the slow topic")
-    world.pulsar.admin("PUT", f"{slow.rest_path}/unload")
-    application.until(lambda: parts(world, slow) or world.catalog(slow).segments, "going on after the unload")
-    fill(world, slow, 10, LARGEST // 4)
+    application = world.new_application(faults=[slow(world, "/crawling$", 3)]).start().wait_ready()
+    application.until(lambda: upload_of(world, crawling), "reading the slow topic")
+    world.pulsar.admin("PUT", f"{crawling.rest_path}/unload")
+    application.until(lambda: parts(world, crawling) or world.catalog(crawling).segments, "going on after the unload")
+    fill(world, crawling, 10, LARGEST // 4)
     world.pulsar.restart()
-    for seed, topic in enumerate((slow, other)):
+    for seed, topic in enumerate((crawling, other)):
         fill(world, topic, 20 + seed, LARGEST // 4)
     wait_for_rest(world, application)
     world.check()

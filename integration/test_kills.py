@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import os
+import itertools
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from integration import versitygw
 from integration.produce import LARGEST, produce_mixed
 from integration.producing import Producing
+from integration.soak import AFTER, BEFORE, SOAK, STEPS, seal_steps
 from integration.world import World
 from offloader.embedded.standalone import PulsarStandalone
 from offloader.model import TopicName
@@ -23,11 +23,10 @@ from offloader.storage.open import StoreSettings
 from offloader.testing.truth import Truth
 from tests.storage.servers import S3Server
 
-SOAK = 20 if os.environ.get("OFFLOADER_SOAK") == "1" else 1
-KILLS = 5 * SOAK
 PARTITIONS = 3
+Kill = Callable[[World, random.Random, dict[str, Any]], None]
 
-pytestmark = [pytest.mark.pulsar, pytest.mark.spark, pytest.mark.timeout(900 * SOAK)]
+pytestmark = [pytest.mark.pulsar, pytest.mark.spark, pytest.mark.timeout(14_400 if SOAK else 900)]
 
 
 @dataclass(frozen=True)
@@ -49,14 +48,21 @@ class Sizes:
         }
 
 
+def limits(choice: random.Random) -> dict[str, Any]:
+    """How much one run may do at a time."""
+    return {
+        "tasksPerCore": choice.choice((1, 2)),
+        "threadsPerTask": choice.choice((2, 4)),
+        "slice": {
+            "byteBudget": choice.choice(("5M", "1G")),
+            "timeBudget": choice.choice(("500ms", "5s")),
+            "hardLimit": choice.choice(("5s", "20s")),
+        },
+    }
+
+
 DISK = Sizes(parts=("1M", "2M", "8M"))
 S3 = Sizes(parts=("5M", "8M"), segments=("6M", "12M", "40M"))
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with versitygw.running(tmp_path_factory.mktemp("versitygw")) as server:
-        yield server
 
 
 def test_exactly_once_under_kills_on_disk(pulsar: PulsarStandalone, namespace: str, tmp_path: Path) -> None:
@@ -64,8 +70,8 @@ def test_exactly_once_under_kills_on_disk(pulsar: PulsarStandalone, namespace: s
 
 
 @pytest.mark.versitygw
-def test_exactly_once_under_kills_on_s3(pulsar: PulsarStandalone, namespace: str, tmp_path: Path, s3: S3Server) -> None:
-    kill_and_check(pulsar, namespace, s3.settings(s3.fresh_root()), tmp_path, S3, seed=2)
+def test_exactly_once_under_kills_on_s3(pulsar: PulsarStandalone, namespace: str, tmp_path: Path, versitygw: S3Server) -> None:
+    kill_and_check(pulsar, namespace, versitygw.settings(versitygw.fresh_root()), tmp_path, S3, seed=2)
 
 
 def kill_and_check(
@@ -83,8 +89,9 @@ def kill_and_check(
         world.see()
         first = produce_mixed(pulsar.service_url, topics[1], seed=seed, messages=100, largest=LARGEST)
         with producing:
-            for number in range(KILLS):
-                KINDS[number % len(KINDS)](world, choice, sizes.choose(choice))
+            for kill in KILLS:
+                world.limits = limits(choice)
+                kill(world, choice, sizes.choose(choice))
                 world.see()
                 pulsar.admin("PUT", f"{choice.choice(world.topics()).rest_path}/unload")
         world.catch_up(**sizes.choose(choice))
@@ -136,4 +143,17 @@ def leave_workers_behind(world: World, choice: random.Random, policies: dict[str
     latter.kill()
 
 
+def kill_in_a_seal(step: str, moment: str) -> Kill:
+    """Before or after one of its steps."""
+
+    def kill(world: World, choice: random.Random, policies: dict[str, Any]) -> None:
+        fault = {"role": "driver", moment: "kill", "after": choice.randrange(2), **seal_steps()[step]}
+        soon = {"maxOffloadSegmentRolloverTimeInSeconds": "2s"}
+        assert world.new_application(faults=[fault], **policies | soon).start().exit_code() == -signal.SIGKILL
+
+    return kill
+
+
 KINDS = (kill_driver, kill_after_a_journal_record, kill_workers, kill_after_a_journal_record, leave_workers_behind)
+IN_SEALS = tuple(kill_in_a_seal(*place) for place in itertools.product(STEPS, (BEFORE, AFTER)))
+KILLS = (*KINDS, *IN_SEALS) * 8 if SOAK else KINDS

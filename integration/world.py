@@ -11,9 +11,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from integration.application import RunningApplication
+from integration.pace import longest_batch_ms, pace_of
 from offloader.archive.checking.bucket import read_journals
 from offloader.archive.checking.findings import Kind
+from offloader.config import Config
 from offloader.embedded.standalone import PulsarStandalone
+from offloader.logs import LEVEL_VARIABLE
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.state import TopicCatalog, TopicState
 from offloader.model import Position, TopicName
@@ -25,6 +28,7 @@ from offloader.storage.base import ObjectStore
 from offloader.storage.open import StoreSettings, open_store
 from offloader.testing import scripted
 from offloader.testing.invariants import HARMLESS, check_invariants
+from offloader.testing.pace import Pace
 from offloader.testing.truth import Truth, TruthCollector
 from tests.storage.servers import free_port
 
@@ -55,7 +59,7 @@ class World:
             service_url=self.pulsar.service_url, admin_url=self.pulsar.admin_url, subscription=WITNESS, keep_alive=5.0
         )
         self._stack = ExitStack()
-        self._runs = 0
+        self._paced: list[tuple[RunningApplication, int, dict[TopicName, int]]] = []
         self.admin = AdminClient(settings)
         self._stack.callback(self.admin.close)
         self._source = BrokerSource(settings)
@@ -74,7 +78,7 @@ class World:
 
     def new_application(self, *, faults: Iterable[Mapping[str, Any]] = (), **policies: Any) -> RunningApplication:
         """An application that is not started yet; `policies` go over those of the world."""
-        self._runs += 1
+        faults = list(faults)
         config = {
             "application": self.application,
             "pulsar": {"serviceUrl": self.pulsar.service_url, "adminUrl": self.pulsar.admin_url, "subscription": PIN},
@@ -86,8 +90,10 @@ class World:
             "policies": {**self.policies, **policies},
             "namespaces": {name: self._namespace(name) for name in self.namespaces},
         }
-        environment = self._credentials() | (scripted.environment(faults) if faults else {})
-        run = RunningApplication(json.dumps(config, indent=1), self.folder / f"run-{self._runs}", environment)
+        environment = self._credentials() | {LEVEL_VARIABLE: "DEBUG"} | (scripted.environment(faults) if faults else {})
+        text = json.dumps(config, indent=1)
+        run = RunningApplication(text, self.folder / f"run-{len(self._paced) + 1}", environment)
+        self._paced.append((run, longest_batch_ms(Config.parse(text), faults, self.store.retry_deadline), self._held()))
         return self._stack.enter_context(run)
 
     def catch_up(self, timeout: float = 120.0, **policies: Any) -> RunningApplication:
@@ -128,8 +134,14 @@ class World:
         """Check what must hold once everything is offloaded and no application runs; what the topics held."""
         self.see(timeout)
         truths = {topic: collector.truth(self.mark_delete(topic)) for topic, collector in self._truths.items()}
-        check_invariants(self.store, truths, at_rest=True, allowed=allowed)
+        paces = self.paces()
+        assert sum(pace.batches for pace in paces), "no application has said how long its batches took"
+        check_invariants(self.store, truths, at_rest=True, allowed=allowed, paces=paces)
         return truths
+
+    def paces(self) -> list[Pace]:
+        """The pace of each application so far."""
+        return [pace_of(run.log_lines(), Pace(longest, dict(held)), run.stops) for run, longest, held in self._paced]
 
     def at_rest(self) -> bool:
         """Whether everything that was seen of the topics is offloaded and acknowledged."""
@@ -145,6 +157,11 @@ class World:
         if end is None or (end.ledger, end.entry) < last or self.state(topic).open is not None:
             return False
         return end.entry == 0 or self.mark_delete(topic) >= (end.ledger, end.entry - 1)
+
+    def _held(self) -> dict[TopicName, int]:
+        """Until when topics wait that have failed, says the journal."""
+        states = read_journals(self.store, [self.application]).states[self.application]
+        return {topic: state.failure.retry_at for topic, state in states.items() if state.failure is not None}
 
     def _namespace(self, name: str) -> dict[str, Any]:
         topics = {t: {"policies": p} for t, p in self.topic_policies.items() if f"//{name}/" in t}

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from urllib.parse import quote, unquote
 
+from offloader.part_index import PartIndex
+
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
@@ -163,6 +165,7 @@ class GapKind(StrEnum):
     ABORTED = "aborted"  # an entry of an aborted transaction
     MARKER = "marker"  # a server-only marker (transaction, replicated subscription)
     FILTERED = "filtered"  # proven filtered, content unknown
+    UNKNOWN = "unknown"  # recorded once; the record was lost (`offloader catalog rebuild`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,19 +188,6 @@ class LedgerRange:
     count: int
     size: int
     closed_with: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class IndexEntry:
-    """One mapping of the index object: reading may begin at `offset` + 128 with `entry`.
-
-    `block` is the number of the block in the object, from 1 (`partId` in the format); `offset` is absolute.
-    """
-
-    ledger: int
-    entry: int
-    block: int
-    offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +217,7 @@ class Part:
     crc32c: int
     blocks: int
     ledgers: tuple[LedgerRange, ...]
-    index: tuple[IndexEntry, ...]
+    index: PartIndex
     stats: EntryStats
     gaps: tuple[Gap, ...] = ()
 
@@ -257,6 +247,7 @@ class RollReason(StrEnum):
     RELEASED = "released"
     CAUGHT_UP = "caught-up"
     DATA_LOST = "data-lost"
+    UNKNOWN = "unknown"  # recorded once; the record was lost (`offloader catalog rebuild`)
 
 
 class SegmentStatus(StrEnum):
@@ -303,7 +294,6 @@ class SealedFacts:
     end: Position
     ledgers: tuple[LedgerRange, ...]
     gaps: tuple[Gap, ...]
-    catalog_slot: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Whether what the catalog records of a topic follows on without a hole: proven from the records alone."""
+"""Whether what is recorded of a topic follows on without a hole: proven from the records alone."""
 
 from __future__ import annotations
 
@@ -7,10 +7,22 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
+from offloader.archive.stored import OffloadedLedger
+from offloader.archive.view import TopicView
 from offloader.metadata.state import TopicCatalog
 from offloader.model import Loss, Position, Segment
 
-Span = Segment | Loss
+
+@dataclass(frozen=True, slots=True)
+class LedgerPart:
+    """The entries of an offloaded ledger that are read from it: those that no segment has."""
+
+    ledger: OffloadedLedger
+    start: Position
+    end: Position
+
+
+Span = Segment | Loss | LedgerPart
 
 
 class BreakKind(StrEnum):
@@ -38,13 +50,14 @@ def spans(catalog: TopicCatalog) -> list[Span]:
 
 def breaks(catalog: TopicCatalog) -> Iterator[Break]:
     """Every place where neighbours of one incarnation do not follow on."""
+    view = TopicView.of(catalog)
     for before, after in pairwise(spans(catalog)):
-        found = break_between(catalog, before, after)
+        found = break_between(view, before, after)
         if found is not None:
             yield found
 
 
-def break_between(catalog: TopicCatalog, before: Span, after: Span) -> Break | None:
+def break_between(view: TopicView, before: Span, after: Span) -> Break | None:
     """What is wrong between two neighbours; None where `after` starts at the successor of `before`'s end."""
     end, start = before.end, after.start
     if end.incarnation != start.incarnation:
@@ -55,11 +68,11 @@ def break_between(catalog: TopicCatalog, before: Span, after: Span) -> Break | N
         if start.entry == end.entry + 1:
             return None
         return Break(BreakKind.HOLE, before, after, f"{end.ledger}:{end.entry + 1}..{start.entry - 1} is in no segment")
-    return _across_ledgers(before, after, closed_with(catalog, end))
+    return _across_ledgers(view, before, after)
 
 
 def closed_with(catalog: TopicCatalog, position: Position) -> int | None:
-    """The last entry that the ledger of a position was closed with, as far as any record says."""
+    """The last entry that the ledger of a position was closed with, as far as any record of the catalog says."""
     recorded = catalog.closed.get((position.incarnation, position.ledger))
     if recorded is not None:
         return recorded
@@ -75,11 +88,18 @@ def closed_with(catalog: TopicCatalog, position: Position) -> int | None:
 
 def name(span: Span) -> str:
     """How a span is called in messages."""
-    return f"segment {span.uuid}" if isinstance(span, Segment) else f"the loss {span.start}..{span.end}"
+    match span:
+        case Segment():
+            return f"segment {span.uuid}"
+        case LedgerPart():
+            return f"ledger {span.start.ledger} ({span.ledger.object.data_key})"
+        case Loss():
+            return f"the loss {span.start}..{span.end}"
 
 
-def _across_ledgers(before: Span, after: Span, closed: int | None) -> Break | None:
+def _across_ledgers(view: TopicView, before: Span, after: Span) -> Break | None:
     end, start = before.end, after.start
+    closed = _end_of_ledger(view, end)
     if closed is None:
         message = f"{name(after)} starts at {start}, and nothing records that ledger {end.ledger} ended with {end.entry}"
         return Break(BreakKind.UNPROVEN, before, after, message)
@@ -90,4 +110,14 @@ def _across_ledgers(before: Span, after: Span, closed: int | None) -> Break | No
         return Break(BreakKind.OVERLAP, before, after, message)
     if start.entry > 0:
         return Break(BreakKind.HOLE, before, after, f"{start.ledger}:0..{start.entry - 1} is in no segment")
+    if not view.proven and (isinstance(before, LedgerPart) or isinstance(after, LedgerPart)):
+        message = f"nothing proves that no ledger is missing between {end.ledger} and {start.ledger}"
+        return Break(BreakKind.UNPROVEN, before, after, message)
     return None
+
+
+def _end_of_ledger(view: TopicView, position: Position) -> int | None:
+    known = closed_with(view.catalog, position)
+    if known is not None:
+        return known
+    return next((held.end.entry for held in view.ledgers if held.start.ledger == position.ledger), None)

@@ -17,12 +17,16 @@ class ArchivedEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Positions without data. `kind` says which gap it is; None: a loss, or a break that nothing proves to be none."""
+    """Positions without data. `kind` says which gap it is; None: a loss, a break that nothing proves to be none, or damage.
+
+    `damaged`: they are archived, but could not be read from the object of this key; the reason names the offset.
+    """
 
     start: Position
     end: Position
     why: str
     kind: GapKind | None = None
+    damaged: str = ""
 
 
 Item = ArchivedEntry | Missing

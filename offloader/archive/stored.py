@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from offloader.archive.items import Missing
+from offloader.archive.items import ArchivedEntry, Missing
+from offloader.archive.ledgers.names import data_key, index_key
 from offloader.archive.runs import Run
 from offloader.model import Position, TopicName
 
@@ -23,6 +26,25 @@ class OffloadedLedger:
     size: int
     store: str = ""
 
+    @property
+    def object(self) -> DataObject:
+        """Where it is stored, under the keys that stock brokers give."""
+        ledger = self.start.ledger
+        return DataObject(data_key(self.uuid, ledger), index_key(self.uuid, ledger), ledger=ledger, store=self.store)
+
+
+class Cut(NamedTuple):
+    """A place where a piece may be cut: after this entry. `size` estimates the bytes since the cut before.
+
+    Where they are a whole part, `begin` is its offset, `size` its size and `crc32c` its CRC32C.
+    """
+
+    ledger: int
+    entry: int
+    size: int
+    begin: int = 0
+    crc32c: int | None = None
+
 
 @dataclass(frozen=True, slots=True)
 class DataObject:
@@ -40,17 +62,23 @@ class DataObject:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Consecutive positions of a topic that one object accounts for, gaps included: what is read in one go.
+    """Positions of a topic, in order, that one object accounts for, gaps included: what is read in one go.
 
-    `size` estimates the bytes to be read. `ends_object`: nothing may follow in the object.
+    Between its runs there may be positions that the selection certainly leaves out. `cuts` are those of its entries, the last
+    one at the last entry; without entries there are none, and nothing is read. `ends_object`: nothing may follow in the object.
     """
 
     topic: TopicName
     incarnation: int
     object: DataObject
     runs: tuple[Run, ...]
-    size: int
+    cuts: tuple[Cut, ...] = ()
     ends_object: bool = False
+
+    @property
+    def size(self) -> int:
+        """An estimate of the bytes to be read."""
+        return sum(cut.size for cut in self.cuts)
 
     @property
     def first(self) -> Position:
@@ -99,6 +127,20 @@ class EntryRun:
     @property
     def last(self) -> int:
         return self.first + self.count - 1
+
+    def entries(self) -> Iterator[ArchivedEntry]:
+        """The entries one by one, each with a copy of its bytes."""
+        bounds, data = self.bounds, self.data
+        for number in range(self.count):
+            place = Position(self.incarnation, self.ledger, self.first + number)
+            yield ArchivedEntry(place, bytes(data[bounds[2 * number] : bounds[2 * number + 1]]))
+
+    def part(self, first: int, last: int) -> EntryRun:
+        """Its entries `first`..`last`, which must be in it."""
+        if first == self.first and last == self.last:
+            return self
+        bounds = self.bounds[2 * (first - self.first) : 2 * (last - self.first + 1)]
+        return EntryRun(self.ledger, first, self.incarnation, self.data, bounds, self.offset)
 
 
 ReadItem = EntryRun | Missing

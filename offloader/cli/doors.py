@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from offloader.archive.restoring.api import Cluster
 from offloader.config import Config
 from offloader.doctor.world import RealWorld, World
 from offloader.pulsar.api import Admin
@@ -22,6 +23,12 @@ class ClosableAdmin(Admin, Protocol):
     def close(self) -> None: ...
 
 
+def _target(config: Config) -> Cluster:
+    from offloader.archive.restoring.cluster import TargetCluster  # httpx takes 0.1 s to import
+
+    return TargetCluster(settings.pulsar(config))
+
+
 @dataclass(frozen=True)
 class Doors:
     """The ways out of a command."""
@@ -32,6 +39,7 @@ class Doors:
     clock_ms: Callable[[], int]
     sleep: Callable[[float], None]
     new_token: Callable[[], str]
+    target: Callable[[Config], Cluster] = _target
 
 
 def real() -> Doors:

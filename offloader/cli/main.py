@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from offloader.cli import asking, cat  # noqa: F401 (they add their commands to `topics`)
+from offloader.cli import asking, cat, restore  # noqa: F401 (they add their commands to `topics`)
+from offloader.cli.catalog import catalog_group
 from offloader.cli.doctor import doctor_command
 from offloader.cli.explain import config_group
 from offloader.cli.run import run_command
@@ -23,5 +24,5 @@ def main() -> None:
     """
 
 
-for _command in (run_command, topics, verify_command, config_group, doctor_command, takeover_command):
+for _command in (run_command, topics, verify_command, config_group, doctor_command, takeover_command, catalog_group):
     main.add_command(_command)

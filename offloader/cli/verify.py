@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
+from offloader.archive.checking.bucket import check_root
 from offloader.archive.checking.findings import Finding
 from offloader.archive.checking.verify import Report, verify
 from offloader.cli.parsing import TOPIC
 from offloader.cli.session import FINDINGS, OK, Session, command
 from offloader.cli.topics import chosen, journals_of
 from offloader.config.units import format_size
-from offloader.metadata.root import read_root
 from offloader.model import TopicName
 
 
@@ -28,12 +30,13 @@ def verify_command(session: Session, topics: tuple[TopicName, ...], *, quick: bo
     JSON: {message, topics, segments, entries, bytes, aborted, findings}; a finding is
     {kind, key, topic, offset, position, message}.
     """
-    read_root(session.store)
+    of_root = tuple(check_root(session.store))
     names = None
     if topics:
         journals = journals_of(session)
         names = [name for topic in topics for name in chosen(session, journals, topic)]
     report = verify(session.store, names, quick=quick, abort_uploads=abort_uploads)
+    report = replace(report, findings=(*of_root, *report.findings))
     _show(session, report)
     return FINDINGS if report.findings else OK
 

@@ -14,7 +14,8 @@ from offloader.format.blocks import ENTRY_HEADER, ENTRY_HEADER_SIZE, HEADER_SIZE
 from offloader.format.entry import EntryFacts
 from offloader.format.ranges import merge_ranges
 from offloader.format.stats import StatsBuilder
-from offloader.model import Cuts, EntryStats, Gap, IndexEntry, LedgerRange, Part
+from offloader.model import Cuts, EntryStats, Gap, LedgerRange, Part
+from offloader.part_index import IndexEntry, PartIndex
 
 _BLOCK_OVERHEAD = HEADER_SIZE + PADDING_SIZE
 _PADDING = padding(PADDING_SIZE)
@@ -30,7 +31,7 @@ class CutPart:
     buffers: list[bytes]
     blocks: int
     ledgers: tuple[LedgerRange, ...]
-    index: tuple[IndexEntry, ...]
+    index: PartIndex
     stats: EntryStats
 
     def data(self) -> bytes:
@@ -94,10 +95,6 @@ class PartCutter:
         self._stats.add(facts)
         return cut
 
-    def break_block(self) -> None:
-        """Let the next entry begin a new block. Only before a gap, or the cut would depend on the caller."""
-        self._block_limit = 0
-
     def finish(self) -> CutPart | None:
         """Everything that is pending as a last part, however short; None if nothing is."""
         self._close_block()
@@ -144,7 +141,7 @@ class PartCutter:
         self._ranges.append(LedgerRange(self._ledger, self._first_entry, self._next_entry - 1, count, size))
 
     def _emit(self) -> CutPart:
-        ledgers, index, stats = merge_ranges(self._ranges), tuple(self._index), self._stats.build()
+        ledgers, index, stats = merge_ranges(self._ranges), PartIndex.of(self._index), self._stats.build()
         part = CutPart(self.next_part, self.offset, self.pending_bytes, self._buffers, self._blocks, ledgers, index, stats)
         self.offset = self._end
         self.next_part += 1

@@ -20,7 +20,8 @@ from google.protobuf.message import DecodeError
 from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo
 from offloader.errors import DamagedObjectError, IntegrityError
 from offloader.format.blocks import ENTRY_HEADER_SIZE, HEADER_SIZE
-from offloader.model import IndexEntry, LedgerRange, Part
+from offloader.model import LedgerRange, Part
+from offloader.part_index import IndexEntry
 
 MAGIC = bytes.fromhex("3d1fb0bc")
 INDEX_ENTRY = Struct(">qiq")  # entry, block number, offset

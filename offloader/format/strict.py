@@ -10,7 +10,8 @@ from offloader.format.blocks import ENTRY_HEADER, ENTRY_HEADER_SIZE, HEADER_SIZE
 from offloader.format.chunks import Chunks
 from offloader.format.index import Index, ledger_info
 from offloader.format.ranges import merge_ranges
-from offloader.model import IndexEntry, LedgerRange
+from offloader.model import LedgerRange
+from offloader.part_index import IndexEntry
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,11 @@ class Catalogs:
 
     def load(self, topic: TopicName) -> TopicCatalog:
         """A topic's catalog, empty where it has none. Raises DamagedRecordError, IntegrityError."""
-        return self._extend(TopicCatalog(topic))
+        return self.refresh(TopicCatalog(topic))
+
+    def refresh(self, catalog: TopicCatalog) -> TopicCatalog:
+        """A loaded catalog with the records that were written since: nothing else is read. Raises as `load`."""
+        return catalog.apply(*self._records_after(catalog))
 
     def load_all(self, names: Iterable[TopicName]) -> dict[TopicName, TopicCatalog]:
         """Several catalogs at a time."""
@@ -69,7 +73,7 @@ class Catalogs:
         log = self._log(catalog.topic)
         if log.append(catalog.next_slot, encode_catalog(token, record)) is None:
             return following
-        reloaded = self._extend(catalog)
+        reloaded = self.refresh(catalog)
         if reloaded.next_slot == catalog.next_slot:
             raise DamagedRecordError(f"{log.key(catalog.next_slot)} was refused as being there, but is not")
         return reloaded
@@ -85,14 +89,15 @@ class Catalogs:
             f"`offloader takeover` adopts another application's topics"
         )
 
-    def _extend(self, catalog: TopicCatalog) -> TopicCatalog:
-        """With the records that were written since it was loaded."""
+    def _records_after(self, catalog: TopicCatalog) -> Iterator[Record]:
         log = self._log(catalog.topic)
-        for slot, data in log.load(after=catalog.next_slot - 1):
-            if slot != catalog.next_slot:
-                raise DamagedRecordError(f"{log.key(catalog.next_slot)} is missing, though {log.key(slot)} is there")
-            catalog = catalog.apply(decode_catalog(log.key(slot), data))
-        return catalog
+        seen: dict[bytes, int] = {}
+        for expected, (slot, data) in enumerate(log.load(after=catalog.next_slot - 1), catalog.next_slot):
+            if slot != expected:
+                raise DamagedRecordError(f"{log.key(expected)} is missing, though {log.key(slot)} is there")
+            if seen.setdefault(data, slot) != slot:  # each has a token of its own
+                raise DamagedRecordError(f"{log.key(slot)} is a copy of {log.key(seen[data])}, or the other way round")
+            yield decode_catalog(log.key(slot), data)
 
     def _log(self, topic: TopicName) -> NumberedLog:
         with self._lock:

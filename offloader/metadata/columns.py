@@ -34,7 +34,10 @@ def unpack(data: bytes) -> list[int]:
         return _unpack_range(rest)
     if kind not in (VARINTS, DEFLATED):
         raise ValueError(f"unknown kind of column {kind}")
-    stream = iter(zlib.decompress(rest) if kind == DEFLATED else rest)
+    varints = zlib.decompress(rest) if kind == DEFLATED else rest
+    if varints.isascii():  # a byte each
+        return [OF_ONE_BYTE[byte] for byte in varints]
+    stream = iter(varints)
     values: list[int] = []
     while (first := next(stream, None)) is not None:
         values.append(unzigzag(read_varint(stream, first)))
@@ -49,6 +52,9 @@ def zigzag(value: int) -> int:
 def unzigzag(value: int) -> int:
     """The opposite of `zigzag`."""
     return -((value + 1) // 2) if value & 1 else value // 2
+
+
+OF_ONE_BYTE = tuple(unzigzag(byte) for byte in range(0x80))
 
 
 def varint(value: int) -> bytes:

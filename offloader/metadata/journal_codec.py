@@ -109,13 +109,14 @@ def decode_topic(key: str, data: bytes) -> EncodedTopic:
     """The opposite of `encode_topic`; `key` is named where the bytes are damaged (DamagedRecordError)."""
     with damage_of(key):
         message = pb.Topic.FromString(data)
-        return EncodedTopic(_read_state(message), data, tuple(message.open.part_groups))
+        groups = tuple(message.open.part_groups)
+        return EncodedTopic(_read_state(message, groups), data, groups)
 
 
-def _read_state(m: pb.Topic) -> TopicState:
+def _read_state(m: pb.Topic, groups: Iterable[bytes]) -> TopicState:
     return TopicState(
         read_topic(m.id),
-        _read_open(m.open) if m.HasField("open") else None,
+        _read_open(m.open, groups) if m.HasField("open") else None,
         _read_failure(m.failure) if m.HasField("failure") else None,
         tuple(Abandoned(a.uuid, a.upload if a.HasField("upload") else None, a.reason) for a in m.abandoned),
         tuple(CloseRequest(r.id, read_position(r.end)) for r in m.requests),
@@ -161,7 +162,7 @@ def _open_message(segment: OpenSegment, groups: Iterable[bytes]) -> pb.OpenSegme
     )
 
 
-def _read_open(m: pb.OpenSegment) -> OpenSegment:
+def _read_open(m: pb.OpenSegment, groups: Iterable[bytes]) -> OpenSegment:
     return OpenSegment(
         m.uuid,
         read_position(m.start),
@@ -172,7 +173,7 @@ def _read_open(m: pb.OpenSegment) -> OpenSegment:
         m.predecessor_uuid,
         read_position(m.predecessor_end) if m.HasField("predecessor_end") else None,
         m.upload if m.HasField("upload") else None,
-        tuple(part for data in m.part_groups for part in decode_parts(data)),
+        tuple(part for data in groups for part in decode_parts(data)),
         read_position(m.closing_end) if m.HasField("closing_end") else None,
         word(RollReason, m.roll_reason) if m.HasField("roll_reason") else None,
         _read_sealed(m.sealed) if m.HasField("sealed") else None,
@@ -187,10 +188,9 @@ def _sealed_message(facts: SealedFacts) -> pb.SealedFacts:
         end=position_message(facts.end),
         ledgers=[ledger_message(x) for x in facts.ledgers],
         gaps=[gap_message(g) for g in facts.gaps],
-        catalog_slot=facts.catalog_slot,
     )
 
 
 def _read_sealed(m: pb.SealedFacts) -> SealedFacts:
     end, ledgers, gaps = read_position(m.end), read_ledgers(m.ledgers), read_gaps(m.gaps)
-    return SealedFacts(m.offloaded_at, m.size, m.crc32c, end, ledgers, gaps, m.catalog_slot)
+    return SealedFacts(m.offloaded_at, m.size, m.crc32c, end, ledgers, gaps)

@@ -3,7 +3,7 @@
     _root
     _journal/<application>/<epoch>/<slot>
     _requests/<application>/<id>, <id>.seen, <id>.done
-    <tenant>/<namespace>/<topic>/<uuid>, <uuid>-index, _catalog/<slot>
+    <tenant>/<namespace>/<topic>/<uuid>, <uuid>-index, _catalog/<slot>, _catalog-damaged-<time>/<slot>
 
 Tenants, namespaces, topics and applications are URL-encoded; a leading `_` or `.` is encoded too, so that no name is
 taken for one of ours, for a store's helper folder or for a parent folder. Epochs and slots have 20 digits: key order is their order.
@@ -23,6 +23,7 @@ from offloader.storage.base import ObjectStore
 ROOT = "_root"
 PROOF = "_proof"
 CATALOG = "_catalog"
+MOVED = "_catalog-damaged-"
 JOURNAL = "_journal"
 REQUESTS = "_requests"
 
@@ -69,6 +70,17 @@ def index_key(topic: TopicName, uuid: str) -> str:
 def catalog_folder(topic: TopicName) -> str:
     """A topic's catalog records, with the closing slash."""
     return f"{topic_folder(topic)}{CATALOG}/"
+
+
+def moved_catalog_folder(topic: TopicName, at: int) -> str:
+    """Where `catalog rebuild` at a time (ms) puts records that cannot be read, with the closing slash."""
+    return f"{topic_folder(topic)}{MOVED}{at}/"
+
+
+def is_moved_record(key: str) -> bool:
+    """Whether a key lies in such a folder."""
+    topic, rest = _topic_of(key)
+    return topic is not None and rest.startswith(MOVED)
 
 
 def journal_folder(application: str) -> str:

@@ -1,29 +1,32 @@
-"""Parts and their index entries as columns, each value as its difference from what the values before it predict.
+"""Parts as columns, each value as its difference from what the values before it predict.
 
 1,000 open segments of 1 GiB have 125,000 parts and four million index entries. What cannot be predicted is stored:
-etags, checksums, and by how much an index entry misses its step.
+etags, checksums, and by how much an index entry misses its step. Index entries are read when they are asked for, which few are.
 """
 
 from __future__ import annotations
 
 import re
 import struct
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from functools import lru_cache
 
 from offloader._proto import metadata_pb2 as pb
-from offloader.metadata.columns import pack, unpack, unzigzag, zigzag
-from offloader.model import EntryStats, Gap, GapKind, IndexEntry, LedgerRange, Part
+from offloader.metadata.columns import unzigzag, zigzag
+from offloader.metadata.group_columns import COLUMNS, ColumnReader, ColumnWriter
+from offloader.metadata.index_codec import BLOCKS, PER_BLOCK, PER_ENTRY, PLACES, read_blocks, read_index, write_index
+from offloader.metadata.value_codec import damage_of
+from offloader.model import EntryStats, Gap, GapKind, LedgerRange, Part
+from offloader.part_index import IndexEntry, PartIndex
 
 # Complete groups never change, so that they are encoded once.
 GROUP = 64
-# Of the block format: header and padding of a block, length and id of an entry. A wrong guess here costs room, nothing else.
-PER_BLOCK = 132
-PER_ENTRY = 12
+# Groups whose index entries stay unpacked: those that seals and records under way go through, part by part.
+UNPACKED = 8
 
-ZEROS = repeat(0)
+PART_COLUMNS = tuple(name for name in COLUMNS if name not in PLACES)
+NO_INDEX = PartIndex()
 NO_RANGE = LedgerRange(0, 0, -1, 0, 0)
 KINDS = tuple(GapKind)
 HEX_ETAG = re.compile("[0-9a-f]{32}")
@@ -42,17 +45,16 @@ def encode_parts(parts: Sequence[Part]) -> bytes:
         message.etags = b"".join(bytes.fromhex(p.etag) for p in parts)
     else:
         message.etag_texts.extend(p.etag for p in parts)
-    writer = _Writer()
+    writer = ColumnWriter()
     before = _Before()
     for part in parts:
-        _write_part(writer, part, before)
-        before = _Before.of(part, before)
+        before = _write_part(writer, part, before)
     writer.fill(message)
     return message.SerializeToString(deterministic=True)
 
 
 def decode_parts(data: bytes) -> tuple[Part, ...]:
-    """One group's parts. Raises ValueError and the like for damaged bytes."""
+    """One group's parts, their index entries still in `data`. Raises ValueError and the like for damaged bytes."""
     message = pb.PartGroup.FromString(data)
     if message.etag_texts:
         etags = list(message.etag_texts)
@@ -61,58 +63,55 @@ def decode_parts(data: bytes) -> tuple[Part, ...]:
     crcs = [crc for (crc,) in struct.iter_unpack(">I", message.crcs)]
     if not len(etags) == len(crcs) == message.count:
         raise ValueError(f"{message.count} parts with {len(etags)} etags and {len(crcs)} checksums")
-    reader = _Reader(message)
+    reader = ColumnReader(message, PART_COLUMNS)
     before = _Before()
     parts = []
     try:
-        for etag, crc in zip(etags, crcs, strict=True):
-            part = _read_part(reader, etag, crc, before)
+        for place, (etag, crc) in enumerate(zip(etags, crcs, strict=True)):
+            part, before = _read_part(reader, etag, crc, before, data, place)
             parts.append(part)
-            before = _Before.of(part, before)
     except StopIteration as error:
         raise ValueError("a column is too short") from error
     reader.check_empty()
     return tuple(parts)
 
 
-class _Writer:
-    """Collects columns by the names of `PartGroup`'s fields."""
+class _StoredIndex(PartIndex):
+    """The index entries of a part in the bytes of its group. Reading them raises DamagedRecordError."""
 
-    def __init__(self) -> None:
-        self._columns: defaultdict[str, list[int]] = defaultdict(list)
+    __slots__ = ("_count", "_group", "_place")
 
-    def add(self, name: str, value: int) -> None:
-        self._columns[name].append(value)
+    def __init__(self, count: int, group: bytes, place: int) -> None:
+        super().__init__()
+        self._count = count
+        self._group = group
+        self._place = place
 
-    def fill(self, message: pb.PartGroup) -> None:
-        packed = {name: pack(values) for name, values in self._columns.items()}
-        # The same offsets, told in two ways.
-        shorter = min(("across_offset", "block_length"), key=lambda name: len(packed.get(name, b"")))
-        packed.pop("block_length" if shorter == "across_offset" else "across_offset", None)
-        for name, data in packed.items():
-            setattr(message, name, data)
+    @property
+    def packed(self) -> bytes:
+        return _indexes_of(self._group)[self._place]
+
+    def __len__(self) -> int:
+        return self._count
 
 
-class _Reader:
-    """Gives the columns' values in the order in which they were added."""
-
-    def __init__(self, message: pb.PartGroup) -> None:
-        fields = [f.name for f, value in message.ListFields() if isinstance(value, bytes) and f.name not in ("etags", "crcs")]
-        self._columns: dict[str, Iterator[int]] = {name: iter(unpack(getattr(message, name))) for name in fields}
-
-    def has(self, name: str) -> bool:
-        return name in self._columns
-
-    def column(self, name: str) -> Iterator[int]:
-        return self._columns.get(name, ZEROS)
-
-    def take(self, name: str) -> int:
-        return next(self.column(name))
-
-    def check_empty(self) -> None:
-        for name, column in self._columns.items():
-            if next(column, None) is not None:
-                raise ValueError(f"column {name} has values left")
+@lru_cache(maxsize=UNPACKED)
+def _indexes_of(data: bytes) -> tuple[bytes, ...]:
+    """The packed index entries of a group's parts."""
+    with damage_of("index entries in a journal or catalog"):
+        parts = decode_parts(data)
+        reader = ColumnReader(pb.PartGroup.FromString(data), (*BLOCKS, *PLACES))
+        before = _Before()
+        indexes = []
+        try:
+            for part in parts:
+                entries = read_index(reader, _first_entry(part.ledgers, part.offset, before), part.ledgers)
+                indexes.append(PartIndex.of(entries).packed)
+                before = before.then(part, entries[-1].block if entries else None)
+        except StopIteration as error:
+            raise ValueError("a column is too short") from error
+        reader.check_empty()
+        return tuple(indexes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,25 +125,26 @@ class _Before:
     publish_time: int = 0
     index: int = -1
 
-    @classmethod
-    def of(cls, part: Part, before: _Before) -> _Before:
+    def then(self, part: Part, last_block: int | None) -> _Before:
+        """After one more part; `last_block` is that of its last index entry."""
         stats = part.stats
-        return cls(
+        return _Before(
             part.number,
             part.offset + part.size,
-            part.index[-1].block if part.index else before.block + part.blocks,
-            part.ledgers[-1] if part.ledgers else before.range,
-            before.publish_time if stats.max_publish_time is None else stats.max_publish_time,
-            before.index if stats.max_index is None else stats.max_index,
+            self.block + part.blocks if last_block is None else last_block,
+            part.ledgers[-1] if part.ledgers else self.range,
+            self.publish_time if stats.max_publish_time is None else stats.max_publish_time,
+            self.index if stats.max_index is None else stats.max_index,
         )
 
 
-def _write_part(w: _Writer, part: Part, before: _Before) -> None:
+def _write_part(w: ColumnWriter, part: Part, before: _Before) -> _Before:
+    index = tuple(part.index)
     w.add("number", part.number - before.number - 1)
     w.add("offset", part.offset - before.end)
     _write_ledgers(w, part.ledgers, before.range)
-    _write_index(w, part, before)
-    w.add("blocks", part.blocks - _blocks(part.index))
+    write_index(w, index, _first_entry(part.ledgers, part.offset, before), part.ledgers)
+    w.add("blocks", part.blocks - len({e.block for e in index}))
     w.add("size", part.size - _size(part.ledgers, part.blocks))
     _write_stats(w, part.stats, part.entries, before)
     w.add("gap_count", len(part.gaps))
@@ -153,34 +153,39 @@ def _write_part(w: _Writer, part: Part, before: _Before) -> None:
         w.add("gap_ledger", gap.ledger)
         w.add("gap_first", gap.first)
         w.add("gap_last", gap.last - gap.first)
+    return before.then(part, index[-1].block if index else None)
 
 
-def _read_part(r: _Reader, etag: str, crc: int, before: _Before) -> Part:
+def _read_part(r: ColumnReader, etag: str, crc: int, before: _Before, data: bytes, place: int) -> tuple[Part, _Before]:
     number = r.take("number") + before.number + 1
     offset = r.take("offset") + before.end
     ledgers = _read_ledgers(r, before.range)
-    index = _read_index(r, ledgers, offset, before)
-    blocks = r.take("blocks") + _blocks(index)
+    entries, indexed_blocks, last_block = read_blocks(r, before.block + 1)
+    index = _StoredIndex(entries, data, place) if entries else NO_INDEX
+    blocks = r.take("blocks") + indexed_blocks
     size = r.take("size") + _size(ledgers, blocks)
     stats = _read_stats(r, sum(x.count for x in ledgers), before)
     gaps = tuple([_read_gap(r) for _ in range(r.take("gap_count"))])
-    return Part(number, offset, size, etag, crc, blocks, ledgers, index, stats, gaps)
+    part = Part(number, offset, size, etag, crc, blocks, ledgers, index, stats, gaps)
+    return part, before.then(part, last_block)
 
 
-def _read_gap(r: _Reader) -> Gap:
+def _first_entry(ledgers: Sequence[LedgerRange], offset: int, before: _Before) -> IndexEntry:
+    """The index entry that a part is likely to begin with."""
+    first = ledgers[0] if ledgers else before.range
+    return IndexEntry(first.ledger, first.first, before.block + 1, offset)
+
+
+def _read_gap(r: ColumnReader) -> Gap:
     kind, ledger, first = KINDS[r.take("gap_kind")], r.take("gap_ledger"), r.take("gap_first")
     return Gap(kind, ledger, first, first + r.take("gap_last"))
-
-
-def _blocks(index: Sequence[IndexEntry]) -> int:
-    return len({e.block for e in index})
 
 
 def _size(ledgers: Sequence[LedgerRange], blocks: int) -> int:
     return blocks * PER_BLOCK + sum(x.size + PER_ENTRY * x.count for x in ledgers)
 
 
-def _write_ledgers(w: _Writer, ledgers: Sequence[LedgerRange], before: LedgerRange) -> None:
+def _write_ledgers(w: ColumnWriter, ledgers: Sequence[LedgerRange], before: LedgerRange) -> None:
     w.add("ledger_count", len(ledgers) - 1)
     for x in ledgers:
         w.add("ledger_id", x.ledger - before.ledger)
@@ -192,7 +197,7 @@ def _write_ledgers(w: _Writer, ledgers: Sequence[LedgerRange], before: LedgerRan
         before = x
 
 
-def _read_ledgers(r: _Reader, before: LedgerRange) -> tuple[LedgerRange, ...]:
+def _read_ledgers(r: ColumnReader, before: LedgerRange) -> tuple[LedgerRange, ...]:
     ledgers = []
     for _ in range(r.take("ledger_count") + 1):
         ledger = r.take("ledger_id") + before.ledger
@@ -209,82 +214,7 @@ def _next_entry(ledger: int, before: LedgerRange) -> int:
     return before.last + 1 if ledger == before.ledger else 0
 
 
-def _head(ledgers: Sequence[LedgerRange], offset: int, before: _Before) -> IndexEntry:
-    """The index entry that a part begins with."""
-    first = ledgers[0] if ledgers else before.range
-    return IndexEntry(first.ledger, first.first, before.block + 1, offset)
-
-
-def _write_index(w: _Writer, part: Part, before: _Before) -> None:
-    w.add("index_count", len(part.index))
-    if not part.index:
-        return
-    expected, last = _head(part.ledgers, part.offset, before), part.index[0]
-    w.add("head_ledger", last.ledger - expected.ledger)
-    w.add("head_entry", last.entry - expected.entry)
-    w.add("head_block", last.block - expected.block)
-    w.add("head_offset", last.offset - expected.offset)
-    entries_in = _EntriesIn(part.ledgers)
-    block_start = last.offset
-    for e in part.index[1:]:
-        w.add("step_block", e.block - last.block)
-        w.add("step_ledger", e.ledger - last.ledger)
-        if e.block == last.block:
-            w.add("step_offset", e.offset - last.offset)
-        else:
-            w.add("across_offset", e.offset - last.offset)
-            w.add("block_length", e.offset - block_start)
-            block_start = e.offset
-        w.add("step_entry", e.entry - entries_in.expected(last, e.ledger, e.block, e.offset))
-        last = e
-
-
-def _read_index(r: _Reader, ledgers: Sequence[LedgerRange], offset: int, before: _Before) -> tuple[IndexEntry, ...]:
-    count = r.take("index_count")
-    if count == 0:
-        return ()
-    head = _head(ledgers, offset, before)
-    last = IndexEntry(
-        r.take("head_ledger") + head.ledger,
-        r.take("head_entry") + head.entry,
-        r.take("head_block") + head.block,
-        r.take("head_offset") + head.offset,
-    )
-    index = [last]
-    entries_in = _EntriesIn(ledgers)
-    block_start = last.offset
-    from_block_start = r.has("block_length")
-    blocks, in_blocks, entries = r.column("step_block"), r.column("step_offset"), r.column("step_entry")
-    ledger_ids, across = r.column("step_ledger"), r.column("block_length" if from_block_start else "across_offset")
-    for _ in range(count - 1):
-        block, ledger = next(blocks) + last.block, next(ledger_ids) + last.ledger
-        if block == last.block:
-            at = next(in_blocks) + last.offset
-        else:
-            at = block_start = next(across) + (block_start if from_block_start else last.offset)
-        last = IndexEntry(ledger, next(entries) + entries_in.expected(last, ledger, block, at), block, at)
-        index.append(last)
-    return tuple(index)
-
-
-class _EntriesIn:
-    """Guesses an index entry's entry id from its offset and the mean size of the part's entries."""
-
-    def __init__(self, ledgers: Sequence[LedgerRange]) -> None:
-        self._count = sum(x.count for x in ledgers)
-        self._bytes = sum(x.size + PER_ENTRY * x.count for x in ledgers)
-        self._starts = {x.ledger: x.first for x in ledgers}
-
-    def expected(self, last: IndexEntry, ledger: int, block: int, offset: int) -> int:
-        if ledger != last.ledger:
-            return self._starts.get(ledger, 0)
-        if self._bytes <= 0:
-            return last.entry
-        length = offset - last.offset - PER_BLOCK * (block - last.block)
-        return last.entry + (length * self._count + self._bytes // 2) // self._bytes
-
-
-def _write_stats(w: _Writer, stats: EntryStats, entries: int, before: _Before) -> None:
+def _write_stats(w: ColumnWriter, stats: EntryStats, entries: int, before: _Before) -> None:
     values = _times(stats)
     w.add("messages", stats.messages - entries)
     w.add("times_known", sum(1 << i for i, value in enumerate(values) if value is not None))
@@ -295,7 +225,7 @@ def _write_stats(w: _Writer, stats: EntryStats, entries: int, before: _Before) -
             known[name] = value
 
 
-def _read_stats(r: _Reader, entries: int, before: _Before) -> EntryStats:
+def _read_stats(r: ColumnReader, entries: int, before: _Before) -> EntryStats:
     messages = r.take("messages") + entries
     mask = r.take("times_known")
     known: dict[str, int] = {}

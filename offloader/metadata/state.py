@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from offloader.errors import IntegrityError
 from offloader.model import Failure, LedgerList, Loss, OpenSegment, Position, Segment, TopicName
@@ -88,11 +89,7 @@ class TopicCatalog:
     @property
     def end(self) -> Position | None:
         """The last position accounted for in the present incarnation; None before its first record."""
-        if self.claim is None:
-            return None
-        ends = [s.end for s in self.segments[-1:]] + [loss.end for loss in self.losses[-1:]]
-        ends = [p for p in ends if p.incarnation == self.claim.incarnation]
-        return max(ends, default=None)
+        return _end(self.claim, self.segments[-1:], self.losses[-1:])
 
     def begins_at(self, ledgers: LedgerList) -> Position | None:
         """Where the next segment starts: the claim's begin, or the successor of the end (None while that is unknown)."""
@@ -101,27 +98,62 @@ class TopicCatalog:
         end = self.end
         return self.claim.begin if end is None else ledgers.successor(end)
 
-    def apply(self, record: Record) -> TopicCatalog:
-        """The catalog with one more record. Raises IntegrityError where the record does not continue it."""
-        following = replace(self, next_slot=self.next_slot + 1)
+    def apply(self, *records: Record) -> TopicCatalog:
+        """The catalog with more records. Raises IntegrityError where one does not continue it."""
+        fold = _Fold(self)
+        for record in records:
+            fold.add(record)
+        return fold.catalog()
+
+
+class _Fold:
+    """A catalog that takes records, each in the same time however many there are."""
+
+    def __init__(self, catalog: TopicCatalog) -> None:
+        self._topic = catalog.topic
+        self._claim = catalog.claim
+        self._segments = list(catalog.segments)
+        self._uuids = {s.uuid for s in catalog.segments}
+        self._losses = list(catalog.losses)
+        self._closed = dict(catalog.closed)
+        self._next_slot = catalog.next_slot
+        self._entries = catalog.entries
+        self._size = catalog.size
+
+    def catalog(self) -> TopicCatalog:
+        segments, losses = tuple(self._segments), tuple(self._losses)
+        return TopicCatalog(self._topic, self._claim, segments, losses, self._closed, self._next_slot, self._entries, self._size)
+
+    def add(self, record: Record) -> None:
         match record:
             case Claim():
-                return replace(following, claim=record)
+                self._claim = record
             case Segment():
                 self._check_continues(record.start, record.uuid)
-                entries, size = self.entries + record.entries, self.size + record.size
-                return replace(following, segments=(*self.segments, record), entries=entries, size=size)
+                self._segments.append(record)
+                self._uuids.add(record.uuid)
+                self._entries += record.entries
+                self._size += record.size
             case Loss():
                 self._check_continues(record.start, "loss")
-                return replace(following, losses=(*self.losses, record))
+                self._losses.append(record)
             case LedgerClosed():
-                return replace(following, closed={**self.closed, (record.incarnation, record.ledger): record.last})
+                self._closed[record.incarnation, record.ledger] = record.last
+        self._next_slot += 1
 
     def _check_continues(self, start: Position, what: str) -> None:
-        if self.claim is None:
-            raise IntegrityError(f"{self.topic}: {what} stands before any claim")
-        end = self.end
-        if start.incarnation != self.claim.incarnation or (end is not None and start <= end):
-            raise IntegrityError(f"{self.topic}: {what} starts at {start}, which does not continue {end}")
-        if any(s.uuid == what for s in self.segments):
-            raise IntegrityError(f"{self.topic}: segment {what} is in the catalog already")
+        if self._claim is None:
+            raise IntegrityError(f"{self._topic}: {what} stands before any claim")
+        end = _end(self._claim, self._segments[-1:], self._losses[-1:])
+        if start.incarnation != self._claim.incarnation or (end is not None and start <= end):
+            raise IntegrityError(f"{self._topic}: {what} starts at {start}, which does not continue {end}")
+        if what in self._uuids:
+            raise IntegrityError(f"{self._topic}: segment {what} is in the catalog already")
+
+
+def _end(claim: Claim | None, segments: Sequence[Segment], losses: Sequence[Loss]) -> Position | None:
+    """The end of the last of these that belongs to the claim's incarnation."""
+    if claim is None:
+        return None
+    ends = [s.end for s in segments] + [loss.end for loss in losses]
+    return max((p for p in ends if p.incarnation == claim.incarnation), default=None)

@@ -11,6 +11,7 @@ from offloader._proto.pulsar_wire_pb2 import (
     AuthResponse,
     BaseCommand,
     CloseConsumer,
+    CloseProducer,
     Connect,
     FeatureFlags,
     Flow,
@@ -21,6 +22,8 @@ from offloader._proto.pulsar_wire_pb2 import (
     PartitionedMetadata,
     Ping,
     Pong,
+    Producer,
+    Send,
     Subscribe,
     Unsubscribe,
 )
@@ -106,6 +109,33 @@ def close_consumer(consumer_id: int, request_id: int) -> BaseCommand:
     """Lets go of the subscription."""
     command = CloseConsumer(consumer_id=consumer_id, request_id=request_id)
     return BaseCommand(type=BaseCommand.CLOSE_CONSUMER_FIELD_NUMBER, close_consumer=command)
+
+
+def producer(producer_id: int, request_id: int, topic: str, name: str, epoch: int | None) -> BaseCommand:
+    """The topic's only producer: whoever produces is fenced out. `epoch`: what our last one got, refused if others came since."""
+    command = Producer(
+        topic=topic,
+        producer_id=producer_id,
+        request_id=request_id,
+        producer_name=name,
+        access_mode=Producer.EXCLUSIVE_WITH_FENCING,
+        topic_epoch=epoch,
+    )
+    return BaseCommand(type=BaseCommand.PRODUCER_FIELD_NUMBER, producer=command)
+
+
+def send(producer_id: int, sequence: int, messages: int, *, chunk: bool) -> BaseCommand:
+    """Publishes the entry that follows in the frame; the broker counts `messages` by what this says."""
+    command = Send(producer_id=producer_id, sequence_id=sequence, num_messages=messages)
+    if chunk:
+        command.is_chunk = True
+    return BaseCommand(type=BaseCommand.SEND_FIELD_NUMBER, send=command)
+
+
+def close_producer(producer_id: int, request_id: int) -> BaseCommand:
+    """Gives up the topic."""
+    command = CloseProducer(producer_id=producer_id, request_id=request_id)
+    return BaseCommand(type=BaseCommand.CLOSE_PRODUCER_FIELD_NUMBER, close_producer=command)
 
 
 def last_message_id(consumer_id: int, request_id: int) -> BaseCommand:

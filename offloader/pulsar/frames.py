@@ -1,7 +1,7 @@
 """Frames of the binary protocol: bytes to commands and back. Pure.
 
-command:  [u32 total][u32 size][BaseCommand]
-MESSAGE:  [u32 total][u32 size][BaseCommand][entry: the rest of the frame, as BookKeeper stores it]
+command:        [u32 total][u32 size][BaseCommand]
+MESSAGE, SEND:  [u32 total][u32 size][BaseCommand][entry: the rest of the frame, as BookKeeper stores it]
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def encode(command: BaseCommand) -> bytes:
 
 
 def encode_message(command: BaseCommand, entry: bytes) -> bytes:
-    """The frame of a MESSAGE with its entry."""
+    """The frame of a MESSAGE or a SEND with its entry."""
     data = command.SerializeToString()
     return _LENGTHS.pack(4 + len(data) + len(entry), len(data)) + data + entry
 

@@ -31,7 +31,7 @@ _NO_NAMESPACE = re.compile(r"(namespace|tenant)\b", re.IGNORECASE)
 
 
 class RestClient:
-    """Thread safe. Every call is a GET or a HEAD: repeating it is harmless."""
+    """Thread safe. Only for calls that may be repeated: another host may be asked for one that was served already."""
 
     def __init__(self, settings: PulsarSettings) -> None:
         self._urls = settings.admin_urls
@@ -59,14 +59,14 @@ class RestClient:
             raise self.error(path, response)
         return response.text
 
-    def request(self, method: str, path: str, **query: str) -> httpx.Response:
-        """The first host's answer that is one, whatever its status. Raises BrokerUnavailableError."""
+    def request(self, method: str, path: str, *, body: Any = None, **query: str) -> httpx.Response:
+        """The first host's answer that is one, whatever its status; `body` is sent as JSON. Raises BrokerUnavailableError."""
         problems: list[str] = []
         first = self._current
         for number in range(first, first + len(self._urls)):
             url = self._urls[number % len(self._urls)]
             try:
-                response = self._follow(method, f"{url}/admin/v2/{path}", query)
+                response = self._follow(method, f"{url}/admin/v2/{path}", query, body)
             except httpx.RequestError as error:
                 problems.append(f"{url} did not answer ({type(error).__name__}: {error})")
                 continue
@@ -93,11 +93,11 @@ class RestClient:
         """Close the connections."""
         self._client.close()
 
-    def _follow(self, method: str, url: str, query: Mapping[str, str]) -> httpx.Response:
+    def _follow(self, method: str, url: str, query: Mapping[str, str], body: Any) -> httpx.Response:
         """Brokers redirect to the one that owns the topic; it wants to know who we are as well."""
         parameters: Mapping[str, str] | None = query
         for _ in range(MAX_REDIRECTS):
-            response = self._client.request(method, url, params=parameters, headers=self._authentication.headers())
+            response = self._client.request(method, url, params=parameters, headers=self._authentication.headers(), json=body)
             if not response.is_redirect:
                 return response
             url, parameters = urljoin(url, response.headers["Location"]), None

@@ -14,7 +14,7 @@ from offloader.errors import (
     TopicNotFoundError,
 )
 
-# Codes that are not listed concern producers and transactions, or are newer than this list: worth another try.
+# Codes that are not listed concern transactions, or are newer than this list: worth another try.
 BY_CODE: dict[int, tuple[str, type[OffloadError]]] = {
     0: ("UnknownError", BrokerUnavailableError),
     1: ("MetadataError", BrokerUnavailableError),
@@ -23,6 +23,8 @@ BY_CODE: dict[int, tuple[str, type[OffloadError]]] = {
     4: ("AuthorizationError", AuthorizationFailedError),
     5: ("ConsumerBusy", SubscriptionBusyError),
     6: ("ServiceNotReady", TopicMovedError),
+    7: ("ProducerBlockedQuotaExceededError", BrokerUnavailableError),
+    8: ("ProducerBlockedQuotaExceededException", BrokerUnavailableError),
     9: ("ChecksumError", ProtocolError),
     10: ("UnsupportedVersionError", FatalError),
     11: ("TopicNotFound", TopicNotFoundError),
@@ -30,9 +32,14 @@ BY_CODE: dict[int, tuple[str, type[OffloadError]]] = {
     12: ("SubscriptionNotFound", FatalError),
     13: ("ConsumerNotFound", TopicMovedError),
     14: ("TooManyRequests", BrokerUnavailableError),
+    15: ("TopicTerminatedError", FatalError),
+    16: ("ProducerBusy", BrokerUnavailableError),
     17: ("InvalidTopicName", FatalError),
+    18: ("IncompatibleSchema", FatalError),
     19: ("ConsumerAssignError", BrokerUnavailableError),
     22: ("NotAllowedError", AuthorizationFailedError),
+    # Another producer has taken the topic over.
+    25: ("ProducerFenced", FatalError),
 }
 
 

@@ -11,11 +11,11 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import Protocol
 
-from offloader._proto.pulsar_wire_pb2 import BaseCommand, Connected, Message, TopicMigrated
+from offloader._proto.pulsar_wire_pb2 import BaseCommand, Connected, Message, MessageIdData, TopicMigrated
 from offloader.errors import BrokerUnavailableError, OffloadError, ProtocolError, TopicMovedError
 from offloader.pulsar import commands
 from offloader.pulsar.auth import Authentication
-from offloader.pulsar.frames import Frame, encode
+from offloader.pulsar.frames import Frame, encode, encode_message
 from offloader.pulsar.server_errors import server_error
 
 Reply = Future[BaseCommand]
@@ -24,6 +24,7 @@ Build = Callable[[int], BaseCommand]
 # Commands that answer a request, and where their request id is.
 ANSWERS: dict[int, Callable[[BaseCommand], int]] = {
     BaseCommand.SUCCESS_FIELD_NUMBER: lambda c: c.success.request_id,
+    BaseCommand.PRODUCER_SUCCESS_FIELD_NUMBER: lambda c: c.producer_success.request_id,
     BaseCommand.PARTITIONED_METADATA_RESPONSE_FIELD_NUMBER: lambda c: c.partitioned_metadata_response.request_id,
     BaseCommand.LOOKUP_RESPONSE_FIELD_NUMBER: lambda c: c.lookup_response.request_id,
     BaseCommand.GET_LAST_MESSAGE_ID_RESPONSE_FIELD_NUMBER: lambda c: c.get_last_message_id_response.request_id,
@@ -46,6 +47,22 @@ class Consumer(Protocol):
         ...
 
 
+class Producer(Protocol):
+    """Whoever publishes. Called by the I/O thread: must not block."""
+
+    def on_receipt(self, sequence: int, message_id: MessageIdData) -> None:
+        """The broker stored an entry."""
+        ...
+
+    def on_refused(self, sequence: int, error: OffloadError) -> None:
+        """The broker did not store an entry."""
+        ...
+
+    def on_closed(self, error: OffloadError) -> None:
+        """Nothing more will come: TopicMovedError or BrokerUnavailableError."""
+        ...
+
+
 class Session:
     """The protocol's state. `wake` is called when there is output to send."""
 
@@ -58,12 +75,16 @@ class Session:
         self._output = bytearray()
         self._replies: dict[int, Reply] = {}
         self._consumers: dict[int, Consumer] = {}
+        self._producers: dict[int, Producer] = {}
         self._next_id = 0
         self._failure: OffloadError | None = None
         self._handlers: dict[int, Callable[[BaseCommand], None]] = {
             BaseCommand.CONNECTED_FIELD_NUMBER: self._on_connected,
             BaseCommand.ERROR_FIELD_NUMBER: self._on_error,
             BaseCommand.CLOSE_CONSUMER_FIELD_NUMBER: self._on_close_consumer,
+            BaseCommand.SEND_RECEIPT_FIELD_NUMBER: self._on_receipt,
+            BaseCommand.SEND_ERROR_FIELD_NUMBER: self._on_send_error,
+            BaseCommand.CLOSE_PRODUCER_FIELD_NUMBER: self._on_close_producer,
             BaseCommand.PING_FIELD_NUMBER: self._on_ping,
             BaseCommand.REACHED_END_OF_TOPIC_FIELD_NUMBER: self._on_end_of_topic,
             BaseCommand.AUTH_CHALLENGE_FIELD_NUMBER: self._on_challenge,
@@ -83,11 +104,11 @@ class Session:
 
     def send(self, command: BaseCommand) -> None:
         """Send something that is not answered. On a connection that is over it is dropped."""
-        with self._lock:
-            if self._failure is not None:
-                return
-            self._output += encode(command)
-        self._wake()
+        self._send(encode(command))
+
+    def send_entry(self, command: BaseCommand, entry: bytes) -> None:
+        """Send a SEND. On a connection that is over it is dropped: its producer was told, or is about to be."""
+        self._send(encode_message(command, entry))
 
     def request(self, build: Build) -> Reply:
         """Send something that is answered; `build` gets the request id. The reply is cancelled if the connection ends.
@@ -116,6 +137,18 @@ class Session:
         with self._lock:
             self._consumers.pop(consumer_id, None)
 
+    def add_producer(self, producer: Producer) -> int:
+        """Register a producer; returns its id."""
+        with self._lock:
+            self._next_id += 1
+            self._producers[self._next_id] = producer
+            return self._next_id
+
+    def remove_producer(self, producer_id: int) -> None:
+        """Forget a producer: what still arrives for it is dropped."""
+        with self._lock:
+            self._producers.pop(producer_id, None)
+
     def take_output(self) -> bytes:
         """What is to be sent."""
         with self._lock:
@@ -124,19 +157,20 @@ class Session:
             return output
 
     def fail(self, error: OffloadError) -> None:
-        """The connection is over: cancel what waits, tell the consumers. Only the first call counts."""
+        """The connection is over: cancel what waits, tell consumers and producers. Only the first call counts."""
         with self._lock:
             if self._failure is not None:
                 return
             self._failure = error
             replies, self._replies = self._replies, {}
-            consumers, self._consumers = self._consumers, {}
+            listeners: list[Consumer | Producer] = [*self._consumers.values(), *self._producers.values()]
+            self._consumers, self._producers = {}, {}
         with suppress(InvalidStateError):  # set before, if the handshake was through
             self.connected.set_exception(error)
         for reply in replies.values():
             reply.cancel()
-        for consumer in consumers.values():
-            consumer.on_closed(error)
+        for listener in listeners:
+            listener.on_closed(error)
 
     def handle(self, frame: Frame) -> None:
         """Take one frame. Raises ProtocolError, or the error with which the broker refused us."""
@@ -179,9 +213,25 @@ class Session:
     def _on_close_consumer(self, command: BaseCommand) -> None:
         self._close_consumer(command.close_consumer.consumer_id, "was unloaded or removed")
 
+    def _on_close_producer(self, command: BaseCommand) -> None:
+        self._close_producer(command.close_producer.producer_id, "was unloaded, or somebody else produces to it")
+
     def _on_migrated(self, command: BaseCommand) -> None:
-        if command.topic_migrated.resource_type == TopicMigrated.CONSUMER:
-            self._close_consumer(command.topic_migrated.resource_id, "migrates to another cluster")
+        migrated = command.topic_migrated
+        close = self._close_consumer if migrated.resource_type == TopicMigrated.CONSUMER else self._close_producer
+        close(migrated.resource_id, "migrates to another cluster")
+
+    def _on_receipt(self, command: BaseCommand) -> None:
+        receipt = command.send_receipt
+        producer = self._producers.get(receipt.producer_id)
+        if producer is not None:
+            producer.on_receipt(receipt.sequence_id, receipt.message_id)
+
+    def _on_send_error(self, command: BaseCommand) -> None:
+        refused = command.send_error
+        producer = self._producers.get(refused.producer_id)
+        if producer is not None:
+            producer.on_refused(refused.sequence_id, server_error(refused.error, refused.message))
 
     def _on_end_of_topic(self, command: BaseCommand) -> None:
         consumer = self._consumers.get(command.reached_end_of_topic.consumer_id)
@@ -193,6 +243,19 @@ class Session:
             consumer = self._consumers.pop(consumer_id, None)
         if consumer is not None:
             consumer.on_closed(TopicMovedError(f"the topic {why}: look it up again"))
+
+    def _close_producer(self, producer_id: int, why: str) -> None:
+        with self._lock:
+            producer = self._producers.pop(producer_id, None)
+        if producer is not None:
+            producer.on_closed(TopicMovedError(f"the topic {why}: look it up again"))
+
+    def _send(self, frame: bytes) -> None:
+        with self._lock:
+            if self._failure is not None:
+                return
+            self._output += frame
+        self._wake()
 
     def _answer(self, request_id: int, command: BaseCommand, error: OffloadError | None = None) -> None:
         with self._lock:

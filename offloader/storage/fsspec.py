@@ -51,11 +51,12 @@ _MEMORY_LOCK = threading.Lock()
 
 
 class FsspecStore:
-    """`ObjectStore` over an fsspec file system. Raises UnprovenStoreError for those without a proven atomic create."""
+    """`ObjectStore` over an fsspec file system. Raises UnprovenStoreError for those without a proven atomic create, unless it is
+    used for reading alone."""
 
-    def __init__(self, url: str, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, url: str, options: Mapping[str, Any] | None = None, *, read_only: bool = False) -> None:
         protocol = url.partition("://")[0]
-        if protocol not in PROVEN:
+        if protocol not in PROVEN and not read_only:
             raise UnprovenStoreError(
                 f"{url}: nothing proves that {protocol}:// creates objects atomically; use s3://, gs://, abfs:// or file://"
             )

@@ -31,8 +31,11 @@ class StoreSettings:
     options: tuple[tuple[str, str], ...] = ()
 
 
-def open_store(settings: StoreSettings) -> ObjectStore:
-    """Open the store. Raises ConfigError, or UnprovenStoreError where nothing proves that creating is atomic there."""
+def open_store(settings: StoreSettings, *, read_only: bool = False) -> ObjectStore:
+    """Open the store. Raises ConfigError, or UnprovenStoreError where nothing proves that creating is atomic there.
+
+    `read_only`: nothing will be written, so that nothing need be proven.
+    """
     scheme, rest = _split(settings.root)
     if scheme == "file":
         return _open_local(settings.root)
@@ -45,7 +48,7 @@ def open_store(settings: StoreSettings) -> ObjectStore:
         return open_s3(settings)
     from offloader.storage.fsspec import FsspecStore
 
-    return FsspecStore(settings.root, dict(settings.options))
+    return FsspecStore(settings.root, dict(settings.options), read_only=read_only)
 
 
 def _split(root: str) -> tuple[str, str]:

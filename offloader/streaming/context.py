@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from offloader.config.policies import Policies
+from offloader.errors import OffloadError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal import Journal
 from offloader.metadata.state import TopicState
@@ -14,6 +16,10 @@ from offloader.metrics import Metrics
 from offloader.model import TopicName
 from offloader.pulsar.api import Admin, EntrySource, Pins
 from offloader.storage.base import ObjectStore
+from offloader.streaming import segments
+from offloader.streaming.worker import failure_kind
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -43,3 +49,15 @@ class Context:
         """Journal one topic's state, where it differs."""
         if state != self.state(state.topic):
             self.journal.record([state])
+
+    def failed(self, state: TopicState, error: OffloadError) -> TopicState:
+        """The topic's state after a failure, to be journaled: it waits until its back-off is over."""
+        state = segments.failed(state, failure_kind(error), str(error), self.clock_ms(), self.jitter())
+        tell_back_off(state)
+        return state
+
+
+def tell_back_off(state: TopicState) -> None:
+    """Log until when a failing topic waits, in milliseconds since the epoch."""
+    if state.failure is not None:
+        log.debug("back-off topic=%s attempts=%d until=%d", state.topic, state.failure.attempts, state.failure.retry_at)

@@ -32,7 +32,6 @@ from offloader.streaming.sealing import AbandonedUploads, Sealing
 from offloader.streaming.status import TopicStatus, status_of
 from offloader.streaming.tails import explain_old_tails
 from offloader.streaming.topics import Topic
-from offloader.streaming.worker import failure_kind
 
 log = logging.getLogger(__name__)
 
@@ -234,7 +233,7 @@ class Driver:
                 decisions.append(planner.decide(view, now, self.context.new_uuid))
                 self._measure_throttling(topic, decisions[-1], now)
             except OffloadError as error:
-                self.context.record(segments.failed(view.state, failure_kind(error), str(error), now, self.context.jitter()))
+                self.context.record(self.context.failed(view.state, error))
         self.context.journal.record([d.state for d in decisions if d.state != d.view.state])
         return decisions
 
@@ -257,11 +256,10 @@ class Driver:
         try:
             return segments.uploading(state, answer.result())
         except OffloadError as error:
-            now = self.context.clock_ms()
             log.warning("cannot begin an upload topic=%s: %s", state.topic, error)
             if isinstance(error, OutcomeUnknownError):
                 state = segments.abandoned(state, self.context.new_uuid(), str(error))
-            return segments.failed(state, failure_kind(error), str(error), now, self.context.jitter())
+            return self.context.failed(state, error)
 
     def _publish(self, decisions: list[Decision]) -> None:
         plan = planner.plan(self.plans.run, self._number + 1, decisions, self._limits)
@@ -275,7 +273,10 @@ class Driver:
             self.roster.topics[work.topic].planned_at = now
         self._published_at = now
         self.plans.publish(plan)
-        log.debug("plan=%d slices=%d tasks=%d", plan.number, len(plan.slices), len(plan.tasks))
+        log.debug(
+            "planned plan=%d at=%d slices=%d tasks=%d topics=%s",
+            plan.number, now, len(plan.slices), len(plan.tasks), ",".join(str(work.topic) for work in plan.slices),
+        )  # fmt: skip
 
     # How things stand
 

@@ -24,7 +24,7 @@ def end_old(context: Context, topic: Topic, state: TopicState, reason: str) -> T
         return replace(segments.dropped(state, reason), failure=None, requests=())
     log.warning("sealing at the last uploaded entry topic=%s end=%s: %s", topic.name, covered, reason)
     state = segments.closing(state, covered, RollReason.DELETED)
-    return segments.complete(state, (), LedgerList(()), context.clock_ms(), topic.catalog.next_slot)
+    return segments.complete(state, (), LedgerList(()), context.clock_ms())
 
 
 def record_lost_tail(context: Context, topic: Topic, reason: str) -> None:

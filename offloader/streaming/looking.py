@@ -55,8 +55,11 @@ def look(context: Context, topics: Iterable[Topic]) -> dict[TopicName, OffloadEr
 
 def _close_not_seen(topic: Topic, now: int) -> bool:
     """Everything is offloaded, but the end of its last ledger is not known to be closed: whether it is time to ask again."""
-    end = topic.catalog.end
-    if end is None or topic.last != end or topic.info.ledgers.closed_with(end.ledger) is not None:
+    end, ledgers = topic.catalog.end, topic.info.ledgers
+    if end is None or (topic.last is not None and topic.last > end):
+        return False
+    # A tail that was explained before a restart is past what can be read: `last` is then before the catalog's end.
+    if end.ledger not in ledgers or ledgers.closed_with(end.ledger) is not None:
         return False
     asked_soon_after = topic.ledgers_at - topic.looked_at >= CLOSED_SOON_MS
     return now - topic.ledgers_at >= (CLOSED_LATER_MS if asked_soon_after else CLOSED_SOON_MS)

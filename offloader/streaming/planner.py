@@ -67,7 +67,6 @@ class TopicView:
     slow: int = 0
     died: bool = False
     planned_at: int = 0
-    catalog_slot: int = 0
 
     @property
     def topic(self) -> TopicName:
@@ -198,7 +197,7 @@ def _finish(view: TopicView, state: TopicState, start: Position | None, end: Pos
     segment = segments.opened(state)
     covered = segment.covered
     if covered is not None and covered >= end:
-        state = segments.complete(state, (), view.ledgers, now, view.catalog_slot)
+        state = segments.complete(state, (), view.ledgers, now)
         return Decision(view, state, Seal(_facts(state)))
     if start is None:
         return Decision(view, state, Hold("the next ledger is not listed yet"))

@@ -9,11 +9,10 @@ from offloader.errors import OffloadError
 from offloader.metadata.state import TopicState
 from offloader.model import FailureKind, Receipt, SliceStop, TopicName
 from offloader.streaming import planner, segments
-from offloader.streaming.context import Context
+from offloader.streaming.context import Context, tell_back_off
 from offloader.streaming.rates import RateLimits
 from offloader.streaming.segments import StaleReceiptError
 from offloader.streaming.topics import Topic
-from offloader.streaming.worker import failure_kind
 
 log = logging.getLogger(__name__)
 
@@ -41,16 +40,17 @@ def receive(
 def _received(context: Context, topic: Topic, before: TopicState, receipt: Receipt, rates: RateLimits) -> TopicState:
     now = context.clock_ms()
     state = segments.received(before, receipt, now, context.jitter())
+    tell_back_off(state)
     rates.spent(topic.name, receipt.read_bytes)
     _count(context, receipt)
     _learn(topic, receipt, state)
     try:
         if receipt.finished and receipt.stop is not SliceStop.FAILED:
-            return segments.complete(state, receipt.gaps, topic.info.ledgers, now, topic.catalog.next_slot)
+            return segments.complete(state, receipt.gaps, topic.info.ledgers, now)
         if receipt.failure_kind is FailureKind.UPLOAD_GONE:
             return abandon(context, state, receipt.failure_reason)
     except OffloadError as error:
-        return segments.failed(before, failure_kind(error), str(error), now, context.jitter())
+        return context.failed(before, error)
     return state
 
 

@@ -19,9 +19,10 @@ OBJECT_META = {"s3managedledgeroffloaderformatversion": "1"}
 DRIVER = "streaming"
 
 
-def seal(store: ObjectStore, catalogs: Catalogs, state: TopicState) -> TopicCatalog:
-    """Make a segment in Sealing durable and commit it. Returns the catalog, with the segment unless it went on without it (a process
-    that was overtaken had committed the same range under another uuid: the catalog wins).
+def seal(store: ObjectStore, catalogs: Catalogs, catalog: TopicCatalog, state: TopicState) -> TopicCatalog:
+    """Make a segment in Sealing durable and commit it on `catalog`, as it was loaded some time before. Returns the catalog, with the
+    segment unless it went on without it (a process that was overtaken had committed the same range under another uuid: the
+    catalog wins).
 
     Raises UploadGoneError or PartRejectedError when its upload cannot be completed: then it must be abandoned.
     """
@@ -29,7 +30,7 @@ def seal(store: ObjectStore, catalogs: Catalogs, state: TopicState) -> TopicCata
     facts = segment.sealed
     if facts is None:
         raise IntegrityError(f"{state.topic}: segment {segment.uuid} is not complete")
-    current = catalogs.load(state.topic)
+    current = catalogs.refresh(catalog)
     if current.end is not None and segment.start <= current.end:
         return current  # it is there already, or the catalog went on without it
     if segment.parts:

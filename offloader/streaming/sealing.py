@@ -30,14 +30,14 @@ class Sealing:
     def start(self, topic: Topic, state: TopicState) -> None:
         """Begin a seal, unless the topic's is under way."""
         if topic.sealing is None:
-            topic.sealing = self._context.pool.submit(self._seal, state)
+            topic.sealing = self._context.pool.submit(self._seal, topic.catalog, state)
             topic.sealing.add_done_callback(lambda _: self._wake())
 
-    def _seal(self, state: TopicState) -> TopicCatalog:
+    def _seal(self, catalog: TopicCatalog, state: TopicState) -> TopicCatalog:
         """Runs in the pool."""
         context, began = self._context, self._context.clock_ms()
         try:
-            return seal(context.store, context.catalogs, state)
+            return seal(context.store, context.catalogs, catalog, state)
         finally:
             context.metrics.seal((context.clock_ms() - began) / 1000)
 
@@ -68,12 +68,12 @@ class Sealing:
         return state
 
     def _failed(self, state: TopicState, segment: OpenSegment, error: OffloadError) -> TopicState:
-        context, kind = self._context, failure_kind(error)
+        context = self._context
         log.warning("seal failed topic=%s segment=%s: %s", state.topic, segment.uuid, error)
-        context.metrics.failure(kind, state.topic)
+        context.metrics.failure(failure_kind(error), state.topic)
         if segments.must_abandon(error):
             state = abandon(context, state, str(error))
-        return segments.failed(state, kind, str(error), context.clock_ms(), context.jitter())
+        return context.failed(state, error)
 
     def _tell(self, topic: Topic, s: Segment) -> None:
         self._context.metrics.segment(s.roll_reason, topic.name, s.size)

@@ -32,6 +32,7 @@ from offloader.model import (
     SliceStop,
     Source,
 )
+from offloader.part_index import PartIndex
 
 BACKOFF_FIRST_MS = 1_000
 BACKOFF_LAST_MS = 300_000
@@ -150,7 +151,7 @@ def dropped(state: TopicState, reason: str) -> TopicState:
     return replace(state, open=None, abandoned=(*state.abandoned, Abandoned(segment.uuid, segment.upload, reason)))
 
 
-def complete(state: TopicState, gaps: tuple[Gap, ...], ledgers: LedgerList, now: int, slot: int) -> TopicState:
+def complete(state: TopicState, gaps: tuple[Gap, ...], ledgers: LedgerList, now: int) -> TopicState:
     """Everything up to the fixed end is uploaded: Sealing, with all that the remaining steps need.
 
     `gaps` are those after the last part. Raises IntegrityError when entries and gaps do not add up without a hole.
@@ -168,7 +169,6 @@ def complete(state: TopicState, gaps: tuple[Gap, ...], ledgers: LedgerList, now:
         end=end,
         ledgers=ranges,
         gaps=all_gaps,
-        catalog_slot=slot,
     )
     return replace(state, open=replace(segment, status=SegmentStatus.SEALING, sealed=facts), failure=None)
 
@@ -258,7 +258,7 @@ def as_record(state: TopicState, driver: str, driver_properties: tuple[tuple[str
         source=segment.source,
         roll_reason=segment.roll_reason or RollReason.SIZE,
         ledgers=facts.ledgers,
-        parts=tuple(replace(p, index=()) for p in segment.parts),
+        parts=tuple(replace(p, index=PartIndex()) for p in segment.parts),
         gaps=facts.gaps,
         predecessor_uuid=segment.predecessor_uuid,
         predecessor_end=segment.predecessor_end,

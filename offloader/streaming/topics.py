@@ -112,7 +112,6 @@ class Topic:
             slow=self.slow,
             died=self.died,
             planned_at=self.planned_at,
-            catalog_slot=self.catalog.next_slot,
         )
 
 

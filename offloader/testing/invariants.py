@@ -15,6 +15,7 @@ from offloader.archive.reading.read import items
 from offloader.errors import OffloadError
 from offloader.model import GapKind, Position, TopicName
 from offloader.storage.base import ObjectStore
+from offloader.testing.pace import Pace
 from offloader.testing.truth import Truth, sha256
 
 # What may be left behind without harm: named by a journal, or invisible to readers.
@@ -30,17 +31,16 @@ def check_invariants(
     applications: Iterable[str] | None = None,
     at_rest: bool = False,
     allowed: Collection[Kind] = HARMLESS,
-    batches_ms: Iterable[int] = (),
-    longest_batch_ms: int | None = None,
+    paces: Iterable[Pace] = (),
 ) -> None:
     """Check the archive of these topics against what was produced. Raises AssertionError listing every violation.
 
     1, 2, 5, 7 by `verify` and by reading everything back; 3 and 4 against pins and journals (by default of all
-    applications); 6 where batches' durations and their limit are given. `at_rest`: everything delivered is offloaded, nothing
-    is open, and each pin is acknowledged up to the end. `allowed`: findings that are no violation, for example
+    applications); 6 where the `paces` of applications are given. `at_rest`: everything delivered is offloaded, nothing is open,
+    and each pin is acknowledged up to the end. `allowed`: findings that are no violation, for example
     `HARMLESS | {Kind.STRAY_OBJECT}` where an answer to a commit was lost and the object abandoned.
     """
-    violations = [f"6: a batch took {ms} ms of {longest_batch_ms}" for ms in batches_ms if ms > (longest_batch_ms or ms)]
+    violations = [text for pace in paces for text in pace.violations]
     violations += [_numbered(f.kind, str(f)) for f in verify(store).findings if f.kind not in allowed]
     journals = read_journals(store, all_applications(store) if applications is None else applications)
     for topic, truth in truths.items():

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import crc32c
 
+from offloader._proto import metadata_pb2 as pb
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.archive.runs import Run
 from offloader.format.crc import combine
@@ -15,8 +16,10 @@ from offloader.format.entry import inspect
 from offloader.format.index import index_of_segment
 from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs
+from offloader.metadata.envelope import seal
 from offloader.metadata.state import Claim, LedgerClosed, TopicCatalog
 from offloader.model import GIB, Cuts, Gap, GapKind, LedgerRange, Loss, Part, Position, RollReason, Segment, Source, TopicName
+from offloader.part_index import PartIndex
 from offloader.storage.memory import MemoryStore
 from tests.format.support import Stored, checksummed
 
@@ -59,6 +62,7 @@ class Archive:
         return self.catalogs.load(self.topic)
 
     def claim(self, ledger: int = 0, entry: int = 0, created: str = "then") -> None:
+        self.store.put(layout.ROOT, seal("root", pb.Body(root=pb.Root(uuid="root", cluster="memory"))), if_absent=True)
         begin = Position(self.incarnation, ledger, entry)
         self.catalogs.append(self.catalog, Claim(APPLICATION, self.incarnation, created, begin, at=1))
 
@@ -95,7 +99,7 @@ class Archive:
             source=Source.BROKER,
             roll_reason=RollReason.SIZE,
             ledgers=ledgers,
-            parts=tuple(replace(p, index=()) for p in parts),
+            parts=tuple(replace(p, index=PartIndex()) for p in parts),
             gaps=tuple(gaps),
             predecessor_uuid=before.uuid if before else "",
             predecessor_end=before.end if before else None,

@@ -13,6 +13,7 @@ from offloader.metadata.state import TopicState
 from offloader.model import Cuts, GapKind, OpenSegment, Position, Source
 from offloader.testing.cluster import MemoryCluster
 from offloader.testing.invariants import HARMLESS, check_invariants
+from offloader.testing.pace import Pace
 from offloader.testing.truth import TrueEntry, Truth, TruthCollector, sha256, truth_of_cluster
 from tests.archive.support import TOPIC, Archive, gap, stream, uuid_of
 from tests.format.support import Stored
@@ -45,7 +46,7 @@ def violations(built: Archive, what: Truth, **options: object) -> str:
 
 
 def test_nothing_is_found_where_everything_holds() -> None:
-    check_invariants(archive().store, {TOPIC: truth()}, at_rest=True, batches_ms=[4_000], longest_batch_ms=5_000)
+    check_invariants(archive().store, {TOPIC: truth()}, at_rest=True)
 
 
 def test_1_an_entry_that_is_nowhere() -> None:
@@ -153,7 +154,22 @@ def test_5_a_stray_object_unless_it_is_allowed() -> None:
 
 
 def test_6_a_batch_that_took_too_long() -> None:
-    assert "6: a batch took 6000 ms of 5000" in violations(archive(), truth(), batches_ms=[10, 6_000], longest_batch_ms=5_000)
+    fast, slow = Pace(5_000), Pace(5_000)
+    for took, pace in ((10, fast), (5_000, fast), (6_000, slow)):
+        pace.batch(took)
+    check_invariants(archive().store, {TOPIC: truth()}, paces=[fast])
+    assert "6: a batch took 6000 ms of 5000" in violations(archive(), truth(), paces=[fast, slow])
+
+
+def test_6_a_failing_topic_that_is_planned_too_early() -> None:
+    patient, hasty = Pace(1, {TOPIC: 1_000}), Pace(1)
+    patient.planned(TOPIC, 1_000)
+    patient.planned(TOPIC, 1_001)
+    assert patient.retries == 1
+    hasty.failed(TOPIC, 2_000)
+    hasty.planned(TOPIC, 1_990)
+    check_invariants(archive().store, {TOPIC: truth()}, paces=[patient])
+    assert f"6: {TOPIC} was planned 10 ms before its back-off was over" in violations(archive(), truth(), paces=[patient, hasty])
 
 
 def test_7_segments_that_do_not_provably_follow() -> None:

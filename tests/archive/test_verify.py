@@ -38,7 +38,10 @@ def journal(archive: Archive, state: TopicState) -> None:
 
 
 def open_segment(uuid: str, start: Position, upload: str | None = None) -> OpenSegment:
-    return OpenSegment(uuid, start, Source.BROKER, Cuts(), 1, upload=upload)
+    """It follows the last segment of a sound archive."""
+    return OpenSegment(
+        uuid, start, Source.BROKER, Cuts(), 1, predecessor_uuid=uuid_of(2), predecessor_end=Position(0, 4, 20), upload=upload
+    )
 
 
 def rewrite(archive: Archive, number: int, change: Callable[[Segment], Segment]) -> None:

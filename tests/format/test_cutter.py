@@ -10,7 +10,8 @@ from offloader.errors import IntegrityError
 from offloader.format.cutter import CutPart, PartCutter
 from offloader.format.entry import OPAQUE, EntryFacts
 from offloader.format.reader import entries, read_blocks
-from offloader.model import GIB, KIB, Cuts, EntryStats, Gap, GapKind, IndexEntry, LedgerRange
+from offloader.model import GIB, KIB, Cuts, EntryStats, Gap, GapKind, LedgerRange
+from offloader.part_index import IndexEntry
 
 from .support import Stored, cut_all, cutter, small_cuts, streams
 
@@ -176,18 +177,6 @@ def test_a_finished_cutter_goes_on_with_a_new_block():
     assert second is not None
     assert [b.header.first_entry for p in (first, second) for b in read_blocks(p.data())] == [0, 1]
     assert [e.block for e in second.index] == [2]
-
-
-def test_a_break_before_a_gap_changes_nothing():
-    stream = [Stored(1, 0, b"a"), Stored(1, 1, b"b"), Stored(1, 5, b"c")]
-    working = cutter(Cuts())
-    for stored in stream:
-        if stored.entry == 5:
-            working.break_block()
-        assert working.offer(stored.ledger, stored.entry, stored.data, OPAQUE) is None
-    last = working.finish()
-    assert last is not None
-    assert [_essence(last)] == [_essence(p) for p in cut_all(stream, Cuts())]
 
 
 @pytest.mark.parametrize("late", [(3, 4), (3, 5), (2, 9)])

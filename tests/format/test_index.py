@@ -10,7 +10,8 @@ from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo
 from offloader.errors import DamagedObjectError, IntegrityError
 from offloader.format.index import Index, IndexGroup, decode_index, encode_index, index_of_segment, ledger_info
 from offloader.format.reader import read_entries
-from offloader.model import Cuts, IndexEntry, LedgerRange
+from offloader.model import Cuts, LedgerRange
+from offloader.part_index import IndexEntry
 
 from .support import TIMESTAMP, Stored, cut_all, sealed, small_cuts, streams, v2_one_ledger_one_block
 

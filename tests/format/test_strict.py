@@ -11,7 +11,8 @@ from offloader.format.blocks import BlockHeader, padding
 from offloader.format.index import IndexGroup, decode_index, encode_index
 from offloader.format.reader import entries, read_blocks
 from offloader.format.strict import Accounting, account, check_ledger_infos
-from offloader.model import Cuts, IndexEntry, LedgerRange
+from offloader.model import Cuts, LedgerRange
+from offloader.part_index import IndexEntry
 
 from .support import TIMESTAMP, Sealed, Stored, cut_all, sealed, small_cuts, streams, v2_one_ledger_one_block
 

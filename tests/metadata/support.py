@@ -19,7 +19,6 @@ from offloader.model import (
     FailureKind,
     Gap,
     GapKind,
-    IndexEntry,
     LedgerRange,
     Loss,
     OpenSegment,
@@ -32,6 +31,7 @@ from offloader.model import (
     Source,
     TopicName,
 )
+from offloader.part_index import IndexEntry, PartIndex
 
 TOPIC = TopicName.parse("acme/orders/placed-partition-3")
 OTHER_TOPIC = TopicName.parse("acme/orders/shipped")
@@ -45,7 +45,6 @@ positions = st.builds(Position, i64, i64, i64)
 cuts = st.builds(Cuts, i64, i64, i64, i64)
 gaps = st.builds(Gap, st.sampled_from(GapKind), i64, i64, i64)
 ledgers = st.builds(LedgerRange, i64, i64, i64, i64, i64, st.none() | i64)
-index_entries = st.builds(IndexEntry, i64, i64, i64, i64)
 stats = st.builds(EntryStats, i64, *(st.none() | i64 for _ in range(6)))
 etags = st.binary(min_size=16, max_size=16).map(bytes.hex) | text
 
@@ -54,8 +53,9 @@ def tuples(of: st.SearchStrategy, most: int = 3) -> st.SearchStrategy:
     return st.lists(of, max_size=most).map(tuple)
 
 
-parts = st.builds(Part, i64, i64, i64, etags, u32, i64, tuples(ledgers), tuples(index_entries, 6), stats, tuples(gaps))
-sealed_facts = st.builds(SealedFacts, i64, i64, u32, positions, tuples(ledgers), tuples(gaps), i64)
+indexes = tuples(st.builds(IndexEntry, i64, i64, i64, i64), 6).map(PartIndex.of)
+parts = st.builds(Part, i64, i64, i64, etags, u32, i64, tuples(ledgers), indexes, stats, tuples(gaps))
+sealed_facts = st.builds(SealedFacts, i64, i64, u32, positions, tuples(ledgers), tuples(gaps))
 open_segments = st.builds(
     OpenSegment,
     uuids,
@@ -177,7 +177,7 @@ def full_segment(entry_size: Callable[[Random], int], messages: Callable[[Random
         times = (first_time, int(clock), first_time + rng.randrange(4), int(clock) + rng.randrange(4))
         told = EntryStats(message - first_message, *times, first_message, message - 1)
         etag, crc = rng.randbytes(16).hex(), rng.getrandbits(32)
-        done.append(Part(len(done) + 1, begin, offset - begin, etag, crc, block - first_block, ranges, tuple(index), told))
+        done.append(Part(len(done) + 1, begin, offset - begin, etag, crc, block - first_block, ranges, PartIndex.of(index), told))
     return OpenSegment(
         f"{rng.getrandbits(128):032x}", position(0, ledger), Source.BROKER, cut, 1, upload="u" * 120, parts=tuple(done)
     )

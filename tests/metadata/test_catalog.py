@@ -66,6 +66,37 @@ def test_several_catalogs_are_loaded_at_once(process):
     assert process().load_all(names) == written
 
 
+def test_a_refresh_reads_only_what_was_written_since(store, process):
+    known = claimed(process())
+    for n in range(5):
+        known = process().append(known, offloaded(f"known{n}", 10 * n, 10 * n + 9))
+    newest = process().append(process().append(known, LedgerClosed(0, 7, 90)), offloaded("new", 50, 59))
+    faults = StoreFaults()
+    reading = Catalogs(FaultyStore(store, faults), "app", tokens())
+    assert reading.refresh(known) == newest == reading.refresh(newest)
+    assert (faults.calls["list"], faults.calls["read"]) == (2, 2)
+
+
+def test_records_add_up_to_the_same_together_and_one_by_one():
+    records = [claim(), offloaded("a", 0, 9), LedgerClosed(0, 7, 30), loss(10, 12), offloaded("b", 13, 20), claim(incarnation=1)]
+    one_by_one = TopicCatalog(TOPIC)
+    for record in records:
+        one_by_one = one_by_one.apply(record)
+    assert TopicCatalog(TOPIC).apply(*records) == one_by_one
+    assert (one_by_one.entries, one_by_one.size, one_by_one.next_slot) == (18, 200, 6)
+
+
+def test_a_catalog_does_not_change_when_records_are_added_to_it():
+    before = TopicCatalog(TOPIC).apply(claim(), LedgerClosed(0, 7, 30))
+    before.apply(LedgerClosed(0, 8, 1), offloaded("a", 0, 9))
+    assert (before.closed, before.segments, before.next_slot) == ({(0, 7): 30}, (), 2)
+
+
+def test_a_segment_s_uuid_is_new():
+    with pytest.raises(IntegrityError, match="segment a is in the catalog already"):
+        TopicCatalog(TOPIC).apply(claim(), offloaded("a", 0, 9), offloaded("a", 10, 19))
+
+
 def test_the_topics_are_those_with_a_catalog(store, process):
     claimed(process())
     store.put(data_key(OTHER_TOPIC, "00000000-1111-2222-3333-444444444444"), b"")
@@ -203,7 +234,8 @@ def test_processes_with_stale_views_never_fork_the_catalog(steps: list[tuple[int
     views = [processes[0].append(processes[0].load(TOPIC), claim())] * 3
     for number, (who, reload) in enumerate(steps):
         if reload:
-            views[who] = processes[who].load(TOPIC)
+            views[who] = processes[who].refresh(views[who])
+            assert views[who] == processes[who].load(TOPIC)
         first = 0 if views[who].end is None else views[who].end.entry + 1
         try:
             views[who] = processes[who].append(views[who], offloaded(f"u{number}", first, first + 4))

@@ -28,6 +28,7 @@ from offloader.streaming.rates import RateLimits
 from offloader.streaming.roster import Roster
 from offloader.streaming.worker import died, run_slice
 from offloader.testing.cluster import MemoryCluster
+from offloader.testing.pace import Pace
 
 CONFIG = """
 application: sim
@@ -60,14 +61,16 @@ class Inline(Executor):
 
 
 class NoPlans:
-    """Stands for the plan server: keeps the newest plan."""
+    """Stands for the plan server: keeps the newest plan, and tells of each."""
 
-    def __init__(self, run: str) -> None:
+    def __init__(self, run: str, tell: Callable[[Plan], None]) -> None:
         self.run = run
         self.plan: Plan | None = None
+        self._tell = tell
 
     def publish(self, plan: Plan) -> None:
         self.plan = plan
+        self._tell(plan)
 
 
 class NoRequests:
@@ -122,6 +125,7 @@ class Simulation:
         self.zombies: list[Slice] = []
         self.kills = 0
         self.dropped = 0
+        self.pace = Pace(self.limits.time_budget_ms + self.limits.hard_limit_ms)
         self.start()
 
     def uuid(self) -> str:
@@ -159,7 +163,7 @@ class Simulation:
         )
         rates = RateLimits()
         self.roster = Roster(self.context, rates, 1_000, [])
-        self.plans = NoPlans(self.uuid())
+        self.plans = NoPlans(self.uuid(), self.planned)
         self.driver = Driver(self.context, self.roster, self.plans, self.limits, self.desk, rates, 1)
 
     def kill(self) -> None:
@@ -192,6 +196,13 @@ class Simulation:
     def forget_failure(self, topic: TopicName) -> None:
         self.journal.record([replace(self.driver.state(topic), failure=None)])
 
+    def planned(self, plan: Plan) -> None:
+        for work in plan.slices:
+            failure = self.journal.topics[work.topic].failure
+            if failure is not None:
+                self.pace.failed(work.topic, failure.retry_at)
+            self.pace.planned(work.topic, self.clock.now)
+
     def batch(self, *, deaths: float = 0.0) -> int:
         """Run the published plan and commit its receipts. Returns the number of slices."""
         plan, self.plans.plan = self.plans.plan, None
@@ -208,6 +219,7 @@ class Simulation:
                     receipts.append(died(work))
                 else:
                     receipts.append(self.run(work))
+        self.pace.batch(max(receipt.elapsed_ms for receipt in receipts))
         self.driver._take(_Batch(receipts))
         return len(plan.slices)
 

@@ -58,5 +58,6 @@ def chaos(seed: int, steps: int = 120) -> Simulation:
 def test_every_entry_is_in_exactly_one_segment_whatever_happens(seed: int) -> None:
     sim = chaos(seed)
     sim.settle()
-    check_invariants(sim.store, {t: truth_of_cluster(sim.cluster, t) for t in sim.roster.topics}, at_rest=True)
+    truths = {t: truth_of_cluster(sim.cluster, t) for t in sim.roster.topics}
+    check_invariants(sim.store, truths, at_rest=True, paces=[sim.pace])
     sim.close()

@@ -77,7 +77,6 @@ class Listed:
             slow=self.slow,
             died=self.died,
             planned_at=self.planned_at,
-            catalog_slot=self.catalog.next_slot,
         )
 
     def open(self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int) -> Listed:
@@ -181,7 +180,7 @@ class World:
         if receipt.failure_kind is FailureKind.UPLOAD_GONE:
             topic.state = segments.abandoned(topic.state, self.uuid(), "gone")
         if receipt.finished:
-            topic.state = segments.complete(topic.state, receipt.gaps, topic.ledgers, self.now, topic.catalog.next_slot)
+            topic.state = segments.complete(topic.state, receipt.gaps, topic.ledgers, self.now)
         enough = planner.enough(topic.state, topic.rules)
         short = receipt.stop == "bound" and not receipt.finished
         topic.wanted = planner.after_slice(topic.pending(1), receipt.seen_bytes, enough) if short else 0

@@ -103,7 +103,7 @@ def test_release_offloads_up_to_the_end_and_deletes_the_subscription() -> None:
     catalog = sim.context.catalogs.load(T)
     assert catalog.end == end(sim)
     assert catalog.claim.application == ""
-    check_invariants(sim.store, {T: truth_of_cluster(sim.cluster, T)})
+    check_invariants(sim.store, {T: truth_of_cluster(sim.cluster, T)}, paces=[sim.pace])
 
 
 def test_a_namespace_disabled_by_its_property_is_released() -> None:
@@ -161,7 +161,7 @@ def test_a_released_topic_that_is_claimed_again_records_what_nobody_kept() -> No
     sim.settle()
     catalog = sim.context.catalogs.load(T)
     assert catalog.losses[0].accepted_by == "release"
-    check_invariants(sim.store, {T: truth_of_cluster(sim.cluster, T)}, at_rest=True)
+    check_invariants(sim.store, {T: truth_of_cluster(sim.cluster, T)}, at_rest=True, paces=[sim.pace])
 
 
 def test_time_to_live_shorter_than_the_roll_refuses_new_topics_and_names_the_setting() -> None:
@@ -188,7 +188,7 @@ def test_stock_offload_beside_us_is_refused_unless_we_begin_after_it() -> None:
     sim.start()
     sim.settle()
     assert sim.context.catalogs.load(T).claim.begin.ledger > first
-    check_invariants(sim.store, {T: truth_of_cluster(sim.cluster, T)})
+    check_invariants(sim.store, {T: truth_of_cluster(sim.cluster, T)}, paces=[sim.pace])
 
 
 def test_a_rate_limit_holds_over_time_and_the_topic_still_gets_there() -> None:

@@ -28,7 +28,7 @@ def started(faults: StoreFaults, backing: MemoryBacking | None = None, **setting
 
 def check(sim: Simulation, allowed: frozenset[Kind] = HARMLESS) -> None:
     truths = {t: truth_of_cluster(sim.cluster, t) for t in (T, OTHER)}
-    check_invariants(sim.store, truths, at_rest=True, allowed=allowed)
+    check_invariants(sim.store, truths, at_rest=True, allowed=allowed, paces=[sim.pace])
     sim.close()
 
 

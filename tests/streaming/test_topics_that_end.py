@@ -27,7 +27,8 @@ def catalog(sim: Simulation, topic: TopicName = T) -> TopicCatalog:
 
 
 def check(sim: Simulation, *, at_rest: bool = True) -> None:
-    check_invariants(sim.store, {t: truth_of_cluster(sim.cluster, t) for t in (T, OTHER)}, at_rest=at_rest)
+    truths = {t: truth_of_cluster(sim.cluster, t) for t in (T, OTHER)}
+    check_invariants(sim.store, truths, at_rest=at_rest, paces=[sim.pace])
     sim.close()
 
 
@@ -189,6 +190,21 @@ def test_a_roll_in_which_everything_was_aborted_is_a_record_without_objects() ->
     newest = catalog(sim).segments[-1]
     assert (newest.size, newest.entries, len(newest.parts)) == (0, 0, 0)
     assert sum(g.last - g.first + 1 for g in newest.gaps) == 4
+    check(sim)
+
+
+def test_a_tail_of_aborted_entries_that_grows_after_a_restart_is_accounted_for_and_its_ledger_is_not_pinned() -> None:
+    sim = started(roll="5s", entries_per_ledger=5)
+    sim.produce(T, 3)
+    sim.cluster.add_hidden(T, GapKind.ABORTED)
+    sim.rounds(40)
+    assert catalog(sim).segments[-1].end.entry == 3
+    sim.kill()
+    sim.rounds(4)
+    sim.cluster.add_hidden(T, GapKind.ABORTED)
+    sim.settle(rounds=40)
+    assert catalog(sim).segments[-1].end.entry == 4
+    assert catalog(sim).closed or catalog(sim).segments[-1].ledgers[-1].closed_with == 4
     check(sim)
 
 

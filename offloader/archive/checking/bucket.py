@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
 
 from offloader.archive.checking.findings import Finding, Kind
-from offloader.errors import FormatVersionError, IntegrityError
+from offloader.errors import ConfigError, FormatVersionError, IntegrityError, ObjectNotFoundError
+from offloader.metadata.envelope import unseal
 from offloader.metadata.journal_start import JournalStart
-from offloader.metadata.layout import JOURNAL, PROOF, REQUESTS, ROOT, KeyKind, journal_folder, parse_topic_key
+from offloader.metadata.layout import (
+    JOURNAL,
+    PROOF,
+    REQUESTS,
+    ROOT,
+    KeyKind,
+    epoch_folder,
+    is_moved_record,
+    journal_folder,
+    parse_topic_key,
+)
+from offloader.metadata.log import NumberedLog
+from offloader.metadata.root import read_root
 from offloader.metadata.state import TopicState
 from offloader.model import OpenSegment, TopicName
 from offloader.storage.base import ObjectStore, OpenUpload
@@ -23,6 +37,7 @@ class Journals:
     states: Mapping[str, Mapping[TopicName, TopicState]]
     ended: frozenset[str] = frozenset()
     findings: tuple[Finding, ...] = ()
+    tokens: tuple[tuple[str, str], ...] = ()  # each record's key and token
 
     @property
     def readable(self) -> bool:
@@ -55,16 +70,43 @@ def read_journals(store: ObjectStore, names: Iterable[str]) -> Journals:
     states: dict[str, Mapping[TopicName, TopicState]] = {}
     ended: set[str] = set()
     findings: list[Finding] = []
+    tokens: list[tuple[str, str]] = []
     for application in names:
         start = JournalStart(store, application)
         try:
             loaded = start.load()
+            tokens += _tokens(store, application, loaded.epoch)
             states[application] = {topic: encoded.state for topic, encoded in start.decode(loaded).items()}
             if loaded.taken_over_by:
                 ended.add(application)
         except (IntegrityError, FormatVersionError) as error:
-            findings.append(Finding(Kind.DAMAGED_RECORD, journal_folder(application), str(error)))
-    return Journals(states, frozenset(ended), tuple(findings))
+            folder = journal_folder(application)
+            named = re.search(rf"{re.escape(folder)}\d+/\d+", str(error))
+            findings.append(Finding(Kind.DAMAGED_RECORD, named.group() if named else folder, str(error)))
+    return Journals(states, frozenset(ended), tuple(findings), tuple(tokens))
+
+
+def check_root(store: ObjectStore) -> Iterator[Finding]:
+    """Whether what says whose root this is can be read. Raises ConfigError where nothing is offloaded yet."""
+    try:
+        read_root(store)
+    except ConfigError:
+        if not any(parse_topic_key(key) for key, _ in store.list()):
+            raise
+        yield Finding(Kind.DAMAGED_RECORD, ROOT, "it is not there, though there are topics")
+    except (IntegrityError, FormatVersionError) as error:
+        yield Finding(Kind.DAMAGED_RECORD, ROOT, str(error).removeprefix(ROOT).lstrip(": "))
+
+
+def _tokens(store: ObjectStore, application: str, epoch: int) -> Iterator[tuple[str, str]]:
+    """Of the epoch's records as they are now: what is removed meanwhile is none any more."""
+    log = NumberedLog(store, epoch_folder(application, epoch))
+    for slot in log.slots():
+        try:
+            key = log.key(slot)
+            yield key, unseal(key, store.read(key)[0]).token
+        except ObjectNotFoundError:
+            continue
 
 
 def stray_objects(keys: Iterable[str], offloaded: set[tuple[TopicName, str]], journals: Journals) -> Iterator[Finding]:
@@ -90,6 +132,8 @@ def open_uploads(uploads: Iterable[OpenUpload], journals: Journals) -> Iterator[
 def _of_no_topic(key: str) -> Iterator[Finding]:
     if key.startswith(f"{PROOF}/"):
         yield Finding(Kind.LEFT_OVER, key, "left by an interrupted start; it can be deleted")
+    elif is_moved_record(key):
+        yield Finding(Kind.LEFT_OVER, key, "a damaged record, moved aside by `offloader catalog rebuild`; it can be deleted")
     elif key != ROOT and not key.startswith((f"{JOURNAL}/", f"{REQUESTS}/")):
         yield Finding(Kind.STRAY_OBJECT, key, "its name is none that the offloader writes")
 

@@ -34,6 +34,7 @@ class Kind(StrEnum):
     ABANDONED_OBJECT = "abandoned-object"
     LEFT_OVER = "left-over"
     OPEN_UPLOAD = "open-upload"
+    SECOND_COPY = "second-copy"
 
 
 MEANINGS: Mapping[Kind, str] = {
@@ -56,8 +57,9 @@ MEANINGS: Mapping[Kind, str] = {
     Kind.NOT_CLAIMED: "an application works on a topic that another one has claimed",
     Kind.STRAY_OBJECT: "neither a catalog nor a journal names the object",
     Kind.ABANDONED_OBJECT: "a journal names the object as one that must not be used",
-    Kind.LEFT_OVER: "a helper object of an interrupted start; it can be deleted",
+    Kind.LEFT_OVER: "a helper object of an interrupted start, or a record that was moved aside; it can be deleted",
     Kind.OPEN_UPLOAD: "no journal names the upload: it costs, and never becomes an object",
+    Kind.SECOND_COPY: "two pairs of objects of Pulsar's own offloader hold the same ledger: only one of them is read",
 }
 
 

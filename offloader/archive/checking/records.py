@@ -12,40 +12,56 @@ from offloader.archive.runs import runs
 from offloader.errors import DamagedRecordError, FormatVersionError, IntegrityError
 from offloader.format.crc import combine
 from offloader.metadata.catalog_codec import decode_catalog
+from offloader.metadata.envelope import unseal
 from offloader.metadata.layout import catalog_folder, data_key
 from offloader.metadata.log import NumberedLog
-from offloader.metadata.state import Claim, TopicCatalog
-from offloader.model import Position, Segment, TopicName
+from offloader.metadata.state import Claim, Record, TopicCatalog
+from offloader.model import Loss, Position, Segment, TopicName
 from offloader.storage.base import ObjectStore
 
 
 @dataclass(frozen=True, slots=True)
 class ReadCatalog:
-    """A catalog up to its first damaged record, every claim in it, and what is wrong with its records."""
+    """What can be read of a catalog, every claim in it, and what is wrong with its records. `tokens`: each record's key and token,
+    which no other record has (a segment's is its uuid)."""
 
     catalog: TopicCatalog
     claims: tuple[Claim, ...]
     findings: tuple[Finding, ...]
+    tokens: tuple[tuple[str, str], ...] = ()
+    complete: bool = True
 
 
 def read_catalog(store: ObjectStore, topic: TopicName) -> ReadCatalog:
     """Read what can be read. Raises only what the store raises."""
     log = NumberedLog(store, catalog_folder(topic))
-    catalog, claims, findings = TopicCatalog(topic), [], []
+    catalog, claims, findings, tokens = TopicCatalog(topic), [], [], []
     for slot, data in log.load():
         key = log.key(slot)
+        if slot != catalog.next_slot:
+            missing = log.key(catalog.next_slot)
+            findings.append(Finding(Kind.DAMAGED_RECORD, missing, f"it is missing, though {key} is there", topic))
+            catalog = replace(catalog, next_slot=slot)
         try:
-            if slot != catalog.next_slot:
-                raise DamagedRecordError(f"{log.key(catalog.next_slot)} is missing before it")
             record = decode_catalog(key, data)
-            catalog = catalog.apply(record)
+            tokens.append((key, unseal(key, data).token))
+            catalog = _claimed(catalog, record, damaged=bool(findings)).apply(record)
         except (IntegrityError, FormatVersionError) as error:
             findings.append(Finding(Kind.DAMAGED_RECORD, key, _without(key, str(error)), topic))
             catalog = replace(catalog, next_slot=slot + 1)
             continue
         if isinstance(record, Claim):
             claims.append(record)
-    return ReadCatalog(catalog, tuple(claims), (*findings, *check_catalog(catalog)))
+    return ReadCatalog(catalog, tuple(claims), (*findings, *check_catalog(catalog)), tuple(tokens), complete=not findings)
+
+
+def _claimed(catalog: TopicCatalog, record: Record, *, damaged: bool) -> TopicCatalog:
+    """Behind damage: a record of an incarnation whose claim was lost is checked as if that were there."""
+    if not damaged or not isinstance(record, Segment | Loss):
+        return catalog
+    if catalog.claim is not None and catalog.claim.incarnation == record.start.incarnation:
+        return catalog
+    return replace(catalog, claim=Claim("", record.start.incarnation, "", record.start, 0))
 
 
 def check_catalog(catalog: TopicCatalog) -> Iterator[Finding]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from offloader.archive.checking.findings import Finding, Kind, offset_in
 from offloader.archive.checking.part_check import PartStream
 from offloader.archive.reading.objects import naming
@@ -9,7 +11,7 @@ from offloader.errors import DamagedObjectError, ObjectNotFoundError
 from offloader.format.index import Index, decode_index
 from offloader.format.strict import account, check_ledger_infos
 from offloader.metadata.layout import data_key, index_key
-from offloader.model import Segment, TopicName
+from offloader.model import LedgerRange, RollReason, Segment, TopicName
 from offloader.storage.base import ObjectStore, Stat
 
 # The one key that Pulsar's readers look for in an object's metadata.
@@ -54,8 +56,7 @@ class _SegmentCheck:
         try:
             data, stat = self._store.read(key)
             index = decode_index(data)
-            # Ledgers of which there are only gaps have no place in the index.
-            check_ledger_infos(index, [r for r in segment.ledgers if r.count], segment.offloaded_at)
+            check_ledger_infos(index, _in_index(segment, index), segment.offloaded_at)
         except ObjectNotFoundError:
             self._add(Kind.MISSING_INDEX, key, f"the catalog's segment {segment.uuid} has no index object")
             return None
@@ -85,7 +86,8 @@ class _SegmentCheck:
         stream.finish()
         self.findings += stream.findings
         if with_damage is not None and not stream.damaged:
-            self._add(Kind.UNACCOUNTED_BYTES, self._data_key, str(with_damage))
+            # The parts are those that were recorded, block by block: then it is the index that is of something else.
+            self._add(Kind.DAMAGED_INDEX, self._index_key, str(with_damage))
 
     def _check_metadata(self, key: str, stat: Stat) -> None:
         # Stock readers read from S3; a folder may be unable to keep metadata.
@@ -95,3 +97,13 @@ class _SegmentCheck:
     def _add(self, kind: Kind, key: str, message: str) -> None:
         text = message.removeprefix(f"{key}: ")
         self.findings.append(Finding(kind, key, text, self._topic, offset_in(text), self._segment.start))
+
+
+def _in_index(segment: Segment, index: Index) -> list[LedgerRange]:
+    """The ledgers that have a place in the index: those with entries. A record that was made again may not know the end that the
+    index names for its last ledger."""
+    *held, last = [r for r in segment.ledgers if r.count]
+    said = next((group.info.entries - 1 for group in index.groups if group.ledger == last.ledger), last.last)
+    if segment.roll_reason is RollReason.UNKNOWN and last.closed_with is None and said > last.last:
+        last = replace(last, closed_with=said)
+    return [*held, last]

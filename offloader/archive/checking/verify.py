@@ -6,14 +6,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 
 from offloader.archive.checking.bucket import Journals, applications, open_uploads, read_journals, stray_objects
+from offloader.archive.checking.copies import copies
 from offloader.archive.checking.findings import Finding, Kind
 from offloader.archive.checking.records import ReadCatalog, read_catalog
 from offloader.archive.checking.segment_check import check_objects
 from offloader.metadata import layout
 from offloader.metadata.layout import catalog_folder, data_key, journal_folder, topic_folder
-from offloader.model import Segment, TopicName
+from offloader.metadata.state import TopicCatalog
+from offloader.model import OpenSegment, Segment, TopicName
 from offloader.storage.base import ObjectStore, OpenUpload
 
 THREADS = 8
@@ -53,6 +56,7 @@ def verify(
     with ThreadPoolExecutor(THREADS, "verify") as pool:
         read = dict(zip(names, pool.map(lambda topic: read_catalog(store, topic), names), strict=True))
     findings = [*journals.findings, *_of_records(read), *_of_journals(store, read, journals)]
+    findings += copies(chain(journals.tokens, *(r.tokens for r in read.values())))
     findings += _of_objects(store, read, quick=quick)
     findings += stray_objects(keys, {(topic, s.uuid) for topic, r in read.items() for s in r.catalog.segments}, journals)
     unnamed = list(open_uploads(uploads, journals))
@@ -95,13 +99,30 @@ def _against_journals(read: ReadCatalog, journals: Journals) -> Iterator[Finding
     catalog = read.catalog
     owner = catalog.claim.application if catalog.claim is not None else ""
     for application, segment in journals.open_segments(catalog.topic):
-        if application != owner:
+        if application != owner and read.complete:
             message = f"the journal of {application} has segment {segment.uuid} open, the topic is claimed by {owner or 'nobody'}"
             yield Finding(Kind.NOT_CLAIMED, journal_folder(application), message, catalog.topic, position=segment.start)
         committed = any(s.uuid == segment.uuid for s in catalog.segments)
         if not committed and catalog.end is not None and segment.start <= catalog.end:
             message = f"the open segment {segment.uuid} starts at {segment.start}, the catalog ends at {catalog.end}"
             yield Finding(Kind.OVERLAP, catalog_folder(catalog.topic), message, catalog.topic, position=segment.start)
+        elif not committed:
+            yield from _check_follows(catalog, segment)
+
+
+def _check_follows(catalog: TopicCatalog, segment: OpenSegment) -> Iterator[Finding]:
+    """The open segment names what the catalog ended with when it was assigned."""
+    topic, key = catalog.topic, catalog_folder(catalog.topic)
+    last = catalog.segments[-1].uuid if catalog.segments else ""
+    if segment.predecessor_uuid != last:
+        message = (
+            f"it ends with segment {last or 'none'}, the open segment {segment.uuid} follows {segment.predecessor_uuid or 'none'}"
+        )
+        yield Finding(Kind.WRONG_PREDECESSOR, key, message, topic, position=segment.start)
+    end = catalog.end
+    if end is not None and end.ledger == segment.start.ledger and end.entry + 1 < segment.start.entry:
+        message = f"it ends with {end}, the open segment {segment.uuid} starts at {segment.start}"
+        yield Finding(Kind.HOLE, key, message, topic, position=segment.start)
 
 
 def _of_objects(store: ObjectStore, read: Mapping[TopicName, ReadCatalog], *, quick: bool) -> Iterator[Finding]:

@@ -1,1 +1,1 @@
-"""From a catalog to entries: what to read (pure), the reading of ranges, the entries in them."""
+"""From records to entries: what to read (pure), the fetching, what is in the bytes (pure)."""

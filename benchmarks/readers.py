@@ -1,0 +1,201 @@
+"""Ways to read a whole topic, each in a process of its own: `python -m benchmarks.readers WAY …` prints one line of JSON.
+
+The clock runs from before anything is opened to the last message; what a process needs to start (imports, Spark) is not in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+SECONDS = 600
+WIDTH = 2  # Spark's local cores
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One pass over a topic. `peak`: the process's largest resident memory, in bytes."""
+
+    count: int
+    size: int
+    seconds: float
+    peak: int
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How to read, and what: a way's name and its arguments."""
+
+    name: str
+    topic: str
+    root: str = ""
+    endpoint: str = ""
+    service: str = ""
+    last: str = ""
+
+    def start(self) -> subprocess.Popen[str]:
+        """Begin to read in a process of its own, once the process is told to go."""
+        command = [sys.executable, "-m", "benchmarks.readers", *(f"--{k}={v}" for k, v in asdict(self).items() if v)]
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        )
+
+    def read(self) -> Reading:
+        """Read once."""
+        return together([self])[0]
+
+
+def together(ways: list[Way]) -> list[Reading]:
+    """Several readers at the same time: all are told to go when the last one is ready."""
+    processes = [way.start() for way in ways]
+    for process in processes:
+        assert process.stdout is not None
+        if process.stdout.readline() != "ready\n":
+            raise RuntimeError(f"a reader ended before it began: {process.args}")
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    answers = [process.communicate(timeout=SECONDS)[0] for process in processes]
+    return [Reading(**json.loads(answer.splitlines()[-1])) for answer in answers]
+
+
+Work = Callable[[], tuple[int, int]]
+
+
+def _python_entries(way: Way) -> Work:
+    from offloader.archive.archive import Archive
+
+    def work() -> tuple[int, int]:
+        count = size = 0
+        for entry in Archive(way.root, endpoint=way.endpoint).topic(way.topic).entries():
+            count += 1
+            size += len(entry.data)
+        return count, size
+
+    return work
+
+
+def _python_messages(way: Way) -> Work:
+    from offloader.archive.archive import Archive
+
+    def work() -> tuple[int, int]:
+        count = size = 0
+        for message in Archive(way.root, endpoint=way.endpoint).topic(way.topic).messages():
+            count += 1
+            size += len(message.value or b"")
+        return count, size
+
+    return work
+
+
+def _python_batches(way: Way) -> Work:
+    import pyarrow.compute as pc
+    from offloader.archive.archive import Archive
+
+    def work() -> tuple[int, int]:
+        count = size = 0
+        topic = Archive(way.root, endpoint=way.endpoint).topic(way.topic)
+        for batch in topic.record_batches(columns=("value", "__key", "__publishTime")):
+            count += batch.num_rows
+            size += pc.sum(pc.binary_length(batch.column("value"))).as_py() or 0
+        return count, size
+
+    return work
+
+
+def _spark(way: Way, *, entries: bool) -> Work:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(f"local[{WIDTH}]").config("spark.ui.enabled", "false")
+    spark = builder.config("spark.driver.memory", "1g").getOrCreate()
+    spark.range(1000).selectExpr("sum(id)").collect()
+    reader = spark.read.format("pulsar-archive").option("root", way.root).option("endpoint", way.endpoint)
+    if entries:
+        reader = reader.option("format", "entries")
+    column = "data" if entries else "value"
+
+    def work() -> tuple[int, int]:
+        frame = reader.option("topics", way.topic).load()
+        count, size = frame.selectExpr("count(1)", f"sum(length({column}))").collect()[0]
+        return int(count), int(size)
+
+    return work
+
+
+def _client(way: Way, *, batch_receive: bool) -> Work:
+    import pulsar
+
+    ledger, _, entry = way.last.partition(":")
+    last = (int(ledger), int(entry))
+
+    def work() -> tuple[int, int]:
+        client = pulsar.Client(way.service, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+        more: Callable[[], list[pulsar.Message]]
+        if batch_receive:
+            policy = pulsar.ConsumerBatchReceivePolicy(1000, -1, 100)
+            consumer = client.subscribe(
+                way.topic,
+                f"benchmark-{time.time_ns()}",
+                initial_position=pulsar.InitialPosition.Earliest,
+                receiver_queue_size=5000,
+                batch_receive_policy=policy,
+            )
+            more = consumer.batch_receive
+        else:
+            reader = client.create_reader(way.topic, pulsar.MessageId.earliest, receiver_queue_size=5000)
+            more = lambda: [reader.read_next(60_000)]  # noqa: E731
+        count = size = 0
+        at = (-1, -1)
+        while at < last:
+            for message in more():
+                count += 1
+                size += len(message.data())
+                position = message.message_id()
+                at = (position.ledger_id(), position.entry_id())
+        return count, size
+
+    return work
+
+
+WAYS: dict[str, Callable[[Way], Work]] = {
+    "python-entries": _python_entries,
+    "python-messages": _python_messages,
+    "python-batches": _python_batches,
+    "spark-entries": lambda way: _spark(way, entries=True),
+    "spark-messages": lambda way: _spark(way, entries=False),
+    "client-reader": lambda way: _client(way, batch_receive=False),
+    "client-batch-receive": lambda way: _client(way, batch_receive=True),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--name", choices=list(WAYS), required=True)
+    for name in ("topic", "root", "endpoint", "service", "last"):
+        parser.add_argument(f"--{name}", default="")
+    way = Way(**vars(parser.parse_args()))
+    work = WAYS[way.name](way)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    begun = time.perf_counter()
+    count, size = work()
+    seconds = time.perf_counter() - begun
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps(asdict(Reading(count, size, seconds, peak))), flush=True)
+    os._exit(0)  # a client's threads must not keep the process
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,429 @@
+"""An archived topic is published again in a real Pulsar: the same entries, each once, whatever breaks in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import pulsar as client_library
+import pytest
+from click.testing import CliRunner, Result
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from pulsar.schema import Integer, JsonSchema, Record
+
+from integration.produce import open_client, produce_mixed
+from integration.pulsar.transactions import Transactions
+from integration.pulsar.waiting import read
+from offloader._proto.pulsar_messages_pb2 import MessageMetadata
+from offloader.archive.items import ArchivedEntry
+from offloader.archive.messages.envelope import Envelope, parse_envelope
+from offloader.archive.restoring.cluster import TargetCluster
+from offloader.archive.restoring.course import Course
+from offloader.archive.restoring.mark import PREFIX, Origin, read_mark
+from offloader.archive.restoring.tail import Tail
+from offloader.archive.restoring.target import PulsarTarget
+from offloader.cli.main import main
+from offloader.errors import BrokerUnavailableError, FatalError
+from offloader.metadata.root import open_root
+from offloader.model import MIB, Cuts, GapKind, Position, TopicName
+from offloader.pulsar.admin import AdminClient
+from offloader.pulsar.api import RawEntry
+from offloader.pulsar.pin import BrokerPins
+from offloader.pulsar.settings import PulsarSettings
+from offloader.pulsar.source import BrokerSource
+from offloader.storage.open import StoreSettings, open_store
+from tests.archive.support import Archive, gap, message
+from tests.format.support import Stored
+
+pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(600)]
+
+KEEP = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+CONFIG = """
+application: app
+pulsar: {{serviceUrl: "{service}", adminUrl: "{admin}"}}
+storage: {{root: "file://{folder}"}}
+namespaces:
+  {namespace}: {{enabled: true}}
+"""
+
+
+@dataclass
+class Bench:
+    """A Pulsar, a namespace that keeps everything, an archive, and the command line."""
+
+    pulsar: object
+    namespace: str
+    folder: Path
+    source: BrokerSource
+    admin: AdminClient
+    pins: BrokerPins
+
+    def __post_init__(self) -> None:
+        self.store = open_store(StoreSettings(f"file://{self.folder}/archive"))
+        open_root(self.store, "standalone", lambda: "99999999-0000-4000-8000-000000000000")
+        self.config = self.folder / "offloader.yaml"
+        self.config.write_text(
+            CONFIG.format(
+                service=self.pulsar.service_url,
+                admin=self.pulsar.admin_url,
+                folder=f"{self.folder}/archive",
+                namespace=self.namespace,
+            )
+        )
+
+    def topic(self, name: str, *, make: bool = True) -> TopicName:
+        topic = TopicName.parse(f"{self.namespace}/{name}")
+        if make:
+            self.pulsar.admin("PUT", topic.rest_path)
+        return topic
+
+    def entries(self, topic: TopicName) -> list[RawEntry]:
+        """All that a broker delivers."""
+        end = self.pins.open(topic).last
+        self.pins.drop(topic)
+        if end is None:
+            return []
+        reader = self.source.open(topic, 0, 0, max_bytes=16 * MIB)
+        found: list[RawEntry] = []
+        while not found or (found[-1].ledger, found[-1].entry) < end:
+            found += read(reader, 1)
+        reader.close()
+        return found
+
+    def archive(self, topic: TopicName) -> list[RawEntry]:
+        """Put the topic into the archive as it is now, what the broker does not deliver as gaps."""
+        entries = self.entries(topic)
+        have = {(e.ledger, e.entry) for e in entries}
+        sizes = self.admin.topic_info(topic).sizes
+        closed = {ledger: count - 1 for ledger, (count, _) in sizes.items()}
+        gaps = [
+            gap(ledger, entry, entry, GapKind.ABORTED)
+            for ledger, last in closed.items()
+            for entry in range(last + 1)
+            if (ledger, entry) not in have
+        ]
+        archive = Archive(self.store, topic)
+        archive.claim(min(closed), 0)
+        stored = [Stored(e.ledger, e.entry, e.data) for e in entries]
+        archive.add(stored, gaps, closed=closed, cuts=Cuts(256 * 1024, 64 * 1024, 16 * 1024))
+        return entries
+
+    def run(self, *arguments: object) -> Result:
+        return CliRunner().invoke(main, ["topics", "restore", *map(str, arguments), "--config", str(self.config)])
+
+    def restore(self, *arguments: object) -> dict:
+        result = self.run(*arguments, "--output", "json")
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout.splitlines()[-1])
+
+    def refused(self, *arguments: object) -> str:
+        result = self.run(*arguments)
+        assert result.exit_code == 1, result.output
+        (line,) = result.stderr.splitlines()
+        return line
+
+    def check(self, archived: list[RawEntry], target: TopicName) -> None:
+        """The target has the archived entries and nothing else, in their order, each once, with a mark."""
+        restored = self.entries(target)
+        assert len(restored) == len(archived)
+        assert sum(count for count, _ in self.admin.topic_info(target).sizes.values()) == len(archived)
+        for number, (old, new) in enumerate(zip(archived, restored, strict=True), 1):
+            before, after = parse_envelope(old.data), parse_envelope(new.data)
+            assert after.payload == before.payload
+            mark = read_mark(after.metadata)
+            assert (mark.position, mark.number) == (Position(0, old.ledger, old.entry), number)
+            assert unmarked(after) == unmarked(before)
+
+
+def unmarked(envelope: Envelope) -> MessageMetadata:
+    """An entry's metadata but for what a restore changes."""
+    metadata = MessageMetadata.FromString(envelope.metadata.SerializeToString())
+    kept = [p for p in metadata.properties if not p.key.startswith(PREFIX)]
+    del metadata.properties[:]
+    metadata.properties.extend(kept)
+    metadata.ClearField("txnid_least_bits")
+    metadata.ClearField("txnid_most_bits")
+    return metadata
+
+
+@pytest.fixture
+def bench(pulsar, namespace, tmp_path) -> Iterator[Bench]:
+    pulsar.admin("POST", f"namespaces/{namespace}/retention", json=KEEP)
+    settings = PulsarSettings(service_url=pulsar.service_url, admin_url=pulsar.admin_url, subscription="look")
+    source, admin, pins = BrokerSource(settings), AdminClient(settings), BrokerPins(settings)
+    yield Bench(pulsar, namespace, tmp_path, source, admin, pins)
+    pins.close()
+    source.close()
+    admin.close()
+
+
+def produce_everything(bench: Bench, topic: TopicName, messages: int = 300) -> None:
+    """Batches, codecs, keys, event times, a chunked message, committed and aborted transactions, several ledgers."""
+    produce_mixed(bench.pulsar.service_url, str(topic), seed=1, messages=messages, largest=100_000)
+    with Transactions(bench.pulsar.service_url) as transactions:
+        first, second = transactions.begin(str(topic)), transactions.begin(str(topic))
+        for number in range(5):
+            transactions.send(str(topic), b"committed %d" % number, first)
+            transactions.send(str(topic), b"aborted %d" % number, second)
+        transactions.end(first, commit=True)
+        transactions.end(second, commit=False)
+        transactions.send(str(topic), b"behind")
+    client = open_client(bench.pulsar.service_url)
+    producer = client.create_producer(str(topic), chunking_enabled=True, batching_enabled=False)
+    producer.send(Random(1).randbytes(6 * MIB), partition_key="chunked")  # its first chunk is as large as entries may be
+    producer.send(b"ordered", ordering_key="o", event_timestamp=5, properties={"a": "b"})
+    client.close()
+
+
+def messages(bench: Bench, topic: TopicName) -> list[tuple]:
+    """What a stock consumer gets, but for the marks."""
+    client = open_client(bench.pulsar.service_url)
+    reader = client.create_reader(str(topic), client_library.MessageId.earliest)
+    found = []
+    while reader.has_message_available():
+        m = reader.read_next(10_000)
+        properties = {k: v for k, v in m.properties().items() if not k.startswith(PREFIX)}
+        found.append(
+            (
+                m.data(),
+                m.partition_key(),
+                m.ordering_key(),
+                properties,
+                m.event_timestamp(),
+                m.publish_timestamp(),
+                m.producer_name(),
+            )
+        )
+    client.close()
+    return found
+
+
+def test_a_mixed_topic_comes_back_as_it_was(bench: Bench) -> None:
+    source, target = bench.topic("source"), bench.topic("target", make=False)
+    produce_everything(bench, source)
+    archived = bench.archive(source)
+    planned = bench.restore(source, "--to", target, "--dry-run")
+    assert (planned["sent"], planned["alreadyThere"]) == (len(archived), 0)
+    assert target not in bench.admin.topics(bench.namespace)
+    done = bench.restore(source, "--to", target)
+    assert (done["sent"], done["alreadyThere"], done["losses"]) == (len(archived), 0, 0)
+    assert done["gaps"] > 5  # five aborted entries, and markers
+    bench.check(archived, target)
+    assert messages(bench, target) == messages(bench, source)
+    again = bench.restore(source, "--to", target)
+    assert (again["sent"], again["alreadyThere"]) == (0, len(archived))
+    bench.check(archived, target)
+
+
+class Cutter:
+    """Breaks the connection of a target's producer at random sends, `most` times."""
+
+    def __init__(self, seed: int, share: float, most: int) -> None:
+        self._random = Random(seed)
+        self._share = share
+        self._most = most
+        self.cuts = 0
+
+    def install(self, monkeypatch: pytest.MonkeyPatch, hit: Callable[[PulsarTarget], None]) -> None:
+        send = PulsarTarget.send
+
+        def cutting(target: PulsarTarget, entry) -> None:
+            send(target, entry)
+            if self.cuts < self._most and self._random.random() < self._share:
+                time.sleep(self._random.choice((0, 0.001, 0.01)))  # how much of what is on its way arrives
+                self.cuts += 1
+                hit(target)
+
+        monkeypatch.setattr(PulsarTarget, "send", cutting)
+
+
+def drop_connection(target: PulsarTarget) -> None:
+    with suppress(OSError):  # it is down already
+        target._producer._connection._sock.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize("deduplication", [False, True])
+def test_connections_that_break_leave_each_entry_once(bench: Bench, monkeypatch, deduplication: bool) -> None:
+    if deduplication:
+        bench.pulsar.admin("POST", f"namespaces/{bench.namespace}/deduplication", json=True)
+    source, target = bench.topic("source"), bench.topic("target")
+    produce_mixed(bench.pulsar.service_url, str(source), seed=2, messages=2000, largest=20_000)
+    archived = bench.archive(source)
+    cutter = Cutter(3, 0.02, 20)
+    cutter.install(monkeypatch, drop_connection)
+    bench.restore(source, "--to", target)
+    assert cutter.cuts >= 5
+    bench.check(archived, target)
+
+
+def test_a_topic_that_is_unloaded_meanwhile(bench: Bench, monkeypatch) -> None:
+    source, target = bench.topic("source"), bench.topic("target")
+    produce_mixed(bench.pulsar.service_url, str(source), seed=4, messages=2000, largest=2_000)
+    archived = bench.archive(source)
+    cutter = Cutter(5, 0.005, 6)
+    cutter.install(monkeypatch, lambda target: bench.pulsar.admin("PUT", f"{target.topic.rest_path}/unload"))
+    bench.restore(source, "--to", target)
+    assert cutter.cuts >= 2
+    bench.check(archived, target)
+
+
+def test_a_process_that_is_killed_and_started_again(bench: Bench) -> None:
+    source, target = bench.topic("source"), bench.topic("target")
+    produce_mixed(bench.pulsar.service_url, str(source), seed=6, messages=1500, largest=20_000)
+    archived = bench.archive(source)
+    size = sum(len(e.data) for e in archived)
+    program = [str(Path(sys.executable).with_name("offloader")), "topics", "restore", str(source), "--to", str(target)]
+    stored = 0
+    for _ in range(3):
+        process = subprocess.Popen(
+            [*program, "--rate", str(size // 10), "--config", str(bench.config)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        before, deadline = stored, time.monotonic() + 60
+        while stored < before + len(archived) // 8:
+            assert process.poll() is None, process.stdout.read()
+            assert time.monotonic() < deadline
+            stored = sum(count for count, _ in bench.admin.topic_info(target).sizes.values())
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+    done = bench.restore(source, "--to", target)
+    assert done["alreadyThere"] >= stored
+    assert done["alreadyThere"] + done["sent"] == len(archived)
+    bench.check(archived, target)
+
+
+class Order(Record):
+    number = Integer()
+
+
+def test_messages_with_a_schema_need_it_in_the_target(bench: Bench) -> None:
+    source, target = bench.topic("source"), bench.topic("target")
+    client = open_client(bench.pulsar.service_url)
+    producer = client.create_producer(str(source), schema=JsonSchema(Order))
+    for number in range(3):
+        producer.send(Order(number=number))
+    archived = bench.archive(source)
+    assert "has no schema version 0" in bench.refused(source, "--to", target)
+    schemas = f"schemas/{bench.namespace}"
+    schema = bench.pulsar.admin("GET", f"{schemas}/source/schema").json()
+    upload = {"type": schema["type"], "schema": schema["data"], "properties": schema["properties"]}
+    bench.pulsar.admin("POST", f"{schemas}/target/schema", json=upload)
+    assert bench.restore(source, "--to", target)["sent"] == 3
+    bench.check(archived, target)
+    reader = client.create_reader(str(target), client_library.MessageId.earliest, schema=JsonSchema(Order))
+    assert [reader.read_next(10_000).value().number for _ in range(3)] == [0, 1, 2]
+    client.close()
+    other = bench.topic("other")
+    assert bench.restore(source, "--to", other, "--ignore-schemas")["sent"] == 3
+    bench.check(archived, other)
+
+
+def test_encrypted_messages_come_back_encrypted(bench: Bench) -> None:
+    private, public = bench.folder / "private.pem", bench.folder / "public.pem"
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    public.write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    keys = client_library.CryptoKeyReader(str(public), str(private))
+    source, target = bench.topic("source"), bench.topic("target")
+    client = open_client(bench.pulsar.service_url)
+    producer = client.create_producer(str(source), encryption_key="k", crypto_key_reader=keys, batching_enabled=False)
+    for number in range(3):
+        producer.send(b"secret %d" % number, properties={"n": str(number)})
+    archived = bench.archive(source)
+    bench.restore(source, "--to", target)
+    bench.check(archived, target)
+    reader = client.create_reader(str(target), client_library.MessageId.earliest, crypto_key_reader=keys)
+    assert [reader.read_next(10_000).data() for _ in range(3)] == [b"secret %d" % n for n in range(3)]
+    client.close()
+
+
+def test_a_second_restore_fences_out_the_first(bench: Bench) -> None:
+    topic, origin = bench.topic("target"), Origin("99999999-0000-4000-8000-000000000000", bench.topic("source", make=False))
+    settings = PulsarSettings(service_url=bench.pulsar.service_url, admin_url=bench.pulsar.admin_url)
+    clusters = [TargetCluster(settings) for _ in range(2)]
+    first, second = (cluster.target(topic, origin) for cluster in clusters)
+    course = Course(origin, Tail())
+    course.take(ArchivedEntry(Position(0, 1, 0), message("one")))
+    entry = course.next()
+    first.attach()
+    second.attach()
+    first.send(entry)
+    with pytest.raises(BrokerUnavailableError, match="closed the connection"):  # that of whoever sends for a fenced producer
+        first.receipts(30)
+    assert second.tail() == Tail()
+    with pytest.raises(FatalError, match="ProducerFenced"):
+        first.attach()
+    second.attach()  # the attempt that was refused has cost it its producer, but its epoch is still the topic's
+    second.send(entry)
+    assert second.receipts(30) == [1]
+    assert second.attach() == Tail(1, Position(0, 1, 0))
+    for cluster in clusters:
+        cluster.close()
+
+
+def test_a_partitioned_topic_goes_to_a_partitioned_one(bench: Bench) -> None:
+    source, target = bench.topic("source", make=False), bench.topic("target", make=False)
+    bench.pulsar.admin("PUT", f"{source.rest_path}/partitions", json=3)
+    produce_mixed(bench.pulsar.service_url, str(source), seed=7, messages=300, largest=2_000, partitioned=True)
+    archived = {n: bench.archive(TopicName.parse(f"{source}-partition-{n}")) for n in range(3)}
+    bench.restore(source, "--to", target)
+    for number, entries in archived.items():
+        bench.check(entries, TopicName.parse(f"{target}-partition-{number}"))
+    assert bench.pulsar.admin("GET", f"{target.rest_path}/partitions").json()["partitions"] == 3
+
+
+def test_targets_that_are_refused(bench: Bench) -> None:
+    source, target = bench.topic("source"), bench.topic("target")
+    produce_mixed(bench.pulsar.service_url, str(source), seed=8, messages=20, largest=100)
+    archived = bench.archive(source)
+    namespace, admin = f"namespaces/{bench.namespace}", bench.pulsar.admin
+
+    def refused(path: str, bad: object, good: object) -> str:
+        admin("POST", f"{namespace}/{path}", json=bad)
+        line = bench.refused(source, "--to", target)
+        admin("POST", f"{namespace}/{path}", json=good)
+        return line
+
+    assert "retention (0 minutes, 0 MB)" in refused("retention", {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}, KEEP)
+    assert "message TTL (60 s)" in refused("messageTTL", 60, 0)
+    admin("PUT", f"{namespace}/compactionThreshold", json=1000)
+    assert "compaction threshold (1000 bytes)" in bench.refused(source, "--to", target)
+    admin("PUT", f"{namespace}/compactionThreshold", json=0)
+    assert "requires encryption" in refused("encryptionRequired", True, False)
+    client = open_client(bench.pulsar.service_url)
+    producer = client.create_producer(str(target), producer_name="somebody")
+    assert "producer somebody is connected" in bench.refused(source, "--to", target)
+    producer.send(b"foreign")
+    client.close()
+    assert "was not restored; restore to a new topic" in bench.refused(source, "--to", target)
+    assert "its last entry" in bench.refused(source, "--to", source)
+    fresh = bench.topic("fresh", make=False)
+    assert bench.restore(source, "--to", fresh)["sent"] == len(archived)
+    bench.check(archived, fresh)
+
+
+def test_what_somebody_else_added_to_a_restore_is_noticed(bench: Bench) -> None:
+    source, target = bench.topic("source"), bench.topic("target")
+    produce_mixed(bench.pulsar.service_url, str(source), seed=9, messages=20, largest=100)
+    archived = bench.archive(source)
+    bench.restore(source, "--to", target)
+    with Transactions(bench.pulsar.service_url) as transactions:
+        txn = transactions.begin(str(target))
+        transactions.send(str(target), b"foreign", txn)
+        transactions.end(txn, commit=False)
+    assert "is not a message" in bench.refused(source, "--to", target)  # an abort marker
+    with Transactions(bench.pulsar.service_url) as transactions:
+        transactions.send(str(target), archived[-1].data)
+    assert "was not restored" in bench.refused(source, "--to", target)
+    bench.pulsar.admin("PUT", f"{target.rest_path}/unload")
+    assert "was not restored" in bench.refused(source, "--to", target)

@@ -1,0 +1,97 @@
+"""The archive for Python: everything that was offloaded to one root. Needs no broker, writes nothing."""
+
+from __future__ import annotations
+
+import re
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from offloader.archive.reading.reader import DEFAULTS, ReadOptions
+from offloader.archive.reading.stores import Stores
+from offloader.archive.topic import ArchivedTopic
+from offloader.archive.view import TopicView
+from offloader.errors import ConfigError, FatalError, IntegrityError
+from offloader.metadata.catalog import Catalogs
+from offloader.metadata.state import TopicCatalog
+from offloader.model import TopicName
+from offloader.storage.open import StoreSettings
+
+if TYPE_CHECKING:
+    from offloader.archive.ledgers.source import LedgerBucket
+
+
+class Archive:
+    """The topics under a root: `file:///path`, `s3://bucket/prefix`, or a URL of fsspec.
+
+    Credentials come from where they usually do (for S3: environment, profile, instance role); `endpoint` and `region` are for S3.
+    `ledgers`: a bucket that stock brokers have offloaded to. A context manager; threads may share it.
+    """
+
+    def __init__(
+        self,
+        root: str | StoreSettings,
+        *,
+        endpoint: str | None = None,
+        region: str | None = None,
+        options: ReadOptions = DEFAULTS,
+        ledgers: LedgerBucket | None = None,
+    ) -> None:
+        settings = root if isinstance(root, StoreSettings) else StoreSettings(root, endpoint, region)
+        self.url = settings.root
+        self._options = options
+        self._ledgers = ledgers
+        self._stores = Stores(settings, () if ledgers is None else (ledgers.store,))
+        self._catalogs = Catalogs(self._stores.open().store, "", _writes_nothing)
+        self._known: dict[TopicName, TopicCatalog] = {}
+
+    def topics(self, pattern: str | None = None) -> list[TopicName]:
+        """Every topic, in the order of their names; with a pattern those whose whole name (`persistent://...`) it matches. Raises ConfigError."""
+        try:
+            wanted = re.compile(".*" if pattern is None else pattern, re.DOTALL)
+        except re.error as error:
+            raise ConfigError(f"pattern: {pattern!r} is no regular expression: {error}") from error
+        found = set(self._catalogs.topics())
+        if self._ledgers is not None:
+            found |= self._ledgers.scan().topics.keys() | self._ledgers.records.keys()
+        return sorted(topic for topic in found if wanted.fullmatch(str(topic)))
+
+    def topic(self, name: str | TopicName) -> ArchivedTopic:
+        """A topic as it is now. Raises FatalError where the archive has none of this name, ConfigError for what is no name."""
+        view = self._view(_parsed(name))
+        if view.catalog.claim is None and not view.ledgers:
+            raise FatalError(f"{view.topic} is not in the archive {self.url}; Archive.topics() lists what is")
+        return ArchivedTopic(self._stores, view, self._options)
+
+    def close(self) -> None:
+        """Release connections."""
+        self._stores.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _view(self, topic: TopicName) -> TopicView:
+        known = self._known.get(topic)
+        # Records never change: only those that came since are read.
+        catalog = self._catalogs.load(topic) if known is None else self._catalogs.refresh(known)
+        self._known[topic] = catalog
+        if self._ledgers is None:
+            return TopicView.of(catalog)
+        from offloader.archive.ledgers.joined import joined
+
+        return joined(catalog, self._ledgers.find(topic))
+
+
+def _parsed(name: str | TopicName) -> TopicName:
+    if isinstance(name, TopicName):
+        return name
+    try:
+        return TopicName.parse(name)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _writes_nothing() -> str:
+    raise IntegrityError("reading an archive never writes a record")

@@ -1,0 +1,159 @@
+"""Reads a topic's archive, then the live topic, for ever: each entry once, in order, and nothing passed over in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+
+from offloader.archive.following.succession import Hole, Turn, hole_before, next_position
+from offloader.archive.items import ArchivedEntry, Item, Missing
+from offloader.errors import DataLostError, RetryableError, UnexplainedGapError
+from offloader.metadata.state import TopicCatalog
+from offloader.model import MIB, Gap, LedgerList, Position, TopicName
+from offloader.pulsar.api import Admin, EntrySource, RawEntry
+
+READ_SECONDS = 0.5
+PAUSE_SECONDS = 1.0
+QUIET_SECONDS = 5.0  # after so long a silence, what comes next may have been archived and trimmed before it was delivered
+READER_BYTES = 16 * MIB
+MAX_LOOKUPS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds. `idle`: end when nothing has come for so long, None: never. `trouble`: give up when Pulsar or the store have not
+    answered for so long."""
+
+    idle: float | None = None
+    trouble: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """The archive's side: a topic's catalog as it is now, and its items after a position."""
+
+    catalog: Callable[[], TopicCatalog]
+    items_after: Callable[[TopicCatalog, Position | None], Iterator[Item]]
+
+
+class Follower:
+    """One topic, read by one thread. `clock` and `pause` speak in seconds."""
+
+    def __init__(
+        self,
+        topic: TopicName,
+        archived: Archived,
+        source: EntrySource,
+        admin: Admin,
+        patience: Patience,
+        clock: Callable[[], float],
+        pause: Callable[[float], None],
+    ) -> None:
+        self._topic = topic
+        self._archived = archived
+        self._source = source
+        self._admin = admin
+        self._patience = patience
+        self._clock = clock
+        self._pause = pause
+        self._after: Position | None = None
+        self._ledgers = LedgerList(())
+        self._heard = clock()
+        self._well = clock()
+
+    def items(self, after: Position | None = None) -> Iterator[Item]:
+        """Everything after a position (None: from the archive's begin).
+
+        Raises DataLostError where neither archive nor Pulsar has what comes next, UnexplainedGapError, IntegrityError, and
+        RetryableError once the patience with it is over.
+        """
+        self._after = after
+        self._heard = self._well = self._clock()
+        while not self._idle():
+            try:
+                yield from self._round()
+                self._well = self._clock()
+            except RetryableError:
+                if self._clock() - self._well >= self._patience.trouble:
+                    raise
+                self._pause(PAUSE_SECONDS)
+
+    def _round(self) -> Iterator[Item]:
+        """The archive as it is now, then Pulsar until that takes us back."""
+        catalog = self._archived.catalog()
+        for item in self._archived.items_after(catalog, self._after):
+            yield self._accounted(item)
+        expected = self._expected()
+        if isinstance(expected, Position):
+            yield from self._live(expected)
+        elif expected is Turn.WAIT:
+            self._pause(PAUSE_SECONDS)
+        elif expected is Turn.LOST:
+            raise DataLostError(f"{self._topic}: what follows {self._after} is in no segment, and Pulsar has dropped its ledger")
+
+    def _live(self, start: Position) -> Iterator[Item]:
+        reader = self._source.open(self._topic, start.ledger, start.entry, max_bytes=READER_BYTES)
+        looked = self._clock()
+        try:
+            while not self._idle():
+                entries = reader.read(READ_SECONDS)
+                if not entries and self._clock() - max(self._heard, looked) >= QUIET_SECONDS:
+                    looked = self._clock()
+                    if isinstance(self._expected(), Turn):
+                        return
+                for raw in entries:
+                    if not self._follows(raw):
+                        expected = yield from self._bridged(raw)
+                        if not isinstance(expected, Position):
+                            return
+                        if (raw.ledger, raw.entry) < (expected.ledger, expected.entry):
+                            continue
+                    position = Position(start.incarnation, raw.ledger, raw.entry)
+                    yield self._accounted(ArchivedEntry(position, raw.data))
+                self._well = self._clock()
+        finally:
+            reader.close()
+
+    def _follows(self, raw: RawEntry) -> bool:
+        """Whether an entry plainly follows: the next one of the same ledger."""
+        after = self._after
+        return after is not None and (raw.ledger, raw.entry) == (after.ledger, after.entry + 1)
+
+    def _bridged(self, raw: RawEntry) -> Generator[Item, None, Position | Turn]:
+        """Account for what lies before an entry; what is expected then: that entry, a later one, or a turn."""
+        while True:
+            expected = self._expected()
+            if isinstance(expected, Turn) or (raw.ledger, raw.entry) < (expected.ledger, expected.entry):
+                return expected
+            hole = hole_before(expected, (raw.ledger, raw.entry), self._ledgers)
+            if hole is None:
+                return expected
+            if isinstance(hole, Turn):
+                return hole
+            for gap in self._explained(hole):
+                start, end = (Position(expected.incarnation, gap.ledger, entry) for entry in (gap.first, gap.last))
+                yield self._accounted(Missing(start, end, f"a gap: {gap.kind}", gap.kind))
+
+    def _expected(self) -> Position | Turn:
+        catalog = self._archived.catalog()
+        info = self._admin.topic_info(self._topic)
+        if catalog.claim is not None and catalog.claim.created != info.created:
+            raise DataLostError(f"{self._topic} was deleted and created again; the archive is of the former one")
+        self._ledgers = info.ledgers
+        return next_position(self._after, catalog, info.ledgers)
+
+    def _explained(self, hole: Hole) -> tuple[Gap, ...]:
+        gaps, unexplained = self._source.explain(self._topic, hole.ledger, hole.first, hole.last, limit=MAX_LOOKUPS)
+        if not gaps:
+            raise UnexplainedGapError(
+                f"{self._topic}: entries {hole.ledger}:{unexplained} to {hole.last} were not delivered and nothing says why"
+            )
+        return gaps
+
+    def _accounted(self, item: Item) -> Item:
+        self._after = item.position if isinstance(item, ArchivedEntry) else item.end
+        self._heard = self._clock()
+        return item
+
+    def _idle(self) -> bool:
+        return self._patience.idle is not None and self._clock() - self._heard >= self._patience.idle

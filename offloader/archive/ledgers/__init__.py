@@ -1,0 +1,1 @@
+"""Ledgers that stock brokers offloaded (PIP-17, V1): found, chosen, verified, joined with our own segments."""

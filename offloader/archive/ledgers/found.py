@@ -1,0 +1,24 @@
+"""What is known of a topic's ledgers that a stock broker offloaded. Frozen values, no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offloader.archive.checking.findings import Finding
+from offloader.archive.stored import OffloadedLedger
+from offloader.model import LedgerList, TopicName
+
+
+@dataclass(frozen=True, slots=True)
+class FoundLedgers:
+    """A topic's offloaded ledgers in order; which incarnation they are of is known only together with a catalog (`joined`).
+
+    `listed`: every ledger that the topic's managed ledger names; None where only the bucket was asked, which cannot prove that
+    none is missing. `created` identifies the incarnation where Pulsar says it.
+    """
+
+    topic: TopicName
+    ledgers: tuple[OffloadedLedger, ...] = ()
+    listed: LedgerList | None = None
+    created: str = ""
+    findings: tuple[Finding, ...] = ()

@@ -1,0 +1,119 @@
+"""A ledger's two objects against each other: quickly (there, of the right size, a readable index), or byte for byte."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from offloader.archive.checking.findings import Finding, Kind, offset_in
+from offloader.archive.ledgers.account import LedgerAccount, account_ledger
+from offloader.archive.ledgers.names import data_key, index_key, managed_ledger_name
+from offloader.archive.reading.objects import read_ranges
+from offloader.archive.stored import OffloadedLedger
+from offloader.errors import DamagedObjectError, ObjectNotFoundError
+from offloader.format.v1 import LedgerIndex, decode_ledger_index
+from offloader.model import Position, TopicName
+from offloader.storage.base import ObjectStore
+
+# BookKeeper's own note of whose ledger it is, in the index's copy of its metadata.
+_OWNER = "pulsar/managed-ledger"
+
+
+def owner_of(index: LedgerIndex) -> str:
+    """The managed ledger's name, as BookKeeper's record of the ledger says it; "" where it does not."""
+    said = {one.key: one.value for one in index.ledger_metadata.customMetadata}
+    return said.get(_OWNER, b"").decode(errors="replace")
+
+
+@dataclass
+class LedgerPair:
+    """One ledger's pair of objects. Each check adds to `findings`; what the store raises is raised."""
+
+    store: ObjectStore
+    topic: TopicName | None
+    uuid: str
+    ledger: int
+    index: LedgerIndex | None = None
+    account: LedgerAccount | None = None
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def data_key(self) -> str:
+        return data_key(self.uuid, self.ledger)
+
+    @property
+    def index_key(self) -> str:
+        return index_key(self.uuid, self.ledger)
+
+    @property
+    def sound(self) -> bool:
+        """Whether what was checked can be read; metadata that only stock readers need does not matter."""
+        return self.index is not None and all(finding.kind is Kind.WRONG_METADATA for finding in self.findings)
+
+    def read_index(self) -> None:
+        """Whether the index can be read, and is of a closed ledger that is not empty."""
+        try:
+            self.index = decode_ledger_index(self.store.read(self.index_key)[0], self.ledger)
+        except ObjectNotFoundError:
+            self.add(Kind.MISSING_INDEX, self.index_key, f"ledger {self.ledger} has no index object")
+        except DamagedObjectError as error:
+            self.add(Kind.DAMAGED_INDEX, self.index_key, str(error))
+        else:
+            self._check_metadata(self.index)
+
+    def check_size(self, size: int | None) -> None:
+        """Whether the data object is there (`size` None: it is not) and as long as the index says."""
+        if size is None:
+            self.add(Kind.MISSING_OBJECT, self.data_key, f"ledger {self.ledger} has no data object")
+        elif self.index is not None and size != self.index.data_length:
+            self.add(Kind.WRONG_SIZE, self.data_key, f"it has {size} bytes, its index says {self.index.data_length}")
+
+    def check_contents(self) -> None:
+        """Every byte, in one pass; only where nothing was found before."""
+        if self.index is None or not self.sound:
+            return
+        length = self.index.data_length
+        try:
+            account = account_ledger(read_ranges(self.store, self.data_key, 0, length), self.ledger, self.index)
+        except DamagedObjectError as error:
+            self.add(Kind.UNACCOUNTED_BYTES, self.data_key, str(error))
+            return
+        self.account = account
+        for entry, offset in account.damaged:
+            message = f"offset {offset}: the checksum of {self.ledger}:{entry} does not match its bytes"
+            self.add(Kind.DAMAGED_ENTRY, self.data_key, message, Position(0, self.ledger, entry))
+        said = self.index.ledger_metadata
+        if (account.entries, account.payload) != (said.lastEntryId + 1, said.length):
+            self._wrong_entries(account.entries, account.payload, said.lastEntryId + 1, said.length, "the ledger's metadata says")
+
+    def check_record(self, listed: OffloadedLedger) -> None:
+        """Whether the index speaks of the ledger that Pulsar's record lists."""
+        if self.index is None:
+            return
+        said = self.index.ledger_metadata
+        if (said.lastEntryId, said.length) != (listed.end.entry, listed.size):
+            self._wrong_entries(said.lastEntryId + 1, said.length, listed.end.entry + 1, listed.size, "Pulsar's record says")
+
+    def offloaded(self, store_url: str) -> OffloadedLedger:
+        """What readers need of it."""
+        assert self.index is not None
+        said = self.index.ledger_metadata
+        end = Position(0, self.ledger, said.lastEntryId)
+        return OffloadedLedger(Position(0, self.ledger, 0), end, self.uuid, said.length, store_url)
+
+    def add(self, kind: Kind, key: str, message: str, position: Position | None = None) -> None:
+        at = position or Position(0, self.ledger, 0)
+        self.findings.append(Finding(kind, key, message, self.topic, offset_in(message), at))
+
+    def _check_metadata(self, index: LedgerIndex) -> None:
+        said, owner = index.ledger_metadata, owner_of(index)
+        if said.state != said.CLOSED or not said.HasField("lastEntryId"):
+            self.add(Kind.DAMAGED_INDEX, self.index_key, "its ledger was not closed when it was copied")
+        elif not index.entries[-1].entry <= said.lastEntryId:
+            message = f"it names entry {index.entries[-1].entry} of a ledger that was closed with {said.lastEntryId}"
+            self.add(Kind.DAMAGED_INDEX, self.index_key, message)
+        if owner and self.topic is not None and owner != managed_ledger_name(self.topic):
+            self.add(Kind.DAMAGED_INDEX, self.index_key, f"it is of a ledger of {owner}")
+
+    def _wrong_entries(self, entries: int, payload: int, expected: int, size: int, who: str) -> None:
+        message = f"it has {entries} entries of {payload} bytes, {who} {expected} of {size}"
+        self.add(Kind.WRONG_ENTRIES, self.data_key, message)

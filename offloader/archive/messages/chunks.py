@@ -1,0 +1,137 @@
+"""Chunked messages put together, by the rules of Pulsar's consumers.
+
+Chunks of several producers interleave; a chunk that comes again (sent anew after a reconnect) is left out; a message whose chunk
+does not follow on is broken; chunk 0 always begins anew. Unlike consumers, which drop a broken message, its last chunk gives a row
+that says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from offloader.archive.messages.lookback import Chunk, ChunkKey
+from offloader.archive.messages.message import Problem
+from offloader.model import MIB, Position
+
+MAX_PENDING = 128 * MIB
+_REMEMBERED = 10_000
+
+
+class Assembled(NamedTuple):
+    """A chunked message's payload, still compressed; or the problem."""
+
+    payload: bytes | None
+    problem: Problem | None
+    first_chunk: Position | None
+
+
+@dataclass(slots=True)
+class _Pending:
+    """Chunks of a message that is not complete. `headless`: its chunk 0 was not read, nothing is known of what came before."""
+
+    headless: bool = False
+    chunks: list[Chunk] = field(default_factory=list)
+    problem: Problem | None = None
+
+    def add(self, chunk: Chunk) -> None:
+        if self.problem is not None:
+            return
+        if self.headless or chunk.number == len(self.chunks):
+            self.chunks.append(chunk)
+        elif chunk.number > len(self.chunks):
+            self.give_up(Problem.CHUNKS_MISSING)
+
+    def give_up(self, problem: Problem) -> None:
+        self.problem = problem
+        self.chunks.clear()
+
+    @property
+    def size(self) -> int:
+        return sum(len(chunk.payload or b"") for chunk in self.chunks)
+
+
+class Assembler:
+    """Takes chunks in the topic's order. Holds at most `limit` bytes of them: beyond, the oldest message is given up.
+
+    `past` gives the chunks before the first entry that was read.
+    """
+
+    def __init__(self, past: Callable[[ChunkKey], list[Chunk] | Problem], limit: int = MAX_PENDING) -> None:
+        self._past = past
+        self._limit = limit
+        self._size = 0
+        self._pending: dict[ChunkKey, _Pending] = {}
+        self._ended: dict[ChunkKey, None] = {}  # a last chunk that comes again is no message
+
+    def add(self, chunk: Chunk) -> Assembled | None:
+        """The message, once its last chunk is there."""
+        pending = self._pending_of(chunk)
+        if pending is None:
+            return None
+        before = pending.size
+        pending.add(chunk)
+        self._size += pending.size - before
+        if chunk.number < chunk.total - 1:
+            self._make_room()
+            return None
+        self._end(chunk.key)
+        return self._assembled(pending, chunk)
+
+    def _pending_of(self, chunk: Chunk) -> _Pending | None:
+        """What is known of the chunk's message; None where it has ended."""
+        if chunk.number == 0:
+            self._end(chunk.key)
+            self._ended.pop(chunk.key, None)
+        elif chunk.key in self._ended:
+            return None
+        return self._pending.setdefault(chunk.key, _Pending(headless=chunk.number > 0))
+
+    def _end(self, key: ChunkKey) -> None:
+        pending = self._pending.pop(key, None)
+        if pending is not None:
+            self._size -= pending.size
+        self._ended[key] = None
+        if len(self._ended) > _REMEMBERED:
+            del self._ended[next(iter(self._ended))]
+
+    def _make_room(self) -> None:
+        for pending in self._pending.values():
+            if self._size <= self._limit:
+                break
+            self._size -= pending.size
+            pending.give_up(Problem.CHUNKS_DROPPED)
+        if len(self._pending) > _REMEMBERED:
+            self._end(next(iter(self._pending)))
+
+    def _assembled(self, pending: _Pending, last: Chunk) -> Assembled | None:
+        if pending.problem is None and last.payload is None:
+            return Assembled(None, Problem.UNDECRYPTABLE, None)
+        if pending.headless and pending.problem is None:
+            past = self._past(last.key)
+            if isinstance(past, Problem):
+                return Assembled(None, past, None)
+            return _replayed([*past, *pending.chunks])
+        return _joined(pending)
+
+
+def _replayed(chunks: list[Chunk]) -> Assembled | None:
+    """What the last of these chunks gives, the first one being numbered 0; None where it only comes again."""
+    pending = _Pending()
+    for chunk in chunks[:-1]:
+        pending.add(chunk)
+        if chunk.number == chunk.total - 1:
+            return None
+    pending.add(chunks[-1])
+    return _joined(pending)
+
+
+def _joined(pending: _Pending) -> Assembled:
+    if pending.problem is not None:
+        return Assembled(None, pending.problem, None)
+    first = pending.chunks[0].position
+    payloads = [chunk.payload for chunk in pending.chunks if chunk.payload is not None]
+    if len(payloads) < len(pending.chunks):
+        return Assembled(None, Problem.UNDECRYPTABLE, first)
+    return Assembled(b"".join(payloads), None, first)

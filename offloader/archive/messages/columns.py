@@ -1,0 +1,154 @@
+"""Streams of entries as Arrow record batches of messages, or of the entries themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from offloader.archive.messages.arrays import binary_array, time_array
+from offloader.archive.messages.contents import Opener
+from offloader.archive.messages.entries import Entries, gathered
+from offloader.archive.messages.envelopes import Envelopes, parse_envelopes
+from offloader.archive.messages.filters import MessageFilter
+from offloader.archive.messages.message import Message
+from offloader.archive.messages.message_columns import message_column
+from offloader.archive.messages.needs import Needs
+from offloader.archive.messages.payloads import UnpackOptions
+from offloader.archive.messages.row_columns import matching, row_column
+from offloader.archive.messages.row_view import RowView, Sources
+from offloader.archive.messages.rows import make_rows
+from offloader.archive.messages.scan import Int64s, Mask
+from offloader.archive.messages.schema import ENTRY_SCHEMA, MESSAGE_SCHEMA
+from offloader.archive.stored import EntryRun
+from offloader.model import MIB, TopicName
+
+MAX_ROWS = 65_536
+MAX_BYTES = 16 * MIB
+
+
+def message_batches(
+    runs: Iterable[EntryRun],
+    topic: TopicName,
+    columns: Sequence[str] | None = None,
+    *,
+    wanted: MessageFilter | None = None,
+    options: UnpackOptions | None = None,
+    max_rows: int = MAX_ROWS,
+    max_bytes: int = MAX_BYTES,
+) -> Iterator[pa.RecordBatch]:
+    """The messages of entries in the topic's order, with these columns of MESSAGE_SCHEMA (None: all; none: only a count).
+
+    A batch has at most `max_rows` rows, and about `max_bytes` of payloads unless one entry has more. What a column does not need is
+    neither parsed nor decompressed. Raises DamagedObjectError naming position and offset, KeyError for an unknown column.
+    """
+    maker = _Maker(topic, columns, wanted or MessageFilter(), options or UnpackOptions())
+    for entries in gathered(runs):
+        envelopes = parse_envelopes(entries, maker.needs.fields)
+        for first, last in _parts(envelopes.size, max_bytes):
+            whole = last - first == len(entries)
+            part = entries if whole else entries.part(first, last)
+            for batch in maker.batches(part, envelopes if whole else parse_envelopes(part, maker.needs.fields)):
+                yield from _sliced(batch, max_rows)
+
+
+def entry_batches(
+    runs: Iterable[EntryRun], topic: TopicName, columns: Sequence[str] | None = None, *, max_rows: int = MAX_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """Entries as they are, with these columns of ENTRY_SCHEMA. Raises KeyError for an unknown column."""
+    schema = _schema(ENTRY_SCHEMA, columns)
+    for entries in gathered(runs):
+        arrays = [_entry_column(name, entries, topic) for name in schema.names]
+        yield from _sliced(_batch(schema, arrays, len(entries)), max_rows)
+
+
+class _Maker:
+    """Makes record batches of entries' messages, in the topic's order."""
+
+    def __init__(self, topic: TopicName, columns: Sequence[str] | None, wanted: MessageFilter, options: UnpackOptions) -> None:
+        self._topic = topic
+        self._wanted = wanted
+        self._schema = _schema(MESSAGE_SCHEMA, columns)
+        self._opener = Opener(options)
+        self.needs = Needs.of(self._schema.names, wanted)
+
+    def batches(self, entries: Entries, envelopes: Envelopes) -> Iterator[pa.RecordBatch]:
+        """Those entries that were unpacked one by one are batches of their own."""
+        contents = self._opener.open(entries, envelopes, self._unwanted(envelopes), self.needs)
+        rows = make_rows(entries, envelopes, contents, self.needs)
+        for number in np.flatnonzero(rows.odd & ~contents.dropped).tolist():
+            self._opener.unpack_apart(contents, entries, number)
+        live = rows.live & ~rows.odd[rows.entry]
+        view = RowView(Sources(self._topic, entries, envelopes, contents, rows), np.flatnonzero(live))
+        view = view.part(matching(view, self._wanted))
+        at = 0
+        for number in sorted(contents.apart):
+            before = int(np.searchsorted(view.entry, number))
+            yield from self._of_rows(view, at, before)
+            yield from self._of_messages(contents.apart[number])
+            at = before
+        yield from self._of_rows(view, at, len(view))
+
+    def _unwanted(self, envelopes: Envelopes) -> Mask:
+        """Entries that give no rows: markers, and those that were published at another time."""
+        found = envelopes.metadata.has("marker_type").copy()
+        time = envelopes.metadata.number("publish_time")
+        if self._wanted.published_from is not None:
+            found |= time < self._wanted.published_from
+        if self._wanted.published_to is not None:
+            found |= time > self._wanted.published_to
+        return found
+
+    def _of_rows(self, view: RowView, first: int, last: int) -> Iterator[pa.RecordBatch]:
+        if first == last:
+            return
+        if last - first < len(view):
+            chosen = np.zeros(len(view), np.bool_)
+            chosen[first:last] = True
+            view = view.part(chosen)
+        yield _batch(self._schema, [row_column(name, view) for name in self._schema.names], len(view))
+
+    def _of_messages(self, messages: list[Message]) -> Iterator[pa.RecordBatch]:
+        found = [message for message in messages if self._wanted.matches(message)]
+        if found:
+            yield _batch(self._schema, [message_column(name, found, self._topic) for name in self._schema.names], len(found))
+
+
+def _entry_column(name: str, entries: Entries, topic: TopicName) -> pa.Array:
+    if name == "topic":
+        return pa.repeat(pa.scalar(str(topic)), len(entries))
+    if name == "ledgerId":
+        return pa.array(entries.ledger)
+    if name == "entryId":
+        return pa.array(entries.entry)
+    if name == "data":
+        return binary_array(entries.data, entries.ranges)
+    envelopes = parse_envelopes(entries, ())
+    return time_array(envelopes.metadata.number("publish_time"), ~envelopes.odd)
+
+
+def _schema(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
+    return schema if columns is None else pa.schema([schema.field(name) for name in columns])
+
+
+def _batch(schema: pa.Schema, arrays: list[pa.Array], rows: int) -> pa.RecordBatch:
+    if not arrays:  # a batch without columns still has rows: they are counted
+        return pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), rows, [None]))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _parts(sizes: Int64s, most: int) -> Iterator[tuple[int, int]]:
+    """Consecutive entries whose sizes are at most `most` together, at least one at a time."""
+    total = np.cumsum(sizes)
+    first = 0
+    while first < len(sizes):
+        before = int(total[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(total, before + most, side="right")))
+        yield first, last
+        first = last
+
+
+def _sliced(batch: pa.RecordBatch, max_rows: int) -> Iterator[pa.RecordBatch]:
+    for first in range(0, batch.num_rows, max_rows):
+        yield batch.slice(first, max_rows)

@@ -1,0 +1,113 @@
+"""The payloads of many entries: in place where they lie in clear, else opened one by one and laid into a buffer of their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from offloader.archive.messages.compression import decompress
+from offloader.archive.messages.encryption import encryption_of
+from offloader.archive.messages.entries import Entries
+from offloader.archive.messages.envelope import parse_envelope
+from offloader.archive.messages.envelopes import Envelopes
+from offloader.archive.messages.message import Encryption, Message, Problem
+from offloader.archive.messages.needs import Needs
+from offloader.archive.messages.payloads import Payloads, UnpackOptions
+from offloader.archive.messages.scan import Bytes, Mask, Ranges
+from offloader.archive.messages.unpack import Unpacker
+from offloader.errors import DamagedObjectError
+from offloader.model import Position
+
+
+@dataclass
+class Contents:
+    """Payloads of entries, in clear: where each lies in `data`. Where it was not needed, or `problem` says why, it is anything.
+
+    `dropped`: entries that give no row here; `apart`: those of them that were unpacked one by one. The rest by number of the entry.
+    """
+
+    data: Bytes
+    payload: Ranges
+    dropped: Mask
+    problem: dict[int, Problem] = field(default_factory=dict)
+    encryption: dict[int, Encryption] = field(default_factory=dict)
+    first_chunk: dict[int, Position] = field(default_factory=dict)
+    apart: dict[int, list[Message]] = field(default_factory=dict)
+
+    def lay_out(self, opened: dict[int, bytes | memoryview]) -> None:
+        """Put what was opened and what lay in clear into one buffer, in the entries' order."""
+        if not opened:
+            return
+        begin, end = self.payload.begin.tolist(), self.payload.end.tolist()
+        view = self.data.data
+        found = [opened[n] if n in opened else view[begin[n] : end[n]] for n in range(len(begin))]
+        ends = np.cumsum([len(payload) for payload in found], dtype=np.int64)
+        self.payload = Ranges(np.concatenate([ends[:1] * 0, ends[:-1]]), ends)
+        self.data = np.frombuffer(b"".join(found) or b"\0", np.uint8)
+
+
+class Opener:
+    """Opens the payloads of many entries, in the topic's order. Raises DamagedObjectError, unless damage is kept."""
+
+    def __init__(self, options: UnpackOptions) -> None:
+        self._limit = options.max_uncompressed
+        self._payloads = Payloads(options)
+        self._unpacker = Unpacker(options, self._payloads)
+
+    def open(self, entries: Entries, envelopes: Envelopes, unwanted: Mask, needs: Needs) -> Contents:
+        """`unwanted` entries give no row, but may have chunks of messages that do."""
+        self._payloads.starts(entries.position(0))
+        chunks = envelopes.chunk & ~envelopes.odd
+        contents = Contents(entries.data, envelopes.payload, (unwanted & ~chunks) | envelopes.odd)
+        needed = envelopes.doubtful | (envelopes.batch & needs.batches) | needs.payloads
+        compressed = (envelopes.compression != 0) & needed
+        closed = ((compressed | envelopes.encrypted) & ~contents.dropped) | chunks
+        opened: dict[int, bytes | memoryview] = {}
+        for number in np.flatnonzero(closed | envelopes.odd).tolist():
+            try:
+                self._open(contents, opened, entries, envelopes, number)
+            except DamagedObjectError as error:
+                damaged = self._unpacker.damaged(entries.position(number), int(entries.offset[number]), error)
+                _set_apart(contents, number, [damaged])
+        contents.lay_out(opened)
+        contents.dropped |= unwanted
+        return contents
+
+    def unpack_apart(self, contents: Contents, entries: Entries, number: int) -> None:
+        """Unpack an entry by itself; only once for a chunk."""
+        offset = int(entries.offset[number])
+        _set_apart(contents, number, self._unpacker.entry_messages(entries.position(number), entries.bytes(number), offset))
+
+    def _open(
+        self, contents: Contents, opened: dict[int, bytes | memoryview], entries: Entries, envelopes: Envelopes, number: int
+    ) -> None:
+        if envelopes.odd[number]:
+            self.unpack_apart(contents, entries, number)
+        elif envelopes.encrypted[number] or envelopes.chunk[number]:
+            opened[number] = self._open_alone(contents, entries, number)
+        else:
+            payload = entries.data.data[envelopes.payload.begin[number] : envelopes.payload.end[number]]
+            codec, size = int(envelopes.compression[number]), int(envelopes.size[number])
+            opened[number] = decompress(codec, payload, size, self._limit)
+
+    def _open_alone(self, contents: Contents, entries: Entries, number: int) -> bytes | memoryview:
+        position = entries.position(number)
+        envelope = parse_envelope(entries.bytes(number))
+        found = self._payloads.open(position, envelope)
+        if found is None:
+            contents.dropped[number] = True
+            return b""
+        if found.problem is not None:
+            contents.problem[number] = found.problem
+        if found.first_chunk is not None:
+            contents.first_chunk[number] = found.first_chunk
+        encryption = encryption_of(envelope.metadata)
+        if encryption is not None:
+            contents.encryption[number] = encryption
+        return b"" if found.payload is None else found.payload
+
+
+def _set_apart(contents: Contents, number: int, messages: list[Message]) -> None:
+    contents.apart[number] = messages
+    contents.dropped[number] = True

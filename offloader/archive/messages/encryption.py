@@ -1,0 +1,107 @@
+"""Payloads decrypted, as Pulsar's producers encrypt them: AES-GCM under a data key, which is encrypted for each public key.
+
+RSA keys with OAEP and SHA-1 (Java, C++, Go and Python clients), EC keys with ECIES (the Java client). The nonce is the metadata's
+`encryption_param`, the tag stands behind the payload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from offloader._proto.pulsar_messages_pb2 import EncryptionKeys, MessageMetadata
+from offloader.archive.messages.message import Encryption, EncryptionKey
+from offloader.archive.messages.text import text
+from offloader.errors import ConfigError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+_KEPT_DATA_KEYS = 1000
+
+
+class KeyReader(Protocol):
+    """Gives private keys."""
+
+    def private_key(self, name: str, metadata: Mapping[str, str]) -> bytes | None:
+        """The key in PEM; None: it is not here. `metadata` are what the producer's key reader gave with the public key."""
+
+
+def encryption_of(metadata: MessageMetadata) -> Encryption | None:
+    """How an entry was encrypted, None where it was not."""
+    if not metadata.encryption_keys:
+        return None
+    keys = tuple(EncryptionKey(text(key.key), tuple(_key_metadata(key).items())) for key in metadata.encryption_keys)
+    return Encryption(keys, text(metadata.encryption_algo))
+
+
+class Decryptor:
+    """Decrypts with the keys of a key reader. Raises ConfigError where the library for it is not installed."""
+
+    def __init__(self, keys: KeyReader) -> None:
+        _require_cryptography()
+        self._keys = keys
+        self._ciphers: dict[bytes, AESGCM] = {}
+
+    def decrypt(self, metadata: MessageMetadata, payload: bytes | memoryview) -> bytes | None:
+        """The payload; None where no key opens it. Raises ConfigError for a private key that cannot be used."""
+        from cryptography.exceptions import InvalidTag
+
+        for key in metadata.encryption_keys:
+            cipher = self._ciphers.get(key.value) or self._open(key)
+            if cipher is None:
+                continue
+            try:
+                return cipher.decrypt(metadata.encryption_param, payload, None)
+            except (InvalidTag, ValueError):
+                continue  # another key with the same name, or a payload that is not what was encrypted
+        return None
+
+    def _open(self, key: EncryptionKeys) -> AESGCM | None:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        pem = self._keys.private_key(text(key.key), _key_metadata(key))
+        if pem is None:
+            return None
+        try:
+            cipher = AESGCM(_data_key(text(key.key), pem, key.value))
+        except ValueError:
+            return None  # encrypted for another key
+        if len(self._ciphers) >= _KEPT_DATA_KEYS:
+            self._ciphers.clear()
+        self._ciphers[key.value] = cipher
+        return cipher
+
+
+def _data_key(name: str, pem: bytes, encrypted: bytes) -> bytes:
+    """Raises ValueError where the private key is not the one it was encrypted for; ConfigError where the key cannot be used."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    from offloader.archive.messages.ecies import ecies_decrypt
+
+    try:
+        key = load_pem_private_key(pem, None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise ConfigError(f"private key {name!r} is not an unencrypted PEM key: {error}") from error
+    if isinstance(key, rsa.RSAPrivateKey):
+        sha1 = hashes.SHA1()  # noqa: S303 (what Pulsar's clients use)
+        return key.decrypt(encrypted, padding.OAEP(padding.MGF1(sha1), sha1, None))
+    if isinstance(key, ec.EllipticCurvePrivateKey):
+        return ecies_decrypt(key, encrypted)
+    raise ConfigError(f"private key {name!r} is a {type(key).__name__}; Pulsar's clients encrypt for RSA and EC keys only")
+
+
+def _key_metadata(key: EncryptionKeys) -> dict[str, str]:
+    return {text(pair.key): text(pair.value) for pair in key.metadata}
+
+
+def _require_cryptography() -> None:
+    try:
+        import cryptography  # noqa: F401
+    except ImportError as error:
+        raise ConfigError(
+            "decrypting needs the package `cryptography`: install pulsar-streaming-offloader[encryption]"
+        ) from error

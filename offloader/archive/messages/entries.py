@@ -1,0 +1,94 @@
+"""Entries of one or many runs in one buffer, with numpy arrays that say where each lies and which it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from offloader.archive.messages.scan import Bytes, Int64s, Ranges
+from offloader.archive.stored import EntryRun
+from offloader.model import MIB, Position
+
+_WORTH_ITS_OWN = 1 * MIB
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Entries in the topic's order. `offset` is where each lies in its object."""
+
+    data: Bytes
+    ranges: Ranges
+    incarnation: Int64s
+    ledger: Int64s
+    entry: Int64s
+    offset: Int64s
+
+    def __len__(self) -> int:
+        return len(self.ranges)
+
+    def position(self, number: int) -> Position:
+        return Position(int(self.incarnation[number]), int(self.ledger[number]), int(self.entry[number]))
+
+    def bytes(self, number: int) -> memoryview:
+        return self.data.data[self.ranges.begin[number] : self.ranges.end[number]]
+
+    def part(self, first: int, last: int) -> Entries:
+        """The entries number `first`..`last` - 1."""
+        these = slice(first, last)
+        return Entries(
+            self.data, self.ranges[these], self.incarnation[these], self.ledger[these], self.entry[these], self.offset[these]
+        )
+
+
+def gathered(runs: Iterable[EntryRun]) -> Iterator[Entries]:
+    """The runs' entries, small runs together in one copy: each step of what follows costs the same for few entries as for many."""
+    small: list[EntryRun] = []
+    size = 0
+    for run in runs:
+        if not run.count:
+            continue
+        length = run.bounds[-1] - run.bounds[0]
+        if small and (length >= _WORTH_ITS_OWN or size >= _WORTH_ITS_OWN):
+            yield _together(small)
+            small, size = [], 0
+        if length >= _WORTH_ITS_OWN:
+            yield _alone(run)
+        else:
+            small.append(run)
+            size += length
+    if small:
+        yield _together(small)
+
+
+def _alone(run: EntryRun) -> Entries:
+    bounds = np.array(run.bounds, np.int64)
+    begin = bounds[::2]
+    return Entries(
+        np.frombuffer(run.data or b"\0", np.uint8),
+        Ranges(begin, bounds[1::2]),
+        np.full(run.count, run.incarnation, np.int64),
+        np.full(run.count, run.ledger, np.int64),
+        np.arange(run.first, run.last + 1, dtype=np.int64),
+        begin + run.offset,
+    )
+
+
+def _together(runs: list[EntryRun]) -> Entries:
+    if len(runs) == 1:
+        return _alone(runs[0])
+    used = [run.data[run.bounds[0] : run.bounds[-1]] for run in runs]
+    counts = np.array([run.count for run in runs], np.int64)
+    starts = np.cumsum([0, *map(len, used[:-1])])  # of the runs in the copy
+    shifts = np.repeat(np.array([run.bounds[0] for run in runs], np.int64) - starts, counts)
+    bounds = np.array([bound for run in runs for bound in run.bounds], np.int64)
+    firsts = np.array([run.first for run in runs]) - (np.cumsum(counts) - counts)
+    return Entries(
+        np.frombuffer(b"".join(used) or b"\0", np.uint8),
+        Ranges(bounds[::2] - shifts, bounds[1::2] - shifts),
+        np.repeat(np.array([run.incarnation for run in runs], np.int64), counts),
+        np.repeat(np.array([run.ledger for run in runs], np.int64), counts),
+        np.repeat(firsts, counts) + np.arange(len(shifts)),
+        np.repeat(np.array([run.offset for run in runs], np.int64), counts) + bounds[::2],
+    )

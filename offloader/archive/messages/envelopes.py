@@ -1,0 +1,83 @@
+"""The envelopes of many entries at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from offloader._proto.pulsar_messages_pb2 import BrokerEntryMetadata, MessageMetadata
+from offloader.archive.messages.entries import Entries
+from offloader.archive.messages.scan import Bytes, Fields, Int64s, Mask, Ranges, scan, u32s
+
+_BROKER_FIELDS = frozenset({"broker_timestamp", "index"})
+_LEAST_MESSAGE = 6  # bytes of a message in a batch: a length, a payload size
+
+
+@dataclass(frozen=True)
+class Envelopes:
+    """What stands in front of the payloads. `odd` entries are no messages, or need protobuf itself to be read."""
+
+    metadata: Fields
+    broker: Fields
+    payload: Ranges
+    odd: Mask
+
+    @cached_property
+    def compression(self) -> Int64s:
+        return self.metadata.number("compression")
+
+    @cached_property
+    def encrypted(self) -> Mask:
+        return self.metadata.has("encryption_keys")
+
+    @cached_property
+    def chunk(self) -> Mask:
+        return self.metadata.number("num_chunks_from_msg") > 1
+
+    @cached_property
+    def batch(self) -> Mask:
+        return self.metadata.has("num_messages_in_batch") & ~self.chunk
+
+    @cached_property
+    def messages(self) -> Int64s:
+        """As many messages as the metadata say that a batch has; 1 for what is none."""
+        return np.where(self.batch, np.maximum(self.metadata.number("num_messages_in_batch"), 0), 1)
+
+    @cached_property
+    def size(self) -> Int64s:
+        """Bytes of the payload in clear, as the metadata say."""
+        said = self.metadata.number("uncompressed_size")
+        return np.where(self.compression != 0, said, self.payload.end - self.payload.begin)
+
+    @cached_property
+    def doubtful(self) -> Mask:
+        """Batches that need not have as many messages as they say: rewritten by compaction, or smaller than so many can be."""
+        too_many = self.messages * _LEAST_MESSAGE > self.size
+        return self.batch & (self.metadata.has("compacted_batch_indexes") | too_many)
+
+
+def parse_envelopes(entries: Entries, wanted: Collection[str]) -> Envelopes:
+    """The wanted fields of the entries' metadata."""
+    data, ends = entries.data, entries.ranges.end
+    at = entries.ranges.begin
+    has_broker = _starts_with(data, at, 0x0E, 0x02)
+    broker_end = np.where(has_broker, at + 6 + u32s(data, at + 2), at)
+    cut = broker_end > ends
+    broker = Ranges(np.where(has_broker & ~cut, at + 6, at), np.where(cut, at, broker_end))
+    at = np.where(cut, at, broker_end)
+    at = np.where(_starts_with(data, at, 0x0E, 0x01), at + 6, at)
+    begin = at + 4
+    end = begin + u32s(data, at)
+    cut |= end > ends
+    span = Ranges(np.where(cut, 0, begin), np.where(cut, 0, end))
+    metadata = scan(data, span, MessageMetadata, {*wanted, "publish_time"})
+    broker_fields = scan(data, broker, BrokerEntryMetadata, _BROKER_FIELDS & set(wanted))
+    odd = cut | metadata.odd | broker_fields.odd | ~metadata.has("publish_time")
+    return Envelopes(metadata, broker_fields, Ranges(np.where(odd, 0, end), np.where(odd, 0, ends)), odd)
+
+
+def _starts_with(data: Bytes, at: Int64s, first: int, second: int) -> Mask:
+    return np.equal(data.take(at, mode="clip"), first) & np.equal(data.take(at + 1, mode="clip"), second)

@@ -1,0 +1,83 @@
+"""What lies before the entries that are read, for messages whose first chunks are there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from offloader.archive.messages.envelope import Envelope, parse_envelope
+from offloader.archive.messages.message import Problem
+from offloader.archive.stored import EntryRun
+from offloader.errors import DamagedObjectError
+from offloader.model import MIB, Position
+
+LOOK_BACK = 64 * MIB
+
+ChunkKey = tuple[str, str]
+"""Producer name and the chunked message's uuid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One of a message's chunks. `payload` is None where it stays encrypted."""
+
+    key: ChunkKey
+    number: int
+    total: int
+    position: Position
+    payload: bytes | None
+
+
+class LookBack(Protocol):
+    """Reads back from a position: what lies before it, nearest first; ends where the archive begins."""
+
+    def __call__(self, before: Position) -> Iterator[EntryRun]:
+        """Runs of the positions before `before`. Only as many are taken as are needed."""
+
+
+class Past:
+    """The chunks before `start`. At most `limit` bytes of entries are read, once, whatever is asked for."""
+
+    def __init__(
+        self,
+        look_back: LookBack | None,
+        start: Position,
+        open_chunk: Callable[[Position, Envelope], Chunk],
+        limit: int = LOOK_BACK,
+    ) -> None:
+        self._runs = iter(()) if look_back is None else look_back(start)
+        self._end = Problem.CHUNKS_TOO_FAR if look_back is None else Problem.CHUNKS_MISSING
+        self._open_chunk = open_chunk
+        self._left = limit
+        self._found: dict[ChunkKey, list[Chunk]] = {}
+
+    def chunks_of(self, key: ChunkKey) -> list[Chunk] | Problem:
+        """A message's chunks from the last one numbered 0 on, in order; or why there is none."""
+        while True:
+            found = self._found.get(key, [])
+            if found and found[-1].number == 0:
+                return found[::-1]
+            if self._left <= 0:
+                return Problem.CHUNKS_TOO_FAR
+            run = next(self._runs, None)
+            if run is None:
+                return self._end
+            self._left -= run.bounds[-1] - run.bounds[0] if run.bounds else 0
+            self._collect(run)
+
+    def _collect(self, run: EntryRun) -> None:
+        for position, data in reversed(list(run.entries())):
+            chunk = self._chunk(position, data)
+            if chunk is None:
+                continue
+            found = self._found.setdefault(chunk.key, [])
+            if not found or found[-1].number != 0:
+                found.append(chunk)
+
+    def _chunk(self, position: Position, data: bytes) -> Chunk | None:
+        try:
+            envelope = parse_envelope(data)
+            return self._open_chunk(position, envelope) if envelope.is_chunk else None
+        except DamagedObjectError:
+            return None  # what is no message is no chunk either; a chunk that is missing for it will be told

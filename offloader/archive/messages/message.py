@@ -1,0 +1,65 @@
+"""A message as a consumer sees it, with all that its entry says of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from offloader.model import Position
+
+
+class Problem(StrEnum):
+    """Why a message has no value although its producer gave it one."""
+
+    CHUNKS_MISSING = "chunks-missing"  # some of its chunks are not in the archive
+    CHUNKS_TOO_FAR = "chunks-too-far"  # its first chunks lie further back than is read
+    CHUNKS_DROPPED = "chunks-dropped"  # too many chunked messages were open at once, this one had waited longest
+    UNDECRYPTABLE = "undecryptable"  # encrypted, and no key that was given opens it
+    DAMAGED = "damaged"  # its bytes are no message; only where damage is not to be raised
+
+
+@dataclass(frozen=True, slots=True)
+class EncryptionKey:
+    """A key that the entry's data key was encrypted with: its name and metadata, as the producer's key reader gave them."""
+
+    name: str
+    metadata: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Encryption:
+    """How an entry was encrypted. `algorithm` is "" where the producer named none (Pulsar's own clients do not)."""
+
+    keys: tuple[EncryptionKey, ...]
+    algorithm: str = ""
+
+
+@dataclass(slots=True)
+class Message:
+    """One message. Times are in ms; None where the entry does not say.
+
+    `position` is the entry's: the last chunk's, where a message was chunked; its first chunk is at `first_chunk`. `batch_index` is -1
+    where it was not in a batch. `value` is None for a null value (a tombstone), and where `problem` says why.
+    `key` and `ordering_key` are bytes; a key that the client had put into base64 is decoded. `sequence_id` is signed, as in clients.
+    `encryption` is None for a message that was not encrypted. An encrypted entry that stays closed is one message, whatever
+    `batch_size` says.
+    """
+
+    position: Position
+    batch_index: int = -1
+    batch_size: int = 1
+    value: bytes | None = None
+    key: bytes | None = None
+    properties: dict[str, str] = field(default_factory=dict)
+    publish_time: int | None = None
+    event_time: int | None = None
+    producer_name: str | None = None
+    sequence_id: int | None = None
+    ordering_key: bytes | None = None
+    schema_version: bytes | None = None
+    replicated_from: str | None = None
+    broker_time: int | None = None
+    broker_index: int | None = None
+    encryption: Encryption | None = None
+    problem: Problem | None = None
+    first_chunk: Position | None = None

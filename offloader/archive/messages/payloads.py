@@ -1,0 +1,108 @@
+"""From an entry's payload to what its producer gave: decrypted, put together from chunks, decompressed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from offloader.archive.messages.chunks import MAX_PENDING, Assembled, Assembler
+from offloader.archive.messages.compression import MAX_UNCOMPRESSED, decompress
+from offloader.archive.messages.encryption import Decryptor, KeyReader
+from offloader.archive.messages.envelope import Envelope
+from offloader.archive.messages.lookback import LOOK_BACK, Chunk, ChunkKey, LookBack, Past
+from offloader.archive.messages.message import Problem
+from offloader.archive.messages.text import text
+from offloader.errors import DamagedObjectError
+from offloader.model import Position
+
+
+@dataclass(frozen=True, slots=True)
+class UnpackOptions:
+    """What messages are unpacked with.
+
+    `keys` decrypts; without it encrypted entries stay closed. `look_back` finds the first chunks of messages whose last chunk is
+    what is read first, at most `look_back_bytes` back. Sizes in bytes: one payload uncompressed, all chunks that wait for others.
+    `keep_damaged`: an entry that cannot be unpacked is a message with Problem.DAMAGED, not an error.
+    """
+
+    keys: KeyReader | None = None
+    look_back: LookBack | None = None
+    look_back_bytes: int = LOOK_BACK
+    max_uncompressed: int = MAX_UNCOMPRESSED
+    max_pending: int = MAX_PENDING
+    keep_damaged: bool = False
+
+
+class Opened(NamedTuple):
+    """An entry's payload, whole and in clear; None where `problem` stands in the way."""
+
+    payload: bytes | memoryview | None
+    problem: Problem | None = None
+    first_chunk: Position | None = None
+
+
+class Payloads:
+    """Opens payloads in the topic's order; remembers chunks and data keys."""
+
+    def __init__(self, options: UnpackOptions) -> None:
+        self._options = options
+        self._decryptor = None if options.keys is None else Decryptor(options.keys)
+        self._assembler = Assembler(self._past_chunks, options.max_pending)
+        self._start: Position | None = None
+        self._past: Past | None = None
+
+    def starts(self, position: Position) -> None:
+        """Told of the first entry that is read; what is before it can only be looked back at."""
+        if self._start is None:
+            self._start = position
+
+    def open(self, position: Position, envelope: Envelope) -> Opened | None:
+        """None where a consumer gets nothing: markers, chunks that are not the last. Raises DamagedObjectError."""
+        if envelope.is_marker:
+            return None
+        if envelope.is_chunk:
+            return self._open_chunked(position, envelope)
+        payload = self._decrypted(envelope)
+        if payload is None:
+            return Opened(None, Problem.UNDECRYPTABLE)
+        return Opened(self._decompressed(envelope, payload))
+
+    def _open_chunked(self, position: Position, envelope: Envelope) -> Opened | None:
+        found = self._assembler.add(self._chunk(position, envelope))
+        if found is None or found.payload is None:
+            return found and Opened(None, found.problem, found.first_chunk)
+        _check_whole(found, envelope)
+        return Opened(self._decompressed(envelope, found.payload), None, found.first_chunk)
+
+    def _chunk(self, position: Position, envelope: Envelope) -> Chunk:
+        metadata = envelope.metadata
+        number, total = metadata.chunk_id, metadata.num_chunks_from_msg
+        if not 0 <= number < total:
+            raise DamagedObjectError(f"the entry says it is chunk {number} of {total}")
+        payload = self._decrypted(envelope)
+        key = (text(metadata.producer_name), text(metadata.uuid))
+        return Chunk(key, number, total, position, None if payload is None else bytes(payload))
+
+    def _past_chunks(self, key: ChunkKey) -> list[Chunk] | Problem:
+        if self._start is None:
+            return Problem.CHUNKS_MISSING
+        if self._past is None:
+            self._past = Past(self._options.look_back, self._start, self._chunk, self._options.look_back_bytes)
+        return self._past.chunks_of(key)
+
+    def _decrypted(self, envelope: Envelope) -> bytes | memoryview | None:
+        if not envelope.is_encrypted:
+            return envelope.payload
+        return None if self._decryptor is None else self._decryptor.decrypt(envelope.metadata, envelope.payload)
+
+    def _decompressed(self, envelope: Envelope, payload: bytes | memoryview) -> bytes | memoryview:
+        metadata = envelope.metadata
+        if not metadata.compression:
+            return payload
+        return decompress(metadata.compression, payload, metadata.uncompressed_size, self._options.max_uncompressed)
+
+
+def _check_whole(found: Assembled, envelope: Envelope) -> None:
+    size, said = len(found.payload or b""), envelope.metadata.total_chunk_msg_size
+    if said and size != said:
+        raise DamagedObjectError(f"the chunked message has {size} bytes, its metadata say {said}")

@@ -1,0 +1,116 @@
+"""The messages of many entries as rows: which entry each is of, and where its parts lie. No value is copied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from offloader._proto.pulsar_messages_pb2 import KeyValue, SingleMessageMetadata
+from offloader.archive.messages.contents import Contents
+from offloader.archive.messages.entries import Entries
+from offloader.archive.messages.envelopes import Envelopes
+from offloader.archive.messages.needs import Needs
+from offloader.archive.messages.scan import Bytes, Fields, Int64s, Mask, Ranges, Repeated, scan, u32s
+from offloader.archive.messages.walk import walk
+
+_OWN_FIELDS = frozenset({
+    "properties", "partition_key", "partition_key_b64_encoded", "null_partition_key", "event_time", "ordering_key", "sequence_id",
+    "null_value",
+})  # fmt: skip
+
+
+@dataclass
+class Pairs:
+    """Properties of rows: which row has each, and where name and value lie in `data`."""
+
+    data: Bytes
+    row: Int64s
+    key: Ranges
+    value: Ranges
+
+
+@dataclass
+class Rows:
+    """`entry` and `batch_index` (-1: not in a batch) say which message a row is.
+
+    `single` has the metadata of messages in batches that were looked into (`inside`), `value` lies in the contents' data.
+    """
+
+    entry: Int64s
+    batch_index: Int64s
+    inside: Mask
+    single: Fields
+    value: Ranges
+    odd: Mask  # of entries: to be unpacked one by one
+    live: Mask  # of rows: not taken out by compaction
+    properties: list[Pairs]
+
+
+def make_rows(entries: Entries, envelopes: Envelopes, contents: Contents, needs: Needs) -> Rows:
+    """The rows of all entries that are not dropped."""
+    closed = np.zeros(len(contents.dropped), np.bool_)
+    closed[list(contents.problem)] = True
+    batch = envelopes.batch & ~closed & ~contents.dropped
+    looked_into = batch & (envelopes.doubtful | needs.batches)
+    count = np.where(contents.dropped, 0, np.where(batch, envelopes.messages, 1))
+    starts, odd = _walked(contents, looked_into, count)
+    count[odd] = 0
+    entry = np.repeat(np.arange(len(count)), count)
+    batch_index = np.where(batch[entry], np.arange(len(entry)) - (np.cumsum(count) - count)[entry], -1)
+    inside = looked_into[entry]
+    single, value, bad = _singles(contents, entry, inside, starts, needs)
+    odd[entry[bad]] = True
+    own = single.repeated("properties")
+    outer = _of_rows(envelopes.metadata.repeated("properties"), entry, inside)
+    properties = [
+        pairs for data, found in ((contents.data, own), (entries.data, outer)) if (pairs := _pairs(data, found, entry, odd))
+    ]
+    return Rows(entry, batch_index, inside, single, value, odd, ~single.flag("compacted_out"), properties)
+
+
+def _walked(contents: Contents, batches: Mask, count: Int64s) -> tuple[Int64s, Mask]:
+    """Where the messages of these batches begin, and which batches are odd."""
+    begin, end = contents.payload.begin, contents.payload.end
+    view = contents.data.data
+    starts: list[int] = []
+    odd = np.zeros(len(batches), np.bool_)
+    for number in np.flatnonzero(batches).tolist():
+        found = walk(view, int(begin[number]), int(end[number]), int(count[number]))
+        if found is None:
+            odd[number] = True
+        else:
+            starts += found
+    return np.array(starts, np.int64), odd
+
+
+def _singles(contents: Contents, entry: Int64s, inside: Mask, starts: Int64s, needs: Needs) -> tuple[Fields, Ranges, Mask]:
+    """The metadata of messages in batches, every row's value, and which rows do not have what their walk saw."""
+    data, value = contents.data, contents.payload[entry]
+    metadata = Ranges.empty(len(entry))
+    metadata.begin[inside] = starts + 4
+    metadata.end[inside] = starts + 4 + u32s(data, starts)
+    wanted = {"payload_size", "compacted_out"} | (needs.fields & _OWN_FIELDS)
+    single = scan(data, metadata, SingleMessageMetadata, wanted)
+    after = metadata.end + single.number("payload_size")
+    value = Ranges(np.where(inside, metadata.end, value.begin), np.where(inside, after, value.end))
+    follows = inside[1:] & inside[:-1] & (entry[1:] == entry[:-1]) & (metadata.begin[1:] - 4 != after[:-1])
+    bad = inside & (single.odd | ~single.has("payload_size") | (after > contents.payload.end[entry]))
+    bad[:-1] |= follows
+    return single, value, bad
+
+
+def _of_rows(found: Repeated, entry: Int64s, inside: Mask) -> Repeated:
+    """A field of entries as a field of rows; messages in batches have their own."""
+    first = np.searchsorted(entry, found.row)
+    rows = np.minimum(first, max(len(entry) - 1, 0))
+    mine = np.zeros(len(rows), np.bool_) if not len(entry) else (entry[rows] == found.row) & ~inside[rows]
+    return Repeated(rows[mine], found.ranges[mine])
+
+
+def _pairs(data: Bytes, found: Repeated, entry: Int64s, odd: Mask) -> Pairs | None:
+    if not len(found.row):
+        return None
+    pairs = scan(data, found.ranges, KeyValue, {"key", "value"})
+    odd[entry[found.row[pairs.odd]]] = True
+    return Pairs(data, found.row, pairs.bytes("key"), pairs.bytes("value"))

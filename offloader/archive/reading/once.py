@@ -1,0 +1,58 @@
+"""Every position of a topic once, also where it is archived in two ways. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from offloader.archive.continuity import LedgerPart, Span
+from offloader.archive.stored import OffloadedLedger
+from offloader.archive.view import TopicView
+from offloader.model import Loss, Position, Segment
+
+
+def spans_once(view: TopicView) -> list[Span]:
+    """Segments, what they leave of offloaded ledgers, and what these leave of losses, in the order of their positions."""
+    catalog = view.catalog
+    ledgers = [part for ledger in view.ledgers for part in _left_of(ledger, catalog.segments)]
+    losses = [rest for loss in catalog.losses for rest in _lost(loss, view.ledgers)]
+    return sorted((*catalog.segments, *ledgers, *losses), key=lambda span: span.start)
+
+
+def located(view: TopicView, position: Position) -> Position:
+    """A position, in the incarnation that its ledger belongs to: ledger ids grow over a cluster's life, and are not used twice."""
+    known = spans_once(view)
+    reached = (span.end.incarnation for span in known if span.end.ledger >= position.ledger)
+    last = known[-1].end.incarnation if known else position.incarnation
+    return replace(position, incarnation=next(reached, last))
+
+
+def _left_of(ledger: OffloadedLedger, segments: Iterable[Segment]) -> Iterator[LedgerPart]:
+    at, last = ledger.start.entry, ledger.end.entry
+    for first, taken in _taken(ledger, segments):
+        if first > at:
+            yield LedgerPart(ledger, replace(ledger.start, entry=at), replace(ledger.start, entry=first - 1))
+        at = max(at, taken + 1)
+    if at <= last:
+        yield LedgerPart(ledger, replace(ledger.start, entry=at), ledger.end)
+
+
+def _taken(ledger: OffloadedLedger, segments: Iterable[Segment]) -> list[tuple[int, int]]:
+    """What segments have of the ledger, gaps included."""
+    start = ledger.start
+    ranges = (held for segment in segments if segment.start.incarnation == start.incarnation for held in segment.ledgers)
+    return sorted((held.first, held.last) for held in ranges if held.ledger == start.ledger)
+
+
+def _lost(loss: Loss, ledgers: Iterable[OffloadedLedger]) -> Iterator[Loss]:
+    """What is lost of a loss where ledgers that are archived lie in it."""
+    at = loss.start
+    for ledger in sorted(ledgers, key=lambda held: held.start):
+        if ledger.end < at or ledger.start > loss.end:
+            continue
+        before = Position(ledger.start.incarnation, ledger.start.ledger, -1)
+        if before > at:
+            yield replace(loss, start=at, end=before)
+        at = replace(ledger.end, entry=ledger.end.entry + 1)
+    if at <= loss.end:
+        yield replace(loss, start=at)

@@ -1,0 +1,117 @@
+"""What is read for a selection of a topic, object by object, and in which tasks: from its records alone, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from offloader.archive.continuity import BreakKind, LedgerPart, Span, break_between
+from offloader.archive.items import Missing
+from offloader.archive.reading.once import spans_once
+from offloader.archive.reading.pieces import of_ledger, of_segment
+from offloader.archive.runs import Run
+from offloader.archive.stored import Piece, PlanItem, Selection
+from offloader.archive.view import TopicView
+from offloader.errors import DamagedRecordError
+from offloader.model import Loss, Segment, TopicName
+
+
+def plan(view: TopicView, selection: Selection = Selection()) -> list[PlanItem]:  # noqa: B008 (frozen)
+    """Everything that is selected, in topic order; each position once. What nothing proves is a Missing with its reason.
+
+    Positions clip, times leave out parts. Raises DamagedRecordError where the records have a hole, an overlap, or
+    contradict themselves.
+    """
+    items: list[PlanItem] = []
+    before: Span | None = None
+    for span in spans_once(view):
+        if _is_outside(span, selection):
+            continue
+        if before is not None:
+            items += _between(view, before, span)
+        items += _of_span(view.topic, span, selection)
+        before = span
+    return items
+
+
+def split(items: Iterable[PlanItem], max_bytes: int) -> list[tuple[PlanItem, ...]]:
+    """Tasks of at most `max_bytes` each, in order. One is larger only where a piece cannot be cut so finely."""
+    tasks: list[tuple[PlanItem, ...]] = []
+    task: list[PlanItem] = []
+    used = 0
+    for item in items:
+        rest: PlanItem | None = item
+        while rest is not None:
+            taken, rest = _taken(rest, max_bytes - used, whole=used > 0)
+            if taken is not None:
+                task.append(taken)
+                used += 0 if isinstance(taken, Missing) else taken.size
+            if rest is not None:
+                tasks.append(tuple(task))
+                task, used = [], 0
+    if task:
+        tasks.append(tuple(task))
+    return tasks
+
+
+def _is_outside(span: Span, selection: Selection) -> bool:
+    before = selection.start is not None and span.end < selection.start
+    return before or (selection.end is not None and span.start > selection.end)
+
+
+def _between(view: TopicView, before: Span, after: Span) -> Iterator[Missing]:
+    found = break_between(view, before, after)
+    if found is None:
+        return
+    if found.kind is not BreakKind.UNPROVEN:
+        raise DamagedRecordError(f"{view.topic}: {found.kind}: {found.message}")
+    yield Missing(before.end, after.start, f"unproven: {found.message}")
+
+
+def _of_span(topic: TopicName, span: Span, selection: Selection) -> Iterator[PlanItem]:
+    first = span.start if selection.start is None else max(selection.start, span.start)
+    last = span.end if selection.end is None else min(selection.end, span.end)
+    match span:
+        case Loss():
+            yield Missing(first, last, f"lost: {span.reason} (accepted by {span.accepted_by})")
+        case LedgerPart():
+            yield from of_ledger(topic, span, first, last)
+        case Segment():
+            yield from of_segment(topic, span, first, last, selection)
+
+
+def _taken(item: PlanItem, room: int, *, whole: bool) -> tuple[PlanItem | None, PlanItem | None]:
+    """What fits of an item, and the rest of it. Unless `whole`, at least what comes before its first cut."""
+    if isinstance(item, Missing):
+        return item, None
+    count, used = 0, 0
+    for cut in item.cuts:
+        used += cut.size
+        if used > room and (count or whole):
+            break
+        count += 1
+    if count == len(item.cuts):
+        return item, None
+    return (_before(item, count), _after(item, count)) if count else (None, item)
+
+
+def _before(piece: Piece, count: int) -> Piece:
+    """Up to the cut of this number."""
+    end = piece.cuts[count - 1][:2]
+    kept = (
+        Run(run.ledger, run.first, min(run.last, end[1]) if run.ledger == end[0] else run.last, run.gap)
+        for run in piece.runs
+        if (run.ledger, run.first) <= end
+    )
+    return replace(piece, runs=tuple(kept), cuts=piece.cuts[:count], ends_object=False)
+
+
+def _after(piece: Piece, count: int) -> Piece:
+    """What comes after the cut of this number."""
+    end = piece.cuts[count - 1][:2]
+    kept = (
+        Run(run.ledger, max(run.first, end[1] + 1) if run.ledger == end[0] else run.first, run.last, run.gap)
+        for run in piece.runs
+        if (run.ledger, run.last) > end
+    )
+    return replace(piece, runs=tuple(kept), cuts=piece.cuts[count:])

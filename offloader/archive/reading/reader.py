@@ -1,0 +1,137 @@
+"""Reading what a plan names: ranges are fetched ahead, and everything that comes is checked before it is given."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import NamedTuple, TypeVar
+
+from offloader.archive.items import Missing
+from offloader.archive.reading.expected import OnDamage
+from offloader.archive.reading.indexes import SHARED, IndexCache
+from offloader.archive.reading.meter import Meter, ReadStats
+from offloader.archive.reading.piece import PieceWork, Start
+from offloader.archive.reading.stores import Stores
+from offloader.archive.stored import PlanItem, ReadItem
+from offloader.errors import ConfigError
+from offloader.model import KIB, MIB
+
+__all__ = ["OnDamage", "PieceReader", "ReadOptions", "ReadStats"]
+
+SMALLEST_READ = 1 * KIB
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How much is fetched at a time (bytes), how many fetches are under way ahead of the one in use, what damage does."""
+
+    read_size: int = 4 * MIB
+    prefetch: int = 2
+    on_damage: OnDamage = OnDamage.FAIL
+
+    def __post_init__(self) -> None:
+        if self.read_size < SMALLEST_READ:
+            raise ConfigError(f"read_size: {self.read_size} bytes are too few; at least {SMALLEST_READ}")
+        if self.prefetch < 0:
+            raise ConfigError(f"prefetch: {self.prefetch} is not a number of fetches")
+
+
+DEFAULTS = ReadOptions()
+
+
+class _Step(NamedTuple):
+    """What is done in its turn. `fetching`: a request of it is under way."""
+
+    fetching: bool
+    run: Callable[[], Iterator[ReadItem]]
+
+
+class PieceReader:
+    """Reads pieces, in their order. For one thread; readers share nothing but the cache of indexes.
+
+    It holds at most `prefetch` + 1 times `read_size`, and one entry more where that is longer than what is fetched at a time;
+    beside that, what the caller keeps of the runs it was given.
+    """
+
+    def __init__(self, stores: Stores, options: ReadOptions = DEFAULTS, indexes: IndexCache = SHARED) -> None:
+        self._stores = stores
+        self._options = options
+        self._indexes = indexes
+        self._meter = Meter()
+
+    @property
+    def stats(self) -> ReadStats:
+        """What was read so far."""
+        return self._meter.stats
+
+    def read(self, items: Iterable[PlanItem]) -> Iterator[ReadItem]:
+        """The entries of the pieces and what is missing, every position once.
+
+        Raises DamagedObjectError naming object, offset and position; ObjectNotFoundError; what the store raises.
+        """
+        if self._options.prefetch == 0:
+            yield from self._read(items, _when_asked)
+            return
+        with ThreadPoolExecutor(self._options.prefetch, "archive-reader") as pool:
+            try:
+                yield from self._read(items, partial(_in_pool, pool))
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+
+    def _read(self, items: Iterable[PlanItem], start: Start) -> Iterator[ReadItem]:
+        with closing(self._steps(items, start)) as steps:
+            # The step in use has had its turn in the window: what is left of it is what is fetched ahead.
+            window = deque(islice(steps, 1))
+            while window:
+                step = window.popleft()
+                self._top_up(window, steps)
+                # No name of ours may keep the bytes of a step that is over.
+                yield from map(self._meter.give, step.run())
+                del step
+                window.extend(islice(steps, 0 if window else 1))
+
+    def _top_up(self, window: deque[_Step], steps: Iterator[_Step]) -> None:
+        ahead = sum(step.fetching for step in window)
+        while ahead < self._options.prefetch and (following := next(steps, None)) is not None:
+            window.append(following)
+            ahead += following.fetching
+
+    def _steps(self, items: Iterable[PlanItem], start: Start) -> Generator[_Step]:
+        for work in self._opened(items, start):
+            if isinstance(work, Missing):
+                yield _Step(False, partial(iter, (work,)))
+                continue
+            yield _Step(False, work.begin)
+            for fetch in work.fetches(self._options.read_size):
+                yield _Step(True, partial(work.take, fetch, start(partial(work.read, fetch))))
+            yield _Step(False, work.finish)
+
+    def _opened(self, items: Iterable[PlanItem], start: Start) -> Iterator[PieceWork | Missing]:
+        """Each item, once the index of the one after it is on its way."""
+        before: PieceWork | Missing | None = None
+        for item in items:
+            work = item if isinstance(item, Missing) else self._work(item, start)
+            if before is not None:
+                yield before
+            before = work
+        if before is not None:
+            yield before
+
+    def _work(self, piece: PlanItem, start: Start) -> PieceWork:
+        assert not isinstance(piece, Missing)
+        opened = self._stores.open(piece.object.store)
+        return PieceWork(piece, opened, self._options.on_damage, self._indexes, self._meter, start)
+
+
+def _when_asked(call: Callable[[], T]) -> Callable[[], T]:
+    return call
+
+
+def _in_pool(pool: ThreadPoolExecutor, call: Callable[[], T]) -> Callable[[], T]:
+    return pool.submit(call).result

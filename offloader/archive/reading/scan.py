@@ -1,0 +1,87 @@
+"""Entries in fetched bytes: many at a time, without an object for each. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offloader.archive.reading.fetches import Fetch
+from offloader.archive.reading.points import Points
+from offloader.archive.reading.stretch import Building, Stretch
+from offloader.archive.stored import EntryRun
+from offloader.errors import DamagedObjectError
+from offloader.format.blocks import HEADER_SIZE, decode_header
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Where entry `ledger`:`entry` belongs, bytes are not what they must be; `why` names the offset."""
+
+    ledger: int
+    entry: int
+    why: str
+
+
+class Scanner:
+    """Goes over the fetches of one object, in their order.
+
+    After a fault it goes on at the next stretch; at the next block where a block's header is wrong. What it holds from one fetch to
+    the next is the beginning of one entry. `headers` counts those that were right.
+    """
+
+    def __init__(self, points: Points, incarnation: int) -> None:
+        self.headers = 0
+        self._points = points
+        self._incarnation = incarnation
+        self._bad_block = -1
+        self._stretch: Stretch | None = None  # None: nothing more can be read of it
+
+    def scan(self, fetch: Fetch, data: bytes) -> list[EntryRun | Fault]:
+        """What is in the bytes of a fetch, which are fewer than it asked for only where the object ends."""
+        building = Building(self._incarnation, memoryview(data), fetch.begin)
+        found: list[EntryRun | Fault] = []
+        for number in range(fetch.first, fetch.after):
+            try:
+                if not fetch.continues:
+                    self._stretch = self._begin(number, building)
+                if self._stretch is not None:
+                    self._stretch.go_on(building)
+                    self._check_length(self._stretch, building, fetch)
+            except DamagedObjectError as error:
+                found += building.finished()
+                found.append(self._fault(number, error))
+        found += building.finished()
+        return found
+
+    def check_header(self, number: int, header: bytes | memoryview) -> None:
+        """Whether the block of a point has this header: nothing else in a block says whose it is. Raises DamagedObjectError."""
+        first, after = self._points.block_of(number)
+        begin, end = self._points.offsets[first], self._points.begin(after)
+        said = decode_header(header, begin)
+        ledger, entry = self._points.ledgers[first], self._points.entries[first]
+        # A V1 header names no ledger.
+        if (said.ledger in (ledger, None), said.first_entry, begin + said.length) != (True, entry, end):
+            self._bad_block = self._points.blocks[number]
+            raise DamagedObjectError(
+                f"offset {begin}: a block of {said.ledger}:{said.first_entry} up to offset {begin + said.length}, where the index has "
+                f"{ledger}:{entry} up to {end}"
+            )
+        self.headers += 1
+
+    def _begin(self, number: int, building: Building) -> Stretch | None:
+        if self._points.blocks[number] == self._bad_block:
+            return None
+        if self._points.opens(number):
+            self._stretch = None
+            at = self._points.offsets[number] - building.offset
+            self.check_header(number, building.view[at : at + HEADER_SIZE])
+        return Stretch(self._points, number)
+
+    def _check_length(self, stretch: Stretch, building: Building, fetch: Fetch) -> None:
+        if building.end < min(stretch.end, fetch.end):
+            missing = self._points.data_length - building.end
+            raise DamagedObjectError(f"offset {building.end}: the object ends here, {missing} bytes are missing")
+
+    def _fault(self, number: int, error: DamagedObjectError) -> Fault:
+        stretch, self._stretch = self._stretch, None
+        entry = self._points.entries[number] if stretch is None else stretch.entry
+        return Fault(self._points.ledgers[number], entry, str(error))

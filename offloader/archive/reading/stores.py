@@ -1,0 +1,66 @@
+"""The stores that pieces are read from: the archive's own root, and other buckets by their URLs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, replace
+from typing import Self
+
+from offloader.storage.base import ObjectStore
+from offloader.storage.open import StoreSettings, open_store
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedStore:
+    """A store, and what tells it from all others in this process."""
+
+    store: ObjectStore
+    identity: Hashable
+
+
+class Stores:
+    """Opens each store once, when it is first needed, for reading. Safe to use from several threads.
+
+    A bucket that `others` do not describe is reached (end point, region, keys) like the first of them, without any like the archive's
+    own.
+    """
+
+    def __init__(
+        self, settings: StoreSettings, others: Iterable[StoreSettings] = (), *, borrowed: ObjectStore | None = None
+    ) -> None:
+        self._settings = settings
+        self._others = {other.root: other for other in others}
+        self._borrowed = borrowed
+        # Two stores of one URL need not be the same: those of tests in memory are not.
+        self._opened = {} if borrowed is None else {"": OpenedStore(borrowed, object())}
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of(cls, store: ObjectStore) -> Self:
+        """Of an archive whose store is open already; it stays open at `close`."""
+        return cls(StoreSettings(store.url), borrowed=store)
+
+    def open(self, url: str = "") -> OpenedStore:
+        """The store of a bucket; "" is the archive's own. Raises ConfigError."""
+        with self._lock:
+            found = self._opened.get(url)
+            if found is None:
+                settings = self._described(url)
+                found = OpenedStore(open_store(settings, read_only=True), (settings.root, settings.endpoint))
+                self._opened[url] = found
+            return found
+
+    def close(self) -> None:
+        """Close what was opened here."""
+        with self._lock:
+            opened, self._opened = self._opened, {}
+        for each in opened.values():
+            if each.store is not self._borrowed:
+                each.store.close()
+
+    def _described(self, url: str) -> StoreSettings:
+        if not url:
+            return self._settings
+        alike = next(iter(self._others.values()), self._settings)
+        return self._others.get(url) or replace(alike, root=url)

@@ -1,0 +1,1 @@
+"""Publishing an archived topic to a Pulsar again, each entry once."""

@@ -1,0 +1,61 @@
+"""What a restored entry says of where it came from: properties of its outer message metadata. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offloader._proto.pulsar_messages_pb2 import MessageMetadata
+from offloader.errors import DamagedObjectError
+from offloader.model import Position, TopicName
+
+PREFIX = "offloader.source."
+ROOT, TOPIC, POSITION, NUMBER = (PREFIX + name for name in ("root", "topic", "position", "number"))
+REPLICATED_FROM = PREFIX + "replicated-from"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """An archived topic: the uuid of its archive's root, and its name."""
+
+    root: str
+    topic: TopicName
+
+    def __str__(self) -> str:
+        return f"{self.topic} of the archive {self.root}"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """An entry's position in its origin, and its number among those that were restored, from 1."""
+
+    origin: Origin
+    position: Position
+    number: int
+
+
+def put_mark(metadata: MessageMetadata, mark: Mark) -> None:
+    """Mark an entry; a mark that it has from an earlier restore is replaced."""
+    others = [p for p in metadata.properties if not p.key.startswith(PREFIX)]
+    if len(others) < len(metadata.properties):
+        kept = [(p.key, p.value) for p in others]
+        del metadata.properties[:]
+        for key, value in kept:
+            metadata.properties.add(key=key, value=value)
+    position = mark.position
+    metadata.properties.add(key=ROOT, value=mark.origin.root)
+    metadata.properties.add(key=TOPIC, value=str(mark.origin.topic))
+    metadata.properties.add(key=POSITION, value=f"{position.incarnation}:{position.ledger}:{position.entry}")
+    metadata.properties.add(key=NUMBER, value=str(mark.number))
+
+
+def read_mark(metadata: MessageMetadata) -> Mark | None:
+    """An entry's mark, None where it has none. Raises DamagedObjectError where it has one that makes no sense."""
+    found = {p.key: p.value for p in metadata.properties if p.key.startswith(PREFIX)}
+    if not found:
+        return None
+    try:
+        incarnation, ledger, entry = map(int, found[POSITION].split(":"))
+        origin = Origin(found[ROOT], TopicName.parse(found[TOPIC]))
+        return Mark(origin, Position(incarnation, ledger, entry), int(found[NUMBER]))
+    except (KeyError, ValueError) as error:
+        raise DamagedObjectError(f"properties {PREFIX}* that no restore has written: {found}") from error

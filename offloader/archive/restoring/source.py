@@ -1,0 +1,67 @@
+"""The archived topic that is restored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from offloader.archive.items import Item, Missing
+from offloader.archive.reading.plan import plan
+from offloader.archive.reading.reader import PieceReader
+from offloader.archive.reading.stores import Stores
+from offloader.archive.restoring.transactions import Outcomes, Range, outcomes
+from offloader.archive.stored import Piece, PlanItem, Selection
+from offloader.archive.view import TopicView
+from offloader.model import Position, Source
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What is left to restore. `bytes` is an estimate; `lost`: what is missing without being a known gap, in words."""
+
+    entries: int
+    bytes: int
+    lost: tuple[str, ...]
+
+
+class ArchiveSource:
+    """One topic, as far as its records go at this moment: what is archived later is not seen. For one thread."""
+
+    def __init__(self, view: TopicView, stores: Stores) -> None:
+        self._view = view
+        self._stores = stores
+
+    def outline(self, after: Position | None) -> Outline:
+        """From the records alone. Raises DamagedRecordError."""
+        items = self._plan(after)
+        pieces = [item for item in items if isinstance(item, Piece)]
+        lost = [f"{i.start}..{i.end} ({i.why})" for i in items if isinstance(i, Missing) and i.kind is None]
+        if not self._view.proven:
+            lost.append("nothing lists the ledgers of Pulsar's own offloader, so that one may be missing")
+        entries = sum(run.count for piece in pieces for run in piece.runs if run.gap is None)
+        return Outline(entries, sum(piece.size for piece in pieces), tuple(lost))
+
+    def items(self, after: Position | None) -> Iterator[Item]:
+        """Entries and what is missing, in topic order. Raises as `PieceReader.read`."""
+        return self._read(self._plan(after))
+
+    def outcomes(self) -> Outcomes:
+        """Of the transactions in what was copied from ledgers, which is read for it as a whole."""
+        raw = self._raw()
+        return outcomes(raw, (item for first, last in raw for item in self._read(plan(self._view, Selection(first, last)))))
+
+    def _plan(self, after: Position | None) -> list[PlanItem]:
+        start = None if after is None else replace(after, entry=after.entry + 1)
+        return plan(self._view, Selection(start=start))
+
+    def _read(self, items: list[PlanItem]) -> Iterator[Item]:
+        for item in PieceReader(self._stores).read(items):
+            if isinstance(item, Missing):
+                yield item
+            else:
+                yield from item.entries()
+
+    def _raw(self) -> tuple[Range, ...]:
+        view = self._view
+        copied = [(s.start, s.end) for s in view.catalog.segments if s.source is Source.BOOKKEEPER]
+        return (*copied, *((ledger.start, ledger.end) for ledger in view.ledgers))

@@ -1,0 +1,57 @@
+"""Which transactions were committed, where an archive holds ledgers as they are. Pure.
+
+Segments that were read through a broker hold committed entries only. What was copied from ledgers (Pulsar's own offloader, the
+source bookkeeper) also holds entries of aborted transactions, and behind them the markers that tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from offloader.archive.items import ArchivedEntry, Item
+from offloader.archive.messages.envelope import parse_envelope
+from offloader.archive.restoring.outgoing import transaction_of
+from offloader.errors import DamagedObjectError, FatalError
+from offloader.model import Position
+
+# Pulsar's MarkerType values.
+COMMIT, ABORT = 21, 22
+
+Transaction = tuple[int, int]
+Range = tuple[Position, Position]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """`raw`: from where to where the archive holds ledgers as they are; `ended` says of transactions there whether they were committed."""
+
+    raw: tuple[Range, ...] = ()
+    ended: frozenset[tuple[Transaction, bool]] = frozenset()
+
+    def committed(self, position: Position, transaction: Transaction) -> bool:
+        """Whether an entry of the transaction may be delivered. Raises FatalError where nothing tells."""
+        if not any(first <= position <= last for first, last in self.raw):
+            return True
+        if (transaction, True) in self.ended:
+            return True
+        if (transaction, False) in self.ended:
+            return False
+        raise FatalError(f"{position} belongs to a transaction, and the archive does not hold its end: it cannot be restored")
+
+
+def outcomes(raw: tuple[Range, ...], items: Iterable[Item]) -> Outcomes:
+    """From the markers among these items."""
+    return Outcomes(raw, frozenset(end for item in items if isinstance(item, ArchivedEntry) and (end := _end(item.data))))
+
+
+def _end(data: bytes) -> tuple[Transaction, bool] | None:
+    """The transaction that ends here, and whether it was committed."""
+    try:
+        metadata = parse_envelope(data).metadata
+    except DamagedObjectError:  # no message, so no marker
+        return None
+    transaction = transaction_of(metadata)
+    if transaction is None or metadata.marker_type not in (COMMIT, ABORT):
+        return None
+    return transaction, metadata.marker_type == COMMIT

@@ -1,0 +1,73 @@
+"""`spark.read.format("pulsar-archive")`: planned on the driver from the catalogs, read by tasks."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from offloader.archive.spark.filters import EVERYTHING, Bounds, narrowing
+from offloader.archive.spark.metrics import MetricsFolder, PlanMetrics
+from offloader.archive.spark.options import Options
+from offloader.archive.spark.planning import Portion, check_losses, items_of, portions, stored_bytes, tasks, wanted
+from offloader.archive.spark.tables import NAMES, needs_look_back
+from offloader.archive.spark.task import ReadTask, record_batches
+from offloader.archive.spark.views import Views
+from offloader.archive.view import TopicView
+
+log = logging.getLogger("offloader.archive.spark")
+
+
+class ArchiveReader(DataSourceReader):
+    """Plans a batch read. Spark pickles it into each task."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._narrowing = EVERYTHING
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Tasks of about `maxPartitionBytes`. Raises DataLostError, DamagedRecordError, ConfigError."""
+        views = Views(self._options).load()
+        meant = [view for topic, view in views.items() if self._narrowing.may_have(topic)]
+        found = [portion for view in meant for portion in self._portions(view)]
+        plan = str(uuid.uuid4())
+        planned = [ReadTask(plan, number, task) for number, task in enumerate(tasks(found, self._options.max_partition_bytes))]
+        stored = sum(stored_bytes(view) for view in views.values())
+        publish(self._options, plan, PlanMetrics(stored, sum(portion.size for portion in found), len(planned)))
+        return planned
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return record_batches(partition, self._options, self._schema)
+
+    def _portions(self, view: TopicView) -> list[Portion]:
+        items = items_of(view, wanted(view, self._options), self._narrowing)
+        if self._options.fail_on_data_loss:
+            check_losses(view.topic, items)
+        return portions(view, items, self._options.max_partition_bytes, look_back=needs_look_back(self._options.form))
+
+
+class FilteringReader(ArchiveReader):
+    """One that takes Spark's filters. Only on request (`pushFilters`): Spark 4.3.0 keeps a reader's plan for every later query on the
+    same `load()`, whatever that one filters by."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
+        """Leave out what cannot match. All filters stay Spark's to evaluate."""
+        self._narrowing = narrowing(filters, NAMES[self._options.form])
+        times = Bounds(self._options.starting_time, self._options.ending_time).narrowed(self._narrowing.published)
+        self._options = replace(self._options, starting_time=times.least, ending_time=times.greatest)
+        return filters
+
+
+def publish(options: Options, plan: str, metrics: PlanMetrics) -> None:
+    """What a plan is about to read, of what is stored."""
+    log.info(
+        "plan %s: %d tasks for about %d of %d bytes stored", plan, metrics.tasks, metrics.bytes_planned, metrics.bytes_stored
+    )
+    if (store := options.metrics_store) is not None:
+        MetricsFolder(store).write_plan(plan, metrics)

@@ -1,0 +1,91 @@
+"""What reading has cost: each task says it in one log line and, with option `metrics`, in an object of its own.
+
+Spark has no place for the figures of a Python source. An object a task needs none: a task that is tried again writes it again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import defaultdict
+from dataclasses import asdict, dataclass, fields
+
+from offloader.storage.open import StoreSettings, open_store
+
+PLAN = "plan.json"
+
+log = logging.getLogger("offloader.archive.spark")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskMetrics:
+    """Of one task. `missing` counts positions' ranges in gaps and losses, `skipped` those that damage has cost."""
+
+    requests: int = 0
+    bytes_read: int = 0
+    entries: int = 0
+    rows: int = 0
+    missing: int = 0
+    skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PlanMetrics:
+    """Of one query, or of one batch of a stream. `bytes_stored` is what the archive holds of the topics, in bytes."""
+
+    bytes_stored: int
+    bytes_planned: int
+    tasks: int
+    done: tuple[TaskMetrics, ...] = ()
+
+    @property
+    def bytes_read(self) -> int:
+        return sum(task.bytes_read for task in self.done)
+
+    @property
+    def rows(self) -> int:
+        return sum(task.rows for task in self.done)
+
+
+class MetricsFolder:
+    """A folder for metrics: any URL that a store can be opened from, which must be the same folder for all executors."""
+
+    def __init__(self, store: StoreSettings) -> None:
+        self._settings = store
+
+    def write_plan(self, plan: str, metrics: PlanMetrics) -> None:
+        said = asdict(metrics)
+        said.pop("done")
+        self._write(f"{plan}/{PLAN}", said)
+
+    def write_task(self, plan: str, number: int, metrics: TaskMetrics) -> None:
+        self._write(f"{plan}/task-{number:06d}.json", asdict(metrics))
+
+    def read(self) -> dict[str, PlanMetrics]:
+        """Everything that was written, by plan."""
+        store = open_store(self._settings)
+        plans: dict[str, dict[str, int]] = {}
+        done: dict[str, list[TaskMetrics]] = defaultdict(list)
+        try:
+            for key, _ in store.list(""):
+                plan, _, name = key.partition("/")
+                said = json.loads(store.read(key)[0])
+                if name == PLAN:
+                    plans[plan] = said
+                else:
+                    done[plan].append(TaskMetrics(**said))
+        finally:
+            store.close()
+        return {plan: PlanMetrics(**said, done=tuple(done[plan])) for plan, said in plans.items()}
+
+    def _write(self, key: str, said: dict[str, int]) -> None:
+        store = open_store(self._settings)
+        try:
+            store.put(key, json.dumps(said).encode())
+        finally:
+            store.close()
+
+
+def line(metrics: TaskMetrics) -> str:
+    """For the log."""
+    return ", ".join(f"{field.name} {getattr(metrics, field.name)}" for field in fields(metrics))

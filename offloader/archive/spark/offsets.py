@@ -1,0 +1,174 @@
+"""A stream's offsets: per topic the last position that is read. What comes next, and how much of it. Pure.
+
+As JSON: `{"persistent://tenant/namespace/topic": "INCARNATION:LEDGER:ENTRY"}`; a topic that is not named is read from its beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from offloader.archive.items import Missing
+from offloader.archive.reading.plan import plan, split
+from offloader.archive.spark.bounds import Extent, extents
+from offloader.archive.spark.planning import size_of
+from offloader.archive.stored import Piece, PlanItem, Selection
+from offloader.archive.view import TopicView
+from offloader.errors import DataLostError
+from offloader.model import MIB, Position, TopicName
+
+Ends = dict[TopicName, Position]
+Offset = dict[str, str]
+
+SMALLEST_STEP = MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What can be admitted at once: everything up to `end`."""
+
+    end: Position
+    size: int
+
+
+def encode(ends: Mapping[TopicName, Position]) -> Offset:
+    """In the order of the names, so that equal offsets are the same text."""
+    return {str(topic): f"{p.incarnation}:{p.ledger}:{p.entry}" for topic, p in sorted(ends.items())}
+
+
+def decode(offset: Mapping[str, str]) -> Ends:
+    """The reverse of `encode`."""
+    return {TopicName.parse(topic): Position(*map(int, text.split(":"))) for topic, text in offset.items()}
+
+
+def end_of(view: TopicView) -> Position | None:
+    """The last position that is archived, or known to be missing."""
+    return max((each.end for each in extents(view)), default=None)
+
+
+def before(view: TopicView, position: Position) -> Position | None:
+    """The offset after which `position` is the first to be read; None: the topic's beginning."""
+    return max((min(each.end, _before(position)) for each in extents(view) if each.start < position), default=None)
+
+
+def check_not_removed(view: TopicView, after: Position) -> None:
+    """Raises DataLostError where the archive holds what was read last no more, so that what followed it may be gone too."""
+    held = any(each.start <= after <= each.end for each in extents(view))
+    if not held and all(s.predecessor_end != after for s in view.catalog.segments):
+        raise DataLostError(
+            f"{view.topic}: the archive does not hold {after} any more, so entries after it may have been removed unread; "
+            f"option failOnDataLoss=false goes on with what is there"
+        )
+
+
+def items_between(view: TopicView, after: Position | None, times: Selection, end: Position | None = None) -> list[PlanItem]:
+    """What follows `after`, up to `end`; also whether it follows without a hole. `times` says which publish times are wanted.
+
+    Raises DamagedRecordError.
+    """
+    start = None if after is None else _after(after)
+    selected = Selection(start, end, times.published_from, times.published_to)
+    return [*_across(view, after, end), *plan(view, selected)]
+
+
+def steps(view: TopicView, after: Position | None, times: Selection, step: int, enough: int | None) -> list[Step]:
+    """What is pending of a topic, in steps of about `step` bytes; not much more than `enough` bytes of it."""
+    end = _enough(view, after, enough)
+    if end is None or (after is not None and end <= after):
+        return []
+    found: list[Step] = []
+    reached, known = after, extents(view)
+    for group in split(items_between(view, after, times, end), step):
+        reached = _done_to(group, reached, known)
+        if reached is not None:
+            found.append(Step(reached, size_of(group)))
+    if reached is None or reached < end:
+        found.append(Step(end, 0))  # nothing there is wanted, but it is done with
+    return found
+
+
+def step_size(budget: int | None, topics: int, max_bytes: int) -> int:
+    """How finely the pending bytes are cut, so that each topic gets its share of a budget."""
+    share = max_bytes if budget is None else budget // max(topics, 1)
+    return max(min(share, max_bytes), min(SMALLEST_STEP, max_bytes))
+
+
+def advance(ends: Ends, pending: Mapping[TopicName, Sequence[Step]], budget: int | None, turn: TopicName | None) -> Ends:
+    """The ends after one batch: a step of each topic in turn, beginning after `turn`, until the budget is used up.
+
+    A first step is always taken, however large: or nothing would ever move.
+    """
+    queues = {topic: iter(pending[topic]) for topic in in_turn(pending, turn)}
+    reached, used, taken = dict(ends), 0, False
+    while queues:
+        for topic in list(queues):
+            step = next(queues[topic], None)
+            if step is None:
+                del queues[topic]
+                continue
+            if taken and budget is not None and used + step.size > budget:
+                return reached
+            reached[topic], used, taken = step.end, used + step.size, True
+    return reached
+
+
+def in_turn(topics: Iterable[TopicName], turn: TopicName | None) -> list[TopicName]:
+    """The topics in order of their names, those after `turn` first."""
+    ordered = sorted(topics)
+    return ordered if turn is None else [t for t in ordered if t > turn] + [t for t in ordered if t <= turn]
+
+
+def last_served(before_: Ends, after: Ends, turn: TopicName | None) -> TopicName | None:
+    """Whose turn it was last."""
+    served = [t for t in in_turn(after, turn) if after[t] != before_.get(t)]
+    return served[-1] if served else turn
+
+
+def _done_to(items: Sequence[PlanItem], after: Position | None, known: Sequence[Extent]) -> Position | None:
+    """The last position that the items account for."""
+    for item in items:
+        last = item.last if isinstance(item, Piece) else item.end if _is_lost(item, known) else item.start
+        after = last if after is None else max(after, last)
+    return after
+
+
+def _is_lost(item: Missing, known: Sequence[Extent]) -> bool:
+    """Whether the positions themselves are missing; else it is a break, which names those on both sides, and they are there."""
+    return any(each.start <= item.start and item.end <= each.end for each in known)
+
+
+def _across(view: TopicView, after: Position | None, end: Position | None) -> Iterator[Missing]:
+    """What is not proven between the last position that was read and the next one there is."""
+    following = min((each.start for each in extents(view) if after is not None and each.start > after), default=None)
+    if after is None or following is None or (end is not None and following > end):
+        return
+    for item in plan(view, Selection(after, following)):
+        if isinstance(item, Missing) and item.kind is None and (item.start, item.end) == (after, following):
+            yield item
+
+
+def _enough(view: TopicView, after: Position | None, enough: int | None) -> Position | None:
+    """The end of the first segments or ledgers after a position that hold `enough` bytes."""
+    end, found = None, 0
+    for start, last, size in sorted(_sizes(view)):
+        if after is not None and last <= after:
+            continue
+        if end is not None and enough is not None and found >= enough:
+            break
+        end = last if end is None else max(end, last)
+        found += size if after is None or start > after else 0  # of one that was begun, nobody knows how much is left
+    return end
+
+
+def _sizes(view: TopicView) -> Iterator[tuple[Position, Position, int]]:
+    yield from ((s.start, s.end, s.size) for s in view.catalog.segments)
+    yield from ((held.start, held.end, held.size) for held in view.ledgers)
+    yield from ((loss.start, loss.end, 0) for loss in view.catalog.losses)
+
+
+def _before(position: Position) -> Position:
+    return Position(position.incarnation, position.ledger, position.entry - 1)
+
+
+def _after(position: Position) -> Position:
+    return Position(position.incarnation, position.ledger, position.entry + 1)

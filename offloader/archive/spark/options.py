@@ -1,0 +1,63 @@
+"""What one `load()` asks for, as values: tasks get them too. Imports little, since every worker pays for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from offloader.archive.spark.values import NOWHERE, Positions
+from offloader.model import MIB, TopicName
+from offloader.storage.open import StoreSettings
+
+
+class Form(StrEnum):
+    """What a row is."""
+
+    MESSAGES = "messages"
+    ENTRIES = "entries"
+
+
+@dataclass(frozen=True, slots=True)
+class Ledgers:
+    """A bucket that stock brokers have offloaded to: its store, and who knows which objects are whose (`LedgerBucket`)."""
+
+    store: StoreSettings
+    admin_url: str | None = None
+    cluster: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Times are publish times in ms, both bounds included; sizes in bytes. Can be pickled."""
+
+    store: StoreSettings
+    topics: tuple[TopicName, ...] = ()
+    pattern: str | None = None
+    namespace: str | None = None
+    form: Form = Form.MESSAGES
+    columns: tuple[str, ...] = ()
+    starting_position: Positions = NOWHERE
+    ending_position: Positions = NOWHERE
+    starting_time: int | None = None
+    ending_time: int | None = None
+    from_latest: bool = False
+    max_partition_bytes: int = 64 * MIB
+    max_bytes_per_trigger: int | None = None
+    poll_ms: int = 5000
+    read_size: int = 4 * MIB
+    prefetch: int = 2
+    skip_damage: bool = False
+    fail_on_data_loss: bool = True
+    wait_for_topics: bool = False
+    push_filters: bool = False
+    metrics: str | None = None
+    ledgers: Ledgers | None = None
+    private_keys: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def metrics_store(self) -> StoreSettings | None:
+        """Where metrics go: an S3 bucket is reached like the archive's."""
+        if self.metrics is None:
+            return None
+        both_s3 = self.metrics.startswith("s3://") and self.store.root.startswith("s3://")
+        return replace(self.store, root=self.metrics) if both_s3 else StoreSettings(self.metrics)

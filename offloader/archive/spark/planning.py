@@ -1,0 +1,154 @@
+"""From views to tasks: what is read, in portions of bounded size, a topic's portions in order. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from offloader.archive.items import Missing
+from offloader.archive.messages.lookback import LOOK_BACK
+from offloader.archive.reading.once import located
+from offloader.archive.reading.plan import plan, split
+from offloader.archive.spark.bounds import extents, selection
+from offloader.archive.spark.filters import EVERYTHING, Narrowing
+from offloader.archive.spark.options import Options
+from offloader.archive.spark.stretches import stretches
+from offloader.archive.stored import Piece, PlanItem, Selection
+from offloader.archive.view import TopicView
+from offloader.errors import DamagedRecordError, DataLostError
+from offloader.model import MIB, Position, TopicName
+
+STEP = 4 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """Consecutive items of one topic; `before` is what may be read back for chunks, in order. Can be pickled."""
+
+    topic: TopicName
+    items: tuple[PlanItem, ...]
+    before: tuple[PlanItem, ...] = ()
+
+    @property
+    def size(self) -> int:
+        return size_of(self.items)
+
+
+def wanted(view: TopicView, options: Options) -> Selection:
+    """What the options ask of a topic."""
+    start, end = options.starting_position.of(view.topic), options.ending_position.of(view.topic)
+    return Selection(
+        None if start is None else located(view, start),
+        None if end is None else located(view, end),
+        options.starting_time,
+        options.ending_time,
+    )
+
+
+def items_of(view: TopicView, asked: Selection, narrowing: Narrowing = EVERYTHING) -> list[PlanItem]:
+    """What must be read of a topic. Raises DamagedRecordError."""
+    narrowest = selection(extents(view), asked, narrowing)
+    return [] if narrowest is None else plan(view, narrowest)
+
+
+def check_losses(topic: TopicName, items: Iterable[PlanItem]) -> None:
+    """Refuse what is lost, or not proven to be complete. Raises DataLostError naming the first such positions."""
+    for item in items:
+        if isinstance(item, Missing) and item.kind is None:
+            raise DataLostError(
+                f"{topic}: {item.start}..{item.end} is not in the archive ({item.why}); "
+                f"option failOnDataLoss=false reads what is there, and the log tells what is not"
+            )
+
+
+def portions(view: TopicView, items: Sequence[PlanItem], max_bytes: int, *, look_back: bool) -> list[Portion]:
+    """The items in portions of at most `max_bytes`, as far as they can be cut; with `look_back` for rows of messages."""
+    if not look_back or not items:
+        return [Portion(view.topic, group) for group in split(items, max_bytes)]
+    whole = _whole(view, _first_of(items), _last_of(items))
+    past = Past(view, whole)
+    groups = (group for stretch in stretches(items, whole) for group in split(stretch, max_bytes))
+    return [Portion(view.topic, group, past.before(_first_of(group))) for group in groups]
+
+
+class Past:
+    """What lies before the portions of a topic. `whole` is a plan that leaves nothing out and begins far enough back."""
+
+    def __init__(self, view: TopicView, whole: Iterable[PlanItem]) -> None:
+        self._view = view
+        self._groups = split((item for item in whole if isinstance(item, Piece)), STEP)
+        self._firsts = [_first_of(group) for group in self._groups]
+
+    def before(self, first: Position, max_bytes: int = LOOK_BACK) -> tuple[PlanItem, ...]:
+        """The last `max_bytes` before a position or a little more, in order."""
+        count = bisect_left(self._firsts, first)
+        kept: list[tuple[PlanItem, ...]] = []
+        left = max_bytes + STEP  # entries are smaller than what is stored of them
+        for group in reversed(self._groups[:count]):
+            if left <= 0:
+                break
+            kept.append(group if _last_of(group) < first else self._until(group, first))
+            left -= size_of(kept[-1])
+        return tuple(item for group in reversed(kept) for item in group)
+
+    def _until(self, group: Sequence[PlanItem], first: Position) -> tuple[PlanItem, ...]:
+        """What of a group lies before a position."""
+        end = Position(first.incarnation, first.ledger, first.entry - 1)
+        return tuple(item for item in plan(self._view, Selection(_first_of(group), end)) if isinstance(item, Piece))
+
+
+def tasks(found: Iterable[Portion], max_bytes: int) -> list[tuple[Portion, ...]]:
+    """Small portions together: a task costs 30-40 ms whatever it does."""
+    packed: list[list[Portion]] = []
+    room = 0
+    for portion in found:
+        if not packed or portion.size > room:
+            packed.append([])
+            room = max_bytes
+        packed[-1].append(portion)
+        room -= portion.size
+    return [tuple(task) for task in packed]
+
+
+def stored_bytes(view: TopicView) -> int:
+    """What is stored of a topic."""
+    return sum(s.size for s in view.catalog.segments) + sum(held.size for held in view.ledgers)
+
+
+def size_of(items: Iterable[PlanItem]) -> int:
+    """The bytes to be read, about."""
+    return sum(item.size for item in items if isinstance(item, Piece))
+
+
+def _first_of(items: Sequence[PlanItem]) -> Position:
+    return items[0].first if isinstance(items[0], Piece) else items[0].start
+
+
+def _last_of(items: Sequence[PlanItem]) -> Position:
+    return items[-1].last if isinstance(items[-1], Piece) else items[-1].end
+
+
+def _whole(view: TopicView, first: Position, last: Position) -> list[PlanItem]:
+    """Everything between two positions, and enough before it to look back."""
+    try:
+        return plan(view, Selection(_far_enough_back(view, first, LOOK_BACK + STEP), last))
+    except DamagedRecordError:
+        return plan(view, Selection(first, last))  # what is broken before the first position does not concern it
+
+
+def _far_enough_back(view: TopicView, end: Position, max_bytes: int) -> Position | None:
+    """The start of a segment or ledger from which at least `max_bytes` lie before `end`: what is before need not be planned."""
+    left = max_bytes
+    for start, last, size in sorted(_sizes(view), reverse=True):
+        if start > end:
+            continue
+        if left <= 0:
+            return start
+        left -= size if last <= end else 0  # of the one that `end` lies in, nobody knows how much is before it
+    return None
+
+
+def _sizes(view: TopicView) -> Iterator[tuple[Position, Position, int]]:
+    yield from ((s.start, s.end, s.size) for s in view.catalog.segments)
+    yield from ((held.start, held.end, held.size) for held in view.ledgers)

@@ -1,0 +1,59 @@
+"""The data source itself. Must be importable by name in Spark's Python processes, which start with `PYSPARK_PYTHON`."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from offloader.archive.spark.batch import ArchiveReader, FilteringReader
+from offloader.archive.spark.options import Options
+from offloader.archive.spark.stream import ArchiveStreamReader
+from offloader.archive.spark.tables import check_columns, spark_schema
+from offloader.errors import ConfigError
+
+FORMAT = "pulsar-archive"
+
+
+class PulsarArchiveSource(DataSource):
+    """`spark.read` and `spark.readStream` of an archive: messages, or with `format` = `entries` raw entries.
+
+    Options: offloader/archive/spark/parsing.py, docs/reading.md. Columns: `offloader.archive.messages.columns`.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """All columns, or those of option `columns`. Raises ConfigError."""
+        options = self._options()
+        return spark_schema(options.form, options.columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = self._options()
+        check_columns(options.form, schema)
+        return FilteringReader(options, schema) if options.push_filters else ArchiveReader(options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
+        options = self._options()
+        check_columns(options.form, schema)
+        refuse_for_streams(options)
+        return ArchiveStreamReader(options, schema)
+
+    def _options(self) -> Options:
+        from offloader.archive.spark.parsing import parse_options  # tasks import this module, and need no parser
+
+        return parse_options(dict(self.options))
+
+
+def refuse_for_streams(options: Options) -> None:
+    """Raises ConfigError for what only `spark.read` can do."""
+    only_for_batches = {
+        "endingTime": options.ending_time is not None,
+        "endingPosition": options.ending_position.given,
+        "ledgers": options.ledgers is not None,
+        "pushFilters": options.push_filters,
+    }
+    name = next((name for name, given in only_for_batches.items() if given), None)
+    if name is not None:
+        raise ConfigError(f"{name}: not for a stream; use spark.read")

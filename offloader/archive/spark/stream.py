@@ -1,0 +1,163 @@
+"""`spark.readStream.format("pulsar-archive")`: follows the catalogs as segments are sealed.
+
+Offsets say per topic up to which position everything is read; what lies between two offsets never changes, since segments do not.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from offloader.archive.reading.once import located
+from offloader.archive.spark.batch import publish
+from offloader.archive.spark.metrics import PlanMetrics
+from offloader.archive.spark.offsets import (
+    Ends,
+    Offset,
+    advance,
+    before,
+    check_not_removed,
+    decode,
+    encode,
+    end_of,
+    items_between,
+    last_served,
+    step_size,
+    steps,
+)
+from offloader.archive.spark.options import Options
+from offloader.archive.spark.planning import Portion, check_losses, portions, stored_bytes, tasks
+from offloader.archive.spark.tables import needs_look_back
+from offloader.archive.spark.task import ReadTask, record_batches
+from offloader.archive.spark.views import Views
+from offloader.archive.stored import Selection
+from offloader.archive.view import TopicView
+from offloader.errors import ConfigError
+from offloader.model import Position, TopicName
+
+
+class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Lives in one process of the driver for as long as the query; a copy of it goes to the tasks.
+
+    Catalogs are looked at every `pollInterval` while nothing is pending.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        schema: StructType,
+        clock: Callable[[], float] = time.monotonic,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._options = options
+        self._schema = schema
+        self._clock = clock
+        self._wait = wait
+        self._views: Views | None = None
+        self._known: dict[TopicName, TopicView] = {}
+        self._looked_at: float | None = None
+        self._only_known = False
+        self._turn: TopicName | None = None
+
+    def initialOffset(self) -> Offset:  # noqa: N802 (Spark's names)
+        """The beginning, or where `startingOffsets` or `startingPosition` says."""
+        self._look()
+        starts = ((topic, self._start(view)) for topic, view in self._known.items())
+        return encode({topic: start for topic, start in starts if start is not None})
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        limit = self._options.max_bytes_per_trigger
+        return ReadAllAvailable() if limit is None else ReadMaxBytes(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """What is sealed from now on is for the next run."""
+        self._look()
+        self._only_known = True
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        """As much further as the limit admits, or `start` itself: Spark then runs no batch. Waits up to the poll interval."""
+        budget = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
+        ends = decode(start)
+        following = self._advanced(ends, budget)
+        if following == ends and not self._only_known:
+            self._wait_until_due()
+            self._look()
+            following = self._advanced(ends, budget)
+        self._turn = last_served(ends, following, self._turn)
+        return start if following == ends else encode(following)
+
+    def reportLatestOffset(self) -> Offset | None:  # noqa: N802
+        """Where the archive ends, for the query's progress."""
+        ends = ((topic, end_of(view)) for topic, view in self._known.items())
+        return encode({topic: end for topic, end in ends if end is not None}) or None
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """The same tasks for the same offsets, however often it is asked. Raises DataLostError, DamagedRecordError."""
+        begun, ends = decode(start), decode(end)
+        if begun == ends:
+            return []
+        self._look_for(ends)
+        found = [portion for topic in ends for portion in self._portions(topic, begun.get(topic), ends[topic])]
+        plan = f"{zlib.crc32(json.dumps([start, end]).encode()):08x}"
+        planned = [ReadTask(plan, n, task) for n, task in enumerate(tasks(found, self._options.max_partition_bytes))]
+        stored = sum(stored_bytes(self._known[topic]) for topic in ends)
+        publish(self._options, plan, PlanMetrics(stored, sum(portion.size for portion in found), len(planned)))
+        return planned
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return record_batches(partition, self._options, self._schema)
+
+    def _portions(self, topic: TopicName, after: Position | None, end: Position) -> list[Portion]:
+        if after == end:
+            return []
+        view = self._known[topic]
+        items = items_between(view, after, self._times, end)
+        if self._options.fail_on_data_loss:
+            check_losses(topic, items)
+            if after is not None:
+                check_not_removed(view, after)
+        return portions(view, items, self._options.max_partition_bytes, look_back=needs_look_back(self._options.form))
+
+    @property
+    def _times(self) -> Selection:
+        return Selection(published_from=self._options.starting_time, published_to=self._options.ending_time)
+
+    def _start(self, view: TopicView) -> Position | None:
+        if self._options.from_latest:
+            return end_of(view)
+        position = self._options.starting_position.of(view.topic)
+        return None if position is None else before(view, located(view, position))
+
+    def _advanced(self, ends: Ends, budget: int | None) -> Ends:
+        behind = [view for topic, view in self._known.items() if end_of(view) != ends.get(topic)]
+        step = step_size(budget, len(behind), self._options.max_partition_bytes)
+        pending = {view.topic: steps(view, ends.get(view.topic), self._times, step, budget) for view in behind}
+        return advance(ends, pending, budget, self._turn)
+
+    def _look(self) -> None:
+        """At the catalogs."""
+        if self._views is None:
+            self._views = Views(self._options)
+        self._known = self._views.load()
+        self._looked_at = self._clock()
+
+    def _look_for(self, ends: Ends) -> None:
+        """Look again where not everything is known that a batch is to read: it was planned before a restart."""
+        if any(topic not in self._known or (end_of(self._known[topic]) or end) < end for topic, end in ends.items()):
+            self._look()
+        unknown = next((topic for topic in ends if topic not in self._known), None)
+        if unknown is not None:
+            raise ConfigError(
+                f"{unknown}: the checkpoint has read it, but it is not among the topics of this query; use another checkpoint"
+            )
+
+    def _wait_until_due(self) -> None:
+        if self._looked_at is not None:
+            self._wait(max(0.0, self._looked_at + self._options.poll_ms / 1000 - self._clock()))

@@ -1,0 +1,108 @@
+"""The two tables, messages and entries: their columns in Spark's words, and a task's entries as their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from offloader.archive.messages.columns import entry_batches, message_batches
+from offloader.archive.messages.filters import MessageFilter
+from offloader.archive.messages.payloads import UnpackOptions
+from offloader.archive.messages.schema import ENTRY_SCHEMA, MESSAGE_SCHEMA
+from offloader.archive.spark.filters import ColumnNames
+from offloader.archive.spark.options import Form
+from offloader.archive.stored import EntryRun
+from offloader.errors import ConfigError
+from offloader.model import TopicName
+
+_LAST_MS = (2**63 - 1) // 1000  # microseconds are held in 64 bits
+
+SCHEMAS: dict[Form, pa.Schema] = {Form.MESSAGES: MESSAGE_SCHEMA, Form.ENTRIES: ENTRY_SCHEMA}
+NAMES = {
+    Form.MESSAGES: ColumnNames("__topic", "__ledgerId", "__entryId", "__publishTime"),
+    Form.ENTRIES: ColumnNames("topic", "ledgerId", "entryId", "publishTime"),
+}
+
+
+def needs_look_back(form: Form) -> bool:
+    """Whether a row may need entries before its own: a message's earlier chunks."""
+    return form is Form.MESSAGES
+
+
+def spark_schema(form: Form, columns: Sequence[str] = ()) -> StructType:
+    """The table's columns, or some of them in this order. Raises ConfigError."""
+    whole = SCHEMAS[form]
+    _check_names(form, columns)
+    return from_arrow_schema(pa.schema([whole.field(name) for name in columns]) if columns else whole)
+
+
+def check_columns(form: Form, schema: StructType) -> None:
+    """Refuse a schema that a user gave (`.schema(...)`) and that is not some of the table's columns. Raises ConfigError."""
+    _check_names(form, schema.fieldNames())
+    types = {field.name: field.dataType for field in spark_schema(form)}
+    for field in schema:
+        if field.dataType != types[field.name]:
+            said, right = field.dataType.simpleString(), types[field.name].simpleString()
+            raise ConfigError(f"schema: {field.name} is {right}, not {said}; cast it after load()")
+
+
+class Table:
+    """Makes the rows of one task, with the columns of `schema`."""
+
+    def __init__(self, form: Form, schema: StructType) -> None:
+        self._form = form
+        self._columns = schema.fieldNames()
+        self._schema = to_arrow_schema(schema, timezone="UTC")
+
+    def batches(
+        self,
+        runs: Iterable[EntryRun],
+        topic: TopicName,
+        unpack: UnpackOptions,
+        published_from: int | None,
+        published_to: int | None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of some entries, in their order; with times those published then (ms, both included)."""
+        if self._form is Form.MESSAGES:
+            wanted = MessageFilter(published_from, published_to)
+            found = message_batches(runs, topic, self._columns, wanted=wanted, options=unpack)
+        else:
+            found = self._entries(runs, topic, published_from, published_to)
+        for batch in found:
+            yield batch if batch.schema.equals(self._schema) else batch.cast(self._schema)
+
+    def _entries(
+        self, runs: Iterable[EntryRun], topic: TopicName, published_from: int | None, published_to: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        if published_from is None and published_to is None:
+            yield from entry_batches(runs, topic, self._columns)
+            return
+        time = NAMES[Form.ENTRIES].published
+        for batch in entry_batches(runs, topic, list(dict.fromkeys([*self._columns, time]))):
+            kept = batch.filter(_within(batch.column(time), published_from, published_to))
+            if kept.num_rows:
+                yield kept.select(self._columns)
+
+
+def _within(times: pa.Array, published_from: int | None, published_to: int | None) -> pa.Array:
+    least, greatest = (None if ms is None else _scalar(ms, times.type) for ms in (published_from, published_to))
+    if least is None:
+        return pc.less_equal(times, greatest)
+    if greatest is None:
+        return pc.greater_equal(times, least)
+    return pc.and_(pc.greater_equal(times, least), pc.less_equal(times, greatest))
+
+
+def _scalar(ms: int, type_: pa.DataType) -> pa.Scalar:
+    return pa.scalar(min(ms, _LAST_MS) * 1000, type_)
+
+
+def _check_names(form: Form, columns: Iterable[str]) -> None:
+    known = SCHEMAS[form].names
+    unknown = next((name for name in columns if name not in known), None)
+    if unknown is not None:
+        raise ConfigError(f"columns: {form} have no column {unknown}; there are {', '.join(known)}")

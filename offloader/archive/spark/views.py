@@ -1,0 +1,87 @@
+"""Which topics are meant, and what is known of each: read again from the catalogs, several at a time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from offloader.archive.ledgers.joined import joined
+from offloader.archive.spark.opening import opened_stores
+from offloader.archive.spark.options import Options
+from offloader.archive.view import TopicView
+from offloader.errors import ConfigError
+from offloader.metadata.catalog import Catalogs
+from offloader.metadata.layout import topics
+from offloader.metadata.log import READERS
+from offloader.metadata.state import TopicCatalog
+from offloader.model import TopicName
+
+if TYPE_CHECKING:
+    from offloader.archive.ledgers.source import LedgerBucket
+
+
+class Views:
+    """The views of the topics that the options name. Only what was written since is read when they are loaded again."""
+
+    def __init__(self, options: Options) -> None:
+        self._store = opened_stores(options).open().store
+        self._options = options
+        self._ledgers = _bucket(options)
+        self._catalogs = Catalogs(self._store, "", str)  # nothing is appended
+        self._known: dict[TopicName, TopicView] = {}
+
+    def load(self) -> dict[TopicName, TopicView]:
+        """As they are now, in the order of their names. Raises ConfigError where a topic is not in the archive."""
+        if self._options.topics:
+            self._refresh(self._options.topics)
+            self._refresh(self._partitions_of([name for name in self._options.topics if not self._is_archived(name)]))
+        else:
+            self._refresh(name for name in self._all() if self._is_meant(name))
+        return {name: self._known[name] for name in sorted(self._known) if self._is_archived(name)}
+
+    def _refresh(self, names: Iterable[TopicName]) -> None:
+        with ThreadPoolExecutor(READERS, "catalog-reader") as pool:
+            for view in pool.map(self._view, names):
+                self._known[view.topic] = view
+
+    def _view(self, name: TopicName) -> TopicView:
+        known = self._known.get(name)
+        catalog = self._catalogs.refresh(TopicCatalog(name) if known is None else known.catalog)
+        return TopicView.of(catalog) if self._ledgers is None else joined(catalog, self._ledgers.find(name))
+
+    def _is_archived(self, name: TopicName) -> bool:
+        view = self._known[name]
+        return view.catalog.next_slot > 0 or bool(view.ledgers)
+
+    def _all(self) -> set[TopicName]:
+        found = set(topics(self._store))
+        return found if self._ledgers is None else found | self._ledgers.scan().topics.keys()
+
+    def _is_meant(self, name: TopicName) -> bool:
+        if self._options.namespace is not None:
+            return name.namespace == self._options.namespace
+        return re.fullmatch(self._options.pattern or "", str(name)) is not None
+
+    def _partitions_of(self, names: list[TopicName]) -> list[TopicName]:
+        """The partitions of topics that have no catalog of their own."""
+        if not names:
+            return []
+        everything = self._all()
+        found = {name: [other for other in everything if other.partitioned_name == str(name)] for name in names}
+        missing = next((name for name, partitions in found.items() if not partitions), None)
+        if missing is not None and not self._options.wait_for_topics:
+            raise ConfigError(f"topics: {missing} is not in the archive {self._store.url}; `offloader topics list` shows what is")
+        return [partition for partitions in found.values() for partition in partitions]
+
+
+def _bucket(options: Options) -> LedgerBucket | None:
+    given = options.ledgers
+    if given is None:
+        return None
+    from offloader.archive.ledgers.source import LedgerBucket  # an HTTP client comes with it
+    from offloader.pulsar.settings import PulsarSettings
+
+    admin = None if given.admin_url is None else PulsarSettings(admin_url=given.admin_url)
+    return LedgerBucket(given.store, admin=admin, cluster=given.cluster)

@@ -1,0 +1,27 @@
+"""What is known of a topic: what plans are made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offloader.archive.stored import OffloadedLedger
+from offloader.metadata.state import TopicCatalog
+from offloader.model import TopicName
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """A topic's catalog, and its ledgers that stock brokers have offloaded (V1), in their order.
+
+    `proven` false: nothing lists the ledgers, so that one may be missing between two of them.
+    """
+
+    topic: TopicName
+    catalog: TopicCatalog
+    ledgers: tuple[OffloadedLedger, ...] = ()
+    proven: bool = True
+
+    @classmethod
+    def of(cls, catalog: TopicCatalog) -> TopicView:
+        """Of a topic that only the offloader has archived."""
+        return cls(catalog.topic, catalog)

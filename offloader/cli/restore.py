@@ -1,0 +1,172 @@
+"""`offloader topics restore`: publishing an archived topic again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from offloader.archive.reading.stores import Stores
+from offloader.archive.restoring.api import Cluster
+from offloader.archive.restoring.course import Counts, Course
+from offloader.archive.restoring.mark import Origin
+from offloader.archive.restoring.pace import Pace
+from offloader.archive.restoring.pairs import Pairing, pairing
+from offloader.archive.restoring.restore import Restore, Tools
+from offloader.archive.restoring.source import ArchiveSource, Outline
+from offloader.archive.restoring.tail import Tail
+from offloader.archive.view import TopicView
+from offloader.cli.parsing import TOPIC, parsed
+from offloader.cli.session import Session, command
+from offloader.cli.topics import archived_topics, journals_of, topics
+from offloader.config import Config
+from offloader.config.units import format_size, parse_size
+from offloader.embedded.progress import Advance, download_progress
+from offloader.errors import DataLostError
+from offloader.metadata.root import read_root
+from offloader.model import TopicName
+
+RATE = parsed(parse_size)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command was told."""
+
+    rate: int | None
+    allow_missing: bool
+    ignore_schemas: bool
+
+
+@dataclass(frozen=True)
+class Job:
+    """One topic's restore, looked at beforehand. `target` is None where the topic is yet to be made."""
+
+    topic: TopicName
+    to: TopicName
+    origin: Origin
+    source: ArchiveSource
+    tail: Tail
+    outline: Outline
+
+
+@topics.command()
+@click.argument("topic", callback=TOPIC)
+@click.option(
+    "--to", "to", metavar="TOPIC", callback=TOPIC, required=True, help="Where to: a new topic, or one of an earlier call."
+)
+@click.option(
+    "--to-config",
+    type=click.Path(path_type=Path),
+    help="A configuration whose section `pulsar` is that of the target's cluster; --config's by default.",
+)
+@click.option("--rate", metavar="SIZE", callback=RATE, help="At most so many bytes a second, for example 50M.")
+@click.option(
+    "--partitions", type=click.IntRange(1), help="How many the topic had, where its highest ones hold nothing that is archived."
+)
+@click.option("--allow-missing", is_flag=True, help="Go on without what is lost or unreadable in the archive; it is counted.")
+@click.option("--ignore-schemas", is_flag=True, help="Go on where the target lacks schema versions that entries name.")
+@click.option("--dry-run", is_flag=True, help="Look at everything and say what would be done.")
+@command()
+def restore(
+    session: Session,
+    topic: TopicName,
+    *,
+    to: TopicName,
+    to_config: Path | None,
+    rate: int | None,
+    partitions: int | None,
+    allow_missing: bool,
+    ignore_schemas: bool,
+    dry_run: bool,
+) -> None:
+    """Publish an archived topic again, each entry once, in order; a call that was interrupted is made again to go on.
+
+    Keys, payloads, times, compression and batches stay as they are. Each entry gets properties `offloader.source.*` that say where
+    it was: consumers see them on messages that are not in a batch. A partitioned topic goes to one with as many partitions. The
+    target is made where it does not exist. It must keep everything (a retention without end, no TTL, no compaction), and may
+    hold nothing else.
+
+    \b
+    JSON: one object a line, {message, topic, target, dryRun, sent, bytes, alreadyThere, skipped, gaps, losses}; with
+    --dry-run, `sent` and `bytes` are what is left to send, at most.
+    """
+    options = Options(rate, allow_missing, ignore_schemas)
+    config = session.config if to_config is None else Config.load(to_config)
+    with closing(session.doors.target(config)) as cluster:
+        archived = archived_topics(session, journals_of(session))
+        planned = pairing(topic, archived, to, cluster.existing(to.namespace), partitions)
+        jobs = list(_jobs(session, cluster, planned, options))
+        if planned.create is not None and not dry_run:
+            cluster.create(to, planned.create)
+        for job in jobs:
+            if dry_run:
+                _show_plan(session, job, new=planned.create is not None)
+            else:
+                _show(session, job, _run(session, cluster, job, options))
+
+
+def _jobs(session: Session, cluster: Cluster, planned: Pairing, options: Options) -> Iterator[Job]:
+    """Everything that is refused is refused here, before anything is sent."""
+    root, stores = read_root(session.store).uuid, Stores.of(session.store)
+    for topic, to in planned.pairs:
+        origin = Origin(root, topic)
+        source = ArchiveSource(TopicView.of(session.catalogs.load(topic)), stores)
+        tail = Tail() if planned.create is not None else cluster.target(to, origin).check()
+        outline = source.outline(tail.position)
+        if outline.lost and not options.allow_missing:
+            more = f", and {len(outline.lost) - 1} more" if len(outline.lost) > 1 else ""
+            raise DataLostError(f"{topic}: {outline.lost[0]}{more}; --allow-missing goes on without it")
+        yield Job(topic, to, origin, source, tail, outline)
+
+
+def _run(session: Session, cluster: Cluster, job: Job, options: Options) -> Counts:
+    target = cluster.target(job.to, job.origin, ignore_schemas=options.ignore_schemas)
+    target.check()
+    with _progress(job) as advance, closing(target):
+        doors = session.doors
+        tools = Tools(lambda: doors.clock_ms() / 1000, doors.sleep, advance)
+        begin = lambda tail: Course(  # noqa: E731
+            job.origin, tail, outcomes=job.source.outcomes(), allow_missing=options.allow_missing
+        )
+        return Restore(target, job.source.items, begin, Pace(options.rate), tools).run()
+
+
+def _progress(job: Job) -> AbstractContextManager[Advance]:
+    return download_progress(f"{job.topic} to {job.to}", max(job.outline.bytes, 1), Console(stderr=True))
+
+
+def _show_plan(session: Session, job: Job, *, new: bool) -> None:
+    entries, size = job.outline.entries, job.outline.bytes
+    made = " (to be made)" if new else ""
+    text = f"would restore {job.topic} to {job.to}{made}: {entries} entries ({format_size(size)} bytes) to send, {job.tail.number} there"
+    _line(session, job, text, Counts(there=job.tail.number, sent=entries, bytes=size, losses=len(job.outline.lost)), dry_run=True)
+
+
+def _show(session: Session, job: Job, counts: Counts) -> None:
+    skipped = "".join(f", {count} {why} skipped" for why, count in sorted(counts.skipped.items()))
+    text = (
+        f"{job.topic} is restored to {job.to}: {counts.sent} entries sent ({format_size(counts.bytes)} bytes), {counts.there} were there"
+        f"{skipped}, {counts.gaps} positions in gaps, {counts.losses} losses passed over"
+    )
+    _line(session, job, text, counts, dry_run=False)
+
+
+def _line(session: Session, job: Job, text: str, counts: Counts, *, dry_run: bool) -> None:
+    fields = {
+        "message": text,
+        "topic": str(job.topic),
+        "target": str(job.to),
+        "dryRun": dry_run,
+        "sent": counts.sent,
+        "bytes": counts.bytes,
+        "alreadyThere": counts.there,
+        "skipped": {str(why): count for why, count in sorted(counts.skipped.items())},
+        "gaps": counts.gaps,
+        "losses": counts.losses,
+    }
+    session.output.line(text, fields)

@@ -1,0 +1,156 @@
+"""Following a topic: archive, then Pulsar, then the archive again where Pulsar has trimmed: each entry once, in order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offloader.archive.following.follower import Archived, Follower, Patience
+from offloader.archive.items import ArchivedEntry, Item, Missing
+from offloader.archive.reading.read import items
+from offloader.errors import BrokerUnavailableError, DataLostError, TopicMovedError, UnexplainedGapError
+from offloader.metadata.state import TopicCatalog
+from offloader.model import GapKind, Position, TopicName
+from tests.streaming.simulation import Simulation
+
+TOPIC = TopicName.parse("persistent://public/default/t0")
+
+
+class Seconds:
+    """Advances whenever it is asked, so that an idle follower comes to its end."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 0.01
+        return self.now
+
+    def pause(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def archived(sim: Simulation) -> Archived:
+    def items_after(catalog: TopicCatalog, after: Position | None) -> Iterator[Item]:
+        for item in items(sim.store, catalog, after):
+            end = item.position if isinstance(item, ArchivedEntry) else item.end
+            if after is None or end > after:
+                yield item
+
+    return Archived(lambda: sim.context.catalogs.load(TOPIC), items_after)
+
+
+def follow(sim: Simulation, after: Position | None = None, idle: float | None = 0.2) -> Iterator[Item]:
+    seconds = Seconds()
+    patience = Patience(idle=idle, trouble=60.0)
+    follower = Follower(TOPIC, archived(sim), sim.cluster.source, sim.cluster.admin, patience, seconds, seconds.pause)
+    return follower.items(after)
+
+
+def delivered(sim: Simulation) -> list[tuple[int, int, bytes]]:
+    return [(e.ledger, e.entry, e.data) for e in sim.cluster.entries(TOPIC) if e.delivered]
+
+
+def entries_of(found: list[Item]) -> list[tuple[int, int, bytes]]:
+    return [(i.position.ledger, i.position.entry, i.data) for i in found if isinstance(i, ArchivedEntry)]
+
+
+def started(seed: int, **options: object) -> Simulation:
+    sim = Simulation(seed, **options)
+    sim.cluster.create(TOPIC)
+    sim.rounds(4)
+    return sim
+
+
+@given(st.integers(0, 10**9))
+def test_each_entry_comes_once_in_order_while_the_offloader_works_and_pulsar_trims(seed: int) -> None:
+    rng = random.Random(seed)
+    sim = started(seed, max_size=rng.choice([3_000, 20_000]), part=4_096, roll="1s", entries_per_ledger=rng.choice([3, 20, None]))
+    actions = [
+        lambda: sim.produce(TOPIC, rng.randint(1, 20), largest=2_000),
+        lambda: sim.rounds(2),
+        lambda: sim.cluster.roll(TOPIC),
+        lambda: sim.cluster.unload(TOPIC),
+        lambda: sim.cluster.add_hidden(TOPIC, rng.choice([GapKind.ABORTED, GapKind.MARKER])),
+        lambda: sim.cluster.faults.add(
+            rng.choice(["source.read", "source.open", "admin.topic_info"]),
+            rng.choice([lambda: TopicMovedError("moved"), lambda: BrokerUnavailableError("gone")]),
+            effect=False,
+        ),
+    ]
+    found: list[Item] = []
+    reading = follow(sim, idle=1e9)
+    for _ in range(60):
+        rng.choices(actions, [4, 6, 1, 0.5, 1, 1])[0]()
+        for _ in range(rng.choice([0, 3, 30])):
+            if len(entries_of(found)) >= len(delivered(sim)):
+                break
+            found.append(next(reading))
+    reading.close()
+    sim.cluster.faults.clear()
+    last = None if not found else found[-1].position if isinstance(found[-1], ArchivedEntry) else found[-1].end
+    found += follow(sim, last)
+    assert entries_of(found) == delivered(sim)
+    places = [i.position if isinstance(i, ArchivedEntry) else i.start for i in found]
+    assert places == sorted(places)
+    sim.close()
+
+
+def test_an_aborted_entry_of_the_live_topic_is_told() -> None:
+    sim = started(1, roll="10m")
+    sim.produce(TOPIC, 2)
+    ledger, entry = sim.cluster.add_hidden(TOPIC, GapKind.ABORTED)
+    sim.produce(TOPIC, 1)
+    missing = [i for i in follow(sim) if isinstance(i, Missing)]
+    assert [(m.start, m.end, m.kind) for m in missing] == [
+        (Position(0, ledger, entry), Position(0, ledger, entry), GapKind.ABORTED)
+    ]
+    sim.close()
+
+
+def test_an_entry_that_is_withheld_without_a_reason_ends_the_reading() -> None:
+    sim = started(2, roll="10m")
+    sim.produce(TOPIC, 1)
+    ledger, entry = sim.cluster.add_withheld(TOPIC)
+    sim.produce(TOPIC, 1)
+    with pytest.raises(UnexplainedGapError, match=f"{ledger}:{entry}"):
+        list(follow(sim))
+    sim.close()
+
+
+def test_a_ledger_that_vanished_before_it_was_archived_ends_the_reading() -> None:
+    sim = started(3, roll="10m", entries_per_ledger=None)
+    sim.produce(TOPIC, 3)
+    first = list(follow(sim))
+    sim.produce(TOPIC, 3)
+    sim.cluster.roll(TOPIC)
+    sim.produce(TOPIC, 3)
+    sim.cluster.lose(TOPIC, first[-1].position.ledger)
+    with pytest.raises(DataLostError):
+        list(follow(sim, first[-1].position))
+    sim.close()
+
+
+def test_a_topic_created_again_is_not_taken_for_the_archived_one() -> None:
+    sim = started(4, roll="1s")
+    sim.produce(TOPIC, 3)
+    sim.settle()
+    sim.cluster.delete(TOPIC)
+    sim.cluster.create(TOPIC)
+    with pytest.raises(DataLostError, match="created again"):
+        list(follow(sim))
+    sim.close()
+
+
+def test_patience_with_trouble_has_an_end() -> None:
+    sim = started(5, roll="10m")
+    sim.produce(TOPIC, 3)
+    for _ in range(1_000):
+        sim.cluster.faults.add("source.open", lambda: BrokerUnavailableError("gone"), effect=False)
+    with pytest.raises(BrokerUnavailableError):
+        list(follow(sim, idle=None))
+    sim.close()

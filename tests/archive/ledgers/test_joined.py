@@ -1,0 +1,252 @@
+"""A topic that stock brokers offloaded first and our application afterwards, read as one sequence."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offloader.archive.items import Missing
+from offloader.archive.ledgers.bucket import scan
+from offloader.archive.ledgers.contexts import LedgerContext, found_in
+from offloader.archive.ledgers.found import FoundLedgers
+from offloader.archive.ledgers.joined import joined
+from offloader.archive.reading.plan import plan
+from offloader.archive.reading.reader import PieceReader
+from offloader.archive.reading.stores import Stores
+from offloader.archive.stored import Selection
+from offloader.archive.view import TopicView
+from offloader.errors import DamagedObjectError
+from offloader.metadata.state import TopicCatalog
+from offloader.model import Position
+from offloader.storage.memory import MemoryStore
+from offloader.storage.open import StoreSettings, open_store
+from tests.archive.support import TOPIC, Archive, uuid_of
+from tests.format.support import Stored
+
+from .support import UUID, flip, messages, put_ledger
+
+_NAMES = itertools.count()
+
+
+@dataclass
+class World:
+    """An archive and a stock broker's bucket."""
+
+    def __post_init__(self) -> None:
+        name = next(_NAMES)
+        self.settings = StoreSettings(f"memory://archive-{name}")
+        self.bucket_settings = StoreSettings(f"memory://ledgers-{name}")
+        self.bucket = open_store(self.bucket_settings)
+        root = open_store(self.settings)
+        assert isinstance(root, MemoryStore)
+        self.archive = Archive(root)
+        self.held: dict[int, list[bytes]] = {}
+        self.stock: list[int] = []
+
+    def fill(self, ledger: int, count: int) -> list[bytes]:
+        self.held[ledger] = messages(ledger, count)
+        return self.held[ledger]
+
+    def offload(self, ledger: int, count: int) -> None:
+        """By a stock broker."""
+        put_ledger(self.bucket, ledger, self.fill(ledger, count))
+        self.stock.append(ledger)
+
+    def segment(self, *ledgers: int, count: int, closed: bool = True) -> None:
+        """By our application, as a segment that ends with the last of these ledgers."""
+        entries = [Stored(n, i, data) for n in ledgers for i, data in enumerate(self.held.get(n) or self.fill(n, count))]
+        last = {n: len(self.held[n]) - 1 for n in (ledgers if closed else ledgers[:-1])}
+        self.archive.add(entries, closed=last)
+
+    def listed(self) -> FoundLedgers:
+        """With the contexts."""
+        contexts = (
+            LedgerContext(n, len(e) - 1, sum(map(len, e)), UUID if n in self.stock else "", complete=n in self.stock)
+            for n, e in sorted(self.held.items())
+        )
+        return found_in(TOPIC, contexts, lambda _: self.bucket_settings.root)
+
+    def scanned(self) -> FoundLedgers:
+        """Without."""
+        return scan(self.bucket, store_url=self.bucket_settings.root).topics.get(TOPIC, FoundLedgers(TOPIC))
+
+    @property
+    def catalog(self) -> TopicCatalog:
+        return self.archive.catalog
+
+    def read(self, view: TopicView) -> list[tuple[int, int, bytes] | Missing]:
+        stores = Stores(self.settings, [self.bucket_settings])
+        found: list[tuple[int, int, bytes] | Missing] = []
+        for item in PieceReader(stores).read(plan(view, Selection())):
+            if isinstance(item, Missing):
+                found.append(item)
+            else:
+                found += [(e.position.ledger, e.position.entry, e.data) for e in item.entries()]
+        stores.close()
+        return found
+
+    @property
+    def truth(self) -> list[tuple[int, int, bytes]]:
+        return [(n, i, data) for n, held in sorted(self.held.items()) for i, data in enumerate(held)]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def missing(items) -> list[str]:
+    return [item.why for item in items if isinstance(item, Missing)]
+
+
+def test_offloaded_by_brokers_alone(world):
+    for ledger in (3, 5, 8):
+        world.offload(ledger, 20)
+    view = joined(TopicCatalog(TOPIC), world.listed())
+    assert view.proven
+    assert world.read(view) == world.truth
+
+
+def test_first_by_brokers_and_then_by_us(world):
+    world.offload(3, 20)
+    world.offload(5, 10)
+    world.archive.claim(8)
+    world.segment(8, 9, count=15)
+    view = joined(world.catalog, world.listed())
+    assert view.proven
+    assert world.read(view) == world.truth
+
+
+def test_nothing_is_given_twice_where_both_have_it(world):
+    world.offload(3, 20)
+    world.offload(5, 10)
+    world.archive.claim(5)
+    world.segment(5, 9, count=15)
+    assert world.read(joined(world.catalog, world.listed())) == world.truth
+
+
+def test_a_segment_that_begins_inside_a_ledger(world):
+    world.offload(3, 20)
+    world.archive.claim(3, 12)
+    entries = [Stored(3, number, data) for number, data in enumerate(world.held[3]) if number >= 12]
+    world.archive.add(entries, closed={3: 19})
+    view = joined(world.catalog, world.listed())
+    assert world.read(view) == world.truth
+
+
+def test_a_bucket_alone_proves_no_continuity(world):
+    world.offload(3, 20)
+    world.offload(5, 10)
+    world.archive.claim(8)
+    world.segment(8, count=5)
+    view = joined(world.catalog, world.scanned())
+    assert not view.proven
+    items = world.read(view)
+    assert [item for item in items if not isinstance(item, Missing)] == world.truth
+    assert ["3 and 5" in missing(items)[0], "5 and 8" in missing(items)[1], len(missing(items))] == [True, True, 2]
+
+
+def test_a_ledger_that_is_in_pulsar_alone_is_no_silent_hole(world):
+    world.offload(3, 20)
+    world.fill(5, 10)
+    world.offload(8, 10)
+    view = joined(TopicCatalog(TOPIC), world.listed())
+    assert not view.proven
+    assert len(missing(world.read(view))) == 1
+
+
+def test_so_is_one_between_brokers_and_us(world):
+    world.offload(3, 20)
+    world.fill(5, 10)
+    world.archive.claim(8)
+    world.segment(8, count=5)
+    view = joined(world.catalog, world.listed())
+    assert not view.proven
+    assert len(missing(world.read(view))) == 1
+
+
+def test_empty_ledgers_are_no_hole(world):
+    world.offload(3, 20)
+    world.held[4] = []
+    world.offload(5, 10)
+    view = joined(TopicCatalog(TOPIC), world.listed())
+    assert view.proven
+    assert world.read(view) == world.truth
+
+
+def test_ledgers_that_a_topic_of_an_earlier_incarnation_had(world):
+    world.archive.claim(5)
+    world.segment(5, count=5)
+    world.archive.incarnation = 1
+    world.archive.claim(20, created="later")
+    world.segment(20, count=5)
+    for ledger in (3, 8, 25):
+        world.offload(ledger, 5)
+    view = joined(world.catalog, world.scanned())
+    assert [(held.start.incarnation, held.start.ledger) for held in view.ledgers] == [(0, 3), (0, 8), (1, 25)]
+
+
+def test_pulsars_list_is_of_the_present_incarnation(world):
+    world.archive.claim(5, created="then")
+    world.segment(5, count=5)
+    world.offload(9, 5)
+    contexts = [LedgerContext(9, 4, 300, UUID, complete=True)]
+    places = [
+        joined(world.catalog, found_in(TOPIC, contexts, created=created)).ledgers[0].start for created in ("", "then", "later")
+    ]
+    assert places == [Position(0, 9, 0), Position(0, 9, 0), Position(1, 9, 0)]
+
+
+def test_damage_in_a_brokers_object_is_an_error_that_names_it(world):
+    world.offload(3, 20)
+    view = joined(TopicCatalog(TOPIC), world.listed())
+    flip(world.bucket, f"{UUID}-ledger-3", 300)
+    with pytest.raises(DamagedObjectError, match=rf"{UUID}-ledger-3.*offset \d+"):
+        world.read(view)
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 25), st.sampled_from("bbsp")), min_size=1, max_size=8))
+def test_however_it_is_spread_each_entry_is_read_once_and_each_hole_is_told(steps):
+    """b: by a broker, s: by us, p: still in Pulsar alone."""
+    world, ledger = World(), 0
+    world.archive.claim(0)
+    kinds = []
+    for gap, count, how in steps:
+        ledger += gap
+        kinds.append((ledger, how))
+        if how == "b":
+            world.offload(ledger, count)
+        elif how == "s":
+            world.segment(ledger, count=count)
+        else:
+            world.fill(ledger, count)
+    stored = {n for n, how in kinds if how != "p"}
+    catalog = world.catalog
+    view = joined(catalog, world.listed())
+    # Segments follow on by themselves, or the plan refuses them; only what lies beside a broker's ledger is looked at here.
+    ours = [n for n, how in kinds if how == "s"]
+    inner = [n for n, how in kinds if how == "p" and min(stored, default=n) < n < max(stored, default=n)]
+    beside_brokers = [n for n in inner if not _between_segments(n, kinds)]
+    items = world.read(view)
+    assert [item for item in items if not isinstance(item, Missing)] == [e for e in world.truth if e[0] in stored]
+    assert view.proven == (not beside_brokers), (ours, inner)
+    assert bool(missing(items)) == bool(beside_brokers)
+
+
+def _between_segments(ledger: int, kinds: list[tuple[int, str]]) -> bool:
+    stored = [(n, how) for n, how in kinds if how != "p"]
+    before = [how for n, how in stored if n < ledger][-1]
+    after = next(how for n, how in stored if n > ledger)
+    return before == after == "s"
+
+
+def test_uuids_may_differ_from_ledger_to_ledger(world):
+    world.offload(3, 5)
+    put_ledger(world.bucket, 7, world.fill(7, 5), uuid_of(9))
+    view = joined(TopicCatalog(TOPIC), world.scanned())
+    assert [held.uuid for held in view.ledgers] == [UUID, uuid_of(9)]
+    assert [item for item in world.read(view) if not isinstance(item, Missing)] == world.truth

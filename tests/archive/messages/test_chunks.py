@@ -1,0 +1,133 @@
+"""Chunked messages: put together whatever is between their chunks, told of where they cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offloader.archive.messages.columns import message_batches
+from offloader.archive.messages.message import Problem
+from offloader.archive.messages.payloads import UnpackOptions
+from offloader.archive.messages.unpack import Unpacker
+from offloader.archive.stored import EntryRun
+from offloader.model import Position
+from tests.archive.messages.encoder import LEDGER, TOPIC, Encoded, Producer, Sent, chunked, run_of, single
+from tests.archive.messages.rows import by_columns, by_messages, expected
+from tests.archive.messages.streams import cut_into_runs, streams
+
+A = chunked(Producer("a"), Sent(b"a" * 30), 3, "a-1")
+B = chunked(Producer("b"), Sent(b"b" * 30), 3, "a-1")  # another producer's, with the same uuid
+PLAIN = single(Producer(), Sent(b"plain"))
+
+
+class Before:
+    """Entries that can be read back, in small runs, and how many runs were asked for."""
+
+    def __init__(self, entries: Sequence[bytes], size: int = 2) -> None:
+        self.entries, self.size, self.asked = entries, size, 0
+
+    def __call__(self, before: Position) -> Iterator[EntryRun]:
+        end = before.entry
+        while end > 0:
+            first = max(0, end - self.size)
+            self.asked += 1
+            yield run_of(self.entries[first:end], first)
+            end = first
+
+
+def read(
+    entries: Sequence[Encoded], options: UnpackOptions | None = None, first: int = 0
+) -> list[tuple[int, bytes | None, str | None]]:
+    """Entry id, value and problem of each message."""
+    run = run_of([entry.data for entry in entries], first)
+    found = [(m.position.entry, m.value, m.problem) for m in Unpacker(options).messages(run)]
+    columns = ["__entryId", "value", "__problem"]
+    assert [tuple(row.values()) for row in by_columns([run], options, columns)] == found
+    assert sum(b.num_rows for b in message_batches([run], TOPIC, [], options=options)) == len(found)
+    return found
+
+
+@given(st.data(), streams(), st.integers(0, 12))
+def test_reading_from_the_middle_gives_the_same_rows(data: st.DataObject, entries: list[Encoded], middle: int):
+    middle = min(middle, len(entries))
+    encoded = [entry.data for entry in entries]
+    options = UnpackOptions(look_back=Before(encoded, data.draw(st.integers(1, 3))))
+    runs = [EntryRun(r.ledger, r.first + middle, 0, r.data, r.bounds, 0) for r in data.draw(cut_into_runs(encoded[middle:]))]
+    assert by_messages(runs, options) == expected(entries, start=middle)
+    assert by_columns(runs, options) == expected(entries, start=middle)
+
+
+@given(st.lists(st.sampled_from([*A, *B]), max_size=12), st.integers(0, 12))
+def test_whatever_chunks_come_the_middle_gives_the_same_rows(entries: list[Encoded], middle: int):
+    """Also with chunks missing and chunks that come again; only why one is missing may be known less well."""
+    middle = min(middle, len(entries))
+    options = UnpackOptions(look_back=Before([entry.data for entry in entries]))
+    whole = [row for row in read(entries, UnpackOptions(look_back=Before([]))) if row[0] >= middle]
+    assert read(entries[middle:], options, middle) == whole
+
+
+def test_producers_interleave():
+    assert read([A[0], B[0], PLAIN, B[1], A[1], B[2], A[2]]) == [(2, b"plain", None), (5, b"b" * 30, None), (6, b"a" * 30, None)]
+
+
+def test_chunks_that_were_sent_again_are_left_out():
+    """A client that reconnects sends what was not acknowledged once more."""
+    assert read([A[0], A[1], A[1], A[2], A[1], A[2]]) == [(3, b"a" * 30, None)]
+    assert read([A[0], A[1], A[0], A[1], A[2]]) == [(4, b"a" * 30, None)]
+
+
+def test_a_name_and_number_that_is_used_again_is_another_message():
+    assert [row[0] for row in read([*A, *A])] == [2, 5]
+
+
+def test_a_missing_chunk_is_told_of():
+    before = UnpackOptions(look_back=Before([]))
+    assert read([A[0], A[2]], before) == [(1, None, Problem.CHUNKS_MISSING)]
+    assert read([A[1], A[2]], before) == [(1, None, Problem.CHUNKS_MISSING)]
+
+
+def test_what_cannot_be_looked_back_at_is_too_far():
+    assert read([A[1], A[2]]) == [(1, None, Problem.CHUNKS_TOO_FAR)]
+
+
+def test_no_more_is_read_back_than_is_allowed():
+    far = [A[0].data, *[PLAIN.data] * 100]
+    before = Before(far)
+    options = UnpackOptions(look_back=before, look_back_bytes=10 * len(PLAIN.data))
+    found = list(Unpacker(options).messages(run_of([A[1].data, A[2].data], len(far))))
+    assert [m.problem for m in found] == [Problem.CHUNKS_TOO_FAR]
+    assert before.asked == 5
+
+
+def test_no_more_is_read_back_than_is_needed():
+    before = Before([PLAIN.data] * 100 + [A[0].data, B[0].data, PLAIN.data])
+    run = run_of([entry.data for entry in (A[1], B[1], B[2], A[2])], 103)
+    assert [m.value for m in Unpacker(UnpackOptions(look_back=before)).messages(run)] == [b"b" * 30, b"a" * 30]
+    assert before.asked == 2  # once for B, then on for A
+
+
+def test_nothing_is_read_back_where_nothing_is_missing():
+    before = Before([PLAIN.data] * 10)
+    list(Unpacker(UnpackOptions(look_back=before)).messages(run_of([e.data for e in (*A, *B)], 10)))
+    assert before.asked == 0
+
+
+def test_the_oldest_is_given_up_where_too_much_waits():
+    options = UnpackOptions(max_pending=35)
+    rows = read([A[0], B[0], A[1], B[1], A[2], B[2]], options)
+    assert rows == [(4, None, Problem.CHUNKS_DROPPED), (5, b"b" * 30, None)]
+
+
+def test_memory_stays_bounded_where_messages_are_never_finished():
+    options = UnpackOptions(max_pending=10_000)
+    heads = [chunked(Producer("p"), Sent(bytes(2000)), 2, f"p-{n}")[0].data for n in range(200)]
+    unpacker = Unpacker(options)
+    assert list(unpacker.messages(run_of(heads))) == []
+    assert unpacker._payloads._assembler._size <= 10_000
+
+
+def test_the_first_chunk_is_in_the_message_id():
+    (found,) = Unpacker().messages(run_of([e.data for e in (PLAIN, *A)], 5).part(6, 8))
+    assert found.first_chunk == Position(0, LEDGER, 6)

@@ -1,0 +1,115 @@
+"""Bytes that are no messages give one kind of error, or one row where damage is to be kept; never another exception."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offloader.archive.messages.columns import entry_batches, message_batches
+from offloader.archive.messages.payloads import UnpackOptions
+from offloader.archive.messages.unpack import Unpacker
+from offloader.errors import DamagedObjectError
+from tests.archive.messages.encoder import TOPIC, Encoded, Producer, Sent, batch, chunked, run_of, single
+from tests.archive.messages.rows import COLUMNS, by_columns, by_messages
+from tests.archive.messages.streams import streams
+
+GOOD = single(Producer(), Sent(b"good"))
+
+
+@st.composite
+def garbled(draw: st.DrawFn) -> list[bytes]:
+    """Entries of which some are cut short, have other bytes in them, or are anything."""
+    entries = [entry.data for entry in draw(streams(max_size=6))]
+    for _ in range(draw(st.integers(1, 4))):
+        if entries:
+            at = draw(st.integers(0, len(entries) - 1))
+            entries[at] = draw(_garbled(entries[at]))
+    return entries
+
+
+def _garbled(entry: bytes) -> st.SearchStrategy[bytes]:
+    places = st.integers(0, max(0, min(len(entry) - 1, 150)))
+    return st.one_of(
+        st.integers(0, len(entry)).map(lambda n: entry[:n]),
+        st.tuples(places, st.binary(min_size=1, max_size=3)).map(lambda t: entry[: t[0]] + t[1] + entry[t[0] + len(t[1]) :]),
+        st.binary(max_size=60),
+        st.just(b""),
+    )
+
+
+@given(garbled(), st.sampled_from([None, [], ["__publishTime"], ["__key"], ["value"]]))
+def test_only_the_typed_error_is_raised(entries: list[bytes], columns: list[str] | None):
+    run = run_of(entries)
+    with contextlib.suppress(DamagedObjectError):
+        list(Unpacker().messages(run))
+    with contextlib.suppress(DamagedObjectError):
+        list(message_batches([run], TOPIC, columns))
+    assert sum(found.num_rows for found in entry_batches([run], TOPIC)) == len(entries)
+
+
+@given(garbled())
+def test_columns_and_messages_find_the_same_damage(entries: list[bytes]):
+    """Also what both take as sound is the same, although one parses with protobuf and the other with numpy."""
+    options, run = UnpackOptions(keep_damaged=True), run_of(entries)
+    assert by_columns([run], options) == by_messages([run], options)
+
+
+def _broken() -> dict[str, Encoded]:
+    pair = batch(Producer(), [Sent(b"one"), Sent(b"two")])
+    packed = single(Producer(compression=3), Sent(b"x" * 100))
+    unknown = single(Producer(), Sent(b"x"))
+    unknown.metadata.compression = 9
+    large = single(Producer(compression=1), Sent(b"x"))
+    large.metadata.uncompressed_size = 2**31
+    last = chunked(Producer(), Sent(b"x" * 9), 3, "u")[2]
+    last.metadata.chunk_id = 3
+    return {
+        "message 1 of 2 does not lie in its batch": Encoded(pair.metadata, pair.payload[:-1]),
+        "metadata of message 1 of 2 cannot be parsed": Encoded(
+            pair.metadata, pair.payload.replace(b"\x18\x03", b"\x1b\x03", 2)[:]
+        ),
+        "cannot be decompressed": Encoded(packed.metadata, packed.payload[:-3]),
+        "compression 9 is unknown": unknown,
+        "more than the limit": large,
+        "chunk 3 of 3": last,
+    }
+
+
+@pytest.mark.parametrize(
+    "message", ["message 1 of 2 does not lie", "cannot be decompressed", "9 is unknown", "the limit", "chunk 3 of 3"]
+)
+def test_the_error_says_where_and_what(message: str):
+    (broken,) = [entry for said, entry in _broken().items() if message in said]
+    run = run_of([GOOD.data, broken.data], 5)
+    where = rf"77:6 \(offset {1000 + run.bounds[2]}\): .*{message}"
+    with pytest.raises(DamagedObjectError, match=where):
+        list(Unpacker().messages(run))
+    with pytest.raises(DamagedObjectError, match=where):
+        list(message_batches([run], TOPIC))
+
+
+def test_an_entry_without_message_metadata_is_damage():
+    for data in (b"", b"\x0e\x01", b"\x0e\x02\0\0\0\x09x", b"\0\0\0\0payload"):
+        with pytest.raises(DamagedObjectError):
+            list(Unpacker().messages(run_of([data])))
+
+
+def test_a_batch_that_claims_more_than_it_can_hold_is_not_counted():
+    huge = batch(Producer(), [Sent(b"one")])
+    huge.metadata.num_messages_in_batch = 2**31 - 1
+    with pytest.raises(DamagedObjectError):
+        list(message_batches([run_of([huge.data])], TOPIC, []))
+
+
+def test_kept_damage_stands_in_its_place():
+    broken = _broken()["cannot be decompressed"]
+    rows = by_columns([run_of([GOOD.data, broken.data, GOOD.data])], UnpackOptions(keep_damaged=True), ["value", "__problem"])
+    assert [row["__problem"] for row in rows] == [None, "damaged", None]
+
+
+def test_all_columns_are_there_for_damage():
+    rows = by_columns([run_of([b"nothing"])], UnpackOptions(keep_damaged=True))
+    assert list(rows[0]) == COLUMNS

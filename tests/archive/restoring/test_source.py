@@ -1,0 +1,55 @@
+"""What is left of an archived topic, and which of its transactions were committed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from offloader.archive.items import ArchivedEntry
+from offloader.archive.reading.stores import Stores
+from offloader.archive.restoring.source import ArchiveSource
+from offloader.archive.restoring.transactions import ABORT, COMMIT
+from offloader.archive.view import TopicView
+from offloader.model import Source
+from tests.archive.restoring.support import archived, at
+from tests.archive.support import Archive, gap, stream
+from tests.format.support import Stored
+
+
+def test_the_outline_is_of_what_comes_after_the_tail() -> None:
+    archive = Archive()
+    archive.claim(1)
+    archive.add(stream(1, 0, 9), [gap(1, 10, 12)], closed={1: 12})
+    archive.add(stream(2, 0, 3))
+    source = ArchiveSource(TopicView.of(archive.catalog), Stores.of(archive.store))
+    assert (source.outline(None).entries, source.outline(at(1, 4)).entries, source.outline(at(2, 3)).entries) == (14, 9, 0)
+    assert source.outline(None).bytes > source.outline(at(2, 2)).bytes > 0
+    assert source.outline(None).lost == ()
+    after = [item.position for item in source.items(at(1, 8)) if isinstance(item, ArchivedEntry)]
+    assert after == [at(1, 9), *(at(2, n) for n in range(4))]
+
+
+def test_ledgers_that_nothing_lists_are_told_of() -> None:
+    archive = Archive()
+    archive.claim(1)
+    archive.add(stream(1, 0, 9))
+    view = replace(TopicView.of(archive.catalog), proven=False)
+    assert "nothing lists the ledgers" in ArchiveSource(view, Stores.of(archive.store)).outline(None).lost[0]
+
+
+def test_markers_are_looked_for_only_where_ledgers_were_copied() -> None:
+    archive = Archive()
+    archive.claim(1)
+    items = [archived(at(1, n), txnid_most_bits=0, txnid_least_bits=n) for n in (1, 2)]
+    markers = [
+        archived(at(1, n), marker_type=kind, txnid_most_bits=0, txnid_least_bits=txn)
+        for n, txn, kind in ((3, 1, COMMIT), (4, 2, ABORT))
+    ]
+    archive.add(stream(1, 0, 0))
+    archive.add([Stored(1, item.position.entry, item.data) for item in (*items, *markers)])
+    catalog = archive.catalog
+    stores = Stores.of(archive.store)
+    assert ArchiveSource(TopicView.of(catalog), stores).outcomes().raw == ()
+    copied = replace(catalog, segments=(catalog.segments[0], replace(catalog.segments[1], source=Source.BOOKKEEPER)))
+    found = ArchiveSource(TopicView.of(copied), stores).outcomes()
+    assert found.raw == ((at(1, 1), at(1, 4)),)
+    assert [found.committed(at(1, n), (0, n)) for n in (1, 2)] == [True, False]

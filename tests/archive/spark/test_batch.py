@@ -1,0 +1,330 @@
+"""What a batch read plans and its tasks give, without a Spark around them: each row once and right, and no more read than is needed."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from unittest.mock import Mock
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, LessThan
+
+import offloader.archive
+from offloader.archive.spark.batch import ArchiveReader, FilteringReader
+from offloader.archive.spark.metrics import MetricsFolder, PlanMetrics
+from offloader.archive.spark.opening import PemFiles
+from offloader.archive.spark.source import PulsarArchiveSource
+from offloader.archive.spark.task import ReadTask
+from offloader.errors import ConfigError, DamagedObjectError, DataLostError
+from offloader.metadata.layout import data_key
+from offloader.model import Position, TopicName
+from offloader.storage.open import StoreSettings, open_store
+from tests.archive.ledgers.support import messages, put_ledger
+from tests.archive.spark.world import BEGIN, Row, World, ordered, row_of, standard
+
+ORDERS = TopicName.parse("persistent://public/default/orders")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return standard(StoreSettings(f"file://{tmp_path_factory.mktemp('archive')}"))
+
+
+def source(world: World, **options: str) -> PulsarArchiveSource:
+    selection = {} if {"topics", "topicsPattern", "namespace"} & options.keys() else {"namespace": "public/default"}
+    return PulsarArchiveSource({"root": world.root, **selection, **options})
+
+
+def reader(world: World, **options: str) -> ArchiveReader:
+    made = source(world, **options)
+    found = made.reader(made.schema())
+    assert isinstance(found, ArchiveReader)
+    return found
+
+
+def batches(planned: ArchiveReader) -> Iterator[pa.RecordBatch]:
+    """As Spark does it: reader and partitions go through pickle, also where `partitions()` is called first."""
+    parts = pickle.loads(pickle.dumps(planned.partitions()))
+    copy = pickle.loads(pickle.dumps(planned))
+    for part in parts:
+        yield from copy.read(part)
+
+
+def rows(planned: ArchiveReader) -> list[Row]:
+    return [row_of(row) for batch in batches(planned) for row in batch.to_pylist()]
+
+
+def tasks_of(planned: ArchiveReader) -> list[ReadTask]:
+    return [task for task in planned.partitions() if isinstance(task, ReadTask)]
+
+
+def test_every_message_in_the_topics_order(world: World) -> None:
+    assert rows(reader(world)) == world.rows()
+
+
+@pytest.mark.parametrize("max_bytes", ["1", "100K", "300K"])
+def test_every_message_whatever_the_tasks_size(world: World, max_bytes: str) -> None:
+    planned = reader(world, maxPartitionBytes=max_bytes)
+
+    assert len(tasks_of(planned)) > 2
+    assert ordered(rows(planned)) == world.rows()
+
+
+def test_every_entry(world: World) -> None:
+    found = [row for batch in batches(reader(world, format="entries", maxPartitionBytes="200K")) for row in batch.to_pylist()]
+
+    expected = [(name, e.ledger, e.entry, e.data) for name, made in sorted(world.topics.items()) for e in made.entries]
+    assert [(r["topic"].removeprefix("persistent://"), r["ledgerId"], r["entryId"], r["data"]) for r in found] == expected
+
+
+def test_topics_by_pattern(world: World) -> None:
+    found = rows(reader(world, topicsPattern="persistent://public/default/u.*"))
+
+    assert found == world.rows(["public/default/users"])
+
+
+def test_a_topic_that_is_not_there(world: World) -> None:
+    with pytest.raises(ConfigError, match="topics: persistent://public/default/x is not in the archive"):
+        reader(world, topics="x").partitions()
+
+
+def test_partitioned_topics_are_read_by_their_name(tmp_path: Path) -> None:
+    world = World(StoreSettings(f"file://{tmp_path}"))
+    for number in (0, 1):
+        world.topic(f"public/default/t-partition-{number}").segment(5, 0, 20)
+    world.topic("public/default/t2").segment(5, 0, 20)
+
+    assert rows(reader(world, topics="t")) == world.rows(["public/default/t-partition-0", "public/default/t-partition-1"])
+
+
+def test_positions(world: World) -> None:
+    found = rows(reader(world, topics="orders", startingPosition="10:100", endingPosition="10:460"))
+
+    expected = [r for r in world.rows(["public/default/orders"]) if (10, 100) <= (r.ledger, r.entry) <= (10, 460)]
+    assert found == expected
+
+
+def test_times_are_exact_and_chunks_before_them_are_found(world: World) -> None:
+    early, late = BEGIN + 100_000, BEGIN + 160_000
+    found = rows(reader(world, startingTime=str(early), endingTime=str(late)))
+
+    assert found == [r for r in world.rows() if early <= r.published <= late]
+    assert any(r.value is not None and len(r.value) == 1500 for r in found)
+
+
+def test_times_of_entries(world: World) -> None:
+    made = reader(
+        world, format="entries", columns="entryId", topics="users", startingTime=str(BEGIN), endingTime=str(BEGIN + 2500)
+    )
+
+    assert [row for batch in batches(made) for row in batch.to_pylist()] == [{"entryId": n} for n in range(3)]
+
+
+def test_columns(world: World) -> None:
+    found = list(batches(reader(world, columns="__entryId,value")))
+
+    assert {tuple(batch.schema.names) for batch in found} == {("__entryId", "value")}
+    assert sum(batch.num_rows for batch in found) == len(world.rows())
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [("valeu", "columns: messages have no column valeu; there are value, __key"), (",", "columns: it names nothing")],
+)
+def test_columns_that_are_none(world: World, columns: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        reader(world, columns=columns)
+
+
+def test_a_schema_of_other_types(world: World) -> None:
+    from pyspark.sql.types import LongType, StringType, StructType
+
+    made = source(world)
+    with pytest.raises(ConfigError, match="schema: value is binary, not string; cast it after load"):
+        made.reader(StructType().add("value", StringType()))
+    made.reader(StructType().add("__entryId", LongType()))
+
+
+def metrics(folder: Path) -> PlanMetrics:
+    (found,) = MetricsFolder(StoreSettings(f"file://{folder}")).read().values()
+    return found
+
+
+def test_bytes_read_against_bytes_stored(world: World, tmp_path: Path) -> None:
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    size = len(rows(reader(world, metrics=f"file://{whole}", readSize="64K")))
+    few = len(
+        rows(
+            reader(
+                world,
+                metrics=f"file://{part}",
+                readSize="64K",
+                startingTime=str(BEGIN + 100_000),
+                endingTime=str(BEGIN + 110_000),
+            )
+        )
+    )
+
+    everything, some = metrics(whole), metrics(part)
+    assert everything.bytes_stored == some.bytes_stored == world.stored
+    assert (everything.rows, some.rows) == (size, few)
+    assert everything.bytes_read >= world.stored
+    assert some.bytes_read < 0.45 * world.stored
+    assert some.bytes_planned < 0.3 * world.stored
+
+
+def filtered(world: World, filters: list[Filter], **options: str) -> FilteringReader:
+    planned = reader(world, pushFilters="true", **options)
+    assert isinstance(planned, FilteringReader)
+    assert list(planned.pushFilters(filters)) == filters
+    return planned
+
+
+def moment(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def test_filters_read_less_and_lose_nothing(world: World) -> None:
+    def bytes_planned(planned: ArchiveReader) -> int:
+        return sum(portion.size for task in tasks_of(planned) for portion in task.portions)
+
+    users = EqualTo(("__topic",), "persistent://public/default/users")
+    times: list[Filter] = [
+        GreaterThanOrEqual(("__publishTime",), moment(BEGIN + 90_000)),
+        LessThan(("__publishTime",), moment(BEGIN + 95_000)),
+    ]
+    place: list[Filter] = [EqualTo(("__ledgerId",), 11), LessThan(("__entryId",), 9)]
+    everything = bytes_planned(reader(world))
+
+    by_topic, by_time, by_place = (filtered(world, f) for f in ([users], [users, *times], place))
+
+    assert rows(by_topic) == world.rows(["public/default/users"])
+    assert {r for r in map(str, world.rows()) if "users" in r and f"published={BEGIN + 91_000}" in r} <= set(
+        map(str, rows(by_time))
+    )
+    assert {(r.ledger, r.entry) for r in rows(by_place)} >= {(11, e) for e in range(4)}
+    assert everything > 3 * bytes_planned(by_topic) > 4 * bytes_planned(by_time)
+    assert everything > 8 * bytes_planned(by_place)
+
+
+def test_filters_that_contradict_read_nothing(world: World) -> None:
+    planned = filtered(world, [EqualTo(("__ledgerId",), 11), EqualTo(("__ledgerId",), 12)])
+
+    assert planned.partitions() == []
+
+
+def test_no_partition_is_one_that_spark_makes(world: World) -> None:
+    from pyspark.sql.datasource import InputPartition
+
+    assert list(reader(world).read(InputPartition(None))) == []
+
+
+def damaged(root: Path) -> World:
+    world = World(StoreSettings(f"file://{root}"))
+    maker = world.topic("public/default/orders")
+    maker.segment(10, 0, 400)
+    (segment,) = maker.archive.catalog.segments
+    key = data_key(maker.archive.topic, segment.uuid)
+    data = bytearray(world.store.read(key)[0])
+    data[len(data) // 2] ^= 1
+    world.store.delete([key])
+    world.store.put(key, bytes(data))
+    return world
+
+
+def test_damage_fails(tmp_path: Path) -> None:
+    with pytest.raises(DamagedObjectError, match="offset"):
+        rows(reader(damaged(tmp_path)))
+
+
+def test_damage_is_skipped_and_counted(tmp_path: Path) -> None:
+    world = damaged(tmp_path / "archive")
+    folder = tmp_path / "metrics"
+    found = rows(reader(world, onDamage="skip", metrics=f"file://{folder}"))
+
+    lost = [row for row in world.rows() if row not in found]
+    assert 0 < len(lost) < 60
+    assert sum(task.skipped for task in metrics(folder).done) > 0
+
+
+def test_losses(tmp_path: Path) -> None:
+    world = World(StoreSettings(f"file://{tmp_path}"))
+    maker = world.topic("public/default/orders")
+    maker.segment(10, 0, 20)
+    maker.archive.lose(Position(0, 10, 20), Position(0, 10, 29))
+    maker.segment(10, 30, 20)
+
+    with pytest.raises(DataLostError, match=r"10:20\.\.10:29 is not in the archive"):
+        reader(world).partitions()
+    assert rows(reader(world, failOnDataLoss="false")) == world.rows()
+
+
+@pytest.fixture
+def mixed() -> Iterator[str]:
+    """The name of a bucket in memory, where a stock broker has offloaded ledger 5 of a topic."""
+    name = "spark-mixed"
+    with closing(open_store(StoreSettings(f"memory://{name}-ledgers"))) as bucket:
+        put_ledger(bucket, 5, messages(5, 30), topic=ORDERS)
+        yield name
+        bucket.delete([key for key, _ in bucket.list()])
+
+
+def test_what_a_stock_broker_offloaded_comes_before_our_segments(mixed: str, caplog: pytest.LogCaptureFixture) -> None:
+    world = World(StoreSettings(f"memory://{mixed}"))
+    maker = world.topic(str(ORDERS))
+    maker.segment(6, 0, 25)
+    options = {
+        "ledgers": f"memory://{mixed}-ledgers",
+        "topics": "orders",
+        "format": "entries",
+        "columns": "ledgerId,entryId,data",
+    }
+
+    with pytest.raises(DataLostError, match="unproven"):
+        reader(world, **options).partitions()
+    found = [
+        tuple(row.values()) for batch in batches(reader(world, failOnDataLoss="false", **options)) for row in batch.to_pylist()
+    ]
+
+    assert found == [(5, n, data) for n, data in enumerate(messages(5, 30))] + [(6, e.entry, e.data) for e in maker.entries]
+    assert "nothing proves that no ledger is missing" in caplog.text
+
+
+def test_topics_that_only_a_stock_broker_offloaded(mixed: str) -> None:
+    world = World(StoreSettings(f"memory://{mixed}-empty"))
+    made = reader(world, ledgers=f"memory://{mixed}-ledgers", topicsPattern=".*", columns="__topic,__entryId")
+
+    found = [row for batch in batches(made) for row in batch.to_pylist()]
+    assert found == [{"__topic": str(ORDERS), "__entryId": n} for n in range(30)]
+
+
+def test_private_keys_come_from_files(tmp_path: Path) -> None:
+    (tmp_path / "a.pem").write_bytes(b"key")
+    keys = PemFiles({"a": str(tmp_path / "a.pem"), "gone": str(tmp_path / "gone.pem")})
+
+    assert keys.private_key("a", {}) == b"key"
+    assert keys.private_key("b", {}) is None
+    with pytest.raises(ConfigError, match=r"privateKeys: gone: .*gone\.pem"):
+        keys.private_key("gone", {})
+
+
+def test_spark_finds_the_source_by_its_package() -> None:
+    found = [module.name for module in iter_modules() if module.name.startswith("pyspark_pulsar")]
+    source_ = import_module(found[0]).DefaultSource
+
+    assert found == ["pyspark_pulsar_archive"]
+    assert source_ is PulsarArchiveSource
+    assert source_.name() == "pulsar-archive"
+
+
+def test_registering_is_for_sessions_that_did_not_look() -> None:
+    session = Mock()
+    offloader.archive.register(session)
+
+    session.dataSource.register.assert_called_once_with(PulsarArchiveSource)

@@ -1,0 +1,118 @@
+"""Filters leave out only what cannot match."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringStartsWith,
+)
+
+from offloader.archive.spark.bounds import Extent, selection
+from offloader.archive.spark.filters import EVERYTHING, Bounds, ColumnNames, Narrowing, narrowing
+from offloader.archive.stored import Selection
+from offloader.model import Position, TopicName
+
+NAMES = ColumnNames("__topic", "__ledgerId", "__entryId", "__publishTime")
+ORDERS, USERS = TopicName.parse("a/b/orders"), TopicName.parse("a/b/users")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+KNOWN = [
+    Extent(Position(0, 5, 0), Position(0, 5, 9)),
+    Extent(Position(0, 5, 10), Position(0, 7, 3)),
+    Extent(Position(1, 9, 0), Position(1, 12, 9)),
+]
+POSITIONS = [Position(0, 5, e) for e in range(10)] + [Position(0, 7, e) for e in range(4)]
+POSITIONS += [Position(1, ledger, e) for ledger in (9, 12) for e in range(10)]
+
+
+def test_topics() -> None:
+    for kept in (
+        EqualTo(("__topic",), str(ORDERS)),
+        In(("__topic",), (str(ORDERS), "x")),
+        StringStartsWith(("__topic",), "persistent://a/b/o"),
+    ):
+        found = narrowing([kept], NAMES)
+        assert found.may_have(ORDERS)
+        assert not found.may_have(USERS)
+
+
+def test_what_is_not_understood_leaves_everything() -> None:
+    found = narrowing([IsNotNull(("__topic",)), Not(EqualTo(("__topic",), str(ORDERS))), EqualTo(("__key",), "k")], NAMES)
+
+    assert found == EVERYTHING
+    assert found.may_have(ORDERS)
+
+
+def test_times_keep_every_ms_that_may_match() -> None:
+    at = EPOCH + timedelta(microseconds=1500)
+
+    assert narrowing([GreaterThan(("__publishTime",), at)], NAMES).published == Bounds(1, None)
+    assert narrowing([LessThan(("__publishTime",), at)], NAMES).published == Bounds(None, 1)
+    assert narrowing([EqualTo(("__publishTime",), at)], NAMES).published == Bounds(1, 1)
+
+
+def test_contradictions_leave_nothing() -> None:
+    filters: list[Filter] = [GreaterThan(("__ledgerId",), 8), LessThan(("__ledgerId",), 7)]
+
+    assert selection(KNOWN, Selection(), narrowing(filters, NAMES)) is None
+
+
+def test_an_entry_of_one_ledger() -> None:
+    filters: list[Filter] = [EqualTo(("__ledgerId",), 12), EqualTo(("__entryId",), 4)]
+
+    found = selection(KNOWN, Selection(), narrowing(filters, NAMES))
+
+    assert found == Selection(Position(1, 12, 4), Position(1, 12, 4))
+
+
+_COLUMN = st.sampled_from(["__ledgerId", "__entryId"])
+_KIND = st.sampled_from([EqualTo, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual])
+_FILTER = st.builds(lambda kind, column, value: kind((column,), value), _KIND, _COLUMN, st.integers(0, 14))
+_ANY = st.one_of(
+    _FILTER, st.builds(lambda c, v: In((c,), tuple(v)), _COLUMN, st.lists(st.integers(0, 14), min_size=1, max_size=3))
+)
+
+
+def matches(f: Filter, position: Position) -> bool:
+    value = position.ledger if f.attribute == ("__ledgerId",) else position.entry
+    match f:
+        case EqualTo(_, wanted):
+            return value == wanted
+        case In(_, wanted):
+            return value in wanted
+        case GreaterThan(_, wanted):
+            return value > wanted
+        case GreaterThanOrEqual(_, wanted):
+            return value >= wanted
+        case LessThan(_, wanted):
+            return value < wanted
+    return value <= f.value
+
+
+@given(st.lists(_ANY, max_size=4), st.sampled_from([None, *POSITIONS]), st.sampled_from([None, *POSITIONS]))
+def test_whatever_matches_is_selected(filters: list[Filter], start: Position | None, end: Position | None) -> None:
+    found = selection(KNOWN, Selection(start, end), narrowing(filters, NAMES))
+
+    for position in POSITIONS:
+        wanted = (start is None or position >= start) and (end is None or position <= end)
+        if wanted and all(matches(f, position) for f in filters):
+            assert found is not None
+            assert found.start <= position <= found.end
+
+
+def test_times_are_narrowed_by_both() -> None:
+    found = selection(KNOWN, Selection(published_from=5, published_to=9), Narrowing(published=Bounds(7, 20)))
+
+    assert found == Selection(KNOWN[0].start, KNOWN[-1].end, 7, 9)

@@ -1,0 +1,171 @@
+"""`offloader topics restore` over an archive in memory and a Pulsar of its own."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from random import Random
+
+import pytest
+
+from offloader.archive.restoring.mark import Origin, read_mark
+from offloader.archive.restoring.pairs import Existing
+from offloader.archive.restoring.tail import Found, Tail, tail_of
+from offloader.errors import FatalError
+from offloader.model import GapKind, Position, TopicName
+from tests.archive.restoring.support import MemoryTarget, envelopes
+from tests.archive.support import TOPIC, Archive, gap, stream
+from tests.cli.support import Line
+
+AGAIN = TopicName.parse("public/default/again")
+
+
+class Target(MemoryTarget):
+    """One topic of the fake cluster."""
+
+    topic = AGAIN
+    origin: Origin
+
+    def tail(self) -> Tail:
+        last = (1, len(self.stored) - 1) if self.stored else None
+        found = Found(len(self.stored), last, self.stored[-1] if self.stored else None)
+        return tail_of(self.topic, self.origin, found, settled=True)
+
+
+@dataclass
+class FakeCluster:
+    """Remembers what was made and stored."""
+
+    topics: dict[TopicName, Target] = field(default_factory=dict)
+    partitioned: dict[TopicName, int] = field(default_factory=dict)
+    refuse: str = ""
+    ignored: bool = False
+
+    def existing(self, namespace: str) -> Existing:
+        return Existing([t for t in self.topics if t.namespace == namespace], dict(self.partitioned))
+
+    def create(self, topic: TopicName, partitions: int) -> None:
+        if partitions:
+            self.partitioned[topic] = partitions
+        names = [replace(topic, name=f"{topic.name}-partition-{n}") for n in range(partitions)] or [topic]
+        self.topics |= {name: Target(Random(1)) for name in names}
+
+    def target(self, topic: TopicName, origin: Origin, *, ignore_schemas: bool = False) -> Target:
+        if self.refuse:
+            raise FatalError(self.refuse)
+        target = self.topics[topic]
+        target.topic, target.origin = topic, origin
+        self.ignored = ignore_schemas
+        return target
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def cluster(line: Line) -> FakeCluster:
+    cluster = FakeCluster()
+    line.doors = replace(line.doors, target=lambda _: cluster)
+    return cluster
+
+
+def archive(line: Line) -> None:
+    line.root()
+    line.archive.claim(1)
+    line.archive.add(stream(1, 0, 4), [gap(1, 5, 6, GapKind.MARKER)], closed={1: 6})
+    line.archive.add(stream(2, 0, 3), closed={2: 3})
+
+
+def test_a_topic_is_made_and_filled(line: Line, cluster: FakeCluster) -> None:
+    archive(line)
+    text = line.ok("topics", "restore", "orders", "--to", "again")
+    assert text == (
+        f"{TOPIC} is restored to {AGAIN}: 9 entries sent ({sum(map(len, cluster.topics[AGAIN].stored))} bytes), 0 were there, "
+        f"2 positions in gaps, 0 losses passed over\n"
+    )
+    marks = [read_mark(e.metadata) for e in envelopes(cluster.topics[AGAIN])]
+    assert [m.position for m in marks] == [Position(0, 1, n) for n in range(5)] + [Position(0, 2, n) for n in range(4)]
+
+
+def test_another_call_goes_on(line: Line, cluster: FakeCluster) -> None:
+    archive(line)
+    line.ok("topics", "restore", "orders", "--to", "again")
+    line.archive.add(stream(3, 0, 1), closed={3: 1})
+    (done,) = line.json_lines("topics", "restore", "orders", "--to", "again")
+    assert (done["sent"], done["alreadyThere"], done["gaps"], done["dryRun"]) == (2, 9, 0, False)
+    assert done["bytes"] == sum(map(len, cluster.topics[AGAIN].stored[9:]))
+
+
+def test_a_dry_run_touches_nothing(line: Line, cluster: FakeCluster) -> None:
+    archive(line)
+    text = line.ok("topics", "restore", "orders", "--to", "again", "--dry-run")
+    assert "(to be made): 9 entries" in text
+    assert cluster.topics == {}
+    line.ok("topics", "restore", "orders", "--to", "again")
+    (planned,) = line.json_lines("topics", "restore", "orders", "--to", "again", "--dry-run")
+    assert (planned["sent"], planned["alreadyThere"], planned["dryRun"]) == (0, 9, True)
+
+
+def test_a_loss_is_refused_before_anything_is_made(line: Line, cluster: FakeCluster) -> None:
+    archive(line)
+    line.archive.lose(Position(0, 3, 0), Position(0, 5, -1))
+    line.archive.add(stream(5, 0, 1), closed={5: 1})
+    error = line.error("topics", "restore", "orders", "--to", "again")
+    assert error.startswith(f"{TOPIC}: 3:0..5:-1 (lost: trimmed")
+    assert error.endswith("--allow-missing goes on without it")
+    assert cluster.topics == {}
+    (done,) = line.json_lines("topics", "restore", "orders", "--to", "again", "--allow-missing")
+    assert (done["sent"], done["losses"]) == (11, 1)
+
+
+def test_what_nothing_proves_is_refused_like_a_loss(line: Line, cluster: FakeCluster) -> None:
+    line.root()
+    line.archive.claim(1)
+    line.archive.add(stream(1, 0, 4))
+    line.archive.add(stream(2, 0, 4))
+    assert "nothing records that ledger 1 ended with 4" in line.error("topics", "restore", "orders", "--to", "again")
+    (done,) = line.json_lines("topics", "restore", "orders", "--to", "again", "--allow-missing")
+    assert (done["sent"], done["losses"]) == (10, 1)
+
+
+def test_all_partitions_go_to_a_new_partitioned_topic(line: Line, cluster: FakeCluster) -> None:
+    line.root()
+    for number in (0, 2):
+        part = Archive(line.archive.store, replace(TOPIC, name=f"orders-partition-{number}"))
+        part.claim(1)
+        part.add(stream(1, 0, number), closed={1: number})
+    done = line.json_lines("topics", "restore", "orders", "--to", "again")
+    assert [(d["target"][-1], d["sent"]) for d in done] == [("0", 1), ("2", 3)]
+    assert cluster.partitioned == {AGAIN: 3}
+
+
+def test_a_refusal_is_one_line(line: Line, cluster: FakeCluster) -> None:
+    archive(line)
+    cluster.create(AGAIN, 0)
+    cluster.refuse = "its retention may remove what was restored"
+    assert line.error("topics", "restore", "orders", "--to", "again") == cluster.refuse
+
+
+def test_unknown_topics_and_bad_options(line: Line, cluster: FakeCluster) -> None:
+    archive(line)
+    assert "is not in the archive" in line.error("topics", "restore", "nothing", "--to", "again")
+    assert "is not a size" in line.error("topics", "restore", "orders", "--to", "again", "--rate", "fast")
+    line.ok("topics", "restore", "orders", "--to", "again", "--rate", "1G", "--ignore-schemas")
+    assert cluster.ignored
+
+
+def test_the_target_may_be_in_another_cluster(line: Line, cluster: FakeCluster) -> None:
+    archive(line)
+    seen = []
+    line.doors = replace(line.doors, target=lambda config: seen.append(config.pulsar.service_url) or cluster)
+    other = line.folder / "other.yaml"
+    other.write_text(line.config.replace("pulsar://localhost:6650", "pulsar://elsewhere:6650"))
+    line.ok("topics", "restore", "orders", "--to", "again", "--to-config", str(other))
+    assert seen == ["pulsar://elsewhere:6650"]
+
+
+def test_json_is_an_object_a_line(line: Line, cluster: FakeCluster) -> None:
+    archive(line)
+    text = line.ok("topics", "restore", "orders", "--to", "again", "--output", "json")
+    fields = {"message", "topic", "target", "dryRun", "sent", "bytes", "alreadyThere", "skipped", "gaps", "losses"}
+    assert set(json.loads(text)) == fields
