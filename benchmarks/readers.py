@@ -102,6 +102,7 @@ def _python_messages(way: Way) -> Work:
 
 def _python_batches(way: Way) -> Work:
     import pyarrow.compute as pc
+
     from offloader.archive.archive import Archive
 
     def work() -> tuple[int, int]:

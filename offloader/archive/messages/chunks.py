@@ -117,7 +117,7 @@ class Assembler:
 
 
 def _replayed(chunks: list[Chunk]) -> Assembled | None:
-    """What the last of these chunks gives, the first one being numbered 0; None where it only comes again."""
+    """What the last of these chunks gives, the first one being an edge; None where it only comes again."""
     pending = _Pending()
     for chunk in chunks[:-1]:
         pending.add(chunk)

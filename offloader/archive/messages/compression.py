@@ -15,6 +15,7 @@ MAX_UNCOMPRESSED = 128 * MIB
 
 _CODECS: dict[int, str] = {CompressionType.LZ4: "lz4_raw", CompressionType.ZSTD: "zstd", CompressionType.SNAPPY: "snappy"}
 _LZ4_LAST_LITERALS = 5
+_LARGEST = 2**31 - 1  # clients hold sizes in 32 bits, as Arrow does
 
 
 def decompress(compression: int, payload: bytes | memoryview, size: int, limit: int = MAX_UNCOMPRESSED) -> bytes | memoryview:
@@ -28,6 +29,7 @@ def decompress(compression: int, payload: bytes | memoryview, size: int, limit: 
     if compression not in CompressionType.values():
         raise DamagedObjectError(f"the payload's compression {compression} is unknown")
     name = CompressionType.Name(compression)
+    limit = min(limit, _LARGEST)
     if size > limit:
         raise DamagedObjectError(f"the {name} payload would have {size} bytes uncompressed, more than the limit of {limit}")
     if size == 0:

@@ -28,6 +28,11 @@ class Chunk:
     position: Position
     payload: bytes | None
 
+    @property
+    def is_edge(self) -> bool:
+        """Whether what was before it does not matter: a message begins or ends with it."""
+        return self.number in (0, self.total - 1)
+
 
 class LookBack(Protocol):
     """Reads back from a position: what lies before it, nearest first; ends where the archive begins."""
@@ -53,10 +58,10 @@ class Past:
         self._found: dict[ChunkKey, list[Chunk]] = {}
 
     def chunks_of(self, key: ChunkKey) -> list[Chunk] | Problem:
-        """A message's chunks from the last one numbered 0 on, in order; or why there is none."""
+        """A message's chunks from the last edge on, in order; or why there is none."""
         while True:
             found = self._found.get(key, [])
-            if found and found[-1].number == 0:
+            if found and found[-1].is_edge:
                 return found[::-1]
             if self._left <= 0:
                 return Problem.CHUNKS_TOO_FAR
@@ -72,7 +77,7 @@ class Past:
             if chunk is None:
                 continue
             found = self._found.setdefault(chunk.key, [])
-            if not found or found[-1].number != 0:
+            if not found or not found[-1].is_edge:
                 found.append(chunk)
 
     def _chunk(self, position: Position, data: bytes) -> Chunk | None:

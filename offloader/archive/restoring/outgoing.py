@@ -60,7 +60,7 @@ def transaction_of(metadata: MessageMetadata) -> tuple[int, int] | None:
     return (metadata.txnid_most_bits, metadata.txnid_least_bits)
 
 
-def _framed(metadata: bytes, payload: memoryview) -> bytes:
+def _framed(metadata: bytes, payload: bytes | memoryview) -> bytes:
     head = _LENGTH.pack(len(metadata)) + metadata
     checksum = crc32c.crc32c(payload, crc32c.crc32c(head))
     return b"".join((_CHECKSUM.pack(MAGIC_CHECKSUM, checksum), head, payload))
