@@ -87,3 +87,11 @@ def test_policies_in_force(pulsar, admin, topic, namespace):
     assert found["subscription_expiration_time_minutes"] == 5
     assert found["backlog_quota_map"]["destination_storage"]["policy"] == "consumer_backlog_eviction"
     assert admin.namespace_policies(namespace)["message_ttl_in_seconds"] == 60
+
+
+def test_policies_of_a_partition_are_those_of_its_topic(pulsar, admin, namespace):
+    whole = TopicName.parse(f"persistent://{namespace}/parted")
+    pulsar.admin("PUT", f"{whole.rest_path}/partitions", json=2)
+    pulsar.admin("POST", f"namespaces/{namespace}/messageTTL", json=60)
+    partition = TopicName.parse(f"{whole}-partition-1")
+    until(lambda: effective_policies(admin, partition)["message_ttl_in_seconds"] == 60)

@@ -6,6 +6,7 @@ import re
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from offloader.archive.following.live import Following, Live
 from offloader.archive.reading.reader import DEFAULTS, ReadOptions
 from offloader.archive.reading.stores import Stores
 from offloader.archive.topic import ArchivedTopic
@@ -18,13 +19,14 @@ from offloader.storage.open import StoreSettings
 
 if TYPE_CHECKING:
     from offloader.archive.ledgers.source import LedgerBucket
+    from offloader.pulsar.settings import PulsarSettings
 
 
 class Archive:
     """The topics under a root: `file:///path`, `s3://bucket/prefix`, or a URL of fsspec.
 
     Credentials come from where they usually do (for S3: environment, profile, instance role); `endpoint` and `region` are for S3.
-    `ledgers`: a bucket that stock brokers have offloaded to. A context manager; threads may share it.
+    `ledgers`: a bucket that stock brokers have offloaded to. `pulsar`: where topics go on, for `follow`. A context manager; threads may share it.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class Archive:
         region: str | None = None,
         options: ReadOptions = DEFAULTS,
         ledgers: LedgerBucket | None = None,
+        pulsar: PulsarSettings | None = None,
     ) -> None:
         settings = root if isinstance(root, StoreSettings) else StoreSettings(root, endpoint, region)
         self.url = settings.root
@@ -42,6 +45,7 @@ class Archive:
         self._ledgers = ledgers
         self._stores = Stores(settings, () if ledgers is None else (ledgers.store,))
         self._catalogs = Catalogs(self._stores.open().store, "", _writes_nothing)
+        self._following = None if pulsar is None else Following(Live.of(pulsar), self._catalogs.refresh)
         self._known: dict[TopicName, TopicCatalog] = {}
 
     def topics(self, pattern: str | None = None) -> list[TopicName]:
@@ -60,7 +64,7 @@ class Archive:
         view = self._view(_parsed(name))
         if view.catalog.claim is None and not view.ledgers:
             raise FatalError(f"{view.topic} is not in the archive {self.url}; Archive.topics() lists what is")
-        return ArchivedTopic(self._stores, view, self._options)
+        return ArchivedTopic(self._stores, view, self._options, self._following)
 
     def close(self) -> None:
         """Release connections."""

@@ -8,12 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from offloader.archive.following.live import Live
 from offloader.archive.restoring.api import Cluster
 from offloader.config import Config
 from offloader.doctor.world import RealWorld, World
 from offloader.pulsar.api import Admin
 from offloader.storage.base import ObjectStore
-from offloader.storage.open import open_store
+from offloader.storage.open import StoreSettings, open_store
 from offloader.streaming import settings
 
 
@@ -29,23 +30,28 @@ def _target(config: Config) -> Cluster:
     return TargetCluster(settings.pulsar(config))
 
 
+def _live(config: Config) -> Live:
+    return Live.of(settings.pulsar(config))
+
+
 @dataclass(frozen=True)
 class Doors:
     """The ways out of a command."""
 
-    store: Callable[[Config], ObjectStore]
+    store: Callable[[StoreSettings], ObjectStore]
     admin: Callable[[Config], ClosableAdmin]
     world: Callable[[Config, Admin, ObjectStore], World]
     clock_ms: Callable[[], int]
     sleep: Callable[[float], None]
     new_token: Callable[[], str]
     target: Callable[[Config], Cluster] = _target
+    live: Callable[[Config], Live] = _live
 
 
 def real() -> Doors:
     """The real ones."""
     return Doors(
-        store=lambda config: open_store(settings.store(config)),
+        store=open_store,
         admin=_admin,
         world=RealWorld,
         clock_ms=lambda: time.time_ns() // 1_000_000,

@@ -18,16 +18,19 @@ from offloader.cli import doors as real_doors
 from offloader.cli.doors import ClosableAdmin, Doors
 from offloader.cli.output import OUTPUTS, Output
 from offloader.config import Config
+from offloader.config.config import load_storage
 from offloader.errors import ConfigError, OffloadError, OvertakenError
 from offloader.metadata.catalog import Catalogs
 from offloader.storage.base import ObjectStore
+from offloader.storage.open import StoreSettings
+from offloader.streaming.settings import store_of
 
 OK, ERROR, FINDINGS, OVERTAKEN = 0, 1, 2, 3
 INTERRUPTED = 130
 
 OPTIONS = (
     click.option("--config", "config_path", type=click.Path(path_type=Path), envvar="OFFLOADER_CONFIG", show_envvar=True, help="The configuration file."),
-    click.option("--output", type=click.Choice(sorted(OUTPUTS, reverse=True)), default="text", show_default=True, help="What to print: text for people, JSON for programs."),
+    click.option("-o", "--output", type=click.Choice(sorted(OUTPUTS, reverse=True)), default="text", show_default=True, help="What to print: text for people, JSON for programs."),
     click.option("--log-level", type=click.Choice(logs.LEVELS, case_sensitive=False), envvar=logs.LEVEL_VARIABLE, show_envvar=True, help="Least level that is logged, on standard error."),
     click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Short lines, or a JSON object a line."),
     click.option("--debug", is_flag=True, help="Show where an error comes from."),
@@ -46,14 +49,17 @@ class Session:
     @cached_property
     def config(self) -> Config:
         """The configuration. Raises ConfigError."""
-        if self._config_path is None:
-            raise ConfigError("no configuration: name one with --config FILE or in OFFLOADER_CONFIG")
-        return Config.load(self._config_path)
+        return Config.load(self._path)
+
+    @cached_property
+    def storage(self) -> StoreSettings:
+        """How the archive is reached; all that a configuration for reading must say. Raises ConfigError."""
+        return store_of(load_storage(self._path))
 
     @cached_property
     def store(self) -> ObjectStore:
         """The archive."""
-        store = self.doors.store(self.config)
+        store = self.doors.store(self.storage)
         self._stack.callback(store.close)
         return store
 
@@ -67,7 +73,13 @@ class Session:
     @cached_property
     def catalogs(self) -> Catalogs:
         """The archive's catalogs, for reading."""
-        return Catalogs(self.store, self.config.application, self.doors.new_token)
+        return Catalogs(self.store, "", self.doors.new_token)
+
+    @property
+    def _path(self) -> Path:
+        if self._config_path is None:
+            raise ConfigError("no configuration: name one with --config FILE or in OFFLOADER_CONFIG")
+        return self._config_path
 
     def close(self) -> None:
         """Close what was opened."""

@@ -41,13 +41,7 @@ class Config(Section):
     @classmethod
     def load(cls, path: str | Path, environment: Mapping[str, str] = os.environ) -> Self:
         """Read and check a file. Raises ConfigError, a line for each problem."""
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-        except OSError as error:
-            raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise ConfigError(f"{path}: is not UTF-8 text") from error
-        return cls.parse(text, environment)
+        return cls.parse(read_text(path), environment)
 
     @classmethod
     def parse(cls, text: str, environment: Mapping[str, str] = os.environ) -> Self:
@@ -71,3 +65,32 @@ class Config(Section):
         """The three levels, to be merged for each topic."""
         explicit = "source" in self.pulsar.model_fields_set
         return Policies(self.cluster, self.namespaces, self.pulsar.source if explicit else None)
+
+
+class _StorageOnly(Section):
+    """A file for those who only read the archive."""
+
+    storage: Storage
+
+
+def load_storage(path: str | Path, environment: Mapping[str, str] = os.environ) -> Storage:
+    """The section `storage` of a configuration, or of a file that has no other section. Raises ConfigError."""
+    text = read_text(path)
+    written = normalise(document.read(text, environment))
+    if set(written.value) != {"storage"}:
+        return Config.parse(text, environment).storage
+    try:
+        return _StorageOnly.model_validate(written.value).storage
+    except ValidationError as error:
+        refuse(problems_of(error, _StorageOnly), written.lines)
+        raise
+
+
+def read_text(path: str | Path) -> str:
+    """A file's text. Raises ConfigError."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 text") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from offloader.config import Config
+from offloader.config.connections import Storage
 from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.open import StoreSettings
 from offloader.streaming.planner import Limits
@@ -29,7 +30,11 @@ def pulsar(config: Config) -> PulsarSettings:
 
 def store(config: Config) -> StoreSettings:
     """How the driver and the workers reach the store."""
-    section = config.storage
+    return store_of(config.storage)
+
+
+def store_of(section: Storage) -> StoreSettings:
+    """How a store is reached."""
     options = tuple(sorted((key, str(value)) for key, value in section.options.items()))
     return StoreSettings(root=section.root, endpoint=section.endpoint, region=section.region, options=options)
 
