@@ -103,6 +103,17 @@ class ArchivedTopic:
         selection = self._selection(start, end, published_from, published_to)
         return map(as_run, self._followed(selection)) if follow else self._read(unbroken(self.view, selection))
 
+    def size(
+        self,
+        start: Position | None = None,
+        end: Position | None = None,
+        published_from: int | None = None,
+        published_to: int | None = None,
+    ) -> int:
+        """About how many bytes `runs` reads."""
+        selection = self._selection(start, end, published_from, published_to)
+        return sum(item.size for item in unbroken(self.view, selection) if isinstance(item, Piece))
+
     def messages(
         self,
         start: Position | None = None,
@@ -192,7 +203,6 @@ class ArchivedTopic:
         end = replace(before, entry=before.entry - 1)
         for task in reversed(split(plan(self.view, Selection(end=end)), STEP_BACK)):
             yield from reversed([item for item in self._read(task) if not isinstance(item, Missing)])
-
 
     def _followed(self, selection: Selection) -> Iterator[Item]:
         if self._following is None:

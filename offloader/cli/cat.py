@@ -2,104 +2,124 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-from dataclasses import replace
+from collections.abc import Iterator
 
 import click
 
-from offloader.archive.continuity import spans
-from offloader.archive.items import ArchivedEntry, Missing
-from offloader.archive.peek import look
-from offloader.archive.reading.read import items
-from offloader.cli.parsing import POSITION, TOPIC
+from offloader.archive.items import ArchivedEntry, Item, Missing
+from offloader.archive.messages.filters import MessageFilter
+from offloader.archive.messages.message import Message
+from offloader.archive.messages.unpack import Unpacker
+from offloader.archive.topic import ArchivedTopic
+from offloader.cli.formats import FORMATS, Format
+from offloader.cli.parsing import TOPIC, parsed
+from offloader.cli.reading import ON_DAMAGE, Bound, Ledgers, Range, archived, ledger_options, range_options
 from offloader.cli.session import Session, command
-from offloader.cli.topics import time_text, topics
-from offloader.errors import FatalError
-from offloader.format.entry import inspect
-from offloader.metadata.state import TopicCatalog
-from offloader.model import Position, TopicName
+from offloader.cli.topics import topics
+from offloader.errors import ConfigError
+from offloader.model import TopicName
+
+
+def parse_property(text: str) -> tuple[str, str]:
+    """`NAME=VALUE`. Raises ValueError."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise ValueError(f"{text!r} is not a property; write NAME=VALUE")
+    return name, value
 
 
 @topics.command()
 @click.argument("topic", callback=TOPIC)
+@range_options
+@click.option("--entries", is_flag=True, help="The entries as BookKeeper stored them instead of messages.")
 @click.option(
-    "--from", "start", metavar="LEDGER:ENTRY", callback=POSITION, help="First position; the archive's first by default."
+    "--format",
+    "form",
+    type=click.Choice(list(FORMATS)),
+    help="How to print; `raw` is the bytes alone, one after another, nothing between them. Like --output by default.",
 )
-@click.option("--to", "end", metavar="LEDGER:ENTRY", callback=POSITION, help="Last position; the archive's last by default.")
-@click.option("--entries", is_flag=True, help="The entries themselves instead of what their messages say.")
+@click.option("--key", "keys", metavar="KEY", multiple=True, help="Only messages with this key; with any of several.")
+@click.option(
+    "--property",
+    "properties",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=parsed(parse_property),
+    help="Only messages with this property; with all of several.",
+)
+@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="No more than so many messages (entries).")
+@click.option(
+    "--follow", is_flag=True, help="Go on into the live topic where the archive ends, for ever. Needs the section `pulsar`."
+)
+@ON_DAMAGE
+@ledger_options
 @command()
-def cat(session: Session, topic: TopicName, *, start: Position | None, end: Position | None, entries: bool) -> None:
-    """Read a topic's archived entries, one line each, fields separated by tabs.
+def cat(
+    session: Session,
+    topic: TopicName,
+    *,
+    start: Bound | None,
+    end: Bound | None,
+    entries: bool,
+    form: str | None,
+    keys: tuple[str, ...],
+    properties: tuple[tuple[str, str], ...],
+    limit: int | None,
+    follow: bool,
+    on_damage: str,
+    ledgers: str | None,
+    cluster: str | None,
+    ask_pulsar: bool,
+) -> None:
+    """Read a topic's archived messages, unpacked from batches, compression and chunks. Needs no Pulsar, and may only read the bucket.
 
-    Fields: position, bytes, publish time, messages, payload. A payload that would have to be decompressed, decrypted
-    or unpacked from a batch is not shown: a note in parentheses says why. With --entries: position, bytes, SHA-256.
-    What is recorded as missing (gaps, losses) is a line that begins with `#`.
+    Text is a line each, fields separated by tabs: position (with the index in the batch), bytes, publish time, key, payload. A value
+    that is not there is a reason in parentheses. With --entries: position, bytes, SHA-256.
+    What is recorded as missing (gaps, losses) is a line that begins with `#`; with `raw` on standard error.
+    Times are publish times, by producers' clocks; what certainly holds no such message is not read.
 
     \b
-    JSON: one object a line, {position, size, publishTime, messages, payload, undecoded}, payload in base64;
-    with --entries {position, size, publishTime, messages, brokerTime, index, sha256, data}, data in base64;
+    JSON: one object a line, {position, batchIndex, size, publishTime, eventTime, key, keyBytes, properties, producer,
+    sequenceId, orderingKey, schemaVersion, replicatedFrom, brokerTime, index, encryptionKeys, payload, problem}, bytes in
+    base64; with --entries {position, size, publishTime, messages, brokerTime, index, sha256, data}, data in base64;
     and {missing: {from, to}, why}.
     """
-    catalog = session.catalogs.load(topic)
-    if catalog.claim is None:
-        raise FatalError(f"{topic} is not in the archive; `offloader topics list` shows what is")
-    for item in items(session.store, catalog, _resolved(catalog, start), _resolved(catalog, end)):
+    if entries and (keys or properties):
+        raise ConfigError("--key and --property choose messages; leave out --entries")
+    if follow and isinstance(end, int):
+        raise ConfigError("--follow: no time ends a live topic, clocks differ; give --to a position, or leave it out")
+    source = archived(session, topic, Ledgers(ledgers, cluster, ask_pulsar), on_damage=on_damage, follow=follow)
+    wanted = Range.of(start, end)
+    if entries:
+        found: Iterator[Item | Message] = source.items(*wanted, follow=follow)
+    else:
+        chosen = frozenset(key.encode() for key in keys) if keys else None
+        filters = MessageFilter(wanted.published_from, wanted.published_to, chosen, dict(properties))
+        found = _messages(source, wanted, filters, follow=follow)
+    _show(found, FORMATS[form or session.output.name](), limit)
+
+
+def _messages(source: ArchivedTopic, wanted: Range, filters: MessageFilter, *, follow: bool) -> Iterator[Message | Missing]:
+    unpacker = Unpacker(source.unpacking())
+    for item in source.runs(*wanted, follow=follow):
         if isinstance(item, Missing):
-            fields = {"missing": {"from": str(item.start), "to": str(item.end)}, "why": item.why}
-            session.output.line(f"# {item.start}..{item.end} is missing: {item.why}", fields)
-        elif entries:
-            _show_entry(session, item)
+            yield item
         else:
-            _show_message(session, item)
+            yield from filter(filters.matches, unpacker.messages(item))
 
 
-def _resolved(catalog: TopicCatalog, position: Position | None) -> Position | None:
-    """In the incarnation that had the ledger; ledger ids are not used twice."""
-    if position is None:
-        return None
-    had = (s.start.incarnation for s in spans(catalog) if s.start.ledger <= position.ledger <= s.end.ledger)
-    newest = catalog.claim.incarnation if catalog.claim is not None else 0
-    return replace(position, incarnation=next(had, newest))
-
-
-def _show_message(session: Session, entry: ArchivedEntry) -> None:
-    seen = look(entry.data)
-    when = None if seen.publish_time is None else time_text(seen.publish_time)
-    shown = f"({seen.undecoded}: not decoded)" if seen.payload is None else _text(seen.payload)
-    line = f"{entry.position}\t{len(entry.data)}\t{when or '-'}\t{seen.messages}\t{shown}"
-    fields = {
-        "position": str(entry.position),
-        "size": len(entry.data),
-        "publishTime": when,
-        "messages": seen.messages,
-        "payload": None if seen.payload is None else _base64(seen.payload),
-        "undecoded": seen.undecoded or None,
-    }
-    session.output.line(line, fields)
-
-
-def _show_entry(session: Session, entry: ArchivedEntry) -> None:
-    facts = inspect(entry.data)
-    digest = hashlib.sha256(entry.data).hexdigest()
-    fields = {
-        "position": str(entry.position),
-        "size": len(entry.data),
-        "publishTime": None if facts.publish_time is None else time_text(facts.publish_time),
-        "messages": facts.messages,
-        "brokerTime": None if facts.broker_time is None else time_text(facts.broker_time),
-        "index": facts.broker_index,
-        "sha256": digest,
-        "data": _base64(entry.data),
-    }
-    session.output.line(f"{entry.position}\t{len(entry.data)}\t{digest}", fields)
-
-
-def _text(payload: bytes) -> str:
-    """Readable on one line, whatever the bytes."""
-    text = payload.decode("utf-8", "backslashreplace")
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode()
+def _show(found: Iterator[Item | Message], form: Format, limit: int | None) -> None:
+    left = limit
+    for item in found:
+        match item:
+            case Missing():
+                form.missing(item)
+                continue
+            case ArchivedEntry():
+                form.entry(item)
+            case Message():
+                form.message(item)
+        if left is not None:
+            left -= 1
+            if left == 0:
+                return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 from rich.console import Console
@@ -18,6 +18,8 @@ ENDLESS = 1_000_000
 
 class Output(ABC):
     """One of the two ways to print."""
+
+    name: ClassVar[str]
 
     @abstractmethod
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> None:
@@ -34,6 +36,8 @@ class Output(ABC):
 
 class TextOutput(Output):
     """For people."""
+
+    name = "text"
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> None:
         """Aligned columns."""
@@ -65,6 +69,8 @@ class TextOutput(Output):
 class JsonOutput(Output):
     """For programs."""
 
+    name = "json"
+
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> None:  # noqa: ARG002
         """An array."""
         found = [dict(zip(columns, row, strict=True)) for row in rows]
@@ -79,4 +85,4 @@ class JsonOutput(Output):
         click.echo(json.dumps(fields, default=str))
 
 
-OUTPUTS: Mapping[str, type[Output]] = {"text": TextOutput, "json": JsonOutput}
+OUTPUTS: Mapping[str, type[Output]] = {output.name: output for output in (TextOutput, JsonOutput)}

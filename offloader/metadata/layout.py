@@ -146,6 +146,18 @@ def topics(store: ObjectStore) -> Iterator[TopicName]:
             after = key.partition("/")[0] + AFTER_SLASH
 
 
+def partitions(store: ObjectStore, topic: TopicName) -> list[TopicName]:
+    """The partitions of a topic that have an object under the root, by number; one listing call each."""
+    prefix = topic_folder(topic).removesuffix("/") + "-partition-"
+    found, after = [], ""
+    while (key := next((k for k, _ in store.list(prefix, start_after=after)), None)) is not None:
+        partition, _ = _topic_of(key)
+        if partition is not None and partition.partitioned_name == str(topic):
+            found.append(partition)
+        after = "/".join(key.split("/")[:3]) + AFTER_SLASH
+    return sorted(found, key=lambda partition: partition.partition)
+
+
 def _topic_of(key: str) -> tuple[TopicName | None, str]:
     pieces = key.split("/", 3)
     if len(pieces) < 4 or key.startswith("_"):

@@ -1,9 +1,7 @@
-"""cat, verify, takeover, config: what they print, and their exit codes."""
+"""verify, takeover, config: what they print, and their exit codes."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from pathlib import Path
 
@@ -14,7 +12,7 @@ from offloader.cli.docs import render
 from offloader.metadata import layout
 from offloader.metadata.journal import Journal
 from offloader.metadata.state import TopicState
-from tests.archive.support import TOPIC, gap, message, stream, uuid_of
+from tests.archive.support import TOPIC, gap, message, uuid_of
 from tests.format.support import Stored, broker_metadata, checksummed
 
 TIME = 1_700_000_000_000
@@ -40,47 +38,6 @@ def archived(line):
         [gap(1, 4, 4)],
     )
     return line
-
-
-def test_cat_shows_what_needs_no_decoding_and_says_what_does(archived) -> None:
-    lines = [text.split("\t") for text in archived.ok("topics", "cat", "orders").splitlines()]
-    assert lines[0] == ["1:0", str(len(message("hello"))), "2023-11-14T22:13:20.005Z", "1", "hello"]
-    assert lines[1][3:] == ["1", "two\\nlines \\xff"]
-    assert lines[2][3:] == ["3", "(a batch: not decoded)"]
-    assert lines[3][3:] == ["1", "(ZSTD: not decoded)"]
-    assert lines[4] == ["# 1:4..1:4 is missing: a gap: aborted"]
-    assert lines[5] == ["1:5", "6", "-", "0", "(not a message: not decoded)"]
-    assert lines[6][3:] == ["0", "(a marker: not decoded)"]
-
-
-def test_cat_of_a_range(archived) -> None:
-    assert [x.split("\t")[0] for x in archived.ok("topics", "cat", "orders", "--from", "1:2", "--to", "1:3").splitlines()] == [
-        "1:2",
-        "1:3",
-    ]
-
-
-def test_cat_as_json_has_the_bytes(archived) -> None:
-    lines = archived.json_lines("topics", "cat", "orders")
-    assert base64.b64decode(lines[1]["payload"]) == b"two\nlines \xff"
-    assert lines[3]["payload"] is None
-    assert lines[4] == {"missing": {"from": "1:4", "to": "1:4"}, "why": "a gap: aborted"}
-
-
-def test_cat_of_entries_has_them_byte_for_byte(archived) -> None:
-    first, second, *_ = archived.json_lines("topics", "cat", "orders", "--entries")
-    assert base64.b64decode(first["data"]) == message("hello")
-    assert (second["index"], second["brokerTime"]) == (9, "1970-01-01T00:00:00.005Z")
-    text = archived.ok("topics", "cat", "orders", "--entries", "--to", "1:0")
-    assert text == f"1:0\t{len(message('hello'))}\t{hashlib.sha256(message('hello')).hexdigest()}\n"
-
-
-def test_cat_finds_the_incarnation_of_a_position(archived) -> None:
-    archived.archive.incarnation = 1
-    archived.archive.claim(created="later")
-    archived.archive.add(stream(7, 0, 1))
-    assert [x["position"] for x in archived.json_lines("topics", "cat", "orders", "--from", "1:6")] == ["1:6", "7:0", "7:1"]
-    assert [x["position"] for x in archived.json_lines("topics", "cat", "orders", "--from", "7:1")] == ["7:1"]
 
 
 def test_verify_of_a_sound_archive(archived) -> None:

@@ -17,6 +17,7 @@ from offloader.model import Position, TopicName
 from offloader.pulsar.api import Admin, EntrySource
 from offloader.pulsar.settings import PulsarSettings
 
+FOR_EVER = Patience()
 Connected = AbstractContextManager[tuple[EntrySource, Admin]]
 
 
@@ -25,7 +26,7 @@ class Live:
     """A cluster whose topics are followed. `clock` and `pause` speak in seconds."""
 
     connect: Callable[[], Connected]
-    patience: Patience = Patience()
+    patience: Patience = FOR_EVER
     clock: Callable[[], float] = time.monotonic
     pause: Callable[[float], None] = time.sleep
 

@@ -34,3 +34,8 @@ def damaged_entries(data: memoryview, bounds: list[int]) -> list[int]:
         if not crc_ok(bytes(data[begin:end])):  # which knows all cases
             found.append(number)
     return found
+
+
+def uncovered_entries(data: memoryview, bounds: list[int]) -> list[int]:
+    """The numbers, from 0, of the entries whose own checksum does not cover all of them: those with broker metadata, and opaque ones."""
+    return [number for number, begin in enumerate(bounds[::2]) if data[begin : begin + 2] != MAGIC_CHECKSUM]

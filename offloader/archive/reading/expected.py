@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from itertools import groupby
 
 from offloader.archive.items import Missing
-from offloader.archive.reading.checksums import damaged_entries
+from offloader.archive.reading.checksums import damaged_entries, uncovered_entries
 from offloader.archive.reading.scan import Fault
 from offloader.archive.runs import Run
 from offloader.archive.stored import Cut, EntryRun, Piece, ReadItem
 from offloader.errors import DamagedObjectError, OffloadError
 from offloader.format.blocks import ENTRY_HEADER_SIZE
 from offloader.model import Position
-
-log = logging.getLogger(__name__)
 
 
 class OnDamage(StrEnum):
@@ -53,14 +51,23 @@ class Expected:
         if not self.satisfied:
             self._damage(fault.why, fault.ledger, fault.entry)
 
-    def wrong_part(self, part: Cut, found: int) -> None:
-        """A part's bytes are not those that were recorded, whatever its entries say. Where damage is skipped, that is logged:
-        which entry is wrong, nothing tells."""
+    def wrong_part(self, part: Cut, found: int, items: Iterable[ReadItem]) -> Iterator[ReadItem]:
+        """A part's bytes are not those that were recorded. Where damage is skipped: of the items found in it only the entries whose own
+        checksum covers all of them."""
         why = f"offset {part.begin}: the part of {part.size} bytes has CRC32C {found:08x}, its record says {part.crc32c or 0:08x}"
-        if self._skip:
-            log.warning("%s: a part is damaged, and nothing tells which entry: %s", self._piece.object.data_key, why)
-        else:
-            self._damage(why, part.ledger, part.entry)
+        self._damage(why, part.ledger, part.entry)
+        for item in items:
+            yield from (item,) if isinstance(item, Missing) else self._covered(item)
+
+    def _covered(self, found: EntryRun) -> Iterator[ReadItem]:
+        begin = found.first
+        for first, last in _stretches(found.first + number for number in uncovered_entries(found.data, found.bounds)):
+            if first > begin:
+                yield found.part(begin, first - 1)
+            yield self._lost(found.ledger, first, last)
+            begin = last + 1
+        if begin <= found.last:
+            yield found.part(begin, found.last)
 
     def unreadable(self, error: OffloadError) -> None:
         """An object that is not there, or whose index cannot be read."""
@@ -162,6 +169,25 @@ class Expected:
 
     def _position(self, ledger: int, entry: int) -> Position:
         return Position(self._piece.incarnation, ledger, entry)
+
+
+def _stretches(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Consecutive numbers as their first and last."""
+    for _, each in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
+        together = [number for _, number in each]
+        yield together[0], together[-1]
+
+
+def covered_lead(items: Iterable[ReadItem]) -> Iterator[ReadItem]:
+    """The items up to the first entry that its own checksum does not cover: sound, whatever is wrong with their part."""
+    for item in items:
+        uncovered = [] if isinstance(item, Missing) else uncovered_entries(item.data, item.bounds)
+        if isinstance(item, Missing) or not uncovered:
+            yield item
+            continue
+        if uncovered[0] > 0:
+            yield item.part(item.first, item.first + uncovered[0] - 1)
+        return
 
 
 def _where(found: EntryRun, entry: int) -> str:

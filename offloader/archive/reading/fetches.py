@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from offloader.archive.reading.points import Points
 from offloader.archive.runs import Run
+from offloader.archive.stored import Cut
 from offloader.errors import DamagedObjectError
 
 
@@ -25,18 +27,46 @@ class Fetch:
     continues: bool = False
 
 
-def fetches(points: Points, runs: Iterable[Run], read_size: int) -> Iterator[Fetch]:
-    """What has all entries of the runs, in order; no fetch is longer than `read_size`. Raises DamagedObjectError."""
+def fetches(points: Points, runs: Iterable[Run], read_size: int, cuts: Iterable[Cut] = ()) -> Iterator[Fetch]:
+    """What has all entries of the runs, in order; no fetch is longer than `read_size`. Raises DamagedObjectError.
+
+    Where `cuts` are whole parts, a fetch has bytes of one part only, and a part's fetches are about equally long: what was fetched of a
+    part is given when all of it has been checked.
+    """
+    portions = _Portions(cuts, read_size)
     first = after = 0  # the stretches that come next
     for begin, end in _stretches(points, runs):
         for number in range(max(begin, after), end):
-            size = points.begin(number + 1) - points.begin(first)
-            if first < after == number and size <= read_size:
+            start = points.begin(first)
+            size = points.begin(number + 1) - start
+            if first < after == number and size <= read_size and not portions.ends(start, points.begin(number)):
                 after = number + 1
                 continue
             yield from _cut(points, first, after, read_size)
             first, after = number, number + 1
     yield from _cut(points, first, after, read_size)
+
+
+class _Portions:
+    """Where a fetch should end so that parts are fetched in equal portions."""
+
+    def __init__(self, cuts: Iterable[Cut], read_size: int) -> None:
+        whole = sorted((cut.begin, cut.size) for cut in cuts if cut.crc32c is not None)
+        self._begins = [begin for begin, _ in whole]
+        self._sizes = [size for _, size in whole]
+        self._read_size = read_size
+
+    def ends(self, start: int, at: int) -> bool:
+        """Whether a fetch that began at `start` should not go on at `at`."""
+        of_start, of_at = self._part(start), self._part(at)
+        if of_start != of_at or of_start is None:
+            return of_start != of_at
+        size = self._sizes[of_start]
+        return at - start >= size / -(-size // self._read_size)
+
+    def _part(self, offset: int) -> int | None:
+        number = bisect_right(self._begins, offset) - 1
+        return number if number >= 0 and offset < self._begins[number] + self._sizes[number] else None
 
 
 def _stretches(points: Points, runs: Iterable[Run]) -> Iterator[tuple[int, int]]:

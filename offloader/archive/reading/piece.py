@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Protocol, TypeVar
 
-from offloader.archive.reading.expected import Expected, OnDamage
+from offloader.archive.reading.expected import Expected, OnDamage, covered_lead
 from offloader.archive.reading.fetches import Fetch, fetches
 from offloader.archive.reading.indexes import IndexCache, LoadedIndex
 from offloader.archive.reading.meter import Meter
@@ -47,7 +47,7 @@ class PieceWork:
         self._meter = meter
         self._expected = Expected(piece, on_damage)
         self._sums = PartSums(piece.cuts)
-        self._skips = on_damage is OnDamage.SKIP
+        self._held: list[ReadItem] = []
         self._failure: DamagedObjectError | ObjectNotFoundError | None = None
         self._etag = ""
         self._index: Callable[[], LoadedIndex] | None = None
@@ -67,7 +67,7 @@ class PieceWork:
             self._loaded = self._checked(self._index())
             self._scanner = Scanner(self._loaded.points, self._piece.incarnation)
             with naming(self._object.index_key):
-                planned = list(fetches(self._loaded.points, self._piece.runs, read_size))
+                planned = list(fetches(self._loaded.points, self._piece.runs, read_size, self._piece.cuts))
         except (DamagedObjectError, ObjectNotFoundError) as error:
             self._failure = error  # told of in its turn
             return
@@ -91,21 +91,31 @@ class PieceWork:
             return
         if not self._is_whole(fetch, stat) or not self._is_of_the_index(fetch, stat):
             return
-        wrong = list(self._sums.add(fetch.begin, data))
-        if wrong and not self._skips:
-            for _ in self._scanned(fetch, data):  # which may say more exactly where
-                pass
-        for part, found in wrong:
-            self._expected.wrong_part(part, found)
-        yield from self._scanned(fetch, data)
+        try:
+            self._held += self._scanned(fetch, data)  # what an entry shows says more exactly where than its part's sum
+            for part, found in self._sums.add(fetch.begin, data):
+                self._held = list(self._expected.wrong_part(part, found, self._held))
+        except DamagedObjectError:
+            yield from covered_lead(self._held)
+            raise
         if self._scanner.headers:
             self._loaded.proven = stat.etag
+        if not self._sums.amid:
+            yield from self._given()
+
+    def _given(self) -> Iterator[ReadItem]:
+        """What was held back until its part was checked."""
+        held, self._held = self._held, []
+        held.reverse()
+        while held:
+            yield held.pop()  # no name of ours keeps its bytes
 
     def finish(self) -> Iterator[ReadItem]:
-        """What could not be read, where there is any."""
+        """What is left of a part that did not come whole, and what could not be read, where there is any."""
+        yield from self._given()
         if self._failure is not None:
             self._expected.unreadable(self._failure)
-        return self._expected.finish()
+        yield from self._expected.finish()
 
     def _scanned(self, fetch: Fetch, data: bytes) -> Iterator[ReadItem]:
         for found in self._scanner.scan(fetch, data):

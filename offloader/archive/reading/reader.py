@@ -55,8 +55,8 @@ class _Step(NamedTuple):
 class PieceReader:
     """Reads pieces, in their order. For one thread; readers share nothing but the cache of indexes.
 
-    It holds at most `prefetch` + 1 times `read_size`, and one entry more where that is longer than what is fetched at a time;
-    beside that, what the caller keeps of the runs it was given.
+    It holds at most `prefetch` + 1 times `read_size`, one part (what was fetched of it is given when all of it has been checked), and one
+    entry more where that is longer than what is fetched at a time; beside that, what the caller keeps of the runs it was given.
     """
 
     def __init__(self, stores: Stores, options: ReadOptions = DEFAULTS, indexes: IndexCache = SHARED) -> None:

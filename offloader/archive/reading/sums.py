@@ -36,6 +36,11 @@ class PartSums:
             if whole and found != part.crc32c:
                 yield part, found
 
+    @property
+    def amid(self) -> bool:
+        """Whether a part was begun and is not whole yet: nothing has proven what was fetched of it."""
+        return bool(self._parts) and self._at > self._parts[0].begin
+
     def _next(self) -> None:
         self._parts.popleft()
         self._crc = 0

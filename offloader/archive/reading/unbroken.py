@@ -30,9 +30,7 @@ def unbroken(view: TopicView, selection: Selection) -> list[PlanItem]:
     before = tuple(_gaps(first.runs))
     after = tuple(_gaps(reversed(last.runs)))[::-1]
     begin, end = first.runs[len(before)], last.runs[len(last.runs) - len(after) - 1]
-    between = Selection(
-        Position(first.incarnation, begin.ledger, begin.first), Position(last.incarnation, end.ledger, end.last)
-    )
+    between = Selection(Position(first.incarnation, begin.ledger, begin.first), Position(last.incarnation, end.ledger, end.last))
     return [
         *planned[: read[0]],
         *_only_gaps(first, before),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 import pytest
@@ -16,7 +15,7 @@ from offloader.archive.stored import Piece, Selection
 from offloader.archive.view import TopicView
 from offloader.errors import DamagedObjectError, ObjectNotFoundError
 from offloader.metadata import layout
-from offloader.model import Cuts, Position, TopicName
+from offloader.model import MIB, Cuts, Position, TopicName
 from tests.archive.ledgers.support import put_ledger
 from tests.archive.reading.support import Topic, items_told, reader, told, topics
 from tests.archive.support import TOPIC, Archive, message, stream, uuid_of
@@ -147,7 +146,7 @@ def test_what_comes_before_the_damage_is_given() -> None:
     assert got[-1].last >= 30
 
 
-def test_bytes_that_no_checksum_of_an_entry_covers_are_covered_by_their_parts(caplog: pytest.LogCaptureFixture) -> None:
+def test_bytes_that_no_checksum_of_an_entry_covers_are_covered_by_their_parts() -> None:
     built = Archive()
     built.claim()
     segment = built.add([Stored(1, n, b"opaque %d" % n) for n in range(9)])
@@ -156,9 +155,27 @@ def test_bytes_that_no_checksum_of_an_entry_covers_are_covered_by_their_parts(ca
     built.store.put(key, flipped(there, there.index(b"opaque 4"), 1))
     with pytest.raises(DamagedObjectError, match=rf"^{key}: offset 0: the part of {len(there)} bytes has CRC32C"):
         list(reader(built.store).read(plan(TopicView.of(built.catalog))))
-    with caplog.at_level(logging.WARNING):
-        assert skipped(built) == ([], 0)
-    assert "has CRC32C" in caplog.text
+    (missing,), count = skipped(built)
+    assert (missing.start.entry, missing.end.entry, count) == (0, 8, 9)  # which of them is wrong, nothing tells
+    assert "has CRC32C" in missing.why
+
+
+def test_of_a_wrong_part_what_entries_checksums_cover_is_given_where_damage_is_skipped() -> None:
+    built = Archive()
+    built.claim()
+    entries = [Stored(1, n, b"opaque %d" % n if n in (3, 4, 7) else message(f"sound {n}")) for n in range(9)]
+    segment = built.add(entries)
+    key = layout.data_key(TOPIC, segment.uuid)
+    there = built.store.read(key)[0]
+    built.store.put(key, flipped(there, there.index(b"opaque 4"), 1))
+    for read_size in (1024, MIB):
+        missing, count = skipped(built, read_size=read_size)
+        assert [(m.start.entry, m.end.entry) for m in missing] == [(3, 4), (7, 7)]
+        assert count == 3
+        got = []
+        with pytest.raises(DamagedObjectError):
+            got.extend(reader(built.store, read_size=read_size).read(plan(TopicView.of(built.catalog))))
+        assert [(r.first, r.last) for r in got] == [(0, 2)]
 
 
 @pytest.mark.parametrize("ledger", [False, True])

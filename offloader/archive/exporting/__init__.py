@@ -1,0 +1,1 @@
+"""Archived topics as Parquet files."""

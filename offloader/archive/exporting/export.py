@@ -1,0 +1,113 @@
+"""One topic into Parquet files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from offloader.archive.exporting.parquet import ParquetFiles
+from offloader.archive.items import Missing
+from offloader.archive.messages.columns import entry_batches, message_batches
+from offloader.archive.messages.filters import MessageFilter
+from offloader.archive.messages.schema import ENTRY_SCHEMA, MESSAGE_SCHEMA
+from offloader.archive.stored import EntryRun, ReadItem
+from offloader.archive.topic import ArchivedTopic
+from offloader.errors import ConfigError
+from offloader.model import Position
+
+VALUE, PROBLEM, TIME = "value", "__problem", "publishTime"
+Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is exported. Times are publish times in ms; `columns` None: all."""
+
+    start: Position | None = None
+    end: Position | None = None
+    published_from: int | None = None
+    published_to: int | None = None
+    columns: tuple[str, ...] | None = None
+    entries: bool = False
+
+    @property
+    def bounds(self) -> tuple[Position | None, Position | None, int | None, int | None]:
+        """As `ArchivedTopic` takes them."""
+        return self.start, self.end, self.published_from, self.published_to
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The files' columns. Raises ConfigError."""
+        whole = ENTRY_SCHEMA if self.entries else MESSAGE_SCHEMA
+        unknown = [name for name in self.columns or () if name not in whole.names]
+        if unknown:
+            raise ConfigError(f"--columns: there is no column {unknown[0]}; there are {', '.join(whole.names)}")
+        return whole if self.columns is None else pa.schema([whole.field(name) for name in self.columns])
+
+
+@dataclass
+class Tally:
+    """What an export came across. `gaps`: positions that are known to be no messages; `problems`: messages without their value."""
+
+    rows: int = 0
+    gaps: int = 0
+    missing: list[Missing] = field(default_factory=list)
+    problems: Counter[str] = field(default_factory=Counter)
+
+    def runs(self, items: Iterable[ReadItem], advance: Advance) -> Iterator[EntryRun]:
+        """The entries; the rest is noted. `advance` is told of their bytes."""
+        for item in items:
+            if isinstance(item, EntryRun):
+                yield item
+                advance(item.bounds[-1] - item.bounds[0])
+            elif item.kind is not None:
+                self.gaps += item.end.entry - item.start.entry + 1
+            else:
+                self.missing.append(item)
+
+
+def export(source: ArchivedTopic, wanted: Wanted, files: ParquetFiles, advance: Advance) -> Tally:
+    """Write a topic's rows. Raises what reading raises, and FatalError where a file cannot be written."""
+    tally = Tally()
+    items = source.runs(*wanted.bounds)
+    runs = tally.runs(items, advance)
+    for batch in _entries(source, wanted, runs) if wanted.entries else _messages(source, wanted, runs, tally):
+        tally.rows += batch.num_rows
+        files.add(batch)
+    files.finish()
+    return tally
+
+
+def _messages(source: ArchivedTopic, wanted: Wanted, runs: Iterator[EntryRun], tally: Tally) -> Iterator[pa.RecordBatch]:
+    names = wanted.schema.names
+    # A null value that is none must be told of, whether or not its reason is to be written.
+    read = names if VALUE not in names or PROBLEM in names else [*names, PROBLEM]
+    times = MessageFilter(wanted.published_from, wanted.published_to)
+    for batch in message_batches(runs, source.name, read, wanted=times, options=source.unpacking()):
+        if PROBLEM in read:
+            found = batch.column(PROBLEM).drop_null().value_counts()
+            tally.problems.update({one["values"].as_py(): one["counts"].as_py() for one in found})
+        yield batch.select(names)
+
+
+def _entries(source: ArchivedTopic, wanted: Wanted, runs: Iterator[EntryRun]) -> Iterator[pa.RecordBatch]:
+    names = wanted.schema.names
+    early, late = wanted.published_from, wanted.published_to
+    if early is None and late is None:
+        yield from entry_batches(runs, source.name, names)
+        return
+    for batch in entry_batches(runs, source.name, _with(names, TIME)):
+        time = batch.column(TIME)
+        within = pc.is_valid(time)
+        for bound, compare in ((early, pc.greater_equal), (late, pc.less_equal)):
+            if bound is not None:
+                within = pc.and_(within, compare(time, pa.scalar(bound * 1000, time.type)))
+        yield batch.filter(within).select(names)
+
+
+def _with(names: Sequence[str], name: str) -> list[str]:
+    return [*names] if name in names else [*names, name]

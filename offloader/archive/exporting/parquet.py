@@ -1,0 +1,133 @@
+"""Record batches into Parquet files, within bounded memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from offloader.errors import FatalError
+from offloader.model import MIB
+
+# What is held until it is written as a row group: readers read whole ones.
+GROUP_BYTES = 32 * MIB
+GROUP_ROWS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A finished file. `size` in bytes."""
+
+    path: Path
+    rows: int
+    size: int
+
+
+class ParquetFiles:
+    """Writes one topic's rows: into one file, or into as many as it takes for each to have about `max_file_bytes`.
+
+    There is always one file, if need be without rows. A context manager: on an error the file under way stays unfinished.
+    Raises FatalError where it cannot be written.
+    """
+
+    def __init__(self, schema: pa.Schema, paths: Iterator[Path], max_file_bytes: int | None = None) -> None:
+        self.done: list[WrittenFile] = []
+        self._schema = schema
+        self._paths = paths
+        self._max = max_file_bytes
+        self._group = GROUP_BYTES if max_file_bytes is None else min(GROUP_BYTES, max_file_bytes)
+        self._held: list[pa.RecordBatch] = []
+        self._bytes = 0
+        self._rows = 0
+        self._file: _OpenFile | None = None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take a batch; it is written at the latest at `finish`."""
+        self._held.append(batch)
+        self._bytes += batch.nbytes
+        self._rows += batch.num_rows
+        if self._bytes >= self._group or self._rows >= GROUP_ROWS:
+            self._write_group()
+
+    def finish(self) -> None:
+        """Write what is held, and end the file."""
+        self._write_group()
+        if self._file is None and not self.done:
+            self._file = _OpenFile(next(self._paths), self._schema)
+        self._end_file()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.abandon()
+
+    def _write_group(self) -> None:
+        if not self._held:
+            return
+        table = pa.Table.from_batches(self._held, self._schema)
+        self._held, self._bytes, self._rows = [], 0, 0
+        if self._file is None:
+            self._file = _OpenFile(next(self._paths), self._schema)
+        if self._file.write(table) >= (self._max or self._file.size + 1):
+            self._end_file()
+
+    def _end_file(self) -> None:
+        if self._file is not None:
+            self.done.append(self._file.finish())
+            self._file = None
+
+
+class _OpenFile:
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._path = path
+        self._rows = 0
+        with _told(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._sink = pa.OSFile(str(path), "wb")
+            self._writer = pq.ParquetWriter(self._sink, schema, compression="zstd")
+
+    @property
+    def size(self) -> int:
+        return int(self._sink.tell())
+
+    def write(self, table: pa.Table) -> int:
+        """Write a row group; the bytes that the file has then."""
+        with _told(self._path):
+            self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+        self._rows += table.num_rows
+        return self.size
+
+    def finish(self) -> WrittenFile:
+        with _told(self._path):
+            self._writer.close()
+            self._sink.close()
+            _sync(self._path)
+            return WrittenFile(self._path, self._rows, self._path.stat().st_size)
+
+    def abandon(self) -> None:
+        self._sink.close()
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise FatalError(f"{path.name} cannot be written: {error.strerror or error}") from error
+
+
+def _sync(path: Path) -> None:
+    """A file that has its name must have its bytes, also after a crash."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,106 @@
+"""Where an export goes: all of it appears at once, or nothing does."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Self
+
+from offloader.errors import FatalError
+from offloader.model import TopicName
+
+SUFFIX = ".parquet"
+_PART = re.compile(r"part-\d{5,}\.parquet")
+
+
+class Target:
+    """`FILE.parquet`, or a folder with `part-00000.parquet` and so on; of a partitioned topic one of them for each partition.
+
+    Everything is written in a folder beside the target whose name begins with a dot, which `publish` renames and which is gone when
+    this context ends, however it ends; only a process that is killed leaves it. Raises FatalError where there is something
+    already that is not to be replaced. A folder is replaced only if it holds nothing but such parts.
+    """
+
+    def __init__(self, path: Path, token: str, *, partitioned: bool, overwrite: bool) -> None:
+        self.path = path.absolute()
+        self.is_file = path.name.endswith(SUFFIX)
+        self._partitioned = partitioned
+        self._overwrite = overwrite
+        self._staging = self.path.parent / f".{self.path.name}.{token}.partial"
+
+    def paths(self, topic: TopicName) -> Iterator[Path]:
+        """Where the files of a topic are written until they are published; only one for a file."""
+        if self.is_file:
+            return iter([self._staging / self._final(topic).name])
+        folder = self._staging / topic.encoded if self._partitioned else self._staging
+        return (folder / f"part-{number:05}{SUFFIX}" for number in count())
+
+    def final(self, staged: Path) -> Path:
+        """Where a written file will be."""
+        return (self.path.parent if self.is_file else self.path) / staged.relative_to(self._staging)
+
+    def check(self, topics: list[TopicName]) -> None:
+        """Whether there is something in the way."""
+        for path in {self._final(topic) for topic in topics} if self.is_file else {self.path}:
+            self._check(path)
+
+    def publish(self) -> None:
+        """Give everything its name."""
+        try:
+            if self.is_file:
+                for staged in sorted(self._staging.iterdir()):
+                    self._check(self.final(staged))
+                    staged.replace(self.final(staged))
+            else:
+                self._check(self.path)
+                self._replace_folder()
+        except OSError as error:
+            raise FatalError(f"{self.path} cannot be written: {error.strerror}") from error
+
+    def __enter__(self) -> Self:
+        try:
+            self._staging.mkdir(parents=True)
+        except OSError as error:
+            raise FatalError(f"{self._staging} cannot be made: {error.strerror}") from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self._staging, ignore_errors=True)
+
+    def _final(self, topic: TopicName) -> Path:
+        if not self._partitioned:
+            return self.path
+        return self.path.with_name(f"{self.path.name.removesuffix(SUFFIX)}-partition-{topic.partition}{SUFFIX}")
+
+    def _check(self, path: Path) -> None:
+        if not path.exists():
+            return
+        if self.is_file != path.is_file():
+            kind = "is a folder; a name that ends with .parquet means a file" if self.is_file else f"is a file without {SUFFIX}"
+            raise FatalError(f"{path} {kind}")
+        if not self.is_file and not any(path.iterdir()):
+            return
+        if not self._overwrite:
+            raise FatalError(f"{path} is there already; --overwrite replaces it")
+        if not self.is_file and not _is_export(path):
+            raise FatalError(f"{path} has more in it than an export, and is not replaced; choose another folder")
+
+    def _replace_folder(self) -> None:
+        former = self._staging.with_suffix(".former")
+        replaced = self.path.exists()
+        if replaced:
+            self.path.replace(former)
+        self._staging.replace(self.path)
+        if replaced:
+            shutil.rmtree(former)
+
+
+def _is_export(folder: Path) -> bool:
+    """Whether it holds nothing but what an export writes."""
+    return all(
+        _PART.fullmatch(path.name) is not None if path.is_file() else path.is_dir() and "-partition-" in path.name
+        for path in folder.rglob("*")
+    )

@@ -1,0 +1,1 @@
+"""One position, looked at as closely as can be."""

@@ -1,0 +1,151 @@
+"""`offloader topics export`: into Parquet."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from offloader.archive.exporting.export import Advance, Tally, Wanted, export
+from offloader.archive.exporting.parquet import ParquetFiles, WrittenFile
+from offloader.archive.exporting.target import Target
+from offloader.archive.items import Missing
+from offloader.archive.spark.values import parse_names
+from offloader.archive.topic import ArchivedTopic
+from offloader.cli.parsing import TOPIC, parsed
+from offloader.cli.reading import ON_DAMAGE, Bound, Ledgers, Range, archived_partitions, ledger_options, range_options
+from offloader.cli.session import Session, command
+from offloader.cli.topics import topics
+from offloader.config.units import parse_size
+from offloader.embedded.progress import download_progress
+from offloader.errors import ConfigError
+from offloader.model import MIB, TopicName
+
+MAX_FILE_BYTES = 256 * MIB
+
+
+@dataclass(frozen=True)
+class Exported:
+    """One topic's part of an export; the files have the names that they end up with."""
+
+    topic: TopicName
+    files: list[WrittenFile]
+    tally: Tally
+
+
+@topics.command("export")
+@click.argument("topic", callback=TOPIC)
+@click.option(
+    "--to",
+    "to",
+    metavar="FILE.parquet|FOLDER",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="A file, or a folder of files.",
+)
+@range_options
+@click.option("--columns", metavar="NAMES", callback=parsed(parse_names), help="Only these columns, with commas between them.")
+@click.option("--entries", is_flag=True, help="The entries as BookKeeper stored them instead of messages.")
+@click.option(
+    "--max-file-bytes",
+    metavar="SIZE",
+    callback=parsed(parse_size),
+    help="In a folder: end a file at about this size; 256M by default.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace an earlier export.")
+@ON_DAMAGE
+@ledger_options
+@command()
+def export_command(
+    session: Session,
+    topic: TopicName,
+    *,
+    to: Path,
+    start: Bound | None,
+    end: Bound | None,
+    columns: tuple[str, ...] | None,
+    entries: bool,
+    max_file_bytes: int | None,
+    overwrite: bool,
+    on_damage: str,
+    ledgers: str | None,
+    cluster: str | None,
+    ask_pulsar: bool,
+) -> None:
+    """Write a topic's archived messages to Parquet. The columns are those of the Spark source (docs/reading.md).
+
+    All files appear at once when everything is written; an export that is interrupted leaves nothing. Of a partitioned topic all
+    partitions are exported, each to a file `FILE-partition-N.parquet` or to a folder of its own below FOLDER.
+
+    \b
+    JSON: {message, topics}; a topic is {topic, rows, gaps, missing, withoutValue, files}, a file {path, rows, bytes}, something
+    missing {from, to, why}; withoutValue counts messages by the reason in column __problem.
+    """
+    wanted = Wanted(*Range.of(start, end), columns, entries)
+    schema = wanted.schema
+    sources = archived_partitions(session, topic, Ledgers(ledgers, cluster, ask_pulsar), on_damage=on_damage)
+    partitioned = sources[0].name != topic
+    target = Target(to, session.doors.new_token(), partitioned=partitioned, overwrite=overwrite)
+    if target.is_file and max_file_bytes is not None:
+        raise ConfigError("--max-file-bytes: FILE.parquet is one file; name a folder in --to")
+    target.check([source.name for source in sources])
+    size = None if target.is_file else max_file_bytes or MAX_FILE_BYTES
+    with target, _progress(topic, sources, wanted) as advance:
+        done = []
+        for source in sources:
+            with ParquetFiles(schema, target.paths(source.name), size) as files:
+                tally = export(source, wanted, files, advance)
+            final = [replace(file, path=target.final(file.path)) for file in files.done]
+            done.append(Exported(source.name, final, tally))
+        target.publish()
+    _show(session, topic, to, wanted, done)
+
+
+@contextmanager
+def _progress(topic: TopicName, sources: list[ArchivedTopic], wanted: Wanted) -> Iterator[Advance]:
+    """A bar, only on a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _say_nothing
+        return
+    total = sum(source.size(*wanted.bounds) for source in sources)
+    with download_progress(f"{topic}", max(total, 1), console) as advance:
+        yield advance
+
+
+def _say_nothing(size: int) -> None: ...
+
+
+def _show(session: Session, topic: TopicName, to: Path, wanted: Wanted, done: list[Exported]) -> None:
+    files = [file for one in done for file in one.files]
+    lost = [missing for one in done for missing in one.tally.missing]
+    rows, size = sum(one.tally.rows for one in done), sum(file.size for file in files)
+    what = "entries" if wanted.entries else "messages"
+    gaps = sum(one.tally.gaps for one in done)
+    problems = sum((one.tally.problems for one in done), Counter[str]())
+    text = (
+        f"{topic}: {rows} {what} exported to {to} ({len(files)} files, {size} bytes), {gaps} positions in gaps, {len(lost)} stretches missing"
+        + "".join(f", {count} messages without value: {why}" for why, count in sorted(problems.items()))
+    )
+    details = [f"# {m.start}..{m.end} is missing: {m.why}" for m in lost]
+    session.output.message(text, details, topics=[_fields(one) for one in done])
+
+
+def _fields(one: Exported) -> dict[str, object]:
+    return {
+        "topic": str(one.topic),
+        "rows": one.tally.rows,
+        "gaps": one.tally.gaps,
+        "missing": [_missing(missing) for missing in one.tally.missing],
+        "withoutValue": dict(one.tally.problems),
+        "files": [{"path": str(file.path), "rows": file.rows, "bytes": file.size} for file in one.files],
+    }
+
+
+def _missing(missing: Missing) -> dict[str, object]:
+    return {"from": str(missing.start), "to": str(missing.end), "why": missing.why}

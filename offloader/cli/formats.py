@@ -1,0 +1,192 @@
+"""How `topics cat` prints messages, entries and what is missing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+
+import click
+
+from offloader.archive.items import ArchivedEntry, Missing
+from offloader.archive.messages.message import Message
+from offloader.archive.peeking.entry import printable
+from offloader.cli.topics import time_text
+from offloader.errors import DamagedObjectError
+from offloader.format.entry import OPAQUE, EntryFacts, inspect
+
+_HEX_LINE = 16
+
+
+class Format(ABC):
+    """One way to print."""
+
+    @abstractmethod
+    def message(self, message: Message) -> None: ...
+
+    @abstractmethod
+    def entry(self, entry: ArchivedEntry) -> None: ...
+
+    def missing(self, missing: Missing) -> None:
+        click.echo(_gap_line(missing))
+
+
+class TextFormat(Format):
+    """A line each, fields separated by tabs."""
+
+    def message(self, message: Message) -> None:
+        key = "-" if message.key is None else printable(message.key)
+        fields = (_place(message), _size(message), when(message.publish_time) or "-", key, _shown(message))
+        click.echo("\t".join(map(str, fields)))
+
+    def entry(self, entry: ArchivedEntry) -> None:
+        click.echo(f"{entry.position}\t{len(entry.data)}\t{_sha256(entry.data)}")
+
+
+class JsonFormat(Format):
+    """An object a line."""
+
+    def message(self, message: Message) -> None:
+        _echo_json(_message_fields(message))
+
+    def entry(self, entry: ArchivedEntry) -> None:
+        facts = _inspected(entry.data)
+        _echo_json({
+            "position": str(entry.position),
+            "size": len(entry.data),
+            "publishTime": when(facts.publish_time),
+            "messages": facts.messages,
+            "brokerTime": when(facts.broker_time),
+            "index": facts.broker_index,
+            "sha256": _sha256(entry.data),
+            "data": _base64(entry.data),
+        })  # fmt: skip
+
+    def missing(self, missing: Missing) -> None:
+        _echo_json({"missing": {"from": str(missing.start), "to": str(missing.end)}, "why": missing.why})
+
+
+class RawFormat(Format):
+    """Only the bytes; everything else on standard error."""
+
+    def __init__(self) -> None:
+        self._out = sys.stdout.buffer
+
+    def message(self, message: Message) -> None:
+        if message.problem is not None:
+            click.echo(f"# {_place(message)} has no value: {message.problem}", err=True)
+        self._write(message.value or b"")
+
+    def entry(self, entry: ArchivedEntry) -> None:
+        self._write(entry.data)
+
+    def missing(self, missing: Missing) -> None:
+        click.echo(_gap_line(missing), err=True)
+
+    def _write(self, data: bytes) -> None:
+        self._out.write(data)
+        self._out.flush()
+
+
+class HexFormat(Format):
+    """A head line each, then the bytes, 16 a line."""
+
+    def message(self, message: Message) -> None:
+        head = f"{_place(message)}\t{_size(message)}\t{when(message.publish_time) or '-'}"
+        _dump(head if message.value is not None else f"{head}\t{_shown(message)}", message.value or b"")
+
+    def entry(self, entry: ArchivedEntry) -> None:
+        _dump(f"{entry.position}\t{len(entry.data)}", entry.data)
+
+
+FORMATS: Mapping[str, type[Format]] = {"text": TextFormat, "json": JsonFormat, "raw": RawFormat, "hex": HexFormat}
+
+
+def when(ms: int | None) -> str | None:
+    """A time; one that no calendar has as it stands."""
+    try:
+        return None if ms is None else time_text(ms)
+    except (OverflowError, ValueError, OSError):
+        return str(ms)
+
+
+def _message_fields(message: Message) -> dict[str, object]:
+    key = message.key
+    return {
+        "position": str(message.position),
+        "batchIndex": None if message.batch_index < 0 else message.batch_index,
+        "size": _size(message),
+        "publishTime": when(message.publish_time),
+        "eventTime": when(message.event_time),
+        "key": None if key is None else _utf8(key),
+        "keyBytes": None if key is None else _base64(key),
+        "properties": message.properties,
+        "producer": message.producer_name,
+        "sequenceId": message.sequence_id,
+        "orderingKey": None if message.ordering_key is None else _base64(message.ordering_key),
+        "schemaVersion": None if message.schema_version is None else _base64(message.schema_version),
+        "replicatedFrom": message.replicated_from,
+        "brokerTime": when(message.broker_time),
+        "index": message.broker_index,
+        "encryptionKeys": None if message.encryption is None else [key.name for key in message.encryption.keys],
+        "payload": None if message.value is None else _base64(message.value),
+        "problem": message.problem,
+    }
+
+
+def _place(message: Message) -> str:
+    return str(message.position) if message.batch_index < 0 else f"{message.position}:{message.batch_index}"
+
+
+def _size(message: Message) -> int:
+    return 0 if message.value is None else len(message.value)
+
+
+def _shown(message: Message) -> str:
+    if message.value is not None:
+        return printable(message.value)
+    return "(null)" if message.problem is None else f"({message.problem})"
+
+
+def _gap_line(missing: Missing) -> str:
+    return f"# {missing.start}..{missing.end} is missing: {missing.why}"
+
+
+def _inspected(data: bytes) -> EntryFacts:
+    try:
+        return inspect(data)
+    except DamagedObjectError:  # its frame is one that nothing promises: an opaque entry
+        return OPAQUE
+
+
+def _dump(head: str, data: bytes) -> None:
+    click.echo("\n".join([head, *_hex_lines(data)]))
+
+
+def _hex_lines(data: bytes) -> Iterator[str]:
+    for at in range(0, len(data), _HEX_LINE):
+        piece = data[at : at + _HEX_LINE]
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in piece)
+        yield f"{at:08x}  {piece[:8].hex(' '):<23}  {piece[8:].hex(' '):<23}  |{text}|"
+
+
+def _echo_json(fields: Mapping[str, object]) -> None:
+    click.echo(json.dumps(fields))
+
+
+def _utf8(data: bytes) -> str | None:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()

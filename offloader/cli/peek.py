@@ -1,0 +1,138 @@
+"""`offloader topics peek`: one position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+
+from offloader._proto.pulsar_messages_pb2 import CompressionType
+from offloader.archive.peeking.entry import is_sound, take_apart
+from offloader.archive.peeking.place import Owner, Peeked
+from offloader.archive.stored import OffloadedLedger
+from offloader.cli.formats import when
+from offloader.cli.parsing import POSITION, TOPIC
+from offloader.cli.reading import Ledgers, archived, ledger_options
+from offloader.cli.session import FINDINGS, OK, Session, command
+from offloader.cli.topics import time_text, topics
+from offloader.model import Loss, Position, TopicName
+
+_TIMES = ("publish_time", "event_time", "deliver_at_time", "broker_timestamp")
+
+
+@topics.command()
+@click.argument("topic", callback=TOPIC)
+@click.argument("position", metavar="LEDGER:ENTRY", callback=POSITION)
+@ledger_options
+@command()
+def peek(
+    session: Session, topic: TopicName, position: Position, *, ledgers: str | None, cluster: str | None, ask_pulsar: bool
+) -> int:
+    """Show one position of a topic: where it is stored, and every field of its entry, also such that have no name here.
+
+    Of a gap or a loss: what is recorded of it. Beside the topic's records it asks the bucket for the index object and for one range.
+    Exit code 2 where the entry is not what its frame says (CRC32C, lengths).
+
+    \b
+    JSON: {position, incarnation, segment|ledger|loss, gap, missing, object, entry}; an entry is {size,
+    brokerEntryMetadata, checksum, messageMetadata, payload, messages, problem}, with Pulsar's names of fields and bytes in hex.
+    """
+    found = archived(session, topic, Ledgers(ledgers, cluster, ask_pulsar)).peek(position)
+    facts = _facts(found)
+    if session.output.name == "json":
+        session.output.line("", facts)
+    else:
+        for line in _lines(facts, ""):
+            session.output.line(line, {})
+    return OK if "entry" not in facts or is_sound(facts["entry"]) else FINDINGS
+
+
+def _facts(found: Peeked) -> dict[str, Any]:
+    facts: dict[str, Any] = {"position": str(found.position), "incarnation": found.position.incarnation}
+    facts |= _owner(found.owner)
+    if found.gap is not None:
+        gap = found.gap
+        facts["gap"] = {"kind": str(gap.kind), "ledger": gap.ledger, "first": gap.first, "last": gap.last}
+    if found.missing is not None:
+        facts["missing"] = found.missing.why
+    if found.stored is not None:
+        facts["object"] = _object(found)
+        facts["entry"] = take_apart(found.stored.entry.data)
+    return facts
+
+
+def _owner(owner: Owner) -> dict[str, Any]:
+    place: dict[str, Any] = {"start": str(owner.start), "end": str(owner.end)}
+    if isinstance(owner, Loss):
+        return {"loss": place | {"reason": owner.reason, "acceptedBy": owner.accepted_by, "at": time_text(owner.at)}}
+    if isinstance(owner, OffloadedLedger):
+        return {"ledger": place | {"uuid": owner.uuid, "size": owner.size, "store": owner.store}}
+    return {
+        "segment": {
+            "uuid": owner.uuid,
+            **place,
+            "entries": owner.entries,
+            "size": owner.size,
+            "crc32c": f"{owner.crc32c:08x}",
+            "assigned": time_text(owner.assigned_at),
+            "offloaded": time_text(owner.offloaded_at),
+            "source": str(owner.source),
+            "reason": str(owner.roll_reason),
+        }
+    }
+
+
+def _object(found: Peeked) -> dict[str, Any]:
+    stored, part = found.stored, found.part
+    assert stored is not None
+    facts: dict[str, Any] = {
+        "key": found.object_key,
+        "offset": stored.offset,
+        "block": {
+            "number": stored.block_number,
+            "offset": stored.block_offset,
+            "length": stored.block.length,
+            "firstEntry": stored.block.first_entry,
+            "version": stored.block.version,
+        },
+    }
+    if part is not None:
+        facts["part"] = {"number": part.number, "offset": part.offset, "size": part.size, "crc32c": f"{part.crc32c:08x}"}
+    return facts
+
+
+def _lines(facts: Mapping[str, Any], indent: str) -> Iterator[str]:
+    """A field a line, what belongs to a field below it."""
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            yield f"{indent}{name}:"
+            yield from _lines(value, indent + "  ")
+        elif isinstance(value, list):
+            yield f"{indent}{name}:{'' if value else ' none'}"
+            yield from _listed(value, indent + "  ")
+        else:
+            yield f"{indent}{name}: {_text(value)}{_note(name, value)}"
+
+
+def _listed(values: list[Any], indent: str) -> Iterator[str]:
+    for value in values:
+        lines = _lines(value, "") if isinstance(value, dict) else iter([_text(value)])
+        for number, line in enumerate(lines):
+            yield f"{indent}{'  ' if number else '- '}{line}"
+
+
+def _text(value: object) -> str:
+    """One line, whatever stands in the entry."""
+    if isinstance(value, bool):
+        return "yes" if value else "NO"
+    text = str(value)
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _note(name: str, value: Any) -> str:
+    if name in _TIMES and value:
+        return f" ({when(value)})"
+    if name == "compression":
+        return f" ({CompressionType.Name(value) if value in CompressionType.values() else 'unknown'})"
+    return ""

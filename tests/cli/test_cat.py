@@ -1,0 +1,257 @@
+"""`topics cat`: messages and entries, ranges, filters, formats, what is missing, and following."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from contextlib import nullcontext
+from dataclasses import replace
+
+import pytest
+
+from offloader._proto.pulsar_messages_pb2 import CompressionType
+from offloader.archive.following.follower import Patience
+from offloader.archive.following.live import Live
+from offloader.model import Position
+from offloader.storage.local import LocalStore
+from tests.archive.following.test_follow import TOPIC as FOLLOWED
+from tests.archive.following.test_follow import Seconds, started
+from tests.archive.ledgers.support import put_ledger
+from tests.archive.messages.encoder import Producer, Sent, batch, chunked, marker, single
+from tests.archive.reading.support import CountingStore
+from tests.archive.support import gap, message, stream
+from tests.format.support import Stored
+
+START = 1_700_000_000_000
+
+
+def at(seconds: int, compression: int = CompressionType.NONE) -> Producer:
+    return Producer(publish_time=START + 1000 * seconds, compression=compression)
+
+
+@pytest.fixture
+def archived(line):
+    """One message, a batch of three, a chunked message with another one in between, a marker, a gap and a loss."""
+    line.archive.claim(1, 0)
+    first, last = chunked(at(3), Sent(b"<chunked>", key=b"c"), 2, "u")
+    entries = [
+        replace(single(at(0), Sent(b"two\nlines \xff", key=b"k", properties=(("colour", "red"),))), broker=(5, 9)),
+        batch(
+            at(1, CompressionType.ZSTD),
+            [
+                Sent(b"a", key=b"k", properties=(("colour", "red"), ("size", "1"))),
+                Sent(None, key=b"\xff", key_is_bytes=True),
+                Sent(b"c"),
+            ],
+        ),
+        first,
+        single(at(4, CompressionType.LZ4), Sent(b"in between" * 20)),
+        last,
+        marker(),
+    ]
+    line.archive.add([Stored(1, n, entry.data) for n, entry in enumerate(entries)], [gap(1, 6, 6)])
+    line.archive.lose(Position(0, 1, 7), Position(0, 1, 8))
+    line.entries = [entry.data for entry in entries]
+    return line
+
+
+def places(text: str) -> list[str]:
+    return [line.split("\t")[0] for line in text.splitlines()]
+
+
+def test_messages_are_unpacked_from_batches_compression_and_chunks(archived) -> None:
+    lines = [text.split("\t") for text in archived.ok("topics", "cat", "orders").splitlines()]
+    assert lines == [
+        ["1:0", "11", "2023-11-14T22:13:20.000Z", "k", "two\\nlines \\xff"],
+        ["1:1:0", "1", "2023-11-14T22:13:21.000Z", "k", "a"],
+        ["1:1:1", "0", "2023-11-14T22:13:21.000Z", "\\xff", "(null)"],
+        ["1:1:2", "1", "2023-11-14T22:13:21.000Z", "-", "c"],
+        ["1:3", "200", "2023-11-14T22:13:24.000Z", "-", "in between" * 20],
+        ["1:4", "9", "2023-11-14T22:13:23.000Z", "c", "<chunked>"],
+        ["# 1:6..1:6 is missing: a gap: aborted"],
+        ["# 1:7..1:8 is missing: lost: trimmed (accepted by accept-loss)"],
+    ]
+
+
+def test_ranges_by_position_and_by_publish_time(archived) -> None:
+    assert places(archived.ok("topics", "cat", "orders", "--from", "1:1", "--to", "1:3")) == ["1:1:0", "1:1:1", "1:1:2", "1:3"]
+    until = places(archived.ok("topics", "cat", "orders", "--to", "2023-11-14T22:13:21Z"))
+    assert until == ["1:0", "1:1:0", "1:1:1", "1:1:2", "# 1:6..1:6 is missing: a gap: aborted", *until[-1:]]
+    text = archived.ok("topics", "cat", "orders", "--from", str(START + 3000), "--to", "1:4")
+    assert places(text) == ["1:3", "1:4"], "a chunk before the range is found"
+    assert places(archived.ok("topics", "cat", "orders", "--from", str(START + 3000), "--to", str(START + 3500)))[0] == "1:4"
+
+
+def test_what_a_range_by_time_leaves_out_is_not_read(line) -> None:
+    line.archive.claim(1, 0)
+    for hour in range(3):
+        found = [single(at(3600 * hour + n), Sent(b"x" * 100)).data for n in range(40)]
+        gaps = [gap(1, 50 * hour + 40, 50 * hour + 49)]
+        line.archive.add([Stored(1, 50 * hour + n, data) for n, data in enumerate(found)], gaps)
+    store = CountingStore(line.archive.store)
+    until = str(START + 3600_000 + 5000)
+    text = line.ok("topics", "cat", "orders", "--from", str(START + 3600_000), "--to", until)
+    assert [place for place in places(text) if not place.startswith("#")] == [f"1:{50 + n}" for n in range(6)]
+    assert sum(place.startswith("#") for place in places(text)) == 3
+    segments = [segment.uuid for segment in line.archive.catalog.segments]
+    assert [uuid for uuid in segments if any(uuid in key for key, _ in store.reads)] == segments[1:2]
+    assert sum(size for key, size in store.reads if key.endswith(segments[1])) < line.archive.catalog.segments[1].size / 2
+
+
+def test_filters_by_key_and_property(archived) -> None:
+    assert places(archived.ok("topics", "cat", "orders", "--key", "k"))[:2] == ["1:0", "1:1:0"]
+    assert len(places(archived.ok("topics", "cat", "orders", "--key", "k", "--key", "c", "--to", "1:5"))) == 3
+    red = ["topics", "cat", "orders", "--to", "1:5", "--property", "colour=red"]
+    assert places(archived.ok(*red)) == ["1:0", "1:1:0"]
+    assert places(archived.ok(*red, "--property", "size=1")) == ["1:1:0"]
+    assert places(archived.ok(*red, "--key", "other")) == []
+
+
+def test_limit_ends_the_output(archived) -> None:
+    assert places(archived.ok("topics", "cat", "orders", "--limit", "2")) == ["1:0", "1:1:0"]
+    assert places(archived.ok("topics", "cat", "orders", "--limit", "2", "--entries")) == ["1:0", "1:1"]
+
+
+def test_json_has_every_field(archived) -> None:
+    first, second, third, *rest = archived.json_lines("topics", "cat", "orders")
+    assert first == {
+        "position": "1:0", "batchIndex": None, "size": 11, "publishTime": "2023-11-14T22:13:20.000Z", "eventTime": None, "key": "k",
+        "keyBytes": "aw==", "properties": {"colour": "red"}, "producer": "p", "sequenceId": 0, "orderingKey": None,
+        "schemaVersion": None, "replicatedFrom": None, "brokerTime": "1970-01-01T00:00:00.005Z", "index": 9,
+        "encryptionKeys": None, "payload": base64.b64encode(b"two\nlines \xff").decode(), "problem": None,
+    }  # fmt: skip
+    assert (second["position"], second["batchIndex"], second["payload"]) == ("1:1", 0, "YQ==")
+    assert (third["key"], third["keyBytes"], third["payload"]) == (None, "/w==", None)
+    assert rest[-1]["missing"] == {"from": "1:7", "to": "1:8"}
+    assert archived.ok("topics", "cat", "orders", "--format", "json") == archived.ok("topics", "cat", "orders", "-o", "json")
+
+
+def test_raw_is_the_payloads_one_after_another(archived) -> None:
+    result = archived.run("topics", "cat", "orders", "--format", "raw")
+    assert result.stdout_bytes == b"two\nlines \xffac" + b"in between" * 20 + b"<chunked>"
+    assert result.stderr.splitlines()[0] == "# 1:6..1:6 is missing: a gap: aborted"
+    entries = archived.run("topics", "cat", "orders", "--format", "raw", "--entries")
+    assert entries.stdout_bytes == b"".join(archived.entries)
+
+
+def test_hex_is_a_dump_of_each_message(archived) -> None:
+    text = archived.ok("topics", "cat", "orders", "--format", "hex", "--to", "1:0")
+    assert text == (
+        "1:0\t11\t2023-11-14T22:13:20.000Z\n00000000  74 77 6f 0a 6c 69 6e 65  73 20 ff                 |two.lines .|\n"
+    )
+    assert "1:1:1\t0\t2023-11-14T22:13:21.000Z\t(null)\n1:1:2" in archived.ok("topics", "cat", "orders", "--format", "hex")
+
+
+def test_entries_are_there_byte_for_byte(archived) -> None:
+    first, *rest, lost, _ = archived.json_lines("topics", "cat", "orders", "--entries")
+    assert (first["index"], first["brokerTime"], first["messages"]) == (9, "1970-01-01T00:00:00.005Z", 1)
+    assert [base64.b64decode(entry["data"]) for entry in (first, *rest)] == archived.entries
+    assert lost == {"missing": {"from": "1:6", "to": "1:6"}, "why": "a gap: aborted"}
+    text = archived.ok("topics", "cat", "orders", "--entries", "--to", "1:0")
+    assert text == f"1:0\t{len(archived.entries[0])}\t{hashlib.sha256(archived.entries[0]).hexdigest()}\n"
+
+
+def test_an_entry_that_is_no_message_is_an_error_unless_damage_is_skipped(line) -> None:
+    line.archive.claim(1, 0)
+    line.archive.add([Stored(1, 0, message("x")), Stored(1, 1, b"opaque")])
+    result = line.run("topics", "cat", "orders")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: 1:1 (offset ")
+    assert line.ok("topics", "cat", "orders", "--on-damage", "skip").splitlines()[1] == "1:1\t0\t-\t-\t(damaged)"
+    raw = line.run("topics", "cat", "orders", "--on-damage", "skip", "--format", "raw")
+    assert (raw.stdout, raw.stderr) == ("x", "# 1:1 has no value: damaged\n")
+    assert line.json_lines("topics", "cat", "orders", "--entries")[1]["publishTime"] is None
+
+
+def test_a_time_that_no_calendar_has_is_shown_as_it_is(line) -> None:
+    line.archive.claim(1, 0)
+    line.archive.add([Stored(1, 0, single(Producer(publish_time=2**62), Sent(b"x")).data)])
+    assert line.ok("topics", "cat", "orders").split("\t")[2] == str(2**62)
+
+
+def test_a_position_is_found_in_its_incarnation(archived) -> None:
+    archived.archive.incarnation = 1
+    archived.archive.claim(created="later")
+    archived.archive.add(stream(7, 0, 1))
+    assert [x["position"] for x in archived.json_lines("topics", "cat", "orders", "--from", "7:1")] == ["7:1"]
+
+
+def test_a_partitioned_topic_is_told_from_one_that_is_not_there(line) -> None:
+    line.archive.topic = replace(line.archive.topic, name="orders-partition-10")
+    line.archive.claim(1, 0)
+    assert line.error("topics", "cat", "orders") == (
+        "persistent://public/default/orders is partitioned; name one of its 1 archived partitions, for example "
+        "persistent://public/default/orders-partition-10"
+    )
+
+
+def test_it_needs_no_more_than_the_section_storage(archived) -> None:
+    archived.config = 'storage: {root: "file:///unused"}\n'
+    assert places(archived.ok("topics", "cat", "orders", "--to", "1:0")) == ["1:0"]
+    assert "orders" in archived.ok("topics", "list")
+    result = archived.run("topics", "cat", "orders", "--follow")
+    assert result.exit_code == 1
+    assert "error: application: is missing" in result.stderr
+    archived.config = 'storage: {root: "nowhere"}\n'
+    assert archived.error("topics", "cat", "orders").startswith("storage.root: not a URL")
+
+
+def test_it_writes_nothing(archived) -> None:
+    def refused(*_: object, **__: object) -> object:
+        raise AssertionError("reading wrote")
+
+    store = archived.archive.store
+    store.put = store.begin = store.delete = store.commit = refused
+    for reading in (["cat"], ["cat", "--entries"], ["peek", "1:0"]):
+        archived.ok("topics", reading[0], "orders", *reading[1:])
+
+
+def test_ledgers_that_a_broker_has_offloaded_are_read_too(line, tmp_path) -> None:
+    bucket = tmp_path / "bucket"
+    put_ledger(
+        LocalStore(bucket),
+        7,
+        [message(f"m{n}") for n in range(3)],
+        "00000000-0000-4000-8000-000000000001",
+        topic=line.archive.topic,
+    )
+    found = line.json_lines("topics", "cat", "orders", "--ledgers", bucket.as_uri())
+    assert [(x["position"], base64.b64decode(x["payload"])) for x in found] == [(f"7:{n}", f"m{n}".encode()) for n in range(3)]
+    assert line.json("topics", "peek", "orders", "7:1", "--ledgers", bucket.as_uri())["object"]["block"]["version"] == 1
+
+
+@pytest.fixture
+def followed(line):
+    sim = started(1, roll="1s")
+    seconds = Seconds()
+    live = Live(lambda: nullcontext((sim.cluster.source, sim.cluster.admin)), Patience(idle=0.2), seconds, seconds.pause)
+    line.doors = replace(line.doors, store=lambda _: sim.store, live=lambda _: live)
+    line.sim = sim
+    yield line
+    sim.close()
+
+
+def test_following_goes_on_into_the_live_topic(followed) -> None:
+    sim = followed.sim
+    sim.produce(FOLLOWED, 5)
+    sim.settle()
+    sim.produce(FOLLOWED, 4)
+    delivered = [f"{e.ledger}:{e.entry}" for e in sim.cluster.entries(FOLLOWED) if e.delivered]
+    cat = ["topics", "cat", str(FOLLOWED), "--entries"]
+    assert places(followed.ok(*cat)) == delivered[:5]
+    assert places(followed.ok(*cat, "--follow")) == delivered
+    assert places(followed.ok(*cat, "--follow", "--from", delivered[7])) == delivered[7:]
+    assert places(followed.ok(*cat, "--follow", "--to", delivered[6])) == delivered[:7]
+    assert places(followed.ok(*cat, "--follow", "--limit", "6")) == delivered[:6]
+    times = [entry["publishTime"] for entry in followed.json_lines(*cat, "--follow")]
+    later = [place for place, time in zip(delivered, times, strict=True) if time >= times[6]]
+    assert places(followed.ok(*cat, "--follow", "--from", times[6])) == later
+
+
+def test_following_unpacks_messages(followed) -> None:
+    sim = followed.sim
+    sim.produce(FOLLOWED, 2)
+    sim.settle()
+    sim.produce(FOLLOWED, 2)
+    sizes = [line.split("\t")[1] for line in followed.ok("topics", "cat", str(FOLLOWED), "--follow").splitlines()]
+    assert len(sizes) == 4
