@@ -30,7 +30,7 @@ def parse_property(text: str) -> tuple[str, str]:
 
 @topics.command()
 @click.argument("topic", callback=TOPIC)
-@range_options
+@range_options("--to", "--until")
 @click.option("--entries", is_flag=True, help="The entries as BookKeeper stored them instead of messages.")
 @click.option(
     "--format",

@@ -38,17 +38,24 @@ class Exported:
     tally: Tally
 
 
+def parse_target(text: str) -> Path:
+    """A local path. Raises ValueError."""
+    if "://" in text or not text.strip():
+        raise ValueError(f"{text!r} is no path of this machine; export to a file or folder here, then copy it")
+    return Path(text)
+
+
 @topics.command("export")
 @click.argument("topic", callback=TOPIC)
 @click.option(
     "--to",
     "to",
     metavar="FILE.parquet|FOLDER",
-    type=click.Path(path_type=Path),
+    callback=parsed(parse_target),
     required=True,
     help="A file, or a folder of files.",
 )
-@range_options
+@range_options("--until")
 @click.option("--columns", metavar="NAMES", callback=parsed(parse_names), help="Only these columns, with commas between them.")
 @click.option("--entries", is_flag=True, help="The entries as BookKeeper stored them instead of messages.")
 @click.option(

@@ -87,17 +87,21 @@ def parse_bound(text: str) -> Bound:
 BOUND = parsed(parse_bound)
 
 
-def range_options(command: C) -> C:
-    """`--from` and `--to`."""
-    for name, what in (("--to", "Last"), ("--from", "First")):
-        command = click.option(
-            name,
-            "end" if name == "--to" else "start",
-            metavar="LEDGER:ENTRY|TIME",
-            callback=BOUND,
-            help=f"{what} position, or {what.lower()} publish time (ISO 8601, or ms since 1970); the archive's {what.lower()} by default.",
-        )(command)
-    return command
+def range_options(*names_of_end: str) -> Callable[[C], C]:
+    """`--from`, and what the end is called."""
+
+    def add(command: C) -> C:
+        for names, parameter, what in ((names_of_end, "end", "last"), (("--from",), "start", "first")):
+            command = click.option(
+                *names,
+                parameter,
+                metavar="LEDGER:ENTRY|TIME",
+                callback=BOUND,
+                help=f"The {what} position, or the {what} publish time (ISO 8601, or ms since 1970); the archive's {what} by default.",
+            )(command)
+        return command
+
+    return add
 
 
 def ledger_options(command: C) -> C:

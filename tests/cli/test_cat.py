@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from offloader._proto.pulsar_messages_pb2 import CompressionType
 from offloader.archive.following.follower import Patience
 from offloader.archive.following.live import Live
+from offloader.errors import BrokerUnavailableError
 from offloader.model import Position
 from offloader.storage.local import LocalStore
 from tests.archive.following.test_follow import TOPIC as FOLLOWED
@@ -231,27 +232,42 @@ def followed(line):
     sim.close()
 
 
+def produce(sim, *seconds: int) -> list[str]:
+    """Batches of one message each; their positions."""
+    entries = [batch(at(second), [Sent(f"m{second}".encode())]).data for second in seconds]
+    return ["{}:{}".format(*sim.cluster.produce(FOLLOWED, entry)) for entry in entries]
+
+
 def test_following_goes_on_into_the_live_topic(followed) -> None:
-    sim = followed.sim
-    sim.produce(FOLLOWED, 5)
-    sim.settle()
-    sim.produce(FOLLOWED, 4)
-    delivered = [f"{e.ledger}:{e.entry}" for e in sim.cluster.entries(FOLLOWED) if e.delivered]
+    archived = produce(followed.sim, 0, 1, 2, 3, 4)
+    followed.sim.settle()
+    every = archived + produce(followed.sim, 5, 7, 6, 8)
     cat = ["topics", "cat", str(FOLLOWED), "--entries"]
-    assert places(followed.ok(*cat)) == delivered[:5]
-    assert places(followed.ok(*cat, "--follow")) == delivered
-    assert places(followed.ok(*cat, "--follow", "--from", delivered[7])) == delivered[7:]
-    assert places(followed.ok(*cat, "--follow", "--to", delivered[6])) == delivered[:7]
-    assert places(followed.ok(*cat, "--follow", "--limit", "6")) == delivered[:6]
-    times = [entry["publishTime"] for entry in followed.json_lines(*cat, "--follow")]
-    later = [place for place, time in zip(delivered, times, strict=True) if time >= times[6]]
-    assert places(followed.ok(*cat, "--follow", "--from", times[6])) == later
+    assert places(followed.ok(*cat)) == archived
+    assert places(followed.ok(*cat, "--follow")) == every
+    assert places(followed.ok(*cat, "--follow", "--from", every[3])) == every[3:]
+    assert places(followed.ok(*cat, "--follow", "--from", every[7])) == every[7:]
+    assert places(followed.ok(*cat, "--follow", "--to", every[6])) == every[:7]
+    assert places(followed.ok(*cat, "--follow", "--limit", "6")) == every[:6]
+    assert places(followed.ok(*cat, "--follow", "--from", str(START + 3000))) == every[3:]
+    assert places(followed.ok(*cat, "--follow", "--from", str(START + 7000))) == [every[6], every[8]]
 
 
 def test_following_unpacks_messages(followed) -> None:
-    sim = followed.sim
-    sim.produce(FOLLOWED, 2)
-    sim.settle()
-    sim.produce(FOLLOWED, 2)
-    sizes = [line.split("\t")[1] for line in followed.ok("topics", "cat", str(FOLLOWED), "--follow").splitlines()]
-    assert len(sizes) == 4
+    produce(followed.sim, 0, 1)
+    followed.sim.settle()
+    produce(followed.sim, 2, 3)
+    found = followed.json_lines("topics", "cat", str(FOLLOWED), "--follow", "--from", str(START + 1000))
+    assert [base64.b64decode(message["payload"]) for message in found] == [b"m1", b"m2", b"m3"]
+
+
+def test_following_when_pulsar_cannot_be_reached_is_one_line(followed) -> None:
+    @contextmanager
+    def unreachable():
+        raise BrokerUnavailableError("pulsar://localhost:6650 does not answer")
+        yield
+
+    produce(followed.sim, 0)
+    followed.sim.settle()
+    followed.doors = replace(followed.doors, live=lambda _: Live(unreachable))
+    assert followed.error("topics", "cat", str(FOLLOWED), "--follow") == "pulsar://localhost:6650 does not answer"

@@ -68,12 +68,135 @@ def test_the_summary_as_json(archived, tmp_path) -> None:
 
 def test_columns_and_ranges(archived, tmp_path) -> None:
     target = tmp_path / "a.parquet"
-    export(archived, "--to", target, "--columns", "__key, value", "--from", START + 2000, "--to", "1:3")
-    assert not target.exists()
+    export(archived, "--to", target, "--columns", "__key, value", "--from", START + 2000, "--until", "1:3")
+    table = pq.read_table(target)
+    assert table.to_pydict() == {"__key": [b"k", b"k"], "value": [b"m2", b"m3"]}
 
 
 def test_entries(archived, tmp_path) -> None:
-    target = tmp_path / "a.parquet"
-    export(archived, "--to", target, "--entries")
-    assert pq.read_table(target).schema.equals(ENTRY_SCHEMA)
-    assert pq.read_table(target).column("data").to_pylist()[2:] == [message(n) for n in (2, 3, 4)]
+    export(archived, "--to", tmp_path / "a.parquet", "--entries")
+    table = pq.read_table(tmp_path / "a.parquet")
+    assert table.schema.equals(ENTRY_SCHEMA)
+    assert table.column("data").to_pylist()[2:] == [message(n) for n in (2, 3, 4)]
+    bounds = ("--from", START + 2000, "--until", START + 3000)
+    export(archived, "--to", tmp_path / "b.parquet", "--entries", "--columns", "entryId", *bounds)
+    assert pq.read_table(tmp_path / "b.parquet").to_pydict() == {"entryId": [2, 3]}
+
+
+def test_a_message_without_its_value_is_told_of_whatever_the_columns_are(line, tmp_path) -> None:
+    line.archive.claim(1, 0)
+    line.archive.add([Stored(1, 0, message(0)), Stored(1, 1, chunked(Producer(), Sent(b"abcd"), 2, "u")[1].data)])
+    text = export(line, "--to", tmp_path / "a.parquet", "--columns", "value")
+    assert text.endswith("0 stretches missing, 1 messages without value: chunks-missing\n")
+    assert pq.read_table(tmp_path / "a.parquet").to_pydict() == {"value": [b"m0", None]}
+
+
+def test_damage_is_an_error_or_skipped_and_told(line, tmp_path) -> None:
+    line.archive.claim(1, 0)
+    line.archive.add([Stored(1, 0, message(0)), Stored(1, 1, b"opaque")])
+    assert line.error("topics", "export", "orders", "--to", str(tmp_path / "x")).startswith("1:1 (offset ")
+    assert names(tmp_path) == ["offloader.yaml"]
+    assert export(line, "--to", tmp_path / "x", "--on-damage", "skip").endswith("1 messages without value: damaged\n")
+
+
+def test_a_folder_has_files_of_about_a_size(line, tmp_path) -> None:
+    line.archive.claim(1, 0)
+    entries = [single(Producer(), Sent(os.urandom(5_000))).data for _ in range(60)]
+    for first in range(0, 60, 10):
+        line.archive.add([Stored(1, first + n, data) for n, data in enumerate(entries[first : first + 10])])
+    export(line, "--to", tmp_path / "out", "--max-file-bytes", "40K", "--entries")
+    files = sorted((tmp_path / "out").iterdir())
+    assert [path.name for path in files] == [f"part-{n:05}.parquet" for n in range(len(files))]
+    assert len(files) > 3
+    table = pa.concat_tables([pq.read_table(path) for path in files])
+    assert table.column("data").to_pylist() == entries
+
+
+def test_a_topic_without_messages_is_a_file_without_rows(line, tmp_path) -> None:
+    line.archive.claim(1, 0)
+    for target in ("a.parquet", "folder"):
+        export(line, "--to", tmp_path / target)
+        assert pq.read_table(tmp_path / target).num_rows == 0
+        assert pq.read_table(tmp_path / target).schema.names == MESSAGE_SCHEMA.names
+
+
+@pytest.fixture
+def partitioned(line):
+    for number in (0, 2, 10):
+        built = Archive(line.archive.store, replace(line.archive.topic, name=f"orders-partition-{number}"))
+        built.claim(number + 1, 0)
+        built.add(stream(number + 1, 0, number))
+    other = Archive(line.archive.store, replace(line.archive.topic, name="orders-partition-2-copy"))
+    other.claim(50, 0)
+    return line
+
+
+def test_a_partitioned_topic_is_exported_partition_by_partition(partitioned, tmp_path) -> None:
+    export(partitioned, "--to", tmp_path / "a" / "orders.parquet")
+    assert names(tmp_path / "a") == [f"orders-partition-{n}.parquet" for n in (0, 10, 2)]
+    assert pq.read_table(tmp_path / "a" / "orders-partition-2.parquet").num_rows == 3
+    found = partitioned.json("topics", "export", "orders", "--to", str(tmp_path / "b"))["topics"]
+    assert [(topic["topic"][-2:], topic["rows"]) for topic in found] == [("-0", 1), ("-2", 3), ("10", 11)]
+    for number in (0, 2, 10):
+        assert pq.read_table(tmp_path / "b" / f"orders-partition-{number}" / "part-00000.parquet").num_rows == number + 1
+
+
+def test_what_is_there_is_replaced_only_when_asked(archived, partitioned, tmp_path) -> None:
+    for target in (tmp_path / "a.parquet", tmp_path / "folder"):
+        arguments = ("topics", "export", "orders", "--to", str(target))
+        archived.ok(*arguments)
+        assert archived.error(*arguments) == f"{target} is there already; --overwrite replaces it"
+        archived.ok(*arguments, "--overwrite", "--until", "1:0")
+        assert pq.read_table(target).num_rows == 1
+    assert names(tmp_path) == ["a.parquet", "folder", "folder/part-00000.parquet", "offloader.yaml"]
+    (tmp_path / "empty").mkdir()
+    export(archived, "--to", tmp_path / "empty")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("x")
+    mine = str(tmp_path / "mine")
+    text = archived.error("topics", "export", "orders", "--to", mine, "--overwrite")
+    assert text == f"{mine} has more in it than an export, and is not replaced; choose another folder"
+    (tmp_path / "plain").write_text("x")
+    assert archived.error("topics", "export", "orders", "--to", str(tmp_path / "plain"), "--overwrite").endswith(
+        "is a file without .parquet"
+    )
+    (tmp_path / "d.parquet").mkdir()
+    text = archived.error("topics", "export", "orders", "--to", str(tmp_path / "d.parquet"))
+    assert text.endswith("is a folder; a name that ends with .parquet means a file")
+
+
+@pytest.mark.parametrize("target", ["x.parquet", "folder"])
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, OSError(28, "No space left on device")])
+def test_an_export_that_is_interrupted_leaves_what_was_there(archived, tmp_path, monkeypatch, target, failure) -> None:
+    export(archived, "--to", tmp_path / target, "--until", "1:0")
+    before = names(tmp_path)
+
+    def fail(*_: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(parquet, "_sync", fail)
+    result = archived.run("topics", "export", "orders", "--to", str(tmp_path / target), "--overwrite")
+    assert result.exit_code == (130 if failure is KeyboardInterrupt else 1)
+    assert "Traceback" not in result.output
+    assert (names(tmp_path), pq.read_table(tmp_path / target).num_rows) == (before, 1)
+
+
+def test_where_it_cannot_be_written(archived, tmp_path) -> None:
+    (tmp_path / "file").write_text("x")
+    assert "cannot be made: Not a directory" in archived.error("topics", "export", "orders", "--to", str(tmp_path / "file" / "x"))
+    text = archived.error("topics", "export", "orders", "--to", "s3://bucket/x")
+    assert text == (
+        "Invalid value for '--to': 's3://bucket/x' is no path of this machine; export to a file or folder here, then copy it"
+    )
+    text = archived.error("topics", "export", "orders", "--to", str(tmp_path / "a.parquet"), "--max-file-bytes", "1M")
+    assert text == "--max-file-bytes: FILE.parquet is one file; name a folder in --to"
+
+
+def test_memory_is_bounded(line, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(parquet, "GROUP_BYTES", 30_000)
+    line.archive.claim(1, 0)
+    for first in range(0, 60, 10):
+        line.archive.add([Stored(1, first + n, single(Producer(), Sent(os.urandom(5_000))).data) for n in range(10)])
+    export(line, "--to", tmp_path / "a.parquet")
+    groups = pq.ParquetFile(tmp_path / "a.parquet").metadata
+    assert max(groups.row_group(n).num_rows for n in range(groups.num_row_groups)) < 20

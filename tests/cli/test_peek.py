@@ -97,8 +97,6 @@ def test_an_entry_that_is_no_message_is_a_finding(archived) -> None:
 
 
 def test_a_wrong_crc_is_shown_and_is_a_finding(line) -> None:
-    data = bytearray(single(PRODUCER, Sent(b"payload")).data)
-    data[-1] ^= 1
     line.archive.claim(1, 0)
     line.archive.add([Stored(1, 0, stream(1, 0, 0)[0].data)])
     segment = line.archive.catalog.segments[0]

@@ -49,11 +49,9 @@ class ParquetFiles:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take a batch; it is written at the latest at `finish`."""
-        self._held.append(batch)
-        self._bytes += batch.nbytes
-        self._rows += batch.num_rows
-        if self._bytes >= self._group or self._rows >= GROUP_ROWS:
-            self._write_group()
+        step = max(1, batch.num_rows * self._group // max(batch.nbytes, 1))
+        for first in range(0, batch.num_rows, step):
+            self._hold(batch.slice(first, step))
 
     def finish(self) -> None:
         """Write what is held, and end the file."""
@@ -68,6 +66,13 @@ class ParquetFiles:
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
             self._file.abandon()
+
+    def _hold(self, batch: pa.RecordBatch) -> None:
+        self._held.append(batch)
+        self._bytes += batch.nbytes
+        self._rows += batch.num_rows
+        if self._bytes >= self._group or self._rows >= GROUP_ROWS:
+            self._write_group()
 
     def _write_group(self) -> None:
         if not self._held:

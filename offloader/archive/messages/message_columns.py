@@ -43,8 +43,7 @@ def encryption_value(encryption: Encryption | None) -> list[dict[str, Any]] | No
     if encryption is None:
         return None
     return [
-        {"name": key.name, "algorithm": encryption.algorithm or None, "metadata": list(key.metadata)}
-        for key in encryption.keys
+        {"name": key.name, "algorithm": encryption.algorithm or None, "metadata": list(key.metadata)} for key in encryption.keys
     ]
 
 

@@ -1,0 +1,81 @@
+"""`follow=True`: an archived topic that goes on in Pulsar, as Python reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+
+import pytest
+
+from offloader.archive.archive import Archive
+from offloader.archive.following.follower import Patience
+from offloader.archive.following.live import Following, Live
+from offloader.archive.reading.stores import Stores
+from offloader.archive.topic import ArchivedTopic
+from offloader.archive.view import TopicView
+from offloader.errors import ConfigError
+from offloader.model import GapKind, Position
+from offloader.storage.local import LocalStore
+from tests.archive.following.test_follow import TOPIC, Seconds, delivered, started
+from tests.archive.messages.encoder import Producer, Sent, batch, chunked
+from tests.archive.support import Archive as Built
+from tests.streaming.simulation import Simulation
+
+START = 1_700_000_000_000
+
+
+@pytest.fixture
+def sim() -> Iterator[Simulation]:
+    sim = started(7, roll="1s", entries_per_ledger=3)
+    yield sim
+    sim.close()
+
+
+def topic(sim: Simulation, idle: float = 0.2) -> ArchivedTopic:
+    seconds = Seconds()
+    live = Live(lambda: nullcontext((sim.cluster.source, sim.cluster.admin)), Patience(idle=idle), seconds, seconds.pause)
+    catalogs = sim.context.catalogs
+    return ArchivedTopic(Stores.of(sim.store), TopicView.of(catalogs.load(TOPIC)), following=Following(live, catalogs.refresh))
+
+
+def produce(sim: Simulation, *seconds: int) -> None:
+    for second in seconds:
+        sim.cluster.produce(TOPIC, batch(Producer(publish_time=START + 1000 * second), [Sent(b"m%d" % second)]).data)
+
+
+def test_archive_and_live_topic_are_one(sim: Simulation) -> None:
+    produce(sim, *range(7))
+    sim.settle()
+    sim.cluster.add_hidden(TOPIC, GapKind.ABORTED)
+    produce(sim, 7, 8)
+    found = topic(sim)
+    assert [(e.position.ledger, e.position.entry, e.data) for e in found.entries(follow=True)] == delivered(sim)
+    assert [m.value for m in found.messages(follow=True, published_from=START + 6000)] == [b"m6", b"m7", b"m8"]
+    last = Position(0, *delivered(sim)[-2][:2])
+    assert [m.value for m in found.messages(last, follow=True)] == [b"m7", b"m8"]
+    assert len(list(found.entries())) == 7
+
+
+def test_it_comes_back_to_the_archive_while_it_goes_on(sim: Simulation) -> None:
+    produce(sim, 0)
+    sim.settle()
+    reading = topic(sim, idle=1e9).messages(follow=True)
+    assert next(reading).value == b"m0"
+    produce(sim, *range(1, 8))
+    sim.settle()
+    assert [next(reading).value for _ in range(7)] == [b"m%d" % n for n in range(1, 8)]
+
+
+def test_a_message_whose_chunks_are_on_both_sides(sim: Simulation) -> None:
+    first, last = chunked(Producer(), Sent(b"<chunked>"), 2, "u")
+    sim.cluster.produce(TOPIC, first.data)
+    sim.settle()
+    ledger, entry = sim.cluster.produce(TOPIC, last.data)
+    assert [m.value for m in topic(sim).messages(follow=True)] == [b"<chunked>"]
+    assert [m.value for m in topic(sim).messages(Position(0, ledger, entry), follow=True)] == [b"<chunked>"]
+
+
+def test_an_archive_that_knows_no_pulsar_cannot_follow(tmp_path) -> None:
+    Built(LocalStore(tmp_path)).claim()
+    with pytest.raises(ConfigError, match=r"^follow: nothing says how Pulsar is reached"):
+        next(Archive(tmp_path.as_uri()).topic("orders").entries(follow=True))
