@@ -28,7 +28,10 @@ from offloader.errors import OvertakenError, StoreUnavailableError
             ["topics", "cat", "x", "--from", "7"],
             "Invalid value for '--from': '7' is neither a position nor a time; write LEDGER:ENTRY, for example 12:345",
         ),
-        (["topics", "cat", "x", "--to", "yesterday"], "Invalid value for '--to' / '--until': 'yesterday' is neither a position nor a time"),
+        (
+            ["topics", "cat", "x", "--to", "yesterday"],
+            "Invalid value for '--to' / '--until': 'yesterday' is neither a position nor a time",
+        ),
         (["topics", "cat", "x", "--to", "7:"], "Invalid value for '--to' / '--until': '7:' is neither a position nor a time"),
         (["topics", "cat", "x", "--limit", "0"], "Invalid value for '--limit': 0 is not in the range x>=1."),
         (["topics", "cat", "x", "--format", "xml"], "Invalid value for '--format': 'xml' is not one of"),

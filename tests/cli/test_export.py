@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 from offloader.archive.exporting import parquet
 from offloader.archive.messages.schema import ENTRY_SCHEMA, MESSAGE_SCHEMA
@@ -200,3 +202,12 @@ def test_memory_is_bounded(line, tmp_path, monkeypatch) -> None:
     export(line, "--to", tmp_path / "a.parquet")
     groups = pq.ParquetFile(tmp_path / "a.parquet").metadata
     assert max(groups.row_group(n).num_rows for n in range(groups.num_row_groups)) < 20
+
+
+def test_progress_is_shown_on_a_terminal_only(archived, tmp_path, monkeypatch) -> None:
+    arguments = ("topics", "export", "orders", "--overwrite", "--to", str(tmp_path / "a.parquet"), "--until", "1:3")
+    assert archived.run(*arguments).stderr == ""
+    monkeypatch.setattr("offloader.cli.export.Console", partial(Console, force_terminal=True, width=200))
+    result = archived.run(*arguments)
+    assert "persistent://public/default/orders" in result.stderr
+    assert len(result.stdout.splitlines()) == 1
