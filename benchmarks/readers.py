@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from importlib import import_module
 
 SECONDS = 600
 WIDTH = 2  # Spark's local cores
@@ -38,7 +39,7 @@ class Way:
     root: str = ""
     endpoint: str = ""
     service: str = ""
-    last: str = ""
+    messages: int = 0
 
     def start(self) -> subprocess.Popen[str]:
         """Begin to read in a process of its own, once the process is told to go."""
@@ -87,8 +88,29 @@ def _python_entries(way: Way) -> Work:
     return work
 
 
+def _python_entry_batches(way: Way) -> Work:
+    import pyarrow.compute as pc
+
+    from offloader.archive.archive import Archive
+
+    import_module("offloader.archive.messages.columns")  # or the first batch would
+
+    def work() -> tuple[int, int]:
+        count = size = 0
+        for batch in (
+            Archive(way.root, endpoint=way.endpoint).topic(way.topic).entry_batches(columns=("ledgerId", "entryId", "data"))
+        ):
+            count += batch.num_rows
+            size += pc.sum(pc.binary_length(batch.column("data"))).as_py() or 0
+        return count, size
+
+    return work
+
+
 def _python_messages(way: Way) -> Work:
     from offloader.archive.archive import Archive
+
+    import_module("offloader.archive.messages.unpack")  # or the first message would
 
     def work() -> tuple[int, int]:
         count = size = 0
@@ -104,6 +126,8 @@ def _python_batches(way: Way) -> Work:
     import pyarrow.compute as pc
 
     from offloader.archive.archive import Archive
+
+    import_module("offloader.archive.messages.columns")  # or the first batch would
 
     def work() -> tuple[int, int]:
         count = size = 0
@@ -132,14 +156,12 @@ def _spark(way: Way, *, entries: bool) -> Work:
         count, size = frame.selectExpr("count(1)", f"sum(length({column}))").collect()[0]
         return int(count), int(size)
 
+    work()  # Spark's Python workers have started and imported what they need
     return work
 
 
 def _client(way: Way, *, batch_receive: bool) -> Work:
     import pulsar
-
-    ledger, _, entry = way.last.partition(":")
-    last = (int(ledger), int(entry))
 
     def work() -> tuple[int, int]:
         client = pulsar.Client(way.service, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
@@ -158,13 +180,10 @@ def _client(way: Way, *, batch_receive: bool) -> Work:
             reader = client.create_reader(way.topic, pulsar.MessageId.earliest, receiver_queue_size=5000)
             more = lambda: [reader.read_next(60_000)]  # noqa: E731
         count = size = 0
-        at = (-1, -1)
-        while at < last:
-            for message in more():
+        while count < way.messages:
+            for message in more()[: way.messages - count]:
                 count += 1
                 size += len(message.data())
-                position = message.message_id()
-                at = (position.ledger_id(), position.entry_id())
         return count, size
 
     return work
@@ -172,6 +191,7 @@ def _client(way: Way, *, batch_receive: bool) -> Work:
 
 WAYS: dict[str, Callable[[Way], Work]] = {
     "python-entries": _python_entries,
+    "python-entry-batches": _python_entry_batches,
     "python-messages": _python_messages,
     "python-batches": _python_batches,
     "spark-entries": lambda way: _spark(way, entries=True),
@@ -184,8 +204,9 @@ WAYS: dict[str, Callable[[Way], Work]] = {
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--name", choices=list(WAYS), required=True)
-    for name in ("topic", "root", "endpoint", "service", "last"):
+    for name in ("topic", "root", "endpoint", "service"):
         parser.add_argument(f"--{name}", default="")
+    parser.add_argument("--messages", type=int, default=0)
     way = Way(**vars(parser.parse_args()))
     work = WAYS[way.name](way)
     print("ready", flush=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +11,8 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
+from integration.spark import session
 from offloader.archive.spark.metrics import MetricsFolder
-from offloader.java import find_java
 from offloader.metadata.layout import data_key
 from offloader.storage.open import StoreSettings
 from tests.archive.spark.world import BEGIN, Row, World, environment, ordered, row_of, standard
@@ -21,29 +20,13 @@ from tests.storage.servers import REGION, S3Server, free_port, serving
 
 pytestmark = pytest.mark.spark
 
-CONF = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.driver.extraJavaOptions": "-Xss8m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.sql.shuffle.partitions": "2",
-}
-
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
     """Nothing is registered."""
     environment()
-    os.environ["JAVA_HOME"] = str(find_java().home)
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[2]").appName("archive")
-    for name, value in CONF.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
+    with session("archive") as spark:
+        yield spark
 
 
 @pytest.fixture(scope="module")

@@ -19,24 +19,29 @@ BUILD_SECONDS = 900
 
 
 def binary() -> Path:
-    """The server's program, built if it is not there yet (some minutes). Fails the test where that is not possible."""
+    """The server's program. Fails the test where it is not there and cannot be built."""
+    return built("versitygw", MODULE, VERSION)
+
+
+def built(name: str, module: str, version: str) -> Path:
+    """A Go program, built if it is not in the user's cache yet (some minutes)."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pulsar-offloader" / "bin"
-    program = folder / f"versitygw-{VERSION}"
+    program = folder / f"{name}-{version}"
     if not program.exists():
-        _build(folder, program)
+        _build(folder, program, name, module)
     return program
 
 
-def _build(folder: Path, program: Path) -> None:
+def _build(folder: Path, program: Path, name: str, module: str) -> None:
     if shutil.which("go") is None:
-        pytest.fail("versitygw has to be built: install Go, or set OFFLOADER_SKIP_VERSITYGW=1 to do without", pytrace=False)
+        pytest.fail(f"{name} has to be built: install Go, or set OFFLOADER_SKIP_VERSITYGW=1 to do without", pytrace=False)
     # Built beside its place and moved: another session may build at the same time, or this one be ended.
     scratch = folder / f"building-{os.getpid()}"
     scratch.mkdir(parents=True)
     try:
         environment = {**os.environ, "GOBIN": str(scratch)}
         done = subprocess.run(
-            ["go", "install", "-p", "2", MODULE],
+            ["go", "install", "-p", "2", module],
             env=environment,
             capture_output=True,
             text=True,
@@ -44,8 +49,8 @@ def _build(folder: Path, program: Path) -> None:
             check=False,
         )
         if done.returncode != 0:
-            pytest.fail(f"versitygw could not be built: {done.stderr[-2000:]}", pytrace=False)
-        (scratch / "versitygw").replace(program)
+            pytest.fail(f"{name} could not be built: {done.stderr[-2000:]}", pytrace=False)
+        (scratch / name).replace(program)
     finally:
         shutil.rmtree(scratch)
 

@@ -7,6 +7,7 @@ Frozen, no I/O. Sizes are in bytes, times in milliseconds since the epoch (UTC),
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from enum import StrEnum
 from urllib.parse import quote, unquote
@@ -126,7 +127,8 @@ class LedgerList:
 
     def next_ledger(self, ledger: int) -> int | None:
         """The first listed ledger after this one that is open or not empty."""
-        return next((s.ledger for s in self.spans if s.ledger > ledger and s.last != -1), None)
+        after = bisect_right(self.spans, ledger, key=lambda s: s.ledger)
+        return next((self.spans[i].ledger for i in range(after, len(self.spans)) if self.spans[i].last != -1), None)
 
     def successor(self, position: Position) -> Position | None:
         """The position right after; None when it cannot be known (yet): its ledger is full and no later one is listed.

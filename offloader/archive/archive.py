@@ -63,7 +63,7 @@ class Archive:
         """A topic as it is now. Raises FatalError where the archive has none of this name, ConfigError for what is no name."""
         view = self._view(_parsed(name))
         if view.catalog.claim is None and not view.ledgers:
-            raise FatalError(f"{view.topic} is not in the archive {self.url}; Archive.topics() lists what is")
+            raise FatalError(f"{view.topic} {self._why_not(view.topic)}")
         return ArchivedTopic(self._stores, view, self._options, self._following)
 
     def close(self) -> None:
@@ -75,6 +75,12 @@ class Archive:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+    def _why_not(self, topic: TopicName) -> str:
+        parts = [name for name in self.topics() if name.partitioned_name == str(topic)]
+        if parts:
+            return f"is partitioned; name one of its {len(parts)} archived partitions, for example {parts[0]}"
+        return f"is not in the archive {self.url}; Archive.topics() lists what is"
 
     def _view(self, topic: TopicName) -> TopicView:
         known = self._known.get(topic)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from itertools import pairwise
 
 from offloader.archive.stored import OffloadedLedger
@@ -50,25 +51,69 @@ def spans(catalog: TopicCatalog) -> list[Span]:
 
 def breaks(catalog: TopicCatalog) -> Iterator[Break]:
     """Every place where neighbours of one incarnation do not follow on."""
-    view = TopicView.of(catalog)
+    junctions = Junctions(TopicView.of(catalog))
     for before, after in pairwise(spans(catalog)):
-        found = break_between(view, before, after)
+        found = junctions.break_between(before, after)
         if found is not None:
             yield found
 
 
-def break_between(view: TopicView, before: Span, after: Span) -> Break | None:
-    """What is wrong between two neighbours; None where `after` starts at the successor of `before`'s end."""
-    end, start = before.end, after.start
-    if end.incarnation != start.incarnation:
-        return None
-    if start <= end:
-        return Break(BreakKind.OVERLAP, before, after, f"{name(after)} starts at {start}, {name(before)} ends at {end}")
-    if start.ledger == end.ledger:
-        if start.entry == end.entry + 1:
+class Junctions:
+    """Whether neighbours among a topic's spans follow on."""
+
+    def __init__(self, view: TopicView) -> None:
+        self._view = view
+
+    def break_between(self, before: Span, after: Span) -> Break | None:
+        """What is wrong between two neighbours; None where `after` starts at the successor of `before`'s end."""
+        end, start = before.end, after.start
+        if end.incarnation != start.incarnation:
             return None
-        return Break(BreakKind.HOLE, before, after, f"{end.ledger}:{end.entry + 1}..{start.entry - 1} is in no segment")
-    return _across_ledgers(view, before, after)
+        if start <= end:
+            return Break(BreakKind.OVERLAP, before, after, f"{name(after)} starts at {start}, {name(before)} ends at {end}")
+        if start.ledger == end.ledger:
+            if start.entry == end.entry + 1:
+                return None
+            return Break(BreakKind.HOLE, before, after, f"{end.ledger}:{end.entry + 1}..{start.entry - 1} is in no segment")
+        return self._across_ledgers(before, after)
+
+    def _across_ledgers(self, before: Span, after: Span) -> Break | None:
+        end, start = before.end, after.start
+        closed = self._ends.get((end.incarnation, end.ledger))
+        if closed is None:
+            message = f"{name(after)} starts at {start}, and nothing records that ledger {end.ledger} ended with {end.entry}"
+            return Break(BreakKind.UNPROVEN, before, after, message)
+        if closed > end.entry:
+            return Break(BreakKind.HOLE, before, after, f"{end.ledger}:{end.entry + 1}..{closed} is in no segment")
+        if closed < end.entry:
+            message = f"{name(before)} ends at {end}, but its ledger was closed with {closed}"
+            return Break(BreakKind.OVERLAP, before, after, message)
+        if start.entry > 0:
+            return Break(BreakKind.HOLE, before, after, f"{start.ledger}:0..{start.entry - 1} is in no segment")
+        if self._beside_brokers(before, after) and not self._listed(end.ledger, start.ledger):
+            message = f"nothing proves that no ledger is missing between {end.ledger} and {start.ledger}"
+            return Break(BreakKind.UNPROVEN, before, after, message)
+        return None
+
+    @staticmethod
+    def _beside_brokers(before: Span, after: Span) -> bool:
+        """Whether a neighbour is a broker's ledger. That segments follow on, their own records prove."""
+        return isinstance(before, LedgerPart) or isinstance(after, LedgerPart)
+
+    def _listed(self, ledger: int, following: int) -> bool:
+        """Whether Pulsar's list has the two one after the other. What came before one that it has not, it cannot say."""
+        listed = self._view.listed
+        return listed is not None and ledger in listed and listed.next_ledger(ledger) == following
+
+    @cached_property
+    def _ends(self) -> dict[tuple[int, int], int]:
+        """The last entries of closed ledgers, by incarnation and ledger."""
+        ends = {(held.start.incarnation, held.start.ledger): held.end.entry for held in self._view.ledgers}
+        for segment in self._view.catalog.segments:
+            for held in segment.ledgers:
+                if held.closed_with is not None:
+                    ends[segment.start.incarnation, held.ledger] = held.closed_with
+        return ends | self._view.catalog.closed
 
 
 def closed_with(catalog: TopicCatalog, position: Position) -> int | None:
@@ -95,29 +140,3 @@ def name(span: Span) -> str:
             return f"ledger {span.start.ledger} ({span.ledger.object.data_key})"
         case Loss():
             return f"the loss {span.start}..{span.end}"
-
-
-def _across_ledgers(view: TopicView, before: Span, after: Span) -> Break | None:
-    end, start = before.end, after.start
-    closed = _end_of_ledger(view, end)
-    if closed is None:
-        message = f"{name(after)} starts at {start}, and nothing records that ledger {end.ledger} ended with {end.entry}"
-        return Break(BreakKind.UNPROVEN, before, after, message)
-    if closed > end.entry:
-        return Break(BreakKind.HOLE, before, after, f"{end.ledger}:{end.entry + 1}..{closed} is in no segment")
-    if closed < end.entry:
-        message = f"{name(before)} ends at {end}, but its ledger was closed with {closed}"
-        return Break(BreakKind.OVERLAP, before, after, message)
-    if start.entry > 0:
-        return Break(BreakKind.HOLE, before, after, f"{start.ledger}:0..{start.entry - 1} is in no segment")
-    if not view.proven and (isinstance(before, LedgerPart) or isinstance(after, LedgerPart)):
-        message = f"nothing proves that no ledger is missing between {end.ledger} and {start.ledger}"
-        return Break(BreakKind.UNPROVEN, before, after, message)
-    return None
-
-
-def _end_of_ledger(view: TopicView, position: Position) -> int | None:
-    known = closed_with(view.catalog, position)
-    if known is not None:
-        return known
-    return next((held.end.entry for held in view.ledgers if held.start.ledger == position.ledger), None)

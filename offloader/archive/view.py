@@ -6,20 +6,21 @@ from dataclasses import dataclass
 
 from offloader.archive.stored import OffloadedLedger
 from offloader.metadata.state import TopicCatalog
-from offloader.model import TopicName
+from offloader.model import LedgerList, TopicName
 
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
     """A topic's catalog, and its ledgers that stock brokers have offloaded (V1), in their order.
 
-    `proven` false: nothing lists the ledgers, so that one may be missing between two of them.
+    `listed`: every ledger that Pulsar has of the incarnation that they are of; None: nothing proves that between two of them none is
+    missing.
     """
 
     topic: TopicName
     catalog: TopicCatalog
     ledgers: tuple[OffloadedLedger, ...] = ()
-    proven: bool = True
+    listed: LedgerList | None = None
 
     @classmethod
     def of(cls, catalog: TopicCatalog) -> TopicView:

@@ -7,25 +7,18 @@ from collections.abc import Iterator
 import click
 
 from offloader.archive.items import ArchivedEntry, Item, Missing
+from offloader.archive.messages.encryption import KeyReader
 from offloader.archive.messages.filters import MessageFilter
 from offloader.archive.messages.message import Message
 from offloader.archive.messages.unpack import Unpacker
-from offloader.archive.topic import ArchivedTopic
+from offloader.archive.stored import ReadItem
 from offloader.cli.formats import FORMATS, Format
-from offloader.cli.parsing import TOPIC, parsed
-from offloader.cli.reading import ON_DAMAGE, Bound, Ledgers, Range, archived, ledger_options, range_options
+from offloader.cli.parsing import TOPIC, parse_pair, parsed
+from offloader.cli.reading import ON_DAMAGE, PRIVATE_KEYS, Bound, Ledgers, Range, archived, ledger_options, range_options
 from offloader.cli.session import Session, command
 from offloader.cli.topics import topics
 from offloader.errors import ConfigError
 from offloader.model import TopicName
-
-
-def parse_property(text: str) -> tuple[str, str]:
-    """`NAME=VALUE`. Raises ValueError."""
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise ValueError(f"{text!r} is not a property; write NAME=VALUE")
-    return name, value
 
 
 @topics.command()
@@ -44,13 +37,14 @@ def parse_property(text: str) -> tuple[str, str]:
     "properties",
     metavar="NAME=VALUE",
     multiple=True,
-    callback=parsed(parse_property),
+    callback=parsed(parse_pair),
     help="Only messages with this property; with all of several.",
 )
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), help="No more than so many messages (entries).")
 @click.option(
     "--follow", is_flag=True, help="Go on into the live topic where the archive ends, for ever. Needs the section `pulsar`."
 )
+@PRIVATE_KEYS
 @ON_DAMAGE
 @ledger_options
 @command()
@@ -66,6 +60,7 @@ def cat(
     properties: tuple[tuple[str, str], ...],
     limit: int | None,
     follow: bool,
+    private_keys: KeyReader | None,
     on_damage: str,
     ledgers: str | None,
     cluster: str | None,
@@ -95,13 +90,13 @@ def cat(
     else:
         chosen = frozenset(key.encode() for key in keys) if keys else None
         filters = MessageFilter(wanted.published_from, wanted.published_to, chosen, dict(properties))
-        found = _messages(source, wanted, filters, follow=follow)
+        unpacker = Unpacker(source.unpacking(private_keys))
+        found = _messages(source.runs(*wanted, follow=follow), unpacker, filters)
     _show(found, FORMATS[form or session.output.name](), limit)
 
 
-def _messages(source: ArchivedTopic, wanted: Range, filters: MessageFilter, *, follow: bool) -> Iterator[Message | Missing]:
-    unpacker = Unpacker(source.unpacking())
-    for item in source.runs(*wanted, follow=follow):
+def _messages(items: Iterator[ReadItem], unpacker: Unpacker, filters: MessageFilter) -> Iterator[Message | Missing]:
+    for item in items:
         if isinstance(item, Missing):
             yield item
         else:

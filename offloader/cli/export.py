@@ -15,10 +15,20 @@ from offloader.archive.exporting.export import Advance, Tally, Wanted, export
 from offloader.archive.exporting.parquet import ParquetFiles, WrittenFile
 from offloader.archive.exporting.target import Target
 from offloader.archive.items import Missing
+from offloader.archive.messages.encryption import KeyReader
 from offloader.archive.spark.values import parse_names
 from offloader.archive.topic import ArchivedTopic
 from offloader.cli.parsing import TOPIC, parsed
-from offloader.cli.reading import ON_DAMAGE, Bound, Ledgers, Range, archived_partitions, ledger_options, range_options
+from offloader.cli.reading import (
+    ON_DAMAGE,
+    PRIVATE_KEYS,
+    Bound,
+    Ledgers,
+    Range,
+    archived_partitions,
+    ledger_options,
+    range_options,
+)
 from offloader.cli.session import Session, command
 from offloader.cli.topics import topics
 from offloader.config.units import parse_size
@@ -65,6 +75,7 @@ def parse_target(text: str) -> Path:
     help="In a folder: end a file at about this size; 256M by default.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace an earlier export.")
+@PRIVATE_KEYS
 @ON_DAMAGE
 @ledger_options
 @command()
@@ -79,6 +90,7 @@ def export_command(
     entries: bool,
     max_file_bytes: int | None,
     overwrite: bool,
+    private_keys: KeyReader | None,
     on_damage: str,
     ledgers: str | None,
     cluster: str | None,
@@ -93,7 +105,7 @@ def export_command(
     JSON: {message, topics}; a topic is {topic, rows, gaps, missing, withoutValue, files}, a file {path, rows, bytes}, something
     missing {from, to, why}; withoutValue counts messages by the reason in column __problem.
     """
-    wanted = Wanted(*Range.of(start, end), columns, entries)
+    wanted = Wanted(*Range.of(start, end), columns, entries, private_keys)
     schema = wanted.schema
     sources = archived_partitions(session, topic, Ledgers(ledgers, cluster, ask_pulsar), on_damage=on_damage)
     partitioned = sources[0].name != topic

@@ -38,9 +38,7 @@ class TextFormat(Format):
     """A line each, fields separated by tabs."""
 
     def message(self, message: Message) -> None:
-        key = "-" if message.key is None else printable(message.key)
-        fields = (_place(message), _size(message), when(message.publish_time) or "-", key, _shown(message))
-        click.echo("\t".join(map(str, fields)))
+        click.echo(f"{_head(message)}\t{_shown(message)}")
 
     def entry(self, entry: ArchivedEntry) -> None:
         click.echo(f"{entry.position}\t{len(entry.data)}\t{_sha256(entry.data)}")
@@ -95,7 +93,7 @@ class HexFormat(Format):
     """A head line each, then the bytes, 16 a line."""
 
     def message(self, message: Message) -> None:
-        head = f"{_place(message)}\t{_size(message)}\t{when(message.publish_time) or '-'}"
+        head = _head(message)
         _dump(head if message.value is not None else f"{head}\t{_shown(message)}", message.value or b"")
 
     def entry(self, entry: ArchivedEntry) -> None:
@@ -135,6 +133,12 @@ def _message_fields(message: Message) -> dict[str, object]:
         "payload": None if message.value is None else _base64(message.value),
         "problem": message.problem,
     }
+
+
+def _head(message: Message) -> str:
+    """What text and dump say before the payload."""
+    key = "-" if message.key is None else printable(message.key)
+    return "\t".join((_place(message), str(_size(message)), when(message.publish_time) or "-", key))
 
 
 def _place(message: Message) -> str:

@@ -29,6 +29,14 @@ def parsed(parse: Callable[[str], object]) -> Callback:
     return convert
 
 
+def parse_pair(text: str) -> tuple[str, str]:
+    """`NAME=VALUE`. Raises ValueError."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise ValueError(f"{text!r} has no name; write NAME=VALUE")
+    return name, value
+
+
 TOPIC = parsed(TopicName.parse)
 POSITION = parsed(Position.parse)
 TIME = parsed(lambda text: parse_time(text, 1000))  # ms; a plain number is seconds

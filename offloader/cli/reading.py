@@ -12,12 +12,13 @@ import click
 from offloader.archive.following.live import Following
 from offloader.archive.ledgers.joined import joined
 from offloader.archive.ledgers.source import LedgerBucket
+from offloader.archive.messages.encryption import PemFiles
 from offloader.archive.reading.reader import OnDamage, ReadOptions
 from offloader.archive.reading.stores import Stores
 from offloader.archive.spark.values import parse_publish_time
 from offloader.archive.topic import ArchivedTopic
 from offloader.archive.view import TopicView
-from offloader.cli.parsing import parsed
+from offloader.cli.parsing import parse_pair, parsed
 from offloader.cli.session import Session
 from offloader.errors import ConfigError, FatalError
 from offloader.metadata.layout import partitions
@@ -126,6 +127,21 @@ ON_DAMAGE = click.option(
     default=OnDamage.FAIL.value,
     show_default=True,
     help="What to do where stored data cannot be read: stop with an error, or go on after it and say what is left out.",
+)
+
+
+def _key_files(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> PemFiles | None:
+    files = dict(parsed(parse_pair)(ctx, param, value))
+    return PemFiles(files) if files else None
+
+
+PRIVATE_KEYS = click.option(
+    "--private-key",
+    "private_keys",
+    metavar="NAME=FILE",
+    multiple=True,
+    callback=_key_files,
+    help="A PEM file that opens messages which were encrypted for the key NAME.",
 )
 
 

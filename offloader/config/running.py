@@ -84,7 +84,7 @@ class Limits(Section):
         4,
         ge=1,
         le=64,
-        description="Slices that one task works on at a time. Each holds at most one part, one block and one entry in memory.",
+        description="Slices that one task works on at a time. What each holds in memory is told below.",
     )
     upload_starters: int = Field(8, ge=1, le=64, description="Threads of the main process that begin uploads.")
     sealers: int = Field(4, ge=1, le=64, description="Threads of the main process that seal segments.")

@@ -100,34 +100,39 @@ class TopicCatalog:
 
     def apply(self, *records: Record) -> TopicCatalog:
         """The catalog with more records. Raises IntegrityError where one does not continue it."""
-        fold = _Fold(self)
+        fold = CatalogFold(self)
         for record in records:
             fold.add(record)
         return fold.catalog()
 
 
-class _Fold:
-    """A catalog that takes records, each in the same time however many there are."""
+class CatalogFold:
+    """A catalog that takes records, each in the same time however many there are. `claim` and `next_slot` are set where records that
+    cannot be read are passed over."""
 
     def __init__(self, catalog: TopicCatalog) -> None:
+        self.claim = catalog.claim
+        self.next_slot = catalog.next_slot
         self._topic = catalog.topic
-        self._claim = catalog.claim
         self._segments = list(catalog.segments)
         self._uuids = {s.uuid for s in catalog.segments}
         self._losses = list(catalog.losses)
         self._closed = dict(catalog.closed)
-        self._next_slot = catalog.next_slot
         self._entries = catalog.entries
         self._size = catalog.size
 
     def catalog(self) -> TopicCatalog:
+        """What the records add up to."""
         segments, losses = tuple(self._segments), tuple(self._losses)
-        return TopicCatalog(self._topic, self._claim, segments, losses, self._closed, self._next_slot, self._entries, self._size)
+        return TopicCatalog(
+            self._topic, self.claim, segments, losses, dict(self._closed), self.next_slot, self._entries, self._size
+        )
 
     def add(self, record: Record) -> None:
+        """The record of the next slot. Raises IntegrityError, and is as before, where it does not continue the others."""
         match record:
             case Claim():
-                self._claim = record
+                self.claim = record
             case Segment():
                 self._check_continues(record.start, record.uuid)
                 self._segments.append(record)
@@ -139,13 +144,13 @@ class _Fold:
                 self._losses.append(record)
             case LedgerClosed():
                 self._closed[record.incarnation, record.ledger] = record.last
-        self._next_slot += 1
+        self.next_slot += 1
 
     def _check_continues(self, start: Position, what: str) -> None:
-        if self._claim is None:
+        if self.claim is None:
             raise IntegrityError(f"{self._topic}: {what} stands before any claim")
-        end = _end(self._claim, self._segments[-1:], self._losses[-1:])
-        if start.incarnation != self._claim.incarnation or (end is not None and start <= end):
+        end = _end(self.claim, self._segments[-1:], self._losses[-1:])
+        if start.incarnation != self.claim.incarnation or (end is not None and start <= end):
             raise IntegrityError(f"{self._topic}: {what} starts at {start}, which does not continue {end}")
         if what in self._uuids:
             raise IntegrityError(f"{self._topic}: segment {what} is in the catalog already")

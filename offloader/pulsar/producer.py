@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import NamedTuple
 
-from offloader._proto.pulsar_wire_pb2 import MessageIdData, ProducerSuccess
+from offloader._proto.pulsar_wire_pb2 import BaseCommand, MessageIdData, ProducerSuccess
 from offloader.errors import FatalError, OffloadError, TopicMovedError
 from offloader.model import KIB, TopicName
 from offloader.pulsar import commands
@@ -35,12 +35,12 @@ class EntryProducer:
         self.epoch: int | None = None
         self._topic = topic
         self._connection = connection
-        self._id = connection.session.add_producer(self)
         said = connection.session.connected.result()
         self._largest = (said.max_message_size or DEFAULT_MAX_MESSAGE) + ROOM_FOR_METADATA
         self._changed = threading.Condition(threading.Lock())
         self._receipts: list[Receipt] = []
         self._error: OffloadError | None = None
+        self._id = connection.session.add_producer(self)  # from here on the I/O thread calls
 
     @classmethod
     def open(cls, lookup: TopicLookup, topic: TopicName, name: str, epoch: int | None) -> EntryProducer:
@@ -111,6 +111,8 @@ class EntryProducer:
             self._changed.notify()
 
     def _attach(self, name: str, epoch: int | None, timeout: float) -> None:
-        build = lambda n: commands.producer(self._id, n, str(self._topic), name, epoch)  # noqa: E731
+        def build(request_id: int) -> BaseCommand:
+            return commands.producer(self._id, request_id, str(self._topic), name, epoch)
+
         success: ProducerSuccess = self._connection.call(build, timeout, f"producing to {self._topic}").producer_success
         self.epoch = success.topic_epoch if success.HasField("topic_epoch") else None

@@ -1,7 +1,7 @@
 """One slice on an executor: tail entries, cut them into parts, upload, answer with a receipt.
 
 What a slice meets is data: nothing but a lost process keeps it from answering. It holds at most the reader's bytes, a part being cut,
-a part being uploaded, one block and the largest entry.
+a part being uploaded (twice: as it was cut, and as it is sent), one block and the largest entry.
 """
 
 from __future__ import annotations

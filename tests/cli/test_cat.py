@@ -138,9 +138,9 @@ def test_raw_is_the_payloads_one_after_another(archived) -> None:
 def test_hex_is_a_dump_of_each_message(archived) -> None:
     text = archived.ok("topics", "cat", "orders", "--format", "hex", "--to", "1:0")
     assert text == (
-        "1:0\t11\t2023-11-14T22:13:20.000Z\n00000000  74 77 6f 0a 6c 69 6e 65  73 20 ff                 |two.lines .|\n"
+        "1:0\t11\t2023-11-14T22:13:20.000Z\tk\n00000000  74 77 6f 0a 6c 69 6e 65  73 20 ff                 |two.lines .|\n"
     )
-    assert "1:1:1\t0\t2023-11-14T22:13:21.000Z\t(null)\n1:1:2" in archived.ok("topics", "cat", "orders", "--format", "hex")
+    assert "1:1:1\t0\t2023-11-14T22:13:21.000Z\t\\xff\t(null)\n1:1:2" in archived.ok("topics", "cat", "orders", "--format", "hex")
 
 
 def test_entries_are_there_byte_for_byte(archived) -> None:

@@ -37,7 +37,7 @@ from offloader.errors import OvertakenError, StoreUnavailableError
         (["topics", "cat", "x", "--format", "xml"], "Invalid value for '--format': 'xml' is not one of"),
         (
             ["topics", "cat", "x", "--property", "colour"],
-            "Invalid value for '--property': 'colour' is not a property; write NAME=VALUE",
+            "Invalid value for '--property': 'colour' has no name; write NAME=VALUE",
         ),
         (["topics", "cat", "x", "--entries", "--key", "k"], "--key and --property choose messages; leave out --entries"),
         (["topics", "cat", "x", "--follow", "--to", "2026-01-01"], "--follow: no time ends a live topic"),

@@ -12,7 +12,7 @@ from offloader.errors import ClaimedByOtherError, DamagedRecordError, IntegrityE
 from offloader.metadata.catalog import Catalogs, released
 from offloader.metadata.layout import catalog_folder, data_key, slot_name
 from offloader.metadata.log import NumberedLog
-from offloader.metadata.state import LedgerClosed, TopicCatalog
+from offloader.metadata.state import CatalogFold, LedgerClosed, TopicCatalog
 from offloader.model import Loss
 from offloader.storage.memory import MemoryStore
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
@@ -84,6 +84,19 @@ def test_records_add_up_to_the_same_together_and_one_by_one():
         one_by_one = one_by_one.apply(record)
     assert TopicCatalog(TOPIC).apply(*records) == one_by_one
     assert (one_by_one.entries, one_by_one.size, one_by_one.next_slot) == (18, 200, 6)
+
+
+def test_a_refused_record_leaves_the_others_as_they_were():
+    fold = CatalogFold(TopicCatalog(TOPIC))
+    for record in (claim(), offloaded("a", 0, 9), LedgerClosed(0, 7, 30)):
+        fold.add(record)
+    before = fold.catalog()
+    for refused in (offloaded("b", 5, 19), offloaded("a", 10, 19)):
+        with pytest.raises(IntegrityError):
+            fold.add(refused)
+    assert fold.catalog() == before
+    fold.add(offloaded("b", 10, 19))
+    assert (fold.catalog().end, before.end) == (offloaded("b", 10, 19).end, offloaded("a", 0, 9).end)
 
 
 def test_a_catalog_does_not_change_when_records_are_added_to_it():

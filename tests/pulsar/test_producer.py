@@ -115,6 +115,21 @@ def test_the_connection_ends_it(broker, lookup):
         producer.receipts(5)
 
 
+def test_a_connection_that_ends_at_once_finds_it_ready(lookup):
+    connection = lookup.connection(TOPIC)
+    register = connection.session.add_producer
+
+    def ended(producer):
+        connection.session.fail(BrokerUnavailableError("gone"))
+        producer.on_closed(BrokerUnavailableError("gone"))
+        return register(producer)
+
+    connection.session.add_producer = ended
+    producer = EntryProducer(connection, TOPIC)
+    with pytest.raises(BrokerUnavailableError, match="gone"):
+        producer.receipts(5)
+
+
 def test_an_entry_that_no_broker_takes_is_not_sent(broker, lookup):
     producer = EntryProducer.open(lookup, TOPIC, "one", None)
     producer.send(1, bytes(5 * 1024 * 1024 + 9 * 1024), messages=1, chunk=False)

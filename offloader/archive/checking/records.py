@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 from offloader.archive.checking.findings import Finding, Kind
@@ -15,7 +15,7 @@ from offloader.metadata.catalog_codec import decode_catalog
 from offloader.metadata.envelope import unseal
 from offloader.metadata.layout import catalog_folder, data_key
 from offloader.metadata.log import NumberedLog
-from offloader.metadata.state import Claim, Record, TopicCatalog
+from offloader.metadata.state import CatalogFold, Claim, Record, TopicCatalog
 from offloader.model import Loss, Position, Segment, TopicName
 from offloader.storage.base import ObjectStore
 
@@ -35,33 +35,36 @@ class ReadCatalog:
 def read_catalog(store: ObjectStore, topic: TopicName) -> ReadCatalog:
     """Read what can be read. Raises only what the store raises."""
     log = NumberedLog(store, catalog_folder(topic))
-    catalog, claims, findings, tokens = TopicCatalog(topic), [], [], []
+    fold, claims, findings, tokens = CatalogFold(TopicCatalog(topic)), [], [], []
     for slot, data in log.load():
         key = log.key(slot)
-        if slot != catalog.next_slot:
-            missing = log.key(catalog.next_slot)
+        if slot != fold.next_slot:
+            missing = log.key(fold.next_slot)
             findings.append(Finding(Kind.DAMAGED_RECORD, missing, f"it is missing, though {key} is there", topic))
-            catalog = replace(catalog, next_slot=slot)
+            fold.next_slot = slot
+        claim = fold.claim
         try:
             record = decode_catalog(key, data)
             tokens.append((key, unseal(key, data).token))
-            catalog = _claimed(catalog, record, damaged=bool(findings)).apply(record)
+            fold.claim = _claim_for(record, claim, damaged=bool(findings))
+            fold.add(record)
         except (IntegrityError, FormatVersionError) as error:
             findings.append(Finding(Kind.DAMAGED_RECORD, key, _without(key, str(error)), topic))
-            catalog = replace(catalog, next_slot=slot + 1)
+            fold.claim, fold.next_slot = claim, slot + 1
             continue
         if isinstance(record, Claim):
             claims.append(record)
+    catalog = fold.catalog()
     return ReadCatalog(catalog, tuple(claims), (*findings, *check_catalog(catalog)), tuple(tokens), complete=not findings)
 
 
-def _claimed(catalog: TopicCatalog, record: Record, *, damaged: bool) -> TopicCatalog:
+def _claim_for(record: Record, claim: Claim | None, *, damaged: bool) -> Claim | None:
     """Behind damage: a record of an incarnation whose claim was lost is checked as if that were there."""
     if not damaged or not isinstance(record, Segment | Loss):
-        return catalog
-    if catalog.claim is not None and catalog.claim.incarnation == record.start.incarnation:
-        return catalog
-    return replace(catalog, claim=Claim("", record.start.incarnation, "", record.start, 0))
+        return claim
+    if claim is not None and claim.incarnation == record.start.incarnation:
+        return claim
+    return Claim("", record.start.incarnation, "", record.start, 0)
 
 
 def check_catalog(catalog: TopicCatalog) -> Iterator[Finding]:

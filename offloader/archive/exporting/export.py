@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from offloader.archive.exporting.parquet import ParquetFiles
 from offloader.archive.items import Missing
 from offloader.archive.messages.columns import entry_batches, message_batches
+from offloader.archive.messages.encryption import KeyReader
 from offloader.archive.messages.filters import MessageFilter
 from offloader.archive.messages.schema import ENTRY_SCHEMA, MESSAGE_SCHEMA
 from offloader.archive.stored import EntryRun, ReadItem
@@ -25,7 +26,7 @@ Advance = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is exported. Times are publish times in ms; `columns` None: all."""
+    """What is exported. Times are publish times in ms; `columns` None: all; `keys` decrypts."""
 
     start: Position | None = None
     end: Position | None = None
@@ -33,6 +34,7 @@ class Wanted:
     published_to: int | None = None
     columns: tuple[str, ...] | None = None
     entries: bool = False
+    keys: KeyReader | None = None
 
     @property
     def bounds(self) -> tuple[Position | None, Position | None, int | None, int | None]:
@@ -87,7 +89,7 @@ def _messages(source: ArchivedTopic, wanted: Wanted, runs: Iterator[EntryRun], t
     # A null value that is none must be told of, whether or not its reason is to be written.
     read = names if VALUE not in names or PROBLEM in names else [*names, PROBLEM]
     times = MessageFilter(wanted.published_from, wanted.published_to)
-    for batch in message_batches(runs, source.name, read, wanted=times, options=source.unpacking()):
+    for batch in message_batches(runs, source.name, read, wanted=times, options=source.unpacking(wanted.keys)):
         if PROBLEM in read:
             found = batch.column(PROBLEM).drop_null().value_counts()
             tally.problems.update({one["values"].as_py(): one["counts"].as_py() for one in found})

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 
 from offloader.archive.ledgers.found import FoundLedgers
 from offloader.archive.stored import OffloadedLedger
 from offloader.archive.view import TopicView
 from offloader.metadata.state import TopicCatalog
-from offloader.model import LedgerList
 
 
 def joined(catalog: TopicCatalog, found: FoundLedgers) -> TopicView:
-    """What can be read of the topic. It is *proven* where Pulsar's own list shows that between the ledgers nothing is missing; a ledger
-    that is neither offloaded nor in a segment (it may still be in Pulsar) is missing.
+    """What can be read of the topic. Where Pulsar lists its ledgers, one that is neither offloaded nor in a segment (it may still be in
+    Pulsar) is missing.
 
     Entries that are in a segment as well are read from the segment: its record says more about them.
     """
     ledgers = tuple(sorted((_placed(catalog, found, ledger) for ledger in found.ledgers), key=lambda held: held.start))
-    return TopicView(catalog.topic, catalog, ledgers, found.listed is not None and _proven(catalog, found, found.listed))
+    return TopicView(catalog.topic, catalog, ledgers, found.listed)
 
 
 def _placed(catalog: TopicCatalog, found: FoundLedgers, ledger: OffloadedLedger) -> OffloadedLedger:
@@ -43,14 +41,3 @@ def _incarnation_of(catalog: TopicCatalog, ledger: int) -> int:
         begun.setdefault(catalog.claim.incarnation, catalog.claim.begin.ledger)
     before = [incarnation for incarnation, first in begun.items() if first <= ledger]
     return max(before) if before else min(begun, default=0)
-
-
-def _proven(catalog: TopicCatalog, found: FoundLedgers, listed: LedgerList) -> bool:
-    """Whether each offloaded ledger's neighbours in the archive are its neighbours in Pulsar's list. That segments follow on,
-    their own records prove."""
-    incarnation = _present(catalog, found)
-    offloaded = {held.start.ledger for held in found.ledgers}
-    ours = {held.ledger for s in catalog.segments if s.start.incarnation == incarnation for held in s.ledgers}
-    archived = sorted(offloaded | ours)
-    neighbours = [(a, b) for a, b in pairwise(archived) if a in offloaded or b in offloaded]
-    return all(a in listed and listed.next_ledger(a) == b for a, b in neighbours)

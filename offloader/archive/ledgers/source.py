@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from offloader.archive.ledgers.bucket import BucketScan, scan
 from offloader.archive.ledgers.contexts import contexts_of_record, contexts_of_rest, found_in
@@ -47,14 +47,10 @@ class LedgerBucket:
             return scan(store, topics, cluster=self.cluster, store_url=self.store.root, heads=self._heads)
 
     def url_of(self, bucket: str) -> str:
-        """The URL of the store with the objects of a context that names this bucket."""
+        """The URL of the store with the objects of a context that names this bucket: at the same end point with the same keys."""
         root = self.store.root
         own = not bucket or not root.startswith(_S3) or root.removeprefix(_S3).split("/")[0] == bucket
         return root if own else f"{_S3}{bucket}"
-
-    def settings_of(self, url: str) -> StoreSettings:
-        """How a store that `url_of` named is reached: at the same end point with the same keys."""
-        return replace(self.store, root=url)
 
     def _ask(self, admin: PulsarSettings, topic: TopicName) -> FoundLedgers | None:
         """None where the brokers do not know the topic."""

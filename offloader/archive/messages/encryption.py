@@ -7,6 +7,8 @@ RSA keys with OAEP and SHA-1 (Java, C++, Go and Python clients), EC keys with EC
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from offloader._proto.pulsar_messages_pb2 import EncryptionKeys, MessageMetadata
@@ -25,6 +27,22 @@ class KeyReader(Protocol):
 
     def private_key(self, name: str, metadata: Mapping[str, str]) -> bytes | None:
         """The key in PEM; None: it is not here. `metadata` are what the producer's key reader gave with the public key."""
+
+
+@dataclass(frozen=True)
+class PemFiles:
+    """Private keys from PEM files, by name."""
+
+    paths: Mapping[str, str]
+
+    def private_key(self, name: str, metadata: Mapping[str, str]) -> bytes | None:  # noqa: ARG002 (KeyReader's signature)
+        """Raises ConfigError where the file cannot be read."""
+        if name not in self.paths:
+            return None
+        try:
+            return Path(self.paths[name]).read_bytes()
+        except OSError as error:
+            raise ConfigError(f"private key {name}: {error}") from error
 
 
 def encryption_of(metadata: MessageMetadata) -> Encryption | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -14,7 +15,10 @@ from offloader.model import Loss, Position, Segment
 def spans_once(view: TopicView) -> list[Span]:
     """Segments, what they leave of offloaded ledgers, and what these leave of losses, in the order of their positions."""
     catalog = view.catalog
-    ledgers = [part for ledger in view.ledgers for part in _left_of(ledger, catalog.segments)]
+    taken = _taken(catalog.segments) if view.ledgers else {}
+    ledgers = [
+        part for held in view.ledgers for part in _left_of(held, taken.get((held.start.incarnation, held.start.ledger), []))
+    ]
     losses = [rest for loss in catalog.losses for rest in _lost(loss, view.ledgers)]
     return sorted((*catalog.segments, *ledgers, *losses), key=lambda span: span.start)
 
@@ -27,21 +31,23 @@ def located(view: TopicView, position: Position) -> Position:
     return replace(position, incarnation=next(reached, last))
 
 
-def _left_of(ledger: OffloadedLedger, segments: Iterable[Segment]) -> Iterator[LedgerPart]:
+def _left_of(ledger: OffloadedLedger, taken: Iterable[tuple[int, int]]) -> Iterator[LedgerPart]:
     at, last = ledger.start.entry, ledger.end.entry
-    for first, taken in _taken(ledger, segments):
+    for first, end in sorted(taken):
         if first > at:
             yield LedgerPart(ledger, replace(ledger.start, entry=at), replace(ledger.start, entry=first - 1))
-        at = max(at, taken + 1)
+        at = max(at, end + 1)
     if at <= last:
         yield LedgerPart(ledger, replace(ledger.start, entry=at), ledger.end)
 
 
-def _taken(ledger: OffloadedLedger, segments: Iterable[Segment]) -> list[tuple[int, int]]:
-    """What segments have of the ledger, gaps included."""
-    start = ledger.start
-    ranges = (held for segment in segments if segment.start.incarnation == start.incarnation for held in segment.ledgers)
-    return sorted((held.first, held.last) for held in ranges if held.ledger == start.ledger)
+def _taken(segments: Iterable[Segment]) -> dict[tuple[int, int], list[tuple[int, int]]]:
+    """What segments have of ledgers, gaps included, by incarnation and ledger."""
+    taken: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+    for segment in segments:
+        for held in segment.ledgers:
+            taken[segment.start.incarnation, held.ledger].append((held.first, held.last))
+    return taken
 
 
 def _lost(loss: Loss, ledgers: Iterable[OffloadedLedger]) -> Iterator[Loss]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from offloader.archive.continuity import BreakKind, LedgerPart, Span, break_between
+from offloader.archive.continuity import BreakKind, Junctions, LedgerPart, Span
 from offloader.archive.items import Missing
 from offloader.archive.reading.once import spans_once
 from offloader.archive.reading.pieces import of_ledger, of_segment
@@ -23,12 +23,13 @@ def plan(view: TopicView, selection: Selection = Selection()) -> list[PlanItem]:
     contradict themselves.
     """
     items: list[PlanItem] = []
+    junctions = Junctions(view)
     before: Span | None = None
     for span in spans_once(view):
         if _is_outside(span, selection):
             continue
         if before is not None:
-            items += _between(view, before, span)
+            items += _between(view.topic, junctions, before, span)
         items += _of_span(view.topic, span, selection)
         before = span
     return items
@@ -59,12 +60,12 @@ def _is_outside(span: Span, selection: Selection) -> bool:
     return before or (selection.end is not None and span.start > selection.end)
 
 
-def _between(view: TopicView, before: Span, after: Span) -> Iterator[Missing]:
-    found = break_between(view, before, after)
+def _between(topic: TopicName, junctions: Junctions, before: Span, after: Span) -> Iterator[Missing]:
+    found = junctions.break_between(before, after)
     if found is None:
         return
     if found.kind is not BreakKind.UNPROVEN:
-        raise DamagedRecordError(f"{view.topic}: {found.kind}: {found.message}")
+        raise DamagedRecordError(f"{topic}: {found.kind}: {found.message}")
     yield Missing(before.end, after.start, f"unproven: {found.message}")
 
 

@@ -77,8 +77,9 @@ class Restore:
 
     def _resumed(self, tail: Tail) -> Course:
         if self._course is None:
-            self._course = self._begin(tail)
+            course = self._begin(tail)
             self._items = self._feed(tail.position)
+            self._course = course  # last: a course without its items would look finished
         else:
             self._tools.advance(self._course.resume(tail))
         return self._course

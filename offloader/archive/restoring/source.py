@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from offloader.archive.items import Item, Missing
 from offloader.archive.reading.plan import plan
 from offloader.archive.reading.reader import PieceReader
 from offloader.archive.reading.stores import Stores
-from offloader.archive.restoring.transactions import Outcomes, Range, outcomes
+from offloader.archive.restoring.transactions import Outcomes, outcomes
 from offloader.archive.stored import Piece, PlanItem, Selection
 from offloader.archive.view import TopicView
+from offloader.metadata.layout import data_key
 from offloader.model import Position, Source
 
 
@@ -30,13 +31,14 @@ class ArchiveSource:
     def __init__(self, view: TopicView, stores: Stores) -> None:
         self._view = view
         self._stores = stores
+        self._copied = {data_key(view.topic, s.uuid) for s in view.catalog.segments if s.source is Source.BOOKKEEPER}
 
     def outline(self, after: Position | None) -> Outline:
         """From the records alone. Raises DamagedRecordError."""
         items = self._plan(after)
         pieces = [item for item in items if isinstance(item, Piece)]
         lost = [f"{i.start}..{i.end} ({i.why})" for i in items if isinstance(i, Missing) and i.kind is None]
-        if not self._view.proven:
+        if self._view.ledgers and self._view.listed is None:
             lost.append("nothing lists the ledgers of Pulsar's own offloader, so that one may be missing")
         entries = sum(run.count for piece in pieces for run in piece.runs if run.gap is None)
         return Outline(entries, sum(piece.size for piece in pieces), tuple(lost))
@@ -47,21 +49,19 @@ class ArchiveSource:
 
     def outcomes(self) -> Outcomes:
         """Of the transactions in what was copied from ledgers, which is read for it as a whole."""
-        raw = self._raw()
-        return outcomes(raw, (item for first, last in raw for item in self._read(plan(self._view, Selection(first, last)))))
+        raw = [item for item in self._plan(None) if isinstance(item, Piece) and self._is_raw(item)]
+        return outcomes(tuple((piece.first, piece.last) for piece in raw), self._read(raw))
 
     def _plan(self, after: Position | None) -> list[PlanItem]:
         start = None if after is None else replace(after, entry=after.entry + 1)
         return plan(self._view, Selection(start=start))
 
-    def _read(self, items: list[PlanItem]) -> Iterator[Item]:
+    def _read(self, items: Sequence[PlanItem]) -> Iterator[Item]:
         for item in PieceReader(self._stores).read(items):
             if isinstance(item, Missing):
                 yield item
             else:
                 yield from item.entries()
 
-    def _raw(self) -> tuple[Range, ...]:
-        view = self._view
-        copied = [(s.start, s.end) for s in view.catalog.segments if s.source is Source.BOOKKEEPER]
-        return (*copied, *((ledger.start, ledger.end) for ledger in view.ledgers))
+    def _is_raw(self, piece: Piece) -> bool:
+        return piece.object.ledger is not None or piece.object.data_key in self._copied

@@ -122,7 +122,7 @@ class PulsarTarget:
         return stats
 
     def _read(self, ledger: int, entry: int) -> bytes | None:
-        """One entry, None where the broker does not deliver it."""
+        """One entry, None where the broker does not deliver it. Raises BrokerUnavailableError where it does not say so either."""
         gaps, _ = self._source.explain(self.topic, ledger, entry, entry, limit=1)
         if gaps:
             return None
@@ -131,4 +131,8 @@ class PulsarTarget:
             found = reader.read(self._lookup.timeout)
         finally:
             reader.close()
+        if not found:
+            raise BrokerUnavailableError(
+                f"{self.topic}: its last entry {ledger}:{entry} did not come in {self._lookup.timeout:.0f} s"
+            )
         return next((raw.data for raw in found if (raw.ledger, raw.entry) == (ledger, entry)), None)

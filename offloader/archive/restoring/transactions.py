@@ -6,6 +6,7 @@ source bookkeeper) also holds entries of aborted transactions, and behind them t
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -24,14 +25,16 @@ Range = tuple[Position, Position]
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """`raw`: from where to where the archive holds ledgers as they are; `ended` says of transactions there whether they were committed."""
+    """`raw`: from where to where ledgers are read as they are, in order and without overlap; `ended` says of transactions there whether
+    they were committed."""
 
     raw: tuple[Range, ...] = ()
     ended: frozenset[tuple[Transaction, bool]] = frozenset()
 
     def committed(self, position: Position, transaction: Transaction) -> bool:
         """Whether an entry of the transaction may be delivered. Raises FatalError where nothing tells."""
-        if not any(first <= position <= last for first, last in self.raw):
+        before = bisect_right(self.raw, position, key=lambda of: of[0])
+        if before == 0 or position > self.raw[before - 1][1]:
             return True
         if (transaction, True) in self.ended:
             return True

@@ -9,6 +9,7 @@ import pytest
 
 from offloader.archive.ledgers.names import data_key
 from offloader.archive.ledgers.source import LedgerBucket
+from offloader.archive.reading import stores
 from offloader.errors import BrokerUnavailableError, DamagedRecordError
 from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.open import StoreSettings, open_store
@@ -101,10 +102,14 @@ def test_a_damaged_record_is_no_reason_to_guess(settings):
         ("file:///copy/of/the/bucket", "ledgers", "file:///copy/of/the/bucket"),
     ],
 )
-def test_a_context_may_name_another_bucket(root, bucket, url):
+def test_a_context_may_name_another_bucket(root, bucket, url, monkeypatch):
+    asked = []
+    monkeypatch.setattr(stores, "open_store", lambda settings, *, read_only: asked.append((settings, read_only)))
     source = LedgerBucket(StoreSettings(root, "http://127.0.0.1:1", access_key="key"))
     assert source.url_of(bucket) == url
-    assert source.settings_of(url) == StoreSettings(url, "http://127.0.0.1:1", access_key="key")
+    # It is reached as the given bucket is, not as the archive's own root.
+    stores.Stores(StoreSettings("s3://archive", "http://127.0.0.1:2"), (source.store,)).open(source.url_of(bucket))
+    assert asked == [(StoreSettings(url, "http://127.0.0.1:1", access_key="key"), True)]
 
 
 def test_what_is_in_the_bucket_without_being_a_ledger_is_told(settings):

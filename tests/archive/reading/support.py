@@ -14,7 +14,7 @@ from offloader.archive.reading.reader import PieceReader, ReadOptions
 from offloader.archive.reading.stores import Stores
 from offloader.archive.stored import OffloadedLedger, PlanItem, ReadItem
 from offloader.archive.view import TopicView
-from offloader.model import Cuts, Position
+from offloader.model import Cuts, LedgerList, LedgerSpan, Position
 from offloader.storage.base import ObjectStore, Stat
 from tests.archive.ledgers.support import put_ledger
 from tests.archive.support import Archive, gap, message, uuid_of
@@ -34,7 +34,9 @@ class Topic:
 
     @property
     def view(self) -> TopicView:
-        return TopicView(self.archive.topic, self.archive.catalog, tuple(self.ledgers))
+        last = {p.ledger: p.entry for p in self.truth}
+        listed = LedgerList(tuple(LedgerSpan(ledger, entry) for ledger, entry in last.items()))
+        return TopicView(self.archive.topic, self.archive.catalog, tuple(self.ledgers), listed)
 
     def between(self, start: Position | None, end: Position | None) -> dict[Position, Truth]:
         return {p: t for p, t in self.truth.items() if (start is None or p >= start) and (end is None or p <= end)}

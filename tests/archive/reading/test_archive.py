@@ -77,6 +77,13 @@ def test_a_topic_that_is_not_there_is_one_line(root: Path) -> None:
         Archive("file:///nowhere/at/all").topic("orders")
 
 
+def test_a_partitioned_topic_is_read_by_partition(tmp_path: Path) -> None:
+    name = "persistent://public/default/many-partition-3"
+    Built(LocalStore(tmp_path), topic=TopicName.parse(name)).claim()
+    with Archive(tmp_path.as_uri()) as archive, pytest.raises(FatalError, match=f"many is partitioned; .* for example {name}$"):
+        archive.topic("many")
+
+
 def test_entries_and_items(topic: ArchivedTopic, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         entries = list(topic.entries())
@@ -125,6 +132,13 @@ def test_messages_and_batches(topic: ArchivedTopic) -> None:
     assert [m.value for m in topic.messages(end=end, published_from=START + 400)] == [b"m3", b"m4", b"n0", b"n1"]
     (batch,) = topic.record_batches(["value"], end=end, published_from=START + 400)
     assert batch.to_pydict() == {"value": [b"m3", b"m4", b"n0", b"n1"]}
+
+
+def test_entry_batches_are_the_entries(topic: ArchivedTopic) -> None:
+    batches = list(topic.entry_batches(["ledgerId", "entryId", "data"]))
+    rows = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+    assert rows == [(e.position.ledger, e.position.entry, e.data) for e in topic.entries()]
+    assert rows
 
 
 def test_a_chunked_message_whose_first_chunk_is_before_what_is_read(root: Path) -> None:
@@ -181,7 +195,7 @@ def test_a_topic_that_stock_brokers_offloaded(tmp_path: Path) -> None:
     archive = Archive((tmp_path / "root").as_uri(), ledgers=LedgerBucket(bucket))
     assert archive.topics() == [TOPIC]
     topic = archive.topic(TOPIC)
-    assert not topic.view.proven
+    assert topic.view.listed is None
     assert [m.value for m in topic.messages()] == [f"{ledger}:{n}".encode() for ledger in (2, 5) for n in range(4)]
 
 

@@ -14,7 +14,7 @@ from offloader.archive.stored import OffloadedLedger, Piece, Selection
 from offloader.archive.view import TopicView
 from offloader.errors import DamagedRecordError
 from offloader.metadata.state import TopicCatalog
-from offloader.model import Position
+from offloader.model import LedgerList, LedgerSpan, Position
 from tests.archive.support import TOPIC, Archive, gap, run, stream, uuid_of
 
 
@@ -24,8 +24,12 @@ def ledger(number: int, last: int, size: int = 1_000, incarnation: int = 0) -> O
     )
 
 
-def of_ledgers(*ledgers: OffloadedLedger, proven: bool = True) -> TopicView:
-    return TopicView(TOPIC, TopicCatalog(TOPIC), ledgers, proven)
+def of_ledgers(*ledgers: OffloadedLedger, listed: bool = True) -> TopicView:
+    return TopicView(TOPIC, TopicCatalog(TOPIC), ledgers, list_of(*ledgers) if listed else None)
+
+
+def list_of(*ledgers: OffloadedLedger) -> LedgerList:
+    return LedgerList(tuple(LedgerSpan(held.start.ledger, held.end.entry) for held in ledgers))
 
 
 def pieces(view: TopicView, selection: Selection = Selection()) -> list[Piece]:  # noqa: B008 (frozen)
@@ -53,7 +57,8 @@ def test_segments_are_preferred_to_the_same_positions_of_a_ledger() -> None:
     archive.claim(5, 4)
     archive.add(stream(5, 4, 6), closed={5: 9})
     archive.add(stream(5, 7, 9) + stream(6, 0, 2), [gap(6, 3, 3)], closed={5: 9})
-    view = TopicView(TOPIC, archive.catalog, (ledger(5, 9), ledger(6, 7)))
+    held = (ledger(5, 9), ledger(6, 7))
+    view = TopicView(TOPIC, archive.catalog, held, list_of(*held))
     found = pieces(view)
     assert [p.runs for p in found] == [
         (run(5, 0, 3),),
@@ -88,7 +93,7 @@ def test_a_ledger_proves_where_it_ended() -> None:
     archive = Archive()
     archive.claim(6, 0)
     archive.add(stream(6, 0, 2))
-    assert len(plan(TopicView(TOPIC, archive.catalog, (ledger(5, 9),)))) == 2
+    assert len(plan(TopicView(TOPIC, archive.catalog, (ledger(5, 9),), list_of(ledger(5, 9), ledger(6, 2))))) == 2
     later = Archive()
     later.claim(6, 2)
     later.add(stream(6, 2, 4))
@@ -97,7 +102,7 @@ def test_a_ledger_proves_where_it_ended() -> None:
 
 
 def test_without_a_list_of_ledgers_nothing_is_proven_between_two() -> None:
-    first, told, second = plan(of_ledgers(ledger(5, 9), ledger(8, 3), proven=False))
+    first, told, second = plan(of_ledgers(ledger(5, 9), ledger(8, 3), listed=False))
     assert isinstance(told, Missing)
     assert "no ledger is missing between 5 and 8" in told.why
     assert (told.start, told.end) == (Position(0, 5, 9), Position(0, 8, 0))

@@ -28,6 +28,7 @@ from tests.archive.restoring.support import (
     Clock,
     KilledError,
     MemoryTarget,
+    after,
     archived,
     at,
     envelopes,
@@ -178,6 +179,20 @@ def test_an_archive_that_fails_ends_the_restore_and_another_call_goes_on() -> No
     with pytest.raises(StoreUnavailableError):
         restore.run()
     run(target, items)
+    check(target, items)
+
+
+def test_an_archive_that_cannot_be_opened_at_first_is_not_taken_for_an_empty_one() -> None:
+    items = mixed(Random(13), 30)
+    answers = iter([StoreUnavailableError("the store is down")])
+
+    def late(position):
+        for error in answers:
+            raise error
+        return after(items)(position)
+
+    target, clock = MemoryTarget(Random(14)), Clock()
+    Restore(target, late, lambda tail: Course(ORIGIN, tail), Pace(None), Tools(clock, clock.sleep)).run()
     check(target, items)
 
 

@@ -8,10 +8,12 @@ from offloader.archive.items import ArchivedEntry
 from offloader.archive.reading.stores import Stores
 from offloader.archive.restoring.source import ArchiveSource
 from offloader.archive.restoring.transactions import ABORT, COMMIT
+from offloader.archive.stored import OffloadedLedger
 from offloader.archive.view import TopicView
-from offloader.model import Source
+from offloader.model import LedgerList, LedgerSpan, Source
+from tests.archive.ledgers.support import put_ledger
 from tests.archive.restoring.support import archived, at
-from tests.archive.support import Archive, gap, stream
+from tests.archive.support import TOPIC, Archive, gap, stream, uuid_of
 from tests.format.support import Stored
 
 
@@ -30,10 +32,11 @@ def test_the_outline_is_of_what_comes_after_the_tail() -> None:
 
 def test_ledgers_that_nothing_lists_are_told_of() -> None:
     archive = Archive()
-    archive.claim(1)
-    archive.add(stream(1, 0, 9))
-    view = replace(TopicView.of(archive.catalog), proven=False)
-    assert "nothing lists the ledgers" in ArchiveSource(view, Stores.of(archive.store)).outline(None).lost[0]
+    ledger = OffloadedLedger(at(5, 0), at(5, 9), uuid_of(5), 1_000)
+    for listed, told in ((None, 1), (LedgerList((LedgerSpan(5, 9),)), 0)):
+        view = TopicView(TOPIC, archive.catalog, (ledger,), listed)
+        lost = ArchiveSource(view, Stores.of(archive.store)).outline(None).lost
+        assert ["nothing lists the ledgers" in text for text in lost] == [True] * told
 
 
 def test_markers_are_looked_for_only_where_ledgers_were_copied() -> None:
@@ -53,3 +56,15 @@ def test_markers_are_looked_for_only_where_ledgers_were_copied() -> None:
     found = ArchiveSource(TopicView.of(copied), stores).outcomes()
     assert found.raw == ((at(1, 1), at(1, 4)),)
     assert [found.committed(at(1, n), (0, n)) for n in (1, 2)] == [True, False]
+
+
+def test_what_a_segment_has_of_a_brokers_ledger_was_delivered() -> None:
+    archive = Archive()
+    entries = [archived(at(5, n), txnid_most_bits=0, txnid_least_bits=n).data for n in range(4)]
+    put_ledger(archive.store, 5, entries, uuid_of(5))
+    archive.claim(5, 2)
+    archive.add([Stored(5, n, entries[n]) for n in (2, 3)], closed={5: 3})
+    view = TopicView(TOPIC, archive.catalog, (OffloadedLedger(at(5, 0), at(5, 3), uuid_of(5), sum(map(len, entries))),))
+    found = ArchiveSource(view, Stores.of(archive.store)).outcomes()
+    assert found.raw == ((at(5, 0), at(5, 1)),)
+    assert found.committed(at(5, 3), (0, 3))

@@ -74,11 +74,11 @@ class Admin:
 
 
 class Source:
-    """Delivers the last entry, unless it is hidden."""
+    """Delivers the last entry, unless it is hidden, or the broker `silent`."""
 
     def __init__(self, rest: Rest) -> None:
         self._rest = rest
-        self.hidden = False
+        self.hidden = self.silent = False
 
     def explain(self, topic, ledger, first, last, *, limit):
         return ((Gap(GapKind.MARKER, ledger, first, last),), None) if self.hidden else ((), first)
@@ -88,7 +88,7 @@ class Source:
         return self
 
     def read(self, timeout: float) -> list[RawEntry]:
-        return [self._last]
+        return [] if self.silent else [self._last]
 
     def close(self) -> None:
         pass
@@ -195,6 +195,12 @@ def test_more_entries_than_were_restored_are_noticed_only_where_nothing_is_writt
 def test_a_last_entry_that_is_not_delivered_is_refused(place: Place) -> None:
     place.rest.entries, place.source.hidden = [FOREIGN], True
     with pytest.raises(FatalError, match="is not a message"):
+        place.target.check()
+
+
+def test_a_broker_that_says_nothing_is_asked_again(place: Place) -> None:
+    place.rest.entries, place.source.silent = [restored(1).data], True
+    with pytest.raises(BrokerUnavailableError, match="its last entry 4:0 did not come"):
         place.target.check()
 
 

@@ -16,9 +16,9 @@ import pytest
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, LessThan
 
 import offloader.archive
+from offloader.archive.messages.encryption import PemFiles
 from offloader.archive.spark.batch import ArchiveReader, FilteringReader
 from offloader.archive.spark.metrics import MetricsFolder, PlanMetrics
-from offloader.archive.spark.opening import PemFiles
 from offloader.archive.spark.source import PulsarArchiveSource
 from offloader.archive.spark.task import ReadTask
 from offloader.errors import ConfigError, DamagedObjectError, DataLostError
@@ -310,7 +310,7 @@ def test_private_keys_come_from_files(tmp_path: Path) -> None:
 
     assert keys.private_key("a", {}) == b"key"
     assert keys.private_key("b", {}) is None
-    with pytest.raises(ConfigError, match=r"privateKeys: gone: .*gone\.pem"):
+    with pytest.raises(ConfigError, match=r"private key gone: .*gone\.pem"):
         keys.private_key("gone", {})
 
 

@@ -1,0 +1,37 @@
+"""A Spark session for tests, in which nothing is registered."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+from offloader.java import find_java
+
+CONF = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.extraJavaOptions": "-Xss8m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+}
+
+
+@contextmanager
+def session(name: str) -> Iterator[SparkSession]:
+    """Local, with two cores; says nothing."""
+    os.environ["JAVA_HOME"] = str(find_java().home)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]").appName(name)
+    for key, value in CONF.items():
+        builder = builder.config(key, value)
+    found = builder.getOrCreate()
+    found.sparkContext.setLogLevel("OFF")
+    try:
+        yield found
+    finally:
+        found.stop()
