@@ -49,7 +49,7 @@ LIVE = TopicName.parse(f"{DROPPED}/live")
 SMALL = {
     "partSizeInBytes": "1M",
     "blockSizeInBytes": "256K",
-    "maxOffloadSegmentSizeInBytes": "8M",
+    "maxOffloadSegmentSizeInBytes": "4M",
     "maxOffloadSegmentRolloverTimeInSeconds": "2s",
 }
 
@@ -129,7 +129,7 @@ def spark() -> Iterator[SparkSession]:
 
 def _produce_everything(service_url: str) -> None:
     """Batches, codecs, keys, event times, transactions, chunks, nulls, a schema, a delayed message; several ledgers."""
-    produce_mixed(service_url, str(MIXED), seed=1, messages=2_000, largest=30_000)
+    produce_mixed(service_url, str(MIXED), seed=1, messages=1_000, largest=60_000)
     produce_mixed(service_url, str(PARTITIONED), seed=2, messages=200, largest=1_000, partitioned=True)
     with Transactions(service_url) as transactions:
         first, second = transactions.begin(str(MIXED)), transactions.begin(str(MIXED))
@@ -155,7 +155,7 @@ def _produce_chunked(client: client_library.Client) -> None:
     for size, producer in zip((6 * MIB, 11 * MIB), producers, strict=True):
         producer.send_async(Random(size).randbytes(size), lambda _result, _position: None, partition_key="chunked")
     for producer in producers:
-        producer.close()
+        producer.flush()
 
 
 def _produce_odd(client: client_library.Client) -> None:
@@ -177,7 +177,7 @@ def _produce_key_based(client: client_library.Client) -> None:
     for number in range(30):
         value = None if number % 4 == 0 else b"%d" % number
         producer.send_async(value, lambda _result, _position: None, partition_key=f"key-{number % 3}")
-    producer.close()
+    producer.flush()
 
 
 def _broker_entries(pulsar: PulsarStandalone, topic: TopicName) -> Iterator[Entry]:
@@ -298,11 +298,11 @@ def test_python(bucket: Bucket) -> None:
 
 
 def test_spark(bucket: Bucket, spark: SparkSession) -> None:
-    options = {"root": bucket.root, "topics": f"{MIXED},{PARTITIONED}", "maxPartitionBytes": "4M"}
+    options = {"root": bucket.root, "topics": f"{MIXED},{PARTITIONED}", "maxPartitionBytes": "8M"}
     reader = spark.read.format("pulsar-archive").options(**options)
-    messages = reader.load().collect()
-    entries = reader.option("format", "entries").load().collect()
-    _same(sorted((r.topic, r.ledgerId, r.entryId, bytes(r.data)) for r in entries), sorted(bucket.entries))
+    messages = reader.load().toArrow().to_pylist()
+    entries = reader.option("format", "entries").load().toArrow().to_pylist()
+    _same(sorted((r["topic"], r["ledgerId"], r["entryId"], r["data"]) for r in entries), sorted(bucket.entries))
     _same(sorted(map(_of_row, messages), key=_place), sorted(bucket.messages, key=_place))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from contextlib import closing
 from dataclasses import replace
 
 import click
@@ -9,7 +11,11 @@ import click
 from offloader.archive.checking.bucket import check_root
 from offloader.archive.checking.findings import Finding
 from offloader.archive.checking.verify import Report, verify
+from offloader.archive.ledgers.source import LedgerBucket
+from offloader.archive.ledgers.verify import verify_ledgers
+from offloader.archive.reading.stores import Stores
 from offloader.cli.parsing import TOPIC
+from offloader.cli.reading import Ledgers, ledger_options
 from offloader.cli.session import FINDINGS, OK, Session, command
 from offloader.cli.topics import chosen, journals_of
 from offloader.config.units import format_size
@@ -20,30 +26,63 @@ from offloader.model import TopicName
 @click.argument("topics", callback=TOPIC, nargs=-1)
 @click.option("--quick", is_flag=True, help="Existence, sizes, indexes and continuity only: no data is read.")
 @click.option("--abort-uploads", is_flag=True, help="End the uploads that no journal names.")
+@ledger_options
 @command()
-def verify_command(session: Session, topics: tuple[TopicName, ...], *, quick: bool, abort_uploads: bool) -> int:
+def verify_command(
+    session: Session,
+    topics: tuple[TopicName, ...],
+    *,
+    quick: bool,
+    abort_uploads: bool,
+    ledgers: str | None,
+    cluster: str | None,
+    ask_pulsar: bool,
+) -> int:
     """Check what is offloaded: catalogs, journals and objects against each other, byte for byte.
 
-    All topics by default. May run beside the application. Exit code 2 where something is found.
+    All topics by default. May run beside the application. With --ledgers also what Pulsar's own offloader has put into that bucket.
+    Exit code 2 where something is found.
 
     \b
-    JSON: {message, topics, segments, entries, bytes, aborted, findings}; a finding is
+    JSON: {message, topics, segments, ledgers, entries, bytes, aborted, findings}; a finding is
     {kind, key, topic, offset, position, message}.
     """
+    bucket = Ledgers(ledgers, cluster, ask_pulsar).bucket(session)
+    count, of_ledgers, only_there = (0, [], set()) if bucket is None else _of_ledgers(session, bucket, topics, quick=quick)
     of_root = tuple(check_root(session.store))
     names = None
     if topics:
         journals = journals_of(session)
-        names = [name for topic in topics for name in chosen(session, journals, topic)]
+        names = [name for topic in topics if topic not in only_there for name in chosen(session, journals, topic)]
     report = verify(session.store, names, quick=quick, abort_uploads=abort_uploads)
-    report = replace(report, findings=(*of_root, *report.findings))
-    _show(session, report)
+    report = replace(report, findings=(*of_root, *report.findings, *of_ledgers))
+    _show(session, report, count if bucket is not None else None)
     return FINDINGS if report.findings else OK
 
 
-def _show(session: Session, report: Report) -> None:
+def _of_ledgers(
+    session: Session, bucket: LedgerBucket, topics: Collection[TopicName], *, quick: bool
+) -> tuple[int, list[Finding], set[TopicName]]:
+    """How many ledgers of the topics (none named: of all) stock brokers have offloaded, what is wrong with them, and which of the named
+    topics are there but not in the archive."""
+    scanned = bucket.scan()
+    named = {str(topic) for topic in topics}
+    wanted = [t for t in sorted(scanned.topics) if not named or {str(t), t.partitioned_name} & named]
+    count, findings = 0, [] if named else list(scanned.findings)
+    with closing(Stores(session.storage, (bucket.store,), borrowed=session.store)) as stores:
+        for topic in wanted:
+            found = bucket.find(topic)
+            count += len(found.ledgers)
+            findings += verify_ledgers(found, lambda url: stores.open(url).store, quick=quick)
+    there = {str(t) for t in wanted} | {t.partitioned_name for t in wanted}
+    archived = {name for t in session.catalogs.topics() for name in (str(t), t.partitioned_name)} if named else set()
+    return count, findings, {topic for topic in topics if str(topic) in there - archived}
+
+
+def _show(session: Session, report: Report, ledgers: int | None) -> None:
+    of_brokers = "" if ledgers is None else f", {ledgers} ledgers of stock brokers"
     summary = (
-        f"{report.topics} topics, {report.segments} segments, {report.entries} entries, {format_size(report.bytes)} bytes: "
+        f"{report.topics} topics, {report.segments} segments, {report.entries} entries, {format_size(report.bytes)} bytes{of_brokers}: "
         f"{len(report.findings) or 'no'} findings"
     )
     if report.aborted:
@@ -53,6 +92,7 @@ def _show(session: Session, report: Report) -> None:
         details=[str(finding) for finding in report.findings],
         topics=report.topics,
         segments=report.segments,
+        ledgers=ledgers,
         entries=report.entries,
         bytes=report.bytes,
         aborted=report.aborted,

@@ -8,14 +8,19 @@ from pathlib import Path
 import pytest
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
+from offloader.archive.ledgers.names import data_key
 from offloader.cli.docs import render
 from offloader.metadata import layout
 from offloader.metadata.journal import Journal
 from offloader.metadata.state import TopicState
+from offloader.model import TopicName
+from offloader.storage.local import LocalStore
+from tests.archive.ledgers.support import put_ledger
 from tests.archive.support import TOPIC, gap, message, uuid_of
 from tests.format.support import Stored, broker_metadata, checksummed
 
 TIME = 1_700_000_000_000
+LEDGER_UUID = "00000000-0000-4000-8000-000000000001"
 
 
 def of(metadata: dict, payload: bytes = b"data") -> bytes:
@@ -99,3 +104,28 @@ def test_config_explain_asks_pulsar_unless_offline(line) -> None:
 def test_the_page_of_the_command_line_is_up_to_date() -> None:
     page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
     assert page == render(), "run: python -m offloader.cli.docs docs/cli.md"
+
+
+@pytest.fixture
+def bucket(tmp_path):
+    store = LocalStore(tmp_path / "bucket")
+    put_ledger(store, 7, [message(f"m{n}") for n in range(3)], LEDGER_UUID, topic=TopicName.parse("public/default/stock"))
+    return store
+
+
+def test_verify_reads_what_stock_brokers_have_offloaded_too(archived, bucket) -> None:
+    url = bucket.url
+    assert archived.ok("verify", "--ledgers", url).endswith("bytes, 1 ledgers of stock brokers: no findings\n")
+    assert archived.json("verify", "public/default/stock", "--ledgers", url)["ledgers"] == 1
+    assert archived.json("verify", "orders", "--ledgers", url)["ledgers"] == 0
+    assert archived.run("verify", "public/default/stock").exit_code == 1
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_verify_names_damage_in_a_ledger_of_a_stock_broker(archived, bucket, quick) -> None:
+    key = data_key(LEDGER_UUID, 7)
+    data, stat = bucket.read(key)
+    bucket.put(key, data[:-1], meta=stat.meta)
+    result = archived.run("verify", "--ledgers", bucket.url, "--output", "json", *(["--quick"] if quick else []))
+    assert result.exit_code == 2
+    assert {finding["key"] for finding in json.loads(result.stdout)["findings"]} == {key}

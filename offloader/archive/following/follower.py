@@ -89,7 +89,9 @@ class Follower:
         elif expected is Turn.WAIT:
             self._pause(PAUSE_SECONDS)
         elif expected is Turn.LOST:
-            raise DataLostError(f"{self._topic}: what follows {self._after} is in no segment, and Pulsar has no such ledger (any more)")
+            raise DataLostError(
+                f"{self._topic}: what follows {self._after} is in no segment, and Pulsar has no such ledger (any more)"
+            )
 
     def _live(self, start: Position) -> Iterator[Item]:
         reader = self._source.open(self._topic, start.ledger, start.entry, max_bytes=READER_BYTES)

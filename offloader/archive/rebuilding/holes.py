@@ -62,7 +62,7 @@ def holes(before: Before, after: After, closed: Mapping[tuple[int, int], int]) -
 
 
 def as_gap(hole: Hole, drafts: dict[str, Draft]) -> bool:
-    """Make the hole a gap of a neighbour that has no record yet; False where both have one."""
+    """Make the hole a gap of a neighbour that has no record yet; False where both have one, or the index denies it."""
     before, after, first = hole.before, hole.after, hole.first
     if isinstance(after, Draft) and after.object.uuid in drafts:
         draft = drafts[after.object.uuid]
@@ -71,12 +71,18 @@ def as_gap(hole: Hole, drafts: dict[str, Draft]) -> bool:
             last = hole.last.entry if hole.turn is None else hole.turn
             leading = LedgerRange(first.ledger, first.entry, last, 0, 0, last)
         drafts[draft.object.uuid] = replace(draft, start=first, leading=leading)
-    elif isinstance(before, Draft) and before.object.uuid in drafts:
+    elif isinstance(before, Draft) and before.object.uuid in drafts and _may_end_behind(drafts[before.object.uuid], hole):
         draft = drafts[before.object.uuid]
         drafts[draft.object.uuid] = replace(draft, end=hole.last, end_known=True)
     else:
         return False
     return True
+
+
+def _may_end_behind(draft: Draft, hole: Hole) -> bool:
+    """Whether the draft's index can be of a segment with this gap at its end: it speaks of the last entry, or of a later one."""
+    last = hole.turn if hole.turn is not None else hole.last.entry
+    return hole.first.ledger > draft.end.ledger or draft.object.ends.get(draft.end.ledger, -1) >= last
 
 
 def _with_end(draft: Draft, after: After | None) -> Draft:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -14,8 +14,8 @@ from pyspark.sql.types import StructType
 from offloader.archive.spark.filters import EVERYTHING, Bounds, narrowing
 from offloader.archive.spark.metrics import MetricsFolder, PlanMetrics
 from offloader.archive.spark.options import Options
-from offloader.archive.spark.planning import Portion, check_losses, items_of, portions, stored_bytes, tasks, wanted
-from offloader.archive.spark.tables import NAMES, needs_look_back
+from offloader.archive.spark.planning import Portion, check_positions, checked_portions, items_of, stored_bytes, tasks, wanted
+from offloader.archive.spark.tables import NAMES
 from offloader.archive.spark.task import ReadTask, record_batches
 from offloader.archive.spark.views import Views
 from offloader.archive.view import TopicView
@@ -34,22 +34,16 @@ class ArchiveReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Tasks of about `maxPartitionBytes`. Raises DataLostError, DamagedRecordError, ConfigError."""
         views = Views(self._options).load()
+        check_positions(self._options, views)
         meant = [view for topic, view in views.items() if self._narrowing.may_have(topic)]
         found = [portion for view in meant for portion in self._portions(view)]
-        plan = str(uuid.uuid4())
-        planned = [ReadTask(plan, number, task) for number, task in enumerate(tasks(found, self._options.max_partition_bytes))]
-        stored = sum(stored_bytes(view) for view in views.values())
-        publish(self._options, plan, PlanMetrics(stored, sum(portion.size for portion in found), len(planned)))
-        return planned
+        return read_tasks(str(uuid.uuid4()), found, views.values(), self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return record_batches(partition, self._options, self._schema)
 
     def _portions(self, view: TopicView) -> list[Portion]:
-        items = items_of(view, wanted(view, self._options), self._narrowing)
-        if self._options.fail_on_data_loss:
-            check_losses(view.topic, items)
-        return portions(view, items, self._options.max_partition_bytes, look_back=needs_look_back(self._options.form))
+        return checked_portions(view, items_of(view, wanted(view, self._options), self._narrowing), self._options)
 
 
 class FilteringReader(ArchiveReader):
@@ -64,10 +58,13 @@ class FilteringReader(ArchiveReader):
         return filters
 
 
-def publish(options: Options, plan: str, metrics: PlanMetrics) -> None:
-    """What a plan is about to read, of what is stored."""
+def read_tasks(plan: str, found: Collection[Portion], views: Iterable[TopicView], options: Options) -> list[ReadTask]:
+    """The tasks of a plan; log and metrics tell what they are about to read, of what is stored."""
+    planned = [ReadTask(plan, number, task) for number, task in enumerate(tasks(found, options.max_partition_bytes))]
+    metrics = PlanMetrics(sum(map(stored_bytes, views)), sum(portion.size for portion in found), len(planned))
     log.info(
         "plan %s: %d tasks for about %d of %d bytes stored", plan, metrics.tasks, metrics.bytes_planned, metrics.bytes_stored
     )
     if (store := options.metrics_store) is not None:
         MetricsFolder(store).write_plan(plan, metrics)
+    return planned

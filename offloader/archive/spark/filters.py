@@ -1,11 +1,11 @@
-"""What Spark's filters say of topic, position and publish time. Pure.
+"""What Spark's filters say of topic, position and publish time, and what that leaves of one topic. Pure.
 
 They only leave out what cannot match: Spark evaluates every filter again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -22,8 +22,10 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
+from offloader.archive.continuity import Span
 from offloader.archive.spark.values import in_ms
-from offloader.model import TopicName
+from offloader.archive.stored import Selection
+from offloader.model import Position, TopicName
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,36 @@ def narrowing(filters: Iterable[Filter], names: ColumnNames) -> Narrowing:
         _bounds(given, names.entry, int),
         _bounds(given, names.published, _ms),
     )
+
+
+def selection(known: Sequence[Span], wanted: Selection, narrowing: Narrowing) -> Selection | None:
+    """The narrowest selection that has everything that is wanted and may match; None where that is nothing."""
+    if narrowing.empty:
+        return None
+    matching = list(_clipped(known, narrowing))
+    if not matching:
+        return None
+    published = Bounds(wanted.published_from, wanted.published_to).narrowed(narrowing.published)
+    starts = [p for p in (wanted.start, min(start for start, _ in matching)) if p is not None]
+    ends = [p for p in (wanted.end, max(end for _, end in matching)) if p is not None]
+    found = Selection(max(starts), min(ends), published.least, published.greatest)
+    return None if published.empty or max(starts) > min(ends) else found
+
+
+def _clipped(known: Sequence[Span], narrowing: Narrowing) -> Iterator[tuple[Position, Position]]:
+    """What the filters on ledger and entry leave of each span."""
+    ledger = narrowing.ledger
+    entry = narrowing.entry if ledger.least is not None and ledger.least == ledger.greatest else Bounds()
+    for each in known:
+        incarnation = each.start.incarnation
+        start, end = each.start, each.end
+        if ledger.least is not None:
+            start = max(start, Position(incarnation, ledger.least, entry.least or 0))
+        if ledger.greatest is not None:
+            greatest = 2**63 if entry.greatest is None else entry.greatest
+            end = min(end, Position(incarnation, ledger.greatest, greatest))
+        if start <= end:
+            yield start, end
 
 
 def _of(filters: Iterable[Filter], column: str, kinds: tuple[type[Filter], ...]) -> Iterator[Any]:

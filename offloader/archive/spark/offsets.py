@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from offloader.archive.continuity import Span
 from offloader.archive.items import Missing
+from offloader.archive.reading.once import spans_once
 from offloader.archive.reading.plan import plan, split
-from offloader.archive.spark.bounds import Extent, extents
-from offloader.archive.spark.planning import size_of
+from offloader.archive.spark.planning import extents, size_of
 from offloader.archive.stored import Piece, PlanItem, Selection
 from offloader.archive.view import TopicView
 from offloader.errors import DataLostError
@@ -43,17 +44,17 @@ def decode(offset: Mapping[str, str]) -> Ends:
 
 def end_of(view: TopicView) -> Position | None:
     """The last position that is archived, or known to be missing."""
-    return max((each.end for each in extents(view)), default=None)
+    return max((each.end for each in spans_once(view)), default=None)
 
 
 def before(view: TopicView, position: Position) -> Position | None:
     """The offset after which `position` is the first to be read; None: the topic's beginning."""
-    return max((min(each.end, _before(position)) for each in extents(view) if each.start < position), default=None)
+    return max((min(each.end, _before(position)) for each in spans_once(view) if each.start < position), default=None)
 
 
 def check_not_removed(view: TopicView, after: Position) -> None:
     """Raises DataLostError where the archive holds what was read last no more, so that what followed it may be gone too."""
-    held = any(each.start <= after <= each.end for each in extents(view))
+    held = any(each.start <= after <= each.end for each in spans_once(view))
     if not held and all(s.predecessor_end != after for s in view.catalog.segments):
         raise DataLostError(
             f"{view.topic}: the archive does not hold {after} any more, so entries after it may have been removed unread; "
@@ -77,7 +78,7 @@ def steps(view: TopicView, after: Position | None, times: Selection, step: int, 
     if end is None or (after is not None and end <= after):
         return []
     found: list[Step] = []
-    reached, known = after, extents(view)
+    reached, known = after, spans_once(view)
     for group in split(items_between(view, after, times, end), step):
         reached = _done_to(group, reached, known)
         if reached is not None:
@@ -124,7 +125,7 @@ def last_served(before_: Ends, after: Ends, turn: TopicName | None) -> TopicName
     return served[-1] if served else turn
 
 
-def _done_to(items: Sequence[PlanItem], after: Position | None, known: Sequence[Extent]) -> Position | None:
+def _done_to(items: Sequence[PlanItem], after: Position | None, known: Sequence[Span]) -> Position | None:
     """The last position that the items account for."""
     for item in items:
         last = item.last if isinstance(item, Piece) else item.end if _is_lost(item, known) else item.start
@@ -132,14 +133,14 @@ def _done_to(items: Sequence[PlanItem], after: Position | None, known: Sequence[
     return after
 
 
-def _is_lost(item: Missing, known: Sequence[Extent]) -> bool:
+def _is_lost(item: Missing, known: Sequence[Span]) -> bool:
     """Whether the positions themselves are missing; else it is a break, which names those on both sides, and they are there."""
     return any(each.start <= item.start and item.end <= each.end for each in known)
 
 
 def _across(view: TopicView, after: Position | None, end: Position | None) -> Iterator[Missing]:
     """What is not proven between the last position that was read and the next one there is."""
-    following = min((each.start for each in extents(view) if after is not None and each.start > after), default=None)
+    following = min((each.start for each in spans_once(view) if after is not None and each.start > after), default=None)
     if after is None or following is None or (end is not None and following > end):
         return
     for item in plan(view, Selection(after, following)):
@@ -150,7 +151,8 @@ def _across(view: TopicView, after: Position | None, end: Position | None) -> It
 def _enough(view: TopicView, after: Position | None, enough: int | None) -> Position | None:
     """The end of the first segments or ledgers after a position that hold `enough` bytes."""
     end, found = None, 0
-    for start, last, size in sorted(_sizes(view)):
+    losses = ((loss.start, loss.end, 0) for loss in view.catalog.losses)
+    for start, last, size in sorted((*extents(view), *losses)):
         if after is not None and last <= after:
             continue
         if end is not None and enough is not None and found >= enough:
@@ -158,12 +160,6 @@ def _enough(view: TopicView, after: Position | None, enough: int | None) -> Posi
         end = last if end is None else max(end, last)
         found += size if after is None or start > after else 0  # of one that was begun, nobody knows how much is left
     return end
-
-
-def _sizes(view: TopicView) -> Iterator[tuple[Position, Position, int]]:
-    yield from ((s.start, s.end, s.size) for s in view.catalog.segments)
-    yield from ((held.start, held.end, held.size) for held in view.ledgers)
-    yield from ((loss.start, loss.end, 0) for loss in view.catalog.losses)
 
 
 def _before(position: Position) -> Position:

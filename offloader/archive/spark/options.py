@@ -41,7 +41,7 @@ class Options:
     starting_time: int | None = None
     ending_time: int | None = None
     from_latest: bool = False
-    max_partition_bytes: int = 64 * MIB
+    max_partition_bytes: int = 128 * MIB
     max_bytes_per_trigger: int | None = None
     poll_ms: int = 5000
     read_size: int = 4 * MIB

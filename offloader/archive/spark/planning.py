@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from offloader.archive.items import Missing
 from offloader.archive.messages.lookback import LOOK_BACK
-from offloader.archive.reading.once import located
+from offloader.archive.reading.once import located, spans_once
 from offloader.archive.reading.plan import plan, split
-from offloader.archive.spark.bounds import extents, selection
-from offloader.archive.spark.filters import EVERYTHING, Narrowing
-from offloader.archive.spark.options import Options
+from offloader.archive.spark.filters import EVERYTHING, Narrowing, selection
+from offloader.archive.spark.options import Form, Options
 from offloader.archive.spark.stretches import stretches
 from offloader.archive.stored import Piece, PlanItem, Selection
 from offloader.archive.view import TopicView
-from offloader.errors import DamagedRecordError, DataLostError
+from offloader.errors import ConfigError, DamagedRecordError, DataLostError
 from offloader.model import MIB, Position, TopicName
 
 STEP = 4 * MIB
@@ -35,6 +34,18 @@ class Portion:
         return size_of(self.items)
 
 
+def check_positions(options: Options, topics: Collection[TopicName]) -> None:
+    """Refuse positions of topics that are not read: they would be left out of account. Raises ConfigError."""
+    for option, positions in (("startingPosition", options.starting_position), ("endingPosition", options.ending_position)):
+        if positions.only is not None and len(topics) > 1:
+            raise ConfigError(
+                f"{option}: {options.topics[0]} has {len(topics)} partitions; write JSON with a position for each of them"
+            )
+        unknown = next((topic for topic, _ in positions.each if topic not in topics), None)
+        if unknown is not None:
+            raise ConfigError(f"{option}: {unknown} is not among the topics that are read")
+
+
 def wanted(view: TopicView, options: Options) -> Selection:
     """What the options ask of a topic."""
     start, end = options.starting_position.of(view.topic), options.ending_position.of(view.topic)
@@ -48,7 +59,7 @@ def wanted(view: TopicView, options: Options) -> Selection:
 
 def items_of(view: TopicView, asked: Selection, narrowing: Narrowing = EVERYTHING) -> list[PlanItem]:
     """What must be read of a topic. Raises DamagedRecordError."""
-    narrowest = selection(extents(view), asked, narrowing)
+    narrowest = selection(spans_once(view), asked, narrowing)
     return [] if narrowest is None else plan(view, narrowest)
 
 
@@ -60,6 +71,13 @@ def check_losses(topic: TopicName, items: Iterable[PlanItem]) -> None:
                 f"{topic}: {item.start}..{item.end} is not in the archive ({item.why}); "
                 f"option failOnDataLoss=false reads what is there, and the log tells what is not"
             )
+
+
+def checked_portions(view: TopicView, items: Sequence[PlanItem], options: Options) -> list[Portion]:
+    """What a plan's tasks read of a topic. Raises DataLostError unless the options allow losses."""
+    if options.fail_on_data_loss:
+        check_losses(view.topic, items)
+    return portions(view, items, options.max_partition_bytes, look_back=options.form is Form.MESSAGES)
 
 
 def portions(view: TopicView, items: Sequence[PlanItem], max_bytes: int, *, look_back: bool) -> list[Portion]:
@@ -113,7 +131,13 @@ def tasks(found: Iterable[Portion], max_bytes: int) -> list[tuple[Portion, ...]]
 
 def stored_bytes(view: TopicView) -> int:
     """What is stored of a topic."""
-    return sum(s.size for s in view.catalog.segments) + sum(held.size for held in view.ledgers)
+    return sum(size for _, _, size in extents(view))
+
+
+def extents(view: TopicView) -> list[tuple[Position, Position, int]]:
+    """First and last position and size of each segment and ledger."""
+    segments = [(segment.start, segment.end, segment.size) for segment in view.catalog.segments]
+    return segments + [(ledger.start, ledger.end, ledger.size) for ledger in view.ledgers]
 
 
 def size_of(items: Iterable[PlanItem]) -> int:
@@ -140,15 +164,10 @@ def _whole(view: TopicView, first: Position, last: Position) -> list[PlanItem]:
 def _far_enough_back(view: TopicView, end: Position, max_bytes: int) -> Position | None:
     """The start of a segment or ledger from which at least `max_bytes` lie before `end`: what is before need not be planned."""
     left = max_bytes
-    for start, last, size in sorted(_sizes(view), reverse=True):
+    for start, last, size in sorted(extents(view), reverse=True):
         if start > end:
             continue
         if left <= 0:
             return start
         left -= size if last <= end else 0  # of the one that `end` lies in, nobody knows how much is before it
     return None
-
-
-def _sizes(view: TopicView) -> Iterator[tuple[Position, Position, int]]:
-    yield from ((s.start, s.end, s.size) for s in view.catalog.segments)
-    yield from ((held.start, held.end, held.size) for held in view.ledgers)

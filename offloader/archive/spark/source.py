@@ -32,6 +32,8 @@ class PulsarArchiveSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = self._options()
         check_columns(options.form, schema)
+        if options.from_latest:
+            raise ConfigError("startingOffsets: latest is only for a stream; use startingPosition or startingTime")
         return FilteringReader(options, schema) if options.push_filters else ArchiveReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)

@@ -16,8 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from offloader.archive.reading.once import located
-from offloader.archive.spark.batch import publish
-from offloader.archive.spark.metrics import PlanMetrics
+from offloader.archive.spark.batch import read_tasks
 from offloader.archive.spark.offsets import (
     Ends,
     Offset,
@@ -33,9 +32,8 @@ from offloader.archive.spark.offsets import (
     steps,
 )
 from offloader.archive.spark.options import Options
-from offloader.archive.spark.planning import Portion, check_losses, portions, stored_bytes, tasks
-from offloader.archive.spark.tables import needs_look_back
-from offloader.archive.spark.task import ReadTask, record_batches
+from offloader.archive.spark.planning import Portion, check_positions, checked_portions
+from offloader.archive.spark.task import record_batches
 from offloader.archive.spark.views import Views
 from offloader.archive.stored import Selection
 from offloader.archive.view import TopicView
@@ -69,6 +67,7 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Offset:  # noqa: N802 (Spark's names)
         """The beginning, or where `startingOffsets` or `startingPosition` says."""
         self._look()
+        check_positions(self._options, self._known)
         starts = ((topic, self._start(view)) for topic, view in self._known.items())
         return encode({topic: start for topic, start in starts if start is not None})
 
@@ -106,10 +105,7 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._look_for(ends)
         found = [portion for topic in ends for portion in self._portions(topic, begun.get(topic), ends[topic])]
         plan = f"{zlib.crc32(json.dumps([start, end]).encode()):08x}"
-        planned = [ReadTask(plan, n, task) for n, task in enumerate(tasks(found, self._options.max_partition_bytes))]
-        stored = sum(stored_bytes(self._known[topic]) for topic in ends)
-        publish(self._options, plan, PlanMetrics(stored, sum(portion.size for portion in found), len(planned)))
-        return planned
+        return read_tasks(plan, found, [self._known[topic] for topic in ends], self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return record_batches(partition, self._options, self._schema)
@@ -119,11 +115,9 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         view = self._known[topic]
         items = items_between(view, after, self._times, end)
-        if self._options.fail_on_data_loss:
-            check_losses(topic, items)
-            if after is not None:
-                check_not_removed(view, after)
-        return portions(view, items, self._options.max_partition_bytes, look_back=needs_look_back(self._options.form))
+        if self._options.fail_on_data_loss and after is not None:
+            check_not_removed(view, after)
+        return checked_portions(view, items, self._options)
 
     @property
     def _times(self) -> Selection:

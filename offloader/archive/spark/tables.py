@@ -28,11 +28,6 @@ NAMES = {
 }
 
 
-def needs_look_back(form: Form) -> bool:
-    """Whether a row may need entries before its own: a message's earlier chunks."""
-    return form is Form.MESSAGES
-
-
 def spark_schema(form: Form, columns: Sequence[str] = ()) -> StructType:
     """The table's columns, or some of them in this order. Raises ConfigError."""
     whole = SCHEMAS[form]
@@ -42,7 +37,11 @@ def spark_schema(form: Form, columns: Sequence[str] = ()) -> StructType:
 
 def check_columns(form: Form, schema: StructType) -> None:
     """Refuse a schema that a user gave (`.schema(...)`) and that is not some of the table's columns. Raises ConfigError."""
-    _check_names(form, schema.fieldNames())
+    names = schema.fieldNames()
+    _check_names(form, names)
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError(f"schema: it has {twice} twice")
     types = {field.name: field.dataType for field in spark_schema(form)}
     for field in schema:
         if field.dataType != types[field.name]:

@@ -13,7 +13,7 @@ from offloader.archive.spark.options import Options
 from offloader.archive.view import TopicView
 from offloader.errors import ConfigError
 from offloader.metadata.catalog import Catalogs
-from offloader.metadata.layout import topics
+from offloader.metadata.layout import ROOT, topics
 from offloader.metadata.log import READERS
 from offloader.metadata.state import TopicCatalog
 from offloader.model import TopicName
@@ -33,12 +33,15 @@ class Views:
         self._known: dict[TopicName, TopicView] = {}
 
     def load(self) -> dict[TopicName, TopicView]:
-        """As they are now, in the order of their names. Raises ConfigError where a topic is not in the archive."""
+        """As they are now, in the order of their names. Raises ConfigError where a topic is not in the archive, or there is none."""
         if self._options.topics:
             self._refresh(self._options.topics)
             self._refresh(self._partitions_of([name for name in self._options.topics if not self._is_archived(name)]))
         else:
-            self._refresh(name for name in self._all() if self._is_meant(name))
+            names = [name for name in self._all() if self._is_meant(name)]
+            if not names:
+                self._check_is_archive()
+            self._refresh(names)
         return {name: self._known[name] for name in sorted(self._known) if self._is_archived(name)}
 
     def _refresh(self, names: Iterable[TopicName]) -> None:
@@ -58,6 +61,12 @@ class Views:
     def _all(self) -> set[TopicName]:
         found = set(topics(self._store))
         return found if self._ledgers is None else found | self._ledgers.scan().topics.keys()
+
+    def _check_is_archive(self) -> None:
+        """A wrong root must not pass for topics that nobody has written to."""
+        may_be_empty = self._options.wait_for_topics or self._ledgers is not None
+        if not may_be_empty and self._store.stat(ROOT) is None:
+            raise ConfigError(f"root: there is no archive in {self._store.url}; `offloader doctor` tells more")
 
     def _is_meant(self, name: TopicName) -> bool:
         if self._options.namespace is not None:

@@ -94,6 +94,21 @@ def test_what_followed_says_where_a_segment_ended() -> None:
     assert verify(archive.store).findings == ()
 
 
+def test_no_segment_gets_a_gap_at_its_end_that_its_index_denies() -> None:
+    archive = Archive()
+    archive.claim(1)
+    archive.add(stream(1, 0, 4))
+    archive.add(stream(1, 7, 7), [gap(1, 5, 6)])
+    archive.add(stream(1, 8, 8))
+    archive.add([], [gap(1, 9, 9)])  # it has no objects: its record was all there was
+    archive.add(stream(1, 10, 12))
+    written(lost(archive, 2, 3, 4))
+    again = archive.catalog
+    assert [(s.start.entry, s.end.entry) for s in again.segments] == [(0, 4), (5, 7), (8, 8), (10, 12)]
+    assert [(loss.start.entry, loss.end.entry) for loss in again.losses] == [(9, 9)]
+    assert {f.kind for f in verify(archive.store).findings} == {Kind.WRONG_PREDECESSOR}
+
+
 def test_objects_that_overlap_are_told_of_and_none_is_taken() -> None:
     archive = three()
     other = Archive(archive.store, replace(TOPIC, name="other"))

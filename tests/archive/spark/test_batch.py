@@ -110,6 +110,41 @@ def test_positions(world: World) -> None:
     assert found == expected
 
 
+@pytest.mark.parametrize("option", ["startingPosition", "endingPosition"])
+def test_positions_of_topics_that_are_not_read(world: World, option: str) -> None:
+    with pytest.raises(ConfigError, match=f"{option}: persistent://public/default/ordres is not among the topics"):
+        reader(world, **{option: '{"ordres": "10:100"}'}).partitions()
+
+
+def test_one_position_is_not_for_several_partitions(tmp_path: Path) -> None:
+    world = World(StoreSettings(f"file://{tmp_path}"))
+    for number in (0, 1):
+        world.topic(f"public/default/t-partition-{number}").segment(5 + number, 0, 20)
+
+    with pytest.raises(ConfigError, match=r"startingPosition: .*/t has 2 partitions"):
+        reader(world, topics="t", startingPosition="5:7").partitions()
+    each = '{"t-partition-0": "5:7", "t-partition-1": "6:15"}'
+    found = rows(reader(world, topics="t", startingPosition=each))
+    assert found == [r for r in world.rows() if (r.ledger, r.entry) >= ((5, 7) if r.ledger == 5 else (6, 15))]
+
+
+def test_a_root_that_is_no_archive(tmp_path: Path) -> None:
+    nowhere = World(StoreSettings(f"file://{tmp_path}/nowhere"))
+
+    with pytest.raises(ConfigError, match="root: there is no archive in"):
+        reader(nowhere).partitions()
+    assert reader(nowhere, waitingForNonExistedTopic="true").partitions() == []
+
+
+def test_a_namespace_that_nobody_has_written_to(world: World) -> None:
+    assert reader(world, namespace="public/other").partitions() == []
+
+
+def test_latest_is_only_for_streams(world: World) -> None:
+    with pytest.raises(ConfigError, match="startingOffsets: latest is only for a stream"):
+        reader(world, startingOffsets="latest")
+
+
 def test_times_are_exact_and_chunks_before_them_are_found(world: World) -> None:
     early, late = BEGIN + 100_000, BEGIN + 160_000
     found = rows(reader(world, startingTime=str(early), endingTime=str(late)))
@@ -148,6 +183,8 @@ def test_a_schema_of_other_types(world: World) -> None:
     made = source(world)
     with pytest.raises(ConfigError, match="schema: value is binary, not string; cast it after load"):
         made.reader(StructType().add("value", StringType()))
+    with pytest.raises(ConfigError, match="schema: it has __entryId twice"):
+        made.reader(StructType().add("__entryId", LongType()).add("__entryId", LongType()))
     made.reader(StructType().add("__entryId", LongType()))
 
 

@@ -19,19 +19,18 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from offloader.archive.spark.bounds import Extent, selection
-from offloader.archive.spark.filters import EVERYTHING, Bounds, ColumnNames, Narrowing, narrowing
+from offloader.archive.spark.filters import EVERYTHING, Bounds, ColumnNames, Narrowing, narrowing, selection
 from offloader.archive.stored import Selection
-from offloader.model import Position, TopicName
+from offloader.model import Loss, Position, TopicName
 
 NAMES = ColumnNames("__topic", "__ledgerId", "__entryId", "__publishTime")
 ORDERS, USERS = TopicName.parse("a/b/orders"), TopicName.parse("a/b/users")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 KNOWN = [
-    Extent(Position(0, 5, 0), Position(0, 5, 9)),
-    Extent(Position(0, 5, 10), Position(0, 7, 3)),
-    Extent(Position(1, 9, 0), Position(1, 12, 9)),
+    Loss(Position(0, 5, 0), Position(0, 5, 9), "trimmed", "accept-loss", at=2),
+    Loss(Position(0, 5, 10), Position(0, 7, 3), "trimmed", "accept-loss", at=2),
+    Loss(Position(1, 9, 0), Position(1, 12, 9), "trimmed", "accept-loss", at=2),
 ]
 POSITIONS = [Position(0, 5, e) for e in range(10)] + [Position(0, 7, e) for e in range(4)]
 POSITIONS += [Position(1, ledger, e) for ledger in (9, 12) for e in range(10)]

@@ -169,6 +169,11 @@ def test_start_at_a_position(world: World) -> None:
     assert query.rest() == [r for r in world.rows(["public/default/orders"]) if (r.ledger, r.entry) >= (10, 590)]
 
 
+def test_start_at_positions_of_topics_that_are_not_read(world: World) -> None:
+    with pytest.raises(ConfigError, match=r"startingPosition: .*/ordres is not among the topics"):
+        Query(world, {"startingPosition": '{"ordres": "10:590"}', "waitingForNonExistedTopic": "true"})
+
+
 def test_start_at_a_time(world: World) -> None:
     start = world.rows()[-100].published
     query = Query(world, {"startingTime": str(start), "maxBytesPerTrigger": "50K"})
