@@ -75,6 +75,25 @@ def together(ways: list[Way]) -> list[Reading]:
 Work = Callable[[], tuple[int, int]]
 
 
+def _raw_gets(way: Way) -> Work:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from offloader.archive.reading.reader import DEFAULTS
+    from offloader.metadata.layout import data_key
+    from offloader.model import TopicName
+    from offloader.storage.open import StoreSettings, open_store
+
+    def work() -> tuple[int, int]:
+        store = open_store(StoreSettings(way.root, way.endpoint), read_only=True)
+        ends = {key: size for key, size in store.list() if key.startswith(data_key(TopicName.parse(way.topic), ""))}
+        begins = [(k, at) for k, end in ends.items() if "/_" not in k for at in range(0, end, DEFAULTS.read_size)]
+        with ThreadPoolExecutor(DEFAULTS.prefetch) as pool:
+            sizes = list(pool.map(lambda each: len(store.read(*each, DEFAULTS.read_size)[0]), begins))
+        return len(sizes), sum(sizes)
+
+    return work
+
+
 def _python_entries(way: Way) -> Work:
     from offloader.archive.archive import Archive
 
@@ -190,6 +209,7 @@ def _client(way: Way, *, batch_receive: bool) -> Work:
 
 
 WAYS: dict[str, Callable[[Way], Work]] = {
+    "raw-gets": _raw_gets,
     "python-entries": _python_entries,
     "python-entry-batches": _python_entry_batches,
     "python-messages": _python_messages,
