@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,6 +29,12 @@ class NoStore:
         return UploadedPart(number, len(data), "etag", crc32c)
 
 
+@cache
+def ledgers_with(full: int) -> LedgerList:
+    """So many full ledgers, and an open one."""
+    return LedgerList((*(LedgerSpan(i, 9) for i in range(full)), LedgerSpan(full, None)))
+
+
 @dataclass
 class Listed:
     """A topic that is a list of entries; ledgers hold ten of them, the last one is open."""
@@ -45,9 +52,7 @@ class Listed:
 
     @property
     def ledgers(self) -> LedgerList:
-        full = len(self.sizes) // 10
-        spans = [LedgerSpan(i, 9) for i in range(full)]
-        return LedgerList((*spans, LedgerSpan(full, None)))
+        return ledgers_with(len(self.sizes) // 10)
 
     @property
     def last(self) -> Position | None:
