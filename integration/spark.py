@@ -6,10 +6,12 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
 from offloader.java import find_java
+from tests.storage.servers import ACCESS_KEY, SECRET_KEY
 
 CONF = {
     "spark.ui.enabled": "false",
@@ -29,7 +31,9 @@ def session(name: str) -> Iterator[SparkSession]:
     builder = SparkSession.builder.master("local[2]").appName(name)
     for key, value in CONF.items():
         builder = builder.config(key, value)
-    found = builder.getOrCreate()
+    # Java hands on to Python workers what it was started with, and outlives its first session.
+    with patch.dict(os.environ, AWS_ACCESS_KEY_ID=ACCESS_KEY, AWS_SECRET_ACCESS_KEY=SECRET_KEY):
+        found = builder.getOrCreate()
     found.sparkContext.setLogLevel("OFF")
     try:
         yield found

@@ -15,7 +15,7 @@ from integration.spark import session
 from offloader.archive.spark.metrics import MetricsFolder
 from offloader.metadata.layout import data_key
 from offloader.storage.open import StoreSettings
-from tests.archive.spark.world import BEGIN, Row, World, environment, ordered, row_of, standard
+from tests.archive.spark.world import BEGIN, Row, World, ordered, row_of, standard
 from tests.storage.servers import REGION, S3Server, free_port, serving
 
 pytestmark = pytest.mark.spark
@@ -24,7 +24,6 @@ pytestmark = pytest.mark.spark
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
     """Nothing is registered."""
-    environment()
     with session("archive") as spark:
         yield spark
 

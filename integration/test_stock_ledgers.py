@@ -38,7 +38,8 @@ pytestmark = [pytest.mark.pulsar, pytest.mark.spark, pytest.mark.timeout(900)]
 NAMESPACE = "public/stock"
 ALONE = TopicName("public", "stock", "off l*~+%é.x")
 MIXED = TopicName("public", "stock", "mixed")
-BUCKET, KEY, SECRET = "ledgers", "key", "secret"
+# moto keeps the buckets of all its servers in one place: no other test may use this name
+BUCKET, KEY, SECRET = "stock-ledgers", "key", "secret"
 SETTINGS = {
     **ENTRY_METADATA,
     "managedLedgerMaxEntriesPerLedger": "60",
