@@ -108,7 +108,7 @@ def test_a_refused_part_ends_the_slice_with_the_parts_before_it(refused):
     assert not receipt.finished
 
 
-def test_the_last_part_is_waited_for_and_its_refusal_is_told():
+def test_the_refusal_of_the_last_part_is_told():
     whole = run(MemoryStore())
     store = FailingStore()
     store.refused = len(whole.parts)
@@ -117,7 +117,7 @@ def test_the_last_part_is_waited_for_and_its_refusal_is_told():
     assert receipt.parts == whole.parts[:-1]
 
 
-def test_a_part_under_way_when_the_reader_fails_is_in_the_receipt():
+def test_a_part_uploaded_before_the_reader_fails_is_in_the_receipt():
     receipt = run(MemoryStore(), entries=ENTRIES[:120], error=BrokerUnavailableError("gone"))
     whole = run(MemoryStore())
     assert (receipt.stop, receipt.failure_kind) == (SliceStop.FAILED, FailureKind.RETRYABLE)
@@ -126,7 +126,7 @@ def test_a_part_under_way_when_the_reader_fails_is_in_the_receipt():
     assert 120 - covered(receipt) < 2 * whole.parts[0].entries
 
 
-def test_a_slice_with_a_part_under_way_is_not_slow():
+def test_a_slice_with_a_part_is_not_slow():
     reader_stops_after = 60  # one whole part of about 36 entries, then silence
     receipt = run(MemoryStore(), entries=ENTRIES[:reader_stops_after], hard_limit_ms=50, seal=False)
     assert receipt.stop is SliceStop.BUDGET
