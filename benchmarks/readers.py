@@ -107,7 +107,7 @@ def _python_entries(way: Way) -> Work:
     return work
 
 
-def _python_entry_batches(way: Way) -> Work:
+def _python_tables(way: Way, *, entries: bool) -> Work:
     import pyarrow.compute as pc
 
     from offloader.archive.archive import Archive
@@ -116,11 +116,11 @@ def _python_entry_batches(way: Way) -> Work:
 
     def work() -> tuple[int, int]:
         count = size = 0
-        for batch in (
-            Archive(way.root, endpoint=way.endpoint).topic(way.topic).entry_batches(columns=("ledgerId", "entryId", "data"))
-        ):
+        topic = Archive(way.root, endpoint=way.endpoint).topic(way.topic)
+        entry_columns, message_columns = ("data", "ledgerId", "entryId"), ("value", "__key", "__publishTime")
+        for batch in topic.entry_batches(entry_columns) if entries else topic.record_batches(message_columns):
             count += batch.num_rows
-            size += pc.sum(pc.binary_length(batch.column("data"))).as_py() or 0
+            size += pc.sum(pc.binary_length(batch.column(0))).as_py() or 0
         return count, size
 
     return work
@@ -136,24 +136,6 @@ def _python_messages(way: Way) -> Work:
         for message in Archive(way.root, endpoint=way.endpoint).topic(way.topic).messages():
             count += 1
             size += len(message.value or b"")
-        return count, size
-
-    return work
-
-
-def _python_batches(way: Way) -> Work:
-    import pyarrow.compute as pc
-
-    from offloader.archive.archive import Archive
-
-    import_module("offloader.archive.messages.columns")  # or the first batch would
-
-    def work() -> tuple[int, int]:
-        count = size = 0
-        topic = Archive(way.root, endpoint=way.endpoint).topic(way.topic)
-        for batch in topic.record_batches(columns=("value", "__key", "__publishTime")):
-            count += batch.num_rows
-            size += pc.sum(pc.binary_length(batch.column("value"))).as_py() or 0
         return count, size
 
     return work
@@ -211,9 +193,9 @@ def _client(way: Way, *, batch_receive: bool) -> Work:
 WAYS: dict[str, Callable[[Way], Work]] = {
     "raw-gets": _raw_gets,
     "python-entries": _python_entries,
-    "python-entry-batches": _python_entry_batches,
+    "python-entry-batches": lambda way: _python_tables(way, entries=True),
     "python-messages": _python_messages,
-    "python-batches": _python_batches,
+    "python-batches": lambda way: _python_tables(way, entries=False),
     "spark-entries": lambda way: _spark(way, entries=True),
     "spark-messages": lambda way: _spark(way, entries=False),
     "client-reader": lambda way: _client(way, batch_receive=False),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from offloader.archive.spark.metrics import MetricsFolder
 from offloader.metadata.layout import data_key
 from offloader.storage.open import StoreSettings
 from tests.archive.spark.world import BEGIN, Row, World, ordered, row_of, standard
-from tests.storage.servers import REGION, S3Server, free_port, serving
+from tests.storage.servers import REGION, S3Server, moto_server
 
 pytestmark = pytest.mark.spark
 
@@ -35,9 +34,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 @pytest.fixture(scope="module")
 def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    port = free_port()
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with serving(command, port, tmp_path_factory.mktemp("moto") / "log") as server:
+    with moto_server(tmp_path_factory.mktemp("moto")) as server:
         yield server
 
 

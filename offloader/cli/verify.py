@@ -71,7 +71,7 @@ def _of_ledgers(
     count, findings = 0, [] if named else list(scanned.findings)
     with closing(Stores(session.storage, (bucket.store,), borrowed=session.store)) as stores:
         for topic in wanted:
-            found = bucket.find(topic)
+            found = bucket.find(topic, scanned)
             count += len(found.ledgers)
             findings += verify_ledgers(found, lambda url: stores.open(url).store, quick=quick)
     there = {str(t) for t in wanted} | {t.partitioned_name for t in wanted}

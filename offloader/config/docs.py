@@ -69,7 +69,7 @@ _LIMITS = """\
 
 A violated limit is reported at the level that set the value at fault. A worker process holds at most
 `threadsPerTask` x (16 MiB that are read ahead + 2 x `partSizeInBytes` + `blockSizeInBytes` + the largest entry) of data in memory
-for each of its tasks: a part is cut while the one before it is sent, which takes its size twice.
+for each of its tasks: a part is there twice while it is sent, as it was cut and as it goes out.
 """
 
 

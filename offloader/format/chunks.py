@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from offloader.errors import DamagedObjectError
+from offloader.format.blocks import padding_fault
+
 
 class Chunks:
     """Goes once over the chunks, holding one at a time. `position` is the offset in the object."""
@@ -47,3 +50,17 @@ class Chunks:
         while count and not self.at_end():
             count -= len(self.some(count))
         return count
+
+    def take_padding(self, begin: int, end: int, head: bytes | memoryview) -> None:
+        """Go on to `end`; from `begin` on, where `head` was taken already, there is nothing but padding. Raises DamagedObjectError."""
+        at, piece = begin, head
+        while True:
+            fault = padding_fault(piece, at - begin)
+            if fault is not None:
+                raise DamagedObjectError(f"offset {at + fault}: neither an entry nor padding")
+            at += len(piece)
+            if at == end:
+                return
+            piece = self.some(end - at)
+            if not piece:
+                raise DamagedObjectError(f"offset {at}: {end - at} bytes of padding are missing")

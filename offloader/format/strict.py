@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from offloader.errors import DamagedObjectError
-from offloader.format.blocks import ENTRY_HEADER, ENTRY_HEADER_SIZE, HEADER_SIZE, PADDING_SIZE, decode_header, padding_fault
+from offloader.format.blocks import ENTRY_HEADER, ENTRY_HEADER_SIZE, HEADER_SIZE, PADDING_SIZE, decode_header
 from offloader.format.chunks import Chunks
 from offloader.format.index import Index, ledger_info
 from offloader.format.ranges import merge_ranges
@@ -124,15 +124,5 @@ class _Walk:
         size = end - begin
         if size < 1 or (self._own and size != PADDING_SIZE):
             raise DamagedObjectError(f"offset {begin}: {size} bytes of padding")
-        at, piece = begin, head
-        while True:
-            fault = padding_fault(piece, at - begin)
-            if fault is not None:
-                raise DamagedObjectError(f"offset {at + fault}: neither an entry nor padding")
-            at += len(piece)
-            if at == end:
-                break
-            piece = self._chunks.some(end - at)
-            if not piece:
-                raise DamagedObjectError(f"offset {at}: {end - at} bytes of padding are missing")
+        self._chunks.take_padding(begin, end, head)
         self._padding += size

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -71,6 +72,14 @@ def free_port() -> int:
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return int(s.getsockname()[1])
+
+
+@contextmanager
+def moto_server(folder: Path) -> Iterator[S3Server]:
+    """moto's server: the shape of S3's API, in memory."""
+    port = free_port()
+    with serving([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], port, folder / "log") as server:
+        yield server
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from offloader.errors import DamagedObjectError
-from offloader.format.blocks import ENTRY_HEADER, ENTRY_HEADER_SIZE, HEADER_SIZE, decode_header, padding_fault
+from offloader.format.blocks import ENTRY_HEADER, ENTRY_HEADER_SIZE, HEADER_SIZE, decode_header
 from offloader.format.chunks import Chunks
 from offloader.format.entry import crc_ok
 from offloader.format.v1 import LedgerIndex
@@ -75,7 +75,7 @@ class _Walk:
             at = self._chunks.position
             head = self._chunks.take(min(ENTRY_HEADER_SIZE, end - at))
             if len(head) < ENTRY_HEADER_SIZE or head[0] > 127:  # a negative length
-                self._check_padding(at, end, head)
+                self._chunks.take_padding(at, end, head)
                 return
             length, entry = ENTRY_HEADER.unpack(head)
             if entry != self._entry:
@@ -102,16 +102,3 @@ class _Walk:
         if due != IndexEntry(self._ledger, self._entry, self._block, at - HEADER_SIZE):
             raise DamagedObjectError(f"offset {due.offset + HEADER_SIZE}: the index has {due} near entry {self._entry} at {at}")
         self._due = next(self._index, None)
-
-    def _check_padding(self, begin: int, end: int, head: bytes | memoryview) -> None:
-        at, piece = begin, head
-        while True:
-            fault = padding_fault(piece, at - begin)
-            if fault is not None:
-                raise DamagedObjectError(f"offset {at + fault}: neither an entry nor padding")
-            at += len(piece)
-            if at == end:
-                return
-            piece = self._chunks.some(end - at)
-            if not piece:
-                raise DamagedObjectError(f"offset {at}: {end - at} bytes of padding are missing")

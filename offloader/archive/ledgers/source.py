@@ -34,12 +34,15 @@ class LedgerBucket:
     cluster: str | None = None
     _heads: dict[str, Stat] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def find(self, topic: TopicName) -> FoundLedgers:
-        """What is offloaded of a topic; no ledgers where it is not known. Raises DamagedRecordError and what Pulsar or the store raise."""
+    def find(self, topic: TopicName, scanned: BucketScan | None = None) -> FoundLedgers:
+        """What is offloaded of a topic; no ledgers where it is not known. Raises DamagedRecordError and what Pulsar or the store raise.
+
+        `scanned`: what `scan` has told of the bucket already, which then is not listed again.
+        """
         if topic in self.records:
             return found_in(topic, contexts_of_record(self.records[topic]), self.url_of)
         found = None if self.admin is None else self._ask(self.admin, topic)
-        return found or self.scan([topic]).topics.get(topic, FoundLedgers(topic))
+        return found or (scanned or self.scan([topic])).topics.get(topic, FoundLedgers(topic))
 
     def scan(self, topics: Collection[TopicName] | None = None) -> BucketScan:
         """What the bucket alone tells, by default of all topics."""

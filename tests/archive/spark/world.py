@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -166,8 +165,3 @@ def row_of(found: Any) -> Row:
 
 def ordered(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=_order)
-
-
-def environment() -> None:
-    """Credentials for moto's server, for this process and those that Spark starts."""
-    os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"] = "access", "secret-secret"
