@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from offloader.archive.exporting.parquet import ParquetFiles
 from offloader.archive.items import Missing
-from offloader.archive.messages.columns import entry_batches, message_batches
+from offloader.archive.messages.columns import message_batches, published_entry_batches
 from offloader.archive.messages.encryption import KeyReader
 from offloader.archive.messages.filters import MessageFilter
 from offloader.archive.messages.schema import ENTRY_SCHEMA, MESSAGE_SCHEMA
@@ -20,7 +19,7 @@ from offloader.archive.topic import ArchivedTopic
 from offloader.errors import ConfigError
 from offloader.model import Position
 
-VALUE, PROBLEM, TIME = "value", "__problem", "publishTime"
+VALUE, PROBLEM = "value", "__problem"
 Advance = Callable[[int], None]
 
 
@@ -97,19 +96,4 @@ def _messages(source: ArchivedTopic, wanted: Wanted, runs: Iterator[EntryRun], t
 
 
 def _entries(source: ArchivedTopic, wanted: Wanted, runs: Iterator[EntryRun]) -> Iterator[pa.RecordBatch]:
-    names = wanted.schema.names
-    early, late = wanted.published_from, wanted.published_to
-    if early is None and late is None:
-        yield from entry_batches(runs, source.name, names)
-        return
-    for batch in entry_batches(runs, source.name, _with(names, TIME)):
-        time = batch.column(TIME)
-        within = pc.is_valid(time)
-        for bound, compare in ((early, pc.greater_equal), (late, pc.less_equal)):
-            if bound is not None:
-                within = pc.and_(within, compare(time, pa.scalar(bound * 1000, time.type)))
-        yield batch.filter(within).select(names)
-
-
-def _with(names: Sequence[str], name: str) -> list[str]:
-    return [*names] if name in names else [*names, name]
+    return published_entry_batches(runs, source.name, wanted.schema.names, wanted.published_from, wanted.published_to)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from offloader.archive.messages.arrays import binary_array, time_array
 from offloader.archive.messages.contents import Opener
@@ -20,10 +21,11 @@ from offloader.archive.messages.row_columns import matching, row_column
 from offloader.archive.messages.row_view import RowView, Sources
 from offloader.archive.messages.rows import make_rows
 from offloader.archive.messages.scan import Int64s, Mask
-from offloader.archive.messages.schema import ENTRY_SCHEMA, MESSAGE_SCHEMA
+from offloader.archive.messages.schema import ENTRY_SCHEMA, LAST_MS, MESSAGE_SCHEMA
 from offloader.archive.stored import EntryRun
 from offloader.model import MIB, TopicName
 
+PUBLISHED = "publishTime"  # in ENTRY_SCHEMA
 MAX_ROWS = 65_536
 MAX_BYTES = 16 * MIB
 
@@ -61,6 +63,33 @@ def entry_batches(
     for entries in gathered(runs):
         arrays = [_entry_column(name, entries, topic) for name in schema.names]
         yield from _sliced(_batch(schema, arrays, len(entries)), max_rows)
+
+
+def published_entry_batches(
+    runs: Iterable[EntryRun], topic: TopicName, columns: Sequence[str], published_from: int | None, published_to: int | None
+) -> Iterator[pa.RecordBatch]:
+    """The entries that say a publish time (ms) within the bounds, both included; without bounds all of them."""
+    if published_from is None and published_to is None:
+        yield from entry_batches(runs, topic, columns)
+        return
+    for batch in entry_batches(runs, topic, list(dict.fromkeys([*columns, PUBLISHED]))):
+        kept = batch.filter(_within(batch.column(PUBLISHED), published_from, published_to))
+        if kept.num_rows:
+            yield kept.select(list(columns))
+
+
+def _within(times: pa.Array, published_from: int | None, published_to: int | None) -> pa.Array:
+    """True, False, or null for an entry that says no time."""
+    least, greatest = (None if ms is None else _scalar(ms, times.type) for ms in (published_from, published_to))
+    if least is None:
+        return pc.less_equal(times, greatest)
+    if greatest is None:
+        return pc.greater_equal(times, least)
+    return pc.and_(pc.greater_equal(times, least), pc.less_equal(times, greatest))
+
+
+def _scalar(ms: int, type_: pa.DataType) -> pa.Scalar:
+    return pa.scalar(min(ms, LAST_MS) * 1000, type_)
 
 
 class _Maker:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from offloader.archive.messages.columns import entry_batches, message_batches
+from offloader.archive.messages.columns import message_batches, published_entry_batches
 from offloader.archive.messages.filters import MessageFilter
 from offloader.archive.messages.payloads import UnpackOptions
 from offloader.archive.messages.schema import ENTRY_SCHEMA, MESSAGE_SCHEMA
@@ -18,8 +17,6 @@ from offloader.archive.spark.options import Form
 from offloader.archive.stored import EntryRun
 from offloader.errors import ConfigError
 from offloader.model import TopicName
-
-_LAST_MS = (2**63 - 1) // 1000  # microseconds are held in 64 bits
 
 SCHEMAS: dict[Form, pa.Schema] = {Form.MESSAGES: MESSAGE_SCHEMA, Form.ENTRIES: ENTRY_SCHEMA}
 NAMES = {
@@ -70,34 +67,9 @@ class Table:
             wanted = MessageFilter(published_from, published_to)
             found = message_batches(runs, topic, self._columns, wanted=wanted, options=unpack)
         else:
-            found = self._entries(runs, topic, published_from, published_to)
+            found = published_entry_batches(runs, topic, self._columns, published_from, published_to)
         for batch in found:
             yield batch if batch.schema.equals(self._schema) else batch.cast(self._schema)
-
-    def _entries(
-        self, runs: Iterable[EntryRun], topic: TopicName, published_from: int | None, published_to: int | None
-    ) -> Iterator[pa.RecordBatch]:
-        if published_from is None and published_to is None:
-            yield from entry_batches(runs, topic, self._columns)
-            return
-        time = NAMES[Form.ENTRIES].published
-        for batch in entry_batches(runs, topic, list(dict.fromkeys([*self._columns, time]))):
-            kept = batch.filter(_within(batch.column(time), published_from, published_to))
-            if kept.num_rows:
-                yield kept.select(self._columns)
-
-
-def _within(times: pa.Array, published_from: int | None, published_to: int | None) -> pa.Array:
-    least, greatest = (None if ms is None else _scalar(ms, times.type) for ms in (published_from, published_to))
-    if least is None:
-        return pc.less_equal(times, greatest)
-    if greatest is None:
-        return pc.greater_equal(times, least)
-    return pc.and_(pc.greater_equal(times, least), pc.less_equal(times, greatest))
-
-
-def _scalar(ms: int, type_: pa.DataType) -> pa.Scalar:
-    return pa.scalar(min(ms, _LAST_MS) * 1000, type_)
 
 
 def _check_names(form: Form, columns: Iterable[str]) -> None:
