@@ -141,3 +141,34 @@ class UnexplainedGapError(IntegrityError):
 
 class PinMovedError(IntegrityError):
     """The durable subscription was moved past data that is not offloaded (TTL, backlog quota, by hand)."""
+
+
+# BookKeeper
+
+
+class BookieUnavailableError(RetryableError):
+    """A bookie did not answer, or could not say: nothing is known of what it holds."""
+
+
+class MetadataUnavailableError(RetryableError):
+    """The metadata service did not answer in time."""
+
+
+class VersionConflictError(RetryableError):
+    """Somebody else changed the record since it was read: read it again and decide anew."""
+
+
+class LedgerNotFoundError(OffloadError):
+    """The ledger does not exist (any more)."""
+
+
+class EntryNotFoundError(OffloadError):
+    """No such entry."""
+
+
+class LedgerFencedError(FatalError):
+    """The ledger takes no more entries of its writer: somebody closes it."""
+
+
+class RecoveryAbortedError(RetryableError):
+    """Too little is known to close a ledger safely. It stays as it is; the message names the bookies that must come back."""

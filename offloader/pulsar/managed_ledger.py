@@ -28,7 +28,9 @@ def _topic_info(info: Mapping[str, Any], stats: Mapping[str, Any]) -> TopicInfo:
     if ledgers and ledgers[-1]["entries"] == 0:
         # The last ledger's record has no count before it is closed; a terminated topic's keeps none until it is loaded again.
         current = ledgers[-1]["ledgerId"]
-        sizes[current] = (stats["currentLedgerEntries"], stats["currentLedgerSize"])
+        # While a broker changes ledgers, the counts are for a moment those of the full one (seen with 4.0.7).
+        counted = (stats["currentLedgerEntries"], stats["currentLedgerSize"])
+        sizes[current] = counted if confirmed[0] == current else (0, 0)
         end = confirmed[1] if confirmed[0] == current else -1
         spans[-1] = LedgerSpan(current, end if terminated else None)
     return TopicInfo(

@@ -42,6 +42,12 @@ def test_the_last_entry_may_be_in_the_ledger_before():
     assert found.ledgers.spans == (LedgerSpan(8, 49999), LedgerSpan(9, None))
 
 
+def test_counts_of_the_full_ledger_are_not_those_of_its_empty_successor():
+    """Seen with 4.0.7 while it changes ledgers: what is not there yet must not be taken for data, or later for a loss."""
+    found = topic_info(INFO, stats([(8, 500, 21249, False), (9, 0, 0, False)], "8:499", current=(500, 21249)))
+    assert found.sizes == {8: (500, 21249), 9: (0, 0)}
+
+
 def test_a_ledger_that_was_closed_without_a_next_one_is_closed():
     found = topic_info(INFO, stats([(8, 10, 1, False)], "8:9", state="ClosedLedger"))
     assert found.ledgers.spans == (LedgerSpan(8, 9),)

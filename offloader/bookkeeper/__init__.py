@@ -1,0 +1,1 @@
+"""A BookKeeper client: reads ledgers from their bookies, and closes those of dead writers safely."""
