@@ -63,6 +63,13 @@ def write_at(fd: int, data: bytes, offset: int = 0) -> None:
         view, offset = view[written:], offset + written
 
 
+def uncache(fd: int, offset: int, length: int) -> None:
+    """Take what was written, and is on disk, out of the page cache: nobody reads it soon, bookies need the memory, and the next part is
+    written to the same pages (new ones cost a virtual machine more than the writing)."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(fd, offset, length, os.POSIX_FADV_DONTNEED)
+
+
 def read_at(fd: int, offset: int, length: int) -> bytes:
     """Read so many bytes, fewer only at the file's end."""
     pieces: list[bytes] = []

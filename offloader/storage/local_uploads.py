@@ -30,7 +30,7 @@ from crc32c import crc32c as checksum
 
 from offloader.errors import PartRejectedError, UploadGoneError
 from offloader.storage.base import UploadedPart
-from offloader.storage.local_files import complete, opened, read_at, sync_folder, temporary, write_at
+from offloader.storage.local_files import complete, opened, read_at, sync_folder, temporary, uncache, write_at
 from offloader.storage.rules import part_etag, total_size
 
 _END = "end"
@@ -88,6 +88,7 @@ class UploadFolder:
             with opened(self.folder / "data", os.O_WRONLY) as fd:
                 write_at(fd, data, offset)
                 os.fsync(fd)
+                uncache(fd, offset, len(data))
         else:
             self._write_aside(number, data, crc)
         sync_folder(self.folder)
