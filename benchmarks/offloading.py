@@ -14,6 +14,7 @@ from pathlib import Path
 
 from benchmarks.pulsar import Cluster
 from offloader.errors import FatalError
+from offloader.model import Source
 
 BATCH = re.compile(r"batch plan=(\d+) slices=\d+ bytes=(\d+) took=(\d+) ms longest slice=(\d+) ms")
 STOP_SECONDS = 60.0
@@ -30,24 +31,38 @@ class Batch:
 
 
 class Offloading:
-    """`offloader run` on a namespace, to a folder of its own, or to the `storage` (YAML) that is named."""
+    """`offloader run` on a namespace, to a folder of its own, or to the `storage` (YAML) that is named.
+
+    `namespace` empty: those that are enabled in Pulsar. `source` bookkeeper: straight from the bookie.
+    """
 
     def __init__(
-        self, cluster: Cluster, namespace: str, folder: Path, *, trigger: str = "1s", roll: str = "600s", storage: str = ""
+        self,
+        cluster: Cluster,
+        namespace: str,
+        folder: Path,
+        *,
+        trigger: str = "1s",
+        roll: str = "600s",
+        storage: str = "",
+        source: Source = Source.BROKER,
     ) -> None:
         folder.mkdir(parents=True)
         self.archive = folder / "archive"
         self.log = folder / "log"
+        self.application = folder.name
         self._config = folder / "offloader.yaml"
+        more = f', source: bookkeeper, metadataServiceUri: "{cluster.metadata_uri}"' if source is Source.BOOKKEEPER else ""
         self._config.write_text(
             f"""
-application: {folder.name}
-pulsar: {{serviceUrl: "{cluster.standalone.service_url}", adminUrl: "{cluster.standalone.admin_url}"}}
+application: {self.application}
+pulsar: {{serviceUrl: "{cluster.standalone.service_url}", adminUrl: "{cluster.standalone.admin_url}"{more}}}
+discoveryInterval: {"60s" if namespace else "1s"}
 storage: {{{storage or f'root: "file://{self.archive.resolve()}"'}}}
 spark: {{trigger: {trigger}}}
 metrics: {{port: 0}}
 policies: {{maxOffloadSegmentRolloverTimeInSeconds: {roll}}}
-namespaces: {{{namespace}: {{enabled: true}}}}
+namespaces: {{{f"{namespace}: {{enabled: true}}" if namespace else ""}}}
 """
         )
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Self
 
 import pulsar
 
+from offloader.bookkeeper.connect import BookKeeperSettings, connect
 from offloader.embedded.settings import OffloaderSettings
 from offloader.embedded.standalone import PulsarStandalone
 from offloader.errors import BrokerUnavailableError
 from offloader.model import KIB, MIB, TopicName
 from offloader.pulsar.admin import AdminClient
-from offloader.pulsar.api import TopicInfo
+from offloader.pulsar.api import EntrySource, Extent, TopicInfo
 from offloader.pulsar.settings import PulsarSettings
 from offloader.pulsar.source import BrokerSource
 
@@ -26,12 +28,18 @@ READ_SECONDS = 30.0
 
 
 class Cluster:
-    """An embedded Pulsar in `folder`; a context manager."""
+    """An embedded Pulsar in `folder`; a context manager. With `zookeeper` its bookie can be read directly."""
 
     def __init__(
-        self, folder: Path, *, configuration: Mapping[str, str] | None = None, offloader: OffloaderSettings | None = None
+        self,
+        folder: Path,
+        *,
+        configuration: Mapping[str, str] | None = None,
+        offloader: OffloaderSettings | None = None,
+        zookeeper: bool = False,
     ) -> None:
-        self.standalone = PulsarStandalone(folder, configuration=configuration or {}, offloader=offloader)
+        self.standalone = PulsarStandalone(folder, zookeeper=zookeeper, configuration=configuration or {}, offloader=offloader)
+        self.metadata_uri = f"zk://{self.standalone.zookeeper_address}/ledgers" if zookeeper else ""
 
     def __enter__(self) -> Self:
         self.standalone.start()
@@ -84,10 +92,21 @@ def stored(info: TopicInfo) -> int:
 
 def raw_reader(cluster: Cluster, topic: str, info: TopicInfo) -> float:
     """Read everything with our own reader; MB/s."""
-    source = BrokerSource(cluster.settings)
+    with closing(BrokerSource(cluster.settings)) as source:
+        return _read_all(source, topic, info)
+
+
+def stored_reader(cluster: Cluster, topic: str, info: TopicInfo) -> float:
+    """The same straight from the bookie."""
+    with closing(connect(BookKeeperSettings(cluster.metadata_uri))) as source:
+        return _read_all(source, topic, info)
+
+
+def _read_all(source: EntrySource, topic: str, info: TopicInfo) -> float:
     begun = time.perf_counter()
-    reader = source.open(TopicName.parse(topic), info.ledgers.spans[0].ledger, 0, max_bytes=16 * MIB)
     at, last = (-1, -1), info.last_confirmed or (-1, -1)
+    start, extent = info.ledgers.spans[0].ledger, Extent(info.ledgers, last)
+    reader = source.open(TopicName.parse(topic), start, 0, max_bytes=16 * MIB, extent=extent)
     while at < last:
         entries = reader.read(READ_SECONDS)
         if not entries:
@@ -95,7 +114,6 @@ def raw_reader(cluster: Cluster, topic: str, info: TopicInfo) -> float:
         at = (entries[-1].ledger, entries[-1].entry)
     seconds = time.perf_counter() - begun
     reader.close()
-    source.close()
     return stored(info) / seconds / 1e6
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import statistics
-import time
 
 from benchmarks import minio
 from benchmarks.figures import Figure, Report, median_ratio, rates
@@ -13,10 +12,10 @@ from benchmarks.options import Options
 from benchmarks.pulsar import MESSAGE, Cluster, stored
 from benchmarks.readers import Reading, Way, together
 from benchmarks.single_reads import single_reads
+from benchmarks.stock import offload_by_the_broker
 from offloader.embedded.settings import OffloaderSettings
-from offloader.errors import BrokerUnavailableError, DamagedObjectError
+from offloader.errors import DamagedObjectError
 from offloader.model import MIB, TopicName
-from offloader.pulsar.api import TopicInfo
 from tests.storage.servers import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, S3Server
 
 ENTRIES_TARGET = 3.0
@@ -25,7 +24,6 @@ TWO_READERS_TARGET = 0.9
 STOCK = ("client-reader", "client-batch-receive")
 RAW = "raw-gets"  # what the S3 server gives whoever does nothing with it
 OURS = ("python-entry-batches", "python-entries", "python-batches", "python-messages", "spark-entries", "spark-messages")
-OFFLOAD_SECONDS = 600
 
 
 def run(options: Options) -> Report:
@@ -52,7 +50,7 @@ def _one_kind(options: Options, cluster: Cluster, server: S3Server, kind: str, s
     root = server.fresh_root()
     storage = f'root: "{root}", endpoint: "{server.url}", region: {REGION}'
     Offloading(cluster, namespace, options.folder / kind, storage=storage).until_caught_up()
-    info = _offload_by_the_broker(cluster, topic)
+    info, _ = offload_by_the_broker(cluster, topic)
     service = cluster.standalone.service_url
     ways = {name: Way(name, topic, root, server.url, service, size // MESSAGE) for name in (*STOCK, RAW, *OURS)}
     measured = _rounds(options, ways, kind)
@@ -107,26 +105,3 @@ def _two_readers(options: Options, way: Way, alone: list[float], size: int, kind
 
 def _memory(readings: list[Reading], kind: str) -> Figure:
     return Figure(f"python-entries, {kind}: most memory", max(r.peak for r in readings) / MIB, "MiB")
-
-
-def _offload_by_the_broker(cluster: Cluster, topic: str) -> TopicInfo:
-    """All ledgers that there are, by Pulsar's own offloader: it takes those before a given entry, so one more follows them. The topic as
-    it was before that."""
-    name, admin = TopicName.parse(topic), cluster.standalone.admin
-    admin("PUT", f"{name.rest_path}/unload")
-    before = cluster.admin.topic_info(name)
-    client = cluster.client()
-    client.create_producer(topic).send(b"behind the end")
-    client.close()
-    ledger, entry = cluster.admin.topic_info(name).last_confirmed or (-1, -1)
-    admin("PUT", f"{name.rest_path}/offload", {"ledgerId": ledger, "entryId": entry})
-    deadline = time.monotonic() + OFFLOAD_SECONDS
-    while (status := admin("GET", f"{name.rest_path}/offload").json())["status"] != "SUCCESS":
-        if time.monotonic() > deadline or status["status"] == "ERROR":
-            raise BrokerUnavailableError(f"the broker's own offload of {topic} did not end: {status}")
-        time.sleep(0.5)
-    offloaded = cluster.admin.topic_info(name).offloaded
-    kept = [ledger for ledger, (entries, _) in before.sizes.items() if entries and ledger not in offloaded]
-    if kept:
-        raise BrokerUnavailableError(f"the broker's own offloader left ledgers {kept} of {topic}")
-    return before

@@ -2,51 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from integration.conftest import PULSAR_SETTINGS
+from integration.processes import LOOPBACK, group_is_alive, listeners, wait_until_gone
 from integration.produce import MODES, Produced, merged, mixed_contents, open_client, produce, produce_mixed, random_contents
 from offloader.embedded.standalone import PulsarStandalone
 from offloader.errors import FatalError
 
 pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(600)]
-
-_LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
-_LISTENING = "0A"
-
-
-def _listeners(pid: int) -> dict[int, str]:
-    """Port to address (hexadecimal, as Linux shows it) of the sockets that a process listens on."""
-    inodes = set()
-    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            inodes.add(str(descriptor.readlink()).removeprefix("socket:[").removesuffix("]"))
-    rows = [row.split() for name in ("tcp", "tcp6") for row in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]]
-    addresses = [row[1].split(":") for row in rows if row[3] == _LISTENING and row[9] in inodes]
-    return {int(port, 16): address for address, port in addresses}
-
-
-def _group_is_alive(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def _wait_until_gone(group: int, seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while _group_is_alive(group) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return not _group_is_alive(group)
 
 
 def _consume(pulsar: PulsarStandalone, topic: str, count: int) -> list[bytes]:
@@ -143,12 +112,12 @@ def test_listens_on_loopback_only_and_leaves_no_process(tmp_path: Path) -> None:
     with PulsarStandalone(tmp_path, zookeeper=True) as pulsar:
         zookeeper = int(subprocess.check_output(["pgrep", "-f", str(tmp_path / "zookeeper.args")], text=True).split()[0])
         groups = [pulsar.pid, zookeeper]
-        broker_and_bookie = _listeners(pulsar.pid)
+        broker_and_bookie = listeners(pulsar.pid)
         assert set(broker_and_bookie) == {pulsar.ports.broker, pulsar.ports.web, pulsar.ports.bookie}
-        listeners = broker_and_bookie | _listeners(zookeeper)
-        assert pulsar.ports.zookeeper in listeners
-        assert set(listeners.values()) <= _LOOPBACK
-    assert all(_wait_until_gone(group, 5) for group in groups)
+        everything = broker_and_bookie | listeners(zookeeper)
+        assert pulsar.ports.zookeeper in everything
+        assert set(everything.values()) <= LOOPBACK
+    assert all(wait_until_gone(group, 5) for group in groups)
 
 
 def test_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
@@ -161,9 +130,9 @@ def test_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         group = int(parent.stdout.readline())
-        assert _group_is_alive(group)
+        assert group_is_alive(group)
         parent.send_signal(signal.SIGKILL)
-    assert _wait_until_gone(group, 20)
+    assert wait_until_gone(group, 20)
 
 
 def test_a_failed_start_names_the_log(tmp_path: Path) -> None:

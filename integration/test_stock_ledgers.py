@@ -15,18 +15,19 @@ from moto.server import ThreadedMotoServer
 
 from integration.produce import Produced, merged, produce_mixed
 from integration.world import World, keep_everything
-from integration.zookeeper import ZooKeeper
 from offloader.archive.archive import Archive
 from offloader.archive.items import Missing
 from offloader.archive.ledgers.found import FoundLedgers
 from offloader.archive.ledgers.joined import joined
-from offloader.archive.ledgers.names import managed_ledger_name
 from offloader.archive.ledgers.source import LedgerBucket
 from offloader.archive.ledgers.verify import verify_ledgers
 from offloader.archive.reading.stores import Stores
 from offloader.archive.topic import ArchivedTopic
+from offloader.bookkeeper.api import LedgerMetadataStore
+from offloader.bookkeeper.zookeeper import connect
 from offloader.embedded.settings import ENTRY_METADATA, OffloaderSettings
 from offloader.embedded.standalone import PulsarStandalone
+from offloader.errors import LedgerNotFoundError
 from offloader.metadata.state import TopicCatalog
 from offloader.model import MIB, TopicName
 from offloader.pulsar.settings import PulsarSettings
@@ -139,24 +140,29 @@ def _offload(pulsar: PulsarStandalone, topic: TopicName) -> tuple[int, int]:
 
 def _record(pulsar: PulsarStandalone, topic: TopicName) -> bytes:
     assert pulsar.zookeeper_address is not None
-    with ZooKeeper(pulsar.zookeeper_address) as zookeeper:
-        found = zookeeper.get(f"/managed-ledgers/{managed_ledger_name(topic)}")
-    assert found is not None
-    return found
+    with closing(connect(f"zk:{pulsar.zookeeper_address}")) as metadata:
+        return metadata.managed_ledger(topic).raw
 
 
 def _wait_until_bookkeeper_forgets(pulsar: PulsarStandalone, asked: Mapping[TopicName, FoundLedgers]) -> None:
     """Until the broker has deleted its own copies of what is offloaded."""
     assert pulsar.zookeeper_address is not None
-    nodes = [f"{held.start.ledger:010d}" for found in asked.values() for held in found.ledgers]
-    paths = [f"/ledgers/{name[:2]}/{name[2:6]}/L{name[6:]}" for name in nodes]
+    ledgers = [held.start.ledger for found in asked.values() for held in found.ledgers]
     deadline = time.monotonic() + WAIT_SECONDS
-    with ZooKeeper(pulsar.zookeeper_address) as zookeeper:
-        while left := [path for path in paths if zookeeper.get(path) is not None]:
+    with closing(connect(f"zk:{pulsar.zookeeper_address}")) as metadata:
+        while left := [ledger for ledger in ledgers if _is_there(metadata, ledger)]:
             assert time.monotonic() < deadline, left
             for topic in asked:
                 pulsar.admin("POST", f"{topic.rest_path}/trim")
             time.sleep(0.2)
+
+
+def _is_there(metadata: LedgerMetadataStore, ledger: int) -> bool:
+    try:
+        metadata.read(ledger)
+    except LedgerNotFoundError:
+        return False
+    return True
 
 
 def _read(topic: ArchivedTopic) -> tuple[dict[tuple[int, int], bytes], list[Missing]]:

@@ -53,6 +53,7 @@ class World:
     topic_policies: dict[str, dict[str, Any]] = field(default_factory=dict)
     limits: dict[str, Any] = field(default_factory=dict)
     application: str = "tests"
+    connection: dict[str, Any] = field(default_factory=dict)  # more of the section `pulsar`
 
     def __post_init__(self) -> None:
         settings = PulsarSettings(
@@ -81,7 +82,12 @@ class World:
         faults = list(faults)
         config = {
             "application": self.application,
-            "pulsar": {"serviceUrl": self.pulsar.service_url, "adminUrl": self.pulsar.admin_url, "subscription": PIN},
+            "pulsar": {
+                "serviceUrl": self.pulsar.service_url,
+                "adminUrl": self.pulsar.admin_url,
+                "subscription": PIN,
+                **self.connection,
+            },
             "storage": self._storage(),
             "spark": {"master": "local[2]", "trigger": "500ms"},
             "metrics": {"port": free_port()},

@@ -145,10 +145,16 @@ class LedgerList:
 
 
 class Source(StrEnum):
-    """Where entries are read from."""
+    """Where a segment's entries are read from: fixed when it is Assigned, because it decides what its bytes are."""
 
     BROKER = "broker"
+    FILLED = "broker-filled"  # from brokers, and from bookies what brokers do not deliver
     BOOKKEEPER = "bookkeeper"
+
+    @property
+    def complete(self) -> bool:
+        """Whether every stored entry is copied, also what consumers never see: markers, aborted and open transactions."""
+        return self is not Source.BROKER
 
 
 @dataclass(frozen=True, slots=True)

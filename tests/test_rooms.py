@@ -12,13 +12,24 @@ ROOT = Path(__file__).parents[1] / "offloader"
 MODULES = {".".join(p.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__"): p for p in ROOT.rglob("*.py")}
 
 # What does I/O: our own rooms, and the libraries that they are made of.
-ROOMS_WITH_IO = tuple(f"offloader.{room}" for room in ("storage", "pulsar", "metadata", "streaming", "archive", "cli", "metrics"))
+ROOMS_WITH_IO = tuple(
+    f"offloader.{room}" for room in ("storage", "pulsar", "bookkeeper", "metadata", "streaming", "archive", "cli", "metrics")
+)
 NETWORK = ("socket", "ssl", "httpx", "urllib.request", "http", "selectors", "asyncio", "subprocess")
 SDKS = ("boto3", "botocore", "fsspec", "google.cloud", "azure")
 LIBRARIES_WITH_IO = (*NETWORK, *SDKS, "pyspark", "pathlib", "shutil", "tempfile")
 PURE = ("offloader.format", "offloader.model", "offloader.part_index", "offloader.errors", "offloader.streaming.planner")
 # Pure themselves, in rooms that are not.
 PURE_NEIGHBOURS = ("offloader.streaming.segments", "offloader.metadata.state", "offloader.streaming.planner")
+# BookKeeper's words, bytes and rules: pure, too; connections, sessions and threads stand beside them.
+PURE_BOOKKEEPER = (
+    *(
+        f"offloader.bookkeeper.{m}"
+        for m in ("model", "coverage", "api", "requests", "availability", "digests", "stored", "status")
+    ),
+    *(f"offloader.bookkeeper.{m}" for m in ("frames", "v2", "v3", "auth", "reading.runs", "reading.sizes", "reading.verdict")),
+    "offloader.pulsar.api",
+)
 
 
 def imports(module: str) -> Iterator[str]:
@@ -54,6 +65,11 @@ def outside(*rooms: str) -> tuple[str, ...]:
 def test_what_is_pure_imports_nothing_that_does_io() -> None:
     assert breaches(PURE, (*ROOMS_WITH_IO, *LIBRARIES_WITH_IO), PURE_NEIGHBOURS) == []
     assert breaches(PURE_NEIGHBOURS, (*ROOMS_WITH_IO, *LIBRARIES_WITH_IO), PURE_NEIGHBOURS) == []
+    assert breaches(PURE_BOOKKEEPER, (*ROOMS_WITH_IO, *LIBRARIES_WITH_IO, "kazoo"), PURE_BOOKKEEPER) == []
+
+
+def test_the_names_of_pure_modules_are_those_of_modules() -> None:
+    assert [name for name in (*PURE, *PURE_NEIGHBOURS, *PURE_BOOKKEEPER) if name not in MODULES] == []
 
 
 @pytest.mark.parametrize(
@@ -69,6 +85,16 @@ def test_what_is_pure_imports_nothing_that_does_io() -> None:
 )
 def test_a_library_stays_in_its_rooms(libraries: tuple[str, ...], rooms: tuple[str, ...]) -> None:
     assert breaches(outside(*rooms), libraries) == []
+
+
+def test_within_bookkeeper_few_modules_reach_out() -> None:
+    def importers(*libraries: str) -> set[str]:
+        return {module for module in MODULES for name in imports(module) if within(name, libraries)}
+
+    assert importers("kazoo") == {"offloader.bookkeeper.zookeeper"}
+    assert importers("asyncio") == {
+        f"offloader.bookkeeper.{module}" for module in ("bookies", "connection", "links", "transport")
+    }
 
 
 def test_a_breach_is_seen() -> None:

@@ -104,6 +104,14 @@ class Selection:
     published_from: int | None = None
     published_to: int | None = None
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether it asks for publish times."""
+        return self.published_from is not None or self.published_to is not None
+
+
+EVERYTHING = Selection()
+
 
 @dataclass(frozen=True, slots=True)
 class EntryRun:
@@ -128,6 +136,14 @@ class EntryRun:
     def last(self) -> int:
         return self.first + self.count - 1
 
+    @property
+    def start(self) -> Position:
+        return Position(self.incarnation, self.ledger, self.first)
+
+    @property
+    def end(self) -> Position:
+        return Position(self.incarnation, self.ledger, self.last)
+
     def entries(self) -> Iterator[ArchivedEntry]:
         """The entries one by one, each with a copy of its bytes."""
         bounds, data = self.bounds, self.data
@@ -141,6 +157,18 @@ class EntryRun:
             return self
         bounds = self.bounds[2 * (first - self.first) : 2 * (last - self.first + 1)]
         return EntryRun(self.ledger, first, self.incarnation, self.data, bounds, self.offset)
+
+    def after(self, position: Position) -> EntryRun | None:
+        """What comes after a position; None where nothing does."""
+        if position < self.start:
+            return self
+        return self.part(position.entry + 1, self.last) if position < self.end else None
+
+    def until(self, position: Position) -> EntryRun | None:
+        """What comes up to a position, which is included; None where nothing does."""
+        if position >= self.end:
+            return self
+        return self.part(self.first, position.entry) if position >= self.start else None
 
 
 ReadItem = EntryRun | Missing

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from offloader.archive.following.live import Following, as_run, item_end, item_start
+from offloader.archive.following.live import Following
 from offloader.archive.items import ArchivedEntry, Item, Missing
 from offloader.archive.reading.once import located
 from offloader.archive.reading.plan import plan, split
@@ -15,7 +15,7 @@ from offloader.archive.reading.reader import DEFAULTS, OnDamage, PieceReader, Re
 from offloader.archive.reading.stores import Stores
 from offloader.archive.reading.unbroken import unbroken
 from offloader.archive.runs import Run
-from offloader.archive.stored import EntryRun, Piece, PlanItem, ReadItem, Selection
+from offloader.archive.stored import EVERYTHING, EntryRun, Piece, PlanItem, ReadItem, Selection
 from offloader.archive.view import TopicView
 from offloader.errors import ConfigError, DamagedObjectError
 from offloader.format.entry import inspect
@@ -38,7 +38,7 @@ STEP_BACK = 4 * MIB
 
 
 class ArchivedTopic:
-    """Reads a topic as it was archived when this was made. Bounds are included; times are publish times in ms, by producers' clocks.
+    """Reads a topic as it was archived when this was made, all of it or what a selection says.
 
     Everything read raises DamagedObjectError naming object, offset and position, unless damage is skipped; DamagedRecordError
     where the catalog has a hole; ObjectNotFoundError; what the store raises. What is missing for another reason than that it was no
@@ -60,104 +60,71 @@ class ArchivedTopic:
     def name(self) -> TopicName:
         return self.view.topic
 
-    def items(
-        self,
-        start: Position | None = None,
-        end: Position | None = None,
-        published_from: int | None = None,
-        published_to: int | None = None,
-        *,
-        follow: bool = False,
-    ) -> Iterator[Item]:
+    def items(self, selection: Selection = EVERYTHING, *, follow: bool = False) -> Iterator[Item]:
         """Entries, and what is missing in its place. With times: only the entries that say such a publish time."""
-        selection = self._selection(start, end, published_from, published_to)
-        found = map(as_run, self._followed(selection)) if follow else self._read(plan(self.view, selection))
-        for item in found:
+        wanted = self._located(selection)
+        for item in self._followed(wanted) if follow else self._read(plan(self.view, wanted)):
             if isinstance(item, Missing):
                 yield item
             else:
-                yield from _published(item, selection)
+                yield from _published(item, wanted)
 
-    def entries(
-        self,
-        start: Position | None = None,
-        end: Position | None = None,
-        published_from: int | None = None,
-        published_to: int | None = None,
-        *,
-        follow: bool = False,
-    ) -> Iterator[ArchivedEntry]:
+    def entries(self, selection: Selection = EVERYTHING, *, follow: bool = False) -> Iterator[ArchivedEntry]:
         """The entries, byte for byte. With times: only those that say such a publish time."""
-        return _without_missing(self.items(start, end, published_from, published_to, follow=follow))
+        return _without_missing(self.items(selection, follow=follow))
 
-    def runs(
-        self,
-        start: Position | None = None,
-        end: Position | None = None,
-        published_from: int | None = None,
-        published_to: int | None = None,
-        *,
-        follow: bool = False,
-    ) -> Iterator[ReadItem]:
+    def runs(self, selection: Selection = EVERYTHING, *, follow: bool = False) -> Iterator[ReadItem]:
         """Many entries at a time, and what is missing in its place. With times: what may hold such messages, or chunks of theirs."""
-        selection = self._selection(start, end, published_from, published_to)
-        return map(as_run, self._followed(selection)) if follow else self._read(unbroken(self.view, selection))
+        wanted = self._located(selection)
+        return self._followed(wanted) if follow else self._read(unbroken(self.view, wanted))
 
-    def size(
-        self,
-        start: Position | None = None,
-        end: Position | None = None,
-        published_from: int | None = None,
-        published_to: int | None = None,
-    ) -> int:
+    def size(self, selection: Selection = EVERYTHING) -> int:
         """About how many bytes `runs` reads."""
-        selection = self._selection(start, end, published_from, published_to)
-        return sum(item.size for item in unbroken(self.view, selection) if isinstance(item, Piece))
+        return sum(item.size for item in unbroken(self.view, self._located(selection)) if isinstance(item, Piece))
 
     def messages(
-        self,
-        start: Position | None = None,
-        end: Position | None = None,
-        published_from: int | None = None,
-        published_to: int | None = None,
-        *,
-        keys: KeyReader | None = None,
-        follow: bool = False,
+        self, selection: Selection = EVERYTHING, *, keys: KeyReader | None = None, follow: bool = False
     ) -> Iterator[Message]:
         """The messages, unpacked; `keys` decrypts. A chunked message is where its last chunk is."""
         from offloader.archive.messages.filters import MessageFilter
         from offloader.archive.messages.unpack import Unpacker
 
         unpacker = Unpacker(self.unpacking(keys))
-        wanted = MessageFilter(published_from, published_to)
-        for run in _without_missing(self.runs(start, end, published_from, published_to, follow=follow)):
+        wanted = MessageFilter(selection.published_from, selection.published_to)
+        for run in _without_missing(self.runs(selection, follow=follow)):
             yield from filter(wanted.matches, unpacker.messages(run))
 
     def record_batches(
         self,
         columns: Sequence[str] | None = None,
-        start: Position | None = None,
-        end: Position | None = None,
-        published_from: int | None = None,
-        published_to: int | None = None,
+        selection: Selection = EVERYTHING,
         *,
         keys: KeyReader | None = None,
+        follow: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """The messages as Arrow batches, with these columns of `MESSAGE_SCHEMA`: far faster than one by one. Raises KeyError."""
+        """The messages as Arrow batches, with these columns of `MESSAGE_SCHEMA`: far faster than one by one. Raises KeyError.
+
+        Of the live topic a batch is what is there.
+        """
         from offloader.archive.messages.columns import message_batches
         from offloader.archive.messages.filters import MessageFilter
 
-        runs = _without_missing(self.runs(start, end, published_from, published_to))
-        wanted = MessageFilter(published_from, published_to)
-        return message_batches(runs, self.name, columns, wanted=wanted, options=self.unpacking(keys))
+        runs = _without_missing(self.runs(selection, follow=follow))
+        wanted = MessageFilter(selection.published_from, selection.published_to)
+        return message_batches(runs, self.name, columns, wanted=wanted, options=self.unpacking(keys), gather=not follow)
 
     def entry_batches(
-        self, columns: Sequence[str] | None = None, start: Position | None = None, end: Position | None = None
+        self, columns: Sequence[str] | None = None, selection: Selection = EVERYTHING, *, follow: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """The entries as Arrow batches, with these columns of `ENTRY_SCHEMA`: the fastest way to their bytes. Raises KeyError."""
+        """The entries as Arrow batches, with these columns of `ENTRY_SCHEMA`: the fastest way to their bytes. Raises KeyError.
+
+        With times: only those that say such a publish time.
+        """
         from offloader.archive.messages.columns import entry_batches
 
-        return entry_batches(_without_missing(self.runs(start, end)), self.name, columns)
+        runs = _without_missing(self.runs(selection, follow=follow))
+        early, late = selection.published_from, selection.published_to
+        return entry_batches(runs, self.name, columns, published_from=early, published_to=late, gather=not follow)
 
     def peek(self, position: Position) -> Peeked:
         """All that is known of one position, in at most two requests. Raises FatalError for one that is not in the archive."""
@@ -167,9 +134,10 @@ class ArchivedTopic:
 
     def seek(self, *, position: Position | None = None, time: int | None = None) -> Position | None:
         """The first entry in topic order at or after a position, published at or after a time; None where there is none."""
+        selection = Selection(position, published_from=time)
         if time is None:
-            return self._first(plan(self.view, self._selection(position)))
-        return next((entry.position for entry in self.entries(position, published_from=time)), None)
+            return self._first(plan(self.view, self._located(selection)))
+        return next((entry.position for entry in self.entries(selection)), None)
 
     def first_position(self) -> Position | None:
         """The first entry's; None where nothing is archived."""
@@ -186,15 +154,9 @@ class ArchivedTopic:
             return Position(piece.incarnation, run.ledger, run.first)
         return None
 
-    def _selection(
-        self,
-        start: Position | None,
-        end: Position | None = None,
-        published_from: int | None = None,
-        published_to: int | None = None,
-    ) -> Selection:
-        first, last = (None if p is None else located(self.view, p) for p in (start, end))
-        return Selection(first, last, published_from, published_to)
+    def _located(self, selection: Selection) -> Selection:
+        first, last = (None if p is None else located(self.view, p) for p in (selection.start, selection.end))
+        return replace(selection, start=first, end=last)
 
     def _read(self, items: Iterable[PlanItem]) -> Iterator[ReadItem]:
         return PieceReader(self._stores, self._options).read(items)
@@ -212,13 +174,15 @@ class ArchivedTopic:
         for task in reversed(split(plan(self.view, Selection(end=end)), STEP_BACK)):
             yield from reversed([item for item in self._read(task) if not isinstance(item, Missing)])
 
-    def _followed(self, selection: Selection) -> Iterator[Item]:
+    def _followed(self, selection: Selection) -> Iterator[ReadItem]:
         if self._following is None:
             raise ConfigError("follow: nothing says how Pulsar is reached; open the archive with pulsar=PulsarSettings(...)")
-        for item in self._following.items(self.name, self._after, self._before(selection)):
-            if selection.end is None or item_start(item) <= selection.end:
-                yield item
-            if selection.end is not None and item_end(item) >= selection.end:
+        end = selection.end
+        for item in self._following.runs(self.name, self._after, self._before(selection)):
+            kept = item if end is None or isinstance(item, Missing) else item.until(end)
+            if kept is not None and (end is None or kept.start <= end):
+                yield kept
+            if end is not None and item.end >= end:
                 return
 
     def _before(self, selection: Selection) -> Position | None:
@@ -230,10 +194,14 @@ class ArchivedTopic:
                 return self.last_position()
         return None if start is None else replace(start, entry=max(start.entry - 1, -1))
 
-    def _after(self, catalog: TopicCatalog, after: Position | None) -> Iterator[Item]:
+    def _after(self, catalog: TopicCatalog, after: Position | None) -> Iterator[ReadItem]:
         """The archive as a catalog says it is now, after a position."""
-        topic = ArchivedTopic(self._stores, replace(self.view, catalog=catalog), self._options)
-        return (item for item in topic.items(after) if after is None or item_end(item) > after)
+        # The position itself is planned, too: or nobody would see whether what follows it does follow.
+        for item in self._read(plan(replace(self.view, catalog=catalog), Selection(after))):
+            if after is None or (isinstance(item, Missing) and item.end > after):
+                yield item
+            elif isinstance(item, EntryRun) and (rest := item.after(after)) is not None:
+                yield rest
 
 
 def _without_missing(items: Iterable[T | Missing]) -> Iterator[T]:
@@ -253,7 +221,7 @@ def _kept(items: Iterable[PlanItem], *, backwards: bool = False) -> Iterator[tup
 
 
 def _published(run: EntryRun, selection: Selection) -> Iterator[ArchivedEntry]:
-    if selection.published_from is None and selection.published_to is None:
+    if not selection.is_timed:
         return run.entries()
     return (entry for entry in run.entries() if _is_within(_publish_time(entry), selection))
 

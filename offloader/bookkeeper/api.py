@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from offloader.bookkeeper.model import LedgerMetadata, StoredEntry, Versioned
+from offloader.bookkeeper.model import LedgerMetadata, Versioned
 from offloader.model import TopicName
 
 
@@ -39,11 +39,20 @@ class ManagedLedger:
     terminated: tuple[int, int] | None = None
 
 
+class Cookie(NamedTuple):
+    """What identifies a bookie's disks, and when the metadata service got it (ms): a bookie whose disks were lost, and whose cookie
+    somebody removed so that it could start with empty ones, has one that is younger than the ledgers it held."""
+
+    data: bytes
+    created_ms: int
+
+
 class LedgerMetadataStore(Protocol):
     """The metadata service. Safe to use from several threads. All calls raise MetadataUnavailableError where it does not answer."""
 
     def read(self, ledger: int) -> Versioned:
-        """A ledger's metadata. Raises LedgerNotFoundError, DamagedRecordError."""
+        """A ledger's metadata, as new as the call: what became of a write whose outcome was unknown shows. Raises LedgerNotFoundError,
+        DamagedRecordError."""
         ...
 
     def write(self, ledger: int, metadata: LedgerMetadata, version: int) -> int:
@@ -58,7 +67,7 @@ class LedgerMetadataStore(Protocol):
         """Registered bookies, and whether each takes writes (False: read only)."""
         ...
 
-    def cookie(self, bookie: str) -> bytes | None:
+    def cookie(self, bookie: str) -> Cookie | None:
         """What identifies a bookie's disks; None where it has none."""
         ...
 
@@ -71,32 +80,62 @@ class LedgerMetadataStore(Protocol):
         ...
 
 
-class Bookies(Protocol):
-    """Requests to bookies by id, pipelined. Every future fails with a BookieError: see `offloader.bookkeeper.status`.
+@dataclass(frozen=True, slots=True)
+class LastConfirmed:
+    """What one bookie knows of a ledger's end, digests not checked (`stored.decode`, `stored.decode_lac`). None: nothing.
 
-    A call never blocks for an answer; connecting happens behind the future, too.
+    `explicit`: what the writer last sent by WRITE_LAC (Pulsar never does). `last_entry`: the last stored entry.
     """
+
+    explicit: bytes | None
+    last_entry: bytes | None
+
+
+class Bookies(Protocol):
+    """Requests to bookies by id, pipelined. Safe to use from several threads.
+
+    A call never blocks for an answer, and never raises; connecting happens behind the future, too. Every future fails with
+    an OffloadError: a status other than ok with its own class (`offloader.bookkeeper.status`, which also says what may be
+    concluded from it), no answer with BookieUnavailableError, and with OutcomeUnknownError for an add that was sent.
+    A future may be cancelled: its answer is then dropped.
+    """
+
+    @property
+    def batches(self) -> bool:
+        """Whether `batch` may be used: not over TLS."""
+        ...
 
     def read(self, bookie: str, ledger: int, entry: int, *, fence: bytes | None = None) -> Future[bytes]:
         """The stored entry's bytes, digest not checked. `fence`: the ledger's master key; the bookie then takes no more adds of its writer."""
         ...
 
+    def batch(self, bookie: str, ledger: int, first: int, *, count: int, size: int) -> Future[list[bytes]]:
+        """Consecutive stored entries from `first` on, digests not checked: at least one, at most `count`, and as many as fit into `size`
+        bytes (the first one in any case)."""
+        ...
+
     def fence(self, bookie: str, ledger: int, master_key: bytes) -> Future[bytes | None]:
-        """Fence, and the last stored entry (its header holds a LAC). None: the bookie has no entry of that ledger, and fenced it."""
+        """Fence, and the last stored entry (its header holds a LAC). None: the bookie has no entry of that ledger, and fenced it.
+
+        BookKeeper 4.17.2 forgets a fence when it restarts, if it had no entry of the ledger; with entries it remembers it.
+        """
         ...
 
     def recovery_add(self, bookie: str, ledger: int, entry: int, stored: bytes, master_key: bytes) -> Future[None]:
         """Write an entry back, also to a fenced ledger. Repeating it changes nothing."""
         ...
 
-    def entries_of(self, bookie: str, ledger: int) -> Future[frozenset[int]]:
-        """Which entries of a ledger the bookie says it holds."""
+    def read_lac(self, bookie: str, ledger: int) -> Future[LastConfirmed]:
+        """What the bookie knows of the ledger's end. Does not fence."""
         ...
 
-    def batch(self, bookie: str, ledger: int, first: int, *, count: int, size: int) -> Future[list[StoredEntry] | list[bytes]]:
-        """Consecutive stored entries from `first` on, as many as fit (V2 only)."""
+    def entries_of(self, bookie: str, ledger: int) -> Future[Collection[int]]:
+        """Which entries of a ledger the bookie says it holds (`in`, `len` and ascending iteration are cheap).
+
+        A bookie that stores as Pulsar's do (DbLedgerStorage, 4.17.2) never answers this: expect the time-out.
+        """
         ...
 
     def close(self) -> None:
-        """End all connections."""
+        """End all connections. What still waits fails."""
         ...

@@ -40,7 +40,8 @@ class Fragment:
 class LedgerMetadata:
     """A ledger's metadata. `last_entry` and `length` (payload bytes) count only once it is CLOSED.
 
-    `raw`: the message it was read from, so that fields that we do not know survive a rewrite; empty for a new one.
+    `raw`: the whole record it was read from, so that fields that we do not know survive a rewrite; empty for a new one.
+    `created_ms`: its own time of creation or, where it has none, its node's.
     """
 
     ensemble_size: int
@@ -53,7 +54,7 @@ class LedgerMetadata:
     last_entry: int = NO_ENTRY
     length: int = 0
     created_ms: int | None = None
-    custom: Mapping[str, bytes] = field(default_factory=dict)
+    custom: Mapping[str, bytes] = field(default_factory=dict, hash=False)
     format_version: int = 3
     raw: bytes = field(default=b"", repr=False, compare=False)
 

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 
 import click
 
+from offloader.archive.following.together import as_they_come
 from offloader.archive.items import ArchivedEntry, Item, Missing
 from offloader.archive.messages.encryption import KeyReader
 from offloader.archive.messages.filters import MessageFilter
 from offloader.archive.messages.message import Message
 from offloader.archive.messages.unpack import Unpacker
-from offloader.archive.stored import ReadItem
+from offloader.archive.stored import Selection
+from offloader.archive.topic import ArchivedTopic
 from offloader.cli.formats import FORMATS, Format
 from offloader.cli.parsing import TOPIC, parse_pair, parsed
-from offloader.cli.reading import ON_DAMAGE, PRIVATE_KEYS, Bound, Ledgers, Range, archived, ledger_options, range_options
-from offloader.cli.session import Session, command
+from offloader.cli.reading import (
+    ON_DAMAGE,
+    PRIVATE_KEYS,
+    Bound,
+    Ledgers,
+    archived_partitions,
+    ledger_options,
+    range_options,
+    selected,
+)
+from offloader.cli.session import INTERRUPTED, Session, command
 from offloader.cli.topics import topics
 from offloader.errors import ConfigError
-from offloader.model import TopicName
+from offloader.model import Position, TopicName
+
+Found = Iterator[Item | Message]
 
 
 @topics.command()
@@ -65,7 +79,7 @@ def cat(
     ledgers: str | None,
     cluster: str | None,
     ask_pulsar: bool,
-) -> None:
+) -> int | None:
     """Read a topic's archived messages, unpacked from batches, compression and chunks. Needs no Pulsar, and may only read the bucket.
 
     Text is a line each, fields separated by tabs: position (with the index in the batch), bytes, publish time, key, payload. A value
@@ -73,48 +87,86 @@ def cat(
     What is recorded as missing (gaps, losses) is a line that begins with `#`; with `raw` on standard error.
     Times are publish times, by producers' clocks; what certainly holds no such message is not read.
 
+    The name of a partitioned topic means its archived partitions: one after the other, by number; with --follow all at once, as
+    messages come. Where another partition begins, a line `# TOPIC` says so (in JSON `topic` does, with `raw` nothing).
+    --follow ends with Ctrl-C, exit code 130.
+
     \b
-    JSON: one object a line, {position, batchIndex, size, publishTime, eventTime, key, keyBytes, properties, producer,
+    JSON: one object a line, {topic, position, batchIndex, size, publishTime, eventTime, key, keyBytes, properties, producer,
     sequenceId, orderingKey, schemaVersion, replicatedFrom, brokerTime, index, encryptionKeys, payload, problem}, bytes in
-    base64; with --entries {position, size, publishTime, messages, brokerTime, index, sha256, data}, data in base64;
-    and {missing: {from, to}, why}.
+    base64; with --entries {topic, position, size, publishTime, messages, brokerTime, index, sha256, data}, data in base64;
+    and {topic, missing: {from, to}, why}.
     """
     if entries and (keys or properties):
         raise ConfigError("--key and --property choose messages; leave out --entries")
     if follow and isinstance(end, int):
         raise ConfigError("--follow: no time ends a live topic, clocks differ; give --to a position, or leave it out")
-    source = archived(session, topic, Ledgers(ledgers, cluster, ask_pulsar), on_damage=on_damage, follow=follow)
-    wanted = Range.of(start, end)
-    if entries:
-        found: Iterator[Item | Message] = source.items(*wanted, follow=follow)
-    else:
-        chosen = frozenset(key.encode() for key in keys) if keys else None
-        filters = MessageFilter(wanted.published_from, wanted.published_to, chosen, dict(properties))
-        unpacker = Unpacker(source.unpacking(private_keys))
-        found = _messages(source.runs(*wanted, follow=follow), unpacker, filters)
-    _show(found, FORMATS[form or session.output.name](), limit)
+    asked = Ledgers(ledgers, cluster, ask_pulsar)
+    sources = archived_partitions(session, topic, asked, on_damage=on_damage, follow=follow)
+    if len(sources) > 1 and (isinstance(start, Position) or isinstance(end, Position)):
+        raise ConfigError(f"a position is in one of the {len(sources)} partitions: name that, for example {sources[0].name}")
+    selection = selected(start, end)
+    chosen = frozenset(key.encode() for key in keys) if keys else None
+    filters = MessageFilter(selection.published_from, selection.published_to, chosen, dict(properties))
+    found = {
+        source.name: source.items(selection, follow=follow)
+        if entries
+        else _messages(source, selection, filters, private_keys, follow=follow)
+        for source in sources
+    }
+    live = follow or sys.stdout.isatty()
+    try:
+        _show(_in_turn(found, follow=follow), FORMATS[form or session.output.name](topic), limit, live=live)
+    except KeyboardInterrupt:
+        if not follow:
+            raise
+        return INTERRUPTED  # there is no other way to end it
+    return None
 
 
-def _messages(items: Iterator[ReadItem], unpacker: Unpacker, filters: MessageFilter) -> Iterator[Message | Missing]:
-    for item in items:
+def _messages(
+    source: ArchivedTopic, selection: Selection, filters: MessageFilter, keys: KeyReader | None, *, follow: bool
+) -> Found:
+    unpacker = Unpacker(source.unpacking(keys))
+    for item in source.runs(selection, follow=follow):
         if isinstance(item, Missing):
             yield item
         else:
             yield from filter(filters.matches, unpacker.messages(item))
 
 
-def _show(found: Iterator[Item | Message], form: Format, limit: int | None) -> None:
+def _in_turn(found: Mapping[TopicName, Found], *, follow: bool) -> Iterator[tuple[TopicName, Item | Message]]:
+    """Everything with its topic: one topic after the other, but at once where each goes on for ever."""
+    if follow and len(found) > 1:
+        yield from as_they_come(found)
+        return
+    for name, items in found.items():
+        for item in items:
+            yield name, item
+
+
+def _show(found: Iterator[tuple[TopicName, Item | Message]], form: Format, limit: int | None, *, live: bool) -> None:
     left = limit
-    for item in found:
-        match item:
-            case Missing():
-                form.missing(item)
-                continue
-            case ArchivedEntry():
-                form.entry(item)
-            case Message():
-                form.message(item)
-        if left is not None:
-            left -= 1
-            if left == 0:
-                return
+    try:
+        for name, item in found:
+            if name != form.topic:
+                form.turn_to(name)
+            _show_one(item, form)
+            if live:
+                form.flush()
+            if left is not None and not isinstance(item, Missing):
+                left -= 1
+                if left == 0:
+                    return
+    finally:
+        form.flush()
+
+
+def _show_one(item: Item | Message, form: Format) -> None:
+    match item:
+        case Missing():
+            form.missing(item)
+        case ArchivedEntry():
+            form.entry(item)
+        case Message():
+            form.message(item)

@@ -24,10 +24,10 @@ from offloader.cli.reading import (
     PRIVATE_KEYS,
     Bound,
     Ledgers,
-    Range,
     archived_partitions,
     ledger_options,
     range_options,
+    selected,
 )
 from offloader.cli.session import Session, command
 from offloader.cli.topics import topics
@@ -105,7 +105,7 @@ def export_command(
     JSON: {message, topics}; a topic is {topic, rows, gaps, missing, withoutValue, files}, a file {path, rows, bytes}, something
     missing {from, to, why}; withoutValue counts messages by the reason in column __problem.
     """
-    wanted = Wanted(*Range.of(start, end), columns, entries, private_keys)
+    wanted = Wanted(selected(start, end), columns, entries, private_keys)
     schema = wanted.schema
     sources = archived_partitions(session, topic, Ledgers(ledgers, cluster, ask_pulsar), on_damage=on_damage)
     partitioned = sources[0].name != topic
@@ -132,7 +132,7 @@ def _progress(topic: TopicName, sources: list[ArchivedTopic], wanted: Wanted) ->
     if not console.is_terminal:
         yield _say_nothing
         return
-    total = sum(source.size(*wanted.bounds) for source in sources)
+    total = sum(source.size(wanted.selection) for source in sources)
     with download_progress(f"{topic}", max(total, 1), console) as advance:
         yield advance
 

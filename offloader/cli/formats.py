@@ -17,12 +17,17 @@ from offloader.archive.peeking.entry import printable
 from offloader.cli.topics import time_text
 from offloader.errors import DamagedObjectError
 from offloader.format.entry import OPAQUE, EntryFacts, inspect
+from offloader.model import TopicName
 
 _HEX_LINE = 16
 
 
 class Format(ABC):
-    """One way to print."""
+    """One way to print what a topic, or its partitions, have. What was printed is certainly out after `flush`."""
+
+    def __init__(self, topic: TopicName) -> None:
+        self.topic = topic
+        self._out = sys.stdout
 
     @abstractmethod
     def message(self, message: Message) -> None: ...
@@ -31,28 +36,39 @@ class Format(ABC):
     def entry(self, entry: ArchivedEntry) -> None: ...
 
     def missing(self, missing: Missing) -> None:
-        click.echo(_gap_line(missing))
+        self._line(_gap_line(missing))
+
+    def turn_to(self, partition: TopicName) -> None:
+        """What follows is of this partition."""
+        self.topic = partition
+        self._line(f"# {partition}")
+
+    def flush(self) -> None:
+        self._out.flush()
+
+    def _line(self, text: str) -> None:
+        self._out.write(text + "\n")
 
 
 class TextFormat(Format):
     """A line each, fields separated by tabs."""
 
     def message(self, message: Message) -> None:
-        click.echo(f"{_head(message)}\t{_shown(message)}")
+        self._line(f"{_head(message)}\t{_shown(message)}")
 
     def entry(self, entry: ArchivedEntry) -> None:
-        click.echo(f"{entry.position}\t{len(entry.data)}\t{_sha256(entry.data)}")
+        self._line(f"{entry.position}\t{len(entry.data)}\t{_sha256(entry.data)}")
 
 
 class JsonFormat(Format):
     """An object a line."""
 
     def message(self, message: Message) -> None:
-        _echo_json(_message_fields(message))
+        self._object(_message_fields(message))
 
     def entry(self, entry: ArchivedEntry) -> None:
         facts = _inspected(entry.data)
-        _echo_json({
+        self._object({
             "position": str(entry.position),
             "size": len(entry.data),
             "publishTime": when(facts.publish_time),
@@ -64,29 +80,31 @@ class JsonFormat(Format):
         })  # fmt: skip
 
     def missing(self, missing: Missing) -> None:
-        _echo_json({"missing": {"from": str(missing.start), "to": str(missing.end)}, "why": missing.why})
+        self._object({"missing": {"from": str(missing.start), "to": str(missing.end)}, "why": missing.why})
+
+    def turn_to(self, partition: TopicName) -> None:
+        self.topic = partition
+
+    def _object(self, fields: Mapping[str, object]) -> None:
+        self._line(json.dumps({"topic": str(self.topic), **fields}))
 
 
 class RawFormat(Format):
     """Only the bytes; everything else on standard error."""
 
-    def __init__(self) -> None:
-        self._out = sys.stdout.buffer
-
     def message(self, message: Message) -> None:
         if message.problem is not None:
             click.echo(f"# {_place(message)} has no value: {message.problem}", err=True)
-        self._write(message.value or b"")
+        self._out.buffer.write(message.value or b"")
 
     def entry(self, entry: ArchivedEntry) -> None:
-        self._write(entry.data)
+        self._out.buffer.write(entry.data)
 
     def missing(self, missing: Missing) -> None:
         click.echo(_gap_line(missing), err=True)
 
-    def _write(self, data: bytes) -> None:
-        self._out.write(data)
-        self._out.flush()
+    def turn_to(self, partition: TopicName) -> None:
+        self.topic = partition
 
 
 class HexFormat(Format):
@@ -94,10 +112,13 @@ class HexFormat(Format):
 
     def message(self, message: Message) -> None:
         head = _head(message)
-        _dump(head if message.value is not None else f"{head}\t{_shown(message)}", message.value or b"")
+        self._dump(head if message.value is not None else f"{head}\t{_shown(message)}", message.value or b"")
 
     def entry(self, entry: ArchivedEntry) -> None:
-        _dump(f"{entry.position}\t{len(entry.data)}", entry.data)
+        self._dump(f"{entry.position}\t{len(entry.data)}", entry.data)
+
+    def _dump(self, head: str, data: bytes) -> None:
+        self._line("\n".join([head, *_hex_lines(data)]))
 
 
 FORMATS: Mapping[str, type[Format]] = {"text": TextFormat, "json": JsonFormat, "raw": RawFormat, "hex": HexFormat}
@@ -166,19 +187,11 @@ def _inspected(data: bytes) -> EntryFacts:
         return OPAQUE
 
 
-def _dump(head: str, data: bytes) -> None:
-    click.echo("\n".join([head, *_hex_lines(data)]))
-
-
 def _hex_lines(data: bytes) -> Iterator[str]:
     for at in range(0, len(data), _HEX_LINE):
         piece = data[at : at + _HEX_LINE]
         text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in piece)
         yield f"{at:08x}  {piece[:8].hex(' '):<23}  {piece[8:].hex(' '):<23}  |{text}|"
-
-
-def _echo_json(fields: Mapping[str, object]) -> None:
-    click.echo(json.dumps(fields))
 
 
 def _utf8(data: bytes) -> str | None:

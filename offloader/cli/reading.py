@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from offloader.archive.following.live import Following
+from offloader.archive.ledgers.bucket import BucketScan
 from offloader.archive.ledgers.joined import joined
 from offloader.archive.ledgers.source import LedgerBucket
 from offloader.archive.messages.encryption import PemFiles
-from offloader.archive.reading.reader import OnDamage, ReadOptions
+from offloader.archive.reading.reader import DEFAULTS, OnDamage, ReadOptions
 from offloader.archive.reading.stores import Stores
 from offloader.archive.spark.values import parse_publish_time
+from offloader.archive.stored import Selection
 from offloader.archive.topic import ArchivedTopic
 from offloader.archive.view import TopicView
 from offloader.cli.parsing import parse_pair, parsed
@@ -30,25 +32,6 @@ C = TypeVar("C", bound=Callable[..., Any])
 
 # Fewer milliseconds than this (in 1973) are rather seconds, or a position that was not written to its end.
 LEAST_TIME = 10**11
-
-
-class Range(NamedTuple):
-    """What of a topic is read, as `ArchivedTopic` takes it."""
-
-    start: Position | None = None
-    end: Position | None = None
-    published_from: int | None = None
-    published_to: int | None = None
-
-    @classmethod
-    def of(cls, start: Bound | None, end: Bound | None) -> Range:
-        """Bounds by position or by publish time (ms)."""
-        return cls(
-            start if isinstance(start, Position) else None,
-            end if isinstance(end, Position) else None,
-            start if isinstance(start, int) else None,
-            end if isinstance(end, int) else None,
-        )
 
 
 @dataclass(frozen=True)
@@ -86,6 +69,16 @@ def parse_bound(text: str) -> Bound:
 
 
 BOUND = parsed(parse_bound)
+
+
+def selected(start: Bound | None, end: Bound | None) -> Selection:
+    """What lies between bounds by position or by publish time (ms)."""
+    return Selection(
+        start if isinstance(start, Position) else None,
+        end if isinstance(end, Position) else None,
+        start if isinstance(start, int) else None,
+        end if isinstance(end, int) else None,
+    )
 
 
 def range_options(*names_of_end: str) -> Callable[[C], C]:
@@ -145,11 +138,9 @@ PRIVATE_KEYS = click.option(
 )
 
 
-def archived(
-    session: Session, topic: TopicName, ledgers: Ledgers, *, on_damage: str = OnDamage.FAIL, follow: bool = False
-) -> ArchivedTopic:
-    """A topic to be read. Raises FatalError where the archive does not have it."""
-    found = _opened(session, topic, ledgers.bucket(session), on_damage, follow=follow)
+def archived(session: Session, topic: TopicName, ledgers: Ledgers) -> ArchivedTopic:
+    """One topic. Raises FatalError where the archive does not have it."""
+    found = _Archived(session, ledgers.bucket(session)).topic(topic)
     if found is None:
         several = partitions(session.store, topic)
         if several:
@@ -160,34 +151,47 @@ def archived(
     return found
 
 
-def archived_partitions(session: Session, topic: TopicName, ledgers: Ledgers, *, on_damage: str) -> list[ArchivedTopic]:
+def archived_partitions(
+    session: Session, topic: TopicName, ledgers: Ledgers, *, on_damage: str, follow: bool = False
+) -> list[ArchivedTopic]:
     """A topic, or the partitions of that name, by number. Raises FatalError where the archive has neither."""
     bucket = ledgers.bucket(session)
-    whole = _opened(session, topic, bucket, on_damage)
+    following = Following(session.doors.live(session.config), session.catalogs.refresh) if follow else None
+    opener = _Archived(session, bucket, ReadOptions(on_damage=OnDamage(on_damage)), following)
+    whole = opener.topic(topic)
     if whole is not None:
         return [whole]
     names = {*partitions(session.store, topic)}
+    scanned = None
     if bucket is not None:
-        names |= {name for name in bucket.scan().topics if name.partitioned_name == str(topic)}
+        scanned = bucket.scan(lambda name: name.partitioned_name == str(topic))
+        names |= scanned.topics.keys()
     ordered = sorted(names, key=lambda name: name.partition)
-    found = [one for name in ordered if (one := _opened(session, name, bucket, on_damage)) is not None]
+    found = [one for name in ordered if (one := opener.topic(name, scanned)) is not None]
     if not found:
         raise FatalError(_unknown(topic))
     return found
 
 
-def _opened(
-    session: Session, topic: TopicName, bucket: LedgerBucket | None, on_damage: str, *, follow: bool = False
-) -> ArchivedTopic | None:
-    """None where the archive does not have it."""
-    catalog = session.catalogs.load(topic)
-    view = TopicView.of(catalog) if bucket is None else joined(catalog, bucket.find(topic))
-    if catalog.claim is None and not view.ledgers:
-        return None
-    others = () if bucket is None else (bucket.store,)
-    stores = Stores(session.storage, others, borrowed=session.store)
-    following = Following(session.doors.live(session.config), session.catalogs.refresh) if follow else None
-    return ArchivedTopic(stores, view, ReadOptions(on_damage=OnDamage(on_damage)), following)
+@dataclass(frozen=True)
+class _Archived:
+    """What is read from, and how."""
+
+    session: Session
+    bucket: LedgerBucket | None
+    options: ReadOptions = DEFAULTS
+    following: Following | None = None
+
+    def topic(self, name: TopicName, scanned: BucketScan | None = None) -> ArchivedTopic | None:
+        """None where the archive does not have it. `scanned`: what the bucket of ledgers has, where that is known already."""
+        session, bucket = self.session, self.bucket
+        catalog = session.catalogs.load(name)
+        view = TopicView.of(catalog) if bucket is None else joined(catalog, bucket.find(name, scanned))
+        if catalog.claim is None and not view.ledgers:
+            return None
+        others = () if bucket is None else (bucket.store,)
+        stores = Stores(session.storage, others, borrowed=session.store)
+        return ArchivedTopic(stores, view, self.options, self.following)
 
 
 def _unknown(topic: TopicName) -> str:

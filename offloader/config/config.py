@@ -64,7 +64,8 @@ class Config(Section):
     def policies(self) -> Policies:
         """The three levels, to be merged for each topic."""
         explicit = "source" in self.pulsar.model_fields_set
-        return Policies(self.cluster, self.namespaces, self.pulsar.source if explicit else None)
+        filled = self.pulsar.metadata_service_uri is not None
+        return Policies(self.cluster, self.namespaces, self.pulsar.source if explicit else None, filled=filled)
 
 
 class _StorageOnly(Section):

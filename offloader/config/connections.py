@@ -8,8 +8,11 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
+from offloader.bookkeeper.uri import parse_uri
+from offloader.config.levels import ChosenSource
 from offloader.config.section import Section
 from offloader.config.units import Time
+from offloader.errors import ConfigError
 from offloader.model import Source
 
 _HOST = r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?"
@@ -19,6 +22,30 @@ _AUTH_PARAMS = ("token:", "file:")
 _TOKEN_PLUGIN = "org.apache.pulsar.client.impl.auth.AuthenticationToken"  # noqa: S105 (a class's name)
 
 
+class BookiesSection(Section):
+    """How to reach bookies, where `pulsar.metadataServiceUri` is set."""
+
+    tls: bool = Field(
+        False, description="Upgrade connections to TLS. Small entries are then read more slowly: a bookie sends them one by one."
+    )
+    tls_trust_certs_file_path: str | None = Field(None, description="PEM file of trusted certificates; the system's by default.")
+    tls_certificate_file_path: str | None = Field(None, description="PEM file of our own certificate, where bookies ask for one.")
+    tls_key_file_path: str | None = Field(None, description="PEM file of its private key, where that is not in the same file.")
+    tls_allow_insecure_connection: bool = Field(False, description="Accept any certificate. For tests only.")
+    tls_hostname_verification: bool = Field(True, description="Refuse a certificate made out to another host.")
+    connection_timeout_ms: Time = Field(10_000, gt=0, description="How long a connection may take to be made.")
+    operation_timeout_ms: Time = Field(
+        10_000, gt=0, description="How long a bookie, or the metadata service, may take to answer."
+    )
+
+    @model_validator(mode="after")
+    def _only_with_tls(self) -> Self:
+        named = [self.tls_trust_certs_file_path, self.tls_certificate_file_path, self.tls_key_file_path]
+        if any(named) and not self.tls:
+            raise ValueError("TLS files are named but tls is not true; set tls: true")
+        return self
+
+
 class Pulsar(Section):
     """How to reach the Pulsar cluster, and who we are there."""
 
@@ -26,14 +53,16 @@ class Pulsar(Section):
         description="The brokers' (or proxy's) binary URL, `pulsar://host:6650` or `pulsar+ssl://host:6651`."
     )
     admin_url: str = Field(description="The admin REST URL, `http://host:8080` or `https://host:8443`.")
-    source: Source = Field(
+    source: ChosenSource = Field(
         Source.BROKER,
         description="Where entries are read from; policies may override it for a namespace or a topic.",
     )
     metadata_service_uri: str | None = Field(
         None,
-        description="The metadata store of the bookies, for example `zk://host:2181/ledgers`; needed by source `bookkeeper`.",
+        description="The ZooKeeper that BookKeeper keeps its metadata in, as brokers have it: `zk://host1:2181,host2:2181/ledgers`. Needed by "
+        "source `bookkeeper`; source `broker` fills its gaps from bookies where it is set.",
     )
+    bookies: BookiesSection = BookiesSection()
     subscription: str = Field(
         "__offloader",
         min_length=1,
@@ -62,6 +91,16 @@ class Pulsar(Section):
     @classmethod
     def _admin_url(cls, value: str) -> str:
         return _matched(value, _WEB_URL, "http://host:8080 or https://host:8443")
+
+    @field_validator("metadata_service_uri")
+    @classmethod
+    def _metadata_service_uri(cls, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                parse_uri(value, "")
+            except ConfigError as error:
+                raise ValueError(str(error).removeprefix(": ")) from error
+        return value
 
     @field_validator("auth_plugin", mode="before")
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator
 from typing import Any, get_args
 
@@ -25,6 +26,7 @@ _WORDS = {
     "dict_type": "must be a mapping of names to values",
     "model_type": "must be a section with settings below it",
 }
+_MEMBER = re.compile(r"<[\w.]+: ('[^']*')>")  # how pydantic shows an enum's member
 _LIMITS = {
     "greater_than": ("gt", "must be more than"),
     "greater_than_equal": ("ge", "must be at least"),
@@ -43,7 +45,8 @@ def _problem(kind: str, path: Path, text: str, context: dict[str, Any], model: t
     if kind == "value_error":
         return Problem(path, str(context["error"]))
     if kind in ("enum", "literal_error"):
-        return Problem(path, f"must be {context['expected']}")
+        expected = _MEMBER.sub(r"\1", context["expected"])
+        return Problem(path, f"must be {expected}")
     if kind in _LIMITS:
         key, words = _LIMITS[kind]
         return Problem(path, f"{words} {context[key]}")

@@ -10,13 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from offloader.config.section import Section
 from offloader.config.units import SIZE, TIME, Size, TimeInSeconds, at_least
 from offloader.model import GIB, KIB, MIB, Cuts, Source
+
+# What a file may say; with a metadata service `broker` becomes `Source.FILLED`.
+ChosenSource = Literal[Source.BROKER, Source.BOOKKEEPER]
 
 # What an entry may have besides its payload: message metadata, broker entry metadata, frame.
 ENTRY_OVERHEAD = 64 * KIB
@@ -70,7 +73,11 @@ class PolicyLevel(Section):
         None,
         description="Begin after the ledgers that Pulsar's own offloader has already copied, instead of refusing the topic.",
     )
-    source: Source | None = Field(None, description="`broker` or `bookkeeper`. Fixed when a segment is assigned.")
+    source: ChosenSource | None = Field(
+        None,
+        description="`broker`: what consumers get, and what they do not get as gaps or, with `pulsar.metadataServiceUri`, from bookies. "
+        "`bookkeeper`: every entry from bookies, several times as fast for small ones. Fixed when a segment is assigned.",
+    )
     max_bytes_per_second: Annotated[Size | None, at_least(1, SIZE)] = Field(
         None,
         description="Rate limit. Not merged, all three hold: at cluster level of the whole application, at namespace level "

@@ -43,18 +43,29 @@ class _Layer:
 
 
 class Policies:
-    """What every topic's policy is. `source` is `pulsar.source` where the file sets it."""
+    """What every topic's policy is. `source` is `pulsar.source` where the file sets it, `filled`: source `broker` has a metadata service,
+    so that bookies fill its gaps."""
 
-    def __init__(self, cluster: PolicyLevel, namespaces: Mapping[str, NamespaceSection], source: Source | None = None) -> None:
+    def __init__(
+        self,
+        cluster: PolicyLevel,
+        namespaces: Mapping[str, NamespaceSection],
+        source: Source | None = None,
+        *,
+        filled: bool = False,
+    ) -> None:
         self._cluster = cluster
         self._namespaces = namespaces
         self._source = source
+        self._filled = filled
 
     def of(self, topic: TopicName, namespace_property: Switch = None) -> TopicPolicy:
         """A topic's policy. `namespace_property`: what `namespace_switch` says of its namespace."""
         layers = self.layers(topic.namespace, topic, namespace_property)
         values = {field: self.resolve(field, layers) for field in DEFAULTS}
         plain = {field: r.value for field, r in values.items() if field != "max_bytes_per_second"}
+        if self._filled and plain["source"] is Source.BROKER:
+            plain["source"] = Source.FILLED
         return TopicPolicy(**plain, enabled_by=values["enabled"].level, rates=_rates(layers))
 
     def explain(self, topic: TopicName, namespace_property: Switch = None) -> tuple[Resolved, ...]:

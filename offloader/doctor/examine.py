@@ -7,7 +7,7 @@ from functools import partial
 
 from offloader.config import Config
 from offloader.config.levels import TopicPolicy
-from offloader.doctor import cluster, policies, store
+from offloader.doctor import bookkeeper, cluster, policies, store
 from offloader.doctor.check import Check, attempt, fail
 from offloader.doctor.world import World, find_root, try_store, try_upload
 from offloader.errors import OffloadError
@@ -19,8 +19,11 @@ def examine(config: Config, world: World) -> Iterator[Check]:
     """All checks; what cannot be asked is a finding, too."""
     yield cluster.reachable("java", attempt(world.java), "Spark needs it")
     yield from _cluster(config, world)
+    bookies = attempt(world.bookies)
+    if bookies is not None:
+        yield from bookkeeper.reachable(bookies)
     yield from _store(world)
-    yield from _topics(config, world)
+    yield from _topics(config, world, from_bookies=bookies is not None and not isinstance(bookies, OffloadError))
 
 
 def _cluster(config: Config, world: World) -> Iterator[Check]:
@@ -47,7 +50,7 @@ def _store(world: World) -> Iterator[Check]:
     yield store.root(attempt(partial(find_root, world.store)), attempt(world.admin.cluster))
 
 
-def _topics(config: Config, world: World) -> Iterator[Check]:
+def _topics(config: Config, world: World, *, from_bookies: bool) -> Iterator[Check]:
     found = attempt(lambda: discover(world.admin, config.policies, [], config.namespaces, config.discovery_interval_ms))
     if isinstance(found, OffloadError):
         return  # the admin port's check has said why
@@ -56,6 +59,8 @@ def _topics(config: Config, world: World) -> Iterator[Check]:
     yield from _bucket(world, max((p.max_rollover_ms for p in enabled.values()), default=0))
     for topic, policy in _one_of_each_namespace(enabled).items():
         yield cluster.readable(str(topic), attempt(partial(world.open_reader, topic)))
+        if from_bookies:
+            yield bookkeeper.readable(attempt(partial(world.read_ledger, topic)))
         yield from _policies(world, topic, policy, config.discovery_interval_ms)
 
 

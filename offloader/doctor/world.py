@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Protocol
@@ -12,7 +13,9 @@ from uuid import uuid4
 from crc32c import crc32c
 
 from offloader.config import Config
+from offloader.doctor.ledgers import Ledgers
 from offloader.doctor.store import BucketFacts
+from offloader.errors import ConfigError, OffloadError
 from offloader.java import find_java
 from offloader.metadata.layout import PROOF, ROOT
 from offloader.metadata.root import Root, prove, read_root
@@ -48,6 +51,14 @@ class World(Protocol):
         """Open and close a reader, as workers do."""
         ...
 
+    def bookies(self) -> Mapping[str, OffloadError | None] | None:
+        """The registered bookies, and why each does not answer (None: it does); None where no metadata service is configured."""
+        ...
+
+    def read_ledger(self, topic: TopicName) -> str:
+        """Read an entry of a topic straight from bookies, as workers do; say which."""
+        ...
+
     def bucket(self) -> tuple[BucketFacts, float | None] | None:
         """The bucket's rules, and how far its clock is ahead; None where the store has no buckets."""
         ...
@@ -60,6 +71,7 @@ class RealWorld:
         self.admin = admin
         self.store = store
         self._pulsar = settings.pulsar(config)
+        self._bookkeeper = settings.bookkeeper(config)
         self._store_settings = settings.store(config)
 
     def java(self) -> str:
@@ -108,6 +120,20 @@ class RealWorld:
             source.open(topic, 0, 0, max_bytes=1).close()
         finally:
             source.close()
+
+    def bookies(self) -> Mapping[str, OffloadError | None] | None:
+        """See `World`."""
+        if self._bookkeeper is None:
+            return None
+        with closing(Ledgers(self._bookkeeper)) as ledgers:
+            return ledgers.bookies()
+
+    def read_ledger(self, topic: TopicName) -> str:
+        """See `World`."""
+        if self._bookkeeper is None:
+            raise ConfigError("pulsar.metadataServiceUri: is not set")
+        with closing(Ledgers(self._bookkeeper)) as ledgers:
+            return ledgers.read(topic, self.admin.topic_info(topic))
 
     def bucket(self) -> tuple[BucketFacts, float | None] | None:
         """See `World`."""

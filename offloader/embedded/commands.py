@@ -1,4 +1,4 @@
-"""The command lines of the embedded Pulsar's two Java programs, and the files that they read."""
+"""The command lines of the embedded Pulsar's Java programs, and the files that they read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from offloader.embedded.settings import LOG4J, Ports, properties, zookeeper_configuration
+from offloader.embedded.settings import LOG4J, properties
+from offloader.embedded.zookeeper import zookeeper_configuration
 from offloader.java import Java
 
 _OPENED = (
@@ -37,24 +38,24 @@ class Commands:
     java: Java
     jars: Sequence[Path]
     directory: Path
-    ports: Ports
 
-    def zookeeper(self) -> list[str]:
+    def zookeeper(self, port: int) -> list[str]:
         """ZooKeeper alone: the one inside Pulsar's standalone listens on all interfaces."""
-        (self.directory / "zookeeper.conf").write_text(properties(zookeeper_configuration(self.ports)))
+        (self.directory / "zookeeper.conf").write_text(properties(zookeeper_configuration(port)))
         program = ("org.apache.zookeeper.server.ZooKeeperServerMain", "zookeeper.conf")
-        return self._command("zookeeper", _ZOOKEEPER_OPTIONS, program)
+        return self.program("zookeeper", _ZOOKEEPER_OPTIONS, program)
 
-    def pulsar(self, settings: Mapping[str, str], metadata_url: str | None) -> list[str]:
+    def pulsar(self, settings: Mapping[str, str], bookie_port: int, metadata_url: str | None) -> list[str]:
         """Broker and bookie. `metadata_url` None: metadata in an embedded store."""
         (self.directory / "standalone.conf").write_text(properties(settings))
         program = ["org.apache.pulsar.PulsarStandaloneStarter", "--config", "standalone.conf"]
         program += ["--no-functions-worker", "--no-stream-storage", "--advertised-address", "127.0.0.1"]
-        program += ["--bookkeeper-port", str(self.ports.bookie)]
+        program += ["--bookkeeper-port", str(bookie_port)]
         program += ["--metadata-url", metadata_url] if metadata_url else []
-        return self._command("pulsar", _PULSAR_OPTIONS, program)
+        return self.program("pulsar", _PULSAR_OPTIONS, program)
 
-    def _command(self, name: str, options: Sequence[str], program: Sequence[str]) -> list[str]:
+    def program(self, name: str, options: Sequence[str], program: Sequence[str]) -> list[str]:
+        """A class of the jars and its arguments, run with `options` of Java; `name` tells its files from other programs'."""
         log4j = self.directory / "log4j2.xml"
         log4j.write_text(LOG4J)
         # native libraries are unpacked into it, and stay there after a kill

@@ -105,7 +105,7 @@ def standalone_configuration(ports: Ports, overrides: Mapping[str, str], offload
         "brokerShutdownTimeoutMs": "6000",
         "maxMessageSize": str(_MAX_MESSAGE_SIZE),
         # the bookie: on the loopback interface only, and on the port it is told
-        "listeningInterface": _loopback_interface(),
+        "listeningInterface": loopback_interface(),
         "allowLoopback": "true",
         "allowEphemeralPorts": "true",
         **(_offloader_configuration(offloader) if offloader else {}),
@@ -117,7 +117,8 @@ def standalone_configuration(ports: Ports, overrides: Mapping[str, str], offload
     return settings
 
 
-def _loopback_interface() -> str:
+def loopback_interface() -> str:
+    """Its name, which bookies want to know."""
     return next(name for _, name in socket.if_nameindex() if name.startswith("lo"))
 
 
@@ -129,19 +130,6 @@ def _offloader_configuration(offloader: OffloaderSettings) -> dict[str, str]:
         "managedLedgerOffloadBucket": offloader.bucket,
         "managedLedgerOffloadRegion": offloader.region,
         "managedLedgerOffloadServiceEndpoint": offloader.endpoint,
-    }
-
-
-def zookeeper_configuration(ports: Ports) -> dict[str, str]:
-    """ZooKeeper's settings. Short sessions: after a kill, a restart waits for the old ones to expire."""
-    return {
-        "clientPort": str(ports.zookeeper),
-        "clientPortAddress": "127.0.0.1",
-        "dataDir": "data/zookeeper",
-        "admin.enableServer": "false",
-        "tickTime": "1000",
-        "maxSessionTimeout": "8000",
-        "4lw.commands.whitelist": "dump",
     }
 
 

@@ -6,10 +6,7 @@ embedded store that nothing outside can read, which is enough for the broker sou
 
 from __future__ import annotations
 
-import re
 import shutil
-import socket
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -22,12 +19,11 @@ from offloader.embedded.jars import fetch_lock
 from offloader.embedded.lock import OFFLOADER, PULSAR
 from offloader.embedded.process import JavaProcess
 from offloader.embedded.settings import OffloaderSettings, ports_of, standalone_configuration
+from offloader.embedded.zookeeper import zookeeper_is_ready
 from offloader.errors import BrokerUnavailableError, FatalError
 from offloader.java import find_java
 
-_POLL_SECONDS = 0.1
 _STOP_SECONDS = 30.0
-_TROUBLE = re.compile(r"\bERROR\b|Exception\b|Error:|FATAL")
 
 
 class PulsarStandalone:
@@ -76,14 +72,15 @@ class PulsarStandalone:
 
     def start(self) -> None:
         """Start and wait until it serves. Raises FatalError that names the log, which is kept."""
-        commands = Commands(find_java(), fetch_lock(PULSAR), self.directory, self.ports)
+        commands = Commands(find_java(), fetch_lock(PULSAR), self.directory)
         settings = standalone_configuration(self.ports, self._configuration, self._offloader)
         self._install_offloader()
         try:
             if self.zookeeper_address:
-                self._run("zookeeper", commands.zookeeper(), self._zookeeper_is_ready)
+                port = self.ports.zookeeper
+                self._run("zookeeper", commands.zookeeper(port), lambda: zookeeper_is_ready(port))
             metadata_url = f"zk:{self.zookeeper_address}" if self.zookeeper_address else None
-            self._run("pulsar", commands.pulsar(settings, metadata_url), self._is_ready)
+            self._run("pulsar", commands.pulsar(settings, self.ports.bookie, metadata_url), self._is_ready)
         except BaseException:
             self.kill()
             raise
@@ -122,7 +119,7 @@ class PulsarStandalone:
 
     def log_tail(self, lines: int) -> list[str]:
         """The last lines of the log; none before the first start."""
-        return _lines(self.log)[-lines:]
+        return self.log.read_text(errors="replace").splitlines()[-lines:] if self.log.exists() else []
 
     def _install_offloader(self) -> None:
         if self._offloader is None:
@@ -134,26 +131,9 @@ class PulsarStandalone:
         shutil.copyfile(jar, folder / f"{jar.stem}.nar")
 
     def _run(self, name: str, command: list[str], ready: Callable[[], bool]) -> None:
-        log = self.directory / f"{name}.log"
-        start_of_run = len(_lines(log))
         environment = self._offloader.environment if self._offloader else None
-        process = self._processes[name] = JavaProcess(command, self.directory, log, environment)
-        deadline = time.monotonic() + self._startup_seconds
-        while not ready():
-            ended = process.ended_within(_POLL_SECONDS)
-            if ended or time.monotonic() > deadline:
-                problem = "ended while it started" if ended else f"did not start within {self._startup_seconds:.0f} s"
-                raise FatalError(f"{name} {problem}, see {log}: {_trouble(_lines(log)[start_of_run:])}")
-
-    def _zookeeper_is_ready(self) -> bool:
-        # Not before sessions from before a kill have expired: with them go the bookie's registration and the broker's
-        # locks, and a bookie that finds its old registration ends again as soon as that expires.
-        try:
-            with socket.create_connection(("127.0.0.1", self.ports.zookeeper), timeout=5.0) as connection:
-                connection.sendall(b"dump")
-                return b"Sessions with Ephemerals (0)" in connection.makefile("rb").read()
-        except OSError:
-            return False
+        process = self._processes[name] = JavaProcess(command, self.directory, self.directory / f"{name}.log", environment)
+        process.await_ready(ready, self._startup_seconds)
 
     def _is_ready(self) -> bool:
         try:
@@ -161,11 +141,3 @@ class PulsarStandalone:
             return namespaces.is_success and "public/default" in namespaces.json() and self.web.get("brokers/ready").is_success
         except httpx.TransportError:
             return False
-
-
-def _lines(log: Path) -> list[str]:
-    return log.read_text(errors="replace").splitlines() if log.exists() else []
-
-
-def _trouble(lines: list[str]) -> str:
-    return " | ".join([line.strip() for line in lines if _TROUBLE.search(line)][-3:] or lines[-3:])

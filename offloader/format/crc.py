@@ -1,11 +1,13 @@
-"""CRC-32C of a whole from the CRC-32Cs of its parts (linear algebra over GF(2), as zlib's `crc32_combine`)."""
+"""CRC-32C of a whole from the CRC-32Cs of its parts: arithmetic with polynomials over GF(2), as zlib's `crc32_combine` does it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
 
-POLYNOMIAL = 0x82F63B78  # CRC-32C (Castagnoli), bits reversed
+POLYNOMIAL = 0x82F63B78  # CRC-32C (Castagnoli), bits reversed: the highest bit is x^0
+_ONE = 1 << 31
+_X8 = 1 << 23
 
 
 def combine(parts: Iterable[tuple[int, int]]) -> int:
@@ -17,28 +19,28 @@ def combine(parts: Iterable[tuple[int, int]]) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _zeros(size: int) -> tuple[int, ...]:
-    """The operator that appends `size` zero bytes, as 32 columns."""
-    if size == 0:
-        return tuple(1 << bit for bit in range(32))
-    if size == 1:
-        one_bit = (POLYNOMIAL, *(1 << bit for bit in range(31)))
-        two_bits = _square(one_bit)
-        return _square(_square(two_bits))
-    half = _square(_zeros(size // 2))
-    return half if size % 2 == 0 else tuple(_times(_zeros(1), column) for column in half)
+def _zeros(size: int) -> int:
+    """x^(8 * size): what a sum is multiplied by for `size` zero bytes behind it."""
+    power, square = _ONE, _X8
+    while size:
+        if size & 1:
+            power = _times(power, square)
+        size >>= 1
+        square = _square(square)
+    return power
 
 
-def _square(operator: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(_times(operator, column) for column in operator)
+@lru_cache(maxsize=64)
+def _square(a: int) -> int:
+    return _times(a, a)
 
 
-def _times(operator: tuple[int, ...], vector: int) -> int:
+def _times(a: int, b: int) -> int:
+    """The product of two polynomials, modulo POLYNOMIAL."""
     product = 0
-    for column in operator:
-        if not vector:
-            break
-        if vector & 1:
-            product ^= column
-        vector >>= 1
+    while a:
+        if a & _ONE:
+            product ^= b
+        a = a << 1 & 0xFFFFFFFF
+        b = b >> 1 ^ (POLYNOMIAL if b & 1 else 0)
     return product

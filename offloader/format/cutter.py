@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from offloader.errors import IntegrityError
 from offloader.format.blocks import ENTRY_HEADER, ENTRY_HEADER_SIZE, HEADER_SIZE, PADDING_SIZE, BlockHeader, padding
+from offloader.format.consecutive import Consecutive
 from offloader.format.entry import EntryFacts
 from offloader.format.ranges import merge_ranges
 from offloader.format.stats import StatsBuilder
@@ -95,10 +96,44 @@ class PartCutter:
         self._stats.add(facts)
         return cut
 
+    def offer_all(self, entries: Consecutive, number: int) -> tuple[int, CutPart | None]:
+        """Take entries from this number on, up to the end of a block; returns how many, and the part that ended before them.
+
+        What it cuts is what `offer` would. None taken: the next one would make the object larger than it may be. Raises IntegrityError as
+        `offer`, DamagedObjectError for an entry that is damaged.
+        """
+        entry = entries.first + number
+        size = int(entries.ends[number]) - entries.before(number)
+        room = min(self._block_limit, self._limit) - self._end
+        usual = entries.usual_up_to(number) > number
+        if not usual or size > room or not self._joins_block(entries.ledger, entry, size):
+            length = size - ENTRY_HEADER_SIZE
+            if self.would_exceed_room(length, entries.ledger, entry):
+                return 0, None
+            return 1, self.offer(entries.ledger, entry, entries.entries[number], entries.facts_of(number))
+        behind = min(entries.fitting(entries.before(number) + room), entries.usual_up_to(number))
+        self._extend_block(entries, number, behind)
+        return behind - number, None
+
     def finish(self) -> CutPart | None:
         """Everything that is pending as a last part, however short; None if nothing is."""
         self._close_block()
         return self._emit() if self.pending_bytes else None
+
+    def _extend_block(self, entries: Consecutive, first: int, behind: int) -> None:
+        """Entries that all fit into the open block."""
+        begin = self._end - entries.before(first)
+        indexed = first - 1
+        while True:
+            indexed = max(indexed + 1, entries.fitting(self._index_limit - begin))
+            if indexed >= behind:
+                break
+            self._end = begin + entries.before(indexed)
+            self._add_index(entries.first + indexed)
+        self._buffers.extend(entries.pieces(first, behind))
+        self._end = begin + entries.before(behind)
+        self._next_entry = entries.first + behind
+        self._stats.add_all(entries.facts, first, behind)
 
     def _joins_block(self, ledger: int, entry: int, growth: int) -> bool:
         return entry == self._next_entry and ledger == self._ledger and self._end + growth <= self._block_limit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from offloader.format.entry import EntryFacts
+from offloader.format.many import ManyFacts
 from offloader.model import EntryStats
 
 _HIGHEST = 1 << 64  # above every uint64
@@ -31,6 +32,13 @@ class StatsBuilder:
         if index is not None:
             self._index = _widened(self._index, index)
 
+    def add_all(self, facts: ManyFacts, first: int, behind: int) -> None:
+        """Count the entries number `first` to `behind` - 1 in, of which none is odd."""
+        self._messages += int(facts.messages[first:behind].sum())
+        self._publish_time = _joined(self._publish_time, facts.publish_time.bounds(first, behind))
+        self._broker_time = _joined(self._broker_time, facts.broker_time.bounds(first, behind))
+        self._index = _joined(self._index, facts.broker_index.bounds(first, behind))
+
     def build(self) -> EntryStats:
         """What has been added so far."""
         return EntryStats(self._messages, *_known(self._publish_time), *_known(self._broker_time), *_known(self._index))
@@ -41,6 +49,10 @@ def _widened(bounds: tuple[int, int], value: int) -> tuple[int, int]:
     if least <= value <= greatest:
         return bounds
     return (min(least, value), max(greatest, value))
+
+
+def _joined(bounds: tuple[int, int], others: tuple[int, int] | None) -> tuple[int, int]:
+    return bounds if others is None else (min(bounds[0], others[0]), max(bounds[1], others[1]))
 
 
 def _known(bounds: tuple[int, int]) -> tuple[int, int] | tuple[None, None]:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from hashlib import sha256
 
 from offloader.errors import ClaimedByOtherError, DamagedRecordError, IntegrityError
 from offloader.metadata.catalog_codec import decode_catalog, encode_catalog
@@ -95,8 +96,9 @@ class Catalogs:
         for expected, (slot, data) in enumerate(log.load(after=catalog.next_slot - 1), catalog.next_slot):
             if slot != expected:
                 raise DamagedRecordError(f"{log.key(expected)} is missing, though {log.key(slot)} is there")
-            if seen.setdefault(data, slot) != slot:  # each has a token of its own
-                raise DamagedRecordError(f"{log.key(slot)} is a copy of {log.key(seen[data])}, or the other way round")
+            digest = sha256(data).digest()
+            if seen.setdefault(digest, slot) != slot:  # each has a token of its own
+                raise DamagedRecordError(f"{log.key(slot)} is a copy of {log.key(seen[digest])}, or the other way round")
             yield decode_catalog(log.key(slot), data)
 
     def _log(self, topic: TopicName) -> NumberedLog:

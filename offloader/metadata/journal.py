@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import MappingProxyType, TracebackType
 from typing import Self
 
-from offloader.errors import OffloadError, OvertakenError
+from offloader.errors import FatalError, OffloadError, OvertakenError
 from offloader.metadata.journal_codec import EncodedTopic, encode_changes, encode_full, encode_topic
 from offloader.metadata.journal_rules import snapshot_due
 from offloader.metadata.journal_start import JournalStart, Started
@@ -25,10 +24,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Group:
-    """What waits for the next record; the newest state of a topic wins."""
+    """What waits for the next record; the newest state of a topic wins. `failure`: why it was not written."""
 
-    written: Future[None]
     changes: dict[TopicName, TopicState] = field(default_factory=dict)
+    done: bool = False
+    failure: BaseException | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class _Tried:
 class Journal:
     """An application's journal, owned by this process until another one starts.
 
-    `record` may be called from several threads; whatever waits is written as one record by the only writer thread.
+    `record` may be called from several threads, of which one writes at a time: all that waits, as one record.
     """
 
     def __init__(
@@ -65,9 +65,10 @@ class Journal:
         self._removable = [0]
         self._tried: _Tried | None = None
         self._overtaken = ""
-        self._lock = threading.Lock()
-        self._waiting: _Group | None = None
-        self._writer = ThreadPoolExecutor(1, "journal-writer")
+        self._closed = False
+        self._joining = threading.Lock()
+        self._waiting = _Group()
+        self._writing = threading.Lock()
 
     @classmethod
     def open(
@@ -96,20 +97,26 @@ class Journal:
         Raises OvertakenError and OutcomeUnknownError, after which nothing more is recorded; after any other error the same
         states can be recorded again.
         """
-        with self._lock:
+        with self._joining:
             group = self._waiting
-            if group is None:
-                group = self._waiting = _Group(self._writer.submit(self._write_group))
             group.changes.update((state.topic, state) for state in changes)
-        group.written.result()
+        with self._writing:
+            if not group.done:
+                self._write(group)
+        if group.failure is not None:
+            raise group.failure
 
     def check_not_overtaken(self) -> None:
         """Raises OvertakenError where another process has taken the journal: nothing may be done then."""
-        self._writer.submit(self._check).result()
+        with self._writing:
+            self._settle()
+            if not self._log.is_empty(self._next_slot):
+                self._stop()
 
     def close(self) -> None:
         """Wait for what is being written. The journal must not be used afterwards."""
-        self._writer.shutdown()
+        with self._writing:
+            self._closed = True
 
     def __enter__(self) -> Self:
         return self
@@ -117,20 +124,20 @@ class Journal:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    # From here on everything runs in the writer thread.
+    # From here on everything is done by the thread that writes.
 
-    def _check(self) -> None:
-        self._settle()
-        if not self._log.is_empty(self._next_slot):
-            self._stop()
-
-    def _write_group(self) -> None:
-        with self._lock:
-            group, self._waiting = self._waiting, None
-        self._settle()
-        if group is not None:
+    def _write(self, group: _Group) -> None:
+        with self._joining:
+            self._waiting = _Group()
+        try:
+            self._settle()
             self._tried = self._compose(group.changes)
             self._settle()
+        except BaseException as error:
+            group.failure = error
+            raise
+        finally:
+            group.done = True
 
     def _compose(self, changes: Mapping[TopicName, TopicState]) -> _Tried | None:
         """The next record: the changes, or everything where a snapshot is due. None where nothing changes."""
@@ -147,6 +154,8 @@ class Journal:
 
     def _settle(self) -> None:
         """Write what was tried before, with the same bytes, until it is clear that it stands."""
+        if self._closed:
+            raise FatalError(f"the journal of {self._application} is closed")
         if self._overtaken:
             raise OvertakenError(self._overtaken)
         tried = self._tried

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from offloader.errors import ObjectNotFoundError, OutcomeUnknownError
@@ -52,20 +52,22 @@ class NumberedLog:
         names = (key.removeprefix(self._folder) for key, _ in self._store.list(self._folder, start_after=start_after))
         return [slot for slot in map(parse_slot, names) if slot is not None]
 
-    def load(self, after: int = -1) -> list[tuple[int, bytes]]:
-        """All records after a slot, in order. Raises ObjectNotFoundError where one is removed meanwhile."""
+    def load(self, after: int = -1) -> Iterator[tuple[int, bytes]]:
+        """All records after a slot, in order; not all at once. Raises ObjectNotFoundError where one is removed meanwhile."""
         self._unknown = ""
         slots = self.slots(after)
-        return list(zip(slots, read_all(self._store, [self.key(slot) for slot in slots]), strict=True))
+        return zip(slots, _read(self._store, [self.key(slot) for slot in slots]), strict=True)
 
     def remove(self, slots: Iterable[int]) -> None:
         """Remove records that a later one covers."""
         self._store.delete([self.key(slot) for slot in slots])
 
 
-def read_all(store: ObjectStore, keys: list[str]) -> list[bytes]:
+def _read(store: ObjectStore, keys: list[str]) -> Iterator[bytes]:
     """Objects, read several at a time, in the order of the keys. Raises ObjectNotFoundError."""
     if len(keys) <= 1:
-        return [store.read(key)[0] for key in keys]
+        yield from (store.read(key)[0] for key in keys)
+        return
     with ThreadPoolExecutor(min(READERS, len(keys)), "log-reader") as pool:
-        return [data for data, _ in pool.map(store.read, keys)]
+        for data, _ in pool.map(store.read, keys):
+            yield data

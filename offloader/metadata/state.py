@@ -89,7 +89,7 @@ class TopicCatalog:
     @property
     def end(self) -> Position | None:
         """The last position accounted for in the present incarnation; None before its first record."""
-        return _end(self.claim, self.segments[-1:], self.losses[-1:])
+        return _end(self.claim, self.segments, self.losses)
 
     def begins_at(self, ledgers: LedgerList) -> Position | None:
         """Where the next segment starts: the claim's begin, or the successor of the end (None while that is unknown)."""
@@ -149,7 +149,7 @@ class CatalogFold:
     def _check_continues(self, start: Position, what: str) -> None:
         if self.claim is None:
             raise IntegrityError(f"{self._topic}: {what} stands before any claim")
-        end = _end(self.claim, self._segments[-1:], self._losses[-1:])
+        end = _end(self.claim, self._segments, self._losses)
         if start.incarnation != self.claim.incarnation or (end is not None and start <= end):
             raise IntegrityError(f"{self._topic}: {what} starts at {start}, which does not continue {end}")
         if what in self._uuids:
@@ -158,7 +158,9 @@ class CatalogFold:
 
 def _end(claim: Claim | None, segments: Sequence[Segment], losses: Sequence[Loss]) -> Position | None:
     """The end of the last of these that belongs to the claim's incarnation."""
-    if claim is None:
-        return None
-    ends = [s.end for s in segments] + [loss.end for loss in losses]
-    return max((p for p in ends if p.incarnation == claim.incarnation), default=None)
+    last: Position | None = None
+    for span in (*segments[-1:], *losses[-1:]):
+        mine = claim is not None and span.end.incarnation == claim.incarnation
+        if mine and (last is None or span.end > last):
+            last = span.end
+    return last

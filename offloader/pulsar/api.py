@@ -20,6 +20,13 @@ class RawEntry(NamedTuple):
     data: bytes
 
 
+class Extent(NamedTuple):
+    """How far a reader may go: through these ledgers of the topic, up to `last`, (ledger, entry), which is confirmed."""
+
+    ledgers: LedgerList
+    last: tuple[int, int]
+
+
 @dataclass(frozen=True, slots=True)
 class TopicEnd:
     """A topic's last readable position and its pin's mark-delete, both (ledger, entry); `last` None: the topic is empty."""
@@ -63,10 +70,11 @@ class EntryReader(Protocol):
 class EntrySource(Protocol):
     """The worker's way to entries. Safe to use from several threads."""
 
-    def open(self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int) -> EntryReader:
-        """A reader whose first entry is the first one at or after (ledger, entry) that Pulsar delivers.
+    def open(self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int, extent: Extent | None = None) -> EntryReader:
+        """A reader whose first entry is the first one at or after (ledger, entry) that Pulsar delivers or, from bookies, that is stored.
 
-        `max_bytes` bounds what it holds, but for one entry that is larger by itself.
+        `max_bytes` bounds what it holds, but for one entry that is larger by itself. A broker knows by itself how far one may read;
+        from bookies nothing beyond `extent` is read, and without one only closed ledgers.
         """
         ...
 
@@ -74,7 +82,8 @@ class EntrySource(Protocol):
         """Why entries `first`..`last` of a ledger were not delivered, in order, at most `limit` look-ups.
 
         Returns the gaps that are explained, without a hole from `first` on, and the first entry id that is *not* explained
-        by them (it can be read, so it should have been delivered, or the limit was reached), None when all are.
+        by them (it can be read, so it should have been delivered, or the limit was reached), None when all are. Where bookies
+        deliver everything, nothing is explained.
         """
         ...
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from offloader.model import Gap, TopicName
 from offloader.pulsar import gaps
+from offloader.pulsar.api import Extent
 from offloader.pulsar.lookup import TopicLookup
 from offloader.pulsar.pool import ConnectionPool
 from offloader.pulsar.reader import BrokerEntryReader
@@ -19,8 +20,11 @@ class BrokerSource:
         self._lookup = TopicLookup(self._pool)
         self._rest = RestClient(settings)
 
-    def open(self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int) -> BrokerEntryReader:
+    def open(
+        self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int, extent: Extent | None = None
+    ) -> BrokerEntryReader:
         """See `EntrySource.open`."""
+        del extent  # the dispatcher stops by itself
         return BrokerEntryReader(self._lookup, topic, (ledger, entry), max_bytes)
 
     def explain(self, topic: TopicName, ledger: int, first: int, last: int, *, limit: int) -> tuple[tuple[Gap, ...], int | None]:

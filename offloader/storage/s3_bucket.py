@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from boto3.session import Session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from offloader.errors import AccessDeniedError, StoreUnavailableError
 from offloader.storage.open import StoreSettings
 from offloader.storage.s3_calls import code_of
+from offloader.storage.s3_session import new_client
 
 NO_RULES = "NoSuchLifecycleConfiguration"
 
@@ -24,14 +24,8 @@ def life_cycle_rules(settings: StoreSettings) -> tuple[str, Sequence[Mapping[str
     bucket, _, prefix = settings.root.partition("://")[2].partition("/")
     addressing = "path" if settings.endpoint else "auto"
     try:
-        client = Session().client(
-            "s3",
-            endpoint_url=settings.endpoint,
-            region_name=settings.region,
-            aws_access_key_id=settings.access_key,
-            aws_secret_access_key=settings.secret_key,
-            config=Config(s3={"addressing_style": addressing}, connect_timeout=5, read_timeout=10),
-        )
+        config = Config(s3={"addressing_style": addressing}, connect_timeout=5, read_timeout=10)
+        client = new_client(settings, config)
         answer = client.get_bucket_lifecycle_configuration(Bucket=bucket)
         return prefix, answer.get("Rules", ()), _date(answer)
     except ClientError as error:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from boto3.session import Session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 
 from offloader.errors import ConfigError
 from offloader.storage.open import StoreSettings
 from offloader.storage.s3 import S3Store
+from offloader.storage.s3_session import new_client
 
 # Enough for the threads of a worker; a connection is opened only when it is needed.
 MAX_CONNECTIONS = 64
@@ -28,14 +28,7 @@ def open_s3(settings: StoreSettings) -> S3Store:
     if unknown:
         raise ConfigError(f"options.{unknown[0]}: not an option of s3://; there are {', '.join(OPTIONS)}")
     try:
-        client = Session().client(
-            "s3",
-            endpoint_url=settings.endpoint,
-            region_name=settings.region,
-            aws_access_key_id=settings.access_key,
-            aws_secret_access_key=settings.secret_key,
-            config=_config(options, own_endpoint=settings.endpoint is not None),
-        )
+        client = new_client(settings, _config(options, own_endpoint=settings.endpoint is not None))
     except (BotoCoreError, ValueError) as e:
         raise ConfigError(f"store: {e}") from e
     return S3Store(client, bucket, prefix, retry_deadline=_number(options, "retry_deadline", 60.0))

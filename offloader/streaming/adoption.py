@@ -8,12 +8,12 @@ from dataclasses import replace
 from offloader.config.levels import TopicPolicy
 from offloader.errors import ClaimedByOtherError, FatalError
 from offloader.metadata.state import Claim, TopicCatalog
-from offloader.model import Loss, Position, Source, TopicName
+from offloader.model import Loss, Position, TopicName
 from offloader.pulsar.api import TopicEnd, TopicInfo
 from offloader.streaming.context import Context
 from offloader.streaming.looking import RECREATED
 from offloader.streaming.planner import Rules
-from offloader.streaming.topics import Topic
+from offloader.streaming.topics import Topic, source_of
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +36,6 @@ def adopt(context: Context, name: TopicName, policy: TopicPolicy) -> Topic:
     Raises ClaimedByOtherError, SubscriptionBusyError, TopicNotFoundError, FatalError (stock offload beside us) and whatever
     the store and Pulsar raise.
     """
-    if policy.source is Source.BOOKKEEPER:
-        raise FatalError(f"{name}: source bookkeeper is not part of this version; set source: broker")
     catalog = context.catalogs.load(name)
     if catalog.claim is not None and catalog.claim.application not in ("", context.application):
         raise ClaimedByOtherError(
@@ -59,7 +57,8 @@ def adopt(context: Context, name: TopicName, policy: TopicPolicy) -> Topic:
 
 def _topic(context: Context, name: TopicName, rules: Rules, catalog: TopicCatalog, info: TopicInfo, end: TopicEnd) -> Topic:
     now = context.clock_ms()
-    topic = Topic(name=name, rules=rules, catalog=catalog, info=info, end=end, looked_at=now, seen_at=now)
+    source = source_of(context.state(name), rules)
+    topic = Topic(name=name, rules=rules, catalog=catalog, info=info, end=end, looked_at=now, source=source, seen_at=now)
     topic.last_seen = topic.last
     return topic
 

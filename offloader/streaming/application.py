@@ -20,6 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from offloader.bookkeeper.connect import check_installed
 from offloader.config import Config
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal import Journal
@@ -43,7 +44,7 @@ from offloader.streaming.rates import RateLimits
 from offloader.streaming.roster import Roster
 from offloader.streaming.supervised import SupervisedQuery
 from offloader.streaming.tasks import WorkerSettings
-from offloader.streaming.wrapping import wrapped_driver
+from offloader.streaming.wrapping import wrapped_store
 
 log = logging.getLogger(__name__)
 
@@ -88,12 +89,14 @@ class Application:
 
     def _build(self, stack: ExitStack) -> tuple[Driver, Limits]:
         config = self.config
+        if derived.bookkeeper(config) is not None:
+            check_installed()
         admin = AdminClient(derived.pulsar(config))
         stack.callback(admin.close)
         check_exactness(admin.runtime_configuration())
         metrics = Metrics.start(config.metrics)
         stack.callback(metrics.close)
-        store = MeteredStore(wrapped_driver(open_store(derived.store(config))), metrics.store_request)
+        store = MeteredStore(wrapped_store("driver", open_store(derived.store(config))), metrics.store_request)
         stack.callback(store.close)
         open_root(store, admin.cluster(), _new_uuid)
         journal = stack.enter_context(Journal.open(store, config.application, _new_uuid, metrics.journaled))
@@ -138,7 +141,7 @@ class Application:
     def _watch(self, driver: Driver, session: SparkSession, checkpoint: str, limits: Limits) -> int:
         """Keep a query running until it is time to stop. Returns the exit code."""
         config = self.config
-        workers = WorkerSettings(derived.pulsar(config), derived.store(config), limits.threads)
+        workers = WorkerSettings(derived.pulsar(config), derived.bookkeeper(config), derived.store(config), limits.threads)
         wait = config.spark.trigger_ms / 1000
         caught_up = CaughtUp(driver, _now_ms(), self._timeout) if self._until_caught_up else None
 

@@ -137,9 +137,9 @@ class RequestDesk:
         return Outcome(True, _where(topic, end), now)
 
     def _only_what_is_readable(self, topic: Topic, state: TopicState, asked_at: int) -> TopicState:
-        """A command reads the ledger's end, which may be a marker or an aborted entry: no broker delivers that."""
+        """A command reads the ledger's end, which may be a marker or an aborted entry: no broker delivers that, but bookies do."""
         last = topic.last
-        if last is None or topic.seen_at <= asked_at or all(r.end <= last for r in state.requests):
+        if last is None or topic.known_at <= asked_at or all(r.end <= last for r in state.requests):
             return state
         state = replace(state, requests=tuple(replace(r, end=min(r.end, last)) for r in state.requests))
         self._context.record(state)

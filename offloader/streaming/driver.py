@@ -31,7 +31,7 @@ from offloader.streaming.sealer import OBJECT_META
 from offloader.streaming.sealing import AbandonedUploads, Sealing
 from offloader.streaming.status import TopicStatus, status_of
 from offloader.streaming.tails import explain_old_tails
-from offloader.streaming.topics import Topic
+from offloader.streaming.topics import Topic, source_of
 
 log = logging.getLogger(__name__)
 
@@ -199,6 +199,8 @@ class Driver:
 
     def _plan(self) -> None:
         context = self.context
+        for topic in self.roster.topics.values():
+            topic.source = source_of(self.state(topic.name), topic.rules)
         failures = look(context, self.roster.topics.values())
         answered = len(failures) < len(self.roster.topics) or not failures
         context.metrics.health.checked("pulsar", "" if answered else "no topic could be looked at")
@@ -232,6 +234,7 @@ class Driver:
             try:
                 decisions.append(planner.decide(view, now, self.context.new_uuid))
                 self._measure_throttling(topic, decisions[-1], now)
+                self._tell_of_abandoned(decisions[-1])
             except OffloadError as error:
                 self.context.record(self.context.failed(view.state, error))
         self.context.journal.record([d.state for d in decisions if d.state != d.view.state])
@@ -243,6 +246,11 @@ class Driver:
         elif topic.throttled_since:
             self.context.metrics.throttled(topic.name, (now - topic.throttled_since) / 1000)
             topic.throttled_since = 0
+
+    def _tell_of_abandoned(self, decision: Decision) -> None:
+        for gone in decision.state.abandoned[len(decision.view.state.abandoned) :]:
+            log.warning("abandon topic=%s reason=%s", decision.state.topic, gone.reason)
+            self.context.metrics.abandoned(decision.state.topic)
 
     def _begin_uploads(self, decisions: list[Decision]) -> None:
         store = self.context.store

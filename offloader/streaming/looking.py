@@ -11,6 +11,7 @@ from offloader.metadata.state import LedgerClosed
 from offloader.model import TopicName
 from offloader.pulsar.api import TopicEnd, TopicInfo
 from offloader.streaming.context import Context
+from offloader.streaming.tails import explain_tail
 from offloader.streaming.topics import Topic
 
 log = logging.getLogger(__name__)
@@ -20,7 +21,7 @@ QUIETEST_MS = 60_000  # a quiet topic is looked at this often at least
 # A ledger may be closed while the end stays where it is: soon after its last entry, or much later (roll-over by age, unload).
 CLOSED_SOON_MS = 2_000
 CLOSED_LATER_MS = 30_000
-CLOSED_CHECKS = 8  # ledger lists read in one look only to learn that: two REST calls each
+LIST_CHECKS = 8  # ledger lists read in one look though no consumer's end moved: two REST calls each
 
 
 def look(context: Context, topics: Iterable[Topic]) -> dict[TopicName, OffloadError]:
@@ -42,15 +43,28 @@ def look(context: Context, topics: Iterable[Topic]) -> dict[TopicName, OffloadEr
         topic.seen_at, topic.unseen = now, ""
         if end.mark_delete != topic.end.mark_delete:
             topic.acknowledged = None  # the broker knows better: it may have taken back what it had confirmed
-        if end != topic.end:
+        if end != topic.end or _end_is_awaited(context, topic):
             moved.append((topic, end))
             continue
         _quiet(topic, now)
-        if _close_not_seen(topic, now):
+        if _close_not_seen(topic, now) or _may_have_hidden(topic, now):
             waiting.append((topic, end))
     waiting.sort(key=lambda pair: pair[0].ledgers_at)
-    failures.update(_refresh_ledgers(context, moved + waiting[:CLOSED_CHECKS], now))
+    failures.update(_refresh_ledgers(context, moved + waiting[:LIST_CHECKS], now))
     return failures
+
+
+def _end_is_awaited(context: Context, topic: Topic) -> bool:
+    """Somebody asked for everything up to the very end, also what consumers do not get."""
+    asked = topic.retire is not None and topic.retire_at is None
+    return topic.source.complete and (asked or bool(context.state(topic.name).requests))
+
+
+def _may_have_hidden(topic: Topic, now: int) -> bool:
+    """Markers and entries of open or aborted transactions move the ledger's end and not the consumers': asked for now and then."""
+    quiet_for = now - topic.looked_at
+    often = max(min(quiet_for // 4, topic.rules.roll_ms // 4), 1_000)
+    return topic.source.complete and now - topic.ledgers_at >= often
 
 
 def _close_not_seen(topic: Topic, now: int) -> bool:
@@ -85,13 +99,17 @@ def _refresh_ledgers(context: Context, moved: list[tuple[Topic, TopicEnd]], now:
         if topic.catalog.claim is not None and info.created != topic.catalog.claim.created:
             topic.gone = RECREATED
             continue
+        before = topic.last
         topic.info_before, topic.info = topic.info, info
         topic.ledgers_at = now
-        if end.last != topic.end.last:
-            topic.looked_at = now
+        moved_on = end.last != topic.end.last
         if end != topic.end:
             topic.look_again_at = now
         topic.end = end
+        if _end_is_awaited(context, topic):
+            explain_tail(context, topic)
+        if moved_on or topic.last != before:
+            topic.looked_at = topic.look_again_at = now
         topic.last_seen = topic.last
     return failures
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from offloader.metadata.state import TopicState
 from offloader.model import (
     Cuts,
+    FailureKind,
     LedgerList,
     Position,
     RollReason,
@@ -28,6 +29,8 @@ ROLL_SPREAD = 0.10  # topics that started together do not roll together
 MAX_INDEX_BYTES = 16 * 1024 * 1024
 INDEX_ENTRY_BYTES = 20
 RATE_LIMIT = "rate limit"
+# A segment that fails so often in a row is begun anew where its topic's source has been changed meanwhile: that may be the remedy.
+ANEW_AFTER = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,8 @@ def decide(view: TopicView, now: int, new_uuid: Callable[[], str]) -> Decision:
     state = view.state
     if state.failure and now < state.failure.retry_at:
         return Decision(view, state, Hold(f"failed: {state.failure.reason}", state.failure.retry_at))
+    if _another_source_helps(view):
+        return Decision(view, segments.begun_anew(state, new_uuid(), view.rules.source), Hold("begun anew", now))
     if state.open is None:
         hold = _why_not_open(view)
         if hold is not None or view.begin is None:
@@ -140,6 +145,15 @@ def decide(view: TopicView, now: int, new_uuid: Callable[[], str]) -> Decision:
             predecessor=view.predecessor,
         )
     return _decide_open(view, state, now)
+
+
+def _another_source_helps(view: TopicView) -> bool:
+    """Whether the open segment cannot go on, and the topic has another source by now. Never where Pulsar has lost what it began with."""
+    segment, failure = view.state.open, view.state.failure
+    if segment is None or failure is None or segment.sealed is not None or segment.source is view.rules.source:
+        return False
+    may_help = failure.kind in (FailureKind.RETRYABLE, FailureKind.FATAL, FailureKind.INTEGRITY)
+    return may_help and failure.attempts >= ANEW_AFTER and segment.start.ledger in view.ledgers
 
 
 def _why_not_open(view: TopicView) -> Hold | None:

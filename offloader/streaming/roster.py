@@ -167,7 +167,7 @@ class Roster:
         topic.look_again_at = 0
 
     def _fix_retirement(self, topic: Topic) -> None:
-        if topic.retire is not None and topic.retire_at is None and topic.seen_at > topic.retire_asked:
+        if topic.retire is not None and topic.retire_at is None and topic.known_at > topic.retire_asked:
             topic.retire_at = topic.last or Position(topic.incarnation, -1, -1)
 
     def _take_adopted(self, now: int) -> None:

@@ -145,6 +145,15 @@ def abandoned(state: TopicState, new_uuid: str, reason: str) -> TopicState:
     return replace(state, open=renewed, abandoned=(*state.abandoned, Abandoned(segment.uuid, segment.upload, reason)))
 
 
+def begun_anew(state: TopicState, new_uuid: str, source: Source) -> TopicState:
+    """The segment's range from its beginning and from another source, under another uuid: what was read so far has other bytes. Where it
+    will end is open again."""
+    segment = opened(state)
+    state = abandoned(state, new_uuid, f"begun anew from source {source} instead of {segment.source}")
+    renewed = replace(opened(state), source=source, status=SegmentStatus.ASSIGNED, closing_end=None, roll_reason=None)
+    return replace(state, open=renewed, failure=None)
+
+
 def dropped(state: TopicState, reason: str) -> TopicState:
     """The segment's source is gone before anything was uploaded: nothing is left of it but an upload to abort."""
     segment = opened(state)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from offloader.bookkeeper.connect import BookKeeperSettings
+from offloader.bookkeeper.settings import BookieSettings
 from offloader.config import Config
 from offloader.config.connections import Storage
 from offloader.pulsar.settings import PulsarSettings
@@ -26,6 +28,24 @@ def pulsar(config: Config) -> PulsarSettings:
         operation_timeout=section.operation_timeout_ms / 1000,
         keep_alive=section.keep_alive_ms / 1000,
     )
+
+
+def bookkeeper(config: Config) -> BookKeeperSettings | None:
+    """How workers reach bookies; None: no metadata service is set."""
+    section = config.pulsar.bookies
+    if config.pulsar.metadata_service_uri is None:
+        return None
+    bookies = BookieSettings(
+        connect_timeout=section.connection_timeout_ms / 1000,
+        request_timeout=section.operation_timeout_ms / 1000,
+        tls=section.tls,
+        tls_trust_certs_file=section.tls_trust_certs_file_path or "",
+        tls_certificate_file=section.tls_certificate_file_path or "",
+        tls_key_file=section.tls_key_file_path or "",
+        tls_allow_insecure=section.tls_allow_insecure_connection,
+        tls_verify_hostname=section.tls_hostname_verification,
+    )
+    return BookKeeperSettings(config.pulsar.metadata_service_uri, bookies, bookies.request_timeout)
 
 
 def store(config: Config) -> StoreSettings:

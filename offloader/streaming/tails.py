@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from offloader.errors import OffloadError
-from offloader.model import Position
+from offloader.model import Position, Source
 from offloader.streaming.context import Context
 from offloader.streaming.topics import Topic
 
@@ -16,9 +16,11 @@ MAX_LOOKUPS = 1_000
 
 def explain_tail(context: Context, topic: Topic) -> None:
     """Classify the hidden tail, one look-up an entry. What is explained counts as the topic's end; what is not is undecided: an open
-    transaction is in the way."""
-    tail = topic.hidden_tail()
+    transaction is in the way. What bookies can deliver needs no explanation."""
     topic.undecided = False
+    if topic.source is Source.FILLED:
+        topic.hidden_end = topic.confirmed
+    tail = topic.hidden_tail()
     while tail is not None:
         first, raw = tail
         last = raw.entry if first.ledger == raw.ledger else topic.info.ledgers.closed_with(first.ledger)

@@ -15,14 +15,15 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark import TaskContext
 
+from offloader.bookkeeper.connect import BookKeeperSettings
+from offloader.errors import OffloadError
 from offloader.model import Receipt, Slice
-from offloader.pulsar.api import EntrySource
 from offloader.pulsar.settings import PulsarSettings
-from offloader.pulsar.source import BrokerSource
 from offloader.storage.base import ObjectStore
 from offloader.storage.open import StoreSettings, open_store
-from offloader.streaming.worker import died, run_slice
-from offloader.streaming.wrapping import wrapped_worker
+from offloader.streaming.reading import Sources
+from offloader.streaming.worker import died, refused, run_slice
+from offloader.streaming.wrapping import wrapped_store
 
 RECEIPT_SCHEMA = "receipt binary"
 RECEIPT_ARROW_SCHEMA = pa.schema([("receipt", pa.binary())])
@@ -30,9 +31,10 @@ RECEIPT_ARROW_SCHEMA = pa.schema([("receipt", pa.binary())])
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """What an executor needs to reach Pulsar and the store."""
+    """What an executor needs to reach Pulsar, its bookies and the store."""
 
     pulsar: PulsarSettings
+    bookkeeper: BookKeeperSettings | None
     storage: StoreSettings
     threads: int
 
@@ -53,23 +55,32 @@ def worker_function(settings: WorkerSettings) -> Callable[[Iterable[pa.RecordBat
 
 def run_slices(slices: list[Slice], settings: WorkerSettings) -> Iterator[Receipt]:
     """Receipts as they come."""
-    source, store = _connections(settings)
+    sources, store = _connections(settings)
     with ThreadPoolExecutor(settings.threads, thread_name_prefix="slice") as pool:
-        running = [pool.submit(run_slice, work, source, store, _clock_ms) for work in slices]
+        running = [pool.submit(_run, work, sources, store) for work in slices]
         for done in as_completed(running):
             yield done.result()
+
+
+def _run(work: Slice, sources: Sources, store: ObjectStore) -> Receipt:
+    try:
+        source = sources.of(work)
+    except OffloadError as error:
+        return refused(work, error)
+    return run_slice(work, source, store, _clock_ms)
 
 
 def _clock_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-_open: dict[WorkerSettings, tuple[EntrySource, ObjectStore]] = {}
+_open: dict[WorkerSettings, tuple[Sources, ObjectStore]] = {}
 _opening = threading.Lock()
 
 
-def _connections(settings: WorkerSettings) -> tuple[EntrySource, ObjectStore]:
+def _connections(settings: WorkerSettings) -> tuple[Sources, ObjectStore]:
     with _opening:
         if settings not in _open:
-            _open[settings] = wrapped_worker(BrokerSource(settings.pulsar), open_store(settings.storage))
+            sources = Sources(settings.pulsar, settings.bookkeeper)
+            _open[settings] = sources, wrapped_store("worker", open_store(settings.storage))
         return _open[settings]

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from offloader.metadata.state import TopicCatalog, TopicState
-from offloader.model import LedgerList, Position, RollReason, TopicName
+from offloader.model import LedgerList, Position, RollReason, Source, TopicName
 from offloader.pulsar.api import TopicEnd, TopicInfo
 from offloader.streaming import segments
 from offloader.streaming.planner import Rules, TopicView
@@ -27,6 +27,7 @@ class Topic:
     info: TopicInfo
     end: TopicEnd
     looked_at: int
+    source: Source = Source.BROKER  # where what is open, or will be opened next, is read from
     look_again_at: int = 0
     ledgers_at: int = 0  # when its ledger list was last read, since it was adopted
     wanted_bytes: int = 0
@@ -59,17 +60,33 @@ class Topic:
         return self.catalog.claim.incarnation if self.catalog.claim else 0
 
     @property
+    def known_at(self) -> int:
+        """When `last` was last learned: consumers' end is asked for often, the ledger's only where it is needed."""
+        return self.ledgers_at if self.source.complete else self.seen_at
+
+    @property
+    def confirmed(self) -> Position | None:
+        """The last entry that is stored for good, whether consumers get it or not; None: there is none in the ledgers that are listed."""
+        spans = self.info.ledgers.spans
+        found = [(s.ledger, s.last) for s in spans if s.last is not None and s.last >= 0][-1:]
+        last = self.info.last_confirmed
+        if last is not None and spans and last[0] <= spans[-1].ledger:  # beyond: the list is older than the end
+            found.append(last)
+        return Position(self.incarnation, *max(found)) if found else None
+
+    @property
     def last(self) -> Position | None:
-        """The last position that can be accounted for: readable, or explained."""
+        """The last position that can be accounted for: readable, or explained; from bookies all that is confirmed."""
+        if self.source is Source.BOOKKEEPER:
+            return self.confirmed
         readable = None if self.end.last is None else Position(self.incarnation, *self.end.last)
         return max((p for p in (readable, self.hidden_end) if p is not None), default=None)
 
     def hidden_tail(self) -> tuple[Position, Position] | None:
         """What the ledger has beyond everything that a broker delivers: (first, last); None: nothing."""
-        if self.info.last_confirmed is None or self.info.last_confirmed[1] < 0:
+        raw, last = self.confirmed, self.last
+        if raw is None:
             return None
-        raw = Position(self.incarnation, *self.info.last_confirmed)
-        last = self.last
         first = self.begin() if last is None else self.info.ledgers.successor(last)
         begin = self.begin()
         if first is not None and begin is not None:
@@ -113,6 +130,11 @@ class Topic:
             died=self.died,
             planned_at=self.planned_at,
         )
+
+
+def source_of(state: TopicState, rules: Rules) -> Source:
+    """Where the open segment's entries are read from, or where those of the next one will be."""
+    return rules.source if state.open is None else state.open.source
 
 
 def pending_bytes(info: TopicInfo, start: Position | None, last: Position | None) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import crc32c
 
@@ -21,14 +22,15 @@ from offloader.errors import (
     UnexplainedGapError,
     UploadGoneError,
 )
+from offloader.format.consecutive import Consecutive
 from offloader.format.cutter import CutPart, PartCutter
-from offloader.format.entry import inspect
 from offloader.model import FailureKind, Gap, LedgerList, Part, Position, Receipt, Slice, SliceStop
-from offloader.pulsar.api import EntryReader, EntrySource, RawEntry
+from offloader.pulsar.api import EntryReader, EntrySource, Extent, RawEntry
 from offloader.storage.base import ObjectStore
 
 READ_TIMEOUT = 0.2  # seconds; how often a waiting slice looks at its clock
 QUIET_MS = 1_000  # a reader that is silent for so long may be before entries that no broker delivers
+SILENT_SHARE = 1 / 3  # of the hard limit: what no broker has delivered by then although it is stored, none will
 READER_BYTES = 16 * 1024 * 1024
 
 FAILURE_KINDS: tuple[tuple[type[OffloadError], FailureKind], ...] = (
@@ -53,6 +55,15 @@ def run_slice(work: Slice, source: EntrySource, store: ObjectStore, clock_ms: Ca
 
 def died(work: Slice) -> Receipt:
     """The receipt of a slice whose task was lost: a later attempt touches nothing."""
+    return _not_begun(work, FailureKind.TASK_DIED, "the task that read this slice died")
+
+
+def refused(work: Slice, error: OffloadError) -> Receipt:
+    """The receipt of a slice that could not be begun."""
+    return _not_begun(work, failure_kind(error), _reason(error))
+
+
+def _not_begun(work: Slice, kind: FailureKind, reason: str) -> Receipt:
     return Receipt(
         topic=work.topic,
         run=work.run,
@@ -62,8 +73,8 @@ def died(work: Slice) -> Receipt:
         first_part=work.first_part,
         start=work.start,
         stop=SliceStop.FAILED,
-        failure_kind=FailureKind.TASK_DIED,
-        failure_reason="the task that read this slice died",
+        failure_kind=kind,
+        failure_reason=reason,
     )
 
 
@@ -126,28 +137,27 @@ class _SliceRun:
 
     def _read_all(self) -> SliceStop:
         work = self._work
-        reader = self._source.open(work.topic, work.start.ledger, work.start.entry, max_bytes=READER_BYTES)
+        extent = Extent(self._ledgers, (work.bound.ledger, work.bound.entry))
+        reader = self._source.open(work.topic, work.start.ledger, work.start.entry, max_bytes=READER_BYTES, extent=extent)
         try:
             return self._follow(reader)
         finally:
             reader.close()
 
     def _follow(self, reader: EntryReader) -> SliceStop:
-        heard = self._clock()
+        heard = asked = self._clock()  # when something was accounted for, and when the silence was last looked into
         while True:
             if self._at_bound():
                 return self._finish()
             entries = reader.read(READ_TIMEOUT)
             now = self._clock()
-            if entries:
-                heard = now
-            elif now - heard >= QUIET_MS:
-                self._explain_silence()
-                heard = now
-            for entry in entries:
-                stop = self._take(entry)
-                if stop is not None:
-                    return stop
+            if entries or (now - asked >= QUIET_MS and self._explain_silence(now - heard)):
+                heard = asked = now
+            elif now - asked >= QUIET_MS:
+                asked = now
+            stop = self._take_all(entries)
+            if stop is not None:
+                return stop
             if now - self._began >= self._work.hard_limit_ms:
                 return SliceStop.BUDGET if self._parts else SliceStop.SLOW
 
@@ -164,38 +174,82 @@ class _SliceRun:
             self._finished = True
         return SliceStop.BOUND
 
-    def _take(self, raw: RawEntry) -> SliceStop | None:
-        """Account for one delivered entry, gaps before it included."""
-        at, work = self._at, self._work
-        expected = at.expected
-        if expected is None:
-            return self._finish()
-        ledger, entry, data = raw
-        at.read_bytes += len(data)
-        if ledger != expected.ledger or entry != expected.entry:
-            position = Position(expected.incarnation, ledger, entry)
-            if position < expected:
-                return None
-            self._explain_before(min(position, _after(work.bound)))
-            expected = at.expected
-            if expected is None or expected > work.bound or position > work.bound:
-                return self._finish()
-            if position != expected:
-                return None
-        if self._cutter.would_exceed_room(len(data), ledger, entry):
-            return SliceStop.FULL
-        part = self._cutter.offer(ledger, entry, data, inspect(data))
-        at.seen_to = expected
-        at.expected = self._ledgers.successor(expected)
-        if part is not None:
-            self._upload(part)
-            if self._budget_used():
-                return SliceStop.BUDGET
+    def _take_all(self, entries: list[RawEntry]) -> SliceStop | None:
+        """Account for delivered entries, gaps before and between them included."""
+        first = 0
+        while first < len(entries):
+            behind = first + self._expected_count(entries, first)
+            if behind > first:
+                stop = self._take_run(entries[first:behind])
+            else:
+                behind, stop = self._take_out_of_turn(entries, first)
+            if stop is not None:
+                return stop
+            first = behind
+        return None
+
+    def _expected_count(self, entries: list[RawEntry], first: int) -> int:
+        """How many of the entries from number `first` on are the next expected one and those after it in its ledger, up to the bound."""
+        expected, bound = self._at.expected, self._work.bound
+        if expected is None or expected > bound:
+            return 0
+        last = bound.entry if expected.ledger == bound.ledger else self._ledgers.closed_with(expected.ledger)
+        most = len(entries) if last is None else max(last - expected.entry + 1, 1)
+        ledger, wanted = expected.ledger, expected.entry
+        for found_ledger, found, _ in islice(entries, first, first + most):
+            if found != wanted or found_ledger != ledger:
+                break
+            wanted += 1
+        return wanted - expected.entry
+
+    def _take_run(self, run: list[RawEntry]) -> SliceStop | None:
+        """Cut entries that follow each other in one ledger."""
+        first = run[0].entry
+        entries = Consecutive.of(run[0].ledger, first, [data for _, _, data in run])
+        taken = 0
+        try:
+            while taken < len(run):
+                count, part = self._cutter.offer_all(entries, taken)
+                taken += count
+                if part is not None:
+                    self._upload(part)
+                    if self._budget_used(entries.size(taken)):
+                        return SliceStop.BUDGET
+                elif not count:
+                    return SliceStop.FULL
+        finally:
+            self._at.read_bytes += entries.size(min(taken + 1, len(run)))
+            if taken:
+                self._reach(first + taken - 1)
         return self._finish() if self._at_bound() else None
 
-    def _budget_used(self) -> bool:
+    def _reach(self, entry: int) -> None:
+        """The entry of the ledger that is read, and those before it, are accounted for."""
+        at = self._at
+        if at.expected is not None:
+            at.seen_to = replace(at.expected, entry=entry)
+            at.expected = self._ledgers.successor(at.seen_to)
+
+    def _take_out_of_turn(self, entries: list[RawEntry], number: int) -> tuple[int, SliceStop | None]:
+        """An entry that is not the next expected one: the gap before it is explained, or it is dropped. Returns which entry is next."""
+        at, bound = self._at, self._work.bound
+        if at.expected is None:
+            return number, self._finish()
+        ledger, entry, data = entries[number]
+        position = Position(at.expected.incarnation, ledger, entry)
+        if position >= at.expected:
+            self._explain_before(min(position, _after(bound)))
+            if self._at_bound() or position > bound:
+                return number, self._finish()
+            if position == at.expected:
+                return number, None
+        at.read_bytes += len(data)
+        return number + 1, None
+
+    def _budget_used(self, taken: int) -> bool:
+        """`taken`: bytes of the run that is being cut."""
         used = self._clock() - self._began
-        return used >= self._work.time_budget_ms or self._at.read_bytes >= self._work.byte_budget
+        return used >= self._work.time_budget_ms or self._at.read_bytes + taken >= self._work.byte_budget
 
     def _upload(self, cut: CutPart) -> None:
         data = cut.data()
@@ -221,7 +275,7 @@ class _SliceRun:
             why = f"more than {self._work.max_gap_lookups} had to be looked up (limits.slice.maxGapLookups)"
         return UnexplainedGapError(
             f"{self._work.topic}: entries {ledger}:{first} to {last} were not delivered and {why}; "
-            "the bookkeeper source (pulsar.source: bookkeeper) copies them"
+            "set pulsar.metadataServiceUri, and they are copied from bookies (with pulsar.source: bookkeeper, so is everything)"
         )
 
     def _last_before(self, expected: Position, position: Position) -> int | None:
@@ -233,14 +287,31 @@ class _SliceRun:
             self._at.expected = None
         return last
 
-    def _explain_silence(self) -> None:
-        """Nothing arrives: entries up to the bound may be ones that no broker delivers."""
-        expected, bound = self._at.expected, self._work.bound
-        while expected is not None and expected <= bound:
+    def _explain_silence(self, silent_ms: int) -> bool:
+        """Nothing arrives: entries up to the bound may be ones that no broker delivers. Whether some of them are accounted for now.
+
+        Raises UnexplainedGapError once that has lasted long enough: what a broker will deliver it has read in less.
+        """
+        before = self._at.seen_to
+        unexplained = self._explain_up_to_bound()
+        if self._at.seen_to != before:
+            return True
+        too_long = silent_ms >= self._work.hard_limit_ms * SILENT_SHARE and not self._work.source.complete
+        if unexplained is not None and too_long:
+            raise self._unexplained(*unexplained)
+        return False
+
+    def _explain_up_to_bound(self) -> tuple[int, int, int] | None:
+        """As far as something explains them. What nothing does: ledger, first and last entry."""
+        bound = self._work.bound
+        while not self._at_bound() and (expected := self._at.expected) is not None:
             last = bound.entry if expected.ledger == bound.ledger else self._ledgers.closed_with(expected.ledger)
-            if last is None or self._explain(expected, last) is not None:
-                return
-            expected = self._at.expected
+            if last is None:
+                return None
+            unexplained = self._explain(expected, last)
+            if unexplained is not None:
+                return expected.ledger, unexplained, last
+        return None
 
     def _explain(self, expected: Position, last: int) -> int | None:
         """Take the gaps that explain `expected`..`last` as accounted for. Returns the first entry id that none explains."""

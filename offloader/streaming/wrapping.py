@@ -1,7 +1,7 @@
 """A door for tests of whole applications: the environment may name a function that wraps what a process reaches.
 
-`OFFLOADER_WRAP=module:function`; the function is called with ("driver" or "worker", source, store) and returns the source and the
-store to use instead. Unset, as it is outside tests, nothing is wrapped.
+`OFFLOADER_WRAP=module:function`; the function is called with ("driver" or "worker", source, store), one of the two None, and returns
+the source and the store to use instead. Unset, as it is outside tests, nothing is wrapped.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from offloader.storage.base import ObjectStore
 VARIABLE = "OFFLOADER_WRAP"
 
 
-def wrapped_worker(source: EntrySource, store: ObjectStore) -> tuple[EntrySource, ObjectStore]:
-    """What a worker uses."""
-    return _wrap("worker", source, store)
-
-
-def wrapped_driver(store: ObjectStore) -> ObjectStore:
-    """The store that the main process uses."""
-    wrapped: ObjectStore = _wrap("driver", None, store)[1]
+def wrapped_source(source: EntrySource) -> EntrySource:
+    """What a worker reads from."""
+    wrapped: EntrySource = _wrap("worker", source, None)[0]
     return wrapped
 
 
-def _wrap(role: str, source: Any, store: ObjectStore) -> tuple[Any, Any]:
+def wrapped_store(role: str, store: ObjectStore) -> ObjectStore:
+    """The store that a worker or the driver uses."""
+    wrapped: ObjectStore = _wrap(role, None, store)[1]
+    return wrapped
+
+
+def _wrap(role: str, source: Any, store: Any) -> tuple[Any, Any]:
     name = os.environ.get(VARIABLE)
     if not name:
         return source, store

@@ -10,9 +10,11 @@ import random
 import threading
 from dataclasses import dataclass
 
+from offloader.bookkeeper.source import BookKeeperSource
 from offloader.errors import TopicNotFoundError
 from offloader.model import GapKind, LedgerList, LedgerSpan, TopicName
 from offloader.testing.cluster_clients import MemoryAdmin, MemoryPins, MemorySource
+from offloader.testing.cluster_ledgers import MemoryBookies, MemoryLedgers
 from offloader.testing.cluster_state import Ledger, Namespace, State, Stored, Topic
 from offloader.testing.faults import Faults
 
@@ -33,7 +35,7 @@ class Produced:
 
 
 class MemoryCluster:
-    """What a test does to the cluster. `admin`, `source` and `pins()` are the product's view of it.
+    """What a test does to the cluster. `admin`, `source`, `stored` (straight from its bookie) and `pins()` are the product's view of it.
 
     Reads do not wait for real time unless `real_time` is set: a reader at the end returns an empty list at once.
     """
@@ -54,6 +56,7 @@ class MemoryCluster:
         }
         self.admin = MemoryAdmin(self)
         self.source = MemorySource(self)
+        self.stored = BookKeeperSource(MemoryLedgers(self), MemoryBookies(self))
 
     def pins(self) -> MemoryPins:
         """A new holder of durable subscriptions: one per simulated process."""
@@ -124,6 +127,11 @@ class MemoryCluster:
         with self.changed:
             self._topic(topic).drop_ledger(ledger)
             self.changed.notify_all()
+
+    def vanish(self, topic: TopicName, ledger: int) -> None:
+        """Remove a ledger from BookKeeper alone: the topic still lists it."""
+        with self.changed:
+            self._ledger(topic, ledger).vanished = True
 
     def offload_stock(self, topic: TopicName, ledger: int) -> None:
         """Mark a ledger as offloaded by Pulsar's own offloader."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from offloader.errors import FatalError, OffloadError, SubscriptionBusyError, TopicMovedError, TopicNotFoundError
 from offloader.model import Gap, GapKind, LedgerList, LedgerSpan, Position, TopicName
-from offloader.pulsar.api import EntryReader, RawEntry, TopicEnd, TopicInfo
+from offloader.pulsar.api import EntryReader, Extent, RawEntry, TopicEnd, TopicInfo
 
 if TYPE_CHECKING:
     from offloader.testing.cluster import MemoryCluster
@@ -158,7 +158,15 @@ class MemorySource:
     def __init__(self, cluster: MemoryCluster) -> None:
         self._cluster = cluster
 
-    def open(self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int) -> EntryReader:
+    def open(
+        self,
+        topic: TopicName,
+        ledger: int,
+        entry: int,
+        *,
+        max_bytes: int,
+        extent: Extent | None = None,  # noqa: ARG002 (a broker knows by itself)
+    ) -> EntryReader:
         """A reader that pins nothing."""
         self._cluster.faults.before("source.open", topic)
         with self._cluster.changed:

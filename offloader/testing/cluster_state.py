@@ -29,12 +29,13 @@ class Stored:
 
 @dataclass
 class Ledger:
-    """A ledger; `last` is known once it is closed."""
+    """A ledger; `last` is known once it is closed. `vanished`: BookKeeper has it no more, though the topic still lists it."""
 
     id: int
     entries: list[Stored] = field(default_factory=list)
     closed: bool = False
     offloaded: bool = False
+    vanished: bool = False
 
     @property
     def last(self) -> int | None:

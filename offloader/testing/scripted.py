@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from offloader.model import Gap, TopicName
-from offloader.pulsar.api import EntryReader, EntrySource, RawEntry
+from offloader.pulsar.api import EntryReader, EntrySource, Extent, RawEntry
 from offloader.storage.base import ObjectStore
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 
@@ -42,8 +42,8 @@ def environment(faults: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return {"OFFLOADER_WRAP": WRAP, VARIABLE: json.dumps(list(faults))}
 
 
-def wrap(role: str, source: EntrySource | None, store: ObjectStore) -> tuple[EntrySource | None, ObjectStore]:
-    """The source and the store with the faults of this role."""
+def wrap(role: str, source: EntrySource | None, store: ObjectStore | None) -> tuple[EntrySource | None, ObjectStore | None]:
+    """The source and the store with the faults of this role. One of them is None: they are made at different times."""
     mine = [fault for fault in json.loads(os.environ.get(VARIABLE, "[]")) if fault["role"] == role]
     if any(script.get("outlive") for script in mine):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -51,7 +51,7 @@ def wrap(role: str, source: EntrySource | None, store: ObjectStore) -> tuple[Ent
     for script in mine:
         if "source" in script and source is not None:
             source = ScriptedSource(source, script["source"], re.compile(script["topic"]), int(script["value"]))
-    return source, FaultyStore(store, StoreFaults(planned)) if planned else store
+    return source, FaultyStore(store, StoreFaults(planned)) if planned and store is not None else store
 
 
 def store_faults(script: Mapping[str, Any]) -> list[StoreFault]:
@@ -98,9 +98,9 @@ class ScriptedSource:
         self._topics = topics
         self._value = value
 
-    def open(self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int) -> EntryReader:
+    def open(self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int, extent: Extent | None = None) -> EntryReader:
         """See `EntrySource.open`."""
-        reader = self._source.open(topic, ledger, entry, max_bytes=max_bytes)
+        reader = self._source.open(topic, ledger, entry, max_bytes=max_bytes, extent=extent)
         if not self._topics.search(str(topic)):
             return reader
         return DeadlyReader(reader, self._value) if self._what == "die" else SlowReader(reader, self._value)

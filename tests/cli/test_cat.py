@@ -13,7 +13,7 @@ from offloader._proto.pulsar_messages_pb2 import CompressionType
 from offloader.archive.following.follower import Patience
 from offloader.archive.following.live import Live
 from offloader.errors import BrokerUnavailableError
-from offloader.model import Position
+from offloader.model import Position, TopicName
 from offloader.storage.local import LocalStore
 from tests.archive.following.test_follow import TOPIC as FOLLOWED
 from tests.archive.following.test_follow import Seconds, started
@@ -116,7 +116,7 @@ def test_limit_ends_the_output(archived) -> None:
 def test_json_has_every_field(archived) -> None:
     first, second, third, *rest = archived.json_lines("topics", "cat", "orders")
     assert first == {
-        "position": "1:0", "batchIndex": None, "size": 11, "publishTime": "2023-11-14T22:13:20.000Z", "eventTime": None, "key": "k",
+        "topic": "persistent://public/default/orders", "position": "1:0", "batchIndex": None, "size": 11, "publishTime": "2023-11-14T22:13:20.000Z", "eventTime": None, "key": "k",
         "keyBytes": "aw==", "properties": {"colour": "red"}, "producer": "p", "sequenceId": 0, "orderingKey": None,
         "schemaVersion": None, "replicatedFrom": None, "brokerTime": "1970-01-01T00:00:00.005Z", "index": 9,
         "encryptionKeys": None, "payload": base64.b64encode(b"two\nlines \xff").decode(), "problem": None,
@@ -147,7 +147,8 @@ def test_entries_are_there_byte_for_byte(archived) -> None:
     first, *rest, lost, _ = archived.json_lines("topics", "cat", "orders", "--entries")
     assert (first["index"], first["brokerTime"], first["messages"]) == (9, "1970-01-01T00:00:00.005Z", 1)
     assert [base64.b64decode(entry["data"]) for entry in (first, *rest)] == archived.entries
-    assert lost == {"missing": {"from": "1:6", "to": "1:6"}, "why": "a gap: aborted"}
+    gap_line = {"topic": first["topic"], "missing": {"from": "1:6", "to": "1:6"}, "why": "a gap: aborted"}
+    assert lost == gap_line
     text = archived.ok("topics", "cat", "orders", "--entries", "--to", "1:0")
     assert text == f"1:0\t{len(archived.entries[0])}\t{hashlib.sha256(archived.entries[0]).hexdigest()}\n"
 
@@ -177,12 +178,46 @@ def test_a_position_is_found_in_its_incarnation(archived) -> None:
     assert [x["position"] for x in archived.json_lines("topics", "cat", "orders", "--from", "7:1")] == ["7:1"]
 
 
-def test_a_partitioned_topic_is_told_from_one_that_is_not_there(line) -> None:
-    line.archive.topic = replace(line.archive.topic, name="orders-partition-10")
-    line.archive.claim(1, 0)
-    assert line.error("topics", "cat", "orders") == (
-        "persistent://public/default/orders is partitioned; name one of its 1 archived partitions, for example "
-        "persistent://public/default/orders-partition-10"
+def partition(number: int) -> str:
+    return f"persistent://public/default/orders-partition-{number}"
+
+
+@pytest.fixture
+def partitioned(line):
+    """Partitions 1, 2 and 10, each with its first message a second after the one before it."""
+    for second, number in enumerate((10, 2, 1)):
+        line.archive.topic = TopicName.parse(partition(number))
+        line.archive.claim(number, 0)
+        entries = [single(at(second + n), Sent(f"{number}:{n}".encode())).data for n in range(2)]
+        line.archive.add([Stored(number, n, data) for n, data in enumerate(entries)])
+    return line
+
+
+def test_partitions_are_read_one_after_the_other(partitioned) -> None:
+    found = places(partitioned.ok("topics", "cat", "orders"))
+    headings = [f"# {partition(number)}" for number in (1, 2, 10)]
+    assert found == [headings[0], "1:0", "1:1", headings[1], "2:0", "2:1", headings[2], "10:0", "10:1"]
+    assert places(partitioned.ok("topics", "cat", "orders", "--to", str(START + 1000))) == [*found[3:5], *found[6:9]]
+    assert places(partitioned.ok("topics", "cat", "orders", "--limit", "3", "--entries")) == found[:5]
+    assert partitioned.ok("topics", "cat", "orders", "--format", "raw") == "1:01:12:02:110:010:1"
+    told = [(x["topic"], x["position"]) for x in partitioned.json_lines("topics", "cat", "orders")]
+    assert told == [(partition(number), f"{number}:{n}") for number in (1, 2, 10) for n in range(2)]
+
+
+def test_one_partition_has_no_heading_of_its_own(partitioned) -> None:
+    assert places(partitioned.ok("topics", "cat", "orders-partition-2")) == ["2:0", "2:1"]
+
+
+def test_a_position_is_in_one_partition_only(partitioned) -> None:
+    for bound in ("--from", "--to"):
+        assert partitioned.error("topics", "cat", "orders", bound, "2:0") == (
+            f"a position is in one of the 3 partitions: name that, for example {partition(1)}"
+        )
+
+
+def test_one_position_of_a_partitioned_topic_needs_the_partition(partitioned) -> None:
+    assert partitioned.error("topics", "peek", "orders", "2:0") == (
+        f"persistent://public/default/orders is partitioned; name one of its 3 archived partitions, for example {partition(1)}"
     )
 
 
@@ -259,6 +294,40 @@ def test_following_unpacks_messages(followed) -> None:
     produce(followed.sim, 2, 3)
     found = followed.json_lines("topics", "cat", str(FOLLOWED), "--follow", "--from", str(START + 1000))
     assert [base64.b64decode(message["payload"]) for message in found] == [b"m1", b"m2", b"m3"]
+
+
+def test_following_a_partitioned_topic_follows_its_partitions_at_once(line) -> None:
+    sim = started(2, roll="1s")
+    topics = [TopicName.parse(partition(number)) for number in (0, 1)]
+    for topic in topics:
+        sim.cluster.create(topic)
+    sim.rounds(4)
+    live = Live(lambda: nullcontext((sim.cluster.source, sim.cluster.admin)), Patience(idle=0.3))
+    line.doors = replace(line.doors, store=lambda _: sim.store, live=lambda _: live)
+    for number, topic in enumerate(topics):
+        sim.cluster.produce(topic, single(at(number), Sent(b"archived")).data)
+    sim.settle()
+    for number, topic in enumerate(topics):
+        sim.cluster.produce(topic, single(at(number), Sent(b"live")).data)
+    found = line.json_lines("topics", "cat", "orders", "--follow")
+    values = [[base64.b64decode(x["payload"]) for x in found if x["topic"] == str(topic)] for topic in topics]
+    assert values == [[b"archived", b"live"]] * 2
+    assert len(found) == 4
+    sim.close()
+
+
+def test_following_ends_quietly_when_it_is_interrupted(followed) -> None:
+    @contextmanager
+    def interrupted():
+        raise KeyboardInterrupt
+        yield
+
+    (position,) = produce(followed.sim, 0)
+    followed.sim.settle()
+    followed.doors = replace(followed.doors, live=lambda _: Live(interrupted))
+    result = followed.run("topics", "cat", str(FOLLOWED), "--follow")
+    assert (result.exit_code, result.output) == (130, "")
+    assert places(followed.ok("topics", "cat", str(FOLLOWED), "--entries")) == [position]
 
 
 def test_following_when_pulsar_cannot_be_reached_is_one_line(followed) -> None:

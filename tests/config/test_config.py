@@ -220,6 +220,46 @@ def test_the_largest_allowed_segment():
     assert parse("policies: {maxOffloadSegmentSizeInBytes: 2042M}").policies.of(ANY).max_segment_size == 2042 * MIB
 
 
+WITH_METADATA = BASE.replace('8080"}', '8080", metadataServiceUri: "zk://zk1:2181,zk2:2181/ledgers"}')
+
+
+def test_the_source_may_be_chosen_at_every_level():
+    config = Config.parse(
+        WITH_METADATA.replace("8080", '8080", source: "bookkeeper')
+        + """namespaces:
+  public/orders:
+    policies: {source: broker}
+    topics:
+      persistent://public/orders/audit: {policies: {source: bookkeeper}}
+""",
+        {},
+    )
+    topics = ("public/other/a", "public/orders/a", "public/orders/audit", "public/orders/audit-partition-0")
+    found = [config.policies.of(TopicName.parse(name)).source for name in topics]
+    assert found == [Source.BOOKKEEPER, Source.FILLED, Source.BOOKKEEPER, Source.BOOKKEEPER]
+
+
+def test_with_a_metadata_service_bookies_fill_what_brokers_do_not_deliver():
+    assert parse().policies.of(ANY).source is Source.BROKER
+    assert Config.parse(WITH_METADATA, {}).policies.of(ANY).source is Source.FILLED
+    assert refused("policies: {source: broker-filled}", WITH_METADATA) == [
+        "policies.source: must be 'broker' or 'bookkeeper' (line 4)"
+    ]
+
+
+def test_another_metadata_store_than_zookeeper_is_refused_in_one_line():
+    for uri in ("etcd://host:2379", "oxia://host:6648/default", "rocksdb:///data/metadata"):
+        store = uri.partition(":")[0]
+        assert refused("", WITH_METADATA.replace("zk://zk1:2181,zk2:2181/ledgers", uri)) == [
+            f"pulsar.metadataServiceUri: {uri!r}: metadata can be read from ZooKeeper only (zk:), not from {store} (line 2)"
+        ]
+
+
+def test_tls_files_of_bookies_need_tls():
+    base = WITH_METADATA.replace("8080", '8080", bookies: {tlsTrustCertsFilePath: /ca.pem}, authPlugin: "none')
+    assert refused("", base) == ["pulsar.bookies: TLS files are named but tls is not true; set tls: true (line 2)"]
+
+
 def test_small_parts_are_allowed_where_the_store_takes_them():
     config = Config.parse(NO_S3 + "policies: {partSizeInBytes: 64K, blockSizeInBytes: 64K}", {})
     assert config.policies.of(ANY).part_size == 65536

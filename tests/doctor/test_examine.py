@@ -11,14 +11,18 @@ from offloader.doctor.store import BucketFacts
 from offloader.errors import (
     AccessDeniedError,
     AuthorizationFailedError,
+    BookieUnavailableError,
     BrokerUnavailableError,
     FatalError,
+    MetadataUnavailableError,
     OffloadError,
     TopicNotFoundError,
 )
 from offloader.metadata.root import open_root
 from tests.archive.support import TOPIC
 from tests.cli.support import Line
+
+SILENT = BookieUnavailableError("a bookie did not answer")
 
 
 @dataclass
@@ -32,6 +36,7 @@ class FakeWorld:
         default_factory=lambda: {"retention_policies": {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}}
     )
     bucket_facts: Any = None
+    registered: dict[str, OffloadError | None] | None = None
     offset: float | None = 0.1
 
     def java(self) -> str:
@@ -48,6 +53,12 @@ class FakeWorld:
 
     def open_reader(self, topic) -> None:
         self._answer("open_reader", None)
+
+    def bookies(self) -> Any:
+        return self._answer("bookies", self.registered)
+
+    def read_ledger(self, topic) -> str:
+        return self._answer("read_ledger", f"{topic}: entry 5:0 was read from its bookies")
 
     def bucket(self) -> Any:
         return self._answer("bucket", self.bucket_facts)
@@ -106,6 +117,23 @@ def test_what_does_not_work_fails(line, call, error, check) -> None:
     failed = [text for text in result.stdout.splitlines() if text.startswith("fail")]
     assert failed == [f"fail  {check}: {error}" if check != "policies" else f"fail  policies: public/default: {error}"]
     assert "      -> " in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("registered", "errors", "expected"),
+    [
+        (None, {}, {}),
+        ({"a:1": None, "b:1": None}, {}, {"metadata-service": "ok", "bookies": "ok", "read-ledger": "ok"}),
+        ({"a:1": None, "b:1": SILENT}, {}, {"metadata-service": "ok", "bookies": "warn", "read-ledger": "ok"}),
+        ({"a:1": SILENT}, {"read_ledger": SILENT}, {"metadata-service": "ok", "bookies": "fail", "read-ledger": "fail"}),
+        (None, {"bookies": MetadataUnavailableError("ZooKeeper did not answer")}, {"metadata-service": "fail"}),
+    ],
+)
+def test_the_metadata_service_and_bookies_where_they_are_configured(line, registered, errors, expected) -> None:
+    line.world.registered = registered
+    line.world.errors = errors
+    found = verdicts(line)
+    assert {name: found[name] for name in ("metadata-service", "bookies", "read-ledger") if name in found} == expected
 
 
 def test_an_admin_port_that_does_not_answer_is_told_once(line) -> None:

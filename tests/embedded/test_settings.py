@@ -16,8 +16,8 @@ from offloader.embedded.settings import (
     ports_of,
     properties,
     standalone_configuration,
-    zookeeper_configuration,
 )
+from offloader.embedded.zookeeper import zookeeper_configuration
 from offloader.errors import FatalError
 from offloader.java import Java
 
@@ -47,7 +47,7 @@ def test_everything_is_on_loopback() -> None:
     settings = standalone_configuration(PORTS, {}, None)
     assert settings["bindAddress"] == settings["advertisedAddress"] == "127.0.0.1"
     assert settings["listeningInterface"].startswith("lo")
-    assert zookeeper_configuration(PORTS)["clientPortAddress"] == "127.0.0.1"
+    assert zookeeper_configuration(PORTS.zookeeper)["clientPortAddress"] == "127.0.0.1"
 
 
 @pytest.mark.parametrize("largest", [1024 * 1024, 5 * 1024 * 1024, 20 * 1024 * 1024])
@@ -76,12 +76,12 @@ def test_a_value_of_two_lines_is_refused() -> None:
 
 def commands(directory: Path) -> Commands:
     java = Java(Path("/opt/jdk"), Path("/opt/jdk/bin/java"), 17)
-    return Commands(java, [Path("/cache/a b.jar"), Path("/cache/c.jar")], directory, PORTS)
+    return Commands(java, [Path("/cache/a b.jar"), Path("/cache/c.jar")], directory)
 
 
 def test_pulsar_command_and_files(tmp_path: Path) -> None:
     (tmp_path / "tmp" / "pulsar" / "left-by-a-kill").mkdir(parents=True)
-    command = commands(tmp_path).pulsar({"clusterName": "x"}, "zk:127.0.0.1:20004")
+    command = commands(tmp_path).pulsar({"clusterName": "x"}, PORTS.bookie, "zk:127.0.0.1:20004")
     assert command[:2] == ["/opt/jdk/bin/java", f"@{tmp_path}/pulsar.args"]
     assert command[-2:] == ["--metadata-url", "zk:127.0.0.1:20004"]
     assert (tmp_path / "standalone.conf").read_text() == "clusterName=x\n"
@@ -90,10 +90,10 @@ def test_pulsar_command_and_files(tmp_path: Path) -> None:
 
 
 def test_zookeeper_command_and_files(tmp_path: Path) -> None:
-    command = commands(tmp_path).zookeeper()
+    command = commands(tmp_path).zookeeper(PORTS.zookeeper)
     assert command[-1] == "zookeeper.conf"
     assert "clientPort=20004\n" in (tmp_path / "zookeeper.conf").read_text()
 
 
 def test_without_a_metadata_url_the_embedded_store_is_used(tmp_path: Path) -> None:
-    assert "--metadata-url" not in commands(tmp_path).pulsar({}, None)
+    assert "--metadata-url" not in commands(tmp_path).pulsar({}, PORTS.bookie, None)

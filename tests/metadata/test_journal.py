@@ -172,7 +172,7 @@ def test_what_waits_goes_into_one_record(store, start):
         first = pool.submit(journal.record, [state(numbered_topic(0))])
         assert entered.wait(10)
         others = [pool.submit(journal.record, [state(numbered_topic(n))]) for n in range(1, 9)]
-        while len(journal._waiting.changes if journal._waiting else ()) < 8:
+        while len(journal._waiting.changes) < 8:
             pass
         go.set()
         for waiting in (first, *others):
@@ -206,7 +206,7 @@ def test_everybody_who_waits_for_a_record_hears_of_its_failure(start):
         first = pool.submit(journal.record, [state(numbered_topic(0))])
         assert entered.wait(10)
         others = [pool.submit(journal.record, [state(numbered_topic(n))]) for n in range(1, 4)]
-        while len(journal._waiting.changes if journal._waiting else ()) < 3:
+        while len(journal._waiting.changes) < 3:
             pass
         go.set()
         first.result()

@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from boto3.session import Session
+from botocore.config import Config
 
 from offloader.storage.base import ObjectStore
 from offloader.storage.open import StoreSettings, open_store
+from offloader.storage.s3_session import new_client
 
 ACCESS_KEY, SECRET_KEY, REGION, BUCKET = "access", "secret-secret", "us-east-1", "bucket"
 START_SECONDS = 30.0
@@ -42,13 +43,7 @@ class S3Server:
         return StoreSettings(root, endpoint or self.url, REGION, ACCESS_KEY, SECRET_KEY, tuple(options.items()))
 
     def create_bucket(self) -> None:
-        client = Session().client(
-            "s3",
-            endpoint_url=self.url,
-            region_name=REGION,
-            aws_access_key_id=ACCESS_KEY,
-            aws_secret_access_key=SECRET_KEY,
-        )
+        client = new_client(self.settings(""), Config())
         client.create_bucket(Bucket=BUCKET)
         client.close()
 

@@ -12,12 +12,14 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from offloader.bookkeeper.filling import FilledSource
 from offloader.config import Config
-from offloader.errors import RetryableError
+from offloader.errors import ConfigError, RetryableError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal import Journal
 from offloader.metrics import Metrics
-from offloader.model import Receipt, Slice, TopicName
+from offloader.model import Receipt, Slice, Source, TopicName
+from offloader.pulsar.api import EntrySource
 from offloader.storage.base import ObjectStore
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from offloader.streaming.acknowledging import acknowledged
@@ -26,13 +28,13 @@ from offloader.streaming.driver import Driver, _Batch
 from offloader.streaming.planner import Limits, Plan
 from offloader.streaming.rates import RateLimits
 from offloader.streaming.roster import Roster
-from offloader.streaming.worker import died, run_slice
+from offloader.streaming.worker import died, refused, run_slice
 from offloader.testing.cluster import MemoryCluster
 from offloader.testing.pace import Pace
 
 CONFIG = """
 application: sim
-pulsar: {{serviceUrl: "pulsar://localhost:6650", adminUrl: "http://localhost:8080"}}
+pulsar: {{serviceUrl: "pulsar://localhost:6650", adminUrl: "http://localhost:8080", source: {source}, metadataServiceUri: {uri}}}
 storage: {{root: "file:///unused"}}
 discoveryInterval: 1s
 policies:
@@ -109,6 +111,7 @@ class Simulation:
     enabled: bool = True
     start_after_offloaded: bool = False
     rate: int | None = None
+    source: Source = Source.BROKER  # what the configuration comes to
     entries_per_ledger: int | None = 20
     store: ObjectStore | None = None
     application: str = "sim"
@@ -140,6 +143,8 @@ class Simulation:
             fail=str(self.fail_on_data_loss).lower(),
             enabled=str(self.enabled).lower(),
             after=str(self.start_after_offloaded).lower(),
+            source="bookkeeper" if self.source is Source.BOOKKEEPER else "broker",
+            uri="zk://localhost:2181/ledgers" if self.source.complete else "null",
             rate="{}" if self.rate is None else f"{{maxBytesPerSecond: {self.rate}}}",
         )
         self.config = Config.parse(text, {})
@@ -223,8 +228,21 @@ class Simulation:
         self.driver._take(_Batch(receipts))
         return len(plan.slices)
 
+    def switch(self, source: Source) -> None:
+        """The application ends and is started again with another source."""
+        self.source = source
+        self.kill()
+
     def run(self, work: Slice) -> Receipt:
-        return run_slice(work, self.cluster.source, self.store, Ticking(50))
+        if work.source.complete and not self.source.complete:
+            return refused(work, ConfigError("pulsar.metadataServiceUri: is not set any more"))
+        seconds = Ticking(1)
+        sources: dict[Source, EntrySource] = {
+            Source.BROKER: self.cluster.source,
+            Source.FILLED: FilledSource(self.cluster.source, self.cluster.stored, lambda: seconds() / 10),
+            Source.BOOKKEEPER: self.cluster.stored,
+        }
+        return run_slice(work, sources[work.source], self.store, Ticking(50))
 
     def zombie(self) -> None:
         """A slice of an earlier time runs (again); sometimes its receipt arrives."""
@@ -259,8 +277,11 @@ class Simulation:
             )
             if stale or not acknowledged(topic):
                 return False
+            all_of_it = topic.rules.source is Source.BOOKKEEPER
             truth = [
-                (e.ledger, e.entry) for e in self.cluster.entries(topic.name) if e.created == topic.info.created and e.delivered
+                (e.ledger, e.entry)
+                for e in self.cluster.entries(topic.name)
+                if e.created == topic.info.created and (e.delivered or all_of_it)
             ]
             if truth and (end is None or (end.ledger, end.entry) < max(truth)):
                 return False

@@ -1,4 +1,5 @@
-"""Exactly once, whatever happens: kills, lost tasks, zombies, failing calls, rolls, gaps, many topics, small segments."""
+"""Exactly once, whatever happens: kills, lost tasks, zombies, failing calls, rolls, gaps, transactions, switches between the sources, many
+topics, small segments."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.errors import BrokerUnavailableError, TopicMovedError
-from offloader.model import GapKind, TopicName
+from offloader.errors import BookieUnavailableError, BrokerUnavailableError, MetadataUnavailableError, TopicMovedError
+from offloader.model import GapKind, Source, TopicName
 from offloader.testing.invariants import check_invariants
 from offloader.testing.truth import truth_of_cluster
 from tests.streaming.simulation import Simulation
@@ -24,6 +25,7 @@ def chaos(seed: int, steps: int = 120) -> Simulation:
         part=rng.choice([4_096, 8_192, 16_384]),
         roll=rng.choice(["1s", "60s", "10m"]),
         entries_per_ledger=rng.choice([3, 20, None]),
+        source=rng.choice(list(Source)),
     )
     topics = TOPICS[: rng.randint(1, 4)]
     for topic in topics:
@@ -46,12 +48,33 @@ def chaos(seed: int, steps: int = 120) -> Simulation:
             rng.choice([lambda: TopicMovedError("moved"), lambda: BrokerUnavailableError("gone")]),
             effect=rng.random() < 0.5,
         ),
+        lambda: sim.cluster.faults.add(
+            rng.choice(["bookies.read", "ledgers.read"]),
+            rng.choice([lambda: BookieUnavailableError("busy"), lambda: MetadataUnavailableError("gone")]),
+            effect=rng.random() < 0.5,
+        ),
+        lambda: sim.cluster.add_pending(rng.choice(topics), b"pending"),
+        lambda: sim.cluster.resolve(rng.choice(topics), commit=rng.random() < 0.5),
+        lambda: sim.cluster.add_withheld(rng.choice(topics)),
+        lambda: sim.switch(rng.choice(list(Source))),
     ]
-    weights = [4, 8, 8, 1, 0.5, 0.5, 0.3, 1, 2, 1]
+    weights = [4, 8, 8, 1, 0.5, 0.5, 0.3, 1, 2, 1, 1, 0.5, 0.5, 0.1, 0.3]
     for _ in range(steps):
         rng.choices(actions, weights)[0]()
     sim.cluster.faults.clear()
+    make_readable(sim, topics, rng)
     return sim
+
+
+def make_readable(sim: Simulation, topics: list[TopicName], rng: random.Random) -> None:
+    """Open transactions end; what no broker delivers is left to bookies."""
+    for topic in topics:
+        entries = sim.cluster.entries(topic)
+        if any(e.hidden is None and not e.delivered for e in entries):
+            sim.cluster.resolve(topic, commit=rng.random() < 0.5)
+    withheld = any(e.hidden is None and not e.delivered for topic in topics for e in sim.cluster.entries(topic))
+    if withheld and not sim.source.complete:
+        sim.switch(rng.choice([Source.FILLED, Source.BOOKKEEPER]))
 
 
 @given(st.integers(0, 10**9))

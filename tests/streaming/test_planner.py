@@ -7,12 +7,25 @@ import random
 from dataclasses import dataclass, field, replace
 from functools import cache
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.metadata.state import Claim, CloseRequest, TopicCatalog, TopicState
-from offloader.model import Cuts, FailureKind, LedgerList, LedgerSpan, Position, Receipt, SegmentStatus, Slice, TopicName
-from offloader.pulsar.api import RawEntry
+from offloader.model import (
+    Cuts,
+    FailureKind,
+    LedgerList,
+    LedgerSpan,
+    Position,
+    Receipt,
+    RollReason,
+    SegmentStatus,
+    Slice,
+    Source,
+    TopicName,
+)
+from offloader.pulsar.api import Extent, RawEntry
 from offloader.storage.base import UploadedPart
 from offloader.streaming import planner, segments
 from offloader.streaming.planner import Begin, Decision, Hold, Limits, Read, Rules, Seal, TopicView, decide, plan, roll_at
@@ -84,7 +97,7 @@ class Listed:
             planned_at=self.planned_at,
         )
 
-    def open(self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int) -> Listed:
+    def open(self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int, extent: Extent) -> Listed:
         self.reads = list(range(ledger * 10 + entry, len(self.sizes)))
         return self
 
@@ -263,3 +276,66 @@ def test_a_topic_whose_task_died_has_a_task_to_itself_and_a_slow_one_runs_alone(
     slow = plan("run", 2, reads(), LIMITS)
     assert [s.topic for s in slow.slices] == [second.name]
     assert slow.slices[0].hard_limit_ms == 2 * LIMITS.hard_limit_ms
+
+
+def failed_segment(kind: FailureKind, failures: int = planner.ANEW_AFTER) -> tuple[World, Listed]:
+    """A topic with a part uploaded, whose end is fixed, and which then fails so often in a row."""
+    world = World(1)
+    topic = world._topic(0)
+    world.topics = {topic.name: topic}
+    topic.rules = replace(topic.rules, max_size=10**9, roll_ms=10 * MINUTE)
+    topic.sizes = [1_000] * 60
+    world.round(trouble=0)
+    last = topic.last
+    assert last is not None
+    topic.state = segments.closing(topic.state, last, RollReason.REQUEST)
+    assert segments.opened(topic.state).parts
+    for _ in range(failures):
+        topic.state = segments.failed(topic.state, kind, "it fails", world.now, 0.5)
+    world.now += MINUTE
+    return world, topic
+
+
+@pytest.mark.parametrize("kind", [FailureKind.RETRYABLE, FailureKind.FATAL, FailureKind.INTEGRITY])
+@pytest.mark.parametrize("source", [Source.FILLED, Source.BOOKKEEPER])
+def test_a_segment_that_cannot_go_on_is_begun_anew_once_its_topic_has_another_source(kind: FailureKind, source: Source) -> None:
+    world, topic = failed_segment(kind)
+    before = segments.opened(topic.state)
+    topic.rules = replace(topic.rules, source=source)
+    decision = decide(topic.view(1), world.now, world.uuid)
+    after = segments.opened(decision.state)
+    assert (after.start, after.source, after.cuts) == (before.start, source, before.cuts)
+    assert (after.parts, after.upload, after.closing_end, after.status) == ((), None, None, SegmentStatus.ASSIGNED)
+    assert after.uuid != before.uuid
+    assert [a.uuid for a in decision.state.abandoned] == [before.uuid]
+    assert decision.state.failure is None
+    topic.state = decision.state
+    for _ in range(40):
+        world.round(trouble=0)
+        world.now += MINUTE
+    assert world.done()
+    assert {s.source for s in topic.catalog.segments} == {source}
+
+
+@pytest.mark.parametrize(
+    ("kind", "failures", "source"),
+    [
+        (FailureKind.INTEGRITY, planner.ANEW_AFTER, Source.BROKER),  # the same source would fail again
+        (FailureKind.INTEGRITY, planner.ANEW_AFTER - 1, Source.FILLED),  # it may be better soon
+        (FailureKind.DATA_LOST, planner.ANEW_AFTER, Source.FILLED),  # what is uploaded may be the only copy
+        (FailureKind.UPLOAD_GONE, planner.ANEW_AFTER, Source.FILLED),  # nothing of the source
+    ],
+)
+def test_a_segment_keeps_its_source(kind: FailureKind, failures: int, source: Source) -> None:
+    world, topic = failed_segment(kind, failures)
+    topic.rules = replace(topic.rules, source=source)
+    after = decide(topic.view(1), world.now, world.uuid).state
+    assert segments.opened(after) == segments.opened(topic.state)
+
+
+def test_a_segment_whose_first_ledger_is_gone_keeps_its_source() -> None:
+    world, topic = failed_segment(FailureKind.INTEGRITY)
+    topic.rules = replace(topic.rules, source=Source.BOOKKEEPER)
+    trimmed = LedgerList(tuple(s for s in topic.ledgers.spans if s.ledger > segments.opened(topic.state).start.ledger))
+    after = decide(replace(topic.view(1), ledgers=trimmed), world.now, world.uuid).state
+    assert segments.opened(after).source is Source.BROKER

@@ -41,7 +41,7 @@ class ScriptedSource:
     def __init__(self, reader):
         self._reader = reader
 
-    def open(self, topic, ledger, entry, *, max_bytes):
+    def open(self, topic, ledger, entry, *, max_bytes, extent):
         return self._reader
 
     def explain(self, topic, ledger, first, last, *, limit):
@@ -131,3 +131,15 @@ def test_a_slice_with_a_part_is_not_slow():
     receipt = run(MemoryStore(), entries=ENTRIES[:reader_stops_after], hard_limit_ms=50, seal=False)
     assert receipt.stop is SliceStop.BUDGET
     assert len(receipt.parts) == 1
+
+
+def test_an_entry_that_a_broker_never_delivers_fails_the_slice_though_nothing_follows_it():
+    receipt = run(MemoryStore(), entries=ENTRIES[:-1], hard_limit_ms=6_000)
+    assert (receipt.stop, receipt.failure_kind) == (SliceStop.FAILED, FailureKind.INTEGRITY)
+    assert "entries 5:199 to 199 were not delivered and nothing says why" in receipt.failure_reason
+    assert receipt.elapsed_ms < 6_000
+
+
+def test_bookies_that_are_silent_are_waited_for():
+    receipt = run(MemoryStore(), entries=[], hard_limit_ms=6_000, source=Source.BOOKKEEPER)
+    assert (receipt.stop, receipt.failure_kind) == (SliceStop.SLOW, None)

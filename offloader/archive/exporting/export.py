@@ -10,14 +10,13 @@ import pyarrow as pa
 
 from offloader.archive.exporting.parquet import ParquetFiles
 from offloader.archive.items import Missing
-from offloader.archive.messages.columns import message_batches, published_entry_batches
+from offloader.archive.messages.columns import entry_batches, message_batches
 from offloader.archive.messages.encryption import KeyReader
 from offloader.archive.messages.filters import MessageFilter
 from offloader.archive.messages.schema import ENTRY_SCHEMA, MESSAGE_SCHEMA
-from offloader.archive.stored import EntryRun, ReadItem
+from offloader.archive.stored import EVERYTHING, EntryRun, ReadItem, Selection
 from offloader.archive.topic import ArchivedTopic
 from offloader.errors import ConfigError
-from offloader.model import Position
 
 VALUE, PROBLEM = "value", "__problem"
 Advance = Callable[[int], None]
@@ -25,20 +24,12 @@ Advance = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is exported. Times are publish times in ms; `columns` None: all; `keys` decrypts."""
+    """What is exported. `columns` None: all; `keys` decrypts."""
 
-    start: Position | None = None
-    end: Position | None = None
-    published_from: int | None = None
-    published_to: int | None = None
+    selection: Selection = EVERYTHING
     columns: tuple[str, ...] | None = None
     entries: bool = False
     keys: KeyReader | None = None
-
-    @property
-    def bounds(self) -> tuple[Position | None, Position | None, int | None, int | None]:
-        """As `ArchivedTopic` takes them."""
-        return self.start, self.end, self.published_from, self.published_to
 
     @property
     def schema(self) -> pa.Schema:
@@ -74,8 +65,7 @@ class Tally:
 def export(source: ArchivedTopic, wanted: Wanted, files: ParquetFiles, advance: Advance) -> Tally:
     """Write a topic's rows. Raises what reading raises, and FatalError where a file cannot be written."""
     tally = Tally()
-    items = source.runs(*wanted.bounds)
-    runs = tally.runs(items, advance)
+    runs = tally.runs(source.runs(wanted.selection), advance)
     for batch in _entries(source, wanted, runs) if wanted.entries else _messages(source, wanted, runs, tally):
         tally.rows += batch.num_rows
         files.add(batch)
@@ -87,7 +77,7 @@ def _messages(source: ArchivedTopic, wanted: Wanted, runs: Iterator[EntryRun], t
     names = wanted.schema.names
     # A null value that is none must be told of, whether or not its reason is to be written.
     read = names if VALUE not in names or PROBLEM in names else [*names, PROBLEM]
-    times = MessageFilter(wanted.published_from, wanted.published_to)
+    times = MessageFilter(wanted.selection.published_from, wanted.selection.published_to)
     for batch in message_batches(runs, source.name, read, wanted=times, options=source.unpacking(wanted.keys)):
         if PROBLEM in read:
             found = batch.column(PROBLEM).drop_null().value_counts()
@@ -96,4 +86,5 @@ def _messages(source: ArchivedTopic, wanted: Wanted, runs: Iterator[EntryRun], t
 
 
 def _entries(source: ArchivedTopic, wanted: Wanted, runs: Iterator[EntryRun]) -> Iterator[pa.RecordBatch]:
-    return published_entry_batches(runs, source.name, wanted.schema.names, wanted.published_from, wanted.published_to)
+    early, late = wanted.selection.published_from, wanted.selection.published_to
+    return entry_batches(runs, source.name, wanted.schema.names, published_from=early, published_to=late)

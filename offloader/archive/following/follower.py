@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from offloader.archive.following.succession import Hole, Turn, hole_before, next_position
-from offloader.archive.items import ArchivedEntry, Item, Missing
+from offloader.archive.items import Missing
+from offloader.archive.stored import EntryRun, ReadItem
 from offloader.errors import DataLostError, RetryableError, UnexplainedGapError
 from offloader.metadata.state import TopicCatalog
 from offloader.model import MIB, Gap, LedgerList, Position, TopicName
@@ -28,12 +30,15 @@ class Patience:
     trouble: float = 60.0
 
 
+RunsAfter = Callable[[TopicCatalog, Position | None], Iterator[ReadItem]]
+
+
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """The archive's side: a topic's catalog as it is now, and its items after a position."""
+    """The archive's side: a topic's catalog as it is now, and what it has after a position."""
 
     catalog: Callable[[], TopicCatalog]
-    items_after: Callable[[TopicCatalog, Position | None], Iterator[Item]]
+    runs_after: RunsAfter
 
 
 class Follower:
@@ -61,8 +66,8 @@ class Follower:
         self._heard = clock()
         self._well = clock()
 
-    def items(self, after: Position | None = None) -> Iterator[Item]:
-        """Everything after a position (None: from the archive's begin).
+    def runs(self, after: Position | None = None) -> Iterator[ReadItem]:
+        """Everything after a position (None: from the archive's begin), of the live topic whatever is there at a time.
 
         Raises DataLostError where neither archive nor Pulsar has what comes next, UnexplainedGapError, IntegrityError, and
         RetryableError once the patience with it is over.
@@ -78,10 +83,10 @@ class Follower:
                     raise
                 self._pause(PAUSE_SECONDS)
 
-    def _round(self) -> Iterator[Item]:
+    def _round(self) -> Iterator[ReadItem]:
         """The archive as it is now, then Pulsar until that takes us back."""
         catalog = self._archived.catalog()
-        for item in self._archived.items_after(catalog, self._after):
+        for item in self._archived.runs_after(catalog, self._after):
             yield self._accounted(item)
         expected = self._expected()
         if isinstance(expected, Position):
@@ -93,7 +98,7 @@ class Follower:
                 f"{self._topic}: what follows {self._after} is in no segment, and Pulsar has no such ledger (any more)"
             )
 
-    def _live(self, start: Position) -> Iterator[Item]:
+    def _live(self, start: Position) -> Iterator[ReadItem]:
         reader = self._source.open(self._topic, start.ledger, start.entry, max_bytes=READER_BYTES)
         looked = self._clock()
         try:
@@ -103,31 +108,31 @@ class Follower:
                     looked = self._clock()
                     if isinstance(self._expected(), Turn):
                         return
-                for raw in entries:
-                    if not self._follows(raw):
-                        expected = yield from self._bridged(raw)
+                for run in _runs(start.incarnation, entries):
+                    rest: EntryRun | None = run
+                    if not self._follows(run):
+                        expected = yield from self._bridged(run.start)
                         if not isinstance(expected, Position):
                             return
-                        if (raw.ledger, raw.entry) < (expected.ledger, expected.entry):
-                            continue
-                    position = Position(start.incarnation, raw.ledger, raw.entry)
-                    yield self._accounted(ArchivedEntry(position, raw.data))
+                        rest = run.after(replace(expected, entry=expected.entry - 1))
+                    if rest is not None:
+                        yield self._accounted(rest)
                 self._well = self._clock()
         finally:
             reader.close()
 
-    def _follows(self, raw: RawEntry) -> bool:
-        """Whether an entry plainly follows: the next one of the same ledger."""
+    def _follows(self, run: EntryRun) -> bool:
+        """Whether entries plainly follow: the next ones of the same ledger."""
         after = self._after
-        return after is not None and (raw.ledger, raw.entry) == (after.ledger, after.entry + 1)
+        return after is not None and run.start == replace(after, entry=after.entry + 1)
 
-    def _bridged(self, raw: RawEntry) -> Generator[Item, None, Position | Turn]:
-        """Account for what lies before an entry; what is expected then: that entry, a later one, or a turn."""
+    def _bridged(self, found: Position) -> Generator[ReadItem, None, Position | Turn]:
+        """Account for what lies before a position; what is expected then: that position, a later one, or a turn."""
         while True:
             expected = self._expected()
-            if isinstance(expected, Turn) or (raw.ledger, raw.entry) < (expected.ledger, expected.entry):
+            if isinstance(expected, Turn) or found < expected:
                 return expected
-            hole = hole_before(expected, (raw.ledger, raw.entry), self._ledgers)
+            hole = hole_before(expected, (found.ledger, found.entry), self._ledgers)
             if hole is None:
                 return expected
             if isinstance(hole, Turn):
@@ -152,10 +157,29 @@ class Follower:
             )
         return gaps
 
-    def _accounted(self, item: Item) -> Item:
-        self._after = item.position if isinstance(item, ArchivedEntry) else item.end
+    def _accounted(self, item: ReadItem) -> ReadItem:
+        self._after = item.end
         self._heard = self._clock()
         return item
 
     def _idle(self) -> bool:
         return self._patience.idle is not None and self._clock() - self._heard >= self._patience.idle
+
+
+def _runs(incarnation: int, entries: Iterable[RawEntry]) -> Iterator[EntryRun]:
+    """Entries as they were delivered, those that follow each other in their ledger together."""
+    together: list[RawEntry] = []
+    for raw in entries:
+        if together and (raw.ledger, raw.entry) != (together[-1].ledger, together[-1].entry + 1):
+            yield _run(incarnation, together)
+            together = []
+        together.append(raw)
+    if together:
+        yield _run(incarnation, together)
+
+
+def _run(incarnation: int, together: list[RawEntry]) -> EntryRun:
+    ends = list(accumulate(len(raw.data) for raw in together))
+    bounds = [bound for pair in zip([0, *ends[:-1]], ends, strict=True) for bound in pair]
+    data = together[0].data if len(together) == 1 else b"".join(raw.data for raw in together)
+    return EntryRun(together[0].ledger, together[0].entry, incarnation, memoryview(data), bounds, 0)

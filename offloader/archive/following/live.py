@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Self
 
-from offloader.archive.following.follower import Archived, Follower, Patience
-from offloader.archive.items import ArchivedEntry, Item
-from offloader.archive.stored import EntryRun, ReadItem
+from offloader.archive.following.follower import Archived, Follower, Patience, RunsAfter
+from offloader.archive.stored import ReadItem
 from offloader.metadata.state import TopicCatalog
 from offloader.model import Position, TopicName
 from offloader.pulsar.api import Admin, EntrySource
@@ -43,12 +42,7 @@ class Following:
     live: Live
     refresh: Callable[[TopicCatalog], TopicCatalog]
 
-    def items(
-        self,
-        topic: TopicName,
-        items_after: Callable[[TopicCatalog, Position | None], Iterator[Item]],
-        after: Position | None,
-    ) -> Iterator[Item]:
+    def runs(self, topic: TopicName, runs_after: RunsAfter, after: Position | None) -> Iterator[ReadItem]:
         """Everything after a position. Raises as Follower does."""
         catalog = TopicCatalog(topic)
 
@@ -59,26 +53,8 @@ class Following:
 
         live = self.live
         with live.connect() as (source, admin):
-            archived = Archived(current, items_after)
-            yield from Follower(topic, archived, source, admin, live.patience, live.clock, live.pause).items(after)
-
-
-def as_run(item: Item) -> ReadItem:
-    """An entry as a run of one."""
-    if not isinstance(item, ArchivedEntry):
-        return item
-    place, data = item
-    return EntryRun(place.ledger, place.entry, place.incarnation, memoryview(data), [0, len(data)], 0)
-
-
-def item_start(item: Item) -> Position:
-    """The first position that it accounts for."""
-    return item.position if isinstance(item, ArchivedEntry) else item.start
-
-
-def item_end(item: Item) -> Position:
-    """The last position that it accounts for."""
-    return item.position if isinstance(item, ArchivedEntry) else item.end
+            archived = Archived(current, runs_after)
+            yield from Follower(topic, archived, source, admin, live.patience, live.clock, live.pause).runs(after)
 
 
 @contextmanager

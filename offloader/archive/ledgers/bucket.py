@@ -7,14 +7,15 @@ bucket: nothing says which ledgers a topic had.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from offloader.archive.checking.findings import Finding, Kind
 from offloader.archive.ledgers.found import FoundLedgers
-from offloader.archive.ledgers.names import LedgerKey, data_key, index_key, parse_key, topic_of
+from offloader.archive.ledgers.names import LedgerKey, data_key, index_key, parse_key
 from offloader.archive.ledgers.pair import LedgerPair, owner_of
+from offloader.bookkeeper.managed_ledgers import topic_of
 from offloader.errors import DamagedObjectError, FatalError, ObjectNotFoundError
 from offloader.format.v1 import decode_ledger_index
 from offloader.model import TopicName
@@ -34,24 +35,25 @@ class BucketScan:
 
 def scan(
     store: ObjectStore,
-    topics: Collection[TopicName] | None = None,
+    wanted: Callable[[TopicName], bool] = lambda _: True,
     *,
     cluster: str | None = None,
     store_url: str = "",
     heads: MutableMapping[str, Stat] | None = None,
 ) -> BucketScan:
-    """The ledgers of these topics, by default of all. `store_url` is how readers know the bucket ("": the archive's own root).
+    """The ledgers of the topics that are wanted, by default of all. `store_url` is how readers know the bucket ("": the archive's own root).
 
-    `heads` remembers what index objects said; given again, only new ones are asked: they never change. Of several complete pairs for one ledger the first that verifies fully is taken. Raises FatalError where a topic's objects are
-    of several clusters and `cluster` does not say of which; what the store raises.
+    `heads` remembers what index objects said; given again, only new ones are asked: they never change. Of several complete
+    pairs for one ledger the first that verifies fully is taken. Raises FatalError where a topic's objects are of several clusters and
+    `cluster` does not say of which; what the store raises.
     """
     listing = _Listing.of(store)
     known = {} if heads is None else heads
     with ThreadPoolExecutor(THREADS, "scan") as pool:
         owned = [one for one in pool.map(lambda key: _owned(store, key, known), listing.pairs) if one is not None]
-        wanted = [o for o in owned if o.topic is not None and (topics is None or o.topic in topics)]
-        _check_clusters(wanted, cluster)
-        mine = [o for o in wanted if cluster is None or o.cluster in ("", cluster)]
+        asked = [o for o in owned if o.topic is not None and wanted(o.topic)]
+        _check_clusters(asked, cluster)
+        mine = [o for o in asked if cluster is None or o.cluster in ("", cluster)]
         list(pool.map(lambda o: _examine(o, listing.data[o.pair.uuid, o.pair.ledger]), mine))
     found = {topic: _chosen(topic, pairs, store_url) for topic, pairs in sorted(_by_topic(mine).items())}
     nobodys = [f for o in owned if o.topic is None for f in o.pair.findings]

@@ -14,8 +14,8 @@ from uuid import UUID
 
 from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo, OffloadContext
 from offloader.archive.ledgers.found import FoundLedgers
-from offloader.archive.ledgers.record import decode_record
 from offloader.archive.stored import OffloadedLedger
+from offloader.bookkeeper.managed_ledgers import decode_record
 from offloader.errors import DamagedRecordError, ProtocolError
 from offloader.model import LedgerList, LedgerSpan, Position, TopicName
 from offloader.pulsar.managed_ledger import topic_info

@@ -6,22 +6,19 @@ from dataclasses import dataclass, field
 
 from offloader.archive.checking.findings import Finding, Kind, offset_in
 from offloader.archive.ledgers.account import LedgerAccount, account_ledger
-from offloader.archive.ledgers.names import data_key, index_key, managed_ledger_name
+from offloader.archive.ledgers.names import data_key, index_key
 from offloader.archive.reading.objects import read_ranges
 from offloader.archive.stored import OffloadedLedger
+from offloader.bookkeeper.managed_ledgers import managed_ledger_name, managed_ledger_of
 from offloader.errors import DamagedObjectError, ObjectNotFoundError
 from offloader.format.v1 import LedgerIndex, decode_ledger_index
 from offloader.model import Position, TopicName
 from offloader.storage.base import ObjectStore
 
-# BookKeeper's own note of whose ledger it is, in the index's copy of its metadata.
-_OWNER = "pulsar/managed-ledger"
-
 
 def owner_of(index: LedgerIndex) -> str:
-    """The managed ledger's name, as BookKeeper's record of the ledger says it; "" where it does not."""
-    said = {one.key: one.value for one in index.ledger_metadata.customMetadata}
-    return said.get(_OWNER, b"").decode(errors="replace")
+    """The managed ledger's name, as BookKeeper's record of the ledger, of which the index has a copy, says it; "" where it does not."""
+    return managed_ledger_of({one.key: one.value for one in index.ledger_metadata.customMetadata})
 
 
 @dataclass

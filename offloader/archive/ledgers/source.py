@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -42,12 +42,12 @@ class LedgerBucket:
         if topic in self.records:
             return found_in(topic, contexts_of_record(self.records[topic]), self.url_of)
         found = None if self.admin is None else self._ask(self.admin, topic)
-        return found or (scanned or self.scan([topic])).topics.get(topic, FoundLedgers(topic))
+        return found or (scanned or self.scan(topic.__eq__)).topics.get(topic, FoundLedgers(topic))
 
-    def scan(self, topics: Collection[TopicName] | None = None) -> BucketScan:
-        """What the bucket alone tells, by default of all topics."""
+    def scan(self, wanted: Callable[[TopicName], bool] = lambda _: True) -> BucketScan:
+        """What the bucket alone tells of the topics that are wanted, by default of all."""
         with closing(open_store(self.store, read_only=True)) as store:
-            return scan(store, topics, cluster=self.cluster, store_url=self.store.root, heads=self._heads)
+            return scan(store, wanted, cluster=self.cluster, store_url=self.store.root, heads=self._heads)
 
     def url_of(self, bucket: str) -> str:
         """The URL of the store with the objects of a context that names this bucket: at the same end point with the same keys."""

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from offloader.archive.messages.scan import Bytes, Int64s, Mask, Ranges
 from offloader.archive.messages.schema import LAST_MS, PROPERTIES, TIME
+from offloader.format.scan import Bytes, Int64s, Mask, Ranges
 
 
 def binary_array(data: Bytes, ranges: Ranges, valid: Mask | None = None) -> pa.Array:

@@ -20,9 +20,9 @@ from offloader.archive.messages.payloads import UnpackOptions
 from offloader.archive.messages.row_columns import matching, row_column
 from offloader.archive.messages.row_view import RowView, Sources
 from offloader.archive.messages.rows import make_rows
-from offloader.archive.messages.scan import Int64s, Mask
 from offloader.archive.messages.schema import ENTRY_SCHEMA, LAST_MS, MESSAGE_SCHEMA
 from offloader.archive.stored import EntryRun
+from offloader.format.scan import Int64s, Mask
 from offloader.model import MIB, TopicName
 
 PUBLISHED = "publishTime"  # in ENTRY_SCHEMA
@@ -37,16 +37,17 @@ def message_batches(
     *,
     wanted: MessageFilter | None = None,
     options: UnpackOptions | None = None,
+    gather: bool = True,
     max_rows: int = MAX_ROWS,
     max_bytes: int = MAX_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     """The messages of entries in the topic's order, with these columns of MESSAGE_SCHEMA (None: all; none: only a count).
 
-    A batch has at most `max_rows` rows, and about `max_bytes` of payloads unless one entry has more. What a column does not need is
-    neither parsed nor decompressed. Raises DamagedObjectError naming position and offset, KeyError for an unknown column.
+    A batch has at most `max_rows` rows, and about `max_bytes` of payloads unless one entry has more. `gather`: small runs wait for
+    more to come. What a column does not need is neither parsed nor decompressed. Raises DamagedObjectError naming position and offset, KeyError for an unknown column.
     """
     maker = _Maker(topic, columns, wanted or MessageFilter(), options or UnpackOptions())
-    for entries in gathered(runs):
+    for entries in gathered(runs, wait=gather):
         envelopes = parse_envelopes(entries, maker.needs.fields)
         for first, last in _parts(envelopes.size, max_bytes):
             whole = last - first == len(entries)
@@ -56,26 +57,27 @@ def message_batches(
 
 
 def entry_batches(
-    runs: Iterable[EntryRun], topic: TopicName, columns: Sequence[str] | None = None, *, max_rows: int = MAX_ROWS
+    runs: Iterable[EntryRun],
+    topic: TopicName,
+    columns: Sequence[str] | None = None,
+    *,
+    published_from: int | None = None,
+    published_to: int | None = None,
+    gather: bool = True,
+    max_rows: int = MAX_ROWS,
 ) -> Iterator[pa.RecordBatch]:
-    """Entries as they are, with these columns of ENTRY_SCHEMA. Raises KeyError for an unknown column."""
-    schema = _schema(ENTRY_SCHEMA, columns)
-    for entries in gathered(runs):
-        arrays = [_entry_column(name, entries, topic) for name in schema.names]
-        yield from _sliced(_batch(schema, arrays, len(entries)), max_rows)
+    """Entries as they are, with these columns of ENTRY_SCHEMA; with times (ms, both included) those that say such a publish time.
 
-
-def published_entry_batches(
-    runs: Iterable[EntryRun], topic: TopicName, columns: Sequence[str], published_from: int | None, published_to: int | None
-) -> Iterator[pa.RecordBatch]:
-    """The entries that say a publish time (ms) within the bounds, both included; without bounds all of them."""
-    if published_from is None and published_to is None:
-        yield from entry_batches(runs, topic, columns)
-        return
-    for batch in entry_batches(runs, topic, list(dict.fromkeys([*columns, PUBLISHED]))):
-        kept = batch.filter(_within(batch.column(PUBLISHED), published_from, published_to))
-        if kept.num_rows:
-            yield kept.select(list(columns))
+    `gather`: small runs wait for more to come. Raises KeyError for an unknown column.
+    """
+    names = _schema(ENTRY_SCHEMA, columns).names
+    timed = published_from is not None or published_to is not None
+    schema = _schema(ENTRY_SCHEMA, [*dict.fromkeys([*names, PUBLISHED])] if timed else names)
+    for entries in gathered(runs, wait=gather):
+        batch = _batch(schema, [_entry_column(name, entries, topic) for name in schema.names], len(entries))
+        if timed:
+            batch = batch.filter(_within(batch.column(PUBLISHED), published_from, published_to)).select(names)
+        yield from _sliced(batch, max_rows)
 
 
 def _within(times: pa.Array, published_from: int | None, published_to: int | None) -> pa.Array:

@@ -14,9 +14,9 @@ from offloader.archive.messages.envelopes import Envelopes
 from offloader.archive.messages.message import Encryption, Message, Problem
 from offloader.archive.messages.needs import Needs
 from offloader.archive.messages.payloads import Payloads, UnpackOptions
-from offloader.archive.messages.scan import Bytes, Mask, Ranges
 from offloader.archive.messages.unpack import Unpacker
 from offloader.errors import DamagedObjectError
+from offloader.format.scan import Bytes, Mask, Ranges
 from offloader.model import Position
 
 

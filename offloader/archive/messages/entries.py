@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from offloader.archive.messages.scan import Bytes, Int64s, Ranges
 from offloader.archive.stored import EntryRun
+from offloader.format.scan import Bytes, Int64s, Ranges
 from offloader.model import MIB, Position
 
 _WORTH_ITS_OWN = 1 * MIB
@@ -42,18 +42,22 @@ class Entries:
         )
 
 
-def gathered(runs: Iterable[EntryRun]) -> Iterator[Entries]:
-    """The runs' entries, small runs together in one copy: each step of what follows costs the same for few entries as for many."""
+def gathered(runs: Iterable[EntryRun], *, wait: bool = True) -> Iterator[Entries]:
+    """The runs' entries, small runs together in one copy: each step of what follows costs the same for few entries as for many.
+
+    Without `wait` each run comes as it is, before the next one is asked for.
+    """
+    worth = _WORTH_ITS_OWN if wait else 0
     small: list[EntryRun] = []
     size = 0
     for run in runs:
         if not run.count:
             continue
         length = run.bounds[-1] - run.bounds[0]
-        if small and (length >= _WORTH_ITS_OWN or size >= _WORTH_ITS_OWN):
+        if small and (length >= worth or size >= worth):
             yield _together(small)
             small, size = [], 0
-        if length >= _WORTH_ITS_OWN:
+        if length >= worth:
             yield _alone(run)
         else:
             small.append(run)

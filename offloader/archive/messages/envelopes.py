@@ -10,7 +10,8 @@ import numpy as np
 
 from offloader._proto.pulsar_messages_pb2 import BrokerEntryMetadata, MessageMetadata
 from offloader.archive.messages.entries import Entries
-from offloader.archive.messages.scan import Bytes, Fields, Int64s, Mask, Ranges, scan, u32s
+from offloader.format.frames import frames
+from offloader.format.scan import Fields, Int64s, Mask, Ranges, scan
 
 _BROKER_FIELDS = frozenset({"broker_timestamp", "index"})
 _LEAST_MESSAGE = 6  # bytes of a message in a batch: a length, a payload size
@@ -61,23 +62,10 @@ class Envelopes:
 
 def parse_envelopes(entries: Entries, wanted: Collection[str]) -> Envelopes:
     """The wanted fields of the entries' metadata."""
-    data, ends = entries.data, entries.ranges.end
-    at = entries.ranges.begin
-    has_broker = _starts_with(data, at, 0x0E, 0x02)
-    broker_end = np.where(has_broker, at + 6 + u32s(data, at + 2), at)
-    cut = broker_end > ends
-    broker = Ranges(np.where(has_broker & ~cut, at + 6, at), np.where(cut, at, broker_end))
-    at = np.where(cut, at, broker_end)
-    at = np.where(_starts_with(data, at, 0x0E, 0x01), at + 6, at)
-    begin = at + 4
-    end = begin + u32s(data, at)
-    cut |= end > ends
-    span = Ranges(np.where(cut, 0, begin), np.where(cut, 0, end))
-    metadata = scan(data, span, MessageMetadata, {*wanted, "publish_time"})
-    broker_fields = scan(data, broker, BrokerEntryMetadata, _BROKER_FIELDS & set(wanted))
-    odd = cut | metadata.odd | broker_fields.odd | ~metadata.has("publish_time")
-    return Envelopes(metadata, broker_fields, Ranges(np.where(odd, 0, end), np.where(odd, 0, ends)), odd)
-
-
-def _starts_with(data: Bytes, at: Int64s, first: int, second: int) -> Mask:
-    return np.equal(data.take(at, mode="clip"), first) & np.equal(data.take(at + 1, mode="clip"), second)
+    data = entries.data
+    split = frames(data, entries.ranges)
+    metadata = scan(data, split.message, MessageMetadata, {*wanted, "publish_time"})
+    broker_fields = scan(data, split.broker, BrokerEntryMetadata, _BROKER_FIELDS & set(wanted))
+    odd = split.odd | metadata.odd | broker_fields.odd | ~metadata.has("publish_time")
+    payload = Ranges(np.where(odd, 0, split.message.end), np.where(odd, 0, entries.ranges.end))
+    return Envelopes(metadata, broker_fields, payload, odd)

@@ -20,9 +20,9 @@ from offloader.archive.messages.arrays import (
 from offloader.archive.messages.filters import MessageFilter
 from offloader.archive.messages.message_columns import encryption_value, id_bytes
 from offloader.archive.messages.row_view import RowView
-from offloader.archive.messages.scan import Int64s, Mask
 from offloader.archive.messages.schema import ENCRYPTION_KEYS
 from offloader.archive.messages.text import unbase64
+from offloader.format.scan import Int64s, Mask
 
 
 def row_column(name: str, view: RowView) -> pa.Array:

@@ -12,7 +12,7 @@ from offloader.archive.messages.contents import Contents
 from offloader.archive.messages.entries import Entries
 from offloader.archive.messages.envelopes import Envelopes
 from offloader.archive.messages.rows import Pairs, Rows
-from offloader.archive.messages.scan import Int64s, Mask, Ranges
+from offloader.format.scan import Int64s, Mask, Ranges
 from offloader.model import TopicName
 
 

@@ -10,13 +10,13 @@ from offloader.archive.items import Missing
 from offloader.archive.reading.once import spans_once
 from offloader.archive.reading.pieces import of_ledger, of_segment
 from offloader.archive.runs import Run
-from offloader.archive.stored import Piece, PlanItem, Selection
+from offloader.archive.stored import EVERYTHING, Piece, PlanItem, Selection
 from offloader.archive.view import TopicView
 from offloader.errors import DamagedRecordError
 from offloader.model import Loss, Segment, TopicName
 
 
-def plan(view: TopicView, selection: Selection = Selection()) -> list[PlanItem]:  # noqa: B008 (frozen)
+def plan(view: TopicView, selection: Selection = EVERYTHING) -> list[PlanItem]:
     """Everything that is selected, in topic order; each position once. What nothing proves is a Missing with its reason.
 
     Positions clip, times leave out parts. Raises DamagedRecordError where the records have a hole, an overlap, or

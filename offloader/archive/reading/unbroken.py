@@ -19,7 +19,7 @@ def unbroken(view: TopicView, selection: Selection) -> list[PlanItem]:
     A message's chunks may lie in parts that no wanted message is in. All that is missing is in it, also what is missing before and after.
     """
     planned = plan(view, selection)
-    if selection.published_from is None and selection.published_to is None:
+    if not selection.is_timed:
         return planned
     read = [number for number, item in enumerate(planned) if isinstance(item, Piece) and item.cuts]
     if not read:

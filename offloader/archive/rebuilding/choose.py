@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from offloader.archive.rebuilding.found import Evidence, FoundObject, Note, NoteKind
+from offloader.archive.rebuilding.said import Said
 from offloader.metadata.layout import data_key
-from offloader.metadata.state import Claim, LedgerClosed
-from offloader.model import LedgerRange, Loss, OpenSegment, Position, Segment, TopicName
+from offloader.model import LedgerRange, Position, Segment, TopicName
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,11 @@ class Choice:
 
 def choose(evidence: Evidence, incarnation: int) -> Choice:
     """`incarnation`: of objects about which no record says anything."""
-    drafts = sorted((_draft(evidence, found, incarnation) for found in evidence.objects), key=lambda d: (d.start, d.object.uuid))
-    notes = list(_doubts(evidence, drafts, incarnation))
-    free = [d for d in drafts if not _refused(evidence, d, notes)]
-    taken = [d for group in _overlapping(free) for d in _settled(evidence, group, notes)]
+    said = Said(evidence)
+    drafts = sorted((_draft(said, found, incarnation) for found in evidence.objects), key=lambda d: (d.start, d.object.uuid))
+    notes = list(_doubts(evidence.topic, said, drafts, incarnation))
+    free = [d for d in drafts if not _refused(evidence, said, d, notes)]
+    taken = [d for group in _overlapping(free) for d in _settled(evidence.topic, said, group, notes)]
     return Choice(tuple(taken), tuple(notes))
 
 
@@ -46,64 +47,32 @@ def left_out(topic: TopicName, draft: Draft, why: str) -> Note:
     return Note(NoteKind.LEFT_OUT, data_key(topic, draft.object.uuid), why, draft.start)
 
 
-def _draft(evidence: Evidence, found: FoundObject, default: int) -> Draft:
-    its, _ = _incarnation(evidence, found.first[0], default)
+def _draft(said: Said, found: FoundObject, default: int) -> Draft:
+    its, _ = said.incarnation(found.first[0], default)
     start, end = Position(its, *found.first), Position(its, *found.last)
-    said = _followers(evidence).get(found.uuid)
-    if said is not None and said.incarnation == its and said >= end:
-        return Draft(found, start, said, end_known=True)
+    end_said = said.followers.get(found.uuid)
+    if end_said is not None and end_said.incarnation == its and end_said >= end:
+        return Draft(found, start, end_said, end_known=True)
     return Draft(found, start, end)
 
 
-def _followers(evidence: Evidence) -> dict[str, Position]:
-    """The ends of segments, as those that came after them say."""
-    followers: list[Segment | OpenSegment] = [*evidence.segments, *(segment for _, segment in evidence.open)]
-    return {s.predecessor_uuid: s.predecessor_end for s in followers if s.predecessor_end is not None}
-
-
-def _doubts(evidence: Evidence, drafts: list[Draft], default: int) -> Iterator[Note]:
+def _doubts(topic: TopicName, said: Said, drafts: list[Draft], default: int) -> Iterator[Note]:
     """Where an incarnation is not proven: one note for all in a row."""
     doubted: int | None = None
     for draft in drafts:
-        its, certain = _incarnation(evidence, draft.start.ledger, default)
+        its, certain = said.incarnation(draft.start.ledger, default)
         if not certain and its != doubted:
             what = f"whether it is of incarnation {its}, as records before it are, or of a later one (--incarnation where there is no record)"
-            yield Note(NoteKind.UNKNOWN, data_key(evidence.topic, draft.object.uuid), what, draft.start)
+            yield Note(NoteKind.UNKNOWN, data_key(topic, draft.object.uuid), what, draft.start)
         doubted = None if certain else its
 
 
-def _incarnation(evidence: Evidence, ledger: int, default: int) -> tuple[int, bool]:
-    """As the records around it say (ledger ids grow with the incarnations), and whether they leave no doubt."""
-    marks = [(p.ledger, p.incarnation) for p in _positions(evidence)]
-    begins = [(r.begin.ledger, r.incarnation) for r in evidence.records.values() if isinstance(r, Claim)]
-    before = max((mark for mark in [*marks, *begins] if mark[0] <= ledger), default=None)
-    after = min((mark for mark in marks if mark[0] > ledger), default=None)
-    begin = min((mark for mark in begins if mark[0] > ledger and mark[1] > 0), default=None)
-    if begin is not None and (after is None or begin <= after):
-        after = (begin[0], begin[1] - 1)  # a later one began there
-    if before is None:
-        return (default, False) if after is None else (after[1], after[1] == 0)
-    return before[1], before[0] == ledger or (after is not None and after[1] == before[1])
-
-
-def _positions(evidence: Evidence) -> Iterable[Position]:
-    for record in evidence.records.values():
-        if isinstance(record, Segment | Loss):
-            yield from (record.start, record.end)
-        elif isinstance(record, LedgerClosed):
-            yield Position(record.incarnation, record.ledger, record.last)
-    for _, segment in evidence.open:
-        yield segment.start
-
-
-def _refused(evidence: Evidence, draft: Draft, notes: list[Note]) -> bool:
-    for record in evidence.records.values():
-        if isinstance(record, Segment | Loss) and record.start <= draft.end and draft.start <= record.end:
-            what = f"segment {record.uuid}" if isinstance(record, Segment) else "a loss"
-            notes.append(
-                left_out(evidence.topic, draft, f"{what} of {record.start}..{record.end} is recorded, which it overlaps")
-            )
-            return True
+def _refused(evidence: Evidence, said: Said, draft: Draft, notes: list[Note]) -> bool:
+    record = said.overlapping(draft.start, draft.end)
+    if record is not None:
+        what = f"segment {record.uuid}" if isinstance(record, Segment) else "a loss"
+        notes.append(left_out(evidence.topic, draft, f"{what} of {record.start}..{record.end} is recorded, which it overlaps"))
+        return True
     for application, segment in evidence.open:
         if draft.end >= segment.start:
             why = f"the journal of {application} has segment {segment.uuid} open from {segment.start} on"
@@ -125,21 +94,18 @@ def _overlapping(drafts: list[Draft]) -> list[list[Draft]]:
     return groups
 
 
-def _settled(evidence: Evidence, group: list[Draft], notes: list[Note]) -> list[Draft]:
+def _settled(topic: TopicName, said: Said, group: list[Draft], notes: list[Note]) -> list[Draft]:
     """What can be taken of objects that overlap: those that a later record names, or one of several with the same contents."""
     if len(group) == 1:
         return group
-    followers = _followers(evidence)
-    named = [d for d in group if d.object.uuid in followers]
+    named = [d for d in group if d.object.uuid in said.followers]
     same = all(_contents(d) == _contents(group[0]) for d in group)
     taken = named if len(_overlapping(named)) == len(named) > 0 else group[:1] if same else []
     for draft in group:
         if draft not in taken:
             others = ", ".join(d.object.uuid for d in (taken or group) if d != draft)
             why = f"it has the same contents as {others}" if same else f"it holds positions that {others} holds, too"
-            notes.append(
-                left_out(evidence.topic, draft, f"{draft.start}..{draft.end}: {why}" + ("" if taken else "; none is taken"))
-            )
+            notes.append(left_out(topic, draft, f"{draft.start}..{draft.end}: {why}" + ("" if taken else "; none is taken")))
     return taken
 
 

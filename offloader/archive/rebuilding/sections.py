@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from offloader.archive.rebuilding.choose import Draft, left_out
@@ -27,10 +28,11 @@ class Section:
     after: Segment | Loss | OpenSegment | None = None
     endless: bool = False
 
-    def takes(self, draft: Draft) -> bool:
-        """Whether the draft's positions lie in it."""
-        after_lower = self.lower is None or draft.start > self.lower
-        return after_lower and (self.upper is None or draft.start < self.upper)
+    def share(self, drafts: Sequence[Draft]) -> list[Draft]:
+        """Those of the drafts, which are in order, whose positions lie in it."""
+        first = 0 if self.lower is None else bisect_right(drafts, self.lower, key=_start)
+        after = len(drafts) if self.upper is None else bisect_left(drafts, self.upper, key=_start)
+        return list(drafts[first:after])
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ def sections(evidence: Evidence) -> Iterator[Section]:
 
 def shared_out(found: Sequence[Section], drafts: Sequence[Draft]) -> list[list[Draft]]:
     """Each section's drafts. What does not fit behind a claim belongs before it: it was not the first one of its incarnation."""
-    shares = [[draft for draft in drafts if section.takes(draft)] for section in found]
+    shares = [section.share(drafts) for section in found]
     for number in range(len(found) - 1, 0, -1):
         section, share = found[number], shares[number]
         behind_claim = section.before is found[number - 1].before and found[number - 1].slots
@@ -85,14 +87,10 @@ def wanted(section: Section, drafts: list[Draft], topic: TopicName, closed: Mapp
         if section.slots and drafts:
             why = f"{len(drafts)} objects are left for the {len(section.slots)} records that are missing here: which were committed?"
         return Wanted(tuple(_ordered(section, [], [])), tuple(left_out(topic, draft, why) for draft in drafts))
-    # Each record that is missing was a segment, or accounted for one hole at most: for what there is no record, it was a gap.
-    for hole in sorted(found, key=lambda h: h.last.entry - h.first.entry):
-        if room is not None and len(found) > room and as_gap(hole, by_uuid):
-            found.remove(hole)
     if room is not None:
-        found = found[:room]
+        found = _with_records(found, room, by_uuid)
         if room == len(found):
-            _mark_ended(section, [d for d in drafts if not any(_follows(hole, d) for hole in found)], by_uuid)
+            _mark_ended(section, _not_followed(drafts, found), by_uuid)
     return Wanted(tuple(_ordered(section, [by_uuid[d.object.uuid] for d in drafts], found)))
 
 
@@ -103,16 +101,32 @@ def _holes(section: Section, drafts: list[Draft], closed: Mapping[tuple[int, int
     return [hole for b, a in pairs if b is not None and a is not None for hole in holes(b, a, closed)]
 
 
-def _follows(hole: Hole, draft: Draft) -> bool:
-    return (hole.first.incarnation, hole.first.ledger) == (draft.end.incarnation, draft.end.ledger) and hole.first > draft.end
+def _with_records(found: list[Hole], records: int, by_uuid: dict[str, Draft]) -> list[Hole]:
+    """So many of the holes. Each record that is missing was a segment, or accounted for one hole at most: for what there is no record, it
+    was a gap, the smallest ones first."""
+    gaps: set[int] = set()
+    for number in sorted(range(len(found)), key=lambda n: found[n].last.entry - found[n].first.entry):
+        if len(found) - len(gaps) > records and as_gap(found[number], by_uuid):
+            gaps.add(number)
+    return [hole for number, hole in enumerate(found) if number not in gaps][:records]
+
+
+def _not_followed(drafts: Iterable[Draft], found: Iterable[Hole]) -> list[Draft]:
+    """The drafts behind whose end, in the same ledger, there is no hole."""
+    last: dict[tuple[int, int], Position] = {}
+    for hole in found:
+        place = (hole.first.incarnation, hole.first.ledger)
+        last[place] = max(hole.first, last.get(place, hole.first))
+    return [d for d in drafts if last.get((d.end.incarnation, d.end.ledger), d.end) <= d.end]
 
 
 def _mark_ended(section: Section, drafts: list[Draft], by_uuid: dict[str, Draft]) -> None:
     """No record is missing that could have said with what a ledger was closed: then the segment's own did, as each end is recorded."""
-    starts = [d.start for d in by_uuid.values()] + ([] if section.after is None else [section.after.start])
+    starts = sorted([d.start for d in by_uuid.values()] + ([] if section.after is None else [section.after.start]))
     for draft in (by_uuid[d.object.uuid] for d in drafts):
         end = draft.end
-        after = min((start for start in starts if start > end), default=None)
+        number = bisect_right(starts, end)
+        after = starts[number] if number < len(starts) else None
         goes_on = after is not None and after.incarnation == end.incarnation and after.ledger > end.ledger
         if goes_on and draft.object.ends.get(end.ledger) == end.entry:
             by_uuid[draft.object.uuid] = replace(draft, ended=True)
@@ -138,3 +152,7 @@ def as_loss(hole: Hole, at: int) -> Loss:
     """That nothing says any more what was there."""
     reason = "nothing is left that says what was here: a gap, a loss, or a segment"
     return Loss(hole.first, hole.last, reason, "catalog rebuild", at)
+
+
+def _start(draft: Draft) -> Position:
+    return draft.start

@@ -13,7 +13,7 @@ from offloader.archive.restoring.transactions import Outcomes, outcomes
 from offloader.archive.stored import Piece, PlanItem, Selection
 from offloader.archive.view import TopicView
 from offloader.metadata.layout import data_key
-from offloader.model import Position, Source
+from offloader.model import Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class ArchiveSource:
     def __init__(self, view: TopicView, stores: Stores) -> None:
         self._view = view
         self._stores = stores
-        self._copied = {data_key(view.topic, s.uuid) for s in view.catalog.segments if s.source is Source.BOOKKEEPER}
+        self._copied = {data_key(view.topic, s.uuid) for s in view.catalog.segments if s.source.complete}
 
     def outline(self, after: Position | None) -> Outline:
         """From the records alone. Raises DamagedRecordError."""

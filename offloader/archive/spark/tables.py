@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from offloader.archive.messages.columns import message_batches, published_entry_batches
+from offloader.archive.messages.columns import entry_batches, message_batches
 from offloader.archive.messages.filters import MessageFilter
 from offloader.archive.messages.payloads import UnpackOptions
 from offloader.archive.messages.schema import ENTRY_SCHEMA, MESSAGE_SCHEMA
@@ -67,7 +67,7 @@ class Table:
             wanted = MessageFilter(published_from, published_to)
             found = message_batches(runs, topic, self._columns, wanted=wanted, options=unpack)
         else:
-            found = published_entry_batches(runs, topic, self._columns, published_from, published_to)
+            found = entry_batches(runs, topic, self._columns, published_from=published_from, published_to=published_to)
         for batch in found:
             yield batch if batch.schema.equals(self._schema) else batch.cast(self._schema)
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.archive.following.follower import Archived, Follower, Patience
-from offloader.archive.items import ArchivedEntry, Item, Missing
-from offloader.archive.reading.read import items
+from offloader.archive.items import Missing
+from offloader.archive.reading.plan import plan
+from offloader.archive.reading.reader import PieceReader
+from offloader.archive.reading.stores import Stores
+from offloader.archive.stored import EntryRun, ReadItem, Selection
+from offloader.archive.view import TopicView
 from offloader.errors import BrokerUnavailableError, DataLostError, TopicMovedError, UnexplainedGapError
 from offloader.metadata.state import TopicCatalog
 from offloader.model import GapKind, Position, TopicName
@@ -35,28 +40,28 @@ class Seconds:
 
 
 def archived(sim: Simulation) -> Archived:
-    def items_after(catalog: TopicCatalog, after: Position | None) -> Iterator[Item]:
-        for item in items(sim.store, catalog, after):
-            end = item.position if isinstance(item, ArchivedEntry) else item.end
-            if after is None or end > after:
-                yield item
+    def runs_after(catalog: TopicCatalog, after: Position | None) -> Iterator[ReadItem]:
+        for item in PieceReader(Stores.of(sim.store)).read(plan(TopicView.of(catalog), Selection(after))):
+            rest = item.after(after) if after is not None and isinstance(item, EntryRun) else item
+            if rest is not None and (after is None or rest.end > after):
+                yield rest
 
-    return Archived(lambda: sim.context.catalogs.load(TOPIC), items_after)
+    return Archived(lambda: sim.context.catalogs.load(TOPIC), runs_after)
 
 
-def follow(sim: Simulation, after: Position | None = None, idle: float | None = 0.2) -> Iterator[Item]:
+def follow(sim: Simulation, after: Position | None = None, idle: float | None = 0.2) -> Iterator[ReadItem]:
     seconds = Seconds()
     patience = Patience(idle=idle, trouble=60.0)
     follower = Follower(TOPIC, archived(sim), sim.cluster.source, sim.cluster.admin, patience, seconds, seconds.pause)
-    return follower.items(after)
+    return follower.runs(after)
 
 
 def delivered(sim: Simulation) -> list[tuple[int, int, bytes]]:
     return [(e.ledger, e.entry, e.data) for e in sim.cluster.entries(TOPIC) if e.delivered]
 
 
-def entries_of(found: list[Item]) -> list[tuple[int, int, bytes]]:
-    return [(i.position.ledger, i.position.entry, i.data) for i in found if isinstance(i, ArchivedEntry)]
+def entries_of(found: list[ReadItem]) -> list[tuple[int, int, bytes]]:
+    return [(e.position.ledger, e.position.entry, e.data) for run in found if isinstance(run, EntryRun) for e in run.entries()]
 
 
 def started(seed: int, **options: object) -> Simulation:
@@ -82,7 +87,7 @@ def test_each_entry_comes_once_in_order_while_the_offloader_works_and_pulsar_tri
             effect=False,
         ),
     ]
-    found: list[Item] = []
+    found: list[ReadItem] = []
     reading = follow(sim, idle=1e9)
     for _ in range(60):
         rng.choices(actions, [4, 6, 1, 0.5, 1, 1])[0]()
@@ -92,11 +97,9 @@ def test_each_entry_comes_once_in_order_while_the_offloader_works_and_pulsar_tri
             found.append(next(reading))
     reading.close()
     sim.cluster.faults.clear()
-    last = None if not found else found[-1].position if isinstance(found[-1], ArchivedEntry) else found[-1].end
-    found += follow(sim, last)
+    found += follow(sim, found[-1].end if found else None)
     assert entries_of(found) == delivered(sim)
-    places = [i.position if isinstance(i, ArchivedEntry) else i.start for i in found]
-    assert places == sorted(places)
+    assert all(before.end < after.start for before, after in pairwise(found))
     sim.close()
 
 
@@ -129,9 +132,9 @@ def test_a_ledger_that_vanished_before_it_was_archived_ends_the_reading() -> Non
     sim.produce(TOPIC, 3)
     sim.cluster.roll(TOPIC)
     sim.produce(TOPIC, 3)
-    sim.cluster.lose(TOPIC, first[-1].position.ledger)
+    sim.cluster.lose(TOPIC, first[-1].end.ledger)
     with pytest.raises(DataLostError):
-        list(follow(sim, first[-1].position))
+        list(follow(sim, first[-1].end))
     sim.close()
 
 

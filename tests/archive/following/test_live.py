@@ -11,6 +11,7 @@ from offloader.archive.archive import Archive
 from offloader.archive.following.follower import Patience
 from offloader.archive.following.live import Following, Live
 from offloader.archive.reading.stores import Stores
+from offloader.archive.stored import Selection
 from offloader.archive.topic import ArchivedTopic
 from offloader.archive.view import TopicView
 from offloader.errors import ConfigError
@@ -50,10 +51,46 @@ def test_archive_and_live_topic_are_one(sim: Simulation) -> None:
     produce(sim, 7, 8)
     found = topic(sim)
     assert [(e.position.ledger, e.position.entry, e.data) for e in found.entries(follow=True)] == delivered(sim)
-    assert [m.value for m in found.messages(follow=True, published_from=START + 6000)] == [b"m6", b"m7", b"m8"]
+    assert [m.value for m in found.messages(Selection(published_from=START + 6000), follow=True)] == [b"m6", b"m7", b"m8"]
     last = Position(0, *delivered(sim)[-2][:2])
-    assert [m.value for m in found.messages(last, follow=True)] == [b"m7", b"m8"]
+    assert [m.value for m in found.messages(Selection(last), follow=True)] == [b"m7", b"m8"]
     assert len(list(found.entries())) == 7
+
+
+def test_batches_follow_too(sim: Simulation) -> None:
+    produce(sim, *range(7))
+    sim.settle()
+    produce(sim, 7, 8)
+    found = topic(sim)
+    values = [batch.column(0).to_pylist() for batch in found.record_batches(["value"], follow=True)]
+    assert [value for batch in values for value in batch] == [b"m%d" % n for n in range(9)]
+    late = Selection(published_from=START + 6000)
+    rows = [row for batch in found.record_batches(["value"], late, follow=True) for row in batch.column(0).to_pylist()]
+    assert rows == [b"m6", b"m7", b"m8"]
+    data = [entry for batch in found.entry_batches(["data"], follow=True) for entry in batch.column(0).to_pylist()]
+    assert data == [entry for _, _, entry in delivered(sim)]
+
+
+def test_a_batch_does_not_wait_for_more(sim: Simulation) -> None:
+    produce(sim, 0, 1)
+    sim.settle()
+    reading = topic(sim, idle=1e9).record_batches(["value"], follow=True)
+    assert next(reading).column(0).to_pylist() == [b"m0", b"m1"]
+    produce(sim, 2)
+    assert next(reading).column(0).to_pylist() == [b"m2"]
+
+
+def test_history_comes_many_entries_at_a_time(sim: Simulation) -> None:
+    for ledger in range(2):
+        produce(sim, *range(3 * ledger, 3 * ledger + 3))
+    sim.settle()
+    produce(sim, 6, 7)
+    runs = list(topic(sim).runs(follow=True))
+    assert [run.count for run in runs] == [3, 3, 2], "a ledger of an object, then what the broker had"
+    end = Position(0, *delivered(sim)[4][:2])
+    assert [run.count for run in topic(sim).runs(Selection(end=end), follow=True)] == [3, 2]
+    start = Position(0, *delivered(sim)[1][:2])
+    assert [run.count for run in topic(sim).runs(Selection(start), follow=True)] == [2, 3, 2]
 
 
 def test_it_comes_back_to_the_archive_while_it_goes_on(sim: Simulation) -> None:
@@ -72,7 +109,7 @@ def test_a_message_whose_chunks_are_on_both_sides(sim: Simulation) -> None:
     sim.settle()
     ledger, entry = sim.cluster.produce(TOPIC, last.data)
     assert [m.value for m in topic(sim).messages(follow=True)] == [b"<chunked>"]
-    assert [m.value for m in topic(sim).messages(Position(0, ledger, entry), follow=True)] == [b"<chunked>"]
+    assert [m.value for m in topic(sim).messages(Selection(Position(0, ledger, entry)), follow=True)] == [b"<chunked>"]
 
 
 def test_an_archive_that_knows_no_pulsar_cannot_follow(tmp_path) -> None:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import zlib
 from uuid import UUID
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo, ManagedLedgerInfoMetadata
+from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo
 from offloader.archive.ledgers.contexts import LedgerContext, contexts_of_record, contexts_of_rest, found_in
-from offloader.archive.ledgers.record import MAGIC, decode_record
 from offloader.archive.stored import OffloadedLedger
-from offloader.errors import DamagedRecordError, ProtocolError
+from offloader.bookkeeper.managed_ledgers import Compression, envelope
+from offloader.errors import ProtocolError
 from offloader.model import LedgerSpan, Position
 from tests.archive.support import TOPIC, uuid_of
-
-Codec = ManagedLedgerInfoMetadata.CompressionType
 
 
 def record(*ledgers: LedgerContext) -> ManagedLedgerInfo:
@@ -43,18 +39,6 @@ OFFLOADED = LedgerContext(3, 59, 6609234, "f03accb8-3ebf-4598-8959-910acf1e18b1"
 ATTEMPTED = LedgerContext(5, 59, 5263525, "cb755402-a6af-470f-93ca-ba1e6ce29ec2", complete=False, bucket="ledgers")
 CLOSED = LedgerContext(7, 9, 1000)
 OPEN = LedgerContext(8, None, 0)
-
-
-def envelope(data: bytes, codec: Codec.ValueType) -> bytes:
-    packers = {
-        Codec.NONE: lambda: data,
-        Codec.ZLIB: lambda: zlib.compress(data),
-        Codec.LZ4: lambda: pa.compress(data, codec="lz4_raw", asbytes=True),
-        Codec.ZSTD: lambda: pa.compress(data, codec="zstd", asbytes=True),
-        Codec.SNAPPY: lambda: pa.compress(data, codec="snappy", asbytes=True),
-    }
-    metadata = ManagedLedgerInfoMetadata(compressionType=codec, uncompressedSize=len(data)).SerializeToString()
-    return MAGIC + len(metadata).to_bytes(4, "big") + metadata + packers[codec]()
 
 
 def test_a_record_is_read():
@@ -83,12 +67,6 @@ def test_the_record_of_a_new_topic_is_empty():
     assert contexts_of_record(b"") == ()
 
 
-@pytest.mark.parametrize("codec", Codec.values())
-def test_a_compressed_record_is_read(codec):
-    info = record(OFFLOADED, ATTEMPTED, OPEN)
-    assert decode_record(envelope(info.SerializeToString(), codec)) == info
-
-
 contexts = st.builds(
     LedgerContext,
     ledger=st.integers(0, 2**62),
@@ -100,26 +78,10 @@ contexts = st.builds(
 )
 
 
-@given(st.lists(contexts, max_size=5, unique_by=lambda c: c.ledger), st.sampled_from(Codec.values()))
+@given(st.lists(contexts, max_size=5, unique_by=lambda c: c.ledger), st.sampled_from(Compression.values()))
 def test_whatever_a_broker_writes_is_read_in_order(written, codec):
     data = record(*written).SerializeToString()
     assert contexts_of_record(envelope(data, codec)) == tuple(sorted(written, key=lambda c: c.ledger))
-
-
-@pytest.mark.parametrize("codec", Codec.values())
-def test_a_record_that_is_cut_short_is_refused(codec):
-    whole = envelope(record(OFFLOADED, ATTEMPTED, OPEN).SerializeToString(), codec)
-    tail = 6 if codec == Codec.ZLIB else 0  # Java flushes the stream and does not end it
-    for length in range(1, len(whole) - tail):
-        with pytest.raises(DamagedRecordError, match="managed ledger"):
-            decode_record(whole[:length])
-
-
-@pytest.mark.parametrize("size", [-1, 2**31 - 1])
-def test_a_record_of_no_possible_size_is_refused(size):
-    metadata = ManagedLedgerInfoMetadata(compressionType=Codec.ZSTD, uncompressedSize=size).SerializeToString()
-    with pytest.raises(DamagedRecordError, match=f"have {size} bytes"):
-        decode_record(MAGIC + len(metadata).to_bytes(4, "big") + metadata)
 
 
 def stats(**offloaded: bool) -> dict[str, object]:

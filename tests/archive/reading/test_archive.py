@@ -12,6 +12,7 @@ from offloader.archive.archive import Archive
 from offloader.archive.items import ArchivedEntry, Missing
 from offloader.archive.ledgers.source import LedgerBucket
 from offloader.archive.reading.reader import OnDamage, ReadOptions
+from offloader.archive.stored import Selection
 from offloader.archive.topic import ArchivedTopic
 from offloader.errors import ConfigError, FatalError
 from offloader.metadata import layout
@@ -101,11 +102,11 @@ def test_entries_and_items(topic: ArchivedTopic, caplog: pytest.LogCaptureFixtur
 
 
 def test_bounds_by_position_need_no_incarnation(topic: ArchivedTopic) -> None:
-    assert ids(list(topic.entries(Position.parse("4:28"), Position.parse("9:0")))) == ["4:28", "4:29", "9:0"]
+    assert ids(list(topic.entries(Selection(Position.parse("4:28"), Position.parse("9:0"))))) == ["4:28", "4:29", "9:0"]
 
 
 def test_bounds_by_time_are_exact(topic: ArchivedTopic) -> None:
-    assert ids(list(topic.entries(published_from=START + 200, published_to=START + 400))) == ["3:1", "3:2", "3:4"]
+    assert ids(list(topic.entries(Selection(published_from=START + 200, published_to=START + 400)))) == ["3:1", "3:2", "3:4"]
 
 
 def test_seek(topic: ArchivedTopic) -> None:
@@ -128,9 +129,9 @@ def test_a_topic_without_entries(root: Path) -> None:
 
 def test_messages_and_batches(topic: ArchivedTopic) -> None:
     end = Position.parse("4:1")
-    assert [m.value for m in topic.messages(end=end)] == [b"m0", b"m1", b"m2", b"m3", b"m4", b"n0", b"n1"]
-    assert [m.value for m in topic.messages(end=end, published_from=START + 400)] == [b"m3", b"m4", b"n0", b"n1"]
-    (batch,) = topic.record_batches(["value"], end=end, published_from=START + 400)
+    assert [m.value for m in topic.messages(Selection(end=end))] == [b"m0", b"m1", b"m2", b"m3", b"m4", b"n0", b"n1"]
+    assert [m.value for m in topic.messages(Selection(end=end, published_from=START + 400))] == [b"m3", b"m4", b"n0", b"n1"]
+    (batch,) = topic.record_batches(["value"], Selection(end=end, published_from=START + 400))
     assert batch.to_pydict() == {"value": [b"m3", b"m4", b"n0", b"n1"]}
 
 
@@ -151,7 +152,7 @@ def test_a_chunked_message_whose_first_chunk_is_before_what_is_read(root: Path) 
 
     built.add([Stored(60, 0, chunk(0)), Stored(60, 1, published(1)), Stored(60, 2, chunk(1)), Stored(60, 3, chunk(2))])
     topic = Archive(root.as_uri()).topic("chunked")
-    assert [m.value for m in topic.messages(Position.parse("60:3"))] == [b"<0><1><2>"]
+    assert [m.value for m in topic.messages(Selection(Position.parse("60:3")))] == [b"<0><1><2>"]
     assert [m.value for m in topic.messages()] == [b"x", b"<0><1><2>"]
 
 
@@ -184,7 +185,7 @@ def test_damage_is_skipped_on_request(root: Path, caplog: pytest.LogCaptureFixtu
     store.put(key, store.read(key)[0].replace(b"m3", b"m9"))
     topic = Archive(root.as_uri(), options=ReadOptions(on_damage=OnDamage.SKIP)).topic("orders")
     with caplog.at_level(logging.WARNING):
-        assert ids(list(topic.entries(end=Position.parse("3:9")))) == ["3:0", "3:1", "3:2", "3:4"]
+        assert ids(list(topic.entries(Selection(end=Position.parse("3:9"))))) == ["3:0", "3:1", "3:2", "3:4"]
     assert any(key in record.getMessage() and "3:3" in record.getMessage() for record in caplog.records)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from offloader.archive.items import ArchivedEntry
 from offloader.archive.reading.stores import Stores
 from offloader.archive.restoring.source import ArchiveSource
@@ -39,7 +41,8 @@ def test_ledgers_that_nothing_lists_are_told_of() -> None:
         assert ["nothing lists the ledgers" in text for text in lost] == [True] * told
 
 
-def test_markers_are_looked_for_only_where_ledgers_were_copied() -> None:
+@pytest.mark.parametrize("source", [source for source in Source if source.complete])
+def test_markers_are_looked_for_only_where_ledgers_were_copied(source: Source) -> None:
     archive = Archive()
     archive.claim(1)
     items = [archived(at(1, n), txnid_most_bits=0, txnid_least_bits=n) for n in (1, 2)]
@@ -52,7 +55,7 @@ def test_markers_are_looked_for_only_where_ledgers_were_copied() -> None:
     catalog = archive.catalog
     stores = Stores.of(archive.store)
     assert ArchiveSource(TopicView.of(catalog), stores).outcomes().raw == ()
-    copied = replace(catalog, segments=(catalog.segments[0], replace(catalog.segments[1], source=Source.BOOKKEEPER)))
+    copied = replace(catalog, segments=(catalog.segments[0], replace(catalog.segments[1], source=source)))
     found = ArchiveSource(TopicView.of(copied), stores).outcomes()
     assert found.raw == ((at(1, 1), at(1, 4)),)
     assert [found.committed(at(1, n), (0, n)) for n in (1, 2)] == [True, False]

@@ -1,0 +1,117 @@
+"""Who closes an orphaned ledger: our client, the official one, both at once, one that crashes on its way."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from integration.bookkeeper.cluster import BookKeeperCluster
+from integration.bookkeeper.official import OfficialClient, OfficialError
+from integration.bookkeeper.orphans import Closed, Orphan
+from offloader.bookkeeper.bookies import BookieClient
+from offloader.bookkeeper.metadata import MetadataTree
+from offloader.bookkeeper.recovery.inspection import Options, examine
+from offloader.bookkeeper.recovery.machine import Aborted
+from offloader.bookkeeper.recovery.runner import Recoverer
+from offloader.bookkeeper.settings import BookieSettings
+from offloader.bookkeeper.zookeeper import connect
+
+TIMEOUT = 1.5  # seconds for a bookie's answer
+_SETTINGS = BookieSettings(connect_timeout=TIMEOUT, request_timeout=TIMEOUT)
+
+
+class Refused(NamedTuple):
+    """A ledger was not closed. `need` of `bookies` must come back; None: the official client does not name them."""
+
+    reason: str
+    bookies: tuple[str, ...] | None = None
+    need: int = 0
+
+
+Result = Closed | Refused
+Closer = Callable[["Closers", Orphan], list[Result]]
+
+
+@dataclass
+class Ours:
+    """A client of ours."""
+
+    store: MetadataTree
+    bookies: BookieClient
+
+    def close(self, orphan: Orphan) -> Result:
+        """As `offloader ledgers close` does it."""
+        outcome = examine(orphan.ledger, self.store, self.bookies, Options(dry=False, timeout=TIMEOUT)).outcome
+        if isinstance(outcome.phase, Aborted):
+            missing = outcome.phase.missing
+            return Refused(outcome.message, missing.bookies, missing.need)
+        return Closed(outcome.metadata.last_entry, outcome.metadata.length)
+
+    def begin(self, orphan: Orphan, turns: int) -> None:
+        """Only so many steps of it, as one that crashes then."""
+        recoverer = Recoverer(orphan.ledger, self.store, self.bookies, timeout=TIMEOUT)
+        deadline = time.monotonic() + 2 * TIMEOUT
+        while turns and not recoverer.state.over and time.monotonic() < deadline:
+            if recoverer.busy:
+                recoverer.turn()
+                turns -= 1
+            else:
+                time.sleep(0.001)
+
+
+class Closers:
+    """Three clients of ours (the last one only reads), and the official ones: the cluster's, and one that is killed."""
+
+    def __init__(self, cluster: BookKeeperCluster, choice: random.Random) -> None:
+        self._stack = ExitStack()
+        self._official = cluster.official
+        self._choice = choice
+        self.first, self.second, self.reader = (self._client(cluster) for _ in range(3))
+        self.victim: OfficialClient | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stack.close()
+
+    def _client(self, cluster: BookKeeperCluster) -> Ours:
+        store = self._stack.enter_context(closing(connect(cluster.metadata_uri)))
+        return Ours(store, self._stack.enter_context(closing(BookieClient(_SETTINGS, store.address))))
+
+    def ours(self, orphan: Orphan) -> list[Result]:
+        return [self.first.close(orphan)]
+
+    def official(self, orphan: Orphan) -> list[Result]:
+        try:
+            closed = self._official.recover(orphan.ledger, orphan.shape).result(60)
+        except OfficialError as error:
+            return [Refused(str(error))]
+        return [Closed(closed["last"], closed["length"])]
+
+    def both(self, orphan: Orphan) -> list[Result]:
+        return self._at_once(orphan, self.ours, self.official)
+
+    def ours_twice(self, orphan: Orphan) -> list[Result]:
+        return self._at_once(orphan, self.ours, lambda orphan: [self.second.close(orphan)])
+
+    def ours_crashes(self, orphan: Orphan) -> list[Result]:
+        self.second.begin(orphan, self._choice.randrange(1, 60))
+        return []
+
+    def official_crashes(self, orphan: Orphan) -> list[Result]:
+        assert self.victim is not None
+        self.victim.recover(orphan.ledger, orphan.shape)
+        time.sleep(self._choice.uniform(0, 0.5))
+        self.victim.kill()
+        return []
+
+    def _at_once(self, orphan: Orphan, *closers: Callable[[Orphan], list[Result]]) -> list[Result]:
+        with ThreadPoolExecutor(len(closers)) as pool:
+            return [result for results in pool.map(lambda close: close(orphan), closers) for result in results]

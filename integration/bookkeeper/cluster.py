@@ -1,0 +1,133 @@
+"""A BookKeeper cluster on this machine: ZooKeeper and some bookies, each a process, from the embedded Pulsar's jars.
+
+    with BookKeeperCluster(folder) as cluster:
+        ledger = cluster.official.write(Shape(ensemble=4), 1000, Contents(seed=1))
+        cluster.bookies[2].kill()
+
+Everything listens on 127.0.0.1 and ends with the process that started it. Logs and configuration files stay in the folder,
+the bookies' and ZooKeeper's data do not. Five JVMs for four bookies need about 1 GB.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from integration.bookkeeper.bookie import Bookie
+from integration.bookkeeper.official import OfficialClient, compiled
+from offloader.embedded.commands import Commands
+from offloader.embedded.jars import fetch_lock
+from offloader.embedded.lock import PULSAR
+from offloader.embedded.process import JavaProcess
+from offloader.embedded.settings import free_ports
+from offloader.embedded.zookeeper import zookeeper_is_ready
+from offloader.java import find_java
+
+_START_SECONDS = 60.0
+_STOP_SECONDS = 10.0
+
+
+class BookKeeperCluster:
+    """Started on entering the context, ended on leaving it.
+
+    `layout`: hierarchical, longhierarchical or flat. `configuration` overrides lines of every bookie's file.
+    `official`: BookKeeper's own client, for as long as the cluster runs. `zookeeper`: a session for looking at nodes.
+    """
+
+    def __init__(
+        self, directory: Path, *, bookies: int = 4, layout: str = "hierarchical", configuration: Mapping[str, str] | None = None
+    ) -> None:
+        self.directory = directory.resolve()
+        self.directory.mkdir(parents=True, exist_ok=True)
+        port, *ports = free_ports(1 + bookies, random.SystemRandom())
+        self.zookeeper_port = port
+        self.zookeeper_address = f"127.0.0.1:{port}"
+        self.metadata_uri = f"zk+{layout}://{self.zookeeper_address}/ledgers"
+        self.zookeeper = KazooClient(self.zookeeper_address, timeout=8.0)
+        self._commands = Commands(find_java(), fetch_lock(PULSAR), self.directory)
+        self._numbers = itertools.count()
+        self._server: JavaProcess | None = None
+        self._clients: list[OfficialClient] = []
+        overrides = configuration or {}
+        self.bookies = tuple(Bookie(n, p, self.metadata_uri, self._commands, self, overrides) for n, p in enumerate(ports))
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self.end()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.end()
+
+    def bookie(self, identifier: str) -> Bookie:
+        """The bookie that ledgers call so."""
+        return next(bookie for bookie in self.bookies if bookie.id == identifier)
+
+    def client(self) -> OfficialClient:
+        """One more process with BookKeeper's own client, to kill or to pause. It ends with the cluster."""
+        client = OfficialClient(self._commands, self._classes, self.metadata_uri, f"client-{next(self._numbers)}")
+        self._clients.append(client)
+        return client
+
+    @property
+    def pids(self) -> list[int]:
+        """Of all processes that run for it."""
+        servers = [self._server.pid] if self._server else []
+        return [*servers, *(c.pid for c in self._clients), *(b.pid for b in self.bookies if b.running)]
+
+    def all_back(self) -> None:
+        """Every bookie running, whatever was done to it; those that were down start side by side."""
+        down = [bookie for bookie in self.bookies if not bookie.running]
+        for bookie in self.bookies:
+            bookie.resume()
+        for bookie in down:
+            bookie.launch()
+        for bookie in self.bookies:
+            bookie.await_ready()
+
+    def end(self) -> None:
+        """End every process and delete their data."""
+        for client in self._clients:
+            client.kill()
+        for bookie in self.bookies:
+            bookie.kill()
+        self.zookeeper.stop()
+        self.zookeeper.close()
+        if self._server is not None:
+            self._server.kill()
+        for folder in ("data", "tmp", "classes", *(bookie.name for bookie in self.bookies)):
+            shutil.rmtree(self.directory / folder, ignore_errors=True)
+
+    def _start(self) -> None:
+        port = self.zookeeper_port
+        self._server = JavaProcess(self._commands.zookeeper(port), self.directory, self.directory / "zookeeper.log")
+        self._classes = compiled(self._commands)
+        self._server.await_ready(lambda: zookeeper_is_ready(port), _START_SECONDS)
+        self.zookeeper.start()
+        self.official = self.client()
+        self.official.call("format")
+        self.all_back()
+
+    # What bookies ask of the metadata service
+
+    def is_registered(self, bookie: str) -> bool:
+        return self.zookeeper.exists(f"/ledgers/available/{bookie}") is not None
+
+    def unregister(self, bookie: str) -> None:
+        with contextlib.suppress(NoNodeError):
+            self.zookeeper.delete(f"/ledgers/available/{bookie}")
+
+    def forget_cookie(self, bookie: str) -> None:
+        self.official.call("forget cookie", bookie=bookie)

@@ -1,0 +1,116 @@
+"""Ledgers whose writer goes away in the middle of pipelined adds, and what must hold once somebody has closed them."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from integration.bookkeeper.contents import Contents
+from integration.bookkeeper.official import OfficialClient, ReadEntry, Shape
+from offloader.bookkeeper.bookies import BookieClient
+from offloader.bookkeeper.digests import digest_for
+from offloader.bookkeeper.metadata import MetadataTree
+from offloader.bookkeeper.model import LedgerMetadata
+from offloader.bookkeeper.reading import LedgerReader
+from offloader.bookkeeper.stored import decode
+from offloader.model import MIB
+
+MOST_ENTRIES = 3000  # more than a writer that is killed gets to
+_READ_SECONDS = 20.0
+_SEEDS = itertools.count(1)
+
+
+class Closed(NamedTuple):
+    """The end that a ledger was closed with."""
+
+    last: int
+    length: int
+
+
+@dataclass
+class Orphan:
+    """A ledger and its writer. `adding` is done once the writer is gone, or finds itself fenced, or has written enough."""
+
+    ledger: int
+    shape: Shape
+    contents: Contents
+    writer: OfficialClient
+    adding: Future[Any] = field(repr=False)
+
+    @property
+    def acknowledged(self) -> int:
+        """The last entry of which the writer has been told that it is safe, as far as we heard."""
+        return self.writer.acknowledged.get(self.ledger, -1)
+
+
+def begin_writing(writer: OfficialClient, shapes: Sequence[Shape], choice: random.Random) -> list[Orphan]:
+    """A ledger of each shape, all of them written at once."""
+    orphans = []
+    for shape in shapes:
+        ledger = writer.create(shape)
+        contents = Contents(next(_SEEDS), largest=choice.choice((0, 100, 1000)))
+        adding = writer.add(ledger, MOST_ENTRIES, contents, window=choice.choice((1, 5, 20, 50)))
+        orphans.append(Orphan(ledger, shape, contents, writer, adding))
+    return orphans
+
+
+@dataclass(frozen=True)
+class Witness:
+    """Looks at closed ledgers: through the official client, through ours, and bookie by bookie."""
+
+    official: OfficialClient
+    store: MetadataTree
+    bookies: BookieClient
+
+    def check(self, orphan: Orphan, closed: Closed) -> None:
+        """All of its bookies must run. `closed`: what whoever closed it said."""
+        metadata = self.store.read(orphan.ledger).metadata
+        expected = [orphan.contents.of(entry) for entry in range(closed.last + 1)]
+        assert metadata.closed, orphan
+        assert (metadata.last_entry, metadata.length) == closed, orphan
+        assert closed.last >= orphan.acknowledged, f"{orphan}: acknowledged {orphan.acknowledged}, closed at {closed.last}"
+        if not expected:
+            assert closed == (-1, 0), orphan
+            return
+        last = self.check_readers(orphan, metadata, expected)
+        # An entry that the official client sends after others failed counts these as if they had not been sent.
+        assert closed.length in (sum(map(len, expected)), last.length), orphan
+        self._check_copies(orphan, metadata, expected)
+
+    def check_readers(self, orphan: Orphan, metadata: LedgerMetadata, expected: list[bytes]) -> ReadEntry:
+        """Both clients read the same, from whatever bookies run. Returns the last entry."""
+        by_official = self.official.read(orphan.ledger, 0, metadata.last_entry, orphan.shape)
+        assert [entry.payload for entry in by_official] == expected, orphan
+        assert self._by_us(orphan, metadata) == expected, orphan
+        return by_official[-1]
+
+    def _by_us(self, orphan: Orphan, metadata: LedgerMetadata) -> list[bytes]:
+        found: list[bytes] = []
+        reader = LedgerReader(self.bookies, orphan.ledger, metadata, 0, metadata.last_entry, max_bytes=MIB)
+        with closing(reader):
+            while not reader.finished:
+                entries = reader.read(_READ_SECONDS)
+                assert entries, f"{orphan}: nothing after {len(found)} entries"
+                found += [entry.data for entry in entries]
+        return found
+
+    def _check_copies(self, orphan: Orphan, metadata: LedgerMetadata, expected: list[bytes]) -> None:
+        """Every entry is on so many of its bookies as acknowledge one."""
+        held = {bookie: self._held(bookie, orphan, metadata) for f in metadata.fragments for bookie in f.ensemble}
+        for entry, payload in enumerate(expected):
+            copies = [bookie for bookie in metadata.write_set(entry) if held[bookie].get(entry) == payload]
+            assert len(copies) >= metadata.ack_quorum, f"{orphan}: entry {entry} of {len(expected)} is only on {copies}"
+
+    def _held(self, bookie: str, orphan: Orphan, metadata: LedgerMetadata) -> dict[int, bytes]:
+        answers = self.official.ask(bookie, orphan.ledger, 0, metadata.last_entry)
+        digest = digest_for(metadata)
+        return {
+            entry: decode(stored, digest, orphan.ledger, entry).payload
+            for entry, stored in enumerate(answers)
+            if isinstance(stored, bytes)
+        }

@@ -1,0 +1,155 @@
+"""A ledger of which too little is known is not closed: who must come back is said, and then it is closed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from integration.bookkeeper.bookie import Bookie
+from integration.bookkeeper.closers import TIMEOUT, Closers, Ours, Refused
+from integration.bookkeeper.cluster import BookKeeperCluster
+from integration.bookkeeper.contents import Contents
+from integration.bookkeeper.official import Shape
+from integration.bookkeeper.orphans import Closed, Orphan, Witness
+from offloader.bookkeeper.model import LedgerState
+from offloader.bookkeeper.recovery.dangers import DangerKind
+from offloader.bookkeeper.recovery.inspection import Inspection, Options, examine
+from offloader.bookkeeper.recovery.machine import Aborted, Done, Ending
+
+Away = Callable[[Bookie], None]
+
+pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def closers(cluster: BookKeeperCluster) -> Iterator[Closers]:
+    with Closers(cluster, random.Random(3)) as closers:
+        yield closers
+
+
+@pytest.fixture
+def ours(closers: Closers) -> Ours:
+    return closers.first
+
+
+def orphan_of(cluster: BookKeeperCluster, shape: Shape, entries: int = 30) -> Orphan:
+    """A ledger with so many acknowledged entries, which its writer never closes."""
+    contents = Contents(seed=21)
+    ledger = cluster.official.create(shape)
+    adding = cluster.official.add(ledger, entries, contents)
+    adding.result(30)
+    return Orphan(ledger, shape, contents, cluster.official, adding)
+
+
+def ensemble(cluster: BookKeeperCluster, orphan: Orphan) -> list[Bookie]:
+    """The bookies of its last fragment, those that hold its last entry first."""
+    members = cluster.official.metadata(orphan.ledger)["fragments"][-1][1]
+    first = orphan.acknowledged % len(members)
+    return [cluster.bookie(member) for member in members[first:] + members[:first]]
+
+
+def inspected(orphan: Orphan, ours: Ours) -> Inspection:
+    return examine(orphan.ledger, ours.store, ours.bookies, Options(timeout=TIMEOUT))
+
+
+def check(cluster: BookKeeperCluster, ours: Ours, orphan: Orphan, closed: Closed) -> None:
+    Witness(cluster.official, ours.store, ours.bookies).check(orphan, closed)
+
+
+@pytest.mark.parametrize(
+    ("quorums", "away", "how", "enough"),
+    [
+        ((3, 3, 2), 2, Bookie.kill, 1),  # the two could form an ack quorum
+        ((4, 3, 2), 2, Bookie.pause, 1),
+        ((3, 3, 3), 1, Bookie.kill, 1),  # nobody else could take the last entry
+        ((4, 2, 2), 1, Bookie.pause, 1),
+        ((2, 2, 1), 1, Bookie.kill, 1),  # it may have the only copy of one entry more
+        ((3, 1, 1), 1, Bookie.pause, 1),
+        ((5, 4, 2), 3, Bookie.kill, 2),
+        ((5, 5, 2), 4, Bookie.pause, 3),
+    ],
+)
+def test_it_is_said_who_must_come_back(
+    cluster: BookKeeperCluster, ours: Ours, quorums: tuple[int, int, int], away: int, how: Away, enough: int
+) -> None:
+    orphan = orphan_of(cluster, Shape(*quorums))
+    gone = ensemble(cluster, orphan)[:away]
+    for bookie in gone:
+        how(bookie)
+    refused = ours.close(orphan)
+    assert isinstance(refused, Refused), refused
+    assert set(refused.bookies or ()) == {bookie.id for bookie in gone}
+    assert refused.need == enough
+    assert all(bookie.id in refused.reason for bookie in gone)
+    assert ours.store.read(orphan.ledger).metadata.state is LedgerState.IN_RECOVERY
+    for bookie in gone[:enough]:
+        bookie.back()
+    closed = ours.close(orphan)
+    assert isinstance(closed, Closed), closed
+    assert closed.last == 29
+    cluster.all_back()
+    check(cluster, ours, orphan, closed)
+
+
+def test_what_can_do_without_a_bookie_is_closed_without_it(cluster: BookKeeperCluster, ours: Ours) -> None:
+    orphan = orphan_of(cluster, Shape(3, 3, 2))
+    ensemble(cluster, orphan)[0].kill()
+    closed = ours.close(orphan)
+    assert isinstance(closed, Closed), closed
+    cluster.all_back()
+    check(cluster, ours, orphan, closed)
+
+
+def test_a_look_says_who_must_come_back_and_disturbs_nobody(cluster: BookKeeperCluster, ours: Ours) -> None:
+    orphan = orphan_of(cluster, Shape(3, 3, 2))
+    before = ours.store.read(orphan.ledger)
+    found = inspected(orphan, ours)
+    assert isinstance(found.outcome.phase, Done)
+    assert (found.outcome.phase.ending, found.outcome.metadata.last_entry) == (Ending.WOULD_CLOSE, 29)
+    gone = ensemble(cluster, orphan)[:2]
+    for bookie in gone:
+        bookie.pause()
+    found = inspected(orphan, ours)
+    assert isinstance(found.outcome.phase, Aborted)
+    assert set(found.outcome.phase.missing.bookies) == {bookie.id for bookie in gone}
+    cluster.all_back()
+    assert ours.store.read(orphan.ledger) == before
+    cluster.official.add(orphan.ledger, 10, orphan.contents).result(30)  # its writer is not fenced
+    closed = cluster.official.close_ledger(orphan.ledger)
+    check(cluster, ours, orphan, Closed(closed["last"], closed["length"]))
+
+
+@pytest.mark.parametrize("quorums", [(2, 2, 2), (4, 3, 2)], ids=str)
+def test_a_bookie_that_lost_its_disk_is_not_believed(
+    cluster: BookKeeperCluster, ours: Ours, quorums: tuple[int, int, int]
+) -> None:
+    orphan = orphan_of(cluster, Shape(*quorums))
+    liar = ensemble(cluster, orphan)[0]
+    liar.kill()
+    liar.lose_disk()
+    liar.start()
+    found = inspected(orphan, ours)
+    assert liar.id in {bookie for danger in found.dangers if danger.kind is DangerKind.YOUNG_COOKIE for bookie in danger.bookies}
+    assert found.distrusted == {liar.id}
+    closed = ours.close(orphan)
+    assert isinstance(closed, Closed), closed
+    assert closed.last == 29
+    assert cluster.official.recover(orphan.ledger, orphan.shape).result(30)["last"] == 29
+
+
+def test_what_only_bookies_without_their_disks_would_know_is_not_ruled_out(cluster: BookKeeperCluster, ours: Ours) -> None:
+    """Two of three: an entry more may have been on these alone."""
+    orphan = orphan_of(cluster, Shape(3, 3, 2))
+    witness, *liars = ensemble(cluster, orphan)
+    for liar in liars:
+        liar.kill()
+        liar.lose_disk()
+        liar.start()
+    for end in (witness.kill, witness.start):
+        end()
+        refused = ours.close(orphan)
+        assert isinstance(refused, Refused), refused
+        assert all(liar.id in refused.reason for liar in liars)
+        assert ours.store.read(orphan.ledger).metadata.state is LedgerState.IN_RECOVERY

@@ -1,0 +1,284 @@
+"""The metadata service that bookies, brokers and BookKeeper's own client use: a real ZooKeeper."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from integration.bookkeeper.cluster import BookKeeperCluster
+from integration.bookkeeper.contents import Contents
+from integration.bookkeeper.official import OfficialError, Shape
+from offloader.bookkeeper.api import HostPort
+from offloader.bookkeeper.layout import Layout, ledger_path
+from offloader.bookkeeper.managed_ledgers import encoded, managed_ledger_name, managed_ledger_of
+from offloader.bookkeeper.metadata import MetadataTree
+from offloader.bookkeeper.model import DigestType, Fragment, LedgerState
+from offloader.bookkeeper.uri import MetadataUri
+from offloader.bookkeeper.zookeeper import connect
+from offloader.embedded.commands import Commands
+from offloader.embedded.jars import fetch_lock
+from offloader.embedded.lock import PULSAR
+from offloader.embedded.process import JavaProcess
+from offloader.embedded.settings import free_ports
+from offloader.embedded.standalone import PulsarStandalone
+from offloader.embedded.zookeeper import zookeeper_is_ready
+from offloader.errors import FatalError, LedgerNotFoundError, MetadataUnavailableError, VersionConflictError
+from offloader.java import find_java
+from offloader.model import TopicName
+from offloader.testing.ledger_metadata import ClusterMetadata
+from tests.bookkeeper.metadata_contract import METADATA, MetadataContract, World, closed, soon
+
+pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(300)]
+
+TIMEOUT = 1.0
+START_SECONDS = 60.0
+ALONE = Shape(1, 1, 1)
+
+_ROOTS = itertools.count()
+
+
+class LoneZooKeeper:
+    """A ZooKeeper without a cluster, which can be killed, paused and brought back."""
+
+    def __init__(self, directory: Path) -> None:
+        (self._port,) = free_ports(1, random.SystemRandom())
+        self.address = f"127.0.0.1:{self._port}"
+        self._directory = directory
+        self._command = Commands(find_java(), fetch_lock(PULSAR), directory).zookeeper(self._port)
+        self.start()
+        self.client = KazooClient(self.address, connection_retry={"max_tries": -1, "max_delay": 0.5})
+        self.client.start()
+
+    def start(self) -> None:
+        self._process = JavaProcess(self._command, self._directory, self._directory / "zookeeper.log")
+        self._process.await_ready(lambda: zookeeper_is_ready(self._port), START_SECONDS)
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def pause(self) -> None:
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self._process.pid, signal.SIGCONT)
+
+    def end(self) -> None:
+        self.client.stop()
+        self.client.close()
+        self.kill()
+
+    # Writing
+
+    def put(self, path: str, value: bytes) -> None:
+        self.client.ensure_path(path.rpartition("/")[0] or "/")
+        if self.client.exists(path):
+            self.client.set(path, value)
+        else:
+            self.client.create(path, value)
+
+    def delete(self, path: str) -> None:
+        self.client.delete(path)
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoneZooKeeper]:
+    lone = LoneZooKeeper(tmp_path_factory.mktemp("zookeeper"))
+    yield lone
+    lone.end()
+
+
+@pytest.fixture
+def world(zookeeper: LoneZooKeeper) -> Iterator[World]:
+    uri = MetadataUri((zookeeper.address,), f"/root-{next(_ROOTS)}/ledgers")
+    filled = ClusterMetadata(zookeeper, uri)
+    filled.format()
+    with closing(connect(uri, timeout=TIMEOUT)) as store:
+        yield World(store, filled, zookeeper.kill, zookeeper.start)
+
+
+class TestZooKeeper(MetadataContract):
+    """With the fixture above."""
+
+    def test_a_server_that_hangs_is_unavailable_in_time(self, world: World, zookeeper: LoneZooKeeper) -> None:
+        world.cluster.put_ledger(1, METADATA)
+        before = world.store.read(1)
+        zookeeper.pause()
+        begun = time.monotonic()
+        with pytest.raises(MetadataUnavailableError):
+            world.store.read(1)
+        assert time.monotonic() - begun < 3 * TIMEOUT
+        zookeeper.resume()
+        soon(lambda: _reads(world.store))
+        assert world.store.read(1) == before
+
+    def test_what_changed_while_the_server_was_away_is_seen(self, world: World, zookeeper: LoneZooKeeper) -> None:
+        world.cluster.register("b", HostPort("one", 1))
+        assert world.store.address("b") == ("one", 1)
+        assert world.store.available() == {"b": True}
+        zookeeper.kill()
+        zookeeper.start()
+        world.cluster.register("b", HostPort("two", 2))
+        world.cluster.register("c", HostPort("c", 3), read_only=True)
+        soon(lambda: world.store.address("b") == ("two", 2))
+        soon(lambda: world.store.available() == {"b": True, "c": False})
+
+
+def _reads(store: MetadataTree) -> bool:
+    try:
+        store.read(1)
+    except MetadataUnavailableError:
+        return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def metadata(shared_cluster: BookKeeperCluster) -> Iterator[MetadataTree]:
+    with closing(connect(shared_cluster.metadata_uri)) as store:
+        yield store
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("ledger", [None, (1 << 31) - 2, (1 << 31) - 1, (1 << 31) + 99])
+def test_a_ledger_of_the_official_client(
+    cluster: BookKeeperCluster, metadata: MetadataTree, version: int, ledger: int | None
+) -> None:
+    shape = Shape(4, 3, 2, digest="CRC32", password="sécret\0", format=version)
+    written = cluster.official.write(shape, 20, Contents(1), ledger=ledger, custom={"application": "tests"})
+    said = cluster.official.metadata(written)
+    found = metadata.read(written).metadata
+    assert (found.ensemble_size, found.write_quorum, found.ack_quorum) == (4, 3, 2)
+    assert (found.state, found.last_entry, found.length) == (LedgerState.CLOSED, 19, said["length"])
+    assert (found.digest, found.password, found.format_version) == (DigestType.CRC32, "sécret\0".encode(), version)
+    assert [[f.first_entry, list(f.ensemble)] for f in found.fragments] == said["fragments"]
+    assert found.custom["application"] == b"tests"
+    assert found.created_ms == said["created"]
+    cluster.official.call("delete", ledger=written)
+    with pytest.raises(LedgerNotFoundError):
+        metadata.read(written)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_the_official_client_reads_what_we_write(cluster: BookKeeperCluster, metadata: MetadataTree, version: int) -> None:
+    shape = Shape(3, 3, 2, password="x", format=version)
+    ledger = cluster.official.create(shape, custom={"k": "v"})
+    before = metadata.read(ledger)
+    assert before.metadata.state is LedgerState.OPEN
+    recovering = replace(before.metadata, state=LedgerState.IN_RECOVERY)
+    recovery = metadata.write(ledger, recovering, before.version)
+    assert cluster.official.metadata(ledger)["state"] == "IN_RECOVERY"
+    more = (*recovering.fragments, Fragment(5, tuple(reversed(recovering.fragments[0].ensemble))))
+    done = replace(closed(recovering, 8), fragments=more)
+    with pytest.raises(VersionConflictError):
+        metadata.write(ledger, done, before.version)
+    metadata.write(ledger, done, recovery)
+    said = cluster.official.metadata(ledger)
+    assert (said["state"], said["last"], said["length"], said["format"]) == ("CLOSED", 8, 9, version)
+    assert [[f.first_entry, list(f.ensemble)] for f in more] == said["fragments"]
+    assert said["custom"].keys() == {"k"}
+
+
+def test_who_writes_second_is_told(cluster: BookKeeperCluster, metadata: MetadataTree) -> None:
+    writer = cluster.client()
+    ledger = writer.create(Shape())
+    writer.add(ledger, 10, Contents(2)).result(30)
+    before = metadata.read(ledger)
+    assert cluster.official.recover(ledger, Shape()).result(30)["last"] == 9
+    with pytest.raises(VersionConflictError):
+        metadata.write(ledger, closed(before.metadata, 3), before.version)
+    assert metadata.read(ledger).metadata.last_entry == 9
+
+
+def test_what_we_changed_the_official_client_does_not_overwrite(cluster: BookKeeperCluster, metadata: MetadataTree) -> None:
+    writer = cluster.client()
+    ledger = writer.create(Shape())
+    writer.add(ledger, 10, Contents(3)).result(30)
+    before = metadata.read(ledger)
+    metadata.write(ledger, closed(before.metadata, 3), before.version)
+    with pytest.raises(OfficialError):
+        writer.close_ledger(ledger)
+    assert metadata.read(ledger).metadata.last_entry == 3
+
+
+def test_a_field_of_a_newer_version_survives_beside_the_official_client(
+    cluster: BookKeeperCluster, metadata: MetadataTree
+) -> None:
+    ledger = cluster.official.create(Shape())
+    path = "/ledgers" + ledger_path(Layout.HIERARCHICAL, ledger)
+    value, _ = cluster.zookeeper.get(path)
+    header, _, body = value.partition(b"\n")
+    length = (body[0] & 127) + (body[1] << 7) if body[0] > 127 else body[0]
+    new = bytes.fromhex("da05036e6577")
+    body = body[-length:] + new
+    cluster.zookeeper.set(path, header + b"\n" + bytes([len(body) % 128 + 128, len(body) // 128]) + body)
+    before = metadata.read(ledger)
+    metadata.write(ledger, closed(before.metadata, 3), before.version)
+    assert cluster.zookeeper.get(path)[0].endswith(new)
+    assert cluster.official.metadata(ledger)["last"] == 3
+
+
+@pytest.mark.parametrize("layout", [Layout.FLAT, Layout.LONG_HIERARCHICAL])
+def test_other_layouts(tmp_path: Path, layout: Layout) -> None:
+    with BookKeeperCluster(tmp_path, bookies=1, layout=layout.value) as cluster:
+        ledger = cluster.official.write(ALONE, 3, Contents(4))
+        uri = MetadataUri((cluster.zookeeper_address,))
+        for asked in (None, layout):
+            with closing(connect(replace(uri, layout=asked))) as metadata:
+                assert metadata.read(ledger).metadata.last_entry == 2
+        with (
+            closing(connect(replace(uri, layout=Layout.HIERARCHICAL))) as wrong,
+            pytest.raises(FatalError, match="another layout"),
+        ):
+            wrong.read(ledger)
+
+
+def test_bookies_are_found_where_they_listen(cluster: BookKeeperCluster, metadata: MetadataTree) -> None:
+    for bookie in cluster.bookies:
+        assert metadata.address(bookie.id) == ("127.0.0.1", bookie.port)
+        cookie = metadata.cookie(bookie.id)
+        assert cookie is not None
+        assert b"bookieHost" in cookie.data
+        assert 0 < time.time() * 1000 - cookie.created_ms < 3_600_000
+    assert metadata.cookie("nobody") is None
+
+
+def test_bookies_come_and_go(cluster: BookKeeperCluster, metadata: MetadataTree) -> None:
+    everybody = {bookie.id: True for bookie in cluster.bookies}
+    soon(lambda: metadata.available() == everybody)
+    gone = cluster.bookies[1]
+    gone.stop()
+    soon(lambda: metadata.available() == {name: True for name in everybody if name != gone.id})
+    gone.start()
+    soon(lambda: metadata.available() == everybody)
+    assert metadata.address(gone.id) == ("127.0.0.1", gone.port)
+
+
+def test_a_topics_ledgers_and_cursors(pulsar_with_zookeeper: PulsarStandalone) -> None:
+    pulsar = pulsar_with_zookeeper
+    topic = TopicName("public", "default", "näme of+a~topic")
+    pulsar.admin("PUT", topic.rest_path)
+    pulsar.admin("PUT", f"{topic.rest_path}/subscription/a%20s~ub%C3%A9", {"ledgerId": -1, "entryId": -1})
+    stats = pulsar.admin("GET", f"{topic.rest_path}/internalStats").json()
+    with closing(connect(f"zk:{pulsar.zookeeper_address}")) as metadata:
+        listed = metadata.managed_ledger(topic)
+        assert [one.ledger for one in listed.ledgers] == [one["ledgerId"] for one in stats["ledgers"]]
+        assert metadata.cursors(topic).keys() == {"a s~ubé"}
+        assert {encoded(name) for name in metadata.cursors(topic)} == stats["cursors"].keys()
+        ledger = metadata.read(listed.ledgers[-1].ledger).metadata
+        assert managed_ledger_of(ledger.custom) == managed_ledger_name(topic)
+        assert ledger.state is LedgerState.OPEN
+        (bookie,) = ledger.fragments[0].ensemble
+        assert metadata.available() == {bookie: True}
+        assert metadata.address(bookie).host == "127.0.0.1"
+        pulsar.admin("POST", f"{topic.rest_path}/terminate")
+        assert metadata.managed_ledger(topic).terminated is not None
+        assert metadata.read(listed.ledgers[-1].ledger).metadata.closed

@@ -1,0 +1,161 @@
+"""A topic's own nodes in Pulsar's metadata store: its ledger list and its cursors. Pure.
+
+The values are raw or, where `managedLedgerInfoCompressionType` or `managedCursorInfoCompressionType` say so, in an envelope:
+[47 78][int32 length][ManagedLedgerInfoMetadata][compressed message]
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from struct import Struct
+from typing import TypeVar
+from urllib.parse import quote_plus, unquote_plus
+
+import pyarrow as pa
+from google.protobuf.message import DecodeError, Message
+
+from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo, ManagedLedgerInfo, ManagedLedgerInfoMetadata
+from offloader.archive.messages.compression import decompress
+from offloader.bookkeeper.api import Listed, ManagedLedger
+from offloader.errors import DamagedObjectError, DamagedRecordError
+from offloader.model import MIB, TopicName
+
+Compression = ManagedLedgerInfoMetadata.CompressionType
+
+# BookKeeper's custom metadata of a ledger: whose it is.
+OWNER = "pulsar/managed-ledger"
+
+# A raw record cannot begin so: it would be a field of a wire type that does not exist.
+MAGIC = bytes.fromhex("4778")
+LARGEST = 256 * MIB  # a record has some hundred bytes for each ledger
+_HEADER = Struct(">2si")
+_CODECS = {Compression.LZ4: "lz4_raw", Compression.ZSTD: "zstd", Compression.SNAPPY: "snappy"}
+
+_Record = TypeVar("_Record", bound=Message)
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A subscription's cursor. Where its position is in a ledger, which is so while the topic is loaded, `ledger` is that and
+    `mark_delete` may be old or None. `deleted`: ranges (after, up to and including) acknowledged beyond it."""
+
+    ledger: int | None
+    mark_delete: tuple[int, int] | None
+    deleted: tuple[tuple[tuple[int, int], tuple[int, int]], ...] = ()
+    last_active_ms: int | None = None
+
+
+def managed_ledger_name(topic: TopicName) -> str:
+    """`tenant/namespace/persistent/topic`, the topic as Java's URLEncoder encodes it."""
+    return f"{topic.tenant}/{topic.namespace_part}/persistent/{encoded(topic.name)}"
+
+
+def topic_of(name: str) -> TopicName:
+    """The topic of a managed ledger. Raises ValueError for one that is no persistent topic's."""
+    pieces = name.split("/")
+    if len(pieces) != 4 or pieces[2] != "persistent" or not all(pieces):
+        raise ValueError(f"{name!r} is not the managed ledger of a persistent topic: tenant/namespace/persistent/topic")
+    return TopicName(pieces[0], pieces[1], decoded(pieces[3]))
+
+
+def encoded(name: str) -> str:
+    """The name of a node for a topic's or cursor's local name, as Java's URLEncoder encodes it."""
+    return quote_plus(name, safe="*").replace("~", "%7E")
+
+
+def decoded(node: str) -> str:
+    """The local name that a node's name stands for."""
+    return unquote_plus(node)
+
+
+def managed_ledger_of(custom: Mapping[str, bytes]) -> str:
+    """The managed ledger's name in a ledger's custom metadata; "" where it is none of a topic's."""
+    return custom.get(OWNER, b"").decode(errors="replace")
+
+
+def decode_record(data: bytes) -> ManagedLedgerInfo:
+    """The value of the node /managed-ledgers/`managed_ledger_name`. Raises DamagedRecordError."""
+    return _decoded(data, ManagedLedgerInfo, "managed ledger")
+
+
+def decode_managed_ledger(data: bytes, version: int) -> ManagedLedger:
+    """The same as a ledger list, in the order of the ledgers. Raises DamagedRecordError."""
+    info = decode_record(data)
+    ledgers = sorted(Listed(one.ledgerId, one.entries, one.size) for one in info.ledgerInfo)
+    ids = [one.ledger for one in ledgers]
+    if len(set(ids)) != len(ids) or any(min(one) < 0 for one in ledgers):
+        raise DamagedRecordError(f"no managed ledger can have this list of ledgers: {ids}")
+    end = info.terminatedPosition
+    terminated = (end.ledgerId, end.entryId) if info.HasField("terminatedPosition") else None
+    return ManagedLedger(tuple(ledgers), version, data, terminated)
+
+
+def encode_managed_ledger(ledger: ManagedLedger, compression: Compression = Compression.NONE) -> bytes:
+    """The node's value. What `raw` says of a ledger that is still listed stays."""
+    info = decode_record(ledger.raw)
+    known = {one.ledgerId: one for one in decode_record(ledger.raw).ledgerInfo}
+    del info.ledgerInfo[:]
+    for listed in ledger.ledgers:
+        one = known.get(listed.ledger) or ManagedLedgerInfo.LedgerInfo(ledgerId=listed.ledger)
+        if (one.entries, one.size) != (listed.entries, listed.size):
+            one.entries, one.size = listed.entries, listed.size
+        info.ledgerInfo.append(one)
+    info.ClearField("terminatedPosition")
+    if ledger.terminated is not None:
+        info.terminatedPosition.ledgerId, info.terminatedPosition.entryId = ledger.terminated
+    return envelope(info.SerializeToString(), compression)
+
+
+def decode_cursor(data: bytes) -> Cursor:
+    """The value of a cursor's node. Raises DamagedRecordError."""
+    info = _decoded(data, ManagedCursorInfo, "cursor")
+    has_position = info.HasField("markDeleteLedgerId") and info.HasField("markDeleteEntryId")
+    return Cursor(
+        ledger=info.cursorsLedgerId if info.cursorsLedgerId >= 0 else None,
+        mark_delete=(info.markDeleteLedgerId, info.markDeleteEntryId) if has_position else None,
+        deleted=tuple(
+            ((r.lowerEndpoint.ledgerId, r.lowerEndpoint.entryId), (r.upperEndpoint.ledgerId, r.upperEndpoint.entryId))
+            for r in info.individualDeletedMessages
+        ),
+        last_active_ms=info.lastActive if info.HasField("lastActive") else None,
+    )
+
+
+def envelope(data: bytes, compression: Compression) -> bytes:
+    """A message as Pulsar keeps it with this compression; NONE: as it is."""
+    if compression == Compression.NONE:
+        return data
+    if compression == Compression.ZLIB:
+        packed = zlib.compress(data)
+    else:
+        packed = pa.compress(data, codec=_CODECS[compression], asbytes=True)
+    metadata = ManagedLedgerInfoMetadata(compressionType=compression, uncompressedSize=len(data)).SerializeToString()
+    return _HEADER.pack(MAGIC, len(metadata)) + metadata + packed
+
+
+def _decoded(data: bytes, kind: type[_Record], what: str) -> _Record:
+    try:
+        record = kind.FromString(_unpacked(data, what) if data.startswith(MAGIC) else data)
+    except (DecodeError, DamagedObjectError) as error:
+        raise DamagedRecordError(f"this is no record of a {what}: {error}") from error
+    if not record.IsInitialized():
+        raise DamagedRecordError(f"this is no record of a {what}: a required field is missing")
+    return record
+
+
+def _unpacked(data: bytes, what: str) -> bytes:
+    length = _HEADER.unpack_from(data)[1] if len(data) >= _HEADER.size else 0
+    begin = _HEADER.size + length
+    if length < 1 or begin > len(data):
+        raise DamagedRecordError(f"a {what}'s record of {len(data)} bytes is cut off in its header")
+    metadata = ManagedLedgerInfoMetadata.FromString(data[_HEADER.size : begin])
+    size = metadata.uncompressedSize
+    if size < 0:
+        raise DamagedRecordError(f"a {what}'s record cannot have {size} bytes")
+    # The codecs' numbers are those of messages.
+    unpacked = decompress(metadata.compressionType, data[begin:], size, LARGEST)
+    if len(unpacked) != size:
+        raise DamagedRecordError(f"a {what}'s record has {len(unpacked)} bytes, not {size}")
+    return bytes(unpacked)

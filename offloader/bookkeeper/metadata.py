@@ -1,0 +1,144 @@
+"""The metadata service's nodes as BookKeeper and Pulsar use them: ledgers, bookies, managed ledgers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+
+from offloader.bookkeeper.api import Cookie, HostPort, ManagedLedger
+from offloader.bookkeeper.bookie_info import decode_address
+from offloader.bookkeeper.layout import Layout, decode_layout, ledger_path
+from offloader.bookkeeper.managed_ledgers import Cursor, decode_cursor, decode_managed_ledger, decoded, managed_ledger_name
+from offloader.bookkeeper.metadata_codec import decode_metadata, encode_metadata
+from offloader.bookkeeper.model import LedgerMetadata, Versioned
+from offloader.bookkeeper.nodes import Fired, Nodes, Watched
+from offloader.bookkeeper.uri import MetadataUri
+from offloader.errors import BookieUnavailableError, DamagedRecordError, FatalError, LedgerNotFoundError, TopicNotFoundError
+from offloader.model import TopicName
+
+_READ_ONLY = "readonly"
+
+
+class MetadataTree:
+    """A LedgerMetadataStore over a tree of nodes. It closes the nodes' session.
+
+    What is known of bookies is read once and then again whenever its watch fires.
+    """
+
+    def __init__(self, nodes: Nodes, uri: MetadataUri) -> None:
+        self._nodes = nodes
+        self._uri = uri
+        self._writable = f"{uri.root}/available"
+        self._read_only = f"{self._writable}/{_READ_ONLY}"
+        self._available = Watched(self._read_available)
+        self._addresses: dict[str, Watched[HostPort]] = {}
+
+    @cached_property
+    def layout(self) -> Layout:
+        """How ledgers are kept. Raises FatalError where the URI says otherwise, or where there is no cluster."""
+        path = f"{self._uri.root}/LAYOUT"
+        node, asked = self._nodes.get(path), self._uri.layout
+        if node is None:
+            if self._nodes.get(self._writable) is None:
+                raise self._no_cluster()
+            return asked or Layout.HIERARCHICAL  # Pulsar's own metadata driver knows no other, and writes no node
+        try:
+            found = decode_layout(node.value)
+        except (DamagedRecordError, FatalError) as error:
+            raise type(error)(f"{path} at {self._uri}: {error}") from error
+        if asked not in (None, found):
+            raise FatalError(f"{self._uri} asks for another layout than its cluster has ({found.value}): write zk:// instead")
+        return found
+
+    def read(self, ledger: int) -> Versioned:
+        """See LedgerMetadataStore: every write that was made, or is in doubt, through this store is seen."""
+        node = self._nodes.get(self._path(ledger), latest=True)
+        if node is None:
+            raise LedgerNotFoundError(f"there is no ledger {ledger}")
+        try:
+            metadata = decode_metadata(node.value)
+        except DamagedRecordError as error:
+            raise DamagedRecordError(f"ledger {ledger}: {error}") from error
+        if metadata.created_ms is None:
+            metadata = replace(metadata, created_ms=node.created_ms)
+        return Versioned(metadata, node.version)
+
+    def write(self, ledger: int, metadata: LedgerMetadata, version: int) -> int:
+        """See LedgerMetadataStore."""
+        written = self._nodes.set(self._path(ledger), encode_metadata(metadata), version)
+        if written is None:
+            raise LedgerNotFoundError(f"there is no ledger {ledger} any more")
+        return written
+
+    def address(self, bookie: str) -> HostPort:
+        """See LedgerMetadataStore."""
+        watched = self._addresses.get(bookie)
+        if watched is None:
+            watched = self._addresses.setdefault(bookie, Watched(lambda fired: self._read_address(bookie, fired)))
+        return watched.get()
+
+    def available(self) -> Mapping[str, bool]:
+        """See LedgerMetadataStore."""
+        return self._available.get()
+
+    def cookie(self, bookie: str) -> Cookie | None:
+        """See LedgerMetadataStore."""
+        node = self._nodes.get(f"{self._uri.root}/cookies/{bookie}", latest=True)
+        return None if node is None else Cookie(node.value, node.created_ms)
+
+    def managed_ledger(self, topic: TopicName) -> ManagedLedger:
+        """See LedgerMetadataStore."""
+        node = self._nodes.get(self._topic_path(topic), latest=True)
+        if node is None:
+            raise TopicNotFoundError(f"{topic} has no managed ledger in {self._uri}")
+        try:
+            return decode_managed_ledger(node.value, node.version)
+        except DamagedRecordError as error:
+            raise DamagedRecordError(f"{topic}: {error}") from error
+
+    def cursors(self, topic: TopicName) -> Mapping[str, Cursor]:
+        """A topic's cursors by the names of their subscriptions. Raises TopicNotFoundError, DamagedRecordError."""
+        path = self._topic_path(topic)
+        names = self._nodes.children(path)
+        if names is None:
+            raise TopicNotFoundError(f"{topic} has no managed ledger in {self._uri}")
+        found = {}
+        for name in sorted(names):
+            node = self._nodes.get(f"{path}/{name}")
+            if node is None:
+                continue  # deleted meanwhile
+            try:
+                found[decoded(name)] = decode_cursor(node.value)
+            except DamagedRecordError as error:
+                raise DamagedRecordError(f"{topic}: subscription {decoded(name)}: {error}") from error
+        return found
+
+    def close(self) -> None:
+        """End the session."""
+        self._nodes.close()
+
+    def _path(self, ledger: int) -> str:
+        return self._uri.root + ledger_path(self.layout, ledger)
+
+    def _topic_path(self, topic: TopicName) -> str:
+        return f"{self._uri.managed_ledgers}/{managed_ledger_name(topic)}"
+
+    def _no_cluster(self) -> FatalError:
+        return FatalError(f"there is no BookKeeper cluster at {self._uri}: it has no node {self._writable}")
+
+    def _read_available(self, fired: Fired) -> Mapping[str, bool]:
+        writable = self._nodes.children(self._writable, fired)
+        if writable is None:
+            raise self._no_cluster()
+        read_only = self._nodes.children(self._read_only, fired) or ()  # where it appears, the other's watch fires
+        return {**dict.fromkeys(read_only, False), **{bookie: True for bookie in writable if bookie != _READ_ONLY}}
+
+    def _read_address(self, bookie: str, fired: Fired) -> HostPort:
+        node = self._nodes.get(f"{self._writable}/{bookie}", fired) or self._nodes.get(f"{self._read_only}/{bookie}", fired)
+        if node is None:
+            raise BookieUnavailableError(f"the bookie {bookie} is not registered")
+        try:
+            return decode_address(bookie, node.value)
+        except DamagedRecordError as error:
+            raise BookieUnavailableError(str(error)) from error

@@ -1,0 +1,65 @@
+"""A tree of nodes with values and versions, as ZooKeeper has it, and no more of it than a client of BookKeeper needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+_Value = TypeVar("_Value")
+
+Fired = Callable[[], None]
+"""Called once, from another thread, when what was read with it may have changed. Must not block."""
+
+
+class Node(NamedTuple):
+    """A node's value. `version` grows with each change; `created_ms` is the service's clock."""
+
+    value: bytes
+    version: int
+    created_ms: int
+
+
+class Nodes(Protocol):
+    """Safe to use from several threads. All calls raise MetadataUnavailableError where the service does not answer in time."""
+
+    def get(self, path: str, fired: Fired | None = None, *, latest: bool = False) -> Node | None:
+        """None: there is no such node, and nothing is watched. `latest`: as new as the call, whichever server answers; otherwise it may
+        be a little old."""
+        ...
+
+    def children(self, path: str, fired: Fired | None = None) -> list[str] | None:
+        """The names of a node's children. None: there is no such node, and nothing is watched."""
+        ...
+
+    def set(self, path: str, value: bytes, version: int) -> int | None:
+        """Compare-and-set: the new version, None where there is no such node. Raises VersionConflictError, OutcomeUnknownError."""
+        ...
+
+    def close(self) -> None:
+        """End the session."""
+        ...
+
+
+class Watched(Generic[_Value]):
+    """What `read` found, until what was given to it is called. Safe to use from several threads."""
+
+    def __init__(self, read: Callable[[Fired], _Value]) -> None:
+        self._read = read
+        self._seen: _Seen[_Value] | None = None
+
+    def get(self) -> _Value:
+        """Raises what `read` raises; then the next call reads again."""
+        seen = self._seen
+        if seen is None or seen.expired:
+            found: _Seen[_Value] = _Seen()
+            found.value = self._read(found.expire)  # may expire before it is kept
+            self._seen = seen = found
+        return seen.value
+
+
+class _Seen(Generic[_Value]):
+    value: _Value
+    expired = False
+
+    def expire(self) -> None:
+        self.expired = True

@@ -1,0 +1,283 @@
+"""One ledger's entries in order, read ahead from its bookies within a bound of bytes."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple
+
+from offloader.bookkeeper.api import Bookies
+from offloader.bookkeeper.digests import digest_for
+from offloader.bookkeeper.model import LedgerMetadata
+from offloader.bookkeeper.reading.budget import Budget
+from offloader.bookkeeper.reading.fetch import Fetch
+from offloader.bookkeeper.reading.runs import run_at, striped
+from offloader.bookkeeper.reading.sizes import Sizes
+from offloader.bookkeeper.reading.slowness import Slowness
+from offloader.bookkeeper.reading.verdict import verdict
+from offloader.bookkeeper.status import Answer, TooManyRequestsError, answer
+from offloader.bookkeeper.stored import raw_entries
+from offloader.errors import IntegrityError, OffloadError
+from offloader.model import MIB
+from offloader.pulsar.api import RawEntry
+
+# One answer's limits. Bookies allow batches of 5 MiB unless configured otherwise; more entries than these were not faster.
+BATCH_ENTRIES = 1000
+BATCH_BYTES = 5 * MIB
+# Requests under way at once: a second batch is read by the bookie while the first one is checked here.
+BATCHES = 2
+SINGLES = 500
+
+
+class _Arrival(NamedTuple):
+    """A bookie's answer; neither `stored` nor `error`: it was dropped."""
+
+    fetch: Fetch
+    bookie: str
+    stored: list[bytes] | None
+    error: BaseException | None
+
+
+class LedgerReader:
+    """Reads entries `first`..`last`, of which each must have been acknowledged. Never fences. Not thread safe.
+
+    Each entry is asked of one of its bookies, and of the next one when that one is gone, has it not or has it damaged; also
+    when it does not answer within `speculate_after` seconds. Every digest is checked. `max_bytes` bounds what is held, but for
+    one entry that is large by itself. `slowness` may be shared with other readers of the same bookies.
+    """
+
+    def __init__(
+        self,
+        bookies: Bookies,
+        ledger: int,
+        metadata: LedgerMetadata,
+        first: int,
+        last: int,
+        *,
+        max_bytes: int,
+        speculate_after: float = 1.0,
+        slowness: Slowness | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.position = first  # the next entry that `read` returns
+        self._bookies = bookies
+        self._ledger = ledger
+        self._metadata = metadata
+        self._last = last
+        self._speculate_after = speculate_after
+        self._slowness = slowness or Slowness(clock=clock)
+        self._clock = clock
+        self._digest = digest_for(metadata)
+        self._sizes = Sizes(metadata)
+        self._batches = bookies.batches
+        self._batch_bytes = max(1, min(BATCH_BYTES, max_bytes // (BATCHES + 1)))
+        self._budget = Budget(max_bytes - self._batch_bytes)  # there is always room for the answer that is needed next
+        self._most = SINGLES  # requests under way; fewer once a bookie had too many
+        self._unplanned = first
+        self._fetches: deque[Fetch] = deque()  # without a hole from `position` on
+        self._idle: deque[Fetch] = deque()  # those to be asked for
+        self._waiting: dict[Fetch, None] = {}  # those under way
+        self._needed: Fetch | None = None  # the first one, without which nothing can be returned
+        self._arrivals: SimpleQueue[_Arrival] = SimpleQueue()
+
+    @property
+    def finished(self) -> bool:
+        """Whether everything was returned."""
+        return self.position > self._last
+
+    def read(self, timeout: float) -> list[RawEntry]:
+        """The entries that have arrived, at least one; empty after `timeout` seconds without any, and once `finished`.
+
+        Raises EntryNotFoundError and LedgerNotFoundError where so many bookies say so that it must be true, IntegrityError where no
+        bookie has a sound copy, otherwise BookieUnavailableError.
+        """
+        deadline = self._clock() + timeout
+        while True:
+            self._drain()
+            self._speculate()
+            entries = self._ready()
+            self._ask_more()
+            if entries or self.finished or not self._heard(deadline):
+                return entries
+
+    def close(self) -> None:
+        """Drop everything. Never raises."""
+        for fetch in self._fetches:
+            fetch.cancel()
+
+    # What has arrived
+
+    def _drain(self) -> None:
+        with suppress(Empty):
+            while True:
+                self._handle(self._arrivals.get_nowait())
+
+    def _heard(self, deadline: float) -> bool:
+        """Wait until there is something to do; False: nothing came by the deadline."""
+        now = self._clock()
+        try:
+            self._handle(self._arrivals.get(timeout=max(0.0, min(deadline, self._look_again_at(deadline)) - now)))
+        except Empty:
+            return self._clock() < deadline
+        return True
+
+    def _ready(self) -> list[RawEntry]:
+        entries: list[RawEntry] = []
+        while self._fetches and (arrived := self._fetches[0].entries) is not None:
+            self._budget.release(self._fetches.popleft().held)
+            entries += arrived
+        if entries:
+            self.position = entries[-1].entry + 1
+        elif self._fetches and self._fetches[0].failed:
+            raise verdict(self._metadata, self._ledger, self.position, self._fetches[0].said)
+        return entries
+
+    def _handle(self, arrival: _Arrival) -> None:
+        fetch, bookie, stored, error = arrival
+        if fetch not in self._waiting:
+            return  # somebody else was faster
+        if stored is not None:
+            self._take(fetch, bookie, stored)
+        elif error is None:
+            self._ask_later(fetch)
+        elif isinstance(error, OffloadError):
+            self._refused(fetch, bookie, error)
+        else:
+            raise error
+
+    def _take(self, fetch: Fetch, bookie: str, stored: list[bytes]) -> None:
+        try:
+            fetch.entries = raw_entries(stored, self._digest, self._ledger, fetch.run.first)
+        except IntegrityError as error:
+            fetch.give_back(self._budget)
+            self._refused(fetch, bookie, IntegrityError(f"{bookie}: {error}"))
+            return
+        del self._waiting[fetch]
+        fetch.cancel()
+        self._sizes.saw(fetch.held, len(stored))
+        if len(stored) < fetch.run.span:
+            self._plan_rest(fetch, fetch.run.first + len(stored))
+
+    def _plan_rest(self, fetch: Fetch, first: int) -> None:
+        """A bookie gave less than asked for: as much as fits, or as it has without a hole."""
+        rest = Fetch(run_at(self._metadata, first, fetch.run.last, BATCH_ENTRIES), batch=fetch.batch)
+        self._fetches.insert(self._fetches.index(fetch) + 1, rest)
+        self._idle.append(rest)
+
+    def _refused(self, fetch: Fetch, bookie: str, error: OffloadError) -> None:
+        if isinstance(error, TooManyRequestsError) and len(self._waiting) > 1:
+            self._most = max(1, len(self._waiting) // 2)
+            self._ask_later(fetch)
+            return
+        fetch.said[bookie] = error
+        if answer(error) is Answer.UNKNOWN:
+            self._slowness.note(bookie)
+        if fetch.asked:
+            return  # another one is at it
+        if fetch.others:
+            self._ask(fetch)
+        elif fetch.failed:
+            del self._waiting[fetch]
+            fetch.give_back(self._budget)
+            if fetch.batch:
+                self._split(fetch)
+
+    def _split(self, fetch: Fetch) -> None:
+        """No bookie gave the batch: ask for its entries one by one, of all their bookies, each of which may then be judged."""
+        if any(answer(error) is Answer.UNKNOWN for error in fetch.said.values()):
+            self._batches = False  # perhaps these bookies do not know them
+        at = self._fetches.index(fetch)
+        del self._fetches[at]
+        for entry in range(fetch.run.last, fetch.run.first - 1, -1):
+            single = Fetch(run_at(self._metadata, entry, entry, 1), batch=False)
+            self._fetches.insert(at, single)
+            self._idle.appendleft(single)
+
+    # What is asked for
+
+    def _ask_more(self) -> None:
+        while (fetch := self._next_idle()) is not None:
+            self._needed = self._fetches[0]
+            expected = min(self._batch_bytes, fetch.run.span * self._sizes.expected)
+            full = len(self._waiting) >= self._limit(fetch) or not self._budget.room(expected)
+            if full and fetch is not self._needed:
+                break
+            self._idle.remove(fetch)
+            self._budget.expect(expected)
+            fetch.expected = expected
+            self._ask(fetch)
+        self._needed = self._fetches[0] if self._fetches else None
+
+    def _next_idle(self) -> Fetch | None:
+        if self._idle:
+            return self._fetches[0] if self._fetches[0] in self._idle else self._idle[0]
+        if self._unplanned > self._last:
+            return None
+        most = min(BATCH_ENTRIES, max(1, self._batch_bytes // self._sizes.expected)) if self._batches else 1
+        fetch = Fetch(run_at(self._metadata, self._unplanned, self._last, most), batch=self._batches)
+        self._unplanned = fetch.run.last + 1
+        self._fetches.append(fetch)
+        self._idle.append(fetch)
+        return fetch
+
+    def _limit(self, fetch: Fetch) -> int:
+        many = not fetch.batch or striped(self._metadata, fetch.run.first)
+        return min(self._most, SINGLES if many else BATCHES)
+
+    def _ask(self, fetch: Fetch) -> None:
+        bookie = self._slowness.quickest(fetch.others)
+        assert bookie is not None
+        run = fetch.run
+        future: Future[Any]
+        if fetch.batch:
+            future = self._bookies.batch(bookie, self._ledger, run.first, count=run.span, size=self._batch_bytes)
+        else:
+            future = self._bookies.read(bookie, self._ledger, run.first)
+        fetch.asked[bookie] = future
+        fetch.asked_at = self._clock()
+        self._waiting[fetch] = None
+        future.add_done_callback(partial(self._on_answer, fetch, bookie))
+
+    def _ask_later(self, fetch: Fetch) -> None:
+        """Again, as soon as there is room."""
+        if not fetch.asked:
+            del self._waiting[fetch]
+            fetch.give_back(self._budget)
+            self._idle.append(fetch)
+
+    def _on_answer(self, fetch: Fetch, bookie: str, future: Future[Any]) -> None:
+        """Called by the bookies' thread: what there is no room for must not wait in the queue."""
+        try:
+            error = future.exception()
+        except CancelledError:
+            return
+        if error is not None:
+            fetch.asked.pop(bookie, None)
+            self._arrivals.put(_Arrival(fetch, bookie, None, error))
+            return
+        result = future.result()
+        stored = fetch.answered(bookie, result if fetch.batch else [result], self._budget, needed=fetch is self._needed)
+        self._arrivals.put(_Arrival(fetch, bookie, stored, None))
+
+    # Who is too slow
+
+    def _look_again_at(self, deadline: float) -> float:
+        first = self._needed
+        return first.asked_at + self._speculate_after if first in self._waiting and first is not None else deadline
+
+    def _speculate(self) -> None:
+        """Once the first one is late, all that are as late are asked for elsewhere, too."""
+        due = self._clock() - self._speculate_after
+        if self._needed not in self._waiting or self._needed is None or self._needed.asked_at > due:
+            return
+        for fetch in [fetch for fetch in self._waiting if fetch.asked_at <= due]:
+            for bookie in list(fetch.asked):
+                self._slowness.note(bookie)
+            fetch.asked_at = self._clock()
+            if fetch.others:
+                self._ask(fetch)

@@ -1,0 +1,37 @@
+"""What it means that no bookie gave an entry. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from offloader.bookkeeper.coverage import covers
+from offloader.bookkeeper.model import LedgerMetadata
+from offloader.bookkeeper.status import Answer, NoLedgerError, answer
+from offloader.errors import (
+    BookieUnavailableError,
+    EntryNotFoundError,
+    FatalError,
+    IntegrityError,
+    LedgerNotFoundError,
+    OffloadError,
+    RetryableError,
+)
+
+
+def verdict(metadata: LedgerMetadata, ledger: int, entry: int, said: Mapping[str, OffloadError]) -> OffloadError:
+    """The error to raise for an entry, where `said` has what each bookie answered.
+
+    Not found only when so many say so that no ack quorum can have had it. Otherwise nothing is known of it: it may come back with a
+    bookie that is gone now, and is a case for a human where no bookie is.
+    """
+    what = f"entry {ledger}:{entry}"
+    details = "; ".join(str(error) for error in said.values())
+    negative = [bookie for bookie, error in said.items() if answer(error) is Answer.NEGATIVE]
+    if covers(metadata.write_set(entry), metadata.ack_quorum, negative):
+        if all(isinstance(said[bookie], NoLedgerError) for bookie in negative):
+            return LedgerNotFoundError(f"{what}: its bookies know nothing of its ledger; was it deleted? ({details})")
+        return EntryNotFoundError(f"{what}: its bookies do not have it ({details})")
+    final = [error for error in said.values() if isinstance(error, IntegrityError | FatalError)]
+    if final and not any(isinstance(error, RetryableError) for error in said.values()):
+        return type(final[0])(f"{what}: no bookie gave it ({details})")
+    return BookieUnavailableError(f"{what}: no bookie gave it ({details})")

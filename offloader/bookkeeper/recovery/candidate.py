@@ -1,0 +1,75 @@
+"""One entry that may or may not belong to the ledger: what is known of it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from offloader.bookkeeper.recovery.decisions import Missing, Verdict, judge, judge_write_back, missing
+from offloader.bookkeeper.recovery.messages import Answered, Held, ReadEntry, WriteBack
+from offloader.bookkeeper.status import Answer
+
+NOBODY: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An entry, its write set and the answers so far. `writing`: it is recoverable, and so are all entries before it."""
+
+    entry: int
+    write_set: tuple[str, ...]
+    ack_quorum: int
+    negative: frozenset[str] = NOBODY
+    unknown: frozenset[str] = NOBODY
+    held: Held | None = None
+    writing: bool = False
+    accepted: frozenset[str] = NOBODY
+    refused: frozenset[str] = NOBODY
+
+    def reads(self, *, fence: bool) -> tuple[ReadEntry, ...]:
+        """What to send to learn of it: to all of its write set at once."""
+        return tuple(ReadEntry(bookie, self.entry, fence) for bookie in sorted(set(self.write_set)))
+
+    def writes(self) -> tuple[WriteBack, ...]:
+        """What to send to make it safe: to those, too, that have it."""
+        return tuple(WriteBack(bookie, self.held) for bookie in sorted(set(self.write_set)) if self.held is not None)
+
+    def after(self, event: Answered) -> Candidate:
+        """With one answer more; those that come after the first positive one change nothing."""
+        bookie = event.request.bookie
+        if isinstance(event.request, WriteBack):
+            if event.answer is Answer.POSITIVE:
+                return replace(self, accepted=self.accepted | {bookie})
+            return replace(self, refused=self.refused | {bookie})
+        if self.held is not None or bookie in self.negative or bookie in self.unknown:
+            return self
+        if event.answer is Answer.POSITIVE and event.held is not None:
+            return replace(self, held=event.held, negative=NOBODY, unknown=NOBODY)
+        if event.answer is Answer.NEGATIVE:
+            return replace(self, negative=self.negative | {bookie})
+        return replace(self, unknown=self.unknown | {bookie})
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether it belongs to the ledger."""
+        positive = NOBODY if self.held is None else self.write_set
+        return judge(self.write_set, self.ack_quorum, positive=positive, negative=self.negative, unknown=self.unknown)
+
+    @property
+    def safe(self) -> Verdict:
+        """Whether its write-backs have come to enough bookies."""
+        return judge_write_back(self.write_set, self.ack_quorum, accepted=self.accepted, refused=self.refused)
+
+    @property
+    def missing_answers(self) -> Missing:
+        """Who must answer, in place of *unknown*, before there is a verdict."""
+
+        def suffice(back: frozenset[str]) -> bool:
+            negative = self.negative | back
+            return judge(self.write_set, self.ack_quorum, positive=(), negative=negative, unknown=()) is Verdict.UNRECOVERABLE
+
+        return missing(self.unknown, suffice)
+
+    @property
+    def missing_copies(self) -> Missing:
+        """Who must take the entry before it is safe."""
+        return missing(self.refused, lambda back: len(self.accepted | back) >= self.ack_quorum)

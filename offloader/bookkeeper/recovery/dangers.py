@@ -1,0 +1,145 @@
+"""What may be wrong with a ledger before it is closed, most of all: bookies that deny entries which they took.
+
+A bookie that has lost its disk and starts again with an empty one answers *no such entry* for entries that it acknowledged. Recovery
+would believe it, and cut the ledger off. Such a bookie is told by its cookie, which is younger than the ledger, and by what it does not
+hold although it was acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from enum import StrEnum
+from itertools import chain
+from typing import NamedTuple
+
+from offloader.bookkeeper.api import LedgerMetadataStore
+from offloader.bookkeeper.model import NO_ENTRY, LedgerMetadata
+from offloader.bookkeeper.recovery.evidence import Evidence
+from offloader.bookkeeper.recovery.survey import Reports, acknowledged
+
+SAMPLE = 20_000  # acknowledged entries that are looked for: the first and the last ones of a long ledger
+
+
+class DangerKind(StrEnum):
+    """What is wrong."""
+
+    ACK_QUORUM_ONE = "ack-quorum-one"
+    SMALL_ENSEMBLE = "small-ensemble"
+    NOT_REGISTERED = "not-registered"
+    READ_ONLY = "read-only"
+    NO_COOKIE = "no-cookie"
+    YOUNG_COOKIE = "young-cookie"
+    NOTHING_HELD = "nothing-held"
+    COPIES_LOST = "copies-lost"
+    COPIES_MISSING = "copies-missing"
+    DAMAGED = "damaged"
+
+
+DISTRUSTED = {DangerKind.YOUNG_COOKIE, DangerKind.NOTHING_HELD, DangerKind.COPIES_LOST}
+"""Bookies of these kinds are not believed where they deny an entry."""
+
+
+class Danger(NamedTuple):
+    """`bookies`: those that it is about."""
+
+    kind: DangerKind
+    bookies: tuple[str, ...]
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.message}"
+
+
+def dangers(metadata: LedgerMetadata, reports: Reports, evidence: Evidence | None = None) -> list[Danger]:
+    """All that is seen."""
+    found = [*_of_shape(metadata), *_of_bookies(metadata, reports), *_of_copies(metadata, reports)]
+    return found if evidence is None else [*found, *_of_damage(evidence)]
+
+
+def distrusted(found: Collection[Danger]) -> frozenset[str]:
+    """Bookies that must not be believed where they deny an entry."""
+    return frozenset(bookie for danger in found if danger.kind in DISTRUSTED for bookie in danger.bookies)
+
+
+def young_cookies(metadata: LedgerMetadata, store: LedgerMetadataStore) -> frozenset[str]:
+    """Bookies of the last ensemble that got their cookie after the ledger was created. Raises MetadataUnavailableError."""
+    cookies = {bookie: store.cookie(bookie) for bookie in set(metadata.fragments[-1].ensemble)}
+    return frozenset(bookie for bookie, cookie in cookies.items() if cookie and _is_younger(cookie.created_ms, metadata))
+
+
+def _is_younger(cookie_ms: int, metadata: LedgerMetadata) -> bool:
+    return metadata.created_ms is not None and cookie_ms > metadata.created_ms
+
+
+def _of_shape(metadata: LedgerMetadata) -> Iterator[Danger]:
+    if metadata.ack_quorum == 1:
+        message = "the ack quorum is 1: one bookie that is lost may hold the only copy, and every bookie must answer before it can be closed"
+        yield Danger(DangerKind.ACK_QUORUM_ONE, (), message)
+    for fragment in metadata.fragments:
+        if len(set(fragment.ensemble)) < metadata.write_quorum:
+            size, quorum = len(set(fragment.ensemble)), metadata.write_quorum
+            message = f"from entry {fragment.first_entry} on there are {size} bookies, fewer than the write quorum of {quorum}"
+            yield Danger(DangerKind.SMALL_ENSEMBLE, fragment.ensemble, message)
+
+
+def _of_bookies(metadata: LedgerMetadata, reports: Reports) -> Iterator[Danger]:
+    last = metadata.fragments[-1].ensemble
+    for bookie, report in reports.items():
+        if report.writable is None:
+            yield Danger(DangerKind.NOT_REGISTERED, (bookie,), f"{bookie} is not registered: it is down or cut off")
+        elif not report.writable:
+            yield Danger(DangerKind.READ_ONLY, (bookie,), f"{bookie} is read only: it may refuse entries that are written back")
+        if report.cookie_ms is None:
+            yield Danger(
+                DangerKind.NO_COOKIE, (bookie,), f"{bookie} has no cookie: nothing would keep it from starting with empty disks"
+            )
+        elif bookie in last and not metadata.closed and _is_younger(report.cookie_ms, metadata):
+            message = f"{bookie} has a cookie that is younger than the ledger: it lost its disks, or joined the cluster later"
+            yield Danger(DangerKind.YOUNG_COOKIE, (bookie,), message)
+
+
+def _of_copies(metadata: LedgerMetadata, reports: Reports) -> Iterator[Danger]:
+    """Who lacks acknowledged entries that are its to hold."""
+    expected: Counter[str] = Counter()
+    lacking: Counter[str] = Counter()
+    lost: dict[str, list[int]] = {}
+    for entry in _sample(acknowledged(metadata, reports)):
+        write_set = [bookie for bookie in dict.fromkeys(metadata.write_set(entry)) if reports[bookie].holds is not None]
+        without = [bookie for bookie in write_set if entry not in (reports[bookie].holds or ())]
+        expected.update(write_set)
+        lacking.update(without)
+        everybody_said = len(write_set) == len(set(metadata.write_set(entry)))
+        if everybody_said and len(write_set) - len(without) < min(metadata.ack_quorum, len(write_set)):
+            for bookie in without:
+                lost.setdefault(bookie, []).append(entry)
+    for bookie, count in lacking.items():
+        yield _copies(bookie, count, expected[bookie], lost.get(bookie, []))
+
+
+def _copies(bookie: str, lacking: int, expected: int, lost: list[int]) -> Danger:
+    if lost:
+        message = f"{bookie} does not have entry {lost[0]} ({len(lost)} such), which was acknowledged, and too few others do: copies were lost"
+        return Danger(DangerKind.COPIES_LOST, (bookie,), message)
+    if lacking == expected:
+        message = f"{bookie} has none of the {expected} acknowledged entries that are its to hold"
+        return Danger(DangerKind.NOTHING_HELD, (bookie,), message)
+    message = f"{bookie} lacks {lacking} of the {expected} acknowledged entries that are its to hold; others have them"
+    return Danger(DangerKind.COPIES_MISSING, (bookie,), message)
+
+
+def _sample(last: int) -> Iterator[int]:
+    if last < SAMPLE:
+        return iter(range(last + 1))
+    return chain(range(SAMPLE // 2), range(last + 1 - SAMPLE // 2, last + 1))
+
+
+def _of_damage(evidence: Evidence) -> Iterator[Danger]:
+    damaged: dict[str, list[int]] = {}
+    for entry, answers in {NO_ENTRY: evidence.last, **evidence.reads}.items():
+        for bookie, said in answers.items():
+            if said.damaged:
+                damaged.setdefault(bookie, []).append(entry)
+    for bookie, entries in sorted(damaged.items()):
+        named = "its last entry" if entries[0] == NO_ENTRY else f"entry {entries[0]}"
+        yield Danger(DangerKind.DAMAGED, (bookie,), f"{bookie} has {named} ({len(entries)} such) with a wrong digest")

@@ -1,0 +1,69 @@
+"""What the answers of an entry's bookies allow to conclude. Pure.
+
+One bookie that has the entry is enough to keep it. To leave it out, so many must say *no such entry* that the others are too few to
+have acknowledged it: (write quorum - ack quorum) + 1. A bookie that did not answer, or could not say, counts for neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from enum import StrEnum
+from itertools import combinations
+from typing import NamedTuple
+
+from offloader.bookkeeper.coverage import covers
+
+
+class Verdict(StrEnum):
+    """What is to become of an entry."""
+
+    RECOVERABLE = "recoverable"
+    UNRECOVERABLE = "unrecoverable"
+    UNDECIDED = "undecided"  # answers are still to come
+    ABORT = "abort"  # none are, and they do not suffice
+
+
+def judge(
+    write_set: Sequence[str], ack_quorum: int, *, positive: Collection[str], negative: Collection[str], unknown: Collection[str]
+) -> Verdict:
+    """The verdict on one entry of which these bookies of its write set said so."""
+    if positive:
+        return Verdict.RECOVERABLE
+    if covers(write_set, ack_quorum, negative):
+        return Verdict.UNRECOVERABLE
+    answered = {*negative, *unknown}
+    return Verdict.ABORT if answered.issuperset(write_set) else Verdict.UNDECIDED
+
+
+def judge_write_back(
+    write_set: Sequence[str], ack_quorum: int, *, accepted: Collection[str], refused: Collection[str]
+) -> Verdict:
+    """Whether a recovered entry is safe: as many different bookies as the ack quorum took it. The ensemble is never changed for it."""
+    if len(accepted) >= ack_quorum:
+        return Verdict.RECOVERABLE
+    return Verdict.ABORT if {*accepted, *refused}.issuperset(write_set) else Verdict.UNDECIDED
+
+
+class Missing(NamedTuple):
+    """How many of which bookies must come back (at the least) before another try can get further."""
+
+    need: int
+    bookies: tuple[str, ...]
+
+    def __str__(self) -> str:
+        if self.need >= len(self.bookies):
+            return f"{_listed(self.bookies)} must come back"
+        return f"at least {self.need} of {_listed(self.bookies)} must come back"
+
+
+def missing(absent: Collection[str], suffice: Callable[[frozenset[str]], bool]) -> Missing:
+    """The least number of the absent that would suffice; all of them where not even those would."""
+    names = tuple(sorted(absent))
+    for need in range(1, len(names)):
+        if any(suffice(frozenset(some)) for some in combinations(names, need)):
+            return Missing(need, names)
+    return Missing(len(names), names)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1]))) if names else "nobody"

@@ -1,0 +1,56 @@
+"""The first phase with the bookies: fence the ledger on enough of them, and hear from them where to begin reading. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from offloader.bookkeeper.coverage import fence_covers
+from offloader.bookkeeper.model import NO_ENTRY, LedgerMetadata
+from offloader.bookkeeper.recovery.decisions import Missing, Verdict, missing
+from offloader.bookkeeper.recovery.messages import Answered, ReadLast
+from offloader.bookkeeper.status import Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Fencing:
+    """`fenced`: bookies that take no more entries of the writer (in a dry run: that answered). `confirmed`: the highest LAC heard of.
+
+    The LAC that an entry carries lags behind, so it is only where to begin: what it says is acknowledged is so.
+    """
+
+    metadata: LedgerMetadata
+    confirmed: int = NO_ENTRY
+    fenced: frozenset[str] = frozenset()
+    unknown: frozenset[str] = frozenset()
+
+    def requests(self, *, fence: bool) -> tuple[ReadLast, ...]:
+        """What to send: to all bookies of the last ensemble."""
+        return tuple(ReadLast(bookie, fence) for bookie in sorted(set(self.metadata.fragments[-1].ensemble)))
+
+    def after(self, event: Answered) -> Fencing:
+        """With one answer more. No ledger and no entry are good answers: the bookie fenced an empty ledger."""
+        bookie = event.request.bookie
+        if event.answer is Answer.UNKNOWN:
+            return replace(self, unknown=self.unknown | {bookie})
+        heard = max(event.confirmed, NO_ENTRY if event.held is None else event.held.last_confirmed)
+        return replace(self, fenced=self.fenced | {bookie}, confirmed=max(self.confirmed, heard))
+
+    @property
+    def verdict(self) -> Verdict:
+        """RECOVERABLE: the writer can acknowledge nothing any more, but for what the forward reads will find or fence."""
+        if fence_covers(self.metadata, self.fenced):
+            return Verdict.RECOVERABLE
+        ensemble = self.metadata.fragments[-1].ensemble
+        return Verdict.ABORT if (self.fenced | self.unknown).issuperset(ensemble) else Verdict.UNDECIDED
+
+    @property
+    def missing(self) -> Missing:
+        """Who must answer before the fence covers every write quorum."""
+        absent = set(self.metadata.fragments[-1].ensemble) - self.fenced
+        return missing(absent, lambda back: fence_covers(self.metadata, self.fenced | back))
+
+    @property
+    def floor(self) -> int:
+        """The last entry that needs no recovery. Earlier fragments are complete: a writer changes its ensemble only from the entry
+        after its last acknowledged one on."""
+        return max(self.confirmed, self.metadata.fragments[-1].first_entry - 1)

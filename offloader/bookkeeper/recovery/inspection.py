@@ -1,0 +1,54 @@
+"""One look at a ledger, or its closing: the metadata, what its bookies say, the dangers, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from offloader.bookkeeper.api import Bookies, LedgerMetadataStore
+from offloader.bookkeeper.model import Versioned
+from offloader.bookkeeper.recovery.dangers import Danger, dangers, distrusted, young_cookies
+from offloader.bookkeeper.recovery.forward import Reading
+from offloader.bookkeeper.recovery.machine import Rules
+from offloader.bookkeeper.recovery.runner import TIMEOUT, Outcome, recover
+from offloader.bookkeeper.recovery.survey import Reports, acknowledged, survey
+
+
+@dataclass(frozen=True)
+class Options:
+    """`dry`: nothing is fenced and nothing written. `trusted`: bookies that are believed, whatever speaks against it. `timeout`: seconds
+    for each request to a bookie. `window`: entries that are asked for at once."""
+
+    dry: bool = True
+    trusted: Collection[str] = ()
+    timeout: float = TIMEOUT
+    window: int = 8
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """`versioned`: the metadata as it was found. `distrusted`: bookies whose *no such entry* was not believed."""
+
+    ledger: int
+    versioned: Versioned
+    reports: Reports
+    dangers: tuple[Danger, ...]
+    distrusted: frozenset[str]
+    outcome: Outcome
+
+
+def examine(ledger: int, store: LedgerMetadataStore, bookies: Bookies, options: Options | None = None) -> Inspection:
+    """Look at a ledger and, unless it is a dry run, close it. Raises LedgerNotFoundError, MetadataUnavailableError, OutcomeUnknownError."""
+    options = options or Options()
+    versioned = store.read(ledger)
+    metadata = versioned.metadata
+    reports = survey(ledger, metadata, store, bookies, options.timeout)
+    found = dangers(metadata, reports)
+    doubted = distrusted(found) - frozenset(options.trusted)
+    rules = Rules(Reading(options.window, options.dry), doubted, acknowledged(metadata, reports))
+    outcome = recover(
+        ledger, store, bookies, rules, timeout=options.timeout,
+        suspects=lambda now: young_cookies(now, store) - frozenset(options.trusted),
+    )  # fmt: skip
+    found = dangers(metadata, reports, outcome.evidence)
+    return Inspection(ledger, versioned, reports, tuple(found), doubted, outcome)

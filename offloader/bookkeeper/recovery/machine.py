@@ -1,0 +1,230 @@
+"""Recovery, step by step: a frozen state and an event give the next state and what to do. Pure.
+
+OPEN to IN_RECOVERY by compare-and-set; fence; read forward and write back; CLOSED by compare-and-set. Whoever finds the metadata
+changed reads it again and begins anew; whoever finds the ledger CLOSED takes it as it is. Nothing is cut off and no ensemble is
+changed: what cannot be proven ends the attempt, and the ledger stays IN_RECOVERY for the next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from offloader.bookkeeper.model import NO_ENTRY, LedgerMetadata, LedgerState, Versioned
+from offloader.bookkeeper.recovery.candidate import Candidate
+from offloader.bookkeeper.recovery.decisions import Missing, Verdict
+from offloader.bookkeeper.recovery.fencing import Fencing
+from offloader.bookkeeper.recovery.forward import Forward, Reading, Stop, lost
+from offloader.bookkeeper.recovery.messages import (
+    Answered,
+    Distrusted,
+    Event,
+    MetadataRead,
+    MetadataUnsettled,
+    MetadataWritten,
+    ReadEntry,
+    ReadLast,
+    ReadMetadata,
+    Request,
+    WriteMetadata,
+)
+from offloader.bookkeeper.status import Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How one ledger is to be recovered.
+
+    `distrusted`: bookies whose *no such entry* counts for nothing, because they seem to have lost disks. `confirmed`: an entry that is
+    known to be acknowledged, whatever the bookies say now. `rounds`: how often the metadata may change under us.
+    """
+
+    reading: Reading = field(default_factory=Reading)
+    distrusted: frozenset[str] = frozenset()
+    confirmed: int = NO_ENTRY
+    rounds: int = 20
+
+
+class Ending(StrEnum):
+    """How it ended well."""
+
+    CLOSED = "closed"
+    ADOPTED = "was closed already"
+    WOULD_CLOSE = "would be closed"  # a dry run
+
+
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """The metadata is being read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marking:
+    """IN_RECOVERY is being written."""
+
+    metadata: LedgerMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class Measuring:
+    """No entry was recovered, so the length is asked for: that of the last entry, which was acknowledged."""
+
+    candidate: Candidate
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """CLOSED is being written."""
+
+    metadata: LedgerMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The ledger is CLOSED (or would be)."""
+
+    metadata: LedgerMetadata
+    ending: Ending
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """Too little is known. The ledger stays as it is."""
+
+    reason: str
+    missing: Missing
+
+
+Phase = Looking | Marking | Fencing | Forward | Measuring | Closing | Done | Aborted
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """The whole state. `versioned`: the metadata that this round goes by."""
+
+    rules: Rules
+    phase: Phase = Looking()
+    versioned: Versioned | None = None
+    round: int = 0
+
+    @property
+    def over(self) -> bool:
+        return isinstance(self.phase, Done | Aborted)
+
+
+Step = tuple[Recovery, tuple[Request, ...]]
+
+
+def start(rules: Rules) -> Step:
+    """The first step."""
+    return Recovery(rules), (ReadMetadata(),)
+
+
+def step(state: Recovery, event: Event) -> Step:
+    """The next step. What comes too late, for a phase that is over, changes nothing."""
+    match state.phase, event:
+        case Looking(), MetadataRead(versioned):
+            return _looked(state, versioned)
+        case ((Marking() | Closing()), MetadataUnsettled()):
+            return replace(state, phase=Looking(), versioned=None), (ReadMetadata(),)
+        case Marking(metadata), MetadataWritten(version):
+            return _fence(state, Versioned(metadata, version))
+        case Closing(), Distrusted(bookies):
+            rules = replace(state.rules, distrusted=state.rules.distrusted | bookies)
+            return replace(state, rules=rules, phase=Looking(), versioned=None), (ReadMetadata(),)
+        case Closing(metadata), MetadataWritten():
+            return _done(state, metadata, Ending.CLOSED)
+        case ((Fencing() | Forward() | Measuring()), Answered()):
+            return _answered(state, _trusted(state.rules, event))
+        case _:
+            return state, ()
+
+
+def _looked(state: Recovery, versioned: Versioned) -> Step:
+    metadata = versioned.metadata
+    if metadata.closed:
+        return _done(state, metadata, Ending.ADOPTED)
+    if state.round == state.rules.rounds:
+        return _aborted(state, Stop(f"the ledger's metadata changed {state.round} times meanwhile; try again later"))
+    state = replace(state, round=state.round + 1)
+    if metadata.state is LedgerState.IN_RECOVERY or state.rules.reading.dry:
+        return _fence(state, versioned)
+    marked = replace(metadata, state=LedgerState.IN_RECOVERY)
+    return replace(state, phase=Marking(marked)), (WriteMetadata(marked, versioned.version),)
+
+
+def _fence(state: Recovery, versioned: Versioned) -> Step:
+    fencing = Fencing(versioned.metadata, state.rules.confirmed)
+    return replace(state, phase=fencing, versioned=versioned), fencing.requests(fence=not state.rules.reading.dry)
+
+
+def _trusted(rules: Rules, event: Answered) -> Answered:
+    if event.answer is Answer.NEGATIVE and event.request.bookie in rules.distrusted:
+        return replace(event, answer=Answer.UNKNOWN, why=f"{event.why} (not trusted)")
+    return event
+
+
+def _answered(state: Recovery, event: Answered) -> Step:
+    match state.phase, event.request:
+        case Fencing() as fencing, ReadLast():
+            return _fenced(state, fencing.after(event))
+        case Forward() as forward, _:
+            after, requests = forward.after(event)
+            return _advanced(replace(state, phase=after), after, requests)
+        case Measuring(candidate), ReadEntry(entry=entry) if entry == candidate.entry:
+            return _measured(state, candidate.after(event))
+        case _:
+            return state, ()
+
+
+def _fenced(state: Recovery, fencing: Fencing) -> Step:
+    state = replace(state, phase=fencing)
+    if fencing.verdict is Verdict.UNDECIDED:
+        return state, ()
+    if fencing.verdict is Verdict.ABORT:
+        return _aborted(state, Stop("too few bookies answered to keep the writer from acknowledging more", fencing.missing))
+    floor = fencing.floor
+    length = 0 if floor == NO_ENTRY else None
+    forward, requests = Forward(fencing.metadata, state.rules.reading, floor, length, fencing.floor).begin()
+    return replace(state, phase=forward), requests
+
+
+def _advanced(state: Recovery, forward: Forward, requests: tuple[Request, ...]) -> Step:
+    if forward.stop is not None:
+        return _aborted(state, forward.stop)
+    if not forward.ended:
+        return state, requests
+    if forward.length is not None:
+        return _close(state, forward.end, forward.length)
+    candidate = Candidate(forward.end, forward.metadata.write_set(forward.end), forward.metadata.ack_quorum)
+    return replace(state, phase=Measuring(candidate)), candidate.reads(fence=False)
+
+
+def _measured(state: Recovery, candidate: Candidate) -> Step:
+    if candidate.held is not None:
+        return _close(state, candidate.entry, candidate.held.length)
+    match candidate.verdict:
+        case Verdict.UNRECOVERABLE:
+            return _aborted(state, lost(candidate))
+        case Verdict.ABORT:
+            reason = f"entry {candidate.entry}, the last one, was acknowledged but cannot be read"
+            return _aborted(state, Stop(reason, candidate.missing_answers))
+        case _:
+            return replace(state, phase=Measuring(candidate)), ()
+
+
+def _close(state: Recovery, last: int, length: int) -> Step:
+    assert state.versioned is not None
+    metadata, version = state.versioned
+    closed = replace(metadata, state=LedgerState.CLOSED, last_entry=last, length=length)
+    if state.rules.reading.dry:
+        return _done(state, closed, Ending.WOULD_CLOSE)
+    return replace(state, phase=Closing(closed)), (WriteMetadata(closed, version),)
+
+
+def _done(state: Recovery, metadata: LedgerMetadata, ending: Ending) -> Step:
+    return replace(state, phase=Done(metadata, ending)), ()
+
+
+def _aborted(state: Recovery, stop: Stop) -> Step:
+    return replace(state, phase=Aborted(stop.reason, stop.missing)), ()

@@ -1,0 +1,263 @@
+"""Recovery with real bookies and real metadata: does what the state machine asks for, and tells it what came of it.
+
+One thread. Answers come in through a queue; a request that is not answered in time counts as *unknown*.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Collection
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from offloader.bookkeeper.api import Bookies, LedgerMetadataStore
+from offloader.bookkeeper.digests import master_key
+from offloader.bookkeeper.model import LedgerMetadata
+from offloader.bookkeeper.recovery.answers import answered, unanswered
+from offloader.bookkeeper.recovery.dangers import young_cookies
+from offloader.bookkeeper.recovery.evidence import Evidence
+from offloader.bookkeeper.recovery.machine import Aborted, Done, Looking, Rules, start, step
+from offloader.bookkeeper.recovery.messages import (
+    BookieRequest,
+    Distrusted,
+    Event,
+    MetadataRead,
+    MetadataUnsettled,
+    MetadataWritten,
+    ReadEntry,
+    ReadLast,
+    ReadMetadata,
+    Request,
+    WriteBack,
+    WriteMetadata,
+)
+from offloader.errors import (
+    MetadataUnavailableError,
+    OutcomeUnknownError,
+    RecoveryAbortedError,
+    VersionConflictError,
+)
+
+TIMEOUT = 10.0  # seconds
+
+Suspects = Callable[[LedgerMetadata], Collection[str]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a recovery ended."""
+
+    ledger: int
+    phase: Done | Aborted
+    evidence: Evidence
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The closed ledger's. Raises RecoveryAbortedError."""
+        if isinstance(self.phase, Aborted):
+            raise RecoveryAbortedError(self.message)
+        return self.phase.metadata
+
+    @property
+    def message(self) -> str:
+        """One line: what came of it, and what to do."""
+        if isinstance(self.phase, Done):
+            metadata = self.phase.metadata
+            return f"ledger {self.ledger}: {self.phase.ending}, last entry {metadata.last_entry}, {metadata.length} bytes"
+        bookies = self.phase.missing.bookies
+        reasons = "; ".join(f"{b}: {why}" for b in bookies if (why := self.evidence.problems(b)))
+        back = f"; {self.phase.missing}" if bookies else ""
+        return f"ledger {self.ledger} is not closed: {self.phase.reason}{back}" + (f" ({reasons})" if reasons else "")
+
+
+@dataclass
+class _Waiting:
+    request: BookieRequest
+    deadline: float
+    future: Future[Any]
+
+
+@dataclass
+class Recoverer:
+    """One recovery of one ledger. `turn` does the next thing; `inbox` wakes whoever waits for there to be one.
+
+    `suspects`: asked just before the ledger is closed, which bookies have lost their disks.
+    """
+
+    ledger: int
+    store: LedgerMetadataStore
+    bookies: Bookies
+    rules: Rules = field(default_factory=Rules)
+    timeout: float = TIMEOUT
+    suspects: Suspects | None = None
+    clock: Callable[[], float] = time.monotonic
+    evidence: Evidence = field(default_factory=Evidence)
+    inbox: SimpleQueue[int] = field(default_factory=SimpleQueue)
+
+    def __post_init__(self) -> None:
+        self._tokens = itertools.count()
+        self._waiting: dict[int, _Waiting] = {}  # in the order of their deadlines
+        self._metadata: ReadMetadata | WriteMetadata | None = None
+        self._unsettled: OutcomeUnknownError | None = None
+        self.state, requests = start(self.rules)
+        self._ask(requests)
+
+    @property
+    def over(self) -> bool:
+        """Whether there is an outcome, and nothing is on its way any more: last copies are not cut off."""
+        return self.state.over and not self._waiting
+
+    @property
+    def outcome(self) -> Outcome:
+        """Once `state.over`."""
+        phase = self.state.phase
+        assert isinstance(phase, Done | Aborted)
+        return Outcome(self.ledger, phase, self.evidence)
+
+    @property
+    def busy(self) -> bool:
+        """Whether `turn` has something to do at once."""
+        return self._metadata is not None or not self.inbox.empty()
+
+    @property
+    def deadline(self) -> float | None:
+        """When the next request is given up."""
+        return next((waiting.deadline for waiting in self._waiting.values()), None)
+
+    def turn(self) -> None:
+        """Do the next thing: one call to the metadata service, or one answer, or what was not answered in time.
+
+        Raises LedgerNotFoundError, MetadataUnavailableError; OutcomeUnknownError where nobody can say what became of a write.
+        """
+        if self._metadata is not None:
+            request, self._metadata = self._metadata, None
+            self._tell(self._read() if isinstance(request, ReadMetadata) else self._write(request))
+            return
+        try:
+            waiting = self._waiting.pop(self.inbox.get_nowait(), None)
+        except Empty:
+            self._give_up()
+        else:
+            if waiting is not None:
+                self._tell(answered(self.ledger, waiting.request, waiting.future, self._metadata_of_round))
+
+    def run(self) -> Outcome:
+        """To its end. Raises as `turn`."""
+        while not self.over:
+            if not self.busy:
+                self._wait()
+            self.turn()
+        return self.outcome
+
+    def _wait(self) -> None:
+        deadline = self.deadline
+        assert deadline is not None, "nothing is under way"
+        try:
+            token = self.inbox.get(timeout=max(deadline - self.clock(), 0))
+        except Empty:
+            return
+        self.inbox.put(token)
+
+    def _tell(self, event: Event) -> None:
+        self.evidence.record(event)
+        self.state, requests = step(self.state, event)
+        if isinstance(self.state.phase, Looking):
+            self._drop(keep=())
+            self.evidence.forget()
+        elif self.state.over and not self.rules.reading.dry:  # a dry run is there for its evidence
+            self._drop(keep=(WriteBack,))
+        self._ask(requests)
+
+    def _drop(self, keep: tuple[type[BookieRequest], ...]) -> None:
+        """Their answers do not matter any more."""
+        dropped = [token for token, waiting in self._waiting.items() if not isinstance(waiting.request, keep)]
+        for token in dropped:
+            self._waiting.pop(token).future.cancel()
+
+    def _give_up(self) -> None:
+        now = self.clock()
+        late = [token for token, waiting in self._waiting.items() if waiting.deadline <= now]
+        for token in late:
+            waiting = self._waiting.pop(token, None)
+            if waiting is not None:
+                self._tell(unanswered(waiting.request, self.timeout))
+
+    # Requests
+
+    def _ask(self, requests: tuple[Request, ...]) -> None:
+        for request in requests:
+            if isinstance(request, ReadMetadata | WriteMetadata):
+                self._metadata = request
+            else:
+                token = next(self._tokens)
+                future = self._send(request)
+                self._waiting[token] = _Waiting(request, self.clock() + self.timeout, future)
+                future.add_done_callback(partial(self._arrived, token))
+
+    def _arrived(self, token: int, _: Future[Any]) -> None:
+        """Called by whichever thread has the answer."""
+        self.inbox.put(token)
+
+    def _send(self, request: BookieRequest) -> Future[Any]:
+        key = master_key(self._metadata_of_round.password)
+        match request:
+            case ReadLast(bookie, fence=True):
+                return self.bookies.fence(bookie, self.ledger, key)
+            case ReadLast(bookie):
+                return self.bookies.read_lac(bookie, self.ledger)
+            case ReadEntry(bookie, entry, fence):
+                return self.bookies.read(bookie, self.ledger, entry, fence=key if fence else None)
+            case WriteBack(bookie, held):
+                return self.bookies.recovery_add(bookie, self.ledger, held.entry, held.stored, key)
+
+    @property
+    def _metadata_of_round(self) -> LedgerMetadata:
+        assert self.state.versioned is not None
+        return self.state.versioned.metadata
+
+    def _read(self) -> Event:
+        try:
+            return MetadataRead(self.store.read(self.ledger))
+        except MetadataUnavailableError as error:
+            if self._unsettled is None:
+                raise
+            raise OutcomeUnknownError(
+                f"ledger {self.ledger}: {self._unsettled}, and the metadata service does not say now ({error}); "
+                "closing it again is safe, and tells"
+            ) from error
+
+    def _write(self, request: WriteMetadata) -> Event:
+        self._unsettled = None
+        if request.metadata.closed and self.suspects is not None:
+            more = frozenset(self.suspects(request.metadata)) - self.state.rules.distrusted
+            if more:
+                return Distrusted(more)
+        try:
+            return MetadataWritten(self.store.write(self.ledger, request.metadata, request.version))
+        except VersionConflictError as error:
+            return MetadataUnsettled(str(error))
+        except OutcomeUnknownError as error:
+            self._unsettled = error
+            return MetadataUnsettled(str(error))
+
+
+def recover(
+    ledger: int,
+    store: LedgerMetadataStore,
+    bookies: Bookies,
+    rules: Rules | None = None,
+    *,
+    timeout: float = TIMEOUT,
+    suspects: Suspects | None = None,
+) -> Outcome:
+    """Close the ledger, whoever wrote it. `timeout`: seconds for each request to a bookie. Raises as `Recoverer.turn`.
+
+    `suspects` None: those with a cookie that is younger than the ledger.
+    """
+    if suspects is None:
+        suspects = partial(young_cookies, store=store)
+    return Recoverer(ledger, store, bookies, rules or Rules(), timeout, suspects).run()

@@ -1,0 +1,169 @@
+"""Version 3 of the wire protocol: protobuf messages that carry their request's number. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from offloader._proto import bookkeeper_pb2 as pb
+from offloader.bookkeeper import availability
+from offloader.bookkeeper.api import LastConfirmed
+from offloader.bookkeeper.frames import frame
+from offloader.bookkeeper.requests import Add, Answered, ListEntries, Read, ReadLac, Request, WriteLac
+from offloader.bookkeeper.status import OK, status_error
+from offloader.errors import AuthenticationFailedError, ProtocolError
+
+VERSION = 3
+READ_ENTRY, ADD_ENTRY, AUTH, WRITE_LAC, READ_LAC, START_TLS, LIST_ENTRIES = 1, 2, 5, 6, 7, 9, 11
+FENCE_LEDGER = 1
+RECOVERY_ADD = 1
+
+
+class _Kind(NamedTuple):
+    """How one kind of request is said (`fill`), and how its answer is read. `field`: the answer's."""
+
+    operation: int
+    field: str
+    fill: Callable[[pb.Request, Any], None]
+    result: Callable[[Any], Any]
+
+
+def _read(message: pb.Request, request: Read) -> None:
+    inner = message.read
+    inner.ledger_id, inner.entry_id = request.ledger, request.entry
+    if request.fence is not None:
+        inner.flag, inner.master_key = FENCE_LEDGER, request.fence
+
+
+def _add(message: pb.Request, request: Add) -> None:
+    inner = message.add
+    inner.ledger_id, inner.entry_id = request.ledger, request.entry
+    inner.master_key, inner.body = request.master_key, request.stored
+    if request.recovery:
+        inner.flag = RECOVERY_ADD
+
+
+def _write_lac(message: pb.Request, request: WriteLac) -> None:
+    inner = message.write_lac
+    inner.ledger_id, inner.lac = request.ledger, request.last_confirmed
+    inner.master_key, inner.body = request.master_key, request.body
+
+
+def _read_lac(message: pb.Request, request: ReadLac) -> None:
+    message.read_lac.ledger_id = request.ledger
+
+
+def _list_entries(message: pb.Request, request: ListEntries) -> None:
+    message.list_entries.ledger_id = request.ledger
+
+
+def _nothing(_: object) -> None:
+    return None
+
+
+def _stored(response: pb.ReadResponse) -> bytes:
+    if not response.HasField("body"):
+        raise ProtocolError("the bookie answered a read without an entry")
+    return response.body
+
+
+def _last_confirmed(response: pb.ReadLacResponse) -> LastConfirmed:
+    return LastConfirmed(explicit=response.lac_body or None, last_entry=response.last_entry_body or None)
+
+
+def _entries(response: pb.ListEntriesResponse) -> availability.Availability:
+    return availability.decode(response.availability)
+
+
+_KINDS: dict[type, _Kind] = {
+    Read: _Kind(READ_ENTRY, "read", _read, _stored),
+    Add: _Kind(ADD_ENTRY, "add", _add, _nothing),
+    WriteLac: _Kind(WRITE_LAC, "write_lac", _write_lac, _nothing),
+    ReadLac: _Kind(READ_LAC, "read_lac", _read_lac, _last_confirmed),
+    ListEntries: _Kind(LIST_ENTRIES, "list_entries", _list_entries, _entries),
+}
+
+
+class V3:
+    """See `Dialect`. Everything but batches."""
+
+    def __init__(self, bookie: str) -> None:
+        self._bookie = bookie
+        self._asked: dict[int, Request] = {}
+
+    def encode(self, number: int, request: Request) -> bytes:
+        """See `Dialect`."""
+        kind = _KINDS.get(type(request))
+        if kind is None:
+            raise ProtocolError(f"version 3 of the protocol has no {request}")
+        self._asked[number] = request
+        message = pb.Request(header=_header(kind.operation, number))
+        kind.fill(message, request)
+        return frame(message.SerializeToString())
+
+    def decode(self, body: memoryview) -> list[Answered]:
+        """See `Dialect`."""
+        response = _parse(body)
+        request = self._asked.pop(response.header.txn_id, None)
+        return [] if request is None else [self._answered(request, response)]
+
+    def forget(self, number: int) -> None:
+        """See `Dialect`."""
+        self._asked.pop(number, None)
+
+    def encode_auth(self, plugin: str, payload: bytes) -> bytes:
+        """See `Dialect`."""
+        message = pb.Request(header=_header(AUTH, 0), auth=pb.AuthMessage(plugin_name=plugin, payload=payload))
+        return frame(message.SerializeToString())
+
+    def decode_auth(self, body: memoryview) -> tuple[str, bytes]:
+        """See `Dialect`."""
+        response = _parse(body)
+        if response.status != OK or not response.HasField("auth"):
+            raise AuthenticationFailedError(f"the bookie does not accept who we are (status {response.status})")
+        return response.auth.plugin_name, response.auth.payload
+
+    def _answered(self, request: Request, response: pb.Response) -> Answered:
+        number, kind = response.header.txn_id, _KINDS[type(request)]
+        inner = getattr(response, kind.field) if response.HasField(kind.field) else None
+        # A bookie that refuses a request as such (authentication, version) answers without the inner part.
+        status = response.status if response.status != OK or inner is None else inner.status
+        if status != OK:
+            return Answered(number, None, status_error(status, f"{self._bookie}: {request}"))
+        if inner is None or not _same(request, inner):
+            raise ProtocolError(f"the bookie answered the {request} with something else")
+        return Answered(number, kind.result(inner))
+
+
+def encode_start_tls() -> bytes:
+    """The frame that asks for TLS."""
+    return frame(pb.Request(header=_header(START_TLS, 0), start_tls=pb.Empty()).SerializeToString())
+
+
+def accepts_tls(body: memoryview) -> bool:
+    """Whether the bookie agreed to it. Raises ProtocolError."""
+    response = _parse(body)
+    return response.header.operation == START_TLS and response.status == OK
+
+
+def _header(operation: int, number: int) -> pb.PacketHeader:
+    return pb.PacketHeader(version=VERSION, operation=operation, txn_id=number)
+
+
+def _parse(body: memoryview) -> pb.Response:
+    try:
+        response = pb.Response.FromString(body.tobytes())
+    except DecodeError as error:
+        raise ProtocolError("the bookie sent an answer that cannot be parsed") from error
+    if not response.IsInitialized():
+        raise ProtocolError("the bookie sent an answer with a part missing")
+    return response
+
+
+def _same(request: Any, inner: Any) -> bool:
+    """Whether an answer is about what was asked; a read of the last entry is answered with -1 or with its id."""
+    if inner.ledger_id != request.ledger:
+        return False
+    return not isinstance(request, Read | Add) or request.entry < 0 or bool(inner.entry_id == request.entry)

@@ -1,0 +1,68 @@
+"""Entries of one ledger with consecutive ids, prepared to be cut many at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from offloader.format.blocks import ENTRY_HEADER_SIZE
+from offloader.format.entry import EntryFacts, inspect
+from offloader.format.many import ManyFacts, inspect_all
+from offloader.format.scan import Int64s
+
+_HEADER = np.dtype([("length", ">i4"), ("entry", ">i8")])  # as blocks.ENTRY_HEADER
+
+
+@dataclass(frozen=True)
+class Consecutive:
+    """`first` is the first one's id. `ends`: object bytes up to each entry's end, headers included, without those of blocks."""
+
+    ledger: int
+    first: int
+    entries: Sequence[bytes]
+    ends: Int64s
+    facts: ManyFacts
+
+    @classmethod
+    def of(cls, ledger: int, first: int, entries: Sequence[bytes]) -> Consecutive:
+        """Look into all of them."""
+        lengths = np.fromiter(map(len, entries), np.int64, len(entries))
+        return cls(ledger, first, entries, np.cumsum(lengths + ENTRY_HEADER_SIZE), inspect_all(entries))
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def before(self, number: int) -> int:
+        """Object bytes before the entry of this number."""
+        return int(self.ends[number - 1]) if number else 0
+
+    def size(self, count: int) -> int:
+        """The sum of the first entries' lengths."""
+        return self.before(count) - count * ENTRY_HEADER_SIZE
+
+    def facts_of(self, number: int) -> EntryFacts:
+        """What one entry says of itself. Raises DamagedObjectError."""
+        return inspect(self.entries[number]) if self.usual_up_to(number) == number else self.facts.of(number)
+
+    def usual_up_to(self, number: int) -> int:
+        """The first odd entry at or after this one, or how many there are."""
+        odd = self.facts.odd
+        at = int(np.searchsorted(odd, number))
+        return int(odd[at]) if at < len(odd) else len(self)
+
+    def fitting(self, size: int) -> int:
+        """How many entries, from the first one on, end within so many object bytes."""
+        return int(np.searchsorted(self.ends, size, side="right"))
+
+    def pieces(self, first: int, behind: int) -> Iterator[bytes]:
+        """Header and entry, header and entry, of the entries number `first` to `behind` - 1."""
+        headers = np.empty(behind - first, _HEADER)
+        headers["length"] = np.diff(self.ends[first:behind], prepend=self.before(first)) - ENTRY_HEADER_SIZE
+        headers["entry"] = np.arange(self.first + first, self.first + behind)
+        packed = headers.tobytes()
+        for number, entry in enumerate(self.entries[first:behind]):
+            at = number * ENTRY_HEADER_SIZE
+            yield packed[at : at + ENTRY_HEADER_SIZE]
+            yield entry

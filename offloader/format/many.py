@@ -1,0 +1,93 @@
+"""A look into the metadata of many entries at once: what `entry.inspect` says of each, several times as fast where they are small."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import crc32c
+import numpy as np
+
+from offloader._proto.pulsar_messages_pb2 import BrokerEntryMetadata, MessageMetadata
+from offloader.format.entry import EntryFacts
+from offloader.format.frames import Frames, frames
+from offloader.format.scan import Fields, Int64s, Mask, Ranges, scan
+
+FEW = 32  # for fewer entries a parser is faster
+_HEAD = 512  # metadata are at an entry's begin, and rarely longer
+_BROKER_FIELDS = frozenset({"broker_timestamp", "index"})
+_MESSAGE_FIELDS = frozenset({"publish_time", "num_messages_in_batch", "marker_type"})
+
+
+@dataclass(frozen=True)
+class Column:
+    """A number of each entry, where `known` says so; None: of all."""
+
+    values: Int64s
+    known: Mask | None = None
+
+    def bounds(self, first: int, behind: int) -> tuple[int, int] | None:
+        """Least and greatest of the entries number `first` to `behind` - 1; None where none has it."""
+        values = self.values[first:behind]
+        if self.known is not None:
+            values = values[self.known[first:behind]]
+        return (int(values.min()), int(values.max())) if len(values) else None
+
+    def of(self, number: int) -> int | None:
+        """One entry's."""
+        return None if self.known is not None and not self.known[number] else int(self.values[number])
+
+
+@dataclass(frozen=True)
+class ManyFacts:
+    """`EntryFacts` of many entries. Nothing is known of those that are `odd`: they are damaged, or not of the usual form."""
+
+    messages: Int64s
+    publish_time: Column
+    broker_time: Column
+    broker_index: Column
+    odd: Int64s
+
+    def of(self, number: int) -> EntryFacts:
+        """One entry's, which is not odd."""
+        times = self.publish_time.of(number), self.broker_time.of(number)
+        return EntryFacts(int(self.messages[number]), *times, self.broker_index.of(number))
+
+
+def inspect_all(entries: Sequence[bytes]) -> ManyFacts:
+    """Few entries are all odd: `inspect` is as fast."""
+    if len(entries) < FEW:
+        nothing = Column(np.zeros(len(entries), np.int64))
+        return ManyFacts(nothing.values, nothing, nothing, nothing, np.arange(len(entries)))
+    heads = [entry[:_HEAD] for entry in entries]
+    data = np.frombuffer(b"".join(heads) or b"\0", np.uint8)
+    lengths = np.fromiter(map(len, heads), np.int64, len(heads))
+    end = np.cumsum(lengths)
+    split = frames(data, Ranges(end - lengths, end))
+    message = scan(data, split.message, MessageMetadata, _MESSAGE_FIELDS)
+    broker = scan(data, split.broker, BrokerEntryMetadata, _BROKER_FIELDS)
+    odd = split.odd | message.odd | broker.odd | ~message.has("publish_time") | _beyond_63_bits(message, broker)
+    odd |= split.checked & (_checksums(entries, split) != split.checksum)
+    said = np.where(message.has("num_messages_in_batch"), message.number("num_messages_in_batch"), 1)
+    return ManyFacts(
+        np.where(message.has("marker_type"), 0, said),
+        Column(message.number("publish_time")),
+        Column(broker.number("broker_timestamp"), broker.has("broker_timestamp")),
+        Column(broker.number("index"), broker.has("index")),
+        np.flatnonzero(odd),
+    )
+
+
+def _checksums(entries: Sequence[bytes], split: Frames) -> Int64s:
+    """The CRC32C of what each entry's checksum covers; 0 where it has none."""
+    crc = crc32c.crc32c
+    covered = zip(entries, split.covered.tolist(), split.checked.tolist(), strict=True)
+    found = (crc(memoryview(entry)[begin:]) if checked else 0 for entry, begin, checked in covered)
+    return np.fromiter(found, np.int64, len(entries))
+
+
+def _beyond_63_bits(message: Fields, broker: Fields) -> Mask:
+    """Times and indexes are unsigned; such large ones are left to a parser that knows."""
+    return np.asarray(
+        (message.number("publish_time") < 0) | (broker.number("broker_timestamp") < 0) | (broker.number("index") < 0)
+    )

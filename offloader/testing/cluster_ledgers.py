@@ -1,0 +1,184 @@
+"""The BookKeeper below the in-memory Pulsar: its ledgers' metadata, and one bookie that holds everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from offloader.bookkeeper.api import Cookie, HostPort, LastConfirmed, Listed, ManagedLedger
+from offloader.bookkeeper.digests import digest_for
+from offloader.bookkeeper.model import NO_ENTRY, Fragment, LedgerMetadata, LedgerState, StoredEntry, Versioned
+from offloader.bookkeeper.status import NoEntryError, NoLedgerError
+from offloader.bookkeeper.stored import encode
+from offloader.errors import (
+    BookieUnavailableError,
+    FatalError,
+    LedgerFencedError,
+    LedgerNotFoundError,
+    OffloadError,
+    TopicNotFoundError,
+)
+from offloader.model import TopicName
+
+if TYPE_CHECKING:
+    from offloader.testing.cluster import MemoryCluster
+    from offloader.testing.cluster_state import Ledger
+
+T = TypeVar("T")
+
+BOOKIE = "bookie-1:3181"
+
+
+class MemoryLedgers:
+    """`LedgerMetadataStore` of the in-memory cluster. Nobody may write."""
+
+    def __init__(self, cluster: MemoryCluster) -> None:
+        self._cluster = cluster
+
+    def read(self, ledger: int) -> Versioned:
+        """Open until Pulsar has closed it."""
+        self._cluster.faults.before("ledgers.read")
+        with self._cluster.changed:
+            return Versioned(_metadata(_find(self._cluster, ledger)), 0)
+
+    def write(self, ledger: int, metadata: LedgerMetadata, version: int) -> int:  # noqa: ARG002
+        """Refused."""
+        raise FatalError(f"ledger {ledger}: nobody may change ledgers here")
+
+    def address(self, bookie: str) -> HostPort:
+        """Nowhere: there are no sockets."""
+        if bookie != BOOKIE:
+            raise BookieUnavailableError(f"{bookie} is not registered")
+        return HostPort("127.0.0.1", 0)
+
+    def available(self) -> Mapping[str, bool]:
+        """The one bookie."""
+        return {BOOKIE: True}
+
+    def cookie(self, bookie: str) -> Cookie | None:  # noqa: ARG002
+        """None."""
+        return None
+
+    def managed_ledger(self, topic: TopicName) -> ManagedLedger:
+        """As Pulsar writes it: the open ledger without a count."""
+        self._cluster.faults.before("ledgers.managed_ledger", topic)
+        with self._cluster.changed:
+            found = self._cluster.state.topics.get(topic)
+            if found is None:
+                raise TopicNotFoundError(f"{topic} does not exist")
+            listed = [(x.id, x.entries if x.closed else []) for x in found.ledgers]
+            return ManagedLedger(
+                tuple(Listed(ledger, len(entries), sum(len(e.data) for e in entries)) for ledger, entries in listed), 0, b""
+            )
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+class MemoryBookies:
+    """`Bookies` of the in-memory cluster: answers at once. It cannot be fenced or written to."""
+
+    def __init__(self, cluster: MemoryCluster) -> None:
+        self._cluster = cluster
+
+    @property
+    def batches(self) -> bool:
+        """As without TLS."""
+        return True
+
+    def read(self, bookie: str, ledger: int, entry: int, *, fence: bytes | None = None) -> Future[bytes]:  # noqa: ARG002
+        """One entry. A read that fences is a mistake of whoever copies."""
+        if fence is not None:
+            return _failed(LedgerFencedError(f"ledger {ledger}: a copy must never fence"))
+        return self._answer(lambda: self._stored(ledger, entry))
+
+    def batch(self, bookie: str, ledger: int, first: int, *, count: int, size: int) -> Future[list[bytes]]:  # noqa: ARG002
+        """As many as fit, at least one."""
+        return self._answer(lambda: list(self._fitting(ledger, first, count, size)))
+
+    def fence(self, bookie: str, ledger: int, master_key: bytes) -> Future[bytes | None]:  # noqa: ARG002
+        """Refused."""
+        return _failed(LedgerFencedError(f"ledger {ledger}: a copy must never fence"))
+
+    def recovery_add(
+        self,
+        bookie: str,  # noqa: ARG002
+        ledger: int,
+        entry: int,  # noqa: ARG002
+        stored: bytes,  # noqa: ARG002
+        master_key: bytes,  # noqa: ARG002
+    ) -> Future[None]:
+        """Refused."""
+        return _failed(LedgerFencedError(f"ledger {ledger}: a copy must never write"))
+
+    def read_lac(self, bookie: str, ledger: int) -> Future[LastConfirmed]:  # noqa: ARG002
+        """The last stored entry."""
+        return self._answer(lambda: LastConfirmed(None, self._stored(ledger, len(self._entries(ledger)) - 1)))
+
+    def entries_of(self, bookie: str, ledger: int) -> Future[Collection[int]]:  # noqa: ARG002
+        """All."""
+        return self._answer(lambda: range(len(self._entries(ledger))))
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+    def _fitting(self, ledger: int, first: int, count: int, size: int) -> Iterator[bytes]:
+        for entry in range(first, min(first + count, max(len(self._entries(ledger)), first + 1))):
+            stored = self._stored(ledger, entry)
+            size -= len(stored)
+            if entry > first and size < 0:
+                return
+            yield stored
+
+    def _stored(self, ledger: int, entry: int) -> bytes:
+        entries = self._entries(ledger)
+        if not 0 <= entry < len(entries):
+            raise NoEntryError(f"no entry {ledger}:{entry}")
+        found = _find(self._cluster, ledger)
+        data = entries[entry]
+        return encode(StoredEntry(ledger, entry, entry - 1, 0, data), digest_for(_metadata(found)))
+
+    def _entries(self, ledger: int) -> list[bytes]:
+        try:
+            return [e.data for e in _find(self._cluster, ledger).entries]
+        except LedgerNotFoundError as error:
+            raise NoLedgerError(str(error)) from error
+
+    def _answer(self, work: Callable[[], T]) -> Future[T]:
+        future: Future[T] = Future()
+        try:
+            lost = self._cluster.faults.before("bookies.read")
+            with self._cluster.changed:
+                found = work()
+            if lost is not None:
+                raise lost
+            future.set_result(found)
+        except OffloadError as error:
+            future.set_exception(error)
+        return future
+
+
+def _failed(error: OffloadError) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_exception(error)
+    return future
+
+
+def _find(cluster: MemoryCluster, ledger: int) -> Ledger:
+    found = next((x for topic in cluster.state.topics.values() for x in topic.ledgers if x.id == ledger and not x.vanished), None)
+    if found is None:
+        raise LedgerNotFoundError(f"ledger {ledger} does not exist")
+    return found
+
+
+def _metadata(ledger: Ledger) -> LedgerMetadata:
+    return LedgerMetadata(
+        ensemble_size=1,
+        write_quorum=1,
+        ack_quorum=1,
+        state=LedgerState.CLOSED if ledger.closed else LedgerState.OPEN,
+        fragments=(Fragment(0, (BOOKIE,)),),
+        last_entry=len(ledger.entries) - 1 if ledger.closed else NO_ENTRY,
+        length=sum(len(e.data) for e in ledger.entries) if ledger.closed else 0,
+    )

@@ -1,0 +1,180 @@
+"""A metadata service in memory, and what fills one: ledgers, bookies, topics."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from offloader.bookkeeper.api import HostPort, ManagedLedger
+from offloader.bookkeeper.bookie_info import encode_address
+from offloader.bookkeeper.layout import Layout, encode_layout, ledger_path
+from offloader.bookkeeper.managed_ledgers import Compression, encode_managed_ledger, encoded, envelope, managed_ledger_name
+from offloader.bookkeeper.metadata import MetadataTree
+from offloader.bookkeeper.metadata_codec import encode_metadata
+from offloader.bookkeeper.model import LedgerMetadata
+from offloader.bookkeeper.nodes import Fired, Node
+from offloader.bookkeeper.uri import MetadataUri
+from offloader.errors import MetadataUnavailableError, OutcomeUnknownError, VersionConflictError
+from offloader.model import TopicName
+
+ADDRESS = MetadataUri(("memory:1",))
+
+
+class MemoryNodes:
+    """Nodes, see there. Watches fire in the thread that changes something. `clock`: seconds.
+
+    `gone`: nothing is answered. `lost_answers`: so many writes are made from now on whose answers get lost.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self.gone = False
+        self.lost_answers = 0
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._nodes: dict[str, Node] = {}
+        self._watches: defaultdict[_What, list[Fired]] = defaultdict(list)
+
+    def get(self, path: str, fired: Fired | None = None, *, latest: bool = False) -> Node | None:  # noqa: ARG002 (always the latest)
+        with self._lock:
+            self._check()
+            node = self._nodes.get(path)
+            if node is not None and fired is not None:
+                self._watches[_What(path)].append(fired)
+            return node
+
+    def children(self, path: str, fired: Fired | None = None) -> list[str] | None:
+        with self._lock:
+            self._check()
+            if path not in self._nodes:
+                return None
+            if fired is not None:
+                self._watches[_What(path, of_children=True)].append(fired)
+            return [name for parent, _, name in (one.rpartition("/") for one in self._nodes) if parent == path and name]
+
+    def set(self, path: str, value: bytes, version: int) -> int | None:
+        with self._lock:
+            self._check()
+            node = self._nodes.get(path)
+            if node is None:
+                return None
+            if node.version != version:
+                raise VersionConflictError(f"{path}: somebody else changed it after version {version}")
+            self._nodes[path] = Node(value, version + 1, node.created_ms)
+            lost, self.lost_answers = self.lost_answers > 0, max(self.lost_answers - 1, 0)
+        self._fire(_What(path))
+        if lost:
+            raise OutcomeUnknownError(f"{path}: the answer to a write was lost")
+        return version + 1
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+    def put(self, path: str, value: bytes) -> None:
+        """See Writing."""
+        parent = path.rpartition("/")[0]
+        if parent and parent not in self._nodes:
+            self.put(parent, b"")
+        with self._lock:
+            node = self._nodes.get(path)
+            self._nodes[path] = (
+                Node(value, 0, int(self._clock() * 1000)) if node is None else Node(value, node.version + 1, node.created_ms)
+            )
+        self._fire(_What(path) if node else _What(parent, of_children=True))
+
+    def delete(self, path: str) -> None:
+        """See Writing."""
+        with self._lock:
+            del self._nodes[path]
+        self._fire(_What(path), _What(path.rpartition("/")[0], of_children=True))
+
+    def _check(self) -> None:
+        if self.gone:
+            raise MetadataUnavailableError("the metadata service in memory does not answer")
+
+    def _fire(self, *changed: _What) -> None:
+        with self._lock:
+            fired = [one for what in changed for one in self._watches.pop(what, ())]
+        for one in fired:
+            one()
+
+
+class MemoryMetadata(MetadataTree):
+    """A LedgerMetadataStore in memory: the same code over `nodes`. `cluster` fills it."""
+
+    def __init__(self, layout: Layout = Layout.HIERARCHICAL, clock: Callable[[], float] = time.time) -> None:
+        self.nodes = MemoryNodes(clock)
+        self.cluster = ClusterMetadata(self.nodes, ADDRESS, layout)
+        self.cluster.format()
+        super().__init__(self.nodes, ADDRESS)
+
+
+class _What(NamedTuple):
+    """What is watched: a node's value, or its children."""
+
+    path: str
+    of_children: bool = False
+
+
+class Writing(Protocol):
+    """How nodes are put beside a client."""
+
+    def put(self, path: str, value: bytes) -> None:
+        """Create a node, and those above it, or change its value."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """Delete a node without children."""
+        ...
+
+
+class ClusterMetadata:
+    """What bookies, brokers and writers of ledgers keep in the metadata service at `uri`, put there."""
+
+    def __init__(self, nodes: Writing, uri: MetadataUri, layout: Layout = Layout.HIERARCHICAL) -> None:
+        self._nodes = nodes
+        self._uri = uri
+        self._layout = layout
+
+    def format(self) -> None:
+        """An empty cluster."""
+        self._nodes.put(f"{self._uri.root}/LAYOUT", encode_layout(self._layout))
+        self._nodes.put(f"{self._uri.root}/available/readonly", b"")
+
+    def put_ledger(self, ledger: int, metadata: LedgerMetadata | bytes) -> None:
+        """A new ledger, or another state of one."""
+        value = metadata if isinstance(metadata, bytes) else encode_metadata(metadata)
+        self._nodes.put(self._uri.root + ledger_path(self._layout, ledger), value)
+
+    def delete_ledger(self, ledger: int) -> None:
+        self._nodes.delete(self._uri.root + ledger_path(self._layout, ledger))
+
+    def register(self, bookie: str, address: HostPort | None, *, read_only: bool = False) -> None:
+        """`address` None: an older bookie, whose id says it."""
+        self._nodes.put(self._registration(bookie, read_only=read_only), encode_address(address) if address else b"")
+
+    def unregister(self, bookie: str, *, read_only: bool = False) -> None:
+        self._nodes.delete(self._registration(bookie, read_only=read_only))
+
+    def put_cookie(self, bookie: str, data: bytes) -> None:
+        self._nodes.put(f"{self._uri.root}/cookies/{bookie}", data)
+
+    def delete_cookie(self, bookie: str) -> None:
+        self._nodes.delete(f"{self._uri.root}/cookies/{bookie}")
+
+    def put_managed_ledger(
+        self, topic: TopicName, ledger: ManagedLedger, packed: Compression = Compression.NONE
+    ) -> None:
+        self._nodes.put(self._topic(topic), encode_managed_ledger(ledger, packed))
+
+    def put_cursor(self, topic: TopicName, name: str, info: bytes, packed: Compression = Compression.NONE) -> None:
+        """`info`: a ManagedCursorInfo."""
+        self._nodes.put(f"{self._topic(topic)}/{encoded(name)}", envelope(info, packed))
+
+    def _registration(self, bookie: str, *, read_only: bool) -> str:
+        return f"{self._uri.root}/available/{'readonly/' if read_only else ''}{bookie}"
+
+    def _topic(self, topic: TopicName) -> str:
+        return f"{self._uri.managed_ledgers}/{managed_ledger_name(topic)}"

@@ -1,0 +1,147 @@
+"""Recovering clients in the model: the product's own state machine, its states numbered and its steps remembered.
+
+A client is its machine's state and the requests that it still waits for. What it gave up waiting for cannot change it any more. Of
+that, fences are left out: a late fence only takes from what the writer could do, as the loss of the writer's message does. Write-backs
+may still arrive, and are handed back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
+
+from offloader.bookkeeper.recovery.candidate import Candidate
+from offloader.bookkeeper.recovery.decisions import Missing
+from offloader.bookkeeper.recovery.fencing import Fencing
+from offloader.bookkeeper.recovery.forward import Forward
+from offloader.bookkeeper.recovery.machine import Aborted, Measuring, Recovery, Rules, start, step
+from offloader.bookkeeper.recovery.messages import (
+    Answered,
+    BookieRequest,
+    Event,
+    Held,
+    ReadEntry,
+    ReadLast,
+    WriteBack,
+    WriteMetadata,
+)
+from offloader.bookkeeper.status import Answer
+
+Late = tuple[tuple[int, int], ...]  # (entry, bookie) of write-backs
+BOOKIE_REQUESTS = ReadLast | ReadEntry | WriteBack
+
+
+class Client(NamedTuple):
+    """`cast`: the write of metadata that it waits for."""
+
+    machine: Recovery
+    pending: frozenset[BookieRequest]
+    cast: WriteMetadata | None = None
+
+
+class Asked(NamedTuple):
+    """A request to a bookie. `place`: where it stands in its client's list."""
+
+    place: int
+    bookie: int
+    entry: int
+    kind: type[BookieRequest]
+    fence: bool
+
+
+class Clients:
+    """All states of clients by number; 0 is the first."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.states: list[Client] = []
+        self.asked: list[tuple[Asked, ...]] = []
+        self.gave_up: set[int] = set()
+        self._requests: list[tuple[BookieRequest, ...]] = []
+        self._numbers: dict[Client, int] = {}
+        self._steps: dict[Any, tuple[int, Late]] = {}
+        self._renamed: dict[tuple[int, int], int] = {}
+        self.number(Client(start(rules)[0], frozenset()))
+
+    def number(self, client: Client) -> int:
+        if client not in self._numbers:
+            self._numbers[client] = len(self.states)
+            self.states.append(client)
+            if isinstance(client.machine.phase, Aborted):
+                self.gave_up.add(len(self.states) - 1)
+            requests = tuple(sorted(client.pending, key=repr))
+            self._requests.append(requests)
+            self.asked.append(tuple(_asked(place, request) for place, request in enumerate(requests)))
+        return self._numbers[client]
+
+    def answered(self, number: int, place: int, answer: Answer, held: Held | None) -> tuple[int, Late]:
+        """The client after a bookie's answer, and the write-backs that it does not wait for any more."""
+        key = (number, place, answer.value, held)
+        if key not in self._steps:
+            self._steps[key] = self._after(number, Answered(self._requests[number][place], answer, held))
+        return self._steps[key]
+
+    def told(self, number: int, event: Event) -> tuple[int, Late]:
+        """The client after an event of the metadata."""
+        key = (number, event)
+        if key not in self._steps:
+            self._steps[key] = self._after(number, event)
+        return self._steps[key]
+
+    def settled(self, number: int) -> bool:
+        """Whether it is at its end, or writes metadata."""
+        client = self.states[number]
+        return client.machine.over or client.cast is not None
+
+    def renamed(self, number: int, index: int, names: dict[str, str]) -> int:
+        """The client with other names for the bookies; `index`: the renaming's number."""
+        key = (number, index)
+        if key not in self._renamed:
+            self._renamed[key] = self.number(_renamed(self.states[number], names))
+        return self._renamed[key]
+
+    def _after(self, number: int, event: Event) -> tuple[int, Late]:
+        client = self.states[number]
+        machine, requests = step(client.machine, event)
+        done = {event.request} if isinstance(event, Answered) else set()
+        sent = (client.pending - done) | {r for r in requests if isinstance(r, BOOKIE_REQUESTS)}
+        waited = frozenset(r for r in sent if _waits(machine, r))
+        cast = next((r for r in requests if isinstance(r, WriteMetadata)), None)
+        late = tuple((r.entry, int(r.bookie)) for r in sent - waited if isinstance(r, WriteBack))
+        if isinstance(machine.phase, Aborted):  # however it came to that
+            machine = replace(machine, phase=Aborted("", Missing(0, ())), versioned=None, round=0)
+        return self.number(Client(machine, waited, cast)), late
+
+
+def _asked(place: int, request: BookieRequest) -> Asked:
+    entry = -1 if isinstance(request, ReadLast) else request.entry
+    fence = not isinstance(request, WriteBack) and request.fence
+    return Asked(place, int(request.bookie), entry, type(request), fence)
+
+
+def _waits(machine: Recovery, request: BookieRequest) -> bool:
+    """Whether an answer would change anything."""
+    match machine.phase:
+        case Fencing():
+            return isinstance(request, ReadLast)
+        case Forward(candidates=candidates):
+            asked = [c for c in candidates if not isinstance(request, ReadLast) and c.entry == request.entry]
+            return any(isinstance(request, WriteBack) or c.held is None for c in asked)
+        case Measuring():
+            return isinstance(request, ReadEntry) and not request.fence
+        case _:
+            return False
+
+
+def _renamed(value: Any, names: dict[str, str]) -> Any:
+    """Sets of names are renamed, and where requests go to; ensembles and write sets, which the symmetry keeps, are not."""
+    match value:
+        case Client(machine, pending, cast):
+            return Client(_renamed(machine, names), frozenset(replace(r, bookie=names[r.bookie]) for r in pending), cast)
+        case Recovery() | Fencing() | Forward() | Measuring() | Candidate():
+            return replace(value, **{f.name: _renamed(getattr(value, f.name), names) for f in fields(value)})
+        case frozenset():
+            return frozenset(names[name] for name in value)
+        case tuple() if value and isinstance(value[0], Candidate):
+            return tuple(_renamed(v, names) for v in value)
+        case _:
+            return value

@@ -1,0 +1,175 @@
+"""What a broker keeps back comes from bookies: every stored entry once, in order, whatever the broker delivers and when."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offloader.bookkeeper.filling import FilledSource
+from offloader.errors import BrokerUnavailableError
+from offloader.model import LedgerList, LedgerSpan, TopicName
+from offloader.pulsar.api import Extent, RawEntry
+
+TOPIC = TopicName.parse("public/default/t")
+Place = tuple[int, int]
+
+
+class Scripted:
+    """A source that gives entries in pieces; an empty piece is silence. `opened` notes from where, and how far, it was read."""
+
+    def __init__(self, pieces: list[list[RawEntry]], error: Exception | None = None) -> None:
+        self.pieces = list(pieces)
+        self.error = error
+        self.opened: list[tuple[Place, Place | None, int]] = []
+        self.closed = 0
+
+    def open(self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int, extent: Extent | None = None) -> Scripted:
+        self.opened.append(((ledger, entry), extent and extent.last, max_bytes))
+        return self
+
+    def read(self, timeout: float) -> list[RawEntry]:
+        if not self.pieces and self.error is not None:
+            raise self.error
+        return self.pieces.pop(0) if self.pieces else []
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Stored:
+    """What bookies hold; `rng` says how much a read gives."""
+
+    def __init__(self, entries: list[RawEntry], rng: random.Random) -> None:
+        self.entries = entries
+        self.rng = rng
+        self.read_places: list[Place] = []
+        self.open_now = 0
+
+    def open(self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int, extent: Extent | None = None) -> StoredReader:
+        assert extent is not None
+        self.open_now += 1
+        wanted = [e for e in self.entries if (ledger, entry) <= (e.ledger, e.entry) <= extent.last]
+        return StoredReader(self, wanted)
+
+
+class StoredReader:
+    def __init__(self, source: Stored, entries: list[RawEntry]) -> None:
+        self._source = source
+        self._left = entries
+
+    def read(self, timeout: float) -> list[RawEntry]:
+        count = self._source.rng.randint(0, 4)
+        now, self._left = self._left[:count], self._left[count:]
+        self._source.read_places += [(e.ledger, e.entry) for e in now]
+        return now
+
+    def close(self) -> None:
+        self._source.open_now -= 1
+
+
+class Clock:
+    def __init__(self, step: float) -> None:
+        self.now = 0.0
+        self.step = step
+
+    def __call__(self) -> float:
+        self.now += self.step
+        return self.now
+
+
+def raw(ledger: int, *entries: int) -> list[RawEntry]:
+    return [RawEntry(ledger, entry, f"{ledger}:{entry}".encode()) for entry in entries]
+
+
+def everything(counts: dict[int, int]) -> list[RawEntry]:
+    return [e for ledger, count in counts.items() for e in raw(ledger, *range(count))]
+
+
+def extent_of(counts: dict[int, int]) -> Extent:
+    """All of these ledgers; the last one is open."""
+    spans = [LedgerSpan(ledger, count - 1) for ledger, count in counts.items()]
+    ledgers = LedgerList((*spans[:-1], LedgerSpan(spans[-1].ledger, None)))
+    last = max((s.ledger, s.last) for s in spans if s.last is not None and s.last >= 0)
+    return Extent(ledgers, last)
+
+
+def drain(source: FilledSource, start: Place, extent: Extent, reads: int = 2_000) -> list[RawEntry]:
+    reader = source.open(TOPIC, *start, max_bytes=1_000, extent=extent)
+    found: list[RawEntry] = []
+    for _ in range(reads):
+        found += reader.read(0.2)
+        if found and (found[-1].ledger, found[-1].entry) >= extent.last:
+            break
+    reader.close()
+    return found
+
+
+@given(st.integers(0, 10**9))
+def test_every_stored_entry_once_and_in_order(seed: int) -> None:
+    rng = random.Random(seed)
+    counts = {ledger: rng.choice([0, 1, 2, 7, 20]) for ledger in range(5, 5 + rng.randint(1, 4))}
+    if not sum(counts.values()):
+        counts[5] = 3
+    stored = everything(counts)
+    hidden = rng.choice([0.0, 0.1, 0.9, 1.0])
+    delivered = [e for e in stored if rng.random() >= hidden]
+    extent = extent_of(counts)
+    beyond = raw(max(counts), *range(counts[max(counts)], counts[max(counts)] + rng.randint(0, 2)))
+    bookies = Stored(stored + beyond, rng)
+    source = FilledSource(Scripted(list(pieces(delivered + beyond, rng))), bookies, Clock(rng.choice([0.01, 0.3, 2.0])))
+    start = rng.choice([(e.ledger, e.entry) for e in stored if (e.ledger, e.entry) <= extent.last])
+    found = drain(source, start, extent)
+    wanted = [e for e in stored if (e.ledger, e.entry) >= start]
+    assert [e for e in found if (e.ledger, e.entry) <= extent.last] == wanted
+    assert all(place <= extent.last for place in bookies.read_places), "nobody knows whether that is confirmed"
+    assert bookies.open_now == 0
+
+
+def pieces(entries: list[RawEntry], rng: random.Random) -> Iterator[list[RawEntry]]:
+    while entries:
+        count = rng.randint(0, 5)
+        yield entries[:count]
+        entries = entries[count:]
+
+
+def test_what_is_delivered_is_not_read_from_bookies() -> None:
+    counts = {3: 10}
+    broker = Scripted([raw(3, 0, 1, 2), raw(3, 5, 6, 7, 9)])
+    bookies = Stored(everything(counts), random.Random(1))
+    assert drain(FilledSource(broker, bookies, Clock(0)), (3, 0), extent_of(counts)) == everything(counts)
+    assert bookies.read_places == [(3, 3), (3, 4), (3, 8)]
+
+
+def test_after_a_second_of_silence_the_rest_comes_from_bookies_and_is_dropped_when_it_is_delivered_later() -> None:
+    counts = {3: 6}
+    late = [raw(3, 0), [], [], [], [], [], [], [], [], [], raw(3, 1, 2, 3), raw(3, 5)]
+    bookies = Stored(everything(counts), random.Random(1))
+    assert drain(FilledSource(Scripted(late), bookies, Clock(0.5)), (3, 0), extent_of(counts)) == everything(counts)
+
+
+def test_where_the_end_of_a_ledger_is_not_known_nothing_is_filled_behind_it() -> None:
+    """The list is older than what is delivered: whoever asked finds the ledger's end in a newer one."""
+    ledgers = LedgerList((LedgerSpan(3, None), LedgerSpan(4, None)))
+    bookies = Stored(everything({3: 3, 4: 1}), random.Random(1))
+    source = FilledSource(Scripted([raw(3, 0, 1), raw(4, 0)]), bookies, Clock(0))
+    assert drain(source, (3, 0), Extent(ledgers, (4, 0))) == raw(3, 0, 1) + raw(4, 0)
+    assert bookies.read_places == []
+
+
+def test_what_both_hold_stays_within_the_limit() -> None:
+    broker, bookies = Scripted([raw(3, 1)]), Scripted([raw(3, 0)])
+    drain(FilledSource(broker, bookies, Clock(0)), (3, 0), extent_of({3: 2}))
+    assert broker.opened[0][2] + bookies.opened[0][2] == 1_000
+    assert (broker.closed, bookies.closed) == (1, 1)
+
+
+def test_a_brokers_error_is_ours() -> None:
+    reader = FilledSource(Scripted([], BrokerUnavailableError("gone")), Scripted([])).open(
+        TOPIC, 3, 0, max_bytes=10, extent=extent_of({3: 1})
+    )
+    with pytest.raises(BrokerUnavailableError):
+        reader.read(0.1)

@@ -1,0 +1,178 @@
+"""A topic's nodes: names, ledger lists, cursors, in every compression."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo, ManagedLedgerInfo, ManagedLedgerInfoMetadata
+from offloader.bookkeeper.api import Listed, ManagedLedger
+from offloader.bookkeeper.managed_ledgers import (
+    MAGIC,
+    Compression,
+    Cursor,
+    decode_cursor,
+    decode_managed_ledger,
+    decode_record,
+    decoded,
+    encode_managed_ledger,
+    encoded,
+    envelope,
+    managed_ledger_name,
+    managed_ledger_of,
+    topic_of,
+)
+from offloader.errors import DamagedRecordError
+from offloader.model import TopicName
+
+from .damage import damaged, refusal
+
+NAMES = st.text(st.characters(exclude_characters="/", exclude_categories=["Cs"]), min_size=1)
+TOPICS = st.builds(TopicName, st.just("public"), st.just("default"), NAMES)
+COMPRESSIONS = st.sampled_from(Compression.values())
+NUMBERS = st.integers(0, 2**63 - 1)
+
+# Fields of a newer version, at each level: 90: 5 of the list, 91: "new" of a ledger.
+NEW_FIELD = bytes.fromhex("d00505")
+NEW_FIELD_OF_A_LEDGER = bytes.fromhex("da05036e6577")
+
+
+def info(*ledgers: Listed) -> ManagedLedgerInfo:
+    """As a broker writes it."""
+    record = ManagedLedgerInfo()
+    for one in ledgers:
+        record.ledgerInfo.add(ledgerId=one.ledger, entries=one.entries, size=one.size, timestamp=7).offloadContext.complete = True
+    record.properties.add(key="k", value="v")
+    return record
+
+
+@pytest.mark.parametrize(
+    ("name", "encoded"),
+    [("orders-partition-3", "orders-partition-3"), ("off l*~+%é.x", "off+l*%7E%2B%25%C3%A9.x")],  # as 4.0.7 wrote them
+)
+def test_the_name_that_a_broker_gives(name, encoded):
+    topic = TopicName("public", "default", name)
+    assert managed_ledger_name(topic) == f"public/default/persistent/{encoded}"
+    assert topic_of(f"public/default/persistent/{encoded}") == topic
+
+
+@given(TOPICS)
+def test_each_topic_has_a_name_of_its_own(topic):
+    assert topic_of(managed_ledger_name(topic)) == topic
+    assert managed_ledger_name(topic).count("/") == 3
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
+def test_each_cursor_has_a_node_of_its_own(name):
+    assert decoded(encoded(name)) == name
+    assert "/" not in encoded(name)
+
+
+@pytest.mark.parametrize("name", ["", "a/b/c", "public/default/non-persistent/x", "a/cluster/b/persistent/x", "a//persistent/x"])
+def test_what_is_no_topic_is_refused(name):
+    with pytest.raises(ValueError, match="persistent topic"):
+        topic_of(name)
+
+
+def test_a_ledger_says_whose_it_is():
+    assert managed_ledger_of({"pulsar/managed-ledger": b"public/default/persistent/x"}) == "public/default/persistent/x"
+    assert managed_ledger_of({}) == ""
+
+
+@given(st.lists(st.builds(Listed, NUMBERS, NUMBERS, NUMBERS), max_size=5, unique_by=lambda one: one.ledger), COMPRESSIONS)
+def test_a_list_is_read_in_the_order_of_its_ledgers(ledgers, packed):
+    value = envelope(info(*ledgers).SerializeToString(), packed)
+    assert decode_managed_ledger(value, 3) == ManagedLedger(tuple(sorted(ledgers)), 3, value)
+
+
+def test_a_new_topics_list_is_empty():
+    assert decode_managed_ledger(b"", 0) == ManagedLedger((), 0, b"")
+
+
+def test_a_terminated_topic_says_where():
+    record = info(Listed(1, 2, 3))
+    record.terminatedPosition.ledgerId, record.terminatedPosition.entryId = 1, 1
+    assert decode_managed_ledger(record.SerializeToString(), 0).terminated == (1, 1)
+
+
+@given(COMPRESSIONS, COMPRESSIONS)
+def test_what_is_not_known_of_a_list_survives(packed, repacked):
+    first = info(Listed(3, 5, 50)).ledgerInfo[0].SerializeToString() + NEW_FIELD_OF_A_LEDGER
+    body = b"\x0a" + bytes([len(first)]) + first + NEW_FIELD
+    read = decode_managed_ledger(envelope(body, packed), 0)
+    assert encode_managed_ledger(read) == body
+    more = replace(read, ledgers=(*read.ledgers, Listed(9, 1, 2)), terminated=(9, 0))
+    written = encode_managed_ledger(more, repacked)
+    assert decode_managed_ledger(written, 0) == replace(more, raw=written)
+    again = decode_record(written)
+    assert again.ledgerInfo[0].SerializeToString() == first
+    assert NEW_FIELD in again.SerializeToString()
+    assert NEW_FIELD_OF_A_LEDGER not in encode_managed_ledger(replace(more, ledgers=more.ledgers[1:]))
+
+
+def test_an_open_ledgers_counts_stay_absent():
+    record = ManagedLedgerInfo()
+    record.ledgerInfo.add(ledgerId=4)
+    assert encode_managed_ledger(decode_managed_ledger(record.SerializeToString(), 0)) == record.SerializeToString()
+
+
+@pytest.mark.parametrize("ledgers", [(Listed(3, 1, 1), Listed(3, 2, 2)), (Listed(-1, 0, 0),), (Listed(3, -1, 0),)])
+def test_an_impossible_list_is_refused(ledgers):
+    with pytest.raises(DamagedRecordError, match="list of ledgers"):
+        decode_managed_ledger(info(*ledgers).SerializeToString(), 0)
+
+
+POSITIONS = st.tuples(NUMBERS, st.integers(-1, 2**63 - 1))
+
+
+@given(st.none() | NUMBERS, st.none() | POSITIONS, st.lists(st.tuples(POSITIONS, POSITIONS), max_size=3), COMPRESSIONS)
+def test_a_cursor_is_read(ledger, mark_delete, deleted, packed):
+    record = ManagedCursorInfo(cursorsLedgerId=-1 if ledger is None else ledger, lastActive=8)
+    if mark_delete is not None:
+        record.markDeleteLedgerId, record.markDeleteEntryId = mark_delete
+    for lower, upper in deleted:
+        one = record.individualDeletedMessages.add()
+        one.lowerEndpoint.ledgerId, one.lowerEndpoint.entryId = lower
+        one.upperEndpoint.ledgerId, one.upperEndpoint.entryId = upper
+    assert decode_cursor(envelope(record.SerializeToString(), packed)) == Cursor(ledger, mark_delete, tuple(deleted), 8)
+
+
+def test_an_envelope_may_be_uncompressed():
+    body = info(Listed(3, 5, 50)).SerializeToString()
+    metadata = ManagedLedgerInfoMetadata(compressionType=Compression.NONE, uncompressedSize=len(body)).SerializeToString()
+    assert decode_record(MAGIC + len(metadata).to_bytes(4, "big") + metadata + body) == info(Listed(3, 5, 50))
+
+
+@pytest.mark.parametrize("packed", Compression.values())
+def test_a_record_that_is_cut_short_is_refused(packed):
+    whole = envelope(info(Listed(3, 60, 6609234), Listed(5, 60, 5263525)).SerializeToString(), packed)
+    tail = 6 if packed == Compression.ZLIB else 0  # Java flushes the stream and does not end it
+    cut_ends = {len(info().SerializeToString()), *_field_ends(whole)} if packed == Compression.NONE else set()
+    for length in set(range(1, len(whole) - tail)) - cut_ends:
+        with pytest.raises(DamagedRecordError, match="managed ledger"):
+            decode_record(whole[:length])
+
+
+def _field_ends(record: bytes) -> set[int]:
+    """Where a shorter record would end, which nothing can tell from a whole one."""
+    ends, at = set(), 0
+    while at < len(record):
+        at += 2 + record[at + 1]
+        ends.add(at)
+    return ends
+
+
+@pytest.mark.parametrize("size", [-1, 2**31 - 1])
+def test_a_record_of_no_possible_size_is_refused(size):
+    metadata = ManagedLedgerInfoMetadata(compressionType=Compression.ZSTD, uncompressedSize=size).SerializeToString()
+    with pytest.raises(DamagedRecordError, match=f"have {size} bytes"):
+        decode_record(MAGIC + len(metadata).to_bytes(4, "big") + metadata)
+
+
+@given(COMPRESSIONS.map(lambda packed: envelope(info(Listed(3, 60, 9)).SerializeToString(), packed)).flatmap(damaged))
+def test_damage_is_a_typed_error(data):
+    refusal(lambda: decode_managed_ledger(data, 0), DamagedRecordError)
+    refusal(lambda: decode_cursor(data), DamagedRecordError)

@@ -1,0 +1,49 @@
+"""Records that BookKeeper's and Pulsar's own classes wrote."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from offloader.bookkeeper.api import Listed, ManagedLedger
+from offloader.bookkeeper.managed_ledgers import Compression, Cursor, decode_cursor, decode_managed_ledger
+from offloader.bookkeeper.metadata_codec import decode_metadata, encode_metadata
+from offloader.bookkeeper.model import DigestType, Fragment, LedgerMetadata, LedgerState
+
+LINES = (Path(__file__).parents[1] / "fixtures" / "metadata_records.txt").read_text().splitlines()[1:]
+RECORDS = {(what, form): bytes.fromhex(data) for what, form, data in map(str.split, LINES)}
+
+METADATA = LedgerMetadata(
+    3,
+    3,
+    2,
+    LedgerState.OPEN,
+    (Fragment(0, ("127.0.0.1:3181", "bookie-1", "bookie-2")), Fragment(17, ("127.0.0.1:3181", "bookie-3", "bookie-2"))),
+    DigestType.CRC32C,
+    's\0é\n"'.encode(),
+    created_ms=1700000000000,
+    custom={"application": b"pulsar"},
+)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_ledger_is_read_and_closed_byte_for_byte_as_bookkeeper_does(version):
+    metadata = decode_metadata(RECORDS["open", str(version)])
+    assert metadata == replace(METADATA, format_version=version)
+    closed = replace(metadata, state=LedgerState.CLOSED, last_entry=41, length=4242)
+    assert encode_metadata(closed) == RECORDS["closed", str(version)]
+    assert decode_metadata(RECORDS["closed", str(version)]) == closed
+
+
+@pytest.mark.parametrize("form", Compression.keys())
+def test_a_ledger_list_is_read(form):
+    record = RECORDS["list", form]
+    ledgers = (Listed(100, 50, 5000), Listed(107, 51, 5001), Listed(114, 52, 5002), Listed(121, 0, 0))
+    assert decode_managed_ledger(record, 4) == ManagedLedger(ledgers, 4, record)
+
+
+@pytest.mark.parametrize("form", Compression.keys())
+def test_a_cursor_is_read(form):
+    assert decode_cursor(RECORDS["cursor", form]) == Cursor(None, (107, 12), (((107, 13), (107, 20)),), 1700000000009)

@@ -1,0 +1,71 @@
+"""Looking at many entries at once says what looking at each says, and refuses what is damaged."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offloader._proto.pulsar_messages_pb2 import MessageMetadata
+from offloader.errors import DamagedObjectError
+from offloader.format.consecutive import Consecutive
+from offloader.format.entry import EntryFacts, inspect
+from offloader.format.many import FEW, inspect_all
+
+from .support import broker_metadata, checksummed, plain
+
+_uint64 = st.integers(0, 2**64 - 1) | st.integers(0, 300)
+_numbers = st.none() | st.integers(-(2**31), 2**31 - 1) | st.integers(0, 300)
+_metadata = st.builds(
+    MessageMetadata,
+    producer_name=st.none() | st.text(max_size=600),
+    publish_time=st.none() | _uint64,
+    num_messages_in_batch=_numbers,
+    marker_type=_numbers,
+)
+_framed = st.builds(
+    lambda front, make, metadata, payload: front + make(metadata, payload),
+    st.just(b"") | st.builds(lambda t, i: broker_metadata(time=t, index=i), st.none() | _uint64, st.none() | _uint64),
+    st.sampled_from([checksummed, plain]),
+    _metadata,
+    st.binary(max_size=40),
+)
+_damaged = st.builds(
+    lambda entry, at, byte: entry[:at] + bytes([byte]) + entry[at + 1 :], _framed, st.integers(0, 60), st.integers(0, 255)
+)
+_cut = st.builds(lambda entry, kept: entry[:kept], _framed, st.integers(0, 60))
+_entries = st.lists(_framed | _damaged | _cut | st.binary(max_size=30), min_size=FEW, max_size=FEW + 20)
+
+
+def answers(entries: list[bytes], *, at_once: bool) -> list[EntryFacts | str]:
+    run = Consecutive.of(1, 0, entries)
+    found: list[EntryFacts | str] = []
+    for number, entry in enumerate(entries):
+        try:
+            found.append(run.facts_of(number) if at_once else inspect(entry))
+        except DamagedObjectError as error:
+            found.append(str(error))
+    return found
+
+
+@given(_entries)
+def test_many_at_once_and_one_by_one_agree(entries: list[bytes]) -> None:
+    assert answers(entries, at_once=True) == answers(entries, at_once=False)
+
+
+@pytest.mark.parametrize("front", [b"", broker_metadata(time=5, index=7), broker_metadata(index=7)])
+@pytest.mark.parametrize("make", [checksummed, plain])
+def test_usual_entries_need_no_second_look(front: bytes, make) -> None:
+    kinds = [{}, {"num_messages_in_batch": 100}, {"marker_type": 21}]
+    entries = [
+        front + make(MessageMetadata(producer_name="p", sequence_id=n, publish_time=n, **kinds[n % 3])) for n in range(FEW)
+    ]
+    known = inspect_all(entries)
+    assert len(known.odd) == 0
+    assert [known.of(number) for number in range(FEW)] == [inspect(entry) for entry in entries]
+
+
+def test_few_entries_are_left_to_the_parser() -> None:
+    entries = [checksummed(MessageMetadata(publish_time=1))] * (FEW - 1)
+    assert len(inspect_all(entries).odd) == len(entries)
+    assert len(inspect_all([]).odd) == 0
