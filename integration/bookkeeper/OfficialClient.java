@@ -2,9 +2,6 @@ import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
-import io.netty.buffer.ByteBufUtil;
-import io.netty.buffer.UnpooledByteBufAllocator;
-import io.netty.channel.nio.NioEventLoopGroup;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
@@ -15,7 +12,6 @@ import java.net.Socket;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
-import java.util.ArrayList;
 import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
@@ -26,10 +22,8 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Semaphore;
-import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import org.apache.bookkeeper.bookie.Cookie;
-import org.apache.bookkeeper.client.BKException;
 import org.apache.bookkeeper.client.BookKeeper;
 import org.apache.bookkeeper.client.BookKeeperAdmin;
 import org.apache.bookkeeper.client.api.DigestType;
@@ -40,15 +34,10 @@ import org.apache.bookkeeper.client.api.LedgerMetadata;
 import org.apache.bookkeeper.client.api.ReadHandle;
 import org.apache.bookkeeper.client.api.WriteAdvHandle;
 import org.apache.bookkeeper.client.api.WriteHandle;
-import org.apache.bookkeeper.common.util.OrderedExecutor;
 import org.apache.bookkeeper.conf.ClientConfiguration;
 import org.apache.bookkeeper.conf.ServerConfiguration;
 import org.apache.bookkeeper.meta.MetadataDrivers;
 import org.apache.bookkeeper.net.BookieId;
-import org.apache.bookkeeper.proto.BookieClient;
-import org.apache.bookkeeper.proto.BookieClientImpl;
-import org.apache.bookkeeper.proto.BookieProtocol;
-import org.apache.bookkeeper.stats.NullStatsLogger;
 
 /**
  * BookKeeper's own client as a process, for tests: writer, reader, closer, recoverer.
@@ -64,7 +53,7 @@ public final class OfficialClient {
     private final Writer out;
     private final Map<String, BookKeeper> clients = new ConcurrentHashMap<>();
     private final Map<Long, Written> written = new ConcurrentHashMap<>();
-    private BookieClient bookies;
+    private Questions questions;
 
     private OfficialClient(String metadataServiceUri, Writer out) {
         this.metadataServiceUri = metadataServiceUri;
@@ -115,6 +104,7 @@ public final class OfficialClient {
         return switch (request.get("do").getAsString()) {
             case "format" -> format();
             case "forget cookie" -> forgetCookie(request);
+            case "await bookie" -> awaitBookie(request);
             case "create" -> create(request);
             case "add" -> add(request);
             case "close" -> close(request);
@@ -122,7 +112,6 @@ public final class OfficialClient {
             case "read" -> read(request);
             case "metadata" -> described(metadata(request));
             case "ask" -> ask(request);
-            case "holds" -> holds(request);
             case "delete" -> delete(request);
             default -> throw new IllegalArgumentException(request.toString());
         };
@@ -347,59 +336,33 @@ public final class OfficialClient {
 
     // Single bookies
 
-    private synchronized BookieClient bookies(JsonObject request) throws Exception {
-        if (bookies == null) {
-            bookies = new BookieClientImpl(configuration(false, 3), new NioEventLoopGroup(1), UnpooledByteBufAllocator.DEFAULT,
-                    OrderedExecutor.newBuilder().name("asking").numThreads(1).build(),
-                    Executors.newSingleThreadScheduledExecutor(), NullStatsLogger.INSTANCE,
-                    client(request).getBookieAddressResolver());
-        }
-        return bookies;
-    }
-
     /** What one bookie answers for each entry from "first" to "last", without fencing: [error's name, stored bytes]. */
     private JsonElement ask(JsonObject request) throws Exception {
-        BookieId bookie = BookieId.parse(request.get("bookie").getAsString());
-        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(TIMEOUT_SECONDS);
-        JsonArray answers = answers(request, bookie);
-        // of a bookie that has just come back, the client may not have heard yet
-        while (answers.toString().contains("BKBookieHandleNotAvailableException") && System.nanoTime() < deadline) {
-            Thread.sleep(50);
-            answers = answers(request, bookie);
+        List<Questions.Answer> answers = questions(request).ask(
+                BookieId.parse(request.get("bookie").getAsString()),
+                ledger(request),
+                request.get("first").getAsLong(),
+                request.get("last").getAsLong());
+        JsonArray rows = new JsonArray();
+        for (Questions.Answer answer : answers) {
+            JsonArray row = new JsonArray();
+            row.add(answer.error());
+            row.add(answer.stored() == null ? null : base64(answer.stored()));
+            rows.add(row);
         }
-        return answers;
+        return rows;
     }
 
-    private JsonArray answers(JsonObject request, BookieId bookie) throws Exception {
-        List<CompletableFuture<JsonArray>> asked = new ArrayList<>();
-        for (long entry = request.get("first").getAsLong(); entry <= request.get("last").getAsLong(); entry++) {
-            CompletableFuture<JsonArray> answer = new CompletableFuture<>();
-            asked.add(answer);
-            bookies(request).readEntry(bookie, ledger(request), entry, (code, ledger, id, stored, context) -> {
-                JsonArray row = new JsonArray();
-                row.add(code == BKException.Code.OK ? null : BKException.create(code).getClass().getSimpleName());
-                row.add(code == BKException.Code.OK ? base64(ByteBufUtil.getBytes(stored)) : null);
-                answer.complete(row);
-            }, null, BookieProtocol.FLAG_NONE);
-        }
-        JsonArray answers = new JsonArray();
-        for (CompletableFuture<JsonArray> answer : asked) {
-            answers.add(answer.get());
-        }
-        return answers;
+    private JsonElement awaitBookie(JsonObject request) throws Exception {
+        questions(request).await(BookieId.parse(request.get("bookie").getAsString()));
+        return new JsonObject();
     }
 
-    /** Which entries from "first" to "last" one bookie says it has. */
-    private JsonElement holds(JsonObject request) throws Exception {
-        BookieId bookie = BookieId.parse(request.get("bookie").getAsString());
-        var available = bookies(request).getListOfEntriesOfLedger(bookie, ledger(request)).get();
-        JsonArray entries = new JsonArray();
-        for (long entry = request.get("first").getAsLong(); entry <= request.get("last").getAsLong(); entry++) {
-            if (available.isEntryAvailable(entry)) {
-                entries.add(entry);
-            }
+    private synchronized Questions questions(JsonObject request) throws Exception {
+        if (questions == null) {
+            questions = new Questions(configuration(false, 3), client(request).getBookieAddressResolver());
         }
-        return entries;
+        return questions;
     }
 
     // Values

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -17,7 +17,7 @@ from integration.bookkeeper.orphans import Closed, Orphan
 from offloader.bookkeeper.bookies import BookieClient
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.recovery.inspection import Options, examine
-from offloader.bookkeeper.recovery.machine import Aborted
+from offloader.bookkeeper.recovery.machine import Aborted, Ending
 from offloader.bookkeeper.recovery.runner import Recoverer
 from offloader.bookkeeper.settings import BookieSettings
 from offloader.bookkeeper.zookeeper import connect
@@ -40,10 +40,11 @@ Closer = Callable[["Closers", Orphan], list[Result]]
 
 @dataclass
 class Ours:
-    """A client of ours."""
+    """A client of ours. `closed`: ledgers that it has closed itself, and not found closed."""
 
     store: MetadataTree
     bookies: BookieClient
+    closed: set[int] = field(default_factory=set)
 
     def close(self, orphan: Orphan) -> Result:
         """As `offloader ledgers close` does it."""
@@ -51,6 +52,8 @@ class Ours:
         if isinstance(outcome.phase, Aborted):
             missing = outcome.phase.missing
             return Refused(outcome.message, missing.bookies, missing.need)
+        if outcome.phase.ending is Ending.CLOSED:
+            self.closed.add(orphan.ledger)
         return Closed(outcome.metadata.last_entry, outcome.metadata.length)
 
     def begin(self, orphan: Orphan, turns: int) -> None:
@@ -84,6 +87,10 @@ class Closers:
     def _client(self, cluster: BookKeeperCluster) -> Ours:
         store = self._stack.enter_context(closing(connect(cluster.metadata_uri)))
         return Ours(store, self._stack.enter_context(closing(BookieClient(_SETTINGS, store.address))))
+
+    @property
+    def closed_by_us(self) -> set[int]:
+        return self.first.closed | self.second.closed
 
     def ours(self, orphan: Orphan) -> list[Result]:
         return [self.first.close(orphan)]

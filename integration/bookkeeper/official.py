@@ -21,7 +21,7 @@ from integration.bookkeeper.contents import Contents
 from offloader.embedded.commands import Commands
 from offloader.embedded.process import JavaProcess
 
-SOURCE = Path(__file__).with_name("OfficialClient.java")
+SOURCES = sorted(Path(__file__).parent.glob("*.java"))
 JAVA_OPTIONS = (
     "-Xmx128m",
     "-Xss512k",
@@ -233,11 +233,12 @@ class OfficialClient:
 
 
 def compiled(commands: Commands) -> Path:
-    """OfficialClient.java's classes, below the commands' directory."""
+    """The classes of the Java programs here, below the commands' directory."""
     classes = commands.directory / "classes"
-    compiler = str(commands.java.executable.with_name("javac"))
+    compiler = commands.java.executable.with_name("javac")
+    assert compiler.exists(), f"{commands.java.executable} has no javac beside it: these tests need a JDK"
     jars = os.pathsep.join(str(jar) for jar in commands.jars)
-    command = [compiler, "-proc:none", "-nowarn", "-cp", jars, "-d", str(classes), str(SOURCE)]
+    command = [str(compiler), "-proc:none", "-nowarn", "-cp", jars, "-d", str(classes), *map(str, SOURCES)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return classes

@@ -104,11 +104,14 @@ class Round:
             self.cluster.all_back()
             ends = list(pool.map(self._close_again, orphans, results))
             self._end(writer, orphans)
-            list(pool.map(self._witness.check, orphans, ends))
+            list(pool.map(self._check_last, orphans, ends))
 
     @property
     def _witness(self) -> Witness:
         return Witness(self.cluster.official, self.closers.reader.store, self.closers.reader.bookies)
+
+    def _check_last(self, orphan: Orphan, end: Closed) -> None:
+        self._witness.check(orphan, end, by_us=orphan.ledger in self.closers.closed_by_us)
 
     # The writer
 

@@ -55,7 +55,7 @@ def inspected(orphan: Orphan, ours: Ours) -> Inspection:
 
 
 def check(cluster: BookKeeperCluster, ours: Ours, orphan: Orphan, closed: Closed) -> None:
-    Witness(cluster.official, ours.store, ours.bookies).check(orphan, closed)
+    Witness(cluster.official, ours.store, ours.bookies).check(orphan, closed, by_us=True)
 
 
 @pytest.mark.parametrize(

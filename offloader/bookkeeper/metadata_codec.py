@@ -12,9 +12,10 @@ import re
 from collections.abc import Iterator
 from io import BytesIO
 from itertools import pairwise
+from typing import Any
 
 from google.protobuf import proto
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from offloader._proto.managed_ledger_pb2 import LedgerMetadataFormat
@@ -86,19 +87,24 @@ def _parse_binary(body: bytes) -> LedgerMetadataFormat:
         raise DamagedRecordError(f"a ledger's metadata cannot be read: {error}") from error
     if message is None or stream.tell() != len(body):
         raise DamagedRecordError(f"a ledger's metadata of {len(body)} bytes are not as long as they say")
-    _check_known(message)
-    for part in (*message.segment, *message.customMetadata):
-        _check_known(part)
+    for part in (message, *message.segment, *message.customMetadata):
+        _check_part(part)
     return message
 
 
-def _check_known(message: Message) -> None:
-    """A known field among the unknown ones has a type, or a value of its enumeration, that we do not know: it must not be ignored."""
+def _check_part(message: Any) -> None:
+    """A known field among the unknown ones has a type, or a value of its enumeration, that we do not know: it must not be ignored.
+    A text that is not UTF-8 is a field's value as bytes."""
     unknown = UnknownFieldSet(message)
-    for index in range(len(unknown)):
-        field = message.DESCRIPTOR.fields_by_number.get(unknown[index].field_number)
-        if field is not None:
-            raise DamagedRecordError(f"a ledger's metadata have a {field.name} that we do not know")
+    known = message.DESCRIPTOR.fields_by_number
+    wrong = [known[n].name for n in (unknown[i].field_number for i in range(len(unknown))) if n in known]
+    wrong += [field.name for field, value in message.ListFields() if field.type == field.TYPE_STRING and not _is_text(value)]
+    if wrong:
+        raise DamagedRecordError(f"a ledger's metadata have a {wrong[0]} that we cannot read")
+
+
+def _is_text(value: Any) -> bool:
+    return all(isinstance(one, str) for one in ([value] if isinstance(value, bytes) else value))
 
 
 def _to_model(message: LedgerMetadataFormat, version: int, record: bytes) -> LedgerMetadata:

@@ -26,7 +26,9 @@ _TOKEN = re.compile(
     |(?P<word>[^\s"'{}<>\[\]:,;\#]+)""",
     re.VERBOSE,
 )
-_ESCAPE = re.compile(r"""\\(?:[abfnrtv\\'"]|[0-3]?[0-7]{1,2}|x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8})""")
+_ESCAPE = re.compile(
+    r"""\\(?:[abfnrtv\\'"]|[0-3][0-7]{2}|[0-7]{1,2}(?![0-7])|x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8})"""
+)
 _KNOWN = LedgerMetadataFormat.DESCRIPTOR.fields_by_name
 
 

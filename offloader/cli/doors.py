@@ -10,8 +10,10 @@ from typing import Protocol
 
 from offloader.archive.following.live import Live
 from offloader.archive.restoring.api import Cluster
+from offloader.bookkeeper.api import Bookies, LedgerMetadataStore
 from offloader.config import Config
 from offloader.doctor.world import RealWorld, World
+from offloader.errors import ConfigError
 from offloader.pulsar.api import Admin
 from offloader.storage.base import ObjectStore
 from offloader.storage.open import StoreSettings, open_store
@@ -34,6 +36,15 @@ def _live(config: Config) -> Live:
     return Live.of(settings.pulsar(config))
 
 
+def _bookkeeper(config: Config) -> tuple[LedgerMetadataStore, Bookies]:
+    from offloader.bookkeeper.connect import clients  # kazoo is an extra
+
+    found = settings.bookkeeper(config)
+    if found is None:
+        raise ConfigError("pulsar.metadataServiceUri: needed to reach bookies; write zk://host:2181/ledgers")
+    return clients(found)
+
+
 @dataclass(frozen=True)
 class Doors:
     """The ways out of a command."""
@@ -46,6 +57,7 @@ class Doors:
     new_token: Callable[[], str]
     target: Callable[[Config], Cluster] = _target
     live: Callable[[Config], Live] = _live
+    bookkeeper: Callable[[Config], tuple[LedgerMetadataStore, Bookies]] = _bookkeeper
 
 
 def real() -> Doors:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
-from offloader.cli import asking, cat, export, peek, restore  # noqa: F401 (they add their commands to `topics`)
+from offloader.cli import asking, cat, export, orphans, peek, restore  # noqa: F401 (they add their commands to `topics`)
 from offloader.cli.catalog import catalog_group
 from offloader.cli.doctor import doctor_command
 from offloader.cli.explain import config_group
+from offloader.cli.ledgers import ledgers
 from offloader.cli.run import run_command
 from offloader.cli.session import Commands
 from offloader.cli.takeover import takeover_command
@@ -24,5 +25,5 @@ def main() -> None:
     """
 
 
-for _command in (run_command, topics, verify_command, config_group, doctor_command, takeover_command, catalog_group):
+for _command in (run_command, topics, verify_command, config_group, doctor_command, takeover_command, catalog_group, ledgers):
     main.add_command(_command)

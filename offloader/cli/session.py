@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from offloader import logs
+from offloader.bookkeeper.api import Bookies, LedgerMetadataStore
 from offloader.cli import doors as real_doors
 from offloader.cli.doors import ClosableAdmin, Doors
 from offloader.cli.output import OUTPUTS, Output
@@ -69,6 +70,14 @@ class Session:
         admin = self.doors.admin(self.config)
         self._stack.callback(admin.close)
         return admin
+
+    @cached_property
+    def bookkeeper(self) -> tuple[LedgerMetadataStore, Bookies]:
+        """The bookies' metadata, and the bookies. Raises ConfigError, MetadataUnavailableError."""
+        store, bookies = self.doors.bookkeeper(self.config)
+        self._stack.callback(store.close)
+        self._stack.callback(bookies.close)
+        return store, bookies
 
     @cached_property
     def catalogs(self) -> Catalogs:

@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from urllib.parse import quote, unquote
 
 from offloader.model import TopicName
@@ -166,6 +167,7 @@ def _topic_of(key: str) -> tuple[TopicName | None, str]:
     return (topic, pieces[3]) if key.startswith(topic_folder(topic)) else (None, key)
 
 
+@lru_cache(maxsize=4096)
 def _encode(name: str) -> str:
     encoded = quote(name, safe="")
     return LEADING.get(encoded[:1], encoded[:1]) + encoded[1:]

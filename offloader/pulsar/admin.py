@@ -8,6 +8,7 @@ from typing import Any
 from offloader.errors import AuthorizationFailedError, FatalError
 from offloader.model import TopicName
 from offloader.pulsar.api import TopicInfo
+from offloader.pulsar.loaded import loaded_by
 from offloader.pulsar.managed_ledger import topic_info
 from offloader.pulsar.rest import RestClient
 from offloader.pulsar.settings import PulsarSettings
@@ -19,6 +20,7 @@ class AdminClient:
     """`Admin` over HTTP. Thread safe."""
 
     def __init__(self, settings: PulsarSettings) -> None:
+        self._settings = settings
         self.rest = RestClient(settings)
 
     def version(self) -> str:
@@ -68,6 +70,11 @@ class AdminClient:
         path = topic.rest_path
         stats: dict[str, Any] = self.rest.get(f"{path}/internalStats")  # first: only this one says 404 of a missing topic
         return topic_info(self.rest.get(f"{path}/internal-info"), stats)
+
+    def loaded_by(self, topic: TopicName) -> str | None:
+        """See `Admin.loaded_by`."""
+        brokers = [str(broker) for broker in self.rest.get(f"brokers/{self.cluster()}")]
+        return loaded_by(self._settings, brokers, topic)
 
     def close(self) -> None:
         """Close the connections."""

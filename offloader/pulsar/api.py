@@ -142,6 +142,10 @@ class Admin(Protocol):
 
     def topic_info(self, topic: TopicName) -> TopicInfo: ...
 
+    def loaded_by(self, topic: TopicName) -> str | None:
+        """The broker that has the topic loaded, None where none has; does not load it. For super users. Up to a minute behind."""
+        ...
+
     def namespace_policies(self, namespace: str) -> Mapping[str, object]:
         """The namespace's policies as Pulsar names them (`retention_policies`, `message_ttl_in_seconds`, …)."""
         ...

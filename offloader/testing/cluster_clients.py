@@ -18,10 +18,11 @@ T = TypeVar("T")
 
 
 class MemoryAdmin:
-    """`Admin` of the in-memory cluster."""
+    """`Admin` of the in-memory cluster. `loaded`: topics and the brokers that have them."""
 
     def __init__(self, cluster: MemoryCluster) -> None:
         self._cluster = cluster
+        self.loaded: dict[TopicName, str] = {}
 
     def version(self) -> str:
         """A fixed version."""
@@ -74,6 +75,11 @@ class MemoryAdmin:
                 offloaded=frozenset(x.id for x in found.ledgers if x.offloaded),
                 subscriptions=frozenset(found.cursors),
             )
+
+    def loaded_by(self, topic: TopicName) -> str | None:
+        """What `loaded` says."""
+        self._cluster.faults.before("admin.loaded_by", topic)
+        return self.loaded.get(topic)
 
 
 class MemoryPins:

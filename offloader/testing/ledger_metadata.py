@@ -164,9 +164,7 @@ class ClusterMetadata:
     def delete_cookie(self, bookie: str) -> None:
         self._nodes.delete(f"{self._uri.root}/cookies/{bookie}")
 
-    def put_managed_ledger(
-        self, topic: TopicName, ledger: ManagedLedger, packed: Compression = Compression.NONE
-    ) -> None:
+    def put_managed_ledger(self, topic: TopicName, ledger: ManagedLedger, packed: Compression = Compression.NONE) -> None:
         self._nodes.put(self._topic(topic), encode_managed_ledger(ledger, packed))
 
     def put_cursor(self, topic: TopicName, name: str, info: bytes, packed: Compression = Compression.NONE) -> None:

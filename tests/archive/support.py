@@ -17,7 +17,7 @@ from offloader.format.index import index_of_segment
 from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.envelope import seal
-from offloader.metadata.state import Claim, LedgerClosed, TopicCatalog
+from offloader.metadata.state import Claim, LedgerClosed, Record, TopicCatalog
 from offloader.model import GIB, Cuts, Gap, GapKind, LedgerRange, Loss, Part, Position, RollReason, Segment, Source, TopicName
 from offloader.part_index import PartIndex
 from offloader.storage.memory import MemoryStore
@@ -56,21 +56,30 @@ class Archive:
         self.token = lambda: f"token-{next(numbers)}"
         self.catalogs = Catalogs(self.store, APPLICATION, self.token)
         self._uuids = itertools.count(1)
+        self._written: dict[TopicName, TopicCatalog] = {}
 
     @property
     def catalog(self) -> TopicCatalog:
+        """As it can be read now."""
         return self.catalogs.load(self.topic)
+
+    def _known(self) -> TopicCatalog:
+        """The same, but that what was written or read before is not read again."""
+        return self.catalogs.refresh(self._written.get(self.topic, TopicCatalog(self.topic)))
+
+    def _append(self, record: Record) -> None:
+        self._written[self.topic] = self.catalogs.append(self._known(), record)
 
     def claim(self, ledger: int = 0, entry: int = 0, created: str = "then") -> None:
         self.store.put(layout.ROOT, seal("root", pb.Body(root=pb.Root(uuid="root", cluster="memory"))), if_absent=True)
         begin = Position(self.incarnation, ledger, entry)
-        self.catalogs.append(self.catalog, Claim(APPLICATION, self.incarnation, created, begin, at=1))
+        self._append(Claim(APPLICATION, self.incarnation, created, begin, at=1))
 
     def closed(self, ledger: int, last: int) -> None:
-        self.catalogs.append(self.catalog, LedgerClosed(self.incarnation, ledger, last))
+        self._append(LedgerClosed(self.incarnation, ledger, last))
 
     def lose(self, start: Position, end: Position) -> None:
-        self.catalogs.append(self.catalog, Loss(start, end, "trimmed", "accept-loss", at=2))
+        self._append(Loss(start, end, "trimmed", "accept-loss", at=2))
 
     def add(
         self, entries: list[Stored], gaps: list[Gap] | None = None, *, closed: dict[int, int] | None = None, cuts: Cuts = SMALL
@@ -80,13 +89,13 @@ class Archive:
         if segment.parts:
             self.store.put(layout.data_key(self.topic, segment.uuid), data, meta=META)
             self.store.put(layout.index_key(self.topic, segment.uuid), index, meta=META)
-        self.catalogs.append(self.catalog, segment)
+        self._append(segment)
         return segment
 
     def made(self, entries: list[Stored], gaps: list[Gap], closed: dict[int, int], cuts: Cuts) -> tuple[Segment, bytes, bytes]:
         parts, data = _cut(entries, cuts)
         ledgers = _ledgers(entries, gaps, closed)
-        before = self.catalog.segments[-1] if self.catalog.segments else None
+        before = next(reversed(self._known().segments), None)
         segment = Segment(
             uuid=uuid_of(next(self._uuids)),
             start=Position(self.incarnation, ledgers[0].ledger, ledgers[0].first),

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 def damaged(data: bytes) -> st.SearchStrategy[bytes]:
     """What may become of `data`."""
     places = st.integers(0, len(data))
-    edits = st.lists(st.tuples(places, places, st.binary(max_size=4)), min_size=1, max_size=3)
+    new = st.binary(max_size=4) | st.text("\\\"'{}<>[]:,;#\n 07x", max_size=4).map(str.encode)
+    edits = st.lists(st.tuples(places, places, new), min_size=1, max_size=3)
     return st.one_of(st.binary(max_size=80), edits.map(lambda chosen: _edited(data, chosen)))
 
 

@@ -9,7 +9,10 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from offloader.embedded.process import JavaProcess
+from offloader.errors import FatalError
 
 STUBBORN = ["/bin/sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.05; done"]
 OBEDIENT = ["/bin/sh", "-c", "echo up; exec sleep 60"]
@@ -34,6 +37,28 @@ def group_is_alive(group: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def test_it_is_waited_for_until_it_is_ready(tmp_path: Path) -> None:
+    process = JavaProcess(OBEDIENT, tmp_path, tmp_path / "log")
+    process.await_ready(lambda: (tmp_path / "log").read_text() == "up\n", 20)
+    process.kill()
+
+
+def test_what_ends_while_it_starts_is_quoted_from_this_run_only(tmp_path: Path) -> None:
+    log = tmp_path / "bookie.log"
+    log.write_text("ERROR of the last run\n")
+    process = JavaProcess(["/bin/sh", "-c", "echo fine; echo ERROR disk full; echo bye"], tmp_path, log)
+    with pytest.raises(FatalError, match=rf"^bookie ended while it started, see {log}: ERROR disk full$"):
+        process.await_ready(lambda: False, 20)
+    process.kill()
+
+
+def test_what_does_not_get_ready_is_given_up(tmp_path: Path) -> None:
+    process = started(OBEDIENT, tmp_path)
+    with pytest.raises(FatalError, match=r"^log did not start within 0 s, see .*: up$"):
+        process.await_ready(lambda: False, 0.2)
+    process.kill()
 
 
 def test_stop_lets_it_end_by_itself(tmp_path: Path) -> None:
@@ -84,5 +109,5 @@ def test_it_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
     thread = Thread(target=lambda: processes.append(started(OBEDIENT, tmp_path)))
     thread.start()
     thread.join()
-    assert not processes[0].ended_within(2)
+    assert not processes[0].ended_within(0.5)
     processes[0].kill()

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
 from itertools import count
 from random import Random
+from typing import Any, Self
 
+import numpy as np
 from hypothesis import strategies as st
+from numpy.random import Generator
+from numpy.typing import NDArray
 
 from offloader.metadata.state import Abandoned, Claim, CloseRequest, LedgerClosed, TopicState
 from offloader.model import (
@@ -32,6 +38,8 @@ from offloader.model import (
     TopicName,
 )
 from offloader.part_index import IndexEntry, PartIndex
+
+Draw = Callable[[Generator, int], NDArray[Any]]  # so many random numbers
 
 TOPIC = TopicName.parse("acme/orders/placed-partition-3")
 OTHER_TOPIC = TopicName.parse("acme/orders/shipped")
@@ -155,42 +163,77 @@ def offloaded(uuid: str, first: int, last: int, incarnation: int = 0) -> Segment
     )
 
 
-def full_segment(entry_size: Callable[[Random], int], messages: Callable[[Random], int], seed: int) -> OpenSegment:
+@cache
+def full_segment(sizes: Draw, messages: Draw, seed: int) -> OpenSegment:
     """An open segment as it is just before it rolls at 1 GiB, with the default cuts, at about 20 MB/s."""
-    rng, cut = Random(seed), Cuts()
-    ledger, entry, offset, block = rng.randrange(10**6), rng.randrange(10**5), 0, 0
-    clock, message = 1_750_000_000_000.0 + rng.randrange(10**9), rng.randrange(10**7)
+    cut, random = Cuts(), Random(seed)
+    drawn = _Drawn.of(np.random.default_rng(seed), sizes, messages)
+    ledger, first_entry, first_message = random.randrange(10**6), random.randrange(10**5), random.randrange(10**7)
+    clock = 1_750_000_000_000 + random.randrange(10**9)
+    entry, offset, block = 0, 0, 0
     done: list[Part] = []
     while offset < GIB:
-        begin, first, size, first_message, first_time, index, first_block = offset, entry, 0, message, int(clock), [], block
+        begin, first, index, first_block = offset, entry, [], block
         while offset - begin < cut.part_size:
-            block, used, last_indexed = block + 1, 128, -cut.index_step
-            while used == 128 or used + 12 + (length := entry_size(rng)) + 4 <= cut.block_size:
-                length = entry_size(rng) if used == 128 else length
-                if used - last_indexed >= cut.index_step:
-                    index.append(IndexEntry(ledger, entry, block, offset + used - 128))
-                    last_indexed = used
-                used, size, entry, message = used + 12 + length, size + length, entry + 1, message + messages(rng)
-                clock += length / 20_000 * rng.uniform(0.5, 1.5)
-            offset += used + 4
-        ranges = (LedgerRange(ledger, first, entry - 1, entry - first, size),)
-        times = (first_time, int(clock), first_time + rng.randrange(4), int(clock) + rng.randrange(4))
-        told = EntryStats(message - first_message, *times, first_message, message - 1)
-        etag, crc = rng.randbytes(16).hex(), rng.getrandbits(32)
+            block, base = block + 1, drawn.start(entry)
+            after = drawn.after(entry, base + cut.block_size - 132)
+            while entry < after:
+                index.append(IndexEntry(ledger, first_entry + entry, block, offset + drawn.start(entry) - base))
+                entry = min(drawn.reaching(drawn.start(entry) + cut.index_step), after)
+            offset += 128 + drawn.start(after) - base + 4
+        size = drawn.start(entry) - drawn.start(first) - 12 * (entry - first)
+        ranges = (LedgerRange(ledger, first_entry + first, first_entry + entry - 1, entry - first, size),)
+        seen, said = (first_message + int(drawn.messages[n - 1]) if n else first_message for n in (first, entry))
+        since, until = (clock + int(drawn.times[n - 1]) if n else clock for n in (first, entry))
+        times = (since, until, since + random.randrange(4), until + random.randrange(4))
+        told = EntryStats(said - seen, *times, seen, said - 1)
+        etag, crc = random.randbytes(16).hex(), random.getrandbits(32)
         done.append(Part(len(done) + 1, begin, offset - begin, etag, crc, block - first_block, ranges, PartIndex.of(index), told))
     return OpenSegment(
-        f"{rng.getrandbits(128):032x}", position(0, ledger), Source.BROKER, cut, 1, upload="u" * 120, parts=tuple(done)
+        f"{random.getrandbits(128):032x}", position(0, ledger), Source.BROKER, cut, 1, upload="u" * 120, parts=tuple(done)
     )
 
 
-# (name, entry's size, messages of an entry, most bytes that a snapshot of 1,000 such segments may have)
-MIXES: list[tuple[str, Callable[[Random], int], Callable[[Random], int], int]] = [
-    ("batches of 100 KiB, all alike", lambda _: 100 * KIB, lambda _: 100, 10_000_000),
-    ("batches of 100 KiB, +-1 %", lambda r: int(100 * KIB * r.uniform(0.99, 1.01)), lambda r: r.randrange(98, 103), 10_000_000),
-    ("batches of 10 KiB, +-1 %", lambda r: int(10 * KIB * r.uniform(0.99, 1.01)), lambda _: 10, 10_000_000),
-    ("unbatched 1 KiB, +-10 %", lambda r: int(KIB * r.uniform(0.9, 1.1)), lambda _: 1, 10_000_000),
-    ("unbatched 1 MiB, +-10 %", lambda r: int(MIB * r.uniform(0.9, 1.1)), lambda _: 1, 10_000_000),
+@dataclass(frozen=True)
+class _Drawn:
+    """Entries of 1 GiB and a little more, summed up to each of them: bytes with their headers, messages, ms."""
+
+    ends: NDArray[np.int64]
+    messages: NDArray[np.int64]
+    times: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, rng: Generator, sizes: Draw, messages: Draw) -> Self:
+        count = int(1.1 * GIB / np.mean(sizes(rng, 1000))) + 100
+        lengths = np.asarray(sizes(rng, count), np.int64)
+        times = np.cumsum(lengths / 20_000 * rng.uniform(0.5, 1.5, count))
+        return cls(np.cumsum(lengths + 12), np.cumsum(np.asarray(messages(rng, count), np.int64)), times)
+
+    def start(self, entry: int) -> int:
+        return int(self.ends[entry - 1]) if entry else 0
+
+    def after(self, entry: int, end: int) -> int:
+        """The first entry that does not end by `end`; one at least does."""
+        return max(entry + 1, int(np.searchsorted(self.ends, end, "right")))
+
+    def reaching(self, start: int) -> int:
+        """The first entry that starts there or later."""
+        return int(np.searchsorted(self.ends, start, "left")) + 1
+
+
+# (name, entries' sizes, their messages, most bytes that a snapshot of 1,000 such segments may have)
+MIXES: list[tuple[str, Draw, Draw, int]] = [
+    ("batches of 100 KiB, all alike", lambda _, n: np.full(n, 100 * KIB), lambda _, n: np.full(n, 100), 10_000_000),
+    (
+        "batches of 100 KiB, +-1 %",
+        lambda r, n: 100 * KIB * r.uniform(0.99, 1.01, n),
+        lambda r, n: r.integers(98, 103, n),
+        10_000_000,
+    ),
+    ("batches of 10 KiB, +-1 %", lambda r, n: 10 * KIB * r.uniform(0.99, 1.01, n), lambda _, n: np.full(n, 10), 10_000_000),
+    ("unbatched 1 KiB, +-10 %", lambda r, n: KIB * r.uniform(0.9, 1.1, n), lambda _, n: np.ones(n), 10_000_000),
+    ("unbatched 1 MiB, +-10 %", lambda r, n: MIB * r.uniform(0.9, 1.1, n), lambda _, n: np.ones(n), 10_000_000),
     # The worst: sizes that nobody could predict.
-    ("exponential, mean 1 KiB", lambda r: 50 + int(r.expovariate(1 / KIB)), lambda _: 1, 15_000_000),
-    ("exponential, mean 100 KiB", lambda r: 50 + int(r.expovariate(1 / (100 * KIB))), lambda _: 10, 15_000_000),
+    ("exponential, mean 1 KiB", lambda r, n: 50 + r.exponential(KIB, n), lambda _, n: np.ones(n), 15_000_000),
+    ("exponential, mean 100 KiB", lambda r, n: 50 + r.exponential(100 * KIB, n), lambda _, n: np.full(n, 10), 15_000_000),
 ]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from multiprocessing.context import BaseContext
 
 from crc32c import crc32c
 
@@ -20,6 +23,14 @@ class Bench:
     settings: StoreSettings | None = None  # for tests with real processes; None where they cannot share the store
     part_size: int = 1000
     keeps_meta: bool = True
+
+
+@cache
+def processes() -> BaseContext:
+    """Makes processes that know nothing of this one. What they import is imported once, by the one that they are forked from."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["offloader.storage.local", "offloader.storage.s3_client", "tests.storage.contract"])
+    return context
 
 
 def noise(size: int, seed: object = 0) -> bytes:

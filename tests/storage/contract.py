@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import sys
 import threading
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ import pytest
 from offloader.errors import FatalError, ObjectNotFoundError
 from offloader.storage.base import ObjectStore
 from offloader.storage.open import StoreSettings, open_store
-from tests.storage.bench import Bench, noise
+from tests.storage.bench import Bench, noise, processes
 from tests.storage.contract_uploads import UploadContract
 
 WRITERS = 8
@@ -176,7 +175,7 @@ class ObjectContract:
             assert bench.open().url == store.url
             return
         keys = [f"race/{i}" for i in range(50)]
-        context = multiprocessing.get_context("spawn")
+        context = processes()
         barrier = context.Barrier(RACING_PROCESSES)
         with ProcessPoolExecutor(RACING_PROCESSES, mp_context=context, initializer=start_racing, initargs=(barrier,)) as pool:
             racers = [pool.submit(create_all, bench.settings, keys, writer) for writer in range(RACING_PROCESSES)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
@@ -11,7 +10,7 @@ from crc32c import crc32c
 from offloader.errors import IntegrityError, PartRejectedError, UploadGoneError
 from offloader.storage.base import ObjectStore, UploadedPart
 from offloader.storage.open import StoreSettings, open_store
-from tests.storage.bench import Bench, noise, open_uploads, upload_parts
+from tests.storage.bench import Bench, noise, open_uploads, processes, upload_parts
 
 
 class UploadContract:
@@ -66,7 +65,7 @@ class UploadContract:
             assert bench.open().url == store.url
             return
         upload = store.begin("k")
-        with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        with ProcessPoolExecutor(2, mp_context=processes()) as pool:
             parts = list(pool.map(send_part, [bench.settings] * 3, [upload] * 3, [1, 2, 3], [bench.part_size] * 3))
         store.commit(upload, parts)
         assert store.read("k")[0] == b"".join(noise(bench.part_size, n) for n in (1, 2, 3))

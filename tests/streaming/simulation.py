@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from offloader.bookkeeper.filling import FilledSource
@@ -48,6 +49,12 @@ policies:
   failOnDataLoss: {fail}
 namespaces: {{public/default: {{topics: {{"persistent://public/default/t": {{policies: {rate}}}}}}}}}
 """
+
+
+@cache
+def parsed(text: str) -> Config:
+    """Drivers are started often, and YAML takes its time."""
+    return Config.parse(text, {})
 
 
 class Inline(Executor):
@@ -147,7 +154,7 @@ class Simulation:
             uri="zk://localhost:2181/ledgers" if self.source.complete else "null",
             rate="{}" if self.rate is None else f"{{maxBytesPerSecond: {self.rate}}}",
         )
-        self.config = Config.parse(text, {})
+        self.config = parsed(text)
         self.pins = self.cluster.pins()
         self.journal = Journal.open(self.store, self.application, self.uuid)
         self.context = Context(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.archive.following.follower import Archived, Follower, Patience
+from offloader.archive.following.follower import Patience
+from offloader.archive.following.live import Following, Live
 from offloader.archive.items import Missing
 from offloader.archive.reading.plan import plan
 from offloader.archive.reading.reader import PieceReader
@@ -39,21 +41,17 @@ class Seconds:
         self.now += seconds
 
 
-def archived(sim: Simulation) -> Archived:
+def follow(sim: Simulation, after: Position | None = None, idle: float | None = 0.2) -> Iterator[ReadItem]:
     def runs_after(catalog: TopicCatalog, after: Position | None) -> Iterator[ReadItem]:
         for item in PieceReader(Stores.of(sim.store)).read(plan(TopicView.of(catalog), Selection(after))):
             rest = item.after(after) if after is not None and isinstance(item, EntryRun) else item
             if rest is not None and (after is None or rest.end > after):
                 yield rest
 
-    return Archived(lambda: sim.context.catalogs.load(TOPIC), runs_after)
-
-
-def follow(sim: Simulation, after: Position | None = None, idle: float | None = 0.2) -> Iterator[ReadItem]:
     seconds = Seconds()
     patience = Patience(idle=idle, trouble=60.0)
-    follower = Follower(TOPIC, archived(sim), sim.cluster.source, sim.cluster.admin, patience, seconds, seconds.pause)
-    return follower.runs(after)
+    live = Live(lambda: nullcontext((sim.cluster.source, sim.cluster.admin)), patience, seconds, seconds.pause)
+    return Following(live, sim.context.catalogs.refresh).runs(TOPIC, runs_after, after)
 
 
 def delivered(sim: Simulation) -> list[tuple[int, int, bytes]]:
@@ -88,13 +86,16 @@ def test_each_entry_comes_once_in_order_while_the_offloader_works_and_pulsar_tri
         ),
     ]
     found: list[ReadItem] = []
+    count = 0
     reading = follow(sim, idle=1e9)
     for _ in range(60):
         rng.choices(actions, [4, 6, 1, 0.5, 1, 1])[0]()
+        there = len(delivered(sim))
         for _ in range(rng.choice([0, 3, 30])):
-            if len(entries_of(found)) >= len(delivered(sim)):
+            if count >= there:
                 break
             found.append(next(reading))
+            count += len(entries_of(found[-1:]))
     reading.close()
     sim.cluster.faults.clear()
     found += follow(sim, found[-1].end if found else None)

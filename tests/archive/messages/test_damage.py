@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -23,21 +24,23 @@ GOOD = single(Producer(), Sent(b"good"))
 def garbled(draw: st.DrawFn) -> list[bytes]:
     """Entries of which some are cut short, have other bytes in them, or are anything."""
     entries = [entry.data for entry in draw(streams(max_size=6))]
-    for _ in range(draw(st.integers(1, 4))):
-        if entries:
-            at = draw(st.integers(0, len(entries) - 1))
-            entries[at] = draw(_garbled(entries[at]))
+    random = Random(draw(st.integers(0, 2**64)))
+    for _ in range(random.randint(1, 4) if entries else 0):
+        at = random.randrange(len(entries))
+        entries[at] = _garbled(random, entries[at])
     return entries
 
 
-def _garbled(entry: bytes) -> st.SearchStrategy[bytes]:
-    places = st.integers(0, max(0, min(len(entry) - 1, 150)))
-    return st.one_of(
-        st.integers(0, len(entry)).map(lambda n: entry[:n]),
-        st.tuples(places, st.binary(min_size=1, max_size=3)).map(lambda t: entry[: t[0]] + t[1] + entry[t[0] + len(t[1]) :]),
-        st.binary(max_size=60),
-        st.just(b""),
-    )
+def _garbled(random: Random, entry: bytes) -> bytes:
+    place = random.randint(0, max(0, min(len(entry) - 1, 150)))
+    other = random.choice([random.randbytes(random.randint(1, 3)), bytes([random.choice(b"\0\x01\x7f\x80\xff")])])
+    return random.choice([
+        entry[: random.randint(0, len(entry))],
+        entry[:place] + other + entry[place + len(other) :],
+        entry[:place] + other + entry[place + len(other) :],
+        random.randbytes(random.randint(0, 60)),
+        b"",
+    ])  # fmt: skip
 
 
 @given(garbled(), st.sampled_from([None, [], ["__publishTime"], ["__key"], ["value"]]))

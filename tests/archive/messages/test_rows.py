@@ -9,7 +9,7 @@ from offloader.archive.messages.columns import message_batches
 from offloader.archive.messages.filters import MessageFilter
 from tests.archive.messages.encoder import TOPIC, Encoded, Producer, Sent, batch, run_of, single
 from tests.archive.messages.rows import COLUMNS, by_columns, by_messages, expected, pruned
-from tests.archive.messages.streams import cut_into_runs, sents, streams
+from tests.archive.messages.streams import cut_into_runs, streams
 
 
 @given(st.data(), streams())
@@ -19,7 +19,7 @@ def test_messages_and_columns_are_what_was_sent(data: st.DataObject, entries: li
     assert by_columns(runs) == expected(entries)
 
 
-@given(st.data(), streams(batched=sents), st.lists(st.sampled_from(COLUMNS), unique=True))
+@given(st.data(), streams(compacted=False), st.lists(st.sampled_from(COLUMNS), unique=True))
 def test_fewer_columns_have_the_same_rows(data: st.DataObject, entries: list[Encoded], columns: list[str]):
     runs = data.draw(cut_into_runs([entry.data for entry in entries]))
     assert sum(found.num_rows for found in message_batches(runs, TOPIC, columns)) == len(expected(entries))
@@ -29,7 +29,7 @@ def test_fewer_columns_have_the_same_rows(data: st.DataObject, entries: list[Enc
 
 @given(
     st.data(),
-    streams(batched=sents),
+    streams(compacted=False),
     st.none() | st.sampled_from([1, 1_700_000_000_000]),
     st.none() | st.sampled_from([1, 1_700_000_000_000]),
     st.none() | st.frozensets(st.sampled_from([b"", b"k", b"key-1"])),

@@ -27,17 +27,6 @@ TOKENS = itertools.count()
 GIVEN = Given(APPLICATION, at=99, created="then", cuts=SMALL)
 
 
-class Growing(Archive):
-    """Reads only what was added to its catalog since it was asked last."""
-
-    _known = TopicCatalog(TOPIC)
-
-    @property
-    def catalog(self) -> TopicCatalog:
-        self._known = self.catalogs.refresh(self._known)
-        return self._known
-
-
 @dataclass
 class Built:
     """An archive, and what it holds."""
@@ -51,7 +40,7 @@ class Built:
 def built(random: Random, *, hide: float = 0.15) -> Built:
     """Three ledgers in segments of any lengths, with gaps; ends of ledgers are recorded in segments or on their own; a loss between
     two incarnations' ends."""
-    archive = Growing()
+    archive = Archive()
     kept: list[tuple[Position, bytes]] = []
     hidden: set[Position] = set()
     for incarnation, shift in ((0, 0), (1, 100))[: random.choice([1, 2])]:
@@ -66,7 +55,7 @@ def built(random: Random, *, hide: float = 0.15) -> Built:
             _add(archive, present, gone, {x + shift: last for x, last in LEDGERS.items()}, random)
             kept += [(Position(incarnation, s.ledger, s.entry), s.data) for s in present]
             hidden |= {Position(incarnation, *p) for p in gone}
-    return Built(Archive(archive.store), archive.catalog, kept, hidden)
+    return Built(archive, archive.catalog, kept, hidden)
 
 
 def _add(archive: Archive, present: list[Stored], gone: set[tuple[int, int]], closed: dict[int, int], random: Random) -> None:

@@ -205,7 +205,7 @@ def test_somebody_who_writes_meanwhile_is_not_overwritten() -> None:
     def racing(key: str, data: bytes, **more: object) -> object:
         if key == record_key(3):
             store.put = put  # type: ignore[method-assign]
-            archive.claim(1, created="theirs")
+            Archive(store).claim(1, created="theirs")
         return put(key, data, **more)  # type: ignore[arg-type]
 
     store.put = racing  # type: ignore[method-assign, assignment]

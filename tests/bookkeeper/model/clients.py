@@ -107,8 +107,9 @@ class Clients:
         waited = frozenset(r for r in sent if _waits(machine, r))
         cast = next((r for r in requests if isinstance(r, WriteMetadata)), None)
         late = tuple((r.entry, int(r.bookie)) for r in sent - waited if isinstance(r, WriteBack))
+        machine = replace(machine, round=0)
         if isinstance(machine.phase, Aborted):  # however it came to that
-            machine = replace(machine, phase=Aborted("", Missing(0, ())), versioned=None, round=0)
+            machine = replace(machine, phase=Aborted("", Missing(0, ())), versioned=None)
         return self.number(Client(machine, waited, cast)), late
 
 

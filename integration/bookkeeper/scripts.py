@@ -1,0 +1,136 @@
+"""Answers of bookies, written down beforehand: what each holds, what it fails to say, and in which order they answer."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from offloader.bookkeeper.digests import digest_for, master_key
+from offloader.bookkeeper.model import Fragment, LedgerMetadata, LedgerState, StoredEntry
+from offloader.bookkeeper.status import BookieIOError
+from offloader.bookkeeper.stored import encode
+from offloader.testing.bookie_answers import Asked
+from offloader.testing.bookie_server import BookieServer, Fault
+from offloader.testing.memory_bookie import KeptLedger, MemoryBookie
+
+PASSWORD = "secret"
+SIZE = 10  # bytes in each entry
+_PATIENCE = 1.0  # seconds
+_ALWAYS = 1 << 30
+_READS = ("read", "fence")
+
+
+@dataclass(frozen=True)
+class Script:
+    """A ledger whose writer is gone.
+
+    `held`: for each bookie, its entries. `confirmed`: for each entry, the LAC that it carries. `ranks`: in which order bookies answer.
+    `failing`, `mute`: (bookie, entry) whose reads fail, or are never answered; entry -1 is the fence.
+    """
+
+    write_quorum: int
+    ack_quorum: int
+    held: tuple[frozenset[int], ...]
+    confirmed: tuple[int, ...]
+    ranks: tuple[int, ...]
+    failing: frozenset[tuple[int, int]]
+    mute: frozenset[tuple[int, int]]
+
+    @property
+    def acknowledged(self) -> int:
+        """The last entry that its writer may have been told is safe."""
+        copies = [sum(entry in held for held in self.held) for entry in range(len(self.confirmed))]
+        return next((entry for entry, n in enumerate(copies) if n < self.ack_quorum), len(copies)) - 1
+
+    def metadata(self, bookies: tuple[str, ...]) -> LedgerMetadata:
+        """The ledger's, on these bookies."""
+        shape = (len(bookies), self.write_quorum, self.ack_quorum)
+        return LedgerMetadata(*shape, LedgerState.OPEN, (Fragment(0, bookies),), password=PASSWORD.encode())
+
+    @contextmanager
+    def played(self, ledger: int, gap: float) -> Iterator[LedgerMetadata]:
+        """Bookies that answer so, `gap` seconds apart, and the metadata of the ledger that they hold."""
+        turns = Turns(self, gap)
+        with ExitStack() as stack:
+            servers = [stack.enter_context(BookieServer()) for _ in self.held]
+            metadata = self.metadata(tuple(f"127.0.0.1:{server.address.port}" for server in servers))
+            for number, server in enumerate(servers):
+                self._fill(server.bookie, number, ledger, metadata)
+                for fault in self._faults(number, turns):
+                    server.add(fault)
+            yield metadata
+
+    def _fill(self, bookie: MemoryBookie, number: int, ledger: int, metadata: LedgerMetadata) -> None:
+        digest = digest_for(metadata)
+        entries = (StoredEntry(ledger, e, self.confirmed[e], SIZE * (e + 1), bytes([e]) * SIZE) for e in self.held[number])
+        if self.held[number]:
+            stored = {entry.entry: encode(entry, digest) for entry in entries}
+            bookie.ledgers[ledger] = KeptLedger(master_key(metadata.password), stored)
+
+    def _faults(self, number: int, turns: Turns) -> Iterator[Fault]:
+        def reads(among: frozenset[tuple[int, int]]) -> Callable[[Asked], bool]:
+            return lambda asked: asked.operation in _READS and (number, asked.entry) in among
+
+        def turn(asked: Asked) -> bool:
+            if asked.operation in _READS:
+                turns.wait(number, asked.entry)
+            return False
+
+        yield Fault(turn, _ALWAYS)
+        yield Fault(reads(self.mute), _ALWAYS)
+        yield Fault(reads(self.failing), _ALWAYS, status=BookieIOError.status)
+
+
+class Turns:
+    """Lets the bookies answer one after the other: to each question, once all have been asked, `gap` seconds apart."""
+
+    def __init__(self, played: Script, gap: float) -> None:
+        self._ranks = played.ranks
+        self._write_quorum = played.write_quorum
+        self._gap = gap
+        self._changed = threading.Condition()
+        self._asked: dict[int, set[int]] = {}
+        self._answered: dict[int, set[int]] = {}
+
+    def wait(self, number: int, entry: int) -> None:
+        """Until it is this bookie's turn; not for ever, because a client may not ask all."""
+        size = len(self._ranks)
+        members = range(size) if entry < 0 else [(entry + i) % size for i in range(self._write_quorum)]
+        before = {member for member in members if self._ranks[member] < self._ranks[number]}
+        with self._changed:
+            asked, answered = self._asked.setdefault(entry, set()), self._answered.setdefault(entry, set())
+            asked.add(number)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: asked.issuperset(members) and answered.issuperset(before), _PATIENCE)
+        time.sleep(self._gap)
+        with self._changed:
+            answered.add(number)
+            self._changed.notify_all()
+
+
+def script(choice: random.Random) -> Script:
+    """A history that may have happened: up to some entry all is confirmed, later ones reached only some bookies."""
+    write_quorum = choice.choice((2, 3, 3))
+    ensemble = choice.choice((write_quorum, write_quorum, write_quorum + 1))
+    confirmed, sent = (safe := choice.randrange(-1, 3)), choice.randrange(6)
+    held: list[set[int]] = [set() for _ in range(ensemble)]
+    for entry in range(confirmed + 1 + sent):
+        for number in range(write_quorum):
+            if entry <= safe or choice.random() < 0.7:
+                held[(entry + number) % ensemble].add(entry)
+    entries = range(-1, confirmed + 2 + sent)
+    silent = [(number, entry) for number in range(ensemble) for entry in entries if choice.random() < 0.06]
+    mute = [place for place in silent if choice.random() < 0.3]
+    return Script(
+        write_quorum,
+        choice.randrange(1, write_quorum + 1),
+        tuple(map(frozenset, held)),
+        tuple(min(entry - 1, choice.randrange(-1, safe + 1)) for entry in range(confirmed + 1 + sent)),
+        tuple(choice.sample(range(ensemble), ensemble)),
+        frozenset(silent),
+        frozenset(mute),
+    )

@@ -1,0 +1,88 @@
+"""`offloader ledgers inspect|close`: one BookKeeper ledger, and the end of one whose writer is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from offloader.bookkeeper.recovery.inspection import Inspection, Options, examine
+from offloader.bookkeeper.recovery.machine import Aborted
+from offloader.bookkeeper.recovery.ownership import objection
+from offloader.bookkeeper.recovery.report import fields, lines
+from offloader.cli.parsing import TIME
+from offloader.cli.session import FINDINGS, OK, Session, command
+from offloader.errors import FatalError
+
+TIMEOUT = click.option(
+    "--timeout", metavar="TIME", callback=TIME, default="10s", show_default=True, help="How long a bookie may take to answer."
+)
+TRUST = click.option(
+    "--trust", "trusted", metavar="BOOKIE", multiple=True, help="Believe this bookie although it seems to have lost its disk. Can be repeated."
+)  # fmt: skip
+FORCE = click.option("--force", is_flag=True, help="Also where a broker may still write the ledger, or cannot be asked.")
+DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would come of it: nothing is fenced and nothing written.")
+
+
+def closing_options(body: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of what closes ledgers."""
+    for option in (TIMEOUT, TRUST, FORCE, DRY_RUN):
+        body = option(body)
+    return body
+
+
+@click.group()
+def ledgers() -> None:
+    """BookKeeper ledgers, one by one."""
+
+
+@ledgers.command()
+@click.argument("ledger", type=click.IntRange(min=0))
+@TIMEOUT
+@TRUST
+@command()
+def inspect(session: Session, ledger: int, *, timeout: int, trusted: tuple[str, ...]) -> int:
+    """Show a ledger's ensembles, what its bookies answer, what closing it would come to, and the dangers. Changes nothing.
+
+    Exit code 2 where it could not be closed, or where there are dangers.
+
+    \b
+    JSON: {message, ledger, outcome, lastEntry, length, reason, mustComeBack, metadata, bookies, lastConfirmed, reads, writes, steps, dangers};
+    outcome is closed, adopted (it was closed already), would_close or aborted.
+    """
+    found = examine(ledger, *session.bookkeeper, Options(dry=True, trusted=trusted, timeout=timeout / 1000))
+    session.output.message(found.outcome.message, list(lines(found)), **fields(found))
+    return FINDINGS if isinstance(found.outcome.phase, Aborted) or found.dangers else OK
+
+
+@ledgers.command()
+@click.argument("ledger", type=click.IntRange(min=0))
+@closing_options
+@command()
+def close(session: Session, ledger: int, *, dry_run: bool, force: bool, timeout: int, trusted: tuple[str, ...]) -> int:
+    """Close the ledger of a writer that is gone, as BookKeeper's own recovery does, and show why it was closed where it was.
+
+    Refuses where the topic's broker may still write it. Exit code 2 where too little is known to close it: it stays IN_RECOVERY, and
+    the message says which bookies must come back. Can be repeated.
+
+    \b
+    JSON: as of `ledgers inspect`, and objection: why it would be refused without --dry-run.
+    """
+    options = Options(dry=dry_run, trusted=trusted, timeout=timeout / 1000)
+    found, refused = close_one(session, ledger, options, force=force)
+    details = [*lines(found), *([f"would be refused: {refused}"] if refused else [])]
+    session.output.message(found.outcome.message, details, **fields(found), objection=refused)
+    return FINDINGS if isinstance(found.outcome.phase, Aborted) or refused else OK
+
+
+def close_one(session: Session, ledger: int, options: Options, *, force: bool) -> tuple[Inspection, str | None]:
+    """What came of it and, of a dry run, why it would have been refused. Raises FatalError where it is."""
+    store, bookies = session.bookkeeper
+    metadata = store.read(ledger).metadata
+    refused = None
+    if not force and not metadata.closed:
+        refused = objection(ledger, metadata, store, session.admin, session.doors.clock_ms())
+    if refused and not options.dry:
+        raise FatalError(f"{refused}. --force closes it all the same")
+    return examine(ledger, store, bookies, options), refused

@@ -1,0 +1,69 @@
+"""`offloader topics close-orphan-tail`: the last ledgers of a topic that no broker has loaded."""
+
+from __future__ import annotations
+
+import click
+
+from offloader.bookkeeper.recovery.inspection import Options
+from offloader.bookkeeper.recovery.machine import Aborted
+from offloader.bookkeeper.recovery.report import fields, lines
+from offloader.cli.ledgers import close_one, closing_options
+from offloader.cli.parsing import TOPIC
+from offloader.cli.session import FINDINGS, OK, Session, command
+from offloader.cli.topics import topics
+from offloader.errors import TopicNotFoundError
+from offloader.model import TopicName
+
+LAST = 2
+"""A writer makes the next ledger before it closes the one before: the last two may be open."""
+
+
+@topics.command("close-orphan-tail")
+@click.argument("topic", callback=TOPIC)
+@closing_options
+@command()
+def close_orphan_tail(
+    session: Session, topic: TopicName, *, dry_run: bool, force: bool, timeout: int, trusted: tuple[str, ...]
+) -> int:
+    """Close the topic's last two ledgers where they are still open because their writer is gone.
+
+    Until then their end is not offloaded, and none of them is retained or deleted. As `ledgers close` does it. A name without
+    -partition-N means all partitions.
+
+    \b
+    JSON: one object a line, for each ledger: as of `ledgers close`, and topic.
+    """
+    options = Options(dry=dry_run, trusted=trusted, timeout=timeout / 1000)
+    codes = [_close_tail(session, name, options, force=force) for name in _existing(session, topic)]
+    return max(codes)
+
+
+def _close_tail(session: Session, topic: TopicName, options: Options, *, force: bool) -> int:
+    store, _ = session.bookkeeper
+    listed = [one.ledger for one in store.managed_ledger(topic).ledgers]
+    if not listed:
+        session.output.line(f"{topic} has no ledgers", {"message": "no ledgers", "topic": str(topic)})
+    for ledger in listed[-LAST:]:
+        found, refused = close_one(session, ledger, options, force=force)
+        message = found.outcome.message
+        details = (
+            [] if found.versioned.metadata.closed else [*lines(found), *([f"would be refused: {refused}"] if refused else [])]
+        )
+        said = {"message": message, "topic": str(topic), **fields(found), "objection": refused}
+        session.output.line("\n".join([*details, f"{topic}: {message}"]), said)
+        if isinstance(found.outcome.phase, Aborted) or refused:
+            return FINDINGS
+    return OK
+
+
+def _existing(session: Session, topic: TopicName) -> list[TopicName]:
+    """The topic, or its partitions. Raises TopicNotFoundError."""
+    store, _ = session.bookkeeper
+    try:
+        store.managed_ledger(topic)
+    except TopicNotFoundError:
+        found = [one for one in session.admin.topics(topic.namespace) if one.partitioned_name == str(topic)]
+        if not found:
+            raise
+        return found
+    return [topic]

@@ -1,0 +1,153 @@
+"""The protocol, as the product's own state machine decides it, in every order of events."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from integration.soak import SOAK
+from offloader.bookkeeper.model import LedgerState
+from tests.bookkeeper.model.explorer import Explored, explore, walk
+from tests.bookkeeper.model.ledger import LedgerModel
+from tests.bookkeeper.model.world import Metadata, State, World
+
+SHAPES = [
+    World(2, 2, 2),
+    World(2, 2, 1),
+    World(3, 2, 2, crashes=0, unknown=0),
+    World(3, 3, 3, crashes=0, unknown=0),
+    World(4, 3, 3, crashes=0, unknown=0),
+]
+REDUCED = [World(2, 2, 2), World(2, 2, 2, clients=1, window=2)]
+if SOAK:
+    SHAPES += [
+        World(3, 3, 3),
+        World(3, 2, 2),
+        World(3, 3, 1),
+        World(3, 3, 2, window=2),
+        World(3, 3, 2, clients=1, window=3),
+        World(3, 3, 2, unknown=2, crashes=0),
+        World(3, 3, 2, clients=3, unknown=0, crashes=0),
+        World(4, 3, 2),
+        World(4, 3, 3),
+    ]
+    REDUCED += [World(2, 2, 1), World(clients=1)]
+WALKS = 20_000 if SOAK else 400
+
+
+def named(world: World) -> str:
+    """What is not as usual."""
+    usual = vars(World())
+    return ",".join(f"{name}={value}" for name, value in vars(world).items() if value != usual[name])
+
+
+class Watched(LedgerModel):
+    """Keeps what was seen of the ends that a ledger can come to: state, last entry, last acknowledged entry."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.ends: set[tuple[LedgerState, int, int]] = set()
+
+    def violation(self, state: State) -> str | None:
+        self.ends.add((LedgerState(state.metadata.state), state.metadata.last, self._acknowledged(state)))
+        return super().violation(state)
+
+
+def holds(world: World) -> tuple[Watched, Explored]:
+    model = Watched(world)
+    found = explore(model)
+    assert found.violation is None, str(found)
+    return model, found
+
+
+def breaks(world: World) -> Explored:
+    found = explore(LedgerModel(world))
+    assert found.violation is not None, str(found)
+    return found
+
+
+def test_nothing_acknowledged_is_lost_and_whoever_closes_second_adopts_the_first_end():
+    model, found = holds(World())
+    assert found.states > 300_000
+    closed = {(last, acknowledged) for how, last, acknowledged in model.ends if how is LedgerState.CLOSED}
+    assert closed == {(last, acknowledged) for last in (-1, 0, 1) for acknowledged in (-1, 0, 1) if acknowledged <= last}
+    assert model.clients.gave_up
+
+
+@pytest.mark.parametrize("world", SHAPES, ids=named)
+def test_other_shapes(world):
+    holds(world)
+
+
+@pytest.mark.parametrize("world", REDUCED, ids=named)
+def test_what_is_left_out_leads_to_nothing_new(world):
+    every, all_found = holds(World(**{**vars(world), "reduced": False}))
+    model, found = holds(world)
+    assert model.ends == every.ends
+    assert found.states < all_found.states
+
+
+BROKEN = {
+    "only the reads of the last entry fence": World(clients=1, reads_fence=False),
+    "neither they nor the recovery reads fence": World(clients=1, reads_fence=False, last_fences=False),
+    "unknown counts as negative": World(clients=1, crashes=0, unknown_is_unknown=False),
+    "unknown counts as negative where a bookie is down": World(clients=1, unknown=0, unknown_is_unknown=False),
+    "nothing is written back": World(clients=1, writes_back=False),
+    "metadata is written without comparing": World(unknown=0, crashes=0, compares=False),
+    "a bookie that lost its disk says no such entry": World(
+        clients=1, unknown=0, crashes=0, lost_disks=1, lost_disks_refuse=False
+    ),
+    "a bookie forgets the fence when it crashes": World(clients=1, unknown=0, fences_survive=False),
+}
+
+
+@pytest.mark.parametrize("world", BROKEN.values(), ids=BROKEN)
+def test_every_broken_variant_is_found(world):
+    found = breaks(world)
+    assert found.trace
+
+
+def test_without_fencing_recovery_reads_an_entry_is_lost_as_it_is_known_to_be():
+    """BookKeeper's issue 2614: the entry reaches a bookie that was not fenced after that bookie denied it."""
+    found = breaks(BROKEN["only the reads of the last entry fence"])
+    assert found.violation == "closed with -1, but 0 was acknowledged"
+    denied = [(name[2], name[3]) for name in found.trace if name[1:2] == ("ReadEntry",)]
+    added = [name[1:] for name in found.trace if name[0] == "add"]
+    assert added[-1] in denied
+    assert found.trace.index(("add", *added[-1])) > found.trace.index((0, "ReadEntry", *added[-1]))
+
+
+def test_fencing_only_with_the_recovery_reads_would_do():
+    """What the reads of the last entry fence only stops the writer earlier."""
+    holds(World(clients=1, unknown=0, last_fences=False))
+
+
+def test_a_bookie_that_lost_its_disk_and_refuses_to_answer_loses_nothing():
+    holds(World(clients=1, unknown=0, crashes=0, lost_disks=1, lost_disks_refuse=True))
+
+
+@pytest.mark.parametrize("shape", [(4, 3, 3), (4, 3, 2), (3, 3, 2)], ids=str)
+def test_walks_with_more_faults(shape):
+    model = LedgerModel(World(*shape, clients=3, window=2, unknown=4, crashes=1, reduced=False))
+    rng = random.Random(5 if not SOAK else None)
+    closed = 0
+    for _ in range(WALKS):
+        found = walk(model, rng)
+        assert found.violation is None, str(found)
+        closed += any(name[1:3] == ("writes", "CLOSED") for name in found.trace)
+    assert closed > WALKS / 20
+
+
+def test_walks_find_what_is_broken():
+    model = LedgerModel(World(4, 3, 3, clients=2, unknown=4, unknown_is_unknown=False, reduced=False))
+    rng = random.Random(5)
+    assert any(walk(model, rng).violation for _ in range(3000))
+
+
+def test_symmetric_states_are_one():
+    model = LedgerModel(World())
+    first = model.initial()[0]
+    assert {model.canonical(first.holding(bookie, 1)) for bookie in range(3)} == {model.canonical(first.holding(0, 1))}
+    assert model.canonical(first.holding(0, 1)) != model.canonical(first)
+    assert first.metadata == Metadata(0, LedgerState.OPEN, -1)
