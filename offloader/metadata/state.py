@@ -159,7 +159,8 @@ class CatalogFold:
 def _end(claim: Claim | None, segments: Sequence[Segment], losses: Sequence[Loss]) -> Position | None:
     """The end of the last of these that belongs to the claim's incarnation."""
     last: Position | None = None
-    for span in (*segments[-1:], *losses[-1:]):
+    spans: tuple[Segment | Loss, ...] = (*segments[-1:], *losses[-1:])
+    for span in spans:
         mine = claim is not None and span.end.incarnation == claim.incarnation
         if mine and (last is None or span.end > last):
             last = span.end

@@ -48,11 +48,12 @@ class Weather:
 
 
 class Network:
-    """Messages under way, in the order of their arrival. `now`: seconds."""
+    """Messages under way, in the order of their arrival. `now`: seconds. `prompt`: they arrive at once, and nobody need deliver them."""
 
-    def __init__(self, rng: random.Random, weather: Weather) -> None:
+    def __init__(self, rng: random.Random, weather: Weather, *, prompt: bool = False) -> None:
         self.rng = rng
         self.weather = weather
+        self._prompt = prompt
         self.now = 1_700_000_000.0
         self._numbers = itertools.count()
         self._due: list[tuple[float, int, Callable[[], None]]] = []
@@ -67,6 +68,9 @@ class Network:
     def send(self, arrive: Callable[[], None]) -> None:
         """One message, which may be lost, late or doubled."""
         if self.chance(self.weather.lost):
+            return
+        if self._prompt:
+            arrive()
             return
         for _ in range(2 if self.chance(self.weather.duplicated) else 1):
             mean = self.weather.slow_delay if self.chance(self.weather.slow) else self.weather.delay
@@ -101,9 +105,9 @@ class SimulatedBookie:
 class SimulatedCluster:
     """What a test does to the cluster. `client()` gives a client's view of it."""
 
-    def __init__(self, seed: int, bookies: int, weather: Weather | None = None) -> None:
+    def __init__(self, seed: int, bookies: int, weather: Weather | None = None, *, prompt: bool = False) -> None:
         self.rng = random.Random(seed)  # noqa: S311 (test data)
-        self.network = Network(self.rng, weather or Weather())
+        self.network = Network(self.rng, weather or Weather(), prompt=prompt)
         self.metadata = MemoryMetadata(clock=lambda: self.network.now)
         self.bookies = {f"b{number}:3181": SimulatedBookie() for number in range(1, bookies + 1)}
         for bookie in self.bookies:

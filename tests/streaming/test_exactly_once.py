@@ -12,6 +12,7 @@ from offloader.errors import BookieUnavailableError, BrokerUnavailableError, Met
 from offloader.model import GapKind, Source, TopicName
 from offloader.testing.invariants import check_invariants
 from offloader.testing.truth import truth_of_cluster
+from tests.examples import worlds
 from tests.streaming.simulation import Simulation
 
 TOPICS = [TopicName.parse(f"public/default/t{i}") for i in range(4)]
@@ -77,6 +78,7 @@ def make_readable(sim: Simulation, topics: list[TopicName], rng: random.Random) 
         sim.switch(rng.choice([Source.FILLED, Source.BOOKKEEPER]))
 
 
+@worlds
 @given(st.integers(0, 10**9))
 def test_every_entry_is_in_exactly_one_segment_whatever_happens(seed: int) -> None:
     sim = chaos(seed)

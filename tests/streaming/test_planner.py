@@ -30,6 +30,7 @@ from offloader.storage.base import UploadedPart
 from offloader.streaming import planner, segments
 from offloader.streaming.planner import Begin, Decision, Hold, Limits, Read, Rules, Seal, TopicView, decide, plan, roll_at
 from offloader.streaming.worker import died, run_slice
+from tests.examples import worlds
 
 LIMITS = Limits(tasks=2, threads=2, byte_budget=30_000)
 MINUTE = 60_000
@@ -80,7 +81,8 @@ class Listed:
         start = self.start()
         if start is None:
             return 0
-        return int(sum(s + 12 for s in self.sizes[start.ledger * 10 + start.entry :]) * error)
+        rest = self.sizes[start.ledger * 10 + start.entry :]
+        return int((sum(rest) + 12 * len(rest)) * error)
 
     def view(self, error: float) -> TopicView:
         return TopicView(
@@ -220,6 +222,7 @@ class World:
         return all(t.state.open is None and (not t.sizes or t.catalog.end == t.last) for t in self.topics.values())
 
 
+@worlds
 @given(st.integers(0, 10**9))
 def test_always_progress_and_never_a_hole_an_overlap_or_a_second_segment(seed: int) -> None:
     world = World(seed)

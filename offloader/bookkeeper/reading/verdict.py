@@ -25,7 +25,7 @@ def verdict(metadata: LedgerMetadata, ledger: int, entry: int, said: Mapping[str
     bookie that is gone now, and is a case for a human where no bookie is.
     """
     what = f"entry {ledger}:{entry}"
-    details = "; ".join(str(error) for error in said.values())
+    details = "; ".join(str(said[bookie]) for bookie in sorted(said))
     negative = [bookie for bookie, error in said.items() if answer(error) is Answer.NEGATIVE]
     if covers(metadata.write_set(entry), metadata.ack_quorum, negative):
         if all(isinstance(said[bookie], NoLedgerError) for bookie in negative):

@@ -7,13 +7,7 @@ from typing import Protocol
 from offloader.bookkeeper.api import LedgerMetadataStore
 from offloader.bookkeeper.managed_ledgers import managed_ledger_of, topic_of
 from offloader.bookkeeper.model import LedgerMetadata
-from offloader.errors import (
-    AuthenticationFailedError,
-    AuthorizationFailedError,
-    BrokerUnavailableError,
-    FatalError,
-    TopicNotFoundError,
-)
+from offloader.errors import OffloadError, TopicNotFoundError
 from offloader.model import TopicName
 
 CURSOR = "pulsar/cursor"
@@ -30,17 +24,17 @@ class Brokers(Protocol):
 
 
 def objection(ledger: int, metadata: LedgerMetadata, store: LedgerMetadataStore, brokers: Brokers, now_ms: int) -> str | None:
-    """Why the ledger must not be closed by us now; None: nobody writes it. Raises MetadataUnavailableError, DamagedRecordError."""
+    """Why the ledger must not be closed by us now; None: nobody writes it."""
     name = managed_ledger_of(metadata.custom)
     if not name:
         return f"ledger {ledger} belongs to no topic: nobody can say whether its writer is gone"
     try:
         topic = topic_of(name)
+        if CURSOR not in metadata.custom and not _is_last(ledger, topic, store):
+            return None
         broker = brokers.loaded_by(topic)
-    except (ValueError, BrokerUnavailableError, AuthorizationFailedError, AuthenticationFailedError, FatalError) as error:
+    except (ValueError, OffloadError) as error:
         return f"ledger {ledger}: whether a broker still writes it cannot be found out ({error})"
-    if CURSOR not in metadata.custom and not _is_last(ledger, topic, store):
-        return None
     if broker is not None:
         return f"ledger {ledger}: {topic} is loaded by the broker {broker}, which may still write it; unload the topic, or let that broker close it"
     if metadata.created_ms is not None and now_ms - metadata.created_ms < YOUNG_MS:

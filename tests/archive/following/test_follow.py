@@ -22,6 +22,7 @@ from offloader.archive.view import TopicView
 from offloader.errors import BrokerUnavailableError, DataLostError, TopicMovedError, UnexplainedGapError
 from offloader.metadata.state import TopicCatalog
 from offloader.model import GapKind, Position, TopicName
+from tests.examples import worlds
 from tests.streaming.simulation import Simulation
 
 TOPIC = TopicName.parse("persistent://public/default/t0")
@@ -69,6 +70,7 @@ def started(seed: int, **options: object) -> Simulation:
     return sim
 
 
+@worlds
 @given(st.integers(0, 10**9))
 def test_each_entry_comes_once_in_order_while_the_offloader_works_and_pulsar_trims(seed: int) -> None:
     rng = random.Random(seed)

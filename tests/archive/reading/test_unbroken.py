@@ -16,6 +16,7 @@ START = 1_700_000_000_000
 
 @given(topics(), st.integers(0, 500), st.integers(0, 500))
 def test_it_is_without_a_hole(built: Topic, least: int, most: int) -> None:
+    assert unbroken(built.view, Selection()) == plan(built.view)
     selection = Selection(published_from=START + least, published_to=START + most)
     told = items_told(built, unbroken(built.view, selection))
     assert {p: t for p, t in told.items() if t in (GAP, LOST)} == {p: t for p, t in built.truth.items() if t in (GAP, LOST)}
@@ -26,8 +27,3 @@ def test_it_is_without_a_hole(built: Topic, least: int, most: int) -> None:
     perhaps = items_told(built, plan(built.view, selection))
     ends = [p for p, t in perhaps.items() if isinstance(t, bytes)]
     assert [min(read), max(read)] == [min(ends), max(ends)] if ends else not read
-
-
-@given(topics())
-def test_without_times_it_is_the_plan(built: Topic) -> None:
-    assert unbroken(built.view, Selection()) == plan(built.view)
