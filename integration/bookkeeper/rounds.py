@@ -66,6 +66,9 @@ class Spares:
 
     def __exit__(self, *error: object) -> None:
         self._pool.shutdown(cancel_futures=True)
+        for spare in self._ready:
+            if not spare.cancelled():
+                spare.result().kill()
 
     def take(self) -> OfficialClient:
         """One of them; another one is started."""

@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from offloader.errors import OutcomeUnknownError, OvertakenError, StoreUnavailableError
+from offloader.errors import FatalError, OutcomeUnknownError, OvertakenError, StoreUnavailableError
 from offloader.metadata import journal_rules
 from offloader.metadata.journal import Journal
 from offloader.metadata.layout import journal_folder
@@ -214,6 +214,17 @@ def test_everybody_who_waits_for_a_record_hears_of_its_failure(start):
             with pytest.raises(StoreUnavailableError):
                 waiting.result()
     assert set(journal.topics) == {numbered_topic(0)}
+
+
+def test_a_journal_that_is_closed_records_nothing(store, start):
+    journal = start()
+    journal.record([state(at=1)])
+    journal.close()
+    before = keys(store)
+    for call in (lambda: journal.record([state(at=2)]), journal.check_not_overtaken):
+        with pytest.raises(FatalError, match="is closed"):
+            call()
+    assert keys(store) == before
 
 
 # The store's failures

@@ -44,18 +44,24 @@ class Simulation:
         self.rng = random.Random(self.seed)
         shape = self.rng.choice(SHAPES)
         bad = self.rng.choice((0.0, 0.005, 0.02, 0.1))
-        weather = Weather(lost=bad, duplicated=bad, slow=self.rng.choice((bad, 0.3)), unknown=bad / 2, metadata=bad)
+        slow, slow_delay = self.rng.choice(((bad, 20.0), (0.3, 20.0), (0.5, 0.02)))
+        self.to_write = self.rng.choice((0, 1, 2, 5, 20, 60, 60))
+        self.to_recover = self.rng.choice((1, 2, 2, 3, 5))
+        self.trouble = self.rng.choice((0.001, 0.01, 0.03))
+        self.head_start = self.rng.choice((0, 20, 200, 1000))  # steps before anybody recovers
+        self.pace = self.rng.choice((0.02, 0.1, 0.3))
+        self.haste = self.rng.choice((0.002, 0.01, 0.05))
+        if (
+            self.seed % 4 == 0
+        ):  # a race: recovery begins while the first entries are under way, and every message takes its own time
+            shape, bad, slow, slow_delay = (3, 3, 2), 0.0, 0.5, 0.02
+            self.to_write, self.head_start, self.pace, self.haste, self.trouble = self.rng.choice((1, 2)), 0, 0.5, 0.2, 0.0
+        weather = Weather(lost=bad, duplicated=bad, slow=slow, slow_delay=slow_delay, unknown=bad / 2, metadata=bad)
         self.cluster = SimulatedCluster(self.seed, shape[0] + self.rng.randrange(4), weather)
         self.network = self.cluster.network
         self.cluster.create(LEDGER, *shape)
         self.writer = LedgerWriter(self.cluster, LEDGER)
         self.processes: list[Process] = []
-        self.to_write = self.rng.choice((0, 1, 2, 5, 20, 60, 60))
-        self.trouble = self.rng.choice((0.001, 0.01, 0.03))
-        self.head_start = self.rng.choice((0, 20, 200, 1000))  # steps before anybody recovers
-        self.pace = self.rng.choice((0.02, 0.1, 0.3))
-        self.haste = self.rng.choice((0.002, 0.01, 0.05))
-        self.to_recover = self.rng.choice((1, 2, 2, 3, 5))
 
     def run(self) -> None:
         for number in range(STEPS):

@@ -84,9 +84,15 @@ def test_what_is_broken_is_found(kind):
 
 
 def test_believing_a_bookie_that_lost_its_disk_is_found():
-    with pytest.raises(AssertionError, match="was acknowledged"):
-        for seed in range(2000):
-            ran(seed, lost_disks=1, refuse=False, cookies=False)
+    assert any(loses(seed) for seed in range(2000))
+
+
+def loses(seed: int) -> bool:
+    try:
+        ran(seed, lost_disks=1, refuse=False, cookies=False)
+    except AssertionError as error:
+        return "was acknowledged" in str(error)
+    return False
 
 
 def test_a_seed_is_one_course():
