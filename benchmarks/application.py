@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from functools import partial
 
+from benchmarks import clients
 from benchmarks.figures import Figure, Report, median_ratio, rates
 from benchmarks.offloading import Offloading
 from benchmarks.options import Options
-from benchmarks.pulsar import Cluster, client_batch_receive, client_reader, raw_reader, stored
+from benchmarks.pulsar import Cluster, client_rate, raw_reader, stored
 from offloader.errors import FatalError
 from offloader.model import MIB
+from offloader.pulsar.api import TopicInfo
 
 RAW = "our reader alone"
 TARGET = 0.7
@@ -38,9 +41,9 @@ def _one_kind(options: Options, cluster: Cluster, kind: str, size: int) -> tuple
     works: dict[str, Callable[[int], float]] = {
         base: lambda _: raw_reader(cluster, topic, info),
         whole: lambda n: _offload(options, cluster, namespace, f"{kind}-{n}"),
-        f"pulsar-client Reader, {kind}": lambda _: client_reader(cluster, topic, info),
-        f"pulsar-client batch_receive, {kind}": lambda _: client_batch_receive(cluster, topic, info),
     }
+    for name, way in clients.WAYS.items():
+        works[f"pulsar-client {name}, {kind}"] = partial(_read_by_client, cluster, topic, info, way)
     measured: dict[str, list[float]] = {name: [] for name in works}
     for number in range(options.rounds):
         for name in list(works) if number % 2 == 0 else reversed(works):
@@ -48,6 +51,10 @@ def _one_kind(options: Options, cluster: Cluster, kind: str, size: int) -> tuple
             options.say(f"application: round {number + 1}: {name}: {measured[name][-1]:.0f} MB/s")
     targets = {whole: (f">= {TARGET}", TARGET)} if kind == "batches" else {}
     return rates(measured, base, targets=targets), _against_clients(measured, whole, kind)
+
+
+def _read_by_client(cluster: Cluster, topic: str, info: TopicInfo, way: clients.Client, _: int) -> float:
+    return client_rate(cluster, topic, info, way)
 
 
 def _against_clients(measured: dict[str, list[float]], whole: str, kind: str) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Self
 
 import pulsar
 
+from benchmarks.clients import Client, connected
 from offloader.bookkeeper.connect import BookKeeperSettings, connect
 from offloader.embedded.settings import OffloaderSettings
 from offloader.embedded.standalone import PulsarStandalone
@@ -59,7 +60,7 @@ class Cluster:
         return name
 
     def client(self) -> pulsar.Client:
-        return pulsar.Client(self.standalone.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+        return connected(self.standalone.service_url)
 
     def fill(self, topic: str, size: int, *, batched: bool) -> TopicInfo:
         """Produce `size` bytes of 1 KiB messages, in batches of 100 or one by one."""
@@ -117,38 +118,18 @@ def _read_all(source: EntrySource, topic: str, info: TopicInfo) -> float:
     return stored(info) / seconds / 1e6
 
 
-def client_reader(cluster: Cluster, topic: str, info: TopicInfo) -> float:
-    """Read everything with pulsar-client's Reader.read_next; MB/s of what the topic has in BookKeeper."""
+def client_rate(cluster: Cluster, topic: str, info: TopicInfo, way: Client) -> float:
+    """Read everything with pulsar-client; MB/s of what the topic has in BookKeeper."""
     client = cluster.client()
-    reader = client.create_reader(topic, pulsar.MessageId.earliest, receiver_queue_size=5000)
-    return _drain(client, info, lambda: [reader.read_next(int(READ_SECONDS * 1000))])
-
-
-def client_batch_receive(cluster: Cluster, topic: str, info: TopicInfo) -> float:
-    """The same with Consumer.batch_receive."""
-    client = cluster.client()
-    consumer = client.subscribe(
-        topic,
-        f"benchmark-{time.time_ns()}",
-        initial_position=pulsar.InitialPosition.Earliest,
-        receiver_queue_size=5000,
-        batch_receive_policy=pulsar.ConsumerBatchReceivePolicy(1000, -1, 100),
-    )
-    return _drain(client, info, lambda: list(consumer.batch_receive()), consumer.unsubscribe)
-
-
-def _drain(
-    client: pulsar.Client, info: TopicInfo, more: Callable[[], list[pulsar.Message]], end: Callable[[], object] | None = None
-) -> float:
+    messages = way(client, topic)
     begun = time.perf_counter()
     at, last = (-1, -1), info.last_confirmed or (-1, -1)
     while at < last:
-        for message in more():
+        for message in messages.more():
             message.data()
             position = message.message_id()
             at = (position.ledger_id(), position.entry_id())
     seconds = time.perf_counter() - begun
-    if end is not None:
-        end()
+    messages.end()
     client.close()
     return stored(info) / seconds / 1e6

@@ -161,28 +161,14 @@ def _spark(way: Way, *, entries: bool) -> Work:
     return work
 
 
-def _client(way: Way, *, batch_receive: bool) -> Work:
-    import pulsar
+def _client(way: Way, name: str) -> Work:
+    from benchmarks import clients
 
     def work() -> tuple[int, int]:
-        client = pulsar.Client(way.service, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
-        more: Callable[[], list[pulsar.Message]]
-        if batch_receive:
-            policy = pulsar.ConsumerBatchReceivePolicy(1000, -1, 100)
-            consumer = client.subscribe(
-                way.topic,
-                f"benchmark-{time.time_ns()}",
-                initial_position=pulsar.InitialPosition.Earliest,
-                receiver_queue_size=5000,
-                batch_receive_policy=policy,
-            )
-            more = consumer.batch_receive
-        else:
-            reader = client.create_reader(way.topic, pulsar.MessageId.earliest, receiver_queue_size=5000)
-            more = lambda: [reader.read_next(60_000)]  # noqa: E731
+        messages = clients.WAYS[name](clients.connected(way.service), way.topic)
         count = size = 0
         while count < way.messages:
-            for message in more()[: way.messages - count]:
+            for message in messages.more()[: way.messages - count]:
                 count += 1
                 size += len(message.data())
         return count, size
@@ -198,8 +184,8 @@ WAYS: dict[str, Callable[[Way], Work]] = {
     "python-batches": lambda way: _python_tables(way, entries=False),
     "spark-entries": lambda way: _spark(way, entries=True),
     "spark-messages": lambda way: _spark(way, entries=False),
-    "client-reader": lambda way: _client(way, batch_receive=False),
-    "client-batch-receive": lambda way: _client(way, batch_receive=True),
+    "client-reader": lambda way: _client(way, "Reader"),
+    "client-batch-receive": lambda way: _client(way, "batch_receive"),
 }
 
 

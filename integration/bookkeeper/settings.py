@@ -45,7 +45,7 @@ def bookie_configuration(number: int, port: int, metadata_uri: str, directory: P
         "journalMaxGroupWaitMSec": "1",
         "journalPreAllocSizeMB": "1",
         "journalMaxSizeMB": "16",
-        "journalMaxBackups": "0",
+        "journalMaxBackups": "5",  # with 0, one that is killed early can miss the journal that its mark still names
         "journalMaxMemorySizeMb": "8",
         "logSizeLimit": str(16 * 1024 * 1024),
         "entryLogFilePreallocationEnabled": "false",

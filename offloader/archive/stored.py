@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -125,7 +125,7 @@ class EntryRun:
     first: int
     incarnation: int
     data: memoryview
-    bounds: list[int]
+    bounds: Sequence[int]
     offset: int
 
     @property
@@ -146,10 +146,10 @@ class EntryRun:
 
     def entries(self) -> Iterator[ArchivedEntry]:
         """The entries one by one, each with a copy of its bytes."""
-        bounds, data = self.bounds, self.data
-        for number in range(self.count):
-            place = Position(self.incarnation, self.ledger, self.first + number)
-            yield ArchivedEntry(place, bytes(data[bounds[2 * number] : bounds[2 * number + 1]]))
+        ledger, incarnation, data = self.ledger, self.incarnation, self.data
+        bounds = iter(self.bounds)
+        for entry, begin, end in zip(range(self.first, self.last + 1), bounds, bounds, strict=True):
+            yield ArchivedEntry(Position(incarnation, ledger, entry), bytes(data[begin:end]))
 
     def part(self, first: int, last: int) -> EntryRun:
         """Its entries `first`..`last`, which must be in it."""

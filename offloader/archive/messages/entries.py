@@ -67,7 +67,7 @@ def gathered(runs: Iterable[EntryRun], *, wait: bool = True) -> Iterator[Entries
 
 
 def _alone(run: EntryRun) -> Entries:
-    bounds = np.array(run.bounds, np.int64)
+    bounds = np.asarray(run.bounds, np.int64)
     begin = bounds[::2]
     return Entries(
         np.frombuffer(run.data or b"\0", np.uint8),
@@ -86,7 +86,7 @@ def _together(runs: list[EntryRun]) -> Entries:
     counts = np.array([run.count for run in runs], np.int64)
     starts = np.cumsum([0, *map(len, used[:-1])])  # of the runs in the copy
     shifts = np.repeat(np.array([run.bounds[0] for run in runs], np.int64) - starts, counts)
-    bounds = np.array([bound for run in runs for bound in run.bounds], np.int64)
+    bounds = np.concatenate([np.asarray(run.bounds, np.int64) for run in runs])
     firsts = np.array([run.first for run in runs]) - (np.cumsum(counts) - counts)
     return Entries(
         np.frombuffer(b"".join(used) or b"\0", np.uint8),

@@ -92,8 +92,24 @@ def preview(payload: bytes | memoryview) -> str:
 
 def printable(data: bytes) -> str:
     """Readable on one line, whatever the bytes."""
-    text = data.decode("utf-8", "backslashreplace")
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    text = data.decode("utf-8", "surrogateescape")
+    return text if text.isprintable() else text.translate(_SHOWN)
+
+
+class _Shown(dict[int, str]):
+    """What stands for a character, or for a byte that is no UTF-8 (U+DC80 and up)."""
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        if 0xDC80 <= code <= 0xDCFF:
+            shown = f"\\x{code - 0xDC00:02x}"
+        else:
+            shown = char if char.isprintable() else char.encode("unicode_escape").decode()
+        self[code] = shown
+        return shown
+
+
+_SHOWN = _Shown()
 
 
 def _end(data: bytes, at: int, what: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
 
 from crc32c import crc32c
@@ -13,7 +14,7 @@ _CHECKSUM = int.from_bytes(MAGIC_CHECKSUM)
 _BROKER_METADATA = int.from_bytes(MAGIC_BROKER_METADATA)
 
 
-def damaged_entries(data: memoryview, bounds: list[int]) -> list[int]:
+def damaged_entries(data: memoryview, bounds: Sequence[int]) -> list[int]:
     """The numbers, from 0, of the entries that do not have the checksum that they say."""
     head, size = _HEAD.unpack_from, _HEAD.size
     found = []
@@ -36,6 +37,6 @@ def damaged_entries(data: memoryview, bounds: list[int]) -> list[int]:
     return found
 
 
-def uncovered_entries(data: memoryview, bounds: list[int]) -> list[int]:
+def uncovered_entries(data: memoryview, bounds: Sequence[int]) -> list[int]:
     """The numbers, from 0, of the entries whose own checksum does not cover all of them: those with broker metadata, and opaque ones."""
     return [number for number, begin in enumerate(bounds[::2]) if data[begin : begin + 2] != MAGIC_CHECKSUM]

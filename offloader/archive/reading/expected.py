@@ -55,16 +55,16 @@ class Expected:
         """A part's bytes are not those that were recorded. Where damage is skipped: of the items found in it only the entries whose own
         checksum covers all of them."""
         why = f"offset {part.begin}: the part of {part.size} bytes has CRC32C {found:08x}, its record says {part.crc32c or 0:08x}"
-        self._damage(why, part.ledger, part.entry)
+        told = self._told(why, part.ledger, part.entry)
         for item in items:
-            yield from (item,) if isinstance(item, Missing) else self._covered(item)
+            yield from (item,) if isinstance(item, Missing) else self._covered(item, told)
 
-    def _covered(self, found: EntryRun) -> Iterator[ReadItem]:
+    def _covered(self, found: EntryRun, why: str) -> Iterator[ReadItem]:
         begin = found.first
         for first, last in _stretches(found.first + number for number in uncovered_entries(found.data, found.bounds)):
             if first > begin:
                 yield found.part(begin, first - 1)
-            yield self._lost(found.ledger, first, last)
+            yield self._lost(found.ledger, first, last, why)
             begin = last + 1
         if begin <= found.last:
             yield found.part(begin, found.last)
@@ -76,7 +76,7 @@ class Expected:
         self._why = str(error)
 
     def take(self, found: EntryRun) -> Iterator[ReadItem]:
-        """What is wanted of a run that was found."""
+        """What is wanted of a run that was found; its bytes are still to be checked."""
         rest: EntryRun | None = found
         while rest is not None:
             rest = self._without_lead(rest)
@@ -87,7 +87,8 @@ class Expected:
                 yield from self._miss(run, rest)
                 continue
             last = min(rest.last, run.last)
-            yield from self._sound(rest.part(self._entry, last))
+            self._why = ""
+            yield rest.part(self._entry, last)
             rest = rest.part(last + 1, rest.last) if last < rest.last else None
             yield from self._advance(last)
 
@@ -97,7 +98,7 @@ class Expected:
             run = self._run
             if not self._why:
                 self._damage("it is missing: what is there ends before it", run.ledger, self._entry)
-            yield self._lost(run.ledger, self._entry, run.last)
+            yield self._lost(run.ledger, self._entry, run.last, self._why)
             yield from self._next_run()
 
     def _next_run(self) -> Iterator[Missing]:
@@ -139,33 +140,40 @@ class Expected:
             name = f"{found.ledger}:{found.first}"
             self._damage(f"{_where(found, found.first)}: {name} stands here instead", run.ledger, self._entry)
         last = min(run.last, found.first - 1) if found.ledger == run.ledger else run.last
-        yield self._lost(run.ledger, self._entry, last)
+        yield self._lost(run.ledger, self._entry, last, self._why)
         yield from self._advance(last)
 
+    def checked(self, items: Iterable[ReadItem]) -> Iterator[ReadItem]:
+        """The entries whose own checksums match, of what `take` gave."""
+        for item in items:
+            yield from (item,) if isinstance(item, Missing) else self._sound(item)
+
     def _sound(self, found: EntryRun) -> Iterator[ReadItem]:
-        """The entries whose checksums match."""
         begin = found.first
         for number in damaged_entries(found.data, found.bounds):
             entry = found.first + number
             if entry > begin:
                 yield found.part(begin, entry - 1)
-            self._damage(f"{_where(found, entry)}: its checksum does not match its bytes", found.ledger, entry)
-            yield self._lost(found.ledger, entry, entry)
+            why = self._told(f"{_where(found, entry)}: its checksum does not match its bytes", found.ledger, entry)
+            yield self._lost(found.ledger, entry, entry, why)
             begin = entry + 1
         if begin <= found.last:
-            self._why = ""
             yield found.part(begin, found.last)
 
     def _damage(self, why: str, ledger: int, entry: int) -> None:
         """Raise, or remember why the next positions are missing."""
+        self._why = self._told(why, ledger, entry)
+
+    def _told(self, why: str, ledger: int, entry: int) -> str:
+        """Raise, or say it."""
         text = f"{self._piece.object.data_key}: {why} ({ledger}:{entry})"
         if not self._skip:
             raise DamagedObjectError(text)
-        self._why = text
+        return text
 
-    def _lost(self, ledger: int, first: int, last: int) -> Missing:
+    def _lost(self, ledger: int, first: int, last: int, why: str) -> Missing:
         start, end = self._position(ledger, first), self._position(ledger, last)
-        return Missing(start, end, f"damaged: {self._why}", damaged=self._piece.object.data_key)
+        return Missing(start, end, f"damaged: {why}", damaged=self._piece.object.data_key)
 
     def _position(self, ledger: int, entry: int) -> Position:
         return Position(self._piece.incarnation, ledger, entry)
@@ -178,15 +186,19 @@ def _stretches(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
         yield together[0], together[-1]
 
 
-def covered_lead(items: Iterable[ReadItem]) -> Iterator[ReadItem]:
-    """The items up to the first entry that its own checksum does not cover: sound, whatever is wrong with their part."""
+def sound_lead(items: Iterable[ReadItem]) -> Iterator[ReadItem]:
+    """The items up to the first entry that its own checksum does not prove: sound, whatever is wrong with their part."""
     for item in items:
-        uncovered = [] if isinstance(item, Missing) else uncovered_entries(item.data, item.bounds)
-        if isinstance(item, Missing) or not uncovered:
+        doubtful = (
+            []
+            if isinstance(item, Missing)
+            else [*uncovered_entries(item.data, item.bounds), *damaged_entries(item.data, item.bounds)]
+        )
+        if isinstance(item, Missing) or not doubtful:
             yield item
             continue
-        if uncovered[0] > 0:
-            yield item.part(item.first, item.first + uncovered[0] - 1)
+        if min(doubtful) > 0:
+            yield item.part(item.first, item.first + min(doubtful) - 1)
         return
 
 

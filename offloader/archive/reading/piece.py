@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Protocol, TypeVar
 
-from offloader.archive.reading.expected import Expected, OnDamage, covered_lead
+from offloader.archive.reading.expected import Expected, OnDamage, sound_lead
 from offloader.archive.reading.fetches import Fetch, fetches
 from offloader.archive.reading.indexes import IndexCache, LoadedIndex
 from offloader.archive.reading.meter import Meter
@@ -14,7 +14,7 @@ from offloader.archive.reading.objects import naming
 from offloader.archive.reading.points import decode_points
 from offloader.archive.reading.scan import Fault, Scanner
 from offloader.archive.reading.stores import OpenedStore
-from offloader.archive.reading.sums import PartSums
+from offloader.archive.reading.sums import PartSums, Proof
 from offloader.archive.stored import Piece, ReadItem
 from offloader.errors import DamagedObjectError, ObjectNotFoundError
 from offloader.format.blocks import HEADER_SIZE
@@ -91,16 +91,22 @@ class PieceWork:
             return
         if not self._is_whole(fetch, stat) or not self._is_of_the_index(fetch, stat):
             return
+        if not self._sums.goes_on(fetch.begin):
+            yield from self._unproven()
+        proof = self._sums.add(fetch.begin, data)
         try:
-            self._held += self._scanned(fetch, data)  # what an entry shows says more exactly where than its part's sum
-            for part, found in self._sums.add(fetch.begin, data):
-                self._held = list(self._expected.wrong_part(part, found, self._held))
+            self._held += self._scanned(fetch, data)
+            if proof is Proof.WRONG:
+                # What an entry shows says more exactly where than its part's sum.
+                self._held = list(self._expected.wrong_part(*self._sums.ended, list(self._expected.checked(self._held))))
         except DamagedObjectError:
-            yield from covered_lead(self._held)
+            yield from sound_lead(self._held)
             raise
         if self._scanner.headers:
             self._loaded.proven = stat.etag
-        if not self._sums.amid:
+        if proof is Proof.NONE:
+            yield from self._unproven()
+        elif proof is not Proof.OPEN:
             yield from self._given()
 
     def _given(self) -> Iterator[ReadItem]:
@@ -110,9 +116,14 @@ class PieceWork:
         while held:
             yield held.pop()  # no name of ours keeps its bytes
 
+    def _unproven(self) -> Iterator[ReadItem]:
+        """What no part's checksum covers: not all of the part was wanted, or came, or there is none."""
+        for item in self._given():
+            yield from self._expected.checked([item])
+
     def finish(self) -> Iterator[ReadItem]:
         """What is left of a part that did not come whole, and what could not be read, where there is any."""
-        yield from self._given()
+        yield from self._unproven()
         if self._failure is not None:
             self._expected.unreadable(self._failure)
         yield from self._expected.finish()

@@ -1,47 +1,56 @@
-"""The CRC32C of the parts that are read whole: it covers what the entries' own checksums do not. Pure."""
+"""The CRC32C of the parts that are read whole: where it is right, nothing in them need be checked. Pure."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from enum import Enum, auto
 
 from crc32c import crc32c
 
 from offloader.archive.stored import Cut
 
 
+class Proof(Enum):
+    """What a part's checksum says of the bytes that were fetched of it."""
+
+    NONE = auto()  # there is none, or something before them is missing
+    OPEN = auto()  # the part goes on
+    RIGHT = auto()
+    WRONG = auto()
+
+
 class PartSums:
-    """Goes over fetched bytes in their order. A part of which something was not fetched is passed over."""
+    """Goes over fetched bytes in their order; each fetch has bytes of one part only, where that is read whole.
+
+    `ended`: the part that ended last, and its bytes' CRC32C.
+    """
 
     def __init__(self, cuts: Iterable[Cut]) -> None:
+        self.ended = Cut(0, 0, 0), 0
         self._parts = deque(cut for cut in cuts if cut.crc32c is not None)
-        self._at = self._parts[0].begin if self._parts else 0
+        self._at = -1  # where what comes next of the part in use begins
         self._crc = 0
 
-    def add(self, begin: int, data: bytes) -> Iterator[tuple[Cut, int]]:
-        """Take what stands at `begin`; the parts that end in it and do not have their CRC32C, with what they have."""
-        view, end = memoryview(data), begin + len(data)
-        while self._parts and self._parts[0].begin < end:
-            part = self._parts[0]
-            part_end = part.begin + part.size
-            if begin <= self._at:
-                self._crc = crc32c(view[self._at - begin : part_end - begin], self._crc)
-                self._at = min(part_end, end)
-            elif part_end > end:
-                return  # its beginning was not fetched
-            if part_end > end:
-                return
-            found, whole = self._crc, self._at == part_end
-            self._next()
-            if whole and found != part.crc32c:
-                yield part, found
+    def goes_on(self, begin: int) -> bool:
+        """Whether what stands at `begin` comes next in a part that is not whole yet."""
+        return begin == self._at
 
-    @property
-    def amid(self) -> bool:
-        """Whether a part was begun and is not whole yet: nothing has proven what was fetched of it."""
-        return bool(self._parts) and self._at > self._parts[0].begin
+    def add(self, begin: int, data: bytes) -> Proof:
+        """Take what stands at `begin`."""
+        while self._parts and _end(self._parts[0]) <= begin:
+            self._parts.popleft()
+        if not self._parts or begin not in (self._at, self._parts[0].begin):
+            self._at = -1
+            return Proof.NONE
+        part = self._parts[0]
+        self._crc = crc32c(data, 0 if begin == part.begin else self._crc)
+        self._at = begin + len(data)
+        if self._at < _end(part):
+            return Proof.OPEN
+        self.ended, self._at = (part, self._crc), -1
+        return Proof.RIGHT if self._crc == part.crc32c else Proof.WRONG
 
-    def _next(self) -> None:
-        self._parts.popleft()
-        self._crc = 0
-        self._at = self._parts[0].begin if self._parts else 0
+
+def _end(part: Cut) -> int:
+    return part.begin + part.size

@@ -1,0 +1,212 @@
+"""`offloader ledgers` and `topics close-orphan-tail` over bookies in memory."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from offloader.bookkeeper.api import Listed, ManagedLedger
+from offloader.bookkeeper.digests import digest_for, master_key
+from offloader.bookkeeper.model import LedgerState, StoredEntry
+from offloader.bookkeeper.stored import encode
+from offloader.errors import AuthorizationFailedError, BrokerUnavailableError
+from offloader.model import TopicName
+from offloader.testing.bookkeeper import SimulatedCluster
+
+TOPIC = TopicName.parse("public/default/t")
+HOUR = 3_600_000
+
+
+class Bookkeeper(SimulatedCluster):
+    """Ledgers 11, 12 and 13 of the topic, each with one entry of 10 bytes; 11 is closed."""
+
+    def __init__(self) -> None:
+        super().__init__(1, 3, prompt=True)
+        for ledger in (11, 12, 13):
+            self.put(ledger)
+        closed = replace(self.read(11), state=LedgerState.CLOSED, last_entry=0, length=10)
+        self.metadata.cluster.put_ledger(11, closed)
+        self.listed(TOPIC, 11, 12, 13)
+
+    def put(self, ledger: int, owner: bytes = b"public/default/persistent/t", **custom: bytes) -> None:
+        tags = {"pulsar/managed-ledger": owner, **custom} if owner else {}
+        metadata = self.create(ledger, 3, 3, 2, custom=tags)
+        stored = encode(StoredEntry(ledger, 0, -1, 10, bytes(10)), digest_for(metadata))
+        for bookie in self.bookies.values():
+            bookie.memory.add(ledger, 0, stored, master_key(b""))
+
+    def listed(self, topic: TopicName, *ledgers: int) -> None:
+        listed = tuple(Listed(ledger, 0, 0) for ledger in ledgers)
+        self.metadata.cluster.put_managed_ledger(topic, ManagedLedger(listed, 0, b""))
+
+    def read(self, ledger: int):
+        return self.metadata.read(ledger).metadata
+
+    def fenced(self, ledger: int) -> bool:
+        return any(bookie.memory.ledgers[ledger].fenced for bookie in self.bookies.values())
+
+
+@pytest.fixture
+def bookkeeper():
+    return Bookkeeper()
+
+
+@pytest.fixture
+def line(line, bookkeeper):
+    line.doors = replace(line.doors, bookkeeper=lambda _: tuple(reversed(bookkeeper.client())))
+    line.clock.now += HOUR
+    return line
+
+
+def test_inspect_shows_the_evidence_and_changes_nothing(line, bookkeeper):
+    text = line.ok("ledgers", "inspect", "12")
+    assert text.splitlines()[-1] == "ledger 12: would be closed, last entry 0, 10 bytes"
+    assert "entry 0: b1:3181 yes, b2:3181 yes, b3:3181 yes" in text
+    assert bookkeeper.read(12).state is LedgerState.OPEN
+    assert not bookkeeper.fenced(12)
+
+
+def test_dangers_are_findings(line, bookkeeper):
+    bookkeeper.bookies["b1:3181"].up = False
+    result = line.run("ledgers", "inspect", "12")
+    assert result.exit_code == 2
+    assert "not-registered: b1:3181 is not registered" in result.stdout
+
+
+def test_inspect_as_json(line):
+    said = line.json("ledgers", "inspect", "11")
+    assert (said["message"], said["outcome"], said["metadata"]["state"]) == (
+        "ledger 11: was closed already, last entry 0, 10 bytes",
+        "adopted",
+        "CLOSED",
+    )
+
+
+def test_close_closes(line, bookkeeper):
+    said = line.json("ledgers", "close", "12")
+    assert (said["outcome"], said["lastEntry"], said["length"], said["objection"]) == ("closed", 0, 10, None)
+    assert bookkeeper.read(12).closed
+    assert "was closed already" in line.ok("ledgers", "close", "12")
+
+
+def test_close_gives_up_where_too_little_is_known(line, bookkeeper):
+    bookkeeper.bookies["b1:3181"].up = bookkeeper.bookies["b2:3181"].up = False
+    result = line.run("ledgers", "close", "12", "--timeout", "1s")
+    assert result.exit_code == 2
+    assert "at least 1 of b1:3181 and b2:3181 must come back" in result.stdout.splitlines()[-1]
+    assert bookkeeper.read(12).state is LedgerState.IN_RECOVERY
+
+
+def test_a_dry_run_closes_nothing(line, bookkeeper):
+    assert "would be closed" in line.ok("ledgers", "close", "12", "--dry-run")
+    line.cluster.admin.loaded[TOPIC] = "broker:8080"
+    result = line.run("ledgers", "close", "13", "--dry-run")
+    assert result.exit_code == 2
+    assert "would be refused: ledger 13: persistent://public/default/t is loaded by the broker broker:8080" in result.stdout
+    assert not bookkeeper.fenced(12)
+    assert not bookkeeper.fenced(13)
+
+
+def test_a_ledger_that_a_broker_may_write_is_refused(line, bookkeeper):
+    line.cluster.admin.loaded[TOPIC] = "broker:8080"
+    assert "is loaded by the broker broker:8080" in line.error("ledgers", "close", "13")
+    assert not bookkeeper.fenced(13)
+    line.ok("ledgers", "close", "12")  # not the topic's last one: no broker writes it
+    line.ok("ledgers", "close", "13", "--force")
+    assert bookkeeper.read(13).closed
+
+
+def test_a_ledger_that_was_just_made_is_refused(line):
+    line.clock.now -= HOUR - 30_000
+    assert "was made 30 s ago" in line.error("ledgers", "close", "13")
+    line.clock.now += 90_000
+    line.ok("ledgers", "close", "13")
+
+
+@pytest.mark.parametrize("error", [AuthorizationFailedError("not a super user"), BrokerUnavailableError("nobody there")])
+def test_where_brokers_cannot_be_asked_it_is_refused(line, error):
+    def loaded_by(topic):
+        raise error
+
+    line.cluster.admin.loaded_by = loaded_by
+    assert f"cannot be found out ({error}). --force" in line.error("ledgers", "close", "13")
+
+
+def test_ledgers_of_nobody_and_of_cursors(line, bookkeeper):
+    bookkeeper.put(21, b"")
+    assert "belongs to no topic" in line.error("ledgers", "close", "21")
+    bookkeeper.put(22, **{"pulsar/cursor": b"sub"})
+    bookkeeper.put(5, **{"pulsar/cursor": b"sub"})
+    line.ok("ledgers", "close", "22")
+    line.cluster.admin.loaded[TOPIC] = "broker:8080"
+    assert "is loaded by" in line.error("ledgers", "close", "5")
+    bookkeeper.put(23, b"something/else")
+    assert "cannot be found out" in line.error("ledgers", "close", "23")
+
+
+def test_the_ledgers_of_a_deleted_topic_can_be_closed(line, bookkeeper):
+    bookkeeper.put(24, b"public/default/persistent/gone")
+    line.ok("ledgers", "close", "24")
+
+
+def test_a_bookie_that_lost_its_disk_must_be_trusted(line, bookkeeper):
+    bookkeeper.replace_disk("b1:3181")
+    bookkeeper.bookies["b2:3181"].up = False
+    result = line.run("ledgers", "close", "12")
+    assert result.exit_code == 2
+    assert "young-cookie: b1:3181" in result.stdout
+    line.ok("ledgers", "close", "12", "--trust", "b1:3181")
+
+
+def test_the_tail_of_a_topic_is_closed(line, bookkeeper):
+    bookkeeper.metadata.cluster.put_ledger(11, replace(bookkeeper.read(11), state=LedgerState.OPEN))
+    said = line.json_lines("topics", "close-orphan-tail", "t")
+    assert [(one["ledger"], one["outcome"], one["topic"]) for one in said] == [
+        (12, "closed", str(TOPIC)),
+        (13, "closed", str(TOPIC)),
+    ]
+    assert [bookkeeper.read(ledger).closed for ledger in (11, 12, 13)] == [False, True, True]
+    text = line.ok("topics", "close-orphan-tail", "t")
+    assert text.splitlines() == [f"{TOPIC}: ledger {n}: was closed already, last entry 0, 10 bytes" for n in (12, 13)]
+
+
+def test_the_tail_of_a_loaded_topic_is_not_touched(line, bookkeeper):
+    line.cluster.admin.loaded[TOPIC] = "broker:8080"
+    bookkeeper.metadata.cluster.put_ledger(12, replace(bookkeeper.read(12), state=LedgerState.CLOSED, last_entry=0, length=10))
+    result = line.run("topics", "close-orphan-tail", "t")
+    assert result.exit_code == 1
+    assert "is loaded by the broker" in result.stderr
+    assert not bookkeeper.fenced(13)
+
+
+def test_a_tail_that_cannot_be_closed_ends_it(line, bookkeeper):
+    bookkeeper.bookies["b1:3181"].up = bookkeeper.bookies["b2:3181"].up = False
+    result = line.run("topics", "close-orphan-tail", "t", "--output", "json")
+    assert result.exit_code == 2
+    assert [json.loads(text)["outcome"] for text in result.stdout.splitlines()] == ["aborted"]
+    assert bookkeeper.read(13).state is LedgerState.OPEN
+
+
+def test_partitions_one_by_one(line, bookkeeper):
+    for number in (0, 1):
+        name = TopicName.parse(f"public/default/p-partition-{number}")
+        line.cluster.create(name)
+        bookkeeper.put(31 + number, f"public/default/persistent/p-partition-{number}".encode())
+        bookkeeper.listed(name, *([31 + number] if number == 0 else []))
+    said = line.json_lines("topics", "close-orphan-tail", "p")
+    assert [one["message"] for one in said] == ["ledger 31: closed, last entry 0, 10 bytes", "no ledgers"]
+
+
+def test_what_is_not_there(line):
+    assert line.error("ledgers", "inspect", "99") == "there is no ledger 99"
+    assert "has no managed ledger" in line.error("topics", "close-orphan-tail", "nothing")
+    assert "metadataServiceUri" in _unset(line)
+
+
+def _unset(line) -> str:
+    from offloader.cli.doors import Doors
+
+    line.doors = replace(line.doors, bookkeeper=Doors.bookkeeper)
+    return line.error("ledgers", "inspect", "1")
