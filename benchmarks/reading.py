@@ -12,7 +12,7 @@ from benchmarks.options import Options
 from benchmarks.pulsar import MESSAGE, Cluster, stored
 from benchmarks.readers import Reading, Way, together
 from benchmarks.single_reads import single_reads
-from benchmarks.stock import offload_by_the_broker
+from benchmarks.stock import close_ledgers, offload_by_the_broker
 from offloader.embedded.settings import OffloaderSettings
 from offloader.errors import DamagedObjectError
 from offloader.model import MIB, TopicName
@@ -50,7 +50,8 @@ def _one_kind(options: Options, cluster: Cluster, server: S3Server, kind: str, s
     root = server.fresh_root()
     storage = f'root: "{root}", endpoint: "{server.url}", region: {REGION}'
     Offloading(cluster, namespace, options.folder / kind, storage=storage).until_caught_up()
-    info, _ = offload_by_the_broker(cluster, topic)
+    info, behind = close_ledgers(cluster, topic)
+    offload_by_the_broker(cluster, topic, info, behind)
     service = cluster.standalone.service_url
     ways = {name: Way(name, topic, root, server.url, service, size // MESSAGE) for name in (*STOCK, RAW, *OURS)}
     measured = _rounds(options, ways, kind)

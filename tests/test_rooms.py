@@ -29,6 +29,10 @@ PURE_BOOKKEEPER = (
         for m in ("model", "coverage", "api", "requests", "availability", "digests", "stored", "status")
     ),
     *(f"offloader.bookkeeper.{m}" for m in ("frames", "v2", "v3", "auth", "reading.runs", "reading.sizes", "reading.verdict")),
+    *(
+        f"offloader.bookkeeper.recovery.{m}"
+        for m in ("machine", "fencing", "forward", "candidate", "decisions", "messages", "answers")
+    ),
     "offloader.pulsar.api",
 )
 

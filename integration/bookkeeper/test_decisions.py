@@ -32,7 +32,7 @@ SCRIPTS = 600 if SOAK else 50
 AT_ONCE = 8
 GAPS = (0.02, 0.15, 0.4)  # seconds between answers: on a busy machine the short one may not keep their order
 _TIMEOUT = 3.0  # the official client's
-ONE_BY_ONE = Reading(window=1)  # as the official client asks
+ONE_BY_ONE = Reading(window=1)  # as the official client reads entries
 _LEDGERS = itertools.count(10_000_000)
 
 Decision = int | None
@@ -54,7 +54,7 @@ def registered(cluster: BookKeeperCluster, official: OfficialClient, bookies: It
     for bookie in bookies:
         cluster.zookeeper.create(f"/ledgers/available/{bookie}", b"", ephemeral=True)
     for bookie in bookies:
-        official.call("await bookie", bookie=bookie)
+        official.call("await bookie", bookie=bookie, parallel=True)
     yield
     for bookie in bookies:
         cluster.unregister(bookie)
@@ -66,7 +66,7 @@ def decided_by_official(cluster: BookKeeperCluster, official: OfficialClient, pl
         put(cluster, ledger, metadata)
         with registered(cluster, official, metadata.fragments[0].ensemble):
             try:
-                return int(official.recover(ledger, Shape(password=PASSWORD)).result(60)["last"])
+                return int(official.recover(ledger, Shape(password=PASSWORD), parallel=True).result(60)["last"])
             except OfficialError:
                 return None
 

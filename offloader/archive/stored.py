@@ -146,8 +146,9 @@ class EntryRun:
 
     def entries(self) -> Iterator[ArchivedEntry]:
         """The entries one by one, each with a copy of its bytes."""
-        ledger, incarnation, data = self.ledger, self.incarnation, self.data
-        bounds = iter(self.bounds)
+        ledger, incarnation, bounds = self.ledger, self.incarnation, iter(self.bounds)
+        whole = self.data.obj  # a slice of it is one copy; one of a view is a view first
+        data = whole if isinstance(whole, bytes) and len(whole) == len(self.data) else self.data
         for entry, begin, end in zip(range(self.first, self.last + 1), bounds, bounds, strict=True):
             yield ArchivedEntry(Position(incarnation, ledger, entry), bytes(data[begin:end]))
 

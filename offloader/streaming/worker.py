@@ -1,7 +1,7 @@
 """One slice on an executor: tail entries, cut them into parts, upload, answer with a receipt.
 
-What a slice meets is data: nothing but a lost process keeps it from answering. It holds at most the reader's bytes, one part
-(twice: as it was cut, and as it is sent), one block and the largest entry.
+What a slice meets is data: nothing but a lost process keeps it from answering. It holds at most the reader's bytes, a part
+that is being cut, one that is being sent (twice: as it was cut, and as it goes out), one block and the largest entry.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
-
-import crc32c
 
 from offloader.errors import (
     DataLostError,
@@ -27,6 +25,7 @@ from offloader.format.cutter import CutPart, PartCutter
 from offloader.model import FailureKind, Gap, LedgerList, Part, Position, Receipt, Slice, SliceStop
 from offloader.pulsar.api import EntryReader, EntrySource, Extent, RawEntry
 from offloader.storage.base import ObjectStore
+from offloader.streaming.uploads import PartUploads
 
 READ_TIMEOUT = 0.2  # seconds; how often a waiting slice looks at its clock
 QUIET_MS = 1_000  # a reader that is silent for so long may be before entries that no broker delivers
@@ -91,7 +90,7 @@ class _SliceRun:
     def __init__(self, work: Slice, source: EntrySource, store: ObjectStore, clock_ms: Callable[[], int]) -> None:
         self._work = work
         self._source = source
-        self._store = store
+        self._uploads = PartUploads(store, work.upload)
         self._clock = clock_ms
         self._began = clock_ms()
         self._ledgers = LedgerList(work.ledgers)
@@ -106,9 +105,14 @@ class _SliceRun:
 
     def run(self) -> Receipt:
         try:
-            stop = self._read_all()
+            try:
+                stop = self._read_all()
+            finally:
+                self._settle()
         except OffloadError as error:
             return self._failed(error)
+        finally:
+            self._uploads.close()
         return self._receipt(stop)
 
     def _failed(self, error: OffloadError) -> Receipt:
@@ -159,7 +163,7 @@ class _SliceRun:
             if stop is not None:
                 return stop
             if now - self._began >= self._work.hard_limit_ms:
-                return SliceStop.BUDGET if self._parts else SliceStop.SLOW
+                return SliceStop.BUDGET if self._parts or self._uploads.busy else SliceStop.SLOW
 
     def _at_bound(self) -> bool:
         expected = self._at.expected
@@ -252,11 +256,16 @@ class _SliceRun:
         return used >= self._work.time_budget_ms or self._at.read_bytes + taken >= self._work.byte_budget
 
     def _upload(self, cut: CutPart) -> None:
-        data = cut.data()
-        checksum = crc32c.crc32c(data)
-        uploaded = self._store.put_part(self._work.upload, cut.number, cut.offset, data, checksum)
-        inside, self._gaps = _split(self._gaps, cut)
-        self._parts.append(cut.to_part(uploaded.etag, checksum, tuple(inside)))
+        self._settle()
+        self._uploads.start(cut)
+
+    def _settle(self) -> None:
+        """Take the part that was under way as uploaded, with the gaps that lie before its end."""
+        uploaded = self._uploads.wait()
+        if uploaded is not None:
+            cut, etag, checksum = uploaded
+            inside, self._gaps = _split(self._gaps, cut)
+            self._parts.append(cut.to_part(etag, checksum, tuple(inside)))
 
     def _explain_before(self, position: Position) -> None:
         """Account for every position before `position` that was not delivered. Raises UnexplainedGapError."""

@@ -184,6 +184,8 @@ class Recoverer:
         for token in late:
             waiting = self._waiting.pop(token, None)
             if waiting is not None:
+                if not isinstance(waiting.request, WriteBack):  # that one may still do some good
+                    waiting.future.cancel()
                 self._tell(unanswered(waiting.request, self.timeout))
 
     # Requests

@@ -202,7 +202,8 @@ class LedgerModel:
     def _stepped(self, state: State, place: int, after: tuple[int, Late]) -> State:
         number, late = after
         clients = tuple(sorted((*state.clients[:place], number, *state.clients[place + 1 :])))
-        return state._replace(clients=clients, late=state.late | self._bits(late))
+        bits = state.late | self._bits(late) if late else state.late
+        return State(state.bookies, state.metadata, clients, bits, *state[4:])
 
     def _bits(self, late: Late) -> int:
         return sum(1 << (entry * self.world.ensemble + bookie) for entry, bookie in set(late))

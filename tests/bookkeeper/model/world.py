@@ -72,4 +72,5 @@ class State(NamedTuple):
 
     def holding(self, bookie: int, bits: int) -> State:
         """With another state of one bookie."""
-        return self._replace(bookies=(*self.bookies[:bookie], bits, *self.bookies[bookie + 1 :]))
+        bookies = self.bookies
+        return State((*bookies[:bookie], bits, *bookies[bookie + 1 :]), *self[1:])

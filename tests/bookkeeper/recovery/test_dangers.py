@@ -9,7 +9,7 @@ import pytest
 
 from offloader.bookkeeper.digests import digest_for, master_key
 from offloader.bookkeeper.model import LedgerState, StoredEntry
-from offloader.bookkeeper.recovery.dangers import SAMPLE, Danger, DangerKind, dangers, distrusted, young_cookies
+from offloader.bookkeeper.recovery.dangers import Danger, DangerKind, dangers, distrusted, young_cookies
 from offloader.bookkeeper.recovery.inspection import Options, examine
 from offloader.bookkeeper.recovery.machine import Aborted, Done, Ending
 from offloader.bookkeeper.recovery.report import fields, lines
@@ -92,13 +92,13 @@ def test_only_bookies_of_an_entrys_own_fragment_must_have_it():
     assert dangers(metadata, reports(a=set(range(5)), b=set(range(5)), c=set())) == []
 
 
-def test_a_long_ledger_is_looked_at_at_both_ends():
-    every = range(3 * SAMPLE)
-    last = len(every) - 1
-    middle = BookieReport("c", True, 0, [*range(SAMPLE), *range(2 * SAMPLE, 3 * SAMPLE)])
-    found = {**reports(last, a=every, b=every), "c": middle}  # type: ignore[arg-type]
+def test_a_long_ledger_is_looked_at_at_both_ends(monkeypatch):
+    monkeypatch.setattr("offloader.bookkeeper.recovery.dangers.SAMPLE", 100)
+    every = range(300)
+    middle = BookieReport("c", True, 0, [*range(100), *range(200, 300)])
+    found = {**reports(299, a=every, b=every), "c": middle}  # type: ignore[arg-type]
     assert dangers(ledger(), found) == []
-    begin = BookieReport("c", True, 0, range(1, 3 * SAMPLE))
+    begin = BookieReport("c", True, 0, range(1, 300))
     assert {d.kind for d in dangers(ledger(), {**found, "c": begin})} == {DangerKind.COPIES_MISSING}
 
 
