@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from offloader.model import TopicName
+from offloader.model import Failure, TopicName
 from offloader.streaming.acknowledging import acknowledged
 from offloader.streaming.driver import Driver
 
@@ -26,6 +26,7 @@ class CaughtUp:
     def __init__(self, driver: Driver, now: int, timeout: float | None) -> None:
         self._driver = driver
         self._deadline = None if timeout is None else now + int(timeout * 1000)
+        self._found: dict[TopicName, Failure | None] = {}  # failures of an earlier run: each gets another try
 
     def look(self, now: int) -> Outcome:
         """Whether every topic got there, or none of the others will."""
@@ -55,7 +56,8 @@ class CaughtUp:
         state = self._driver.state(name)
         if self._driver.roster.topics[name].undecided and state.open is None:
             return True
-        return state.failure is not None and state.failure.attempts >= GIVE_UP_ATTEMPTS
+        found = self._found.setdefault(name, state.failure)
+        return state.failure is not None and state.failure != found and state.failure.attempts >= GIVE_UP_ATTEMPTS
 
     def unfinished(self) -> list[str]:
         """One line for each topic that did not get there, and why."""
