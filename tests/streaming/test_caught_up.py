@@ -30,7 +30,7 @@ class Watched:
 
 def test_failures_of_an_earlier_run_get_another_try():
     driver = Watched(failed(GIVE_UP_ATTEMPTS, 1))
-    watch = CaughtUp(cast(Driver, driver), 0, None)
+    watch = CaughtUp(cast("Driver", driver), 0, None)
     assert watch.look(0) is Outcome.NOT_YET
     assert watch.look(1) is Outcome.NOT_YET
     driver.failure = failed(GIVE_UP_ATTEMPTS + 1, 2)
@@ -39,7 +39,7 @@ def test_failures_of_an_earlier_run_get_another_try():
 
 def test_a_topic_that_fails_often_enough_is_given_up():
     driver = Watched(None)
-    watch = CaughtUp(cast(Driver, driver), 0, None)
+    watch = CaughtUp(cast("Driver", driver), 0, None)
     for attempts in range(1, GIVE_UP_ATTEMPTS):
         driver.failure = failed(attempts, attempts)
         assert watch.look(attempts) is Outcome.NOT_YET
