@@ -42,8 +42,9 @@ class PartUploads:
         if self._pool is not None:
             self._under_way = self._pool.submit(self._put, cut)
         else:
-            self._under_way = Future()
-            self._under_way.set_result(self._put(cut))
+            done: Future[Uploaded] = Future()
+            done.set_result(self._put(cut))
+            self._under_way = done  # only now: what fails at once is not under way, and nobody waits for it
 
     def wait(self) -> Uploaded | None:
         """The part that was under way, None if there was none. Raises what the store raised; asked again, it is None."""

@@ -83,3 +83,14 @@ def test_a_local_disk_is_written_by_the_slices_own_thread() -> None:
     assert store.threads == [threading.get_ident()]
     assert uploads.wait() is not None
     uploads.close()
+
+
+def test_a_local_disk_that_refuses_tells_so_at_once_and_nobody_waits_for_it() -> None:
+    store = Gated(url="file:///archive")
+    store.gate.set()
+    store.error = StoreUnavailableError("disk full")
+    uploads = begun(store)
+    with pytest.raises(StoreUnavailableError, match="disk full"):
+        uploads.start(parts(1)[0])
+    assert (uploads.busy, uploads.wait()) == (False, None)
+    uploads.close()

@@ -97,9 +97,10 @@ def p_of(part):
     return UploadedPart(part.number, part.size, part.etag, part.crc32c)
 
 
+@pytest.mark.parametrize("url", ["memory://elsewhere", "file:///local"])
 @pytest.mark.parametrize("refused", [1, 2, 3])
-def test_a_refused_part_ends_the_slice_with_the_parts_before_it(refused):
-    store = FailingStore()
+def test_a_refused_part_ends_the_slice_with_the_parts_before_it(refused, url):
+    store = FailingStore(url=url)
     store.refused = refused
     receipt = run(store)
     assert (receipt.stop, receipt.failure_kind) == (SliceStop.FAILED, FailureKind.RETRYABLE)
