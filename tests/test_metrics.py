@@ -203,7 +203,7 @@ def test_the_number_of_series_is_bounded_and_the_sum_complete(lags, most):
 
 def test_alive_while_the_loop_turns():
     clock = Clock()
-    health = Health(60, clock)
+    health = Health(60, 600, clock)
     clock.now += 60
     assert health.alive() == (True, "ok")
     clock.now += 1
@@ -212,8 +212,22 @@ def test_alive_while_the_loop_turns():
     assert health.alive().good
 
 
+def test_a_batch_that_does_not_end_is_not_alive():
+    clock = Clock()
+    health = Health(10_000, 600, clock)
+    clock.now += 1_000
+    assert (health.alive(), health.batch_age) == ((True, "ok"), 0)
+    health.batch_began()
+    clock.now += 600
+    assert (health.alive(), health.batch_age) == ((True, "ok"), 600)
+    clock.now += 1
+    assert health.alive() == (False, "a batch has been under way for 601 s")
+    health.batch_ended()
+    assert (health.alive().good, health.batch_age) == (True, 0)
+
+
 def test_ready_when_store_and_pulsar_answered_when_last_asked():
-    health = Health(60)
+    health = Health(60, 600)
     assert health.ready() == (False, "store: not asked yet\npulsar: not asked yet")
     health.checked("store")
     health.checked("pulsar", "no broker answered")

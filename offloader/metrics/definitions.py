@@ -83,5 +83,8 @@ PINNED_SECONDS = Definition(
     "gauge", "offloader_pinned_seconds", ("topic",), "Age of the oldest entry that the subscription keeps."
 )
 TICKED = Definition("gauge", "offloader_loop_age_seconds", (), "Time since the main loop last turned.")
+BATCH_AGE = Definition(
+    "gauge", "offloader_batch_age_seconds", (), "For how long the present micro-batch has been under way, 0 without one."
+)
 
 ALL = tuple(value for value in list(globals().values()) if isinstance(value, Definition))

@@ -28,7 +28,7 @@ class Metrics:
     def __init__(self, settings: MetricsSettings | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         settings = settings or MetricsSettings()
         self.registry = CollectorRegistry()
-        self.health = Health(settings.liveness_timeout_ms / 1000, clock)
+        self.health = Health(settings.liveness_timeout_ms / 1000, settings.batch_timeout_ms / 1000, clock)
         self.server: MetricsServer | None = None
         self._topics = TopicsCollector(settings.max_topic_labels)
         self._rate = RateCollector(clock)
@@ -38,6 +38,7 @@ class Metrics:
         self._histograms = {x: self._histogram(x) for x in d.ALL if x.kind == "histogram"}
         self._states = Gauge(d.STATES.name, d.STATES.help, d.STATES.labels, registry=self.registry)
         Gauge(d.TICKED.name, d.TICKED.help, registry=self.registry).set_function(lambda: self.health.age)
+        Gauge(d.BATCH_AGE.name, d.BATCH_AGE.help, registry=self.registry).set_function(lambda: self.health.batch_age)
 
     @classmethod
     def start(cls, settings: MetricsSettings) -> Self:

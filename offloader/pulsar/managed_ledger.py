@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote_plus
 
 from offloader.errors import ProtocolError
 from offloader.model import LedgerList, LedgerSpan
@@ -40,7 +40,7 @@ def _topic_info(info: Mapping[str, Any], stats: Mapping[str, Any]) -> TopicInfo:
         last_confirmed=confirmed if confirmed[1] >= 0 else None,
         terminated=terminated,
         offloaded=frozenset(x["ledgerId"] for x in ledgers if x.get("offloaded")),
-        subscriptions=frozenset(unquote(name) for name in stats["cursors"]),
+        subscriptions=frozenset(unquote_plus(name) for name in stats["cursors"]),
     )
 
 

@@ -115,6 +115,7 @@ class Driver:
     def replan(self) -> None:
         """The batch of the outstanding plan is lost (its query died): its topics are planned again."""
         self._outstanding = None
+        self.context.metrics.health.batch_ended()
 
     def batches_since_restart(self) -> int:
         """How many batches were committed since the last call."""
@@ -193,6 +194,7 @@ class Driver:
                 self._number, len(batch.receipts), size, took, longest,
             )  # fmt: skip
         self._outstanding = None
+        self.context.metrics.health.batch_ended()
         self._batches += 1
 
     # Planning
@@ -280,6 +282,7 @@ class Driver:
         for work in plan.slices:
             self.roster.topics[work.topic].planned_at = now
         self._published_at = now
+        self.context.metrics.health.batch_began()
         self.plans.publish(plan)
         log.debug(
             "planned plan=%d at=%d slices=%d tasks=%d topics=%s",

@@ -72,3 +72,8 @@ def test_answers_that_we_do_not_know_are_refused(broken):
         topic_info(INFO, broken)
     with pytest.raises(ProtocolError):
         topic_info({}, stats([(1, 1, 1, False)], "1:0"))
+
+
+def test_names_of_subscriptions_are_told_as_users_wrote_them():
+    answer = {**stats([(1, 1, 1, False)], "1:0"), "cursors": {"my+subscription": {}, "a%2Fb%2Bc": {}}}
+    assert topic_info(INFO, answer).subscriptions == {"my subscription", "a/b+c"}
