@@ -56,7 +56,9 @@ class MetricsSettings(Section):
         description="So many topics, those that lag most, have series of their own; the rest are added up under `other`.",
     )
     liveness_timeout_ms: Time = Field(60_000, gt=0, description="`/healthz` fails when the main loop has not turned for so long.")
-    batch_timeout_ms: Time = Field(1_800_000, gt=0, description="`/healthz` fails when a micro-batch has not ended after so long.")
+    batch_timeout_ms: Time = Field(
+        1_800_000, gt=0, description="`/healthz` fails when a micro-batch has not ended after so long."
+    )
 
 
 class SliceLimits(Section):

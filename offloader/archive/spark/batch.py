@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -14,13 +14,24 @@ from pyspark.sql.types import StructType
 from offloader.archive.spark.filters import EVERYTHING, Bounds, narrowing
 from offloader.archive.spark.metrics import MetricsFolder, PlanMetrics
 from offloader.archive.spark.options import Options
-from offloader.archive.spark.planning import Portion, check_positions, checked_portions, items_of, stored_bytes, tasks, wanted
+from offloader.archive.spark.planning import (
+    check_positions,
+    checked_portions,
+    items_of,
+    size_of,
+    stored_bytes,
+    task_size,
+    tasks,
+    wanted,
+)
 from offloader.archive.spark.tables import NAMES
 from offloader.archive.spark.task import ReadTask, record_batches
 from offloader.archive.spark.views import Views
+from offloader.archive.stored import PlanItem
 from offloader.archive.view import TopicView
 
 log = logging.getLogger("offloader.archive.spark")
+Asked = Sequence[tuple[TopicView, Sequence[PlanItem]]]  # topics, and what is to be read of each
 
 
 class ArchiveReader(DataSourceReader):
@@ -36,14 +47,11 @@ class ArchiveReader(DataSourceReader):
         views = Views(self._options).load()
         check_positions(self._options, views)
         meant = [view for topic, view in views.items() if self._narrowing.may_have(topic)]
-        found = [portion for view in meant for portion in self._portions(view)]
-        return read_tasks(str(uuid.uuid4()), found, views.values(), self._options)
+        asked = [(view, items_of(view, wanted(view, self._options), self._narrowing)) for view in meant]
+        return read_tasks(str(uuid.uuid4()), asked, views.values(), self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return record_batches(partition, self._options, self._schema)
-
-    def _portions(self, view: TopicView) -> list[Portion]:
-        return checked_portions(view, items_of(view, wanted(view, self._options), self._narrowing), self._options)
 
 
 class FilteringReader(ArchiveReader):
@@ -58,10 +66,16 @@ class FilteringReader(ArchiveReader):
         return filters
 
 
-def read_tasks(plan: str, found: Collection[Portion], views: Iterable[TopicView], options: Options) -> list[ReadTask]:
-    """The tasks of a plan; log and metrics tell what they are about to read, of what is stored."""
-    planned = [ReadTask(plan, number, task) for number, task in enumerate(tasks(found, options.max_partition_bytes))]
-    metrics = PlanMetrics(sum(map(stored_bytes, views)), sum(portion.size for portion in found), len(planned))
+def read_tasks(plan: str, asked: Asked, views: Iterable[TopicView], options: Options) -> list[ReadTask]:
+    """The tasks of a plan; log and metrics tell what they are about to read, of what is stored.
+
+    Raises DataLostError unless the options allow losses.
+    """
+    size = sum(size_of(items) for _, items in asked)
+    most = task_size(size, options.max_partition_bytes)
+    found = [portion for view, items in asked for portion in checked_portions(view, items, most, options)]
+    planned = [ReadTask(plan, number, task) for number, task in enumerate(tasks(found, most))]
+    metrics = PlanMetrics(sum(map(stored_bytes, views)), size, len(planned))
     log.info(
         "plan %s: %d tasks for about %d of %d bytes stored", plan, metrics.tasks, metrics.bytes_planned, metrics.bytes_stored
     )

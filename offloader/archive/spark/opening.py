@@ -6,10 +6,12 @@ import threading
 
 from offloader.archive.messages.encryption import KeyReader, PemFiles
 from offloader.archive.reading.stores import Stores
+from offloader.archive.spark.known import KnownCatalogs
 from offloader.archive.spark.options import Options
 from offloader.storage.open import StoreSettings
 
 _STORES: dict[tuple[StoreSettings, ...], Stores] = {}
+_CATALOGS: dict[StoreSettings, KnownCatalogs] = {}
 _LOCK = threading.Lock()
 
 
@@ -18,6 +20,13 @@ def opened_stores(options: Options) -> Stores:
     others = () if options.ledgers is None else (options.ledgers.store,)
     with _LOCK:
         return _STORES.setdefault((options.store, *others), Stores(options.store, others))
+
+
+def known_catalogs(options: Options) -> KnownCatalogs:
+    """The catalogs that this process knows of the options' root."""
+    store = opened_stores(options).open().store
+    with _LOCK:
+        return _CATALOGS.setdefault(options.store, KnownCatalogs(store))
 
 
 def key_reader(options: Options) -> KeyReader | None:

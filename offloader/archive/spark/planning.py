@@ -19,6 +19,8 @@ from offloader.errors import ConfigError, DamagedRecordError, DataLostError
 from offloader.model import MIB, Position, TopicName
 
 STEP = 4 * MIB
+TASKS = 8  # a number that most numbers of cores divide
+LEAST_TASK = 16 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +75,21 @@ def check_losses(topic: TopicName, items: Iterable[PlanItem]) -> None:
             )
 
 
-def checked_portions(view: TopicView, items: Sequence[PlanItem], options: Options) -> list[Portion]:
+def checked_portions(view: TopicView, items: Sequence[PlanItem], max_bytes: int, options: Options) -> list[Portion]:
     """What a plan's tasks read of a topic. Raises DataLostError unless the options allow losses."""
     if options.fail_on_data_loss:
         check_losses(view.topic, items)
-    return portions(view, items, options.max_partition_bytes, look_back=options.form is Form.MESSAGES)
+    return portions(view, items, max_bytes, look_back=options.form is Form.MESSAGES)
+
+
+def task_size(size: int, max_bytes: int) -> int:
+    """How much a task should read where there are `size` bytes, at most `max_bytes`: so much that the tasks occupy all cores to the end,
+    however many these are, and that what a task costs by itself does not matter."""
+    if size > TASKS * max_bytes:
+        count = TASKS * -(-size // (TASKS * max_bytes))
+    else:
+        count = max(-(-size // max_bytes), min(TASKS, size // LEAST_TASK), 1)
+    return max(1, -(-size // count))
 
 
 def portions(view: TopicView, items: Sequence[PlanItem], max_bytes: int, *, look_back: bool) -> list[Portion]:

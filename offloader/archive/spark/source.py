@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from offloader.archive.spark.batch import ArchiveReader, FilteringReader
-from offloader.archive.spark.options import Options
-from offloader.archive.spark.stream import ArchiveStreamReader
-from offloader.archive.spark.tables import check_columns, spark_schema
 from offloader.errors import ConfigError
+
+if TYPE_CHECKING:
+    from offloader.archive.spark.options import Options
 
 FORMAT = "pulsar-archive"
 
@@ -17,7 +18,8 @@ FORMAT = "pulsar-archive"
 class PulsarArchiveSource(DataSource):
     """`spark.read` and `spark.readStream` of an archive: messages, or with `format` = `entries` raw entries.
 
-    Options: offloader/archive/spark/parsing.py, docs/reading.md. Columns: `offloader.archive.messages.columns`.
+    Options: offloader/archive/spark/parsing.py, docs/reading.md. Columns: `offloader.archive.messages.columns`. Each method imports what it
+    needs: Spark has a process of its own for each, and one that looks for sources before the first query of any of them.
     """
 
     @classmethod
@@ -26,10 +28,15 @@ class PulsarArchiveSource(DataSource):
 
     def schema(self) -> StructType:
         """All columns, or those of option `columns`. Raises ConfigError."""
+        from offloader.archive.spark.tables import spark_schema
+
         options = self._options()
         return spark_schema(options.form, options.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        from offloader.archive.spark.batch import ArchiveReader, FilteringReader
+        from offloader.archive.spark.tables import check_columns
+
         options = self._options()
         check_columns(options.form, schema)
         if options.from_latest:
@@ -37,13 +44,16 @@ class PulsarArchiveSource(DataSource):
         return FilteringReader(options, schema) if options.push_filters else ArchiveReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
+        from offloader.archive.spark.stream import ArchiveStreamReader
+        from offloader.archive.spark.tables import check_columns
+
         options = self._options()
         check_columns(options.form, schema)
         refuse_for_streams(options)
         return ArchiveStreamReader(options, schema)
 
     def _options(self) -> Options:
-        from offloader.archive.spark.parsing import parse_options  # tasks import this module, and need no parser
+        from offloader.archive.spark.parsing import parse_options
 
         return parse_options(dict(self.options))
 

@@ -32,10 +32,10 @@ from offloader.archive.spark.offsets import (
     steps,
 )
 from offloader.archive.spark.options import Options
-from offloader.archive.spark.planning import Portion, check_positions, checked_portions
+from offloader.archive.spark.planning import check_positions
 from offloader.archive.spark.task import record_batches
 from offloader.archive.spark.views import Views
-from offloader.archive.stored import Selection
+from offloader.archive.stored import PlanItem, Selection
 from offloader.archive.view import TopicView
 from offloader.errors import ConfigError
 from offloader.model import Position, TopicName
@@ -103,21 +103,21 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if begun == ends:
             return []
         self._look_for(ends)
-        found = [portion for topic in ends for portion in self._portions(topic, begun.get(topic), ends[topic])]
+        asked = [(self._known[topic], self._items(topic, begun.get(topic), ends[topic])) for topic in ends]
         plan = f"{zlib.crc32(json.dumps([start, end]).encode()):08x}"
-        return read_tasks(plan, found, [self._known[topic] for topic in ends], self._options)
+        return read_tasks(plan, asked, [self._known[topic] for topic in ends], self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return record_batches(partition, self._options, self._schema)
 
-    def _portions(self, topic: TopicName, after: Position | None, end: Position) -> list[Portion]:
+    def _items(self, topic: TopicName, after: Position | None, end: Position) -> list[PlanItem]:
         if after == end:
             return []
         view = self._known[topic]
         items = items_between(view, after, self._times, end)
         if self._options.fail_on_data_loss and after is not None:
             check_not_removed(view, after)
-        return checked_portions(view, items, self._options)
+        return items
 
     @property
     def _times(self) -> Selection:

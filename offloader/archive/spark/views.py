@@ -8,14 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from offloader.archive.ledgers.joined import joined
-from offloader.archive.spark.opening import opened_stores
+from offloader.archive.spark.opening import known_catalogs, opened_stores
 from offloader.archive.spark.options import Options
 from offloader.archive.view import TopicView
 from offloader.errors import ConfigError
-from offloader.metadata.catalog import Catalogs
 from offloader.metadata.layout import ROOT, topics
 from offloader.metadata.log import READERS
-from offloader.metadata.state import TopicCatalog
 from offloader.model import TopicName
 
 if TYPE_CHECKING:
@@ -29,7 +27,7 @@ class Views:
         self._store = opened_stores(options).open().store
         self._options = options
         self._ledgers = _bucket(options)
-        self._catalogs = Catalogs(self._store, "", str)  # nothing is appended
+        self._catalogs = known_catalogs(options)
         self._known: dict[TopicName, TopicView] = {}
 
     def load(self) -> dict[TopicName, TopicView]:
@@ -50,8 +48,7 @@ class Views:
                 self._known[view.topic] = view
 
     def _view(self, name: TopicName) -> TopicView:
-        known = self._known.get(name)
-        catalog = self._catalogs.refresh(TopicCatalog(name) if known is None else known.catalog)
+        catalog = self._catalogs.current(name)
         return TopicView.of(catalog) if self._ledgers is None else joined(catalog, self._ledgers.find(name))
 
     def _is_archived(self, name: TopicName) -> bool:

@@ -12,7 +12,18 @@ from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.archive.reading.plan import plan
 from offloader.archive.spark.options import Options
 from offloader.archive.spark.parsing import parse_options
-from offloader.archive.spark.planning import Past, Portion, check_losses, items_of, portions, stored_bytes, tasks, wanted
+from offloader.archive.spark.planning import (
+    TASKS,
+    Past,
+    Portion,
+    check_losses,
+    items_of,
+    portions,
+    stored_bytes,
+    task_size,
+    tasks,
+    wanted,
+)
 from offloader.archive.stored import Piece, PlanItem, Selection
 from offloader.archive.view import TopicView
 from offloader.errors import DataLostError
@@ -145,3 +156,17 @@ def test_losses_are_refused() -> None:
 
 def test_stored_bytes() -> None:
     assert stored_bytes(VIEW) == sum(segment.size for segment in VIEW.catalog.segments)
+
+
+@given(st.integers(0, 1 << 44), st.integers(1, 1 << 34))
+def test_no_task_is_larger_than_asked_and_there_are_hardly_more_than_needed(size: int, most: int) -> None:
+    each = task_size(size, most)
+    assert 1 <= each <= most
+    assert -(-size // each) <= -(-size // most) + TASKS
+
+
+@pytest.mark.parametrize(
+    ("mib", "count"), [(1, 1), (16, 1), (40, 2), (128, 8), (1_000, 8), (1_024, 8), (1_025, 16), (10_000, 80)]
+)
+def test_how_many_tasks_the_default_size_makes(mib: int, count: int) -> None:
+    assert -(-(mib << 20) // task_size(mib << 20, 128 << 20)) == count

@@ -1,0 +1,80 @@
+"""Catalogs are read once by a process; what is new, or was made anew, is seen all the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from offloader.archive.spark.known import KnownCatalogs
+from offloader.metadata.layout import catalog_folder
+from offloader.model import TopicName
+from offloader.storage.memory import MemoryStore
+from tests.archive.support import TOPIC, Archive, stream
+
+
+class Reads(MemoryStore):
+    """Remembers which objects were read whole or in part."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys: list[str] = []
+
+    def read(self, key, start=0, end=None):
+        self.keys.append(key)
+        return super().read(key, start, end)
+
+
+def written(store: MemoryStore, topic: TopicName = TOPIC, segments: int = 3) -> Archive:
+    archive = Archive(store, topic)
+    archive.claim()
+    for ledger in range(segments):
+        archive.add(stream(ledger, 0, 9), closed={ledger: 9})
+    return archive
+
+
+def test_each_record_is_read_once() -> None:
+    store = Reads()
+    archive = written(store)
+    known = KnownCatalogs(store)
+    assert known.current(TOPIC) == archive.catalog
+    store.keys.clear()
+    assert known.current(TOPIC).segments == known.current(TOPIC).segments
+    assert not store.keys
+    archive.add(stream(3, 0, 4))
+    store.keys.clear()
+    assert len(known.current(TOPIC).segments) == 4
+    assert len(store.keys) == 1
+
+
+@pytest.mark.parametrize("segments", [0, 1, 2, 5])
+def test_a_catalog_that_was_made_anew_is_read_anew(segments: int) -> None:
+    store = MemoryStore()
+    written(store)
+    known = KnownCatalogs(store)
+    known.current(TOPIC)
+    store.delete([key for key, _ in store.list(catalog_folder(TOPIC))])
+    archive = written(store, segments=segments)
+    assert known.current(TOPIC) == archive.catalog
+    assert known.current(TOPIC) == archive.catalog
+
+
+def test_a_catalog_that_is_gone_is_empty() -> None:
+    store = MemoryStore()
+    written(store)
+    known = KnownCatalogs(store)
+    known.current(TOPIC)
+    store.delete([key for key, _ in store.list(catalog_folder(TOPIC))])
+    assert known.current(TOPIC).next_slot == 0
+
+
+def test_only_so_many_segments_are_kept_of_topics_used_longest_ago() -> None:
+    store = Reads()
+    topics = [TopicName("public", "default", f"t{number}") for number in range(3)]
+    for topic in topics:
+        written(store, topic)
+    known = KnownCatalogs(store, most_segments=6)
+    for topic in (*topics, topics[1], topics[2]):
+        store.keys.clear()
+        known.current(topic)
+    assert not store.keys
+    known.current(topics[0])
+    assert store.keys
