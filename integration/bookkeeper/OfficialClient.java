@@ -142,14 +142,13 @@ public final class OfficialClient {
         });
     }
 
-    /** One client for each protocol version ("wire"), version of new ledgers' metadata ("format") and way to recover ("parallel"). */
+    /** One client for each protocol version ("wire", 3 by default) and version of new ledgers' metadata ("format"). */
     private BookKeeper client(JsonObject request) {
         boolean v2 = request.has("wire") && request.get("wire").getAsInt() == 2;
         int format = request.has("format") ? request.get("format").getAsInt() : 3;
-        boolean parallel = request.has("parallel");
-        return clients.computeIfAbsent(v2 + "/" + format + "/" + parallel, key -> {
+        return clients.computeIfAbsent(v2 + "/" + format, key -> {
             try {
-                return new BookKeeper(configuration(v2, format).setEnableParallelRecoveryRead(parallel));
+                return new BookKeeper(configuration(v2, format));
             } catch (Exception failed) {
                 throw new CompletionException(failed);
             }

@@ -63,6 +63,11 @@ class Pulsar(Section):
         "source `bookkeeper`; source `broker` fills its gaps from bookies where it is set.",
     )
     bookies: BookiesSection = BookiesSection()
+    entries_are_exact: bool = Field(
+        False,
+        description="Vouch for the brokers where our role may not read their runtime configuration (only super users may): broker.conf has "
+        "`exposingBrokerEntryMetadataToClientEnabled=true`, or no `brokerEntryMetadataInterceptors`.",
+    )
     subscription: str = Field(
         "__offloader",
         min_length=1,

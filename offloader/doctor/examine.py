@@ -34,7 +34,7 @@ def _cluster(config: Config, world: World) -> Iterator[Check]:
     if isinstance(version, OffloadError):
         return
     configuration = attempt(world.admin.runtime_configuration)
-    yield cluster.exact_bytes(configuration)
+    yield cluster.exact_bytes(configuration, vouched=config.pulsar.entries_are_exact)
     yield from cluster.entry_size(
         configuration, int(config.policies.resolve("max_entry_size", config.policies.layers(None, None)).value)
     )

@@ -22,12 +22,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from offloader.bookkeeper.connect import check_installed
 from offloader.config import Config
+from offloader.errors import AuthorizationFailedError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal import Journal
 from offloader.metadata.root import open_root
 from offloader.metrics import Metrics
 from offloader.pulsar.admin import AdminClient
-from offloader.pulsar.exactness import check_exactness
+from offloader.pulsar.exactness import EXPOSING, check_exactness
 from offloader.pulsar.pin import BrokerPins
 from offloader.pulsar.source import BrokerSource
 from offloader.storage.metered import MeteredStore
@@ -93,7 +94,7 @@ class Application:
             check_installed()
         admin = AdminClient(derived.pulsar(config))
         stack.callback(admin.close)
-        check_exactness(admin.runtime_configuration())
+        _check_brokers(admin, vouched=config.pulsar.entries_are_exact)
         metrics = Metrics.start(config.metrics)
         stack.callback(metrics.close)
         store = MeteredStore(wrapped_store("driver", open_store(derived.store(config))), metrics.store_request)
@@ -211,6 +212,19 @@ def stop_on_signals(application: Application) -> Iterator[None]:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def _check_brokers(admin: AdminClient, *, vouched: bool) -> None:
+    try:
+        configuration = admin.runtime_configuration()
+    except AuthorizationFailedError as error:
+        if vouched:
+            return
+        raise AuthorizationFailedError(
+            f"whether brokers deliver entries byte for byte cannot be asked ({error}): use a super user's role, or make sure of "
+            f"{EXPOSING}=true in broker.conf and set pulsar.entriesAreExact: true"
+        ) from error
+    check_exactness(configuration)
 
 
 def _new_uuid() -> str:

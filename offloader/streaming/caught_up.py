@@ -34,7 +34,7 @@ class CaughtUp:
         if roster.settled:
             left = self.left()
             if not left:
-                return Outcome.CANNOT if roster.refused else Outcome.CAUGHT_UP
+                return Outcome.CANNOT if roster.refused or roster.unread else Outcome.CAUGHT_UP
             if all(self._hopeless(name) for name in left):
                 return Outcome.CANNOT
         return Outcome.TIMED_OUT if self._deadline is not None and now >= self._deadline else Outcome.NOT_YET
@@ -60,9 +60,11 @@ class CaughtUp:
         return state.failure is not None and state.failure != found and state.failure.attempts >= GIVE_UP_ATTEMPTS
 
     def unfinished(self) -> list[str]:
-        """One line for each topic that did not get there, and why."""
+        """One line for each topic that did not get there, and each namespace that could not be read; and why."""
+        roster = self._driver.roster
         left = [f"not caught up: {name}: {self._why(name)}" for name in self.left()]
-        return left + [f"not offloaded: {name}: {reason}" for name, reason in self._driver.roster.refused.items()]
+        refused = [f"not offloaded: {name}: {reason}" for name, reason in roster.refused.items()]
+        return left + refused + [f"not looked at: {namespace}: {error}" for namespace, error in roster.unread.items()]
 
     def _why(self, name: TopicName) -> str:
         failure = self._driver.state(name).failure

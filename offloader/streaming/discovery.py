@@ -10,7 +10,7 @@ from offloader.config.levels import TopicPolicy
 from offloader.config.policies import Policies, namespace_switch
 from offloader.doctor.check import Check, Verdict
 from offloader.doctor.policies import check_policies
-from offloader.errors import ConfigError, NamespaceNotFoundError, OffloadError
+from offloader.errors import NamespaceNotFoundError, OffloadError
 from offloader.model import TopicName
 from offloader.pulsar.api import Admin
 
@@ -25,7 +25,7 @@ class Discovery:
     """
 
     policies: Mapping[TopicName, TopicPolicy]
-    unread: Mapping[str, str]
+    unread: Mapping[str, OffloadError]
     dangers: Mapping[str, tuple[Check, ...]]
 
 
@@ -34,7 +34,7 @@ def discover(
 ) -> Discovery:
     """Every topic of each namespace that may be enabled, with its policy, and every `known` topic's."""
     found: dict[TopicName, TopicPolicy] = {}
-    unread: dict[str, str] = {}
+    unread: dict[str, OffloadError] = {}
     dangers: dict[str, tuple[Check, ...]] = {}
     known = list(known)
     names = set(_namespaces(admin, configured)) | {t.namespace for t in known}
@@ -43,8 +43,8 @@ def discover(
             here = _in_namespace(admin, policies, namespace, [t for t in known if t.namespace == namespace])
             dangers[namespace] = _dangers(admin, namespace, here, interval_ms)
             found.update(here)
-        except (OffloadError, ConfigError) as error:
-            unread[namespace] = str(error)
+        except OffloadError as error:
+            unread[namespace] = error
             log.warning("cannot read namespace %s, its policies stay as they were: %s", namespace, error)
     return Discovery(found, unread, dangers)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 
@@ -28,13 +28,14 @@ DELETED = "the topic was deleted"
 
 
 class Roster:
-    """`topics` are adopted; `refused` says of those that are not, why."""
+    """`topics` are adopted; `refused` says of those that are not, why; `unread` are namespaces whose topics are not known, and why."""
 
     def __init__(
         self, context: Context, rates: RateLimits, interval_ms: int, configured: Iterable[str], *, until_caught_up: bool = False
     ) -> None:
         self.topics: dict[TopicName, Topic] = {}
         self.refused: dict[TopicName, str] = {}
+        self.unread: Mapping[str, OffloadError] = {}
         self._context = context
         self._rates = rates
         self._interval_ms = interval_ms
@@ -54,10 +55,14 @@ class Roster:
 
     @property
     def settled(self) -> bool:
-        """Every topic that was found is adopted or refused."""
+        """All namespaces were read, or cannot be; every topic that was found is adopted or refused."""
         wanted = {name for name, policy in self._policies.items() if self._wanted(name, policy)}
         answered = self.topics.keys() | (self.refused.keys() - self._retrying)
-        return self.discovered and not self._adopting and wanted <= answered
+        return self.discovered and not self._unread_for_now and not self._adopting and wanted <= answered
+
+    @property
+    def _unread_for_now(self) -> bool:
+        return any(isinstance(error, RetryableError) for error in self.unread.values())
 
     def update(self) -> None:
         """Take what discovery found, adopt new topics; never waits."""
@@ -114,6 +119,9 @@ class Roster:
             self._discover_at = now + ADOPT_AGAIN_MS
             return
         self.discovered = True
+        self.unread = found.unread
+        if self._unread_for_now:
+            self._discover_at = now + ADOPT_AGAIN_MS
         self._warn(found)
         self._policies.update(found.policies)
         self._barred = {name for name in self._barred if name not in found.policies or found.policies[name].enabled}

@@ -149,6 +149,13 @@ def test_brokers_that_take_metadata_off(line) -> None:
     assert verdicts(line)["exact-bytes"] == "fail"
 
 
+@pytest.mark.parametrize(("vouched", "verdict"), [("true", "ok"), ("false", "warn")])
+def test_brokers_that_do_not_tell_a_role_are_vouched_for_by_the_operator(line, vouched, verdict) -> None:
+    line.cluster.faults.add("admin.runtime_configuration", lambda: AuthorizationFailedError("not a super user"), times=99)
+    line.config = line.config.replace("pulsar: {", f"pulsar: {{entriesAreExact: {vouched}, ")
+    assert verdicts(line)["exact-bytes"] == verdict
+
+
 def test_brokers_with_larger_messages_than_we_know(line) -> None:
     line.cluster.configuration["maxMessageSize"] = str(20 * 1024 * 1024)
     assert verdicts(line)["entry-size"] == "warn"

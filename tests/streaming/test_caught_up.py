@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import cast
 
+from offloader.errors import AuthorizationFailedError
 from offloader.model import Failure, FailureKind, Position, TopicName
 from offloader.streaming.caught_up import GIVE_UP_ATTEMPTS, CaughtUp, Outcome
 from offloader.streaming.driver import Driver
@@ -20,7 +21,7 @@ class Watched:
     def __init__(self, failure):
         goal = Position(0, 5, 9)
         topic = SimpleNamespace(retire_at=goal, undecided=False, catalog=SimpleNamespace(end=None), begin=lambda: goal)
-        self.roster = SimpleNamespace(settled=True, refused={}, topics={TOPIC: topic})
+        self.roster = SimpleNamespace(settled=True, refused={}, unread={}, topics={TOPIC: topic})
         self.failure = failure
 
     def state(self, name):
@@ -45,3 +46,13 @@ def test_a_topic_that_fails_often_enough_is_given_up():
         assert watch.look(attempts) is Outcome.NOT_YET
     driver.failure = failed(GIVE_UP_ATTEMPTS, 9)
     assert watch.look(9) is Outcome.CANNOT
+
+
+def test_a_namespace_that_could_not_be_read_is_not_caught_up():
+    driver = Watched(None)
+    driver.roster.topics = {}
+    watch = CaughtUp(cast("Driver", driver), 0, None)
+    assert watch.look(0) is Outcome.CAUGHT_UP
+    driver.roster.unread = {"shop/orders": AuthorizationFailedError("no administrator of this tenant")}
+    assert watch.look(1) is Outcome.CANNOT
+    assert watch.unfinished() == ["not looked at: shop/orders: no administrator of this tenant"]

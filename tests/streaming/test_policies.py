@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from offloader.errors import AuthorizationFailedError, BrokerUnavailableError
 from offloader.metadata import requests
 from offloader.metadata.requests import Request, RequestKind
 from offloader.model import Position, RollReason, TopicName
@@ -251,3 +252,24 @@ def test_accepting_a_loss_where_nothing_is_lost_is_refused_and_stays_without_eff
     assert not outcome.ok
     assert "nothing" in outcome.message
     assert sim.roster.topics[T].accepted_loss is None
+
+
+def test_a_namespace_that_cannot_be_read_for_a_moment_is_read_again_before_its_topics_count_as_known() -> None:
+    sim = Simulation(1, roll="2h")
+    sim.cluster.create(T)
+    sim.cluster.faults.add("admin.namespace_properties", lambda: BrokerUnavailableError("not now"))
+    sim.rounds(1)
+    assert not sim.driver.roster.settled
+    sim.rounds(8)
+    assert sim.driver.roster.settled
+    assert not sim.driver.roster.unread
+    assert T in sim.driver.roster.topics
+
+
+def test_a_namespace_that_we_may_not_read_is_named() -> None:
+    sim = Simulation(1, roll="2h")
+    sim.cluster.create(T)
+    sim.cluster.faults.add("admin.namespace_properties", lambda: AuthorizationFailedError("not allowed"), times=99)
+    sim.rounds(4)
+    assert sim.driver.roster.settled
+    assert [str(error) for error in sim.driver.roster.unread.values()] == ["not allowed"]

@@ -1,0 +1,120 @@
+"""Brokers that ask who we are and what we may: the least that the offloader's role needs, and what it says where that is not granted."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pulsar as client
+import pytest
+
+from integration.application import RunningApplication
+from integration.conftest import PULSAR_SETTINGS
+from integration.produce import MODES, PatientClient, produce, random_contents
+from offloader.embedded.standalone import PulsarStandalone
+from offloader.metadata.catalog import Catalogs
+from offloader.model import Position, TopicName
+from offloader.storage.open import StoreSettings, open_store
+from tests.storage.servers import free_port
+
+pytestmark = [pytest.mark.pulsar, pytest.mark.spark, pytest.mark.timeout(900)]
+
+SECRET = b"a secret of thirty-two bytes or more"
+NAMESPACE = "shop/orders"
+TOPIC = TopicName.parse(f"{NAMESPACE}/new")
+
+
+def token(role: str) -> str:
+    """A JSON Web Token (RFC 7519) that brokers with our secret take for this role's."""
+    parts = [json.dumps(part).encode() for part in ({"alg": "HS256"}, {"sub": role})]
+    signed = b".".join(map(_encoded, parts))
+    return (signed + b"." + _encoded(hmac.digest(SECRET, signed, hashlib.sha256))).decode()
+
+
+def _encoded(data: bytes) -> bytes:
+    return base64.urlsafe_b64encode(data).rstrip(b"=")
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarStandalone]:
+    """A Pulsar with authentication and authorization. Role `admin` may do everything, `offloader` administers the tenant `shop`."""
+    settings = {
+        **PULSAR_SETTINGS,
+        "authenticationEnabled": "true",
+        "authorizationEnabled": "true",
+        "authenticationProviders": "org.apache.pulsar.broker.authentication.AuthenticationProviderToken",
+        "tokenSecretKey": "data:;base64," + base64.b64encode(SECRET).decode(),
+        "superUserRoles": "admin",
+        "brokerClientAuthenticationPlugin": "org.apache.pulsar.client.impl.auth.AuthenticationToken",
+        "brokerClientAuthenticationParameters": f"token:{token('admin')}",
+    }
+    standalone = PulsarStandalone(tmp_path_factory.mktemp("guarded"), configuration=settings)
+    standalone.web.headers["Authorization"] = f"Bearer {token('admin')}"
+    with standalone:
+        standalone.admin("PUT", "tenants/shop", {"adminRoles": ["offloader"], "allowedClusters": ["standalone"]})
+        standalone.create_namespace(NAMESPACE)
+        standalone.admin("POST", f"namespaces/{NAMESPACE}/permissions/reader", ["consume"])
+        standalone.admin("POST", f"namespaces/{NAMESPACE}/retention", {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1})
+        yield standalone
+
+
+@pytest.fixture
+def run(guarded: PulsarStandalone, tmp_path: Path) -> Callable[..., tuple[int, str]]:
+    """`offloader run --until-caught-up` in a role: the exit code and what was logged."""
+
+    def run(role: str, *, vouched: bool, name: str = "tests") -> tuple[int, str]:
+        (tmp_path / role).write_text(token(role))
+        config = {
+            "application": name,
+            "pulsar": {
+                "serviceUrl": guarded.service_url,
+                "adminUrl": guarded.admin_url,
+                "authPlugin": "token",
+                "authParams": (tmp_path / role).as_uri(),
+                "entriesAreExact": vouched,
+            },
+            "storage": {"root": (tmp_path / "archive").as_uri()},
+            "spark": {"master": "local[2]", "trigger": "500ms"},
+            "metrics": {"port": free_port()},
+            "namespaces": {NAMESPACE: {"enabled": True}},
+        }
+        with RunningApplication(json.dumps(config), tmp_path / f"run-{role}-{vouched}") as application:
+            code = application.run_until_caught_up(60.0)
+            return code, "\n".join(application.log_lines())
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def last(guarded: PulsarStandalone) -> Position:
+    """The last position of what the topic holds."""
+    guarded.admin("PUT", TOPIC.rest_path)
+    guarded.admin("PUT", f"{TOPIC.rest_path}/subscription/keep", {"ledgerId": -1, "entryId": -1})
+    logger = client.ConsoleLogger(client.LoggerLevel.Error)
+    producer = PatientClient(guarded.service_url, authentication=client.AuthenticationToken(token("admin")), logger=logger)
+    produced = produce(producer, str(TOPIC), random_contents(1, 200, largest=10_000), MODES[0])
+    producer.close()
+    return Position(0, *produced.positions[str(TOPIC)][-1])
+
+
+def test_an_administrator_of_the_tenant_is_enough_where_the_operator_vouches_for_exact_entries(run, last, tmp_path) -> None:
+    code, log = run("offloader", vouched=False)
+    assert code == 1
+    assert "set pulsar.entriesAreExact: true" in log
+    assert "Traceback" not in log
+    code, log = run("offloader", vouched=True)
+    assert code == 0, log
+    store = open_store(StoreSettings((tmp_path / "archive").as_uri()))
+    assert Catalogs(store, "tests", str).load(TOPIC).end == last
+
+
+def test_a_role_that_may_only_consume_is_told_so(run, last) -> None:
+    code, log = run("reader", vouched=True)
+    assert code == 2
+    assert f"not looked at: {NAMESPACE}: " in log
+    assert "Don't have permission to administrate resources on this tenant" in log
+    assert "Traceback" not in log
