@@ -25,13 +25,13 @@ demo: setup ## A real Pulsar, the offloader beside it, everything read back and 
 
 test: setup ## All tests: hermetic ones, then those with a real Pulsar, stores and Spark
 	$(BIN)/python -m pytest tests -n 2
-	$(BIN)/python -m pytest integration
+	$(BIN)/python -m pytest integration -n 2 --dist loadfile
 
 test-hermetic: setup ## Only the tests without network and Java (under 2 minutes)
 	$(BIN)/python -m pytest tests -n 2
 
 test-integration: setup ## Only the tests with a real Pulsar, stores and Spark
-	$(BIN)/python -m pytest integration
+	$(BIN)/python -m pytest integration -n 2 --dist loadfile
 
 test-soak: setup ## Thousands of seeds and the full cross product of faults (hours)
 	OFFLOADER_EXAMPLES=3000 OFFLOADER_SOAK=1 $(BIN)/python -m pytest tests -n 2 -o timeout=14400
