@@ -198,6 +198,10 @@ class LedgerRange:
     closed_with: int | None = None
 
 
+Transaction = tuple[int, int]
+"""A transaction's id as Pulsar writes it: the most and the least significant 64 bits."""
+
+
 @dataclass(frozen=True, slots=True)
 class EntryStats:
     """What the message metadata of some entries say; None where no entry says it. Payloads are never opened."""
@@ -209,6 +213,7 @@ class EntryStats:
     max_broker_time: int | None = None
     min_index: int | None = None
     max_index: int | None = None
+    aborted: tuple[Transaction, ...] = field(default=(), kw_only=True)  # those whose abort markers are among the entries
 
 
 @dataclass(frozen=True, slots=True)

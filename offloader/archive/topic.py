@@ -20,7 +20,7 @@ from offloader.archive.view import TopicView
 from offloader.errors import ConfigError, DamagedObjectError
 from offloader.format.entry import inspect
 from offloader.metadata.state import TopicCatalog
-from offloader.model import MIB, Position, TopicName
+from offloader.model import MIB, Position, TopicName, Transaction
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,6 +55,8 @@ class ArchivedTopic:
         self._stores = stores
         self._options = options
         self._following = following
+        self._latest = view.catalog  # following sees later ones
+        self._aborted: tuple[TopicCatalog, frozenset[Transaction]] | None = None
 
     @property
     def name(self) -> TopicName:
@@ -166,7 +168,13 @@ class ArchivedTopic:
         from offloader.archive.messages.payloads import UnpackOptions
 
         skipping = self._options.on_damage is OnDamage.SKIP
-        return UnpackOptions(keys=keys, look_back=self._back_from, keep_damaged=skipping)
+        return UnpackOptions(keys=keys, look_back=self._back_from, keep_damaged=skipping, aborted=self._aborted_by_now)
+
+    def _aborted_by_now(self) -> frozenset[Transaction]:
+        latest = self._latest
+        if self._aborted is None or self._aborted[0] is not latest:
+            self._aborted = latest, latest.aborted
+        return self._aborted[1]
 
     def _back_from(self, before: Position) -> Iterator[EntryRun]:
         """The runs before a position, the nearest first."""
@@ -196,6 +204,7 @@ class ArchivedTopic:
 
     def _after(self, catalog: TopicCatalog, after: Position | None) -> Iterator[ReadItem]:
         """The archive as a catalog says it is now, after a position."""
+        self._latest = catalog
         # The position itself is planned, too: or nobody would see whether what follows it does follow.
         for item in self._read(plan(replace(self.view, catalog=catalog), Selection(after))):
             if after is None or (isinstance(item, Missing) and item.end > after):

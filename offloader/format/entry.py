@@ -18,9 +18,12 @@ from google.protobuf.message import DecodeError
 
 from offloader._proto.pulsar_messages_pb2 import BrokerEntryMetadata, MessageMetadata
 from offloader.errors import DamagedObjectError
+from offloader.model import Transaction
 
 MAGIC_BROKER_METADATA = b"\x0e\x02"
 MAGIC_CHECKSUM = b"\x0e\x01"
+# Pulsar's MarkerType values.
+COMMIT_MARKER, ABORT_MARKER = 21, 22
 _LENGTH = Struct(">I")
 _CHECKSUM_HEADER = Struct(">2sI")
 
@@ -29,13 +32,14 @@ class EntryFacts(NamedTuple):
     """What an entry says of itself; None where it does not.
 
     `messages` is 0 for an opaque entry and for a server-only marker. `broker_index` is the broker's count at the entry's last message.
-    Times are in ms.
+    Times are in ms. `aborted`: the transaction whose abort this entry marks.
     """
 
     messages: int = 0
     publish_time: int | None = None
     broker_time: int | None = None
     broker_index: int | None = None
+    aborted: Transaction | None = None
 
 
 OPAQUE = EntryFacts()
@@ -54,8 +58,17 @@ def inspect(data: bytes) -> EntryFacts:
     metadata = _message_metadata(data, at)
     if metadata is None:
         return EntryFacts(0, None, broker_time, index)
-    messages = 0 if metadata.HasField("marker_type") else metadata.num_messages_in_batch
-    return EntryFacts(messages, metadata.publish_time, broker_time, index)
+    if not metadata.HasField("marker_type"):
+        return EntryFacts(metadata.num_messages_in_batch, metadata.publish_time, broker_time, index)
+    aborted = transaction_of(metadata) if metadata.marker_type == ABORT_MARKER else None
+    return EntryFacts(0, metadata.publish_time, broker_time, index, aborted)
+
+
+def transaction_of(metadata: MessageMetadata) -> Transaction | None:
+    """The transaction that an entry belongs to."""
+    if not metadata.HasField("txnid_most_bits"):
+        return None
+    return metadata.txnid_most_bits, metadata.txnid_least_bits
 
 
 def crc_ok(data: bytes) -> bool:

@@ -9,7 +9,7 @@ import crc32c
 import numpy as np
 
 from offloader._proto.pulsar_messages_pb2 import BrokerEntryMetadata, MessageMetadata
-from offloader.format.entry import EntryFacts
+from offloader.format.entry import ABORT_MARKER, EntryFacts
 from offloader.format.frames import Frames, frames
 from offloader.format.scan import Fields, Int64s, Mask, Ranges, scan
 
@@ -67,6 +67,7 @@ def inspect_all(entries: Sequence[bytes]) -> ManyFacts:
     message = scan(data, split.message, MessageMetadata, _MESSAGE_FIELDS)
     broker = scan(data, split.broker, BrokerEntryMetadata, _BROKER_FIELDS)
     odd = split.odd | message.odd | broker.odd | ~message.has("publish_time") | _beyond_63_bits(message, broker)
+    odd |= message.has("marker_type") & (message.number("marker_type") == ABORT_MARKER)  # `inspect` says which transaction
     odd |= split.checked & (_checksums(entries, split) != split.checksum)
     said = np.where(message.has("num_messages_in_batch"), message.number("num_messages_in_batch"), 1)
     return ManyFacts(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from offloader.format.entry import EntryFacts
 from offloader.format.many import ManyFacts
-from offloader.model import EntryStats
+from offloader.model import EntryStats, Transaction
 
 _HIGHEST = 1 << 64  # above every uint64
 _LOWEST = -1
@@ -13,17 +13,18 @@ _LOWEST = -1
 class StatsBuilder:
     """The sums and bounds of the entries added so far."""
 
-    __slots__ = ("_broker_time", "_index", "_messages", "_publish_time")
+    __slots__ = ("_aborted", "_broker_time", "_index", "_messages", "_publish_time")
 
     def __init__(self) -> None:
         self._messages = 0
         self._publish_time = (_HIGHEST, _LOWEST)
         self._broker_time = (_HIGHEST, _LOWEST)
         self._index = (_HIGHEST, _LOWEST)
+        self._aborted: list[Transaction] = []
 
     def add(self, facts: EntryFacts) -> None:
         """Count one entry in."""
-        messages, publish_time, broker_time, index = facts
+        messages, publish_time, broker_time, index, aborted = facts
         self._messages += messages
         if publish_time is not None:
             self._publish_time = _widened(self._publish_time, publish_time)
@@ -31,6 +32,8 @@ class StatsBuilder:
             self._broker_time = _widened(self._broker_time, broker_time)
         if index is not None:
             self._index = _widened(self._index, index)
+        if aborted is not None:
+            self._aborted.append(aborted)
 
     def add_all(self, facts: ManyFacts, first: int, behind: int) -> None:
         """Count the entries number `first` to `behind` - 1 in, of which none is odd."""
@@ -41,7 +44,8 @@ class StatsBuilder:
 
     def build(self) -> EntryStats:
         """What has been added so far."""
-        return EntryStats(self._messages, *_known(self._publish_time), *_known(self._broker_time), *_known(self._index))
+        times = (*_known(self._publish_time), *_known(self._broker_time), *_known(self._index))
+        return EntryStats(self._messages, *times, aborted=tuple(self._aborted))
 
 
 def _widened(bounds: tuple[int, int], value: int) -> tuple[int, int]:

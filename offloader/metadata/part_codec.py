@@ -223,6 +223,10 @@ def _write_stats(w: ColumnWriter, stats: EntryStats, entries: int, before: _Befo
         if value is not None:
             w.add(name, value - _expected_time(name, known, stats.messages, before))
             known[name] = value
+    w.add("aborted_count", len(stats.aborted))
+    for most, least in stats.aborted:
+        w.add("aborted_most", most)
+        w.add("aborted_least", least)
 
 
 def _read_stats(r: ColumnReader, entries: int, before: _Before) -> EntryStats:
@@ -233,7 +237,8 @@ def _read_stats(r: ColumnReader, entries: int, before: _Before) -> EntryStats:
         if mask >> i & 1:
             known[name] = r.take(name) + _expected_time(name, known, messages, before)
     values = [known.get(name) for name in TIMES]
-    return EntryStats(messages, *values)
+    aborted = tuple([(r.take("aborted_most"), r.take("aborted_least")) for _ in range(r.take("aborted_count"))])
+    return EntryStats(messages, *values, aborted=aborted)
 
 
 def _times(stats: EntryStats) -> tuple[int | None, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from offloader.errors import IntegrityError
-from offloader.model import Failure, LedgerList, Loss, OpenSegment, Position, Segment, TopicName
+from offloader.model import Failure, LedgerList, Loss, OpenSegment, Position, Segment, TopicName, Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,11 @@ class TopicCatalog:
     def end(self) -> Position | None:
         """The last position accounted for in the present incarnation; None before its first record."""
         return _end(self.claim, self.segments, self.losses)
+
+    @property
+    def aborted(self) -> frozenset[Transaction]:
+        """The transactions whose abort markers are in segments that were copied complete; their entries are, too."""
+        return frozenset(t for segment in self.segments for part in segment.parts for t in part.stats.aborted)
 
     def begins_at(self, ledgers: LedgerList) -> Position | None:
         """Where the next segment starts: the claim's begin, or the successor of the end (None while that is unknown)."""

@@ -7,6 +7,7 @@ that is being cut, one that is being sent (twice: as it was cut, and as it goes 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -105,11 +106,11 @@ class _SliceRun:
 
     def run(self) -> Receipt:
         try:
-            try:
-                stop = self._read_all()
-            finally:
-                self._settle()
+            stop = self._read_all()
+            self._settle()
         except OffloadError as error:
+            with suppress(OffloadError):  # what came first is what the slice failed for
+                self._settle()
             return self._failed(error)
         finally:
             self._uploads.close()

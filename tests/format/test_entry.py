@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.errors import DamagedObjectError
-from offloader.format.entry import OPAQUE, EntryFacts, crc_ok, inspect
+from offloader.format.entry import ABORT_MARKER, COMMIT_MARKER, OPAQUE, EntryFacts, crc_ok, inspect
 
 from .support import broker_metadata, checksummed, plain
 
@@ -95,3 +95,16 @@ def test_an_entry_that_ends_too_early_is_damaged(kept):
 def test_broker_metadata_that_cannot_be_parsed_is_damaged():
     with pytest.raises(DamagedObjectError, match="broker metadata"):
         inspect(b"\x0e\x02\0\0\0\x02\xff\xff" + checksummed(SINGLE))
+
+
+@pytest.mark.parametrize(("kind", "aborted"), [(COMMIT_MARKER, None), (ABORT_MARKER, (1, (1 << 64) - 1))])
+def test_an_abort_marker_says_which_transaction_was_aborted(kind, aborted):
+    marker = MessageMetadata(
+        producer_name="", sequence_id=0, publish_time=1, marker_type=kind, txnid_most_bits=1, txnid_least_bits=(1 << 64) - 1
+    )
+    assert inspect(checksummed(marker)) == EntryFacts(0, 1, aborted=aborted)
+
+
+def test_a_message_of_a_transaction_marks_no_abort():
+    message = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1, txnid_most_bits=1, txnid_least_bits=2)
+    assert inspect(checksummed(message)).aborted is None

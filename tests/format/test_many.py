@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.errors import DamagedObjectError
 from offloader.format.consecutive import Consecutive
-from offloader.format.entry import EntryFacts, inspect
+from offloader.format.entry import ABORT_MARKER, COMMIT_MARKER, EntryFacts, inspect
 from offloader.format.many import FEW, inspect_all
 
 from .support import broker_metadata, checksummed, plain
@@ -21,7 +21,9 @@ _metadata = st.builds(
     producer_name=st.none() | st.text(max_size=600),
     publish_time=st.none() | _uint64,
     num_messages_in_batch=_numbers,
-    marker_type=_numbers,
+    marker_type=_numbers | st.sampled_from([COMMIT_MARKER, ABORT_MARKER]),
+    txnid_most_bits=st.none() | _uint64,
+    txnid_least_bits=st.none() | _uint64,
 )
 _framed = st.builds(
     lambda front, make, metadata, payload: front + make(metadata, payload),

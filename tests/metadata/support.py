@@ -53,7 +53,9 @@ positions = st.builds(Position, i64, i64, i64)
 cuts = st.builds(Cuts, i64, i64, i64, i64)
 gaps = st.builds(Gap, st.sampled_from(GapKind), i64, i64, i64)
 ledgers = st.builds(LedgerRange, i64, i64, i64, i64, i64, st.none() | i64)
-stats = st.builds(EntryStats, i64, *(st.none() | i64 for _ in range(6)))
+u64 = st.integers(0, (1 << 64) - 1)
+transactions = st.lists(st.tuples(u64, u64), max_size=3).map(tuple)
+stats = st.builds(EntryStats, i64, *(st.none() | i64 for _ in range(6)), aborted=transactions)
 etags = st.binary(min_size=16, max_size=16).map(bytes.hex) | text
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import crc32c
 import pytest
 
-from offloader.errors import BrokerUnavailableError, StoreUnavailableError
+from offloader.errors import BrokerUnavailableError, DataLostError, StoreUnavailableError
 from offloader.metadata.layout import data_key
 from offloader.model import Cuts, FailureKind, LedgerSpan, Position, Slice, SliceStop, Source, TopicName
 from offloader.pulsar.api import RawEntry
@@ -125,6 +125,14 @@ def test_a_part_uploaded_before_the_reader_fails_is_in_the_receipt():
     assert receipt.parts
     assert receipt.parts == whole.parts[: len(receipt.parts)]
     assert 120 - covered(receipt) < 2 * whole.parts[0].entries
+
+
+def test_what_came_first_is_what_a_slice_failed_for():
+    store = FailingStore()
+    store.refused = 1
+    receipt = run(store, entries=ENTRIES[:40], error=DataLostError("trimmed"))
+    assert (receipt.failure_kind, receipt.parts) == (FailureKind.DATA_LOST, ())
+    assert "trimmed" in receipt.failure_reason
 
 
 def test_a_slice_with_a_part_is_not_slow():

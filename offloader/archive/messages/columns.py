@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from offloader.archive.messages.arrays import binary_array, time_array
+from offloader.archive.messages.committed import committed
 from offloader.archive.messages.contents import Opener
 from offloader.archive.messages.entries import Entries, gathered
 from offloader.archive.messages.envelopes import Envelopes, parse_envelopes
@@ -46,8 +47,9 @@ def message_batches(
     A batch has at most `max_rows` rows, and about `max_bytes` of payloads unless one entry has more. `gather`: small runs wait for
     more to come. What a column does not need is neither parsed nor decompressed. Raises DamagedObjectError naming position and offset, KeyError for an unknown column.
     """
-    maker = _Maker(topic, columns, wanted or MessageFilter(), options or UnpackOptions())
-    for entries in gathered(runs, wait=gather):
+    options = options or UnpackOptions()
+    maker = _Maker(topic, columns, wanted or MessageFilter(), options)
+    for entries in gathered((kept for run in runs for kept in committed(run, options.aborted())), wait=gather):
         envelopes = parse_envelopes(entries, maker.needs.fields)
         for first, last in _parts(envelopes.size, max_bytes):
             whole = last - first == len(entries)

@@ -58,7 +58,7 @@ def gathered(runs: Iterable[EntryRun], *, wait: bool = True) -> Iterator[Entries
             yield _together(small)
             small, size = [], 0
         if length >= worth:
-            yield _alone(run)
+            yield entries_of(run)
         else:
             small.append(run)
             size += length
@@ -66,7 +66,8 @@ def gathered(runs: Iterable[EntryRun], *, wait: bool = True) -> Iterator[Entries
         yield _together(small)
 
 
-def _alone(run: EntryRun) -> Entries:
+def entries_of(run: EntryRun) -> Entries:
+    """A run's entries, where they lie."""
     bounds = np.asarray(run.bounds, np.int64)
     begin = bounds[::2]
     return Entries(
@@ -81,7 +82,7 @@ def _alone(run: EntryRun) -> Entries:
 
 def _together(runs: list[EntryRun]) -> Entries:
     if len(runs) == 1:
-        return _alone(runs[0])
+        return entries_of(runs[0])
     used = [run.data[run.bounds[0] : run.bounds[-1]] for run in runs]
     counts = np.array([run.count for run in runs], np.int64)
     starts = np.cumsum([0, *map(len, used[:-1])])  # of the runs in the copy

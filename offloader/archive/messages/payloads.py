@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from offloader.archive.messages.lookback import LOOK_BACK, Chunk, ChunkKey, Look
 from offloader.archive.messages.message import Problem
 from offloader.archive.messages.text import text
 from offloader.errors import DamagedObjectError
-from offloader.model import Position
+from offloader.model import Position, Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,8 @@ class UnpackOptions:
 
     `keys` decrypts; without it encrypted entries stay closed. `look_back` finds the first chunks of messages whose last chunk is
     what is read first, at most `look_back_bytes` back. Sizes in bytes: one payload uncompressed, all chunks that wait for others.
-    `keep_damaged`: an entry that cannot be unpacked is a message with Problem.DAMAGED, not an error.
+    `keep_damaged`: an entry that cannot be unpacked is a message with Problem.DAMAGED, not an error. `aborted` gives the transactions
+    whose entries are left out, as far as they are known by now.
     """
 
     keys: KeyReader | None = None
@@ -31,6 +33,7 @@ class UnpackOptions:
     max_uncompressed: int = MAX_UNCOMPRESSED
     max_pending: int = MAX_PENDING
     keep_damaged: bool = False
+    aborted: Callable[[], Collection[Transaction]] = frozenset
 
 
 class Opened(NamedTuple):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from google.protobuf.message import DecodeError
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata, SingleMessageMetadata
+from offloader.archive.messages.committed import committed
 from offloader.archive.messages.encryption import encryption_of
 from offloader.archive.messages.envelope import Envelope, parse_envelope, signed
 from offloader.archive.messages.message import Message, Problem
@@ -37,10 +38,11 @@ class Unpacker:
 
         Raises DamagedObjectError naming position and offset, unless damage is kept.
         """
-        for number in range(run.count):
-            begin, end = run.bounds[2 * number], run.bounds[2 * number + 1]
-            position = Position(run.incarnation, run.ledger, run.first + number)
-            yield from self.entry_messages(position, run.data[begin:end], run.offset + begin)
+        for kept in committed(run, self._options.aborted()):
+            for number in range(kept.count):
+                begin, end = kept.bounds[2 * number], kept.bounds[2 * number + 1]
+                position = Position(kept.incarnation, kept.ledger, kept.first + number)
+                yield from self.entry_messages(position, kept.data[begin:end], kept.offset + begin)
 
     def entry_messages(self, position: Position, entry: bytes | memoryview, offset: int = 0) -> list[Message]:
         """The messages of one entry, which stands at `offset` of its object. Raises DamagedObjectError."""

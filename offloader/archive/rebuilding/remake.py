@@ -128,4 +128,5 @@ def _stats(blocks: Iterable[EntryStats]) -> EntryStats:
         greatest(s.max_broker_time for s in every),
         least(s.min_index for s in every),
         greatest(s.max_index for s in every),
+        aborted=tuple(transaction for s in every for transaction in s.aborted),
     )

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from offloader.archive.items import ArchivedEntry, Item, Missing
 from offloader.archive.messages.envelope import Envelope, parse_envelope
 from offloader.archive.restoring.mark import Mark, Origin
-from offloader.archive.restoring.outgoing import Outgoing, Skipped, outgoing, transaction_of
+from offloader.archive.restoring.outgoing import Outgoing, Skipped, outgoing
 from offloader.archive.restoring.tail import Tail
 from offloader.archive.restoring.transactions import Outcomes
 from offloader.errors import DamagedObjectError, DataLostError, FatalError, IntegrityError, ProtocolError
+from offloader.format.entry import transaction_of
 from offloader.model import MIB, Position
 
 # As many as a broker takes from one connection before it stops reading (maxPendingPublishRequestsPerConnection).

@@ -8,7 +8,6 @@ from struct import Struct
 
 import crc32c
 
-from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.archive.messages.envelope import Envelope
 from offloader.archive.restoring.mark import REPLICATED_FROM, Mark, put_mark
 from offloader.format.entry import MAGIC_CHECKSUM
@@ -51,13 +50,6 @@ def outgoing(envelope: Envelope, mark: Mark) -> Outgoing:
         metadata.ClearField("replicated_from")
     data = _framed(metadata.SerializePartialToString(), envelope.payload)
     return Outgoing(mark, data, metadata.num_messages_in_batch, envelope.is_chunk, metadata.schema_version)
-
-
-def transaction_of(metadata: MessageMetadata) -> tuple[int, int] | None:
-    """The transaction that an entry was written in, or whose end a marker tells."""
-    if not metadata.HasField("txnid_most_bits"):
-        return None
-    return (metadata.txnid_most_bits, metadata.txnid_least_bits)
 
 
 def _framed(metadata: bytes, payload: bytes | memoryview) -> bytes:

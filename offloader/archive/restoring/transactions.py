@@ -12,14 +12,10 @@ from dataclasses import dataclass
 
 from offloader.archive.items import ArchivedEntry, Item
 from offloader.archive.messages.envelope import parse_envelope
-from offloader.archive.restoring.outgoing import transaction_of
 from offloader.errors import DamagedObjectError, FatalError
-from offloader.model import Position
+from offloader.format.entry import ABORT_MARKER, COMMIT_MARKER, transaction_of
+from offloader.model import Position, Transaction
 
-# Pulsar's MarkerType values.
-COMMIT, ABORT = 21, 22
-
-Transaction = tuple[int, int]
 Range = tuple[Position, Position]
 
 
@@ -55,6 +51,6 @@ def _end(data: bytes) -> tuple[Transaction, bool] | None:
     except DamagedObjectError:  # no message, so no marker
         return None
     transaction = transaction_of(metadata)
-    if transaction is None or metadata.marker_type not in (COMMIT, ABORT):
+    if transaction is None or metadata.marker_type not in (COMMIT_MARKER, ABORT_MARKER):
         return None
-    return transaction, metadata.marker_type == COMMIT
+    return transaction, metadata.marker_type == COMMIT_MARKER

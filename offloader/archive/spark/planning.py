@@ -16,7 +16,7 @@ from offloader.archive.spark.stretches import stretches
 from offloader.archive.stored import Piece, PlanItem, Selection
 from offloader.archive.view import TopicView
 from offloader.errors import ConfigError, DamagedRecordError, DataLostError
-from offloader.model import MIB, Position, TopicName
+from offloader.model import MIB, Position, TopicName, Transaction
 
 STEP = 4 * MIB
 TASKS = 8  # a number that most numbers of cores divide
@@ -25,11 +25,13 @@ LEAST_TASK = 16 * MIB
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Consecutive items of one topic; `before` is what may be read back for chunks, in order. Can be pickled."""
+    """Consecutive items of one topic; `before` is what may be read back for chunks, in order; `aborted` are transactions whose entries
+    are no messages. Can be pickled."""
 
     topic: TopicName
     items: tuple[PlanItem, ...]
     before: tuple[PlanItem, ...] = ()
+    aborted: frozenset[Transaction] = frozenset()
 
     @property
     def size(self) -> int:
@@ -99,7 +101,8 @@ def portions(view: TopicView, items: Sequence[PlanItem], max_bytes: int, *, look
     whole = _whole(view, _first_of(items), _last_of(items))
     past = Past(view, whole)
     groups = (group for stretch in stretches(items, whole) for group in split(stretch, max_bytes))
-    return [Portion(view.topic, group, past.before(_first_of(group))) for group in groups]
+    aborted = view.catalog.aborted
+    return [Portion(view.topic, group, past.before(_first_of(group)), aborted) for group in groups]
 
 
 class Past:

@@ -78,7 +78,10 @@ class TaskWork:
         for portion in self._task.portions:
             runs = self._runs(portion, self._reader.read(portion.items))
             unpack = UnpackOptions(
-                key_reader(self._options), LookBack(self._back, portion.before), keep_damaged=self._options.skip_damage
+                key_reader(self._options),
+                LookBack(self._back, portion.before),
+                keep_damaged=self._options.skip_damage,
+                aborted=portion.aborted.copy,
             )
             for batch in self._table.batches(runs, portion.topic, unpack, self._options.starting_time, self._options.ending_time):
                 self._rows += batch.num_rows

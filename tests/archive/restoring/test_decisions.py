@@ -14,8 +14,9 @@ from offloader.archive.restoring.pace import Pace
 from offloader.archive.restoring.pairs import Existing, Pairing, pairing
 from offloader.archive.restoring.policies import check_policies
 from offloader.archive.restoring.tail import Found, Tail, tail_of
-from offloader.archive.restoring.transactions import ABORT, COMMIT, Outcomes, outcomes
+from offloader.archive.restoring.transactions import Outcomes, outcomes
 from offloader.errors import FatalError, IntegrityError, TopicNotFoundError
+from offloader.format.entry import ABORT_MARKER, COMMIT_MARKER
 from offloader.model import TopicName
 from tests.archive.restoring.support import FOREIGN, ORIGIN, SOURCE, TARGET, MemoryTarget, archived, at, envelopes, gap, run
 
@@ -152,8 +153,8 @@ def test_in_copies_of_ledgers_only_committed_entries_count() -> None:
         transaction(1, 0),
         transaction(2, 1),
         archived(at(1, 2)),
-        transaction(1, 3, ABORT),
-        transaction(2, 4, COMMIT),
+        transaction(1, 3, ABORT_MARKER),
+        transaction(2, 4, COMMIT_MARKER),
         transaction(9, 0, ledger=2),  # read through a broker: committed, its marker is a gap
         gap(2, 1, 1),
     ]

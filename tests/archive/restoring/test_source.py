@@ -9,9 +9,9 @@ import pytest
 from offloader.archive.items import ArchivedEntry
 from offloader.archive.reading.stores import Stores
 from offloader.archive.restoring.source import ArchiveSource
-from offloader.archive.restoring.transactions import ABORT, COMMIT
 from offloader.archive.stored import OffloadedLedger
 from offloader.archive.view import TopicView
+from offloader.format.entry import ABORT_MARKER, COMMIT_MARKER
 from offloader.model import LedgerList, LedgerSpan, Source
 from tests.archive.ledgers.support import put_ledger
 from tests.archive.restoring.support import archived, at
@@ -48,7 +48,7 @@ def test_markers_are_looked_for_only_where_ledgers_were_copied(source: Source) -
     items = [archived(at(1, n), txnid_most_bits=0, txnid_least_bits=n) for n in (1, 2)]
     markers = [
         archived(at(1, n), marker_type=kind, txnid_most_bits=0, txnid_least_bits=txn)
-        for n, txn, kind in ((3, 1, COMMIT), (4, 2, ABORT))
+        for n, txn, kind in ((3, 1, COMMIT_MARKER), (4, 2, ABORT_MARKER))
     ]
     archive.add(stream(1, 0, 0))
     archive.add([Stored(1, item.position.entry, item.data) for item in (*items, *markers)])

@@ -26,7 +26,10 @@ from offloader.metadata.layout import data_key
 from offloader.model import Position, TopicName
 from offloader.storage.open import StoreSettings, open_store
 from tests.archive.ledgers.support import messages, put_ledger
+from tests.archive.messages.test_committed import READABLE
+from tests.archive.messages.test_committed import archive as with_an_abort
 from tests.archive.spark.world import BEGIN, Row, World, ordered, row_of, standard
+from tests.archive.support import TOPIC
 
 ORDERS = TopicName.parse("persistent://public/default/orders")
 
@@ -365,3 +368,12 @@ def test_registering_is_for_sessions_that_did_not_look() -> None:
     offloader.archive.register(session)
 
     session.dataSource.register.assert_called_once_with(PulsarArchiveSource)
+
+
+def test_messages_of_aborted_transactions_are_no_rows_and_their_entries_are_entries(tmp_path: Path) -> None:
+    world = World(StoreSettings(tmp_path.as_uri()))
+    with_an_abort(world.store)  # type: ignore[arg-type]
+    for size in ("1", "128M"):
+        found = rows(reader(world, topics=str(TOPIC), maxPartitionBytes=size))
+        assert [row.value for row in found] == READABLE
+        assert sum(batch.num_rows for batch in batches(reader(world, topics=str(TOPIC), format="entries"))) == 9
