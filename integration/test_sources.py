@@ -176,7 +176,20 @@ def test_a_topic_with_everything_that_brokers_hide_is_copied_complete(
     assert len({ledger for ledger, _ in stored}) >= 2
     assert archived(world, topic) == stored
     assert (gap_kinds(world, topic), sources(world, topic)) == (set(), {source})
+    for values in messages(world, topic):
+        assert [v for v in values if v.startswith(b"in a transaction")] == 2 * [
+            b"in a transaction %d" % n for n in range(0, 30, 2)
+        ]
+        assert sum(v.startswith((b"delayed", b"filtered", b"open")) for v in values) == 20 + 20 + 10
     world.check(timeout=3.0)
+
+
+def messages(world: World, topic: TopicName) -> list[list[bytes]]:
+    """What was sent, as each of two readers gives it."""
+    with Archive(world.storage.root) as archive:
+        read = archive.topic(topic)
+        batches = [batch.column("value").to_pylist() for batch in read.record_batches(["value"])]
+        return [[m.value or b"" for m in read.messages()], [value or b"" for values in batches for value in values]]
 
 
 def test_the_tail_is_followed_from_bookies_while_a_transaction_is_open(
