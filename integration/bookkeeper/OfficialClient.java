@@ -142,13 +142,14 @@ public final class OfficialClient {
         });
     }
 
-    /** One client for each protocol version ("wire", 3 by default) and version of new ledgers' metadata ("format"). */
+    /** One client for each protocol version ("wire"), version of new ledgers' metadata ("format") and way to recover ("parallel"). */
     private BookKeeper client(JsonObject request) {
         boolean v2 = request.has("wire") && request.get("wire").getAsInt() == 2;
         int format = request.has("format") ? request.get("format").getAsInt() : 3;
-        return clients.computeIfAbsent(v2 + "/" + format, key -> {
+        boolean parallel = request.has("parallel");
+        return clients.computeIfAbsent(v2 + "/" + format + "/" + parallel, key -> {
             try {
-                return new BookKeeper(configuration(v2, format));
+                return new BookKeeper(configuration(v2, format).setEnableParallelRecoveryRead(parallel));
             } catch (Exception failed) {
                 throw new CompletionException(failed);
             }

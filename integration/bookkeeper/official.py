@@ -154,9 +154,13 @@ class OfficialClient:
         """Close a ledger that this client writes; its metadata."""
         return dict(self.call("close", ledger=ledger))
 
-    def recover(self, ledger: int, shape: Shape) -> Future[Any]:
-        """Open with recovery: fence, find the end, close; its metadata then."""
-        return self.begin("open", ledger=ledger, recovery=True, **shape.access)
+    def recover(self, ledger: int, shape: Shape, *, parallel: bool = False) -> Future[Any]:
+        """Open with recovery: fence, find the end, close; its metadata then.
+
+        `parallel`: it asks all bookies of an entry at once, which is not the default.
+        """
+        way = {"parallel": True} if parallel else {}
+        return self.begin("open", ledger=ledger, recovery=True, **shape.access, **way)
 
     def open(self, ledger: int, shape: Shape) -> dict[str, Any]:
         """Open without recovery; its metadata, and "last confirmed"."""

@@ -28,9 +28,8 @@ _READS = ("read", "fence")
 class Script:
     """A ledger whose writer is gone.
 
-    `held`: for each bookie, its entries. `confirmed`: for each entry, the LAC that it carries. `ranks`: in which order bookies answer
-    the fence; an entry's bookies answer in the order of its write set, which is that in which BookKeeper 4.17.2 asks them, one after
-    the other. `failing`, `mute`: (bookie, entry) whose reads fail, or are never answered; entry -1 is the fence.
+    `held`: for each bookie, its entries. `confirmed`: for each entry, the LAC that it carries. `ranks`: in which order bookies answer.
+    `failing`, `mute`: (bookie, entry) whose reads fail, or are never answered; entry -1 is the fence.
     """
 
     write_quorum: int
@@ -47,25 +46,15 @@ class Script:
         copies = [sum(entry in held for held in self.held) for entry in range(len(self.confirmed))]
         return next((entry for entry, n in enumerate(copies) if n < self.ack_quorum), len(copies)) - 1
 
-    def order(self, entry: int) -> list[int]:
-        """Who answers first, who next."""
-        numbers = range(len(self.held))
-        if entry < 0:
-            return sorted(numbers, key=lambda number: self.ranks[number])
-        return [(entry + i) % len(numbers) for i in range(self.write_quorum)]
-
     def metadata(self, bookies: tuple[str, ...]) -> LedgerMetadata:
         """The ledger's, on these bookies."""
         shape = (len(bookies), self.write_quorum, self.ack_quorum)
         return LedgerMetadata(*shape, LedgerState.OPEN, (Fragment(0, bookies),), password=PASSWORD.encode())
 
     @contextmanager
-    def played(self, ledger: int, gap: float, *, one_by_one: bool = False) -> Iterator[LedgerMetadata]:
-        """Bookies that answer so, `gap` seconds apart, and the metadata of the ledger that they hold.
-
-        `one_by_one`: whoever reads asks an entry's bookies one after the other, and so needs no turns.
-        """
-        turns = Turns(self, gap, one_by_one=one_by_one)
+    def played(self, ledger: int, gap: float) -> Iterator[LedgerMetadata]:
+        """Bookies that answer so, `gap` seconds apart, and the metadata of the ledger that they hold."""
+        turns = Turns(self, gap)
         with ExitStack() as stack:
             servers = [stack.enter_context(BookieServer()) for _ in self.held]
             metadata = self.metadata(tuple(f"127.0.0.1:{server.address.port}" for server in servers))
@@ -99,25 +88,24 @@ class Script:
 class Turns:
     """Lets the bookies answer one after the other: to each question, once all have been asked, `gap` seconds apart."""
 
-    def __init__(self, played: Script, gap: float, *, one_by_one: bool) -> None:
-        self._script = played
+    def __init__(self, played: Script, gap: float) -> None:
+        self._ranks = played.ranks
+        self._write_quorum = played.write_quorum
         self._gap = gap
-        self._one_by_one = one_by_one
         self._changed = threading.Condition()
         self._asked: dict[int, set[int]] = {}
         self._answered: dict[int, set[int]] = {}
 
     def wait(self, number: int, entry: int) -> None:
         """Until it is this bookie's turn; not for ever, because a client may not ask all."""
-        if self._one_by_one and entry >= 0:
-            return
-        order = self._script.order(entry)
-        before = order[: order.index(number)]
+        size = len(self._ranks)
+        members = range(size) if entry < 0 else [(entry + i) % size for i in range(self._write_quorum)]
+        before = {member for member in members if self._ranks[member] < self._ranks[number]}
         with self._changed:
             asked, answered = self._asked.setdefault(entry, set()), self._answered.setdefault(entry, set())
             asked.add(number)
             self._changed.notify_all()
-            self._changed.wait_for(lambda: asked.issuperset(order) and answered.issuperset(before), _PATIENCE)
+            self._changed.wait_for(lambda: asked.issuperset(members) and answered.issuperset(before), _PATIENCE)
         time.sleep(self._gap)
         with self._changed:
             answered.add(number)

@@ -54,7 +54,7 @@ def registered(cluster: BookKeeperCluster, official: OfficialClient, bookies: It
     for bookie in bookies:
         cluster.zookeeper.create(f"/ledgers/available/{bookie}", b"", ephemeral=True)
     for bookie in bookies:
-        official.call("await bookie", bookie=bookie)
+        official.call("await bookie", bookie=bookie, parallel=True)
     yield
     for bookie in bookies:
         cluster.unregister(bookie)
@@ -62,11 +62,11 @@ def registered(cluster: BookKeeperCluster, official: OfficialClient, bookies: It
 
 def decided_by_official(cluster: BookKeeperCluster, official: OfficialClient, played: Script, gap: float) -> Decision:
     ledger = next(_LEDGERS)
-    with played.played(ledger, gap, one_by_one=True) as metadata:
+    with played.played(ledger, gap) as metadata:
         put(cluster, ledger, metadata)
         with registered(cluster, official, metadata.fragments[0].ensemble):
             try:
-                return int(official.recover(ledger, Shape(password=PASSWORD)).result(60)["last"])
+                return int(official.recover(ledger, Shape(password=PASSWORD), parallel=True).result(60)["last"])
             except OfficialError:
                 return None
 
