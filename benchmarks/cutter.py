@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import crc32c
 
 from benchmarks.figures import Figure, Report, rates
 from benchmarks.options import Options
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
-from offloader.format.cutter import PartCutter
+from offloader.format.consecutive import Consecutive
+from offloader.format.cutter import CutPart, PartCutter
 from offloader.format.entry import OPAQUE, EntryFacts, inspect
 from offloader.model import GIB, KIB, MIB, Cuts
 
 TOTAL = 128 * MIB
 PER_JOIN = 8 * MIB
+PER_RUN = 1_000
 
 
 def entry_of(size: int) -> bytes:
@@ -46,6 +48,29 @@ def cut(entries: list[bytes], look: Callable[[bytes], EntryFacts] = lambda _: OP
         last.data()
 
 
+def cut_runs(entries: list[bytes], per_run: int) -> Iterator[CutPart]:
+    """Look into the entries and cut them as slices do: so many at a time as a reader hands over."""
+    cutter = PartCutter(Cuts(), first_part=1, offset=0, first_block=1, room=2 * GIB)
+    for first in range(0, len(entries), per_run):
+        run = Consecutive.of(1, first, entries[first : first + per_run])
+        taken = 0
+        while taken < len(run):
+            count, part = cutter.offer_all(run, taken)
+            if not count:
+                raise RuntimeError("the benchmark's object is too large")
+            taken += count
+            if part is not None:
+                yield part
+    last = cutter.finish()
+    if last is not None:
+        yield last
+
+
+def join_runs(entries: list[bytes], per_run: int) -> None:
+    for part in cut_runs(entries, per_run):
+        part.data()
+
+
 def rate(work: Callable[[], None], size: int) -> float:
     begun = time.perf_counter()
     work()
@@ -66,6 +91,7 @@ def _one_size(options: Options, size: int) -> list[Figure]:
         base: lambda: join(entries),
         f"cut and join, {label}": lambda: cut(entries),
         f"inspect, cut and join, {label}": lambda: cut(entries, inspect),
+        f"the same, runs of {PER_RUN}, {label}": lambda: join_runs(entries, PER_RUN),
     }
     measured: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(options.rounds):

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import crc32c
 
-from benchmarks.cutter import entry_of
+from benchmarks.cutter import PER_RUN, cut_runs, entry_of
 from benchmarks.figures import Figure, Report, rates
 from benchmarks.options import Options
-from offloader.format.cutter import CutPart, PartCutter
-from offloader.format.entry import inspect
-from offloader.model import GIB, KIB, MIB, Cuts
+from offloader.format.cutter import CutPart
+from offloader.model import KIB, MIB
 from offloader.storage.base import UploadedPart
 from offloader.storage.local import LocalStore
 
@@ -85,21 +84,10 @@ def _copy(entries: list[bytes], path: Path) -> int:
 def _pack(entries: list[bytes], store: LocalStore) -> int:
     key = f"tenant/namespace/topic/{time.time_ns()}"
     upload = store.begin(key)
-    uploaded = [_put(store, upload, cut) for cut in _cut(entries)]
+    uploaded = [_put(store, upload, cut) for cut in cut_runs(entries, PER_RUN)]
     size = store.commit(upload, uploaded).size
     store.delete([key])
     return size
-
-
-def _cut(entries: list[bytes]) -> Iterator[CutPart]:
-    cutter = PartCutter(Cuts(), first_part=1, offset=0, first_block=1, room=2 * GIB)
-    for number, data in enumerate(entries):
-        cut = cutter.offer(1, number, data, inspect(data))
-        if cut is not None:
-            yield cut
-    last = cutter.finish()
-    if last is not None:
-        yield last
 
 
 def _put(store: LocalStore, upload: str, cut: CutPart) -> UploadedPart:
