@@ -21,6 +21,7 @@ from offloader.errors import BucketNotFoundError, FatalError, ObjectNotFoundErro
 from offloader.storage.base import OpenUpload, Stat, UploadedPart
 from offloader.storage.local_files import (
     complete,
+    keep_name,
     opened,
     os_errors,
     publish,
@@ -87,6 +88,7 @@ class LocalStore:
             except FileNotFoundError:
                 if not self._is_made_of(key, listed):
                     raise gone(upload) from None
+                keep_name(self._path(key))
             self._folder(upload).remove()
         found = self.stat(key)
         if found is None:
@@ -228,7 +230,10 @@ class LocalStore:
             found, stat_ = self.read(key)
         except ObjectNotFoundError:  # deleted since: still, another writer was first
             return None
-        return stat_ if found == data else None
+        if found != data:
+            return None
+        keep_name(self._path(key))
+        return stat_
 
 
 def _walk(folder: Path, base: str, prefix: str, start_after: str) -> Iterator[tuple[str, int]]:
