@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 from dataclasses import dataclass, replace
 
 import click
@@ -181,4 +182,8 @@ def _wait(session: Session, asked: Asked, until: int) -> Outcome:
 
 
 def _user() -> str:
-    return getpass.getuser()
+    """Who asks. In containers a user's id may have no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"

@@ -138,11 +138,22 @@ def _messages(
 def _in_turn(found: Mapping[TopicName, Found], *, follow: bool) -> Iterator[tuple[TopicName, Item | Message]]:
     """Everything with its topic: one topic after the other, but at once where each goes on for ever."""
     if follow and len(found) > 1:
-        yield from as_they_come(found)
+        yield from as_they_come(found, _size)
         return
     for name, items in found.items():
         for item in items:
             yield name, item
+
+
+def _size(item: Item | Message) -> int:
+    """The bytes that a user wrote, which is nearly all that an item holds."""
+    match item:
+        case Missing():
+            return 0
+        case ArchivedEntry():
+            return len(item.data)
+        case Message():
+            return len(item.value or b"") + sum(len(key) + len(value) for key, value in item.properties.items())
 
 
 def _show(found: Iterator[tuple[TopicName, Item | Message]], form: Format, limit: int | None, *, live: bool) -> None:

@@ -11,11 +11,13 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from offloader.bookkeeper.uri import parse_uri
 from offloader.config.levels import ChosenSource
 from offloader.config.section import Section
-from offloader.config.units import Time
+from offloader.config.units import Wait
 from offloader.errors import ConfigError
 from offloader.model import Source
+from offloader.pulsar.auth import UNFIT, is_token
 
-_HOST = r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?"
+_LABEL = r"[A-Za-z0-9_-]{1,63}"  # the name service refuses empty and longer ones
+_HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*\.?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{{1,5}})?"
 _SERVICE_URL = re.compile(rf"pulsar(?:\+ssl)?://{_HOST}(?:,{_HOST})*/?")
 _WEB_URL = re.compile(rf"https?://{_HOST}(?:,{_HOST})*/?")
 _AUTH_PARAMS = ("token:", "file:")
@@ -33,8 +35,8 @@ class BookiesSection(Section):
     tls_key_file_path: str | None = Field(None, description="PEM file of its private key, where that is not in the same file.")
     tls_allow_insecure_connection: bool = Field(False, description="Accept any certificate. For tests only.")
     tls_hostname_verification: bool = Field(True, description="Refuse a certificate made out to another host.")
-    connection_timeout_ms: Time = Field(10_000, gt=0, description="How long a connection may take to be made.")
-    operation_timeout_ms: Time = Field(
+    connection_timeout_ms: Wait = Field(10_000, gt=0, description="How long a connection may take to be made.")
+    operation_timeout_ms: Wait = Field(
         10_000, gt=0, description="How long a bookie, or the metadata service, may take to answer."
     )
 
@@ -83,9 +85,9 @@ class Pulsar(Section):
     tls_trust_certs_file_path: str | None = Field(None, description="PEM file of trusted certificates; the system's by default.")
     tls_allow_insecure_connection: bool = Field(False, description="Accept any certificate. For tests only.")
     tls_hostname_verification: bool = Field(True, description="Refuse a certificate made out to another host.")
-    connection_timeout_ms: Time = Field(10_000, gt=0, description="How long a connection may take to be made.")
-    operation_timeout_ms: Time = Field(30_000, gt=0, description="How long a broker may take to answer one call.")
-    keep_alive_ms: Time = Field(30_000, gt=0, description="How often a silent connection is probed.")
+    connection_timeout_ms: Wait = Field(10_000, gt=0, description="How long a connection may take to be made.")
+    operation_timeout_ms: Wait = Field(30_000, gt=0, description="How long a broker may take to answer one call.")
+    keep_alive_ms: Wait = Field(30_000, gt=0, description="How often a silent connection is probed.")
 
     @field_validator("service_url")
     @classmethod
@@ -115,8 +117,11 @@ class Pulsar(Section):
     @field_validator("auth_params")
     @classmethod
     def _auth_params(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and not value.get_secret_value().startswith(_AUTH_PARAMS):
+        text = value.get_secret_value() if value is not None else "token:"
+        if not text.startswith(_AUTH_PARAMS):
             raise ValueError("write token:TEXT or file:///path")
+        if text.startswith("token:") and not is_token(text.strip()):
+            raise ValueError(f"the token {UNFIT}")
         return value
 
     @model_validator(mode="after")

@@ -30,6 +30,7 @@ the setting's path and ends with its line in the file. A key may stand only once
 * **Sizes**: `64M`, `1G`, `512K`, or a plain number in the unit that the setting's name says (bytes where it says none).
   K, M, G and T are powers of 1024; `MB` and `MiB` are the same as `M`.
 * **Times**: `500ms`, `10s`, `100m`, `3h`, `2d`, `5w`. A plain number is allowed only where the setting's name says its unit.
+  What somebody waits for (time-outs, `keepAlive`, `spark.trigger`, the times of a slice) is at most `1w`.
 * **`${NAME}`** in a value is replaced by the environment variable NAME, which must be set. `$${` stands for `${`.
 """
 

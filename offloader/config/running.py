@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from offloader.config.section import Section
-from offloader.config.units import SIZE, Size, Time, at_least
+from offloader.config.units import SIZE, Size, Time, Wait, at_least
 from offloader.model import MIB
 
+_LOCAL = re.compile(r"local(?:\[(?:[1-9][0-9]*|\*)(?:\s*,\s*[1-9][0-9]*)?\])?|local-cluster\[.+\]")
 _OWNED = {"spark.master", "spark.task.maxFailures"}
 
 
@@ -17,7 +19,7 @@ class Spark(Section):
     """The Spark application that moves the data."""
 
     master: str = Field("local[2]", min_length=1, description="Spark's master URL. `local[N]` runs as `local[N,4]`.")
-    trigger_ms: Time = Field(
+    trigger_ms: Wait = Field(
         5_000, gt=0, description="How often an idle application looks for work. Due work does not wait for it."
     )
     checkpoint: str | None = Field(
@@ -25,6 +27,13 @@ class Spark(Section):
         description="Folder for Spark's checkpoints; each start uses a new one below it. A temporary folder by default.",
     )
     conf: dict[str, str] = Field(default_factory=dict, repr=False, description="More Spark settings, passed on as they are.")
+
+    @field_validator("master")
+    @classmethod
+    def _master(cls, value: str) -> str:
+        if value.startswith("local") and _LOCAL.fullmatch(value) is None:
+            raise ValueError(f"{value!r} is no master of Spark's; write for example local[2] or local[*]")
+        return value
 
     @field_validator("conf", mode="before")
     @classmethod
@@ -65,8 +74,8 @@ class SliceLimits(Section):
     """What one topic may take of one micro-batch."""
 
     byte_budget: Annotated[Size, at_least(5 * MIB, SIZE)] = Field(1024 * MIB, description="Most object bytes of one slice.")
-    time_budget_ms: Time = Field(5_000, gt=0, description="A slice with at least one whole part ends after this.")
-    hard_limit_ms: Time = Field(
+    time_budget_ms: Wait = Field(5_000, gt=0, description="A slice with at least one whole part ends after this.")
+    hard_limit_ms: Wait = Field(
         60_000, gt=0, description="A slice without a whole part ends after this; its topic runs alone next."
     )
     max_gap_lookups: int = Field(1_000, ge=1, description="Most REST calls of one slice that classify missing entries.")

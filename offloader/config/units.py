@@ -14,6 +14,7 @@ from offloader.model import GIB, KIB, MIB
 SIZES = {"T": 1024 * GIB, "G": GIB, "M": MIB, "K": KIB}
 TIMES = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 LARGEST = 2**63 - 1
+LONGEST_WAIT = TIMES["w"]  # sockets and selectors refuse to wait for 2**31 ms
 
 _SIZE = re.compile(r"([0-9]+) ?(?:([KMGT])(?:i?B)?|B)?", re.IGNORECASE)
 _TIME = re.compile(r"([0-9]+) ?(ms|[smhdw])?")
@@ -95,11 +96,6 @@ def _seconds(value: object) -> int:
     return parse_time(value, 1000)
 
 
-Size = Annotated[int, BeforeValidator(_size), SIZE]
-Time = Annotated[int, BeforeValidator(_time), TIME]
-TimeInSeconds = Annotated[int, BeforeValidator(_seconds), TIME]
-
-
 def at_least(least: int, kind: Kind) -> AfterValidator:
     """Refuses smaller values in the words of their unit."""
 
@@ -109,3 +105,20 @@ def at_least(least: int, kind: Kind) -> AfterValidator:
         return value
 
     return AfterValidator(check)
+
+
+def at_most(most: int, kind: Kind) -> AfterValidator:
+    """Refuses larger values in the words of their unit."""
+
+    def check(value: int) -> int:
+        if value > most:
+            raise ValueError(f"{kind.format(value)} is too large; the most is {kind.format(most)}")
+        return value
+
+    return AfterValidator(check)
+
+
+Size = Annotated[int, BeforeValidator(_size), SIZE]
+Time = Annotated[int, BeforeValidator(_time), TIME]
+TimeInSeconds = Annotated[int, BeforeValidator(_seconds), TIME]
+Wait = Annotated[Time, at_most(LONGEST_WAIT, TIME)]

@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 from offloader.errors import AuthenticationFailedError, ConfigError
 from offloader.pulsar.settings import PulsarSettings
 
+UNFIT = "has characters that no token has (or it is not text); copy it anew"
 TOKEN_PLUGINS = ("token", "org.apache.pulsar.client.impl.auth.AuthenticationToken")
 
 
@@ -50,6 +51,8 @@ class TokenAuthentication:
         self._path: Path | None = None
         if params.startswith("token:"):
             self._token = params.removeprefix("token:").strip()
+            if not is_token(self._token):
+                raise ConfigError(f"pulsar.authParams: the token {UNFIT}")
         elif params.startswith("file:"):
             self._path = Path(unquote(urlsplit(params).path))
         else:
@@ -67,9 +70,17 @@ class TokenAuthentication:
         if self._path is None:
             return self._token or ""
         try:
-            return self._path.read_text().strip()
+            token = self._path.read_text(encoding="latin-1").strip()  # which reads anything
         except OSError as error:
             raise AuthenticationFailedError(f"the token file {self._path} cannot be read ({error.strerror})") from error
+        if not is_token(token):
+            raise AuthenticationFailedError(f"the token in {self._path} {UNFIT}")
+        return token
+
+
+def is_token(text: str) -> bool:
+    """Whether it can stand in a header of HTTP: nothing but ASCII, and in one line."""
+    return text.isascii() and text.isprintable()
 
 
 def authentication(settings: PulsarSettings) -> Authentication:

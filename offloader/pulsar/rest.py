@@ -67,7 +67,7 @@ class RestClient:
             url = self._urls[number % len(self._urls)]
             try:
                 response = self._follow(method, f"{url}/admin/v2/{path}", query, body)
-            except httpx.RequestError as error:
+            except (httpx.RequestError, httpx.InvalidURL, ValueError) as error:  # the latter two: sent to what is no host
                 problems.append(f"{url} did not answer ({type(error).__name__}: {error})")
                 continue
             self._current = number % len(self._urls)

@@ -15,7 +15,7 @@ def open_socket(settings: PulsarSettings, address: HostPort) -> socket.socket:
     """Connect. Raises BrokerUnavailableError; FatalError if the broker's certificate is not trusted."""
     try:
         sock = socket.create_connection((address.host, address.port), timeout=settings.connect_timeout)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # UnicodeError: no name for a host, a broker may have told it
         raise BrokerUnavailableError(f"{address} cannot be reached ({error})") from error
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -21,6 +21,7 @@ from offloader.errors import BucketNotFoundError, FatalError, ObjectNotFoundErro
 from offloader.storage.base import OpenUpload, Stat, UploadedPart
 from offloader.storage.local_files import (
     complete,
+    keep_name,
     opened,
     os_errors,
     publish,
@@ -34,6 +35,7 @@ from offloader.storage.local_uploads import UploadFolder, UploadInfo, gone
 from offloader.storage.rules import HELPER_FOLDERS, check_crc, check_key, check_parts, holds_parts, make_handle, split_handle
 
 LEFT_OVER_AFTER_SECONDS = 86_400
+_UPLOAD_ID = re.compile("[0-9a-f]{32}")
 
 
 class LocalStore:
@@ -87,6 +89,7 @@ class LocalStore:
             except FileNotFoundError:
                 if not self._is_made_of(key, listed):
                     raise gone(upload) from None
+                keep_name(self._path(key))
             self._folder(upload).remove()
         found = self.stat(key)
         if found is None:
@@ -102,8 +105,8 @@ class LocalStore:
         """See `ObjectStore.list_uploads`."""
         with os_errors(f"{self.url}: listing uploads"):
             names = sorted(path.name for path in self._uploads.iterdir()) if self._uploads.is_dir() else []
-            for name in names:
-                with suppress(FileNotFoundError):  # ended since it was listed
+            for name in filter(_UPLOAD_ID.fullmatch, names):  # who looks into the folder may have left files of their own
+                with suppress(FileNotFoundError, NotADirectoryError):  # ended since it was listed
                     info = UploadFolder(self._uploads / name, self._tmp).info()
                     if info.key.startswith(prefix):
                         yield OpenUpload(info.key, make_handle(info.key, name), info.began_at)
@@ -182,7 +185,7 @@ class LocalStore:
 
     def _folder(self, upload: str) -> UploadFolder:
         _, upload_id = split_handle(upload)
-        if not re.fullmatch("[0-9a-f]{32}", upload_id):
+        if not _UPLOAD_ID.fullmatch(upload_id):
             raise FatalError(f"{upload!r} is not an upload in a folder")
         return UploadFolder(self._uploads / upload_id, self._spare())
 
@@ -228,7 +231,10 @@ class LocalStore:
             found, stat_ = self.read(key)
         except ObjectNotFoundError:  # deleted since: still, another writer was first
             return None
-        return stat_ if found == data else None
+        if found != data:
+            return None
+        keep_name(self._path(key))
+        return stat_
 
 
 def _walk(folder: Path, base: str, prefix: str, start_after: str) -> Iterator[tuple[str, int]]:

@@ -109,11 +109,16 @@ def publish(source: Path, target: Path, *, if_absent: bool) -> bool:
             return False
     else:
         source.replace(target)
-    try:
-        sync_folder(target.parent)
-    except OSError as e:
-        raise OutcomeUnknownError(f"{target}: written, but perhaps not on disk: {e}") from e
+    keep_name(target)
     return True
+
+
+def keep_name(path: Path) -> None:
+    """Make a file's name durable. Also of one that is found there: whoever named it may have died or failed before this."""
+    try:
+        sync_folder(path.parent)
+    except OSError as e:
+        raise OutcomeUnknownError(f"{path}: written, but perhaps not on disk: {e}") from e
 
 
 def complete(fd: int, meta: Mapping[str, str]) -> None:

@@ -19,6 +19,7 @@ so that no byte is written twice. What makes this safe against tasks that run tw
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -79,8 +80,11 @@ class UploadFolder:
         sync_folder(self.folder.parent)
 
     def info(self) -> UploadInfo:
-        """Key, metadata and begin."""
-        return UploadInfo(**json.loads((self.folder / "upload.json").read_bytes()))
+        """Key, metadata and begin. An upload that a broken disk has left without them is as good as gone."""
+        try:
+            return UploadInfo(**json.loads((self.folder / "upload.json").read_bytes()))
+        except (ValueError, TypeError) as error:
+            raise FileNotFoundError(errno.ENOENT, "no description of an upload", str(self.folder)) from error
 
     def write(self, number: int, offset: int, data: bytes, crc: int) -> str:
         """Write a part to its place or to a side file, durably; its etag."""

@@ -6,7 +6,7 @@ Each part and object is sent with its CRC32C, which AWS, versitygw and MinIO che
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -56,8 +56,11 @@ class S3Store:
     def begin(self, key: str, *, meta: Mapping[str, str] | None = None) -> str:
         """See `ObjectStore.begin`. A lost answer may leave an upload whose id nobody knows: it can never become an object."""
         request = {**self._at(key), "ContentType": DATA_TYPE, "Metadata": _lower(meta), "ChecksumAlgorithm": "CRC32C"}
-        answer = self._calls.write_once(f"beginning {key}", lambda: self._client.create_multipart_upload(**request))
-        return make_handle(key, answer["UploadId"])
+
+        def send() -> str:
+            return str(self._client.create_multipart_upload(**request)["UploadId"])
+
+        return make_handle(key, self._calls.write_once(f"beginning {key}", send))
 
     def put_part(self, upload: str, number: int, offset: int, data: bytes, crc32c: int) -> UploadedPart:  # noqa: ARG002
         """See `ObjectStore.put_part`. S3 keeps the last one of several under the same number."""
@@ -70,16 +73,16 @@ class S3Store:
             "ChecksumCRC32C": crc_text(crc32c),
         }
 
-        def send() -> Any:
+        def send() -> str:
             try:
-                return self._client.upload_part(**request)
+                return _etag(self._client.upload_part(**request))
             except ClientError as e:
                 if code_of(e) in DAMAGED_ON_THE_WAY:
                     check_crc(number, data, crc32c)
                 raise
 
-        answer = self._calls.write(f"uploading part {number} of {key}", send)
-        return UploadedPart(number, len(data), _etag(answer), crc32c)
+        etag = self._calls.write(f"uploading part {number} of {key}", send)
+        return UploadedPart(number, len(data), etag, crc32c)
 
     def commit(self, upload: str, parts: Iterable[UploadedPart]) -> Stat:
         """See `ObjectStore.commit`. Not every server completes twice: where the upload is gone, the object decides."""
@@ -89,13 +92,13 @@ class S3Store:
         request = {**self._at(key), "UploadId": upload_id, "MultipartUpload": {"Parts": named}}
         gone: UploadGoneError | None = None
         try:
-            self._calls.write(f"completing {key}", lambda: self._client.complete_multipart_upload(**request))
+            self._calls.write(f"completing {key}", partial(_told, self._client.complete_multipart_upload, request))
         except UploadGoneError as e:
             gone = e
-        head = self._head(key)
-        if head is None or not is_made_of(head, listed):
+        found = self._head(key)
+        if found is None or not is_made_of(found[0], listed):
             raise UploadGoneError(f"{self.url}: the upload of {key} is gone, and no object of these parts is there") from gone
-        return _stat(head)
+        return found[1]
 
     def abort(self, upload: str) -> None:
         """See `ObjectStore.abort`."""
@@ -111,7 +114,7 @@ class S3Store:
         request: dict[str, Any] = {"Bucket": self._bucket, "Prefix": self._base + prefix}
         more = True
         while more:
-            page = self._calls.read("listing uploads", partial(self._client.list_multipart_uploads, **request))
+            page = self._calls.read("listing uploads", partial(_told, self._client.list_multipart_uploads, request))
             for found in page.get("Uploads", ()):
                 key = found["Key"].removeprefix(self._base)
                 yield OpenUpload(key, make_handle(key, found["UploadId"]), int(found["Initiated"].timestamp() * 1000))
@@ -130,8 +133,8 @@ class S3Store:
 
     def stat(self, key: str) -> Stat | None:
         """See `ObjectStore.stat`."""
-        head = self._head(key)
-        return None if head is None else _stat(head)
+        found = self._head(key)
+        return None if found is None else found[1]
 
     def list(self, prefix: str = "", start_after: str = "") -> Iterator[tuple[str, int]]:
         """See `ObjectStore.list`."""
@@ -140,7 +143,7 @@ class S3Store:
             request["StartAfter"] = self._base + start_after
         more = True
         while more:
-            page = self._calls.read(f"listing {prefix}", partial(self._client.list_objects_v2, **request))
+            page = self._calls.read(f"listing {prefix}", partial(_told, self._client.list_objects_v2, request))
             for found in page.get("Contents", ()):
                 yield found["Key"].removeprefix(self._base), found["Size"]
             more = page.get("IsTruncated", False)
@@ -185,10 +188,10 @@ class S3Store:
         with closing(answer["Body"]) as body:
             return body.read(), _stat(answer)
 
-    def _head(self, key: str) -> Mapping[str, Any] | None:
-        def send() -> Mapping[str, Any]:
-            head: Mapping[str, Any] = self._client.head_object(**self._at(key), ChecksumMode="ENABLED")
-            return head
+    def _head(self, key: str) -> tuple[Mapping[str, Any], Stat] | None:
+        def send() -> tuple[Mapping[str, Any], Stat]:
+            head = self._client.head_object(**self._at(key), ChecksumMode="ENABLED")
+            return head, _stat(head)
 
         try:
             return self._calls.read(f"looking at {key}", send)
@@ -210,6 +213,14 @@ class S3Store:
 
 def _lower(meta: Mapping[str, str] | None) -> dict[str, str]:
     return {key.lower(): value for key, value in (meta or {}).items()}
+
+
+def _told(ask: Callable[..., Mapping[str, Any]], request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An answer that must have content: a listing that does not even say whether there is more is no empty bucket's."""
+    answer = ask(**request)
+    if not answer.keys() - {"ResponseMetadata"}:
+        raise ValueError("it has no content")
+    return answer
 
 
 def _etag(answer: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from botocore import exceptions as boto
+from botocore.parsers import ResponseParserError
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from offloader.errors import (
@@ -26,6 +27,7 @@ from offloader.errors import (
     StoreUnavailableError,
     UploadGoneError,
 )
+from offloader.storage.s3_session import REDIRECTED
 
 T = TypeVar("T")
 
@@ -39,6 +41,8 @@ _INTERNAL = "InternalError"
 _NOT_APPLIED = _BUSY | _THROTTLED | DAMAGED_ON_THE_WAY
 _NO_CREDENTIALS = (boto.NoCredentialsError, boto.PartialCredentialsError, boto.NoAuthTokenError, boto.ProfileNotFound)
 _NOT_SENT = (boto.EndpointConnectionError, boto.ConnectTimeoutError, boto.ProxyConnectionError)
+# What comes of reading an answer that is none of S3's. (Redirects without end: where boto3 got the endpoint from the environment.)
+_NOT_S3 = (KeyError, ValueError, RecursionError, ResponseParserError)
 _BROKEN = (boto.HTTPClientError, boto.ConnectionError, boto.IncompleteReadError)
 
 _BY_CODE: dict[str, tuple[type[OffloadError], str]] = {
@@ -55,6 +59,7 @@ _BY_CODE: dict[str, tuple[type[OffloadError], str]] = {
     "QuotaExceeded": (StoreFullError, "the quota is used up"),
     "XMinioAdminBucketQuotaExceeded": (StoreFullError, "the bucket's quota is used up"),
     "XMinioStorageFull": (StoreFullError, "the store has no room left"),
+    REDIRECTED: (FatalError, "the endpoint only points elsewhere; correct storage.endpoint"),
     "EntityTooLarge": (FatalError, "the store refuses objects or parts of this size"),
 }
 # No 404: versitygw says 404 also to an unknown access key, and that must not look like an absent object.
@@ -107,6 +112,9 @@ class S3Calls:
             if write and lost and not isinstance(error, _FINAL):
                 raise OutcomeUnknownError(f"{self.url}: {what}: may have happened, the answer was lost: {e}") from e
             raise error from e
+        except _NOT_S3 as e:
+            text = f"{self.url}: {what}: the answer is none of S3's ({type(e).__name__}: {e}); check storage.endpoint"
+            raise (OutcomeUnknownError if write else FatalError)(text) from e
 
 
 def code_of(e: BaseException) -> str:

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from offloader.bookkeeper.connect import check_installed
 from offloader.config import Config
-from offloader.errors import AuthorizationFailedError
+from offloader.errors import AuthorizationFailedError, ConfigError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal import Journal
 from offloader.metadata.root import open_root
@@ -187,7 +187,13 @@ def _quietly(action: Callable[[], object]) -> Callable[[], None]:
 @contextmanager
 def _checkpoint(folder: str | None) -> Iterator[str]:
     """A new, empty, local folder: the journal is the authority, Spark's checkpoint is not."""
-    path = tempfile.mkdtemp(prefix="offloader-checkpoint-", dir=folder)
+    try:
+        path = tempfile.mkdtemp(prefix="offloader-checkpoint-", dir=folder)
+    except OSError as error:
+        where = folder or "the temporary folder"
+        raise ConfigError(
+            f"spark.checkpoint: {where}: no folder can be made there ({error.strerror}); create it, or name another"
+        ) from error
     try:
         yield path
     finally:

@@ -44,6 +44,7 @@ class _Batch:
     """What foreachBatch delivered, and the event that lets Spark go on."""
 
     receipts: list[Receipt]
+    accounted: bool = False  # it is received again while the journal is not reachable
     done: threading.Event = field(default_factory=threading.Event)
 
 
@@ -172,9 +173,12 @@ class Driver:
                 self._take(batch)
 
     def _take(self, batch: _Batch) -> None:
-        changed = receive(self.context, self.roster.topics, self._rates, self.plans.run, batch.receipts)
+        received = receive(self.context, self.roster.topics, self._rates, self.plans.run, batch.receipts)
+        if not batch.accounted:
+            batch.accounted = True
+            received.account()
         try:
-            self.context.journal.record(changed.values())
+            self.context.journal.record(received.states.values())
         except RetryableError:
             self._inbox.put(batch)  # the journal is not reachable: the batch stays uncommitted
             raise

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 
 from offloader.errors import OffloadError
 from offloader.metadata.state import TopicState
@@ -17,38 +19,56 @@ from offloader.streaming.topics import Topic
 log = logging.getLogger(__name__)
 
 
+@dataclass
+class Received:
+    """What a batch's receipts come to: the states to journal, and what is counted and learnt. The latter is for the first time only: while
+    its states cannot be journaled a batch is received again, and dropped where the journal has taken them after all."""
+
+    states: dict[TopicName, TopicState] = field(default_factory=dict)
+    _effects: list[Callable[[], None]] = field(default_factory=list)
+
+    def then(self, effect: Callable[[], None]) -> None:
+        """One more thing to count."""
+        self._effects.append(effect)
+
+    def account(self) -> None:
+        """Count and learn."""
+        for effect in self._effects:
+            effect()
+
+
 def receive(
     context: Context, topics: Mapping[TopicName, Topic], rates: RateLimits, run: str, receipts: list[Receipt]
-) -> dict[TopicName, TopicState]:
+) -> Received:
     """The states to journal. A receipt of another run, of a topic that is not ours, or that does not continue the journal is dropped and
     counted."""
-    changed: dict[TopicName, TopicState] = {}
+    received = Received()
     for receipt in receipts:
         topic = topics.get(receipt.topic)
         if topic is None or receipt.run != run:
-            context.metrics.receipt_dropped("unknown-run" if topic else "unknown-topic")
+            received.then(partial(context.metrics.receipt_dropped, "unknown-run" if topic else "unknown-topic"))
             continue
-        before = changed.get(receipt.topic) or context.state(receipt.topic)
+        before = received.states.get(receipt.topic) or context.state(receipt.topic)
         try:
-            changed[receipt.topic] = _received(context, topic, before, receipt, rates)
+            state = _received(context, topic, before, receipt)
         except StaleReceiptError as error:
             log.info("receipt dropped topic=%s reason=%s", receipt.topic, error)
-            context.metrics.receipt_dropped("stale")
-    return changed
+            received.then(partial(context.metrics.receipt_dropped, "stale"))
+        else:
+            received.states[receipt.topic] = state
+            received.then(partial(_account, context, topic, rates, receipt, state))
+    return received
 
 
-def _received(context: Context, topic: Topic, before: TopicState, receipt: Receipt, rates: RateLimits) -> TopicState:
+def _received(context: Context, topic: Topic, before: TopicState, receipt: Receipt) -> TopicState:
     now = context.clock_ms()
     state = segments.received(before, receipt, now, context.jitter())
     tell_back_off(state)
-    rates.spent(topic.name, receipt.read_bytes)
-    _count(context, receipt)
-    _learn(topic, receipt, state)
     try:
         if receipt.finished and receipt.stop is not SliceStop.FAILED:
             return segments.complete(state, receipt.gaps, topic.info.ledgers, now)
         if receipt.failure_kind is FailureKind.UPLOAD_GONE:
-            return abandon(context, state, receipt.failure_reason)
+            return segments.abandoned(state, context.new_uuid(), receipt.failure_reason)
     except OffloadError as error:
         return context.failed(before, error)
     return state
@@ -56,9 +76,21 @@ def _received(context: Context, topic: Topic, before: TopicState, receipt: Recei
 
 def abandon(context: Context, state: TopicState, reason: str) -> TopicState:
     """Give the open segment's range a new uuid."""
-    log.warning("abandon topic=%s reason=%s", state.topic, reason)
-    context.metrics.abandoned(state.topic)
+    _tell_of_abandoned(context, state.topic, reason)
     return segments.abandoned(state, context.new_uuid(), reason)
+
+
+def _tell_of_abandoned(context: Context, topic: TopicName, reason: str) -> None:
+    log.warning("abandon topic=%s reason=%s", topic, reason)
+    context.metrics.abandoned(topic)
+
+
+def _account(context: Context, topic: Topic, rates: RateLimits, receipt: Receipt, state: TopicState) -> None:
+    rates.spent(topic.name, receipt.read_bytes)
+    _count(context, receipt)
+    if receipt.failure_kind is FailureKind.UPLOAD_GONE:
+        _tell_of_abandoned(context, receipt.topic, receipt.failure_reason)
+    _learn(topic, receipt, state)
 
 
 def _count(context: Context, receipt: Receipt) -> None:

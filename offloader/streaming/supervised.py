@@ -13,6 +13,7 @@ from offloader.errors import FatalError
 
 log = logging.getLogger(__name__)
 
+_GONE = (Py4JError, ConnectionError)
 MOST_RESTARTS = 5  # in a row, each without a committed batch in between
 
 
@@ -27,9 +28,12 @@ class SupervisedQuery:
 
     def restarted(self) -> bool:
         """Start the query again where it has died: what was planned for it is lost. Raises FatalError when that does not help."""
-        if self._query is not None and self._query.isActive:
-            return False
-        reason = self._why_dead()
+        try:
+            if self._query is not None and self._query.isActive:
+                return False
+            reason = self._why_dead()
+        except _GONE as error:
+            raise FatalError(f"Spark's JVM does not answer any more, it may have been killed: {_first_line(error)}") from error
         self._restarts = 0 if self._batches() else self._restarts + 1
         if self._restarts > MOST_RESTARTS:
             raise FatalError(f"Spark's query ended {self._restarts} times in a row without a batch: {reason}")
@@ -41,13 +45,13 @@ class SupervisedQuery:
         try:
             if self._query is not None:
                 self._query.stop()
-        except (PySparkException, Py4JError) as error:
+        except (PySparkException, *_GONE) as error:
             log.debug("while stopping Spark's query: %s", error)
 
     def _started(self) -> StreamingQuery | None:
         try:
             return self._start()
-        except (PySparkException, Py4JError) as error:  # for example a Python process of Spark's that was killed meanwhile
+        except (PySparkException, *_GONE) as error:  # for example a Python process of Spark's that was killed meanwhile
             log.error("Spark's query could not be started: %s", _first_line(error))
             return None
 

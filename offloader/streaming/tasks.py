@@ -55,7 +55,11 @@ def worker_function(settings: WorkerSettings) -> Callable[[Iterable[pa.RecordBat
 
 def run_slices(slices: list[Slice], settings: WorkerSettings) -> Iterator[Receipt]:
     """Receipts as they come."""
-    sources, store = _connections(settings)
+    try:
+        sources, store = _connections(settings)
+    except OffloadError as error:
+        yield from (refused(work, error) for work in slices)
+        return
     with ThreadPoolExecutor(settings.threads, thread_name_prefix="slice") as pool:
         running = [pool.submit(_run, work, sources, store) for work in slices]
         for done in as_completed(running):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 from dataclasses import replace
 
 import pytest
@@ -43,6 +45,17 @@ def test_offload_asks_for_the_topics_end(topic) -> None:
     end = Position(0, topic.ledger, 14)
     assert topic.ok("topics", "offload", "orders") == f"Offload triggered for {TOPIC} up to {end}\n"
     assert [(r.kind, r.topic, r.position) for r in served] == [(RequestKind.CLOSE, TOPIC, end)]
+
+
+@pytest.mark.parametrize("unknown", [KeyError("uid not found: 54321"), OSError("no username set in the environment")])
+def test_a_user_without_a_name_is_told_by_the_id(topic, monkeypatch, unknown) -> None:
+    def nameless() -> str:
+        raise unknown
+
+    monkeypatch.setattr(getpass, "getuser", nameless)
+    served = serve(topic)
+    topic.ok("topics", "release", "orders")
+    assert [request.by for request in served] == [f"uid {os.getuid()}"]
 
 
 def test_offload_waits_for_the_answer(topic) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -181,6 +182,22 @@ def test_an_export_that_is_interrupted_leaves_what_was_there(archived, tmp_path,
     assert result.exit_code == (130 if failure is KeyboardInterrupt else 1)
     assert "Traceback" not in result.output
     assert (names(tmp_path), pq.read_table(tmp_path / target).num_rows) == (before, 1)
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, OSError(5, "Input/output error")])
+def test_a_folder_that_cannot_be_replaced_is_put_back(archived, tmp_path, monkeypatch, failure) -> None:
+    export(archived, "--to", tmp_path / "folder", "--until", "1:0")
+    before, replace = names(tmp_path), Path.replace
+
+    def fail(path: Path, target: Path) -> Path:
+        if path.name.endswith(".partial"):
+            raise failure
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", fail)
+    result = archived.run("topics", "export", "orders", "--to", str(tmp_path / "folder"), "--overwrite")
+    assert result.exit_code == (130 if failure is KeyboardInterrupt else 1)
+    assert (names(tmp_path), pq.read_table(tmp_path / "folder").num_rows) == (before, 1)
 
 
 def test_where_it_cannot_be_written(archived, tmp_path) -> None:

@@ -73,6 +73,16 @@ def test_secrets_are_never_shown():
         ("discoveryInterval: 5", "discoveryInterval: 5 has no unit; write for example 5s or 5m (line 4)"),
         ("discoveryInterval: 0s", "discoveryInterval: must be more than 0 (line 4)"),
         ("spark: {master: 2}", "spark.master: must be text; put it in quotes (line 4)"),
+        (
+            "spark: {master: 'local[x]'}",
+            "spark.master: 'local[x]' is no master of Spark's; write for example local[2] or local[*] (line 4)",
+        ),
+        (
+            "spark: {master: 'local[0]'}",
+            "spark.master: 'local[0]' is no master of Spark's; write for example local[2] or local[*] (line 4)",
+        ),
+        ("spark: {trigger: 8d}", "spark.trigger: 8d is too large; the most is 1w (line 4)"),
+        ("limits: {slice: {hardLimit: 10000000w}}", "limits.slice.hardLimit: 10000000w is too large; the most is 1w (line 4)"),
         ("spark: {conf: {a: 1}}", "spark.conf: 'a' is not a Spark setting; its name begins with spark. (line 4)"),
         (
             "limits: {slice: {hardLimit: 1s}}",
@@ -103,8 +113,43 @@ def test_what_is_wrong_is_told_in_one_line_with_path_and_hint(file, line):
 
 
 @pytest.mark.parametrize(
+    "master", ["local", "local[*]", "local[8]", "local[2,4]", "local[*, 4]", "spark://host:7077", "yarn", "k8s://h"]
+)
+def test_masters(master):
+    assert parse(f"spark: {{master: '{master}'}}").spark.master == master
+
+
+@pytest.mark.parametrize("name", ["connectionTimeout", "operationTimeout", "keepAlive"])
+def test_nobody_waits_for_longer_than_sockets_can(name):
+    def written(time):
+        return BASE.replace('"}', f'", {name}: {time}}}', 1)
+
+    assert Config.parse(written("1w"), {})
+    assert refused("", written("10000000w")) == [f"pulsar.{name}: 10000000w is too large; the most is 1w (line 2)"]
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ("token:t\xf6ken", "the token has characters that no token has (or it is not text); copy it anew"),
+        ("token:two\\nlines", "the token has characters that no token has (or it is not text); copy it anew"),
+        ("token:abc\\n", None),
+        ("file:///t\xf6ken", None),
+    ],
+)
+def test_a_token_is_one_line_of_ascii(params, words):
+    text = BASE.replace('"}', f'", authPlugin: token, authParams: "{params}"}}', 1)
+    if words is None:
+        assert Config.parse(text, {})
+    else:
+        assert refused("", text) == [f"pulsar.authParams: {words} (line 2)"]
+
+
+@pytest.mark.parametrize(
     ("wrong", "words"),
     [
+        ("pulsar://a..b:6650", "pulsar.serviceUrl: not such a URL; write pulsar://host:6650 or pulsar+ssl://host:6651"),
+        (f"pulsar://{'a' * 64}.b:6650", "pulsar.serviceUrl: not such a URL; write pulsar://host:6650 or pulsar+ssl://host:6651"),
         ("http://localhost:6650", "pulsar.serviceUrl: not such a URL; write pulsar://host:6650 or pulsar+ssl://host:6651"),
         ("localhost:6650", "pulsar.serviceUrl: not such a URL; write pulsar://host:6650 or pulsar+ssl://host:6651"),
     ],

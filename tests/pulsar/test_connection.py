@@ -20,6 +20,7 @@ from offloader.pulsar import commands
 from offloader.pulsar.auth import NoAuthentication, TokenAuthentication
 from offloader.pulsar.connection import Connection
 from offloader.pulsar.settings import HostPort, PulsarSettings
+from offloader.pulsar.transport import open_socket
 from tests.pulsar import fake_broker as fake
 from tests.pulsar.certificates import certificate
 from tests.pulsar.fake_broker import FakeBroker
@@ -94,6 +95,12 @@ def test_a_port_where_nobody_listens_is_unavailable(settings):
         port = taken.getsockname()[1]
     with pytest.raises(BrokerUnavailableError, match="cannot be reached"):
         Connection.open(settings, NoAuthentication(), HostPort("127.0.0.1", port))
+
+
+def test_a_name_that_no_host_can_have_is_unavailable(settings):
+    # A broker may have told it: in our own settings it is refused before.
+    with pytest.raises(BrokerUnavailableError, match=r"a\.\.b:6650 cannot be reached"):
+        open_socket(settings, HostPort("a..b", 6650))
 
 
 def test_answers_find_their_requests_in_any_order(broker, connect):

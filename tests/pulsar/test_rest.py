@@ -157,6 +157,13 @@ def test_redirects_without_end_are_given_up(admin, rest):
     assert len(admin.asked) == MAX_REDIRECTS
 
 
+@pytest.mark.parametrize("elsewhere", ["http://a..b:8080/x", "http://[/x"])
+def test_a_redirect_to_what_is_no_host_is_no_answer(admin, rest, elsewhere):
+    admin.on("/admin/v2/x", status=307, Location=elsewhere)
+    with pytest.raises(BrokerUnavailableError, match="did not answer"):
+        rest.get("x")
+
+
 def test_hosts_are_tried_in_turn(admin):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         dead = f"127.0.0.1:{taken.getsockname()[1]}"

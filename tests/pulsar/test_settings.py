@@ -54,6 +54,22 @@ def test_a_token_file_is_read_again_each_time(tmp_path):
     assert auth.headers() == {"Authorization": "Bearer two"}
 
 
+@pytest.mark.parametrize("content", [b"\xe2\x28\xa1", "t\xf6ken".encode(), b"two\nlines"])
+def test_a_file_without_a_token_is_named(tmp_path, content):
+    path = tmp_path / "token"
+    path.write_bytes(content)
+    auth = TokenAuthentication(f"file://{path}")
+    for ask in (auth.data, auth.headers):
+        with pytest.raises(AuthenticationFailedError, match=f"the token in {path} has characters"):
+            ask()
+
+
+def test_a_given_token_that_is_none_is_refused():
+    with pytest.raises(ConfigError, match=r"pulsar\.authParams: the token has characters") as caught:
+        TokenAuthentication("token:t\xf6ken")
+    assert "t\xf6ken" not in str(caught.value)
+
+
 def test_a_given_token():
     assert TokenAuthentication("token:abc").data() == b"abc"
 

@@ -115,6 +115,30 @@ def test_a_write_that_may_not_be_on_disk_is_unknown(root: Path, monkeypatch: pyt
     assert store.put("k", b"token", if_absent=True) == store.stat("k")
 
 
+def test_a_repeated_write_is_on_disk_before_it_succeeds(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LocalStore(root)
+    store.put("a/first", b"x")
+    upload = store.begin("a/big")
+    parts = upload_parts(store, upload, [b"data"])
+    sync, synced, refusals = local_files.sync_folder, list[Path](), list[int]()
+
+    def failing_twice(folder: Path) -> None:
+        if folder == root / "a" and refusals:
+            raise OSError(refusals.pop(), "I/O error")
+        synced.append(folder)
+        sync(folder)
+
+    monkeypatch.setattr(local_files, "sync_folder", failing_twice)
+    for write in (lambda: store.put("a/k", b"token", if_absent=True), lambda: store.commit(upload, parts)):
+        refusals[:] = [errno.EIO, errno.EIO]
+        for _ in range(2):
+            with pytest.raises(OutcomeUnknownError):
+                write()
+        synced.clear()
+        assert write() is not None
+        assert root / "a" in synced
+
+
 def test_keys_that_a_file_system_cannot_hold_are_refused(root: Path) -> None:
     store = LocalStore(root)
     store.put("file", b"x")

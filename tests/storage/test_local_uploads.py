@@ -131,6 +131,20 @@ def test_parts_of_another_cut_do_not_overlap_those_in_place(store: LocalStore) -
     assert store.read("k")[0] == noise(1000, 1) + noise(500, 2)
 
 
+def test_what_is_no_upload_hides_none(store: LocalStore) -> None:
+    upload, broken = store.begin("k"), store.begin("broken")
+    uploads = store.root / ".uploads"
+    (uploads / ".DS_Store").write_bytes(b"x")
+    (uploads / ("0" * 32)).write_bytes(b"x")
+    (uploads / ("1" * 32)).mkdir()
+    (folder_of(store, broken) / "upload.json").write_bytes(b"")
+    assert [found.upload for found in store.list_uploads()] == [upload]
+    (folder_of(store, broken) / "upload.json").write_bytes(b'{"keys": 1}')
+    assert [found.upload for found in store.list_uploads()] == [upload]
+    with pytest.raises(UploadGoneError):
+        store.commit(broken, upload_parts(store, broken, [b"x"]))
+
+
 def test_after_the_commit_has_closed_an_upload_no_part_can_be_added_in_place(store: LocalStore) -> None:
     upload = store.begin("k")
     parts = upload_parts(store, upload, [noise(1000, 1)])

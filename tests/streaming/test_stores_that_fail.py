@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offloader.archive.checking.findings import Kind
-from offloader.errors import OvertakenError
+from offloader.errors import OvertakenError, StoreUnavailableError
 from offloader.model import FailureKind, TopicName
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
@@ -69,6 +69,38 @@ def test_one_topic_s_store_fails_and_the_others_advance() -> None:
     faults.clear()
     sim.settle(step_ms=300_000)
     assert sim.context.catalogs.load(T).segments[0].uuid == uuid  # the failed segment was resumed
+    check(sim)
+
+
+@pytest.mark.parametrize("settled_by_the_next_look", [True, False])
+def test_receipts_count_once_however_often_the_journal_is_tried(
+    monkeypatch: pytest.MonkeyPatch, settled_by_the_next_look: bool
+) -> None:
+    faults = StoreFaults()
+    sim = started(faults, roll="10m", max_size=10**7)
+    counted: list[str] = []
+    for place, name in (
+        (sim.context.metrics, "entries_read"),
+        (sim.driver._rates, "spent"),
+        (sim.context.metrics, "receipt_dropped"),
+    ):
+        monkeypatch.setattr(place, name, lambda *_, name=name: counted.append(name))
+    sim.produce(T, 60)
+    while sim.plans.plan is None:
+        sim.clock.now += 1_000
+        sim.round()
+    assert len(sim.plans.plan.slices) == 1
+    if not settled_by_the_next_look:
+        monkeypatch.setattr(sim.journal, "check_not_overtaken", lambda: None)  # as between two polls
+    faults.add(StoreFault("put", key=lambda key: key.startswith("_journal"), times=3))
+    with pytest.raises(StoreUnavailableError):
+        sim.batch()
+    for _ in range(3):
+        assert not sim.driver.state(T).open.parts
+        sim.round()
+    assert sim.driver.state(T).open.parts
+    assert sorted(counted) == ["entries_read", "spent"]
+    sim.settle()
     check(sim)
 
 

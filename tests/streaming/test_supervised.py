@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 
 from offloader.errors import FatalError
 from offloader.streaming.supervised import MOST_RESTARTS, SupervisedQuery
@@ -42,6 +42,22 @@ def test_a_query_that_dies_again_and_again_without_a_batch_ends_the_application(
         assert query.restarted()
     with pytest.raises(FatalError, match="in a row without a batch"):
         query.restarted()
+
+
+@pytest.mark.parametrize("error", [Py4JNetworkError("cannot connect to the Java server"), ConnectionResetError("reset")])
+def test_a_jvm_that_is_gone_ends_the_application(error: Exception) -> None:
+    class Gone(Query):
+        @property
+        def isActive(self) -> bool:  # noqa: N802
+            raise error
+
+        def stop(self) -> None:
+            raise error
+
+    query = SupervisedQuery(Gone, lambda: 0)  # type: ignore[arg-type]
+    with pytest.raises(FatalError, match=f"JVM does not answer any more, .*: .*{error}"):
+        query.restarted()
+    query.stop()
 
 
 def test_batches_in_between_start_the_count_anew() -> None:

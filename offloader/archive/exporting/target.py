@@ -89,13 +89,17 @@ class Target:
             raise FatalError(f"{path} has more in it than an export, and is not replaced; choose another folder")
 
     def _replace_folder(self) -> None:
+        if not self.path.exists():
+            self._staging.replace(self.path)
+            return
         former = self._staging.with_suffix(".former")
-        replaced = self.path.exists()
-        if replaced:
-            self.path.replace(former)
-        self._staging.replace(self.path)
-        if replaced:
-            shutil.rmtree(former)
+        self.path.replace(former)
+        try:
+            self._staging.replace(self.path)
+        except BaseException:  # a Ctrl-C, too
+            former.replace(self.path)
+            raise
+        shutil.rmtree(former)
 
 
 def _is_export(folder: Path) -> bool:

@@ -142,8 +142,8 @@ class Follower:
                 yield self._accounted(Missing(start, end, f"a gap: {gap.kind}", gap.kind))
 
     def _expected(self) -> Position | Turn:
+        info = self._admin.topic_info(self._topic)  # first: what a later look misses there is in the catalog by then
         catalog = self._archived.catalog()
-        info = self._admin.topic_info(self._topic)
         if catalog.claim is not None and catalog.claim.created != info.created:
             raise DataLostError(f"{self._topic} was deleted and created again; the archive is of the former one")
         self._ledgers = info.ledgers

@@ -23,6 +23,7 @@ from offloader.archive.spark.options import Options
 from offloader.archive.spark.planning import Portion
 from offloader.archive.spark.tables import Table
 from offloader.archive.stored import EntryRun, Piece, PlanItem, ReadItem
+from offloader.errors import OffloadError
 from offloader.model import Position
 
 log = logging.getLogger("offloader.archive.spark")
@@ -100,7 +101,14 @@ class TaskWork:
         )
         log.info("task %d of plan %s: %s", self._task.number, self._task.plan, line(metrics))
         if (store := self._options.metrics_store) is not None:
-            MetricsFolder(store).write_task(self._task.plan, self._task.number, metrics)
+            self._write(MetricsFolder(store), metrics)
+
+    def _write(self, folder: MetricsFolder, metrics: TaskMetrics) -> None:
+        """Figures that cannot be written cost no row, and hide no error of the reading."""
+        try:
+            folder.write_task(self._task.plan, self._task.number, metrics)
+        except OffloadError as error:
+            log.warning("task %d of plan %s: its metrics are not written: %s", self._task.number, self._task.plan, error)
 
     def _runs(self, portion: Portion, items: Iterable[ReadItem]) -> Iterator[EntryRun]:
         for item in items:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from itertools import pairwise
 
@@ -103,6 +104,38 @@ def test_each_entry_comes_once_in_order_while_the_offloader_works_and_pulsar_tri
     found += follow(sim, found[-1].end if found else None)
     assert entries_of(found) == delivered(sim)
     assert all(before.end < after.start for before, after in pairwise(found))
+    sim.close()
+
+
+@pytest.mark.parametrize("looks", [1, 2, 3])
+def test_what_is_archived_and_trimmed_between_two_looks_is_not_lost(monkeypatch: pytest.MonkeyPatch, looks: int) -> None:
+    sim = started(6, roll="10s")
+    sim.produce(TOPIC, 5)
+    before = itertools.count()
+    armed = False
+
+    def then_trimmed(look: Callable[..., object]) -> Callable[..., object]:
+        def looked(*args: object) -> object:
+            seen = look(*args)
+            if armed and next(before) == looks - 1:
+                sim.settle()
+                sim.produce(TOPIC, 3)
+            return seen
+
+        return looked
+
+    monkeypatch.setattr(sim.cluster.admin, "topic_info", then_trimmed(sim.cluster.admin.topic_info))
+    monkeypatch.setattr(sim.context.catalogs, "refresh", then_trimmed(sim.context.catalogs.refresh))
+    reading = follow(sim, idle=30)
+    found: list[ReadItem] = []
+    while len(entries_of(found)) < 5:
+        found.append(next(reading))
+    sim.cluster.unload(TOPIC)
+    armed = True
+    found += reading
+    assert next(before) >= looks
+    assert found[0].start.ledger not in sim.cluster.admin.topic_info(TOPIC).ledgers
+    assert entries_of(found) == delivered(sim)
     sim.close()
 
 

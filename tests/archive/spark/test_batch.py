@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -291,6 +292,28 @@ def test_damage_is_skipped_and_counted(tmp_path: Path) -> None:
     lost = [row for row in world.rows() if row not in found]
     assert 0 < len(lost) < 60
     assert sum(task.skipped for task in metrics(folder).done) > 0
+
+
+def test_metrics_that_cannot_be_written_cost_no_row(world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = tmp_path / "metrics"
+    planned = reader(world, metrics=f"file://{folder}")
+    parts = planned.partitions()
+    shutil.rmtree(folder)
+    folder.write_text("in the way")
+    found = [row_of(row) for part in parts for batch in planned.read(part) for row in batch.to_pylist()]
+
+    assert found == world.rows()
+    assert caplog.text.count("its metrics are not written") == len(parts)
+
+
+def test_metrics_that_cannot_be_written_hide_no_damage(tmp_path: Path) -> None:
+    planned = reader(damaged(tmp_path / "archive"), metrics=f"file://{tmp_path}/metrics")
+    parts = planned.partitions()
+    shutil.rmtree(tmp_path / "metrics")
+    (tmp_path / "metrics").write_text("in the way")
+
+    with pytest.raises(DamagedObjectError, match="offset"):
+        [list(planned.read(part)) for part in parts]
 
 
 def test_losses(tmp_path: Path) -> None:

@@ -1,0 +1,90 @@
+"""What `S3Store` makes of an endpoint behind which there is no S3: one line, with what to do, and no write that counts as refused."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from offloader.errors import FatalError, OutcomeUnknownError
+from offloader.storage.base import ObjectStore, UploadedPart
+from offloader.storage.open import StoreSettings, open_store
+
+PART = UploadedPart(1, 1, "e", 1)
+READS: dict[str, Callable[[ObjectStore], object]] = {
+    "read": lambda store: store.read("k"),
+    "stat": lambda store: store.stat("k"),
+    "list": lambda store: list(store.list()),
+    "list_uploads": lambda store: list(store.list_uploads()),
+}
+WRITES: dict[str, Callable[[ObjectStore], object]] = {
+    "put": lambda store: store.put("k", b"x", if_absent=True),
+    "begin": lambda store: store.begin("k"),
+    "put_part": lambda store: store.put_part("id:k", 1, 0, b"x", 1),
+    "commit": lambda store: store.commit("id:k", [PART]),
+}
+ALL = READS | WRITES
+
+
+@contextmanager
+def answering(status: int, page: bytes = b"", **headers: str) -> Iterator[tuple[ObjectStore, list[str]]]:
+    """A store whose endpoint gives this answer to everything, and the paths that it was asked for."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            asked.append(self.path)
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self.send_response(status)
+            for name, value in {"Content-Length": str(len(page)), **headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(b"" if self.command == "HEAD" else page)
+
+        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = answer  # noqa: N815 (the base class looks for these names)
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        endpoint = f"http://127.0.0.1:{server.server_port}"
+        store = open_store(StoreSettings("s3://b/p", endpoint, "us-east-1", "x", "y", (("retry_deadline", "0.1"),)))
+        try:
+            yield store, asked
+        finally:
+            store.close()
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("call", ALL)
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_an_endpoint_that_only_redirects_is_asked_once_and_named(call: str, status: int) -> None:
+    with answering(status, b"<html>moved</html>", Location="https://elsewhere/k") as (store, asked):
+        with pytest.raises(FatalError, match=r"correct storage\.endpoint .*https://elsewhere/k"):
+            ALL[call](store)
+        assert len(asked) == 1
+
+
+@pytest.mark.parametrize("call", READS)
+def test_an_answer_without_content_is_no_empty_bucket_and_no_object(call: str) -> None:
+    with answering(200) as (store, _), pytest.raises(FatalError, match=r"check storage\.endpoint"):
+        READS[call](store)
+
+
+@pytest.mark.parametrize("call", WRITES)
+def test_a_write_that_is_answered_without_content_may_have_happened(call: str) -> None:
+    with answering(200) as (store, _), pytest.raises(OutcomeUnknownError, match=r"check storage\.endpoint"):
+        WRITES[call](store)
+
+
+@pytest.mark.parametrize("call", ["read", "stat"])
+def test_a_page_made_for_people_is_no_object(call: str) -> None:
+    page = b"<!doctype html><html lang=en><title>Console</title></html>"
+    with answering(200, page) as (store, _), pytest.raises(FatalError, match=r"check storage\.endpoint"):
+        READS[call](store)

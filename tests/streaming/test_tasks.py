@@ -1,0 +1,16 @@
+"""A task answers for each of its slices, whatever it finds on its executor."""
+
+from offloader.model import FailureKind
+from offloader.pulsar.settings import PulsarSettings
+from offloader.storage.open import StoreSettings
+from offloader.streaming.tasks import WorkerSettings, run_slices
+from tests.streaming.test_worker import work
+
+
+def test_a_store_that_cannot_be_opened_refuses_each_slice_and_says_why():
+    settings = WorkerSettings(PulsarSettings(), None, StoreSettings("s3://"), threads=2)
+    slices = [work("one"), work("other")]
+    receipts = list(run_slices(slices, settings))
+    assert [receipt.upload for receipt in receipts] == ["one", "other"]
+    assert {receipt.failure_kind for receipt in receipts} == {FailureKind.FATAL}
+    assert all("names no bucket" in receipt.failure_reason for receipt in receipts)
