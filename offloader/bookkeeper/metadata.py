@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 
-from offloader.bookkeeper.api import Cookie, HostPort, ManagedLedger
+from offloader.bookkeeper.api import Cookie, Cursor, HostPort, ManagedLedger
 from offloader.bookkeeper.bookie_info import decode_address
 from offloader.bookkeeper.layout import Layout, decode_layout, ledger_path
-from offloader.bookkeeper.managed_ledgers import Cursor, decode_cursor, decode_managed_ledger, decoded, managed_ledger_name
+from offloader.bookkeeper.managed_ledgers import decode_cursor, decode_managed_ledger, decoded, managed_ledger_name
 from offloader.bookkeeper.metadata_codec import decode_metadata, encode_metadata
 from offloader.bookkeeper.model import LedgerMetadata, Versioned
 from offloader.bookkeeper.nodes import Fired, Nodes, Watched
@@ -98,7 +98,7 @@ class MetadataTree:
             raise DamagedRecordError(f"{topic}: {error}") from error
 
     def cursors(self, topic: TopicName) -> Mapping[str, Cursor]:
-        """A topic's cursors by the names of their subscriptions. Raises TopicNotFoundError, DamagedRecordError."""
+        """See LedgerMetadataStore."""
         path = self._topic_path(topic)
         names = self._nodes.children(path)
         if names is None:

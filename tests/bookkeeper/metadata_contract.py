@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo
-from offloader.bookkeeper.api import Cookie, HostPort, LedgerMetadataStore, Listed, ManagedLedger
-from offloader.bookkeeper.managed_ledgers import Compression, Cursor
+from offloader.bookkeeper.api import Cookie, Cursor, HostPort, LedgerMetadataStore, Listed, ManagedLedger
+from offloader.bookkeeper.managed_ledgers import Compression
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.model import Fragment, LedgerMetadata, LedgerState
 from offloader.errors import (

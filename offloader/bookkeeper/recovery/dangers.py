@@ -51,9 +51,10 @@ class Danger(NamedTuple):
         return f"{self.kind}: {self.message}"
 
 
-def dangers(metadata: LedgerMetadata, reports: Reports, evidence: Evidence | None = None) -> list[Danger]:
-    """All that is seen."""
-    found = [*_of_shape(metadata), *_of_bookies(metadata, reports), *_of_copies(metadata, reports)]
+def dangers(metadata: LedgerMetadata, reports: Reports, evidence: Evidence | None = None, marked: int = NO_ENTRY) -> list[Danger]:
+    """All that is seen. `marked`: an entry that is known to be acknowledged, whatever the bookies say."""
+    last = acknowledged(metadata, reports, marked)
+    found = [*_of_shape(metadata), *_of_bookies(metadata, reports), *_of_copies(metadata, reports, last)]
     return found if evidence is None else [*found, *_of_damage(evidence)]
 
 
@@ -99,12 +100,12 @@ def _of_bookies(metadata: LedgerMetadata, reports: Reports) -> Iterator[Danger]:
             yield Danger(DangerKind.YOUNG_COOKIE, (bookie,), message)
 
 
-def _of_copies(metadata: LedgerMetadata, reports: Reports) -> Iterator[Danger]:
-    """Who lacks acknowledged entries that are its to hold."""
+def _of_copies(metadata: LedgerMetadata, reports: Reports, last: int) -> Iterator[Danger]:
+    """Who lacks acknowledged entries, up to `last`, that are its to hold."""
     expected: Counter[str] = Counter()
     lacking: Counter[str] = Counter()
     lost: dict[str, list[int]] = {}
-    for entry in _sample(acknowledged(metadata, reports)):
+    for entry in _sample(last):
         write_set = [bookie for bookie in dict.fromkeys(metadata.write_set(entry)) if reports[bookie].holds is not None]
         without = [bookie for bookie in write_set if entry not in (reports[bookie].holds or ())]
         expected.update(write_set)

@@ -55,8 +55,7 @@ class Forward:
 
     def after(self, event: Answered) -> Advance:
         """With one answer more. An answer to a question that is not open any more changes no verdict."""
-        heard = event.confirmed if event.held is None else max(event.confirmed, event.held.last_confirmed)
-        forward = replace(self, confirmed=max(self.confirmed, heard))
+        forward = replace(self, confirmed=max(self.confirmed, event.heard))
         if isinstance(event.request, ReadLast):
             return forward, ()
         entry = event.request.entry

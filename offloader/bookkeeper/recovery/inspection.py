@@ -11,7 +11,7 @@ from offloader.bookkeeper.recovery.dangers import Danger, dangers, distrusted, y
 from offloader.bookkeeper.recovery.forward import Reading
 from offloader.bookkeeper.recovery.machine import Rules
 from offloader.bookkeeper.recovery.runner import TIMEOUT, Outcome, recover
-from offloader.bookkeeper.recovery.survey import Reports, acknowledged, survey
+from offloader.bookkeeper.recovery.survey import Reports, acknowledged, marked_up_to, survey
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,13 @@ def examine(ledger: int, store: LedgerMetadataStore, bookies: Bookies, options: 
     versioned = store.read(ledger)
     metadata = versioned.metadata
     reports = survey(ledger, metadata, store, bookies, options.timeout)
-    found = dangers(metadata, reports)
+    marked = marked_up_to(ledger, metadata, store)
+    found = dangers(metadata, reports, marked=marked)
     doubted = distrusted(found) - frozenset(options.trusted)
-    rules = Rules(Reading(options.window, options.dry), doubted, acknowledged(metadata, reports))
+    rules = Rules(Reading(options.window, options.dry), doubted, acknowledged(metadata, reports, marked))
     outcome = recover(
         ledger, store, bookies, rules, timeout=options.timeout,
         suspects=lambda now: young_cookies(now, store) - frozenset(options.trusted),
     )  # fmt: skip
-    found = dangers(metadata, reports, outcome.evidence)
+    found = dangers(metadata, reports, outcome.evidence, marked)
     return Inspection(ledger, versioned, reports, tuple(found), doubted, outcome)

@@ -7,11 +7,12 @@ from concurrent.futures import Future, wait
 from typing import Any, NamedTuple, TypeVar
 
 from offloader.bookkeeper.api import Bookies, LastConfirmed, LedgerMetadataStore
+from offloader.bookkeeper.managed_ledgers import managed_ledger_of, topic_of
 from offloader.bookkeeper.model import NO_ENTRY, LedgerMetadata
-from offloader.bookkeeper.recovery.answers import answered
-from offloader.bookkeeper.recovery.messages import ReadLast
+from offloader.bookkeeper.recovery.answers import answered, unanswered
+from offloader.bookkeeper.recovery.messages import Answered, ReadLast
 from offloader.bookkeeper.status import Answer, answer
-from offloader.errors import BookieUnavailableError, OffloadError
+from offloader.errors import BookieUnavailableError, DamagedRecordError, OffloadError, TopicNotFoundError
 
 T = TypeVar("T")
 
@@ -42,29 +43,41 @@ def survey(ledger: int, metadata: LedgerMetadata, store: LedgerMetadataStore, bo
     asked: list[Future[Any]] = [*lists.values(), *ends.values()]
     wait(asked, timeout)
     available = store.available()
-    return {
-        bookie: _report(
-            BookieReport(bookie, available.get(bookie), _cookie(store, bookie), confirmed=_confirmed(ledger, bookie, ends[bookie], metadata)),
-            lists[bookie],
-            timeout,
-        )
-        for bookie in names
-    }  # fmt: skip
+    reports = {}
+    for bookie in names:
+        end = _end(ledger, bookie, ends[bookie], metadata, timeout)
+        report = BookieReport(bookie, available.get(bookie), _cookie(store, bookie), confirmed=end.heard)
+        reports[bookie] = _listed(report, lists[bookie], end, timeout)
+    return reports
 
 
-def acknowledged(metadata: LedgerMetadata, reports: Reports) -> int:
-    """The last entry that is known to be acknowledged: before the last fragment all are, and up to the LAC."""
+def acknowledged(metadata: LedgerMetadata, reports: Reports, marked: int = NO_ENTRY) -> int:
+    """The last entry that is known to be acknowledged: before the last fragment all are, up to the LAC, and up to `marked`."""
     if metadata.closed:
         return metadata.last_entry
     heard = (report.confirmed for report in reports.values())
-    return max(metadata.fragments[-1].first_entry - 1, *heard)
+    return max(metadata.fragments[-1].first_entry - 1, marked, *heard)
 
 
-def _report(report: BookieReport, listed: Future[Collection[int]], timeout: float) -> BookieReport:
+def marked_up_to(ledger: int, metadata: LedgerMetadata, store: LedgerMetadataStore) -> int:
+    """The last entry of the ledger that a subscription has behind it: brokers move none beyond what was acknowledged to them.
+
+    Brokers write it down late, so it proves nothing of what follows. Raises MetadataUnavailableError.
+    """
+    try:
+        cursors = store.cursors(topic_of(managed_ledger_of(metadata.custom)))
+    except (ValueError, TopicNotFoundError, DamagedRecordError):
+        return NO_ENTRY
+    marks = [cursor.mark_delete for cursor in cursors.values() if cursor.mark_delete is not None]
+    return max((entry for marked, entry in marks if marked == ledger), default=NO_ENTRY)
+
+
+def _listed(report: BookieReport, listed: Future[Collection[int]], end: Answered, timeout: float) -> BookieReport:
+    """With what it holds. A bookie that has no last entry has none at all: the only thing that Pulsar's say of what they hold."""
     error = _error(listed, timeout)
     if error is None:
         return report._replace(holds=listed.result())
-    if answer(error) is Answer.NEGATIVE:
+    if Answer.NEGATIVE in (answer(error), end.answer):
         return report._replace(holds=())
     return report._replace(holds=None, problem=str(error))
 
@@ -80,12 +93,12 @@ def _error(future: Future[Any], timeout: float) -> BaseException | None:
     return error
 
 
-def _confirmed(ledger: int, bookie: str, future: Future[LastConfirmed], metadata: LedgerMetadata) -> int:
-    if not future.done():
-        future.cancel()
-        return NO_ENTRY
-    said = answered(ledger, ReadLast(bookie, fence=False), future, metadata)
-    return max(said.confirmed, NO_ENTRY if said.held is None else said.held.last_confirmed)
+def _end(ledger: int, bookie: str, future: Future[LastConfirmed], metadata: LedgerMetadata, timeout: float) -> Answered:
+    request = ReadLast(bookie, fence=False)
+    if future.done():
+        return answered(ledger, request, future, metadata)
+    future.cancel()
+    return unanswered(request, timeout)
 
 
 def _cookie(store: LedgerMetadataStore, bookie: str) -> int | None:
