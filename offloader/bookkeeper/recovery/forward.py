@@ -32,8 +32,8 @@ class Stop(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """`end`: the last entry that is safe, `length` its length where it was seen. `sealed`: the entry that is not there was found;
-    only write-backs are still waited for. `confirmed`: the highest LAC heard of. `stop`: it does not go on."""
+    """`end`: the last entry that is safe, `length` its length where it was seen. `sealed`: the entry that is not there;
+    once it was found, only write-backs are still waited for. `confirmed`: the highest LAC heard of. `stop`: it does not go on."""
 
     metadata: LedgerMetadata
     reading: Reading
@@ -41,21 +41,29 @@ class Forward:
     length: int | None
     confirmed: int
     candidates: tuple[Candidate, ...] = ()
-    sealed: bool = False
+    sealed: Candidate | None = None
     stop: Stop | None = None
 
     @property
     def ended(self) -> bool:
         """Whether `end` is the ledger's last entry."""
-        return self.sealed and not self.candidates
+        return self.sealed is not None and not self.candidates
 
     def begin(self) -> Advance:
         """The first requests."""
         return _extend(self, ())
 
+    def hearing(self, event: Answered) -> Forward:
+        """With what it says of acknowledged entries: one that was left out must not be among them, however late that is said."""
+        confirmed = max(self.confirmed, event.heard)
+        stop = lost(self.sealed) if self.sealed is not None and self.sealed.entry <= confirmed else self.stop
+        return replace(self, confirmed=confirmed, stop=stop)
+
     def after(self, event: Answered) -> Advance:
         """With one answer more. An answer to a question that is not open any more changes no verdict."""
-        forward = replace(self, confirmed=max(self.confirmed, event.heard))
+        forward = self.hearing(event)
+        if forward.stop is not None:
+            return forward, ()
         if isinstance(event.request, ReadLast):
             return forward, ()
         entry = event.request.entry
@@ -78,7 +86,7 @@ def _advance(forward: Forward) -> Advance:
             case Verdict.UNRECOVERABLE if candidate.entry <= forward.confirmed:
                 return replace(forward, stop=lost(candidate)), ()
             case Verdict.UNRECOVERABLE:
-                forward = replace(forward, sealed=True)
+                forward = replace(forward, sealed=candidate)
                 break
             case Verdict.ABORT:
                 return replace(forward, stop=_undecided(candidate)), ()
@@ -107,7 +115,7 @@ def _extend(forward: Forward, writes: Iterable[BookieRequest]) -> Advance:
     """Ask for as many entries as the window has room for."""
     if forward.stop is not None:
         return forward, ()
-    if forward.sealed:
+    if forward.sealed is not None:
         return forward, tuple(writes)
     metadata, candidates = forward.metadata, forward.candidates
     first = candidates[-1].entry + 1 if candidates else forward.end + 1

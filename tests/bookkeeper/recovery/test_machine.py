@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.bookkeeper.model import Fragment, LedgerState
-from offloader.bookkeeper.recovery.machine import Aborted, Done, Ending, Rules, start, step
+from offloader.bookkeeper.recovery.forward import Forward
+from offloader.bookkeeper.recovery.machine import Aborted, Closing, Done, Ending, Measuring, Recovery, Rules, start, step
 from offloader.bookkeeper.recovery.messages import (
     Answered,
     Distrusted,
@@ -19,7 +21,7 @@ from offloader.bookkeeper.recovery.messages import (
     WriteBack,
     WriteMetadata,
 )
-from tests.bookkeeper.recovery.support import NO, World, aborted, closed, held, kinds, ledger, run, window
+from tests.bookkeeper.recovery.support import NO, YES, World, aborted, closed, held, kinds, ledger, run, window
 
 
 def on(**bookies: set[int]) -> dict[str, set[int]]:
@@ -249,6 +251,43 @@ def test_an_entry_read_ahead_can_tell_that_one_before_it_was_acknowledged():
         state, more = step(state, event)
         todo += more
     assert "entry 0 was acknowledged" in aborted(state).reason
+
+
+# What is said late
+
+
+def without_c(world: World, rules: Rules, reached: Callable[[Recovery], bool]) -> Recovery:
+    """Up to where c, and who is to write something back, have not said anything yet."""
+    state, requests = start(rules)
+    todo = list(requests)
+    while not reached(state):
+        request = next(r for r in todo if getattr(r, "bookie", "") != "c" and not isinstance(r, WriteBack))
+        todo.remove(request)
+        state, more = step(state, world.answer(request))
+        todo += more
+    return state
+
+
+def said_late(bookie: str, confirmed: int) -> Answered:
+    return Answered(ReadLast(bookie, True), YES, held(confirmed + 1, confirmed))
+
+
+def test_a_late_answer_that_the_entry_left_out_was_acknowledged_ends_it_while_entries_are_written_back():
+    world = World(ledger(), on(a={0}, b={0}))
+    state = without_c(world, Rules(), lambda state: isinstance(state.phase, Forward) and state.phase.sealed is not None)
+    assert not step(state, said_late("c", 0))[0].over
+    found = aborted(step(state, said_late("c", 1))[0])
+    assert "entry 1 was acknowledged" in found.reason
+
+
+@pytest.mark.parametrize(("kind", "dry"), [(Measuring, False), (Closing, False), (Done, True)])
+def test_a_late_answer_that_the_entry_left_out_was_acknowledged_ends_it_up_to_the_last_moment(kind, dry):
+    world = World(ledger(), on(a={0}, b={0}), lacs={"a": 0})
+    state = without_c(world, window(8, dry=dry), lambda state: isinstance(state.phase, kind))
+    assert isinstance(step(state, said_late("c", 0))[0].phase, kind)
+    after, requests = step(state, said_late("c", 1))
+    assert "entry 1 was acknowledged" in aborted(after).reason
+    assert requests == ()
 
 
 def test_what_is_known_from_elsewhere_is_not_cut_off():
