@@ -79,17 +79,16 @@ def _advance(forward: Forward) -> Advance:
     decided: list[Candidate] = []
     writes: list[BookieRequest] = []
     for number, candidate in enumerate(forward.candidates):
-        match candidate.verdict:
+        acknowledged = candidate.entry <= forward.confirmed
+        match candidate.proven if acknowledged else candidate.verdict:
             case Verdict.RECOVERABLE:
                 writes += () if candidate.writing or forward.reading.dry else candidate.writes()
                 decided.append(replace(candidate, writing=True))
-            case Verdict.UNRECOVERABLE if candidate.entry <= forward.confirmed:
-                return replace(forward, stop=lost(candidate)), ()
             case Verdict.UNRECOVERABLE:
                 forward = replace(forward, sealed=candidate)
                 break
             case Verdict.ABORT:
-                return replace(forward, stop=_undecided(candidate)), ()
+                return replace(forward, stop=lost(candidate) if acknowledged else _undecided(candidate)), ()
             case Verdict.UNDECIDED:
                 decided += forward.candidates[number:]
                 break
@@ -135,8 +134,13 @@ def _unsafe(candidate: Candidate) -> Stop:
 
 
 def lost(candidate: Candidate) -> Stop:
-    """Bookies that answer `no such entry` to one that was acknowledged."""
+    """An entry that was acknowledged, and that nobody gave. Bookies that deny it have lost it: the others must come back."""
+    others = tuple(sorted(set(candidate.write_set) - candidate.negative))
+    back = Missing(1 if others else 0, others)
     liars = ", ".join(sorted(candidate.negative))
+    if not liars:
+        return Stop(f"entry {candidate.entry} was acknowledged but cannot be read", back)
     return Stop(
-        f"entry {candidate.entry} was acknowledged, but {liars} answered that they do not have it: some have lost their disks"
+        f"entry {candidate.entry} was acknowledged, but {liars} answered that they do not have it: some have lost their disks",
+        back,
     )

@@ -219,14 +219,9 @@ def _measured(state: Recovery, phase: Measuring) -> Step:
     candidate = phase.candidate
     if candidate.held is not None:
         return _close(state, phase.forward, candidate.held.length)
-    match candidate.verdict:
-        case Verdict.UNRECOVERABLE:
-            return _aborted(state, lost(candidate))
-        case Verdict.ABORT:
-            reason = f"entry {candidate.entry}, the last one, was acknowledged but cannot be read"
-            return _aborted(state, Stop(reason, candidate.missing_answers))
-        case _:
-            return replace(state, phase=phase), ()
+    if candidate.proven is Verdict.ABORT:
+        return _aborted(state, lost(candidate))
+    return replace(state, phase=phase), ()
 
 
 def _close(state: Recovery, forward: Forward, length: int) -> Step:

@@ -15,6 +15,7 @@ from offloader.bookkeeper.recovery.machine import Aborted, Closing, Done, Ending
 from offloader.bookkeeper.recovery.messages import (
     Answered,
     Distrusted,
+    Event,
     MetadataUnsettled,
     ReadEntry,
     ReadLast,
@@ -278,6 +279,7 @@ def test_a_late_answer_that_the_entry_left_out_was_acknowledged_ends_it_while_en
     assert not step(state, said_late("c", 0))[0].over
     found = aborted(step(state, said_late("c", 1))[0])
     assert "entry 1 was acknowledged" in found.reason
+    assert (found.missing.need, found.missing.bookies) == (1, ("c",))
 
 
 @pytest.mark.parametrize(("kind", "dry"), [(Measuring, False), (Closing, False), (Done, True)])
@@ -288,6 +290,45 @@ def test_a_late_answer_that_the_entry_left_out_was_acknowledged_ends_it_up_to_th
     after, requests = step(state, said_late("c", 1))
     assert "entry 1 was acknowledged" in aborted(after).reason
     assert requests == ()
+
+
+# Acknowledged entries that are denied
+
+
+@pytest.mark.parametrize("confirmed", [0, 3])
+def test_an_acknowledged_entry_waits_for_the_bookie_that_has_it_whoever_denies_it(confirmed):
+    """0: entry 1 is read ahead, and its LAC tells of entry 0; 3: the last entry's length is asked for."""
+    world = World(ledger(), on(a=set(), b=set(), c={0, 1, 2, 3}))
+    event_of = world.answer
+    if not confirmed:
+        world = World(ledger(), on(a={1}, b=set(), c={0}))
+        event_of = lambda r: telling(world.answer(r))  # noqa: E731
+    state, requests = start(Rules(confirmed=confirmed or -1))
+    todo = list(requests)
+    while not state.over:
+        last = sorted(todo, key=lambda r: (isinstance(r, ReadEntry) and r.entry <= confirmed, getattr(r, "bookie", "") == "c"))
+        todo.remove(last[0])
+        state, more = step(state, event_of(last[0]))
+        todo += more
+    assert closed(state)[0] == max(confirmed, 1)
+
+
+def telling(event: Event) -> Event:
+    """Entry 1 says that entry 0 was acknowledged."""
+    if isinstance(event, Answered) and isinstance(event.request, ReadEntry) and event.request.entry == 1 and event.held:
+        return replace(event, held=held(1, last_confirmed=0))
+    return event
+
+
+def test_an_acknowledged_entry_that_nobody_gives_names_those_that_did_not_say():
+    world = World(ledger(), on(c={0, 1, 2, 3}), damaged={("c", 3)})
+    found = aborted(run(world, Rules(confirmed=3)))
+    assert "entry 3 was acknowledged, but a, b answered" in found.reason
+    assert (found.missing.need, found.missing.bookies) == (1, ("c",))
+    world = World(ledger(), on(a={3}, b={3}, c={3}), damaged={("a", 3), ("b", 3), ("c", 3)})
+    found = aborted(run(world, Rules(confirmed=3)))
+    assert (found.reason, found.missing.need) == ("entry 3 was acknowledged but cannot be read", 1)
+    assert aborted(run(World(ledger()), Rules(confirmed=3))).missing.bookies == ()
 
 
 def test_what_is_known_from_elsewhere_is_not_cut_off():

@@ -277,6 +277,7 @@ def test_what_has_come_in_is_heard_before_the_ledger_is_closed():
     outcome = recoverer.run()
     assert isinstance(outcome.phase, Aborted)
     assert "entry 1 was acknowledged, but b1:3181, b2:3181 answered" in outcome.message
+    assert "b3:3181 must come back" in outcome.message
     assert cluster.metadata_now.state is LedgerState.IN_RECOVERY
 
 
