@@ -9,7 +9,14 @@ from collections.abc import Callable
 from offloader.bookkeeper.api import Bookies, LedgerMetadataStore
 from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.reading import LedgerReader, Slowness
-from offloader.errors import DataLostError, EntryNotFoundError, IntegrityError, LedgerNotFoundError
+from offloader.errors import (
+    BookieUnavailableError,
+    DataLostError,
+    EntryNotFoundError,
+    IntegrityError,
+    LedgerNotFoundError,
+    OffloadError,
+)
 from offloader.model import Gap, LedgerList, LedgerSpan, TopicName
 from offloader.pulsar.api import Extent, RawEntry
 
@@ -82,7 +89,7 @@ class BookKeeperReader:
             self._turn(self._following.popleft())
         try:
             return self._reader.read(timeout)
-        except (EntryNotFoundError, LedgerNotFoundError) as error:
+        except (EntryNotFoundError, LedgerNotFoundError, BookieUnavailableError) as error:
             self._look_again(self._reader.position, error)
             return []
 
@@ -115,10 +122,12 @@ class BookKeeperReader:
             )
         return end
 
-    def _look_again(self, entry: int, error: Exception) -> None:
-        """Bookies do not have an entry that was confirmed. Where it is on others by now, read on from there."""
+    def _look_again(self, entry: int, error: OffloadError) -> None:
+        """Bookies do not give an entry that was confirmed. Where it is on others by now, read on from there; where all deny it, it is lost."""
         before, self._metadata = self._metadata, self._described()
         if before is None or before.fragments == self._metadata.fragments:
+            if isinstance(error, BookieUnavailableError):
+                raise error
             raise IntegrityError(
                 f"{self._topic}: entry {self._ledger}:{entry} was confirmed, and its bookies do not have it ({error}); "
                 f"`offloader ledgers inspect {self._ledger}` shows what they hold"
