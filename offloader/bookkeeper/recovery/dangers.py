@@ -25,6 +25,7 @@ class DangerKind(StrEnum):
     """What is wrong."""
 
     ACK_QUORUM_ONE = "ack-quorum-one"
+    ACK_OVER_WRITE = "ack-over-write"
     SMALL_ENSEMBLE = "small-ensemble"
     NOT_REGISTERED = "not-registered"
     READ_ONLY = "read-only"
@@ -77,6 +78,9 @@ def _of_shape(metadata: LedgerMetadata) -> Iterator[Danger]:
     if metadata.ack_quorum == 1:
         message = "the ack quorum is 1: one bookie that is lost may hold the only copy, and every bookie must answer before it can be closed"
         yield Danger(DangerKind.ACK_QUORUM_ONE, (), message)
+    if metadata.ack_quorum > metadata.write_quorum:
+        message = f"the ack quorum of {metadata.ack_quorum} is larger than the write quorum of {metadata.write_quorum}: it cannot be closed"
+        yield Danger(DangerKind.ACK_OVER_WRITE, (), message)
     for fragment in metadata.fragments:
         if len(set(fragment.ensemble)) < metadata.write_quorum:
             size, quorum = len(set(fragment.ensemble)), metadata.write_quorum

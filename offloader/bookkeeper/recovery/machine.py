@@ -149,6 +149,9 @@ def _looked(state: Recovery, versioned: Versioned) -> Step:
     metadata = versioned.metadata
     if metadata.closed:
         return _done(state, metadata, Ending.ADOPTED)
+    if metadata.ack_quorum > metadata.write_quorum:  # no answers at all would seem to be enough
+        quorums = f"the ack quorum of {metadata.ack_quorum} is larger than the write quorum of {metadata.write_quorum}"
+        return _aborted(state, Stop(f"{quorums}: its metadata is damaged, and what was acknowledged cannot be told"))
     if state.round == state.rules.rounds:
         return _aborted(state, Stop(f"the ledger's metadata changed {state.round} times meanwhile; try again later"))
     state = replace(state, round=state.round + 1)

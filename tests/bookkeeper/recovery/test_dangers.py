@@ -44,6 +44,11 @@ def test_an_ack_quorum_of_one():
     assert [d.kind for d in dangers(ledger(2, 1, (0, "ab")), reports(a=set(), b=set()))] == [DangerKind.ACK_QUORUM_ONE]
 
 
+def test_an_ack_quorum_above_the_write_quorum():
+    found = dangers(ledger(2, 3, (0, "abc")), reports(a=set(), b=set(), c=set()))
+    assert [d.kind for d in found] == [DangerKind.ACK_OVER_WRITE]
+
+
 def test_an_ensemble_smaller_than_the_write_quorum():
     assert (DangerKind.SMALL_ENSEMBLE, ("a", "b")) in kinds(dangers(ledger(3, 2, (0, "ab")), reports(a=set(), b=set())))
 

@@ -38,6 +38,15 @@ def test_a_closed_ledger_is_left_as_it_is():
     assert len(world.asked) == 1
 
 
+@pytest.mark.parametrize("dry", [False, True])
+@pytest.mark.parametrize("state", [LedgerState.OPEN, LedgerState.IN_RECOVERY])
+def test_an_ack_quorum_above_the_write_quorum_closes_nothing(state, dry):
+    world = World(ledger(2, 3, (0, "abc"), state=state), silent={"a", "b", "c"})
+    assert "ack quorum of 3 is larger than the write quorum of 2" in aborted(run(world, window(8, dry=dry))).reason
+    assert len(world.asked) == 1
+    assert world.metadata.state is state
+
+
 def test_an_open_ledger_is_marked_before_anything_is_fenced():
     world = World(ledger(), on(a={0}, b={0}, c={0}))
     run(world)
