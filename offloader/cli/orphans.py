@@ -11,7 +11,7 @@ from offloader.cli.ledgers import close_one, closing_options
 from offloader.cli.parsing import TOPIC
 from offloader.cli.session import FINDINGS, OK, Session, command
 from offloader.cli.topics import topics
-from offloader.errors import TopicNotFoundError
+from offloader.errors import LedgerNotFoundError, TopicNotFoundError
 from offloader.model import TopicName
 
 LAST = 2
@@ -44,7 +44,12 @@ def _close_tail(session: Session, topic: TopicName, options: Options, *, force: 
     if not listed:
         session.output.line(f"{topic} has no ledgers", {"message": "no ledgers", "topic": str(topic)})
     for ledger in listed[-LAST:]:
-        found, refused = close_one(session, ledger, options, force=force)
+        try:
+            found, refused = close_one(session, ledger, options, force=force)
+        except LedgerNotFoundError:  # offloaded by Pulsar itself, and deleted from BookKeeper: closed long since
+            message = f"ledger {ledger} is gone from BookKeeper"
+            session.output.line(f"{topic}: {message}", {"message": message, "topic": str(topic), "ledger": ledger})
+            continue
         message = found.outcome.message
         details = (
             [] if found.versioned.metadata.closed else [*lines(found), *([f"would be refused: {refused}"] if refused else [])]

@@ -172,6 +172,16 @@ def test_the_tail_of_a_topic_is_closed(line, bookkeeper):
     assert text.splitlines() == [f"{TOPIC}: ledger {n}: was closed already, last entry 0, 10 bytes" for n in (12, 13)]
 
 
+def test_a_ledger_of_the_tail_that_pulsar_has_offloaded_and_deleted_is_passed_over(line, bookkeeper):
+    bookkeeper.metadata.cluster.delete_ledger(12)
+    said = line.json_lines("topics", "close-orphan-tail", "t")
+    assert [(one["ledger"], one["message"]) for one in said] == [
+        (12, "ledger 12 is gone from BookKeeper"),
+        (13, "ledger 13: closed, last entry 0, 10 bytes"),
+    ]
+    assert bookkeeper.read(13).closed
+
+
 def test_the_tail_of_a_loaded_topic_is_not_touched(line, bookkeeper):
     line.cluster.admin.loaded[TOPIC] = "broker:8080"
     bookkeeper.metadata.cluster.put_ledger(12, replace(bookkeeper.read(12), state=LedgerState.CLOSED, last_entry=0, length=10))
