@@ -51,7 +51,8 @@ def inspect(session: Session, ledger: int, *, timeout: int, trusted: tuple[str, 
     JSON: {message, ledger, outcome, lastEntry, length, reason, mustComeBack, metadata, bookies, lastConfirmed, reads, writes, steps, dangers};
     outcome is closed, adopted (it was closed already), would_close or aborted.
     """
-    found = examine(ledger, *session.bookkeeper, Options(dry=True, trusted=trusted, timeout=timeout / 1000))
+    options = Options(dry=True, trusted=trusted, timeout=timeout / 1000)
+    found = examine(ledger, *session.bookkeeper(options.timeout), options)
     session.output.message(found.outcome.message, list(lines(found)), **fields(found))
     return FINDINGS if isinstance(found.outcome.phase, Aborted) or found.dangers else OK
 
@@ -78,7 +79,7 @@ def close(session: Session, ledger: int, *, dry_run: bool, force: bool, timeout:
 
 def close_one(session: Session, ledger: int, options: Options, *, force: bool) -> tuple[Inspection, str | None]:
     """What came of it and, of a dry run, why it would have been refused. Raises FatalError where it is."""
-    store, bookies = session.bookkeeper
+    store, bookies = session.bookkeeper(options.timeout)
     metadata = store.read(ledger).metadata
     refused = None
     if not force and not metadata.closed:

@@ -34,12 +34,12 @@ def close_orphan_tail(
     JSON: one object a line, for each ledger: as of `ledgers close`, and topic.
     """
     options = Options(dry=dry_run, trusted=trusted, timeout=timeout / 1000)
-    codes = [_close_tail(session, name, options, force=force) for name in _existing(session, topic)]
+    codes = [_close_tail(session, name, options, force=force) for name in _existing(session, topic, options)]
     return max(codes)
 
 
 def _close_tail(session: Session, topic: TopicName, options: Options, *, force: bool) -> int:
-    store, _ = session.bookkeeper
+    store, _ = session.bookkeeper(options.timeout)
     listed = [one.ledger for one in store.managed_ledger(topic).ledgers]
     if not listed:
         session.output.line(f"{topic} has no ledgers", {"message": "no ledgers", "topic": str(topic)})
@@ -61,9 +61,9 @@ def _close_tail(session: Session, topic: TopicName, options: Options, *, force: 
     return OK
 
 
-def _existing(session: Session, topic: TopicName) -> list[TopicName]:
+def _existing(session: Session, topic: TopicName, options: Options) -> list[TopicName]:
     """The topic, or its partitions. Raises TopicNotFoundError."""
-    store, _ = session.bookkeeper
+    store, _ = session.bookkeeper(options.timeout)
     try:
         store.managed_ledger(topic)
     except TopicNotFoundError:

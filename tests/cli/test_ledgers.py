@@ -11,6 +11,7 @@ from offloader.bookkeeper.api import Listed, ManagedLedger
 from offloader.bookkeeper.digests import digest_for, master_key
 from offloader.bookkeeper.model import LedgerState, StoredEntry
 from offloader.bookkeeper.stored import encode
+from offloader.cli.doors import Doors
 from offloader.errors import AuthorizationFailedError, BrokerUnavailableError
 from offloader.model import TopicName
 from offloader.testing.bookkeeper import SimulatedCluster
@@ -55,7 +56,7 @@ def bookkeeper():
 
 @pytest.fixture
 def line(line, bookkeeper):
-    line.doors = replace(line.doors, bookkeeper=lambda _: tuple(reversed(bookkeeper.client())))
+    line.doors = replace(line.doors, bookkeeper=lambda _config, _timeout: tuple(reversed(bookkeeper.client())))
     line.clock.now += HOUR
     return line
 
@@ -209,6 +210,24 @@ def test_partitions_one_by_one(line, bookkeeper):
     assert [one["message"] for one in said] == ["ledger 31: closed, last entry 0, 10 bytes", "no ledgers"]
 
 
+@pytest.mark.parametrize(("configured", "asked", "used"), [("300ms", "2s", 2.0), ("20s", "2s", 20.0)])
+def test_a_bookie_may_take_as_long_as_the_command_says_however_little_the_configuration_says(
+    line, bookkeeper, monkeypatch, configured, asked, used
+):
+    made = []
+
+    def clients(settings):
+        made.append(settings.bookies.request_timeout)
+        return tuple(reversed(bookkeeper.client()))
+
+    monkeypatch.setattr("offloader.bookkeeper.connect.clients", clients)
+    line.doors = replace(line.doors, bookkeeper=Doors.bookkeeper)
+    reach = f"pulsar: {{metadataServiceUri: 'zk:h', bookies: {{operationTimeout: {configured}}}, "
+    line.config = line.config.replace("pulsar: {", reach)
+    line.ok("ledgers", "inspect", "12", "--timeout", asked)
+    assert made == [used]
+
+
 def test_what_is_not_there(line):
     assert line.error("ledgers", "inspect", "99") == "there is no ledger 99"
     assert "has no managed ledger" in line.error("topics", "close-orphan-tail", "nothing")
@@ -216,7 +235,5 @@ def test_what_is_not_there(line):
 
 
 def _unset(line) -> str:
-    from offloader.cli.doors import Doors
-
     line.doors = replace(line.doors, bookkeeper=Doors.bookkeeper)
     return line.error("ledgers", "inspect", "1")
