@@ -70,6 +70,15 @@ class V2:
             case other:
                 raise ProtocolError(f"the bookie answered in version 2 with the operation {other:#06x}")
 
+    def whose(self, beginning: memoryview) -> int | None:
+        """See `Dialect`."""
+        if len(beginning) < BATCH_ANSWER.size:
+            return None
+        _, _, ledger, entry, number = BATCH_ANSWER.unpack_from(beginning)
+        if _operation(beginning) == 0x0207:
+            return int(number)
+        return next(iter(self._reads.get((ledger, entry), ())), None)
+
     def forget(self, number: int) -> None:
         """See `Dialect`."""
         self._batches.pop(number, None)

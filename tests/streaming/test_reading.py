@@ -12,8 +12,9 @@ import pytest
 
 from offloader.bookkeeper.connect import BookKeeperSettings
 from offloader.config import Config
+from offloader.config.levels import ENTRY_OVERHEAD
 from offloader.errors import ConfigError, MetadataUnavailableError
-from offloader.model import FailureKind, Slice, Source
+from offloader.model import MIB, FailureKind, Slice, Source
 from offloader.pulsar.settings import PulsarSettings
 from offloader.pulsar.source import BrokerSource
 from offloader.streaming import reading, settings
@@ -118,3 +119,14 @@ def test_workers_are_told_how_to_reach_bookies() -> None:
     assert (found.metadata_uri, found.metadata_timeout) == ("zk:h1,h2", 2.0)
     assert (found.bookies.tls, found.bookies.tls_trust_certs_file, found.bookies.request_timeout) == (True, "/ca.pem", 2.0)
     assert pickle.loads(pickle.dumps(found)) == found
+
+
+def test_bookies_may_send_entries_as_large_as_any_topic_may_have() -> None:
+    text = BASE.replace('8080"}', '8080", metadataServiceUri: "zk:h1"}')
+    found = settings.bookkeeper(Config.parse(text, {}))
+    assert found is not None
+    assert found.bookies.max_entry == 16 * MIB
+    topic = 'namespaces: {public/default: {topics: {"persistent://public/default/large": {policies: {maxEntrySizeInBytes: 64M}}}}}'
+    found = settings.bookkeeper(Config.parse(f"{text}\n{topic}", {}))
+    assert found is not None
+    assert found.bookies.max_entry == 64 * MIB + ENTRY_OVERHEAD
