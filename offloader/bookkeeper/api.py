@@ -51,11 +51,13 @@ class Cursor:
 
 
 class Cookie(NamedTuple):
-    """What identifies a bookie's disks, and when the metadata service got it (ms): a bookie whose disks were lost, and whose cookie
-    somebody removed so that it could start with empty ones, has one that is younger than the ledgers it held."""
+    """What identifies a bookie's disks, and when the metadata service got it, and last got another (ms, by its own clock): a bookie whose
+    disks were lost, and whose cookie somebody removed so that it could start with empty ones, has one that is younger than the ledgers
+    it held."""
 
     data: bytes
     created_ms: int
+    modified_ms: int
 
 
 class LedgerMetadataStore(Protocol):

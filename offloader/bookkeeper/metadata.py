@@ -60,9 +60,8 @@ class MetadataTree:
             metadata = decode_metadata(node.value)
         except DamagedRecordError as error:
             raise DamagedRecordError(f"ledger {ledger}: {error}") from error
-        if metadata.created_ms is None:
-            metadata = replace(metadata, created_ms=node.created_ms)
-        return Versioned(metadata, node.version)
+        created_ms = node.created_ms if metadata.created_ms is None else metadata.created_ms
+        return Versioned(replace(metadata, created_ms=created_ms, listed_ms=node.created_ms), node.version)
 
     def write(self, ledger: int, metadata: LedgerMetadata, version: int) -> int:
         """See LedgerMetadataStore."""
@@ -85,7 +84,7 @@ class MetadataTree:
     def cookie(self, bookie: str) -> Cookie | None:
         """See LedgerMetadataStore."""
         node = self._nodes.get(f"{self._uri.root}/cookies/{bookie}", latest=True)
-        return None if node is None else Cookie(node.value, node.created_ms)
+        return None if node is None else Cookie(node.value, node.created_ms, node.modified_ms)
 
     def managed_ledger(self, topic: TopicName) -> ManagedLedger:
         """See LedgerMetadataStore."""

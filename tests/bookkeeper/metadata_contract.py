@@ -160,7 +160,7 @@ class MetadataContract:
         cluster.put_cookie("b-1", b"disks")
         first = store.cookie("b-1")
         assert first is not None
-        assert first == Cookie(b"disks", first.created_ms)
+        assert first == Cookie(b"disks", first.created_ms, first.created_ms)
         cluster.delete_cookie("b-1")
         assert store.cookie("b-1") is None
         cluster.put_cookie("b-1", b"disks")

@@ -126,7 +126,9 @@ def test_bookies_may_send_entries_as_large_as_any_topic_may_have() -> None:
     found = settings.bookkeeper(Config.parse(text, {}))
     assert found is not None
     assert found.bookies.max_entry == 16 * MIB
-    topic = 'namespaces: {public/default: {topics: {"persistent://public/default/large": {policies: {maxEntrySizeInBytes: 64M}}}}}'
+    topic = (
+        'namespaces: {public/default: {topics: {"persistent://public/default/large": {policies: {maxEntrySizeInBytes: 64M}}}}}'
+    )
     found = settings.bookkeeper(Config.parse(f"{text}\n{topic}", {}))
     assert found is not None
     assert found.bookies.max_entry == 64 * MIB + ENTRY_OVERHEAD

@@ -31,6 +31,7 @@ class DangerKind(StrEnum):
     READ_ONLY = "read-only"
     NO_COOKIE = "no-cookie"
     YOUNG_COOKIE = "young-cookie"
+    CHANGED_COOKIE = "changed-cookie"
     NOTHING_HELD = "nothing-held"
     COPIES_LOST = "copies-lost"
     COPIES_MISSING = "copies-missing"
@@ -70,8 +71,10 @@ def young_cookies(metadata: LedgerMetadata, store: LedgerMetadataStore) -> froze
     return frozenset(bookie for bookie, cookie in cookies.items() if cookie and _is_younger(cookie.created_ms, metadata))
 
 
-def _is_younger(cookie_ms: int, metadata: LedgerMetadata) -> bool:
-    return metadata.created_ms is not None and cookie_ms > metadata.created_ms
+def _is_younger(node_ms: int, metadata: LedgerMetadata) -> bool:
+    """By one clock, the metadata service's: a broker's may be minutes ahead."""
+    since = metadata.created_ms if metadata.listed_ms is None else metadata.listed_ms
+    return since is not None and node_ms > since
 
 
 def _of_shape(metadata: LedgerMetadata) -> Iterator[Danger]:
@@ -102,6 +105,14 @@ def _of_bookies(metadata: LedgerMetadata, reports: Reports) -> Iterator[Danger]:
         elif bookie in last and not metadata.closed and _is_younger(report.cookie_ms, metadata):
             message = f"{bookie} has a cookie that is younger than the ledger: it lost its disks, or joined the cluster later"
             yield Danger(DangerKind.YOUNG_COOKIE, (bookie,), message)
+        elif (
+            bookie in last
+            and not metadata.closed
+            and report.cookie_changed_ms is not None
+            and _is_younger(report.cookie_changed_ms, metadata)
+        ):
+            message = f"{bookie} got another cookie in place of its own since the ledger was created: its directories or its address were changed"
+            yield Danger(DangerKind.CHANGED_COOKIE, (bookie,), message)
 
 
 def _of_copies(metadata: LedgerMetadata, reports: Reports, last: int) -> Iterator[Danger]:

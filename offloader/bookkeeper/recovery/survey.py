@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from concurrent.futures import Future, wait
 from typing import Any, NamedTuple, TypeVar
 
-from offloader.bookkeeper.api import Bookies, LastConfirmed, LedgerMetadataStore
+from offloader.bookkeeper.api import Bookies, Cookie, LastConfirmed, LedgerMetadataStore
 from offloader.bookkeeper.managed_ledgers import managed_ledger_of, topic_of
 from offloader.bookkeeper.model import NO_ENTRY, LedgerMetadata
 from offloader.bookkeeper.recovery.answers import answered, unanswered
@@ -20,7 +20,8 @@ T = TypeVar("T")
 class BookieReport(NamedTuple):
     """One bookie of one of the ledger's ensembles.
 
-    `writable` None: it is not registered. `cookie_ms`: since when it has its cookie, None: it has none. `holds`: the entries that it
+    `writable` None: it is not registered. `cookie_ms`: since when it has a cookie, None: it has none; `cookie_changed_ms`: since when it
+    has the one that it has. `holds`: the entries that it
     says it has, None: it does not say, `problem` is why. `confirmed`: the highest LAC that it knows.
     """
 
@@ -30,6 +31,7 @@ class BookieReport(NamedTuple):
     holds: Collection[int] | None = ()
     confirmed: int = NO_ENTRY
     problem: str = ""
+    cookie_changed_ms: int | None = None
 
 
 Reports = Mapping[str, BookieReport]
@@ -46,7 +48,7 @@ def survey(ledger: int, metadata: LedgerMetadata, store: LedgerMetadataStore, bo
     reports = {}
     for bookie in names:
         end = _end(ledger, bookie, ends[bookie], metadata, timeout)
-        report = BookieReport(bookie, available.get(bookie), _cookie(store, bookie), confirmed=end.heard)
+        report = _with_cookie(BookieReport(bookie, available.get(bookie), confirmed=end.heard), store.cookie(bookie))
         reports[bookie] = _listed(report, lists[bookie], end, timeout)
     return reports
 
@@ -101,6 +103,7 @@ def _end(ledger: int, bookie: str, future: Future[LastConfirmed], metadata: Ledg
     return unanswered(request, timeout)
 
 
-def _cookie(store: LedgerMetadataStore, bookie: str) -> int | None:
-    cookie = store.cookie(bookie)
-    return None if cookie is None else cookie.created_ms
+def _with_cookie(report: BookieReport, cookie: Cookie | None) -> BookieReport:
+    if cookie is None:
+        return report
+    return report._replace(cookie_ms=cookie.created_ms, cookie_changed_ms=cookie.modified_ms)

@@ -228,6 +228,29 @@ def test_young_cookies_are_those_of_the_last_ensemble():
     assert young_cookies(cluster.shape, store) == {"b2:3181"}
 
 
+@pytest.mark.parametrize("ahead", [-600, 0, 600])
+def test_cookies_and_ledgers_are_compared_by_the_metadata_services_clock(ahead):
+    """The broker's clock, by which a ledger says when it was made, is ahead, or behind."""
+    cluster = Cluster()
+    record = replace(cluster.shape, created_ms=cluster.shape.created_ms + ahead * 1000)
+    cluster.metadata.cluster.put_ledger(LEDGER, record)
+    store = cluster.client()[1]
+    assert young_cookies(store.read(LEDGER).metadata, store) == frozenset()
+    cluster.network.now += 300
+    cluster.replace_disk("b2:3181")
+    assert young_cookies(store.read(LEDGER).metadata, store) == {"b2:3181"}
+    assert cluster.examine(dry=True).distrusted == {"b2:3181"}
+
+
+def test_a_cookie_that_was_replaced_in_place_is_told():
+    cluster = Cluster()
+    cluster.network.now += 300
+    cluster.metadata.cluster.put_cookie("b2:3181", b"other directories")
+    found = cluster.examine(dry=True)
+    assert kinds(list(found.dangers)) == {(DangerKind.CHANGED_COOKIE, ("b2:3181",))}
+    assert found.distrusted == frozenset()
+
+
 def test_an_inspection_says_all_of_it():
     cluster = Cluster(ack_quorum=1)
     cluster.put(0)
