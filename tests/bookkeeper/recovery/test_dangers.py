@@ -93,6 +93,15 @@ def test_acknowledged_entries_with_too_few_copies_were_lost():
     assert distrusted(found) == {"a"}
 
 
+def test_copies_are_known_to_be_lost_although_a_bookie_is_silent():
+    found = dangers(ledger(), reports(2, a=None, b={2}, c={2}))
+    assert kinds(found) == {(DangerKind.COPIES_LOST, ("b",)), (DangerKind.COPIES_LOST, ("c",))}
+    assert distrusted(found) == {"b", "c"}
+    maybe = dangers(ledger(), reports(2, a=None, b={0, 1, 2}, c={2}))
+    assert kinds(maybe) == {(DangerKind.COPIES_MISSING, ("c",))}
+    assert "may have" in maybe[0].message
+
+
 def test_bookies_that_do_not_say_what_they_have_are_not_accused_nor_is_anybody_because_of_them():
     assert dangers(ledger(2, 2, (0, "ab")), reports(0, a={0}, b=None)) == []
 
