@@ -9,9 +9,9 @@ from offloader.bookkeeper.recovery.machine import Aborted
 from offloader.bookkeeper.recovery.report import fields, lines
 from offloader.cli.ledgers import close_one, closing_options
 from offloader.cli.parsing import TOPIC
-from offloader.cli.session import FINDINGS, OK, Session, command
+from offloader.cli.session import ERROR, FINDINGS, OK, Session, command
 from offloader.cli.topics import topics
-from offloader.errors import LedgerNotFoundError, TopicNotFoundError
+from offloader.errors import LedgerNotFoundError, OffloadError, TopicNotFoundError
 from offloader.model import TopicName
 
 LAST = 2
@@ -28,14 +28,26 @@ def close_orphan_tail(
     """Close the topic's last two ledgers where they are still open because their writer is gone.
 
     Until then their end is not offloaded, and none of them is retained or deleted. As `ledgers close` does it. A name without
-    -partition-N means all partitions.
+    -partition-N means all partitions; what is refused or fails for one of them does not stop the others.
 
     \b
     JSON: one object a line, for each ledger: as of `ledgers close`, and topic.
     """
     options = Options(dry=dry_run, trusted=trusted, timeout=timeout / 1000)
-    codes = [_close_tail(session, name, options, force=force) for name in _existing(session, topic, options)]
-    return max(codes)
+    names = _existing(session, topic, options)
+    if names == [topic]:
+        return _close_tail(session, topic, options, force=force)
+    codes = {_tried(session, name, options, force=force) for name in names}
+    return ERROR if ERROR in codes else max(codes)
+
+
+def _tried(session: Session, topic: TopicName, options: Options, *, force: bool) -> int:
+    """What is refused, or fails, for one partition does not stop the others."""
+    try:
+        return _close_tail(session, topic, options, force=force)
+    except OffloadError as error:
+        click.echo(f"error: {topic}: {error}", err=True)
+        return ERROR
 
 
 def _close_tail(session: Session, topic: TopicName, options: Options, *, force: bool) -> int:

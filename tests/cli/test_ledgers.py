@@ -228,6 +228,23 @@ def test_a_bookie_may_take_as_long_as_the_command_says_however_little_the_config
     assert made == [used]
 
 
+def test_a_partition_that_is_refused_does_not_stop_the_others(line, bookkeeper):
+    names = [TopicName.parse(f"public/default/p-partition-{number}") for number in range(3)]
+    for ledger, name in enumerate(names, 31):
+        line.cluster.create(name)
+        bookkeeper.put(ledger, f"public/default/persistent/{name.name}".encode())
+        bookkeeper.listed(name, ledger)
+    line.cluster.admin.loaded[names[0]] = "broker:8080"
+    bookkeeper.metadata.cluster.put_ledger(32, b"damaged")
+    result = line.run("topics", "close-orphan-tail", "p")
+    assert result.exit_code == 1
+    refused, failed = result.stderr.splitlines()
+    assert refused.startswith(f"error: {names[0]}: ledger 31: {names[0]} is loaded by the broker broker:8080")
+    assert failed.startswith(f"error: {names[1]}: ledger 32: ")
+    assert not bookkeeper.fenced(31)
+    assert bookkeeper.read(33).closed
+
+
 def test_what_is_not_there(line):
     assert line.error("ledgers", "inspect", "99") == "there is no ledger 99"
     assert "has no managed ledger" in line.error("topics", "close-orphan-tail", "nothing")
