@@ -9,7 +9,8 @@ from offloader.model import Gap, Position, TopicName
 from offloader.pulsar.api import EntryReader, EntrySource, Extent, RawEntry
 
 QUIET = 1.0  # seconds; a broker that is silent for so long may be before entries that it does not deliver
-# A share of what a reader may hold: gaps are short.
+# A share of what a reader may hold: gaps are short. The rest counts twice: while a gap is filled, what the broker's reader has given is
+# held here, and it takes as much again.
 FILLER_SHARE = 4
 
 
@@ -30,7 +31,7 @@ class FilledSource:
         def fill(first: Position, last: tuple[int, int]) -> EntryReader:
             return self._stored.open(topic, first.ledger, first.entry, max_bytes=filler, extent=Extent(extent.ledgers, last))
 
-        reader = self._broker.open(topic, ledger, entry, max_bytes=max_bytes - filler, extent=extent)
+        reader = self._broker.open(topic, ledger, entry, max_bytes=(max_bytes - filler) // 2, extent=extent)
         return FilledReader(reader, fill, Position(0, ledger, entry), extent, self._clock)
 
     def explain(

@@ -161,9 +161,11 @@ def test_where_the_end_of_a_ledger_is_not_known_nothing_is_filled_behind_it() ->
 
 
 def test_what_both_hold_stays_within_the_limit() -> None:
+    """The broker's reader is full again while what it gave is held behind a gap."""
     broker, bookies = Scripted([raw(3, 1)]), Scripted([raw(3, 0)])
     drain(FilledSource(broker, bookies, Clock(0)), (3, 0), extent_of({3: 2}))
-    assert broker.opened[0][2] + bookies.opened[0][2] == 1_000
+    delivered, filled = broker.opened[0][2], bookies.opened[0][2]
+    assert 990 <= 2 * delivered + filled <= 1_000
     assert (broker.closed, bookies.closed) == (1, 1)
 
 
