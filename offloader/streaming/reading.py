@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from offloader.bookkeeper.connect import BookKeeperSettings, connect
 from offloader.bookkeeper.filling import FilledSource
@@ -16,6 +16,9 @@ from offloader.pulsar.api import EntrySource
 from offloader.pulsar.settings import PulsarSettings
 from offloader.pulsar.source import BrokerSource
 from offloader.streaming.wrapping import wrapped_source
+
+if TYPE_CHECKING:
+    from offloader.bookkeeper.source import BookKeeperSource
 
 REST = 5.0
 """Seconds in which connecting is not tried again after it failed: slices that waited for it do not each wait for another time-out."""
@@ -45,7 +48,8 @@ class Sources:
             case Source.BROKER:
                 return BrokerSource(self._pulsar)
             case Source.FILLED:
-                return FilledSource(self._kinds[Source.BROKER].get().plain, self._kinds[Source.BOOKKEEPER].get().plain)
+                stored = cast("BookKeeperSource", self._kinds[Source.BOOKKEEPER].get().plain)
+                return FilledSource(self._kinds[Source.BROKER].get().plain, stored)
             case Source.BOOKKEEPER:
                 assert self._bookkeeper is not None
                 return connect(self._bookkeeper)
