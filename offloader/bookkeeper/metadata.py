@@ -18,6 +18,7 @@ from offloader.errors import BookieUnavailableError, DamagedRecordError, FatalEr
 from offloader.model import TopicName
 
 _READ_ONLY = "readonly"
+_NOT_NODES = {".", ".."}
 
 
 class MetadataTree:
@@ -121,7 +122,10 @@ class MetadataTree:
         return self._uri.root + ledger_path(self.layout, ledger)
 
     def _topic_path(self, topic: TopicName) -> str:
-        return f"{self._uri.managed_ledgers}/{managed_ledger_name(topic)}"
+        name = managed_ledger_name(topic)
+        if not _NOT_NODES.isdisjoint(name.split("/")):
+            raise TopicNotFoundError(f"{topic} has no managed ledger in {self._uri}: no node can have such a name")
+        return f"{self._uri.managed_ledgers}/{name}"
 
     def _no_cluster(self) -> FatalError:
         return FatalError(f"there is no BookKeeper cluster at {self._uri}: it has no node {self._writable}")

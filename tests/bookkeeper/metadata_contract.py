@@ -155,6 +155,13 @@ class MetadataContract:
         cluster.unregister("a:1")
         soon(lambda: store.available() == {"b": True})
 
+    @pytest.mark.parametrize("name", [".", ".."])
+    def test_a_topic_that_no_node_can_be_named_after_has_no_managed_ledger(self, store, name):
+        for topic in (TopicName("public", "default", name), TopicName(name, "default", "t")):
+            for ask in (store.managed_ledger, store.cursors):
+                with pytest.raises(TopicNotFoundError, match="no node can have such a name"):
+                    ask(topic)
+
     def test_a_cookie_has_a_time(self, store, cluster):
         assert store.cookie("b-1") is None
         cluster.put_cookie("b-1", b"disks")

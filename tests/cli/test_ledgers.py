@@ -245,6 +245,12 @@ def test_a_partition_that_is_refused_does_not_stop_the_others(line, bookkeeper):
     assert bookkeeper.read(33).closed
 
 
+def test_a_ledger_whose_time_of_creation_makes_no_sense_is_shown_all_the_same(line, bookkeeper):
+    nanoseconds = 1_700_000_000_000_000_000
+    bookkeeper.metadata.cluster.put_ledger(13, replace(bookkeeper.read(13), created_ms=nanoseconds, raw=b""))
+    assert f"created {nanoseconds} ms after 1970" in line.ok("ledgers", "inspect", "13")
+
+
 def test_what_is_not_there(line):
     assert line.error("ledgers", "inspect", "99") == "there is no ledger 99"
     assert "has no managed ledger" in line.error("topics", "close-orphan-tail", "nothing")
