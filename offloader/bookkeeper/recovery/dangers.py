@@ -120,7 +120,7 @@ def _of_copies(metadata: LedgerMetadata, reports: Reports, last: int) -> Iterato
     expected: Counter[str] = Counter()
     lacking: Counter[str] = Counter()
     lost: dict[str, list[int]] = {}
-    for entry in _sample(last):
+    for entry in _sample(last if reports else NO_ENTRY):
         write_set = dict.fromkeys(metadata.write_set(entry))
         said = [bookie for bookie in write_set if reports[bookie].holds is not None]
         without = [bookie for bookie in said if entry not in (reports[bookie].holds or ())]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future, wait
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from offloader.bookkeeper.api import Bookies, Cookie, LastConfirmed, LedgerMetadataStore
 from offloader.bookkeeper.managed_ledgers import managed_ledger_of, topic_of
@@ -14,7 +15,8 @@ from offloader.bookkeeper.recovery.messages import Answered, ReadLast
 from offloader.bookkeeper.status import Answer, answer
 from offloader.errors import BookieUnavailableError, DamagedRecordError, OffloadError, TopicNotFoundError
 
-T = TypeVar("T")
+LISTING = 2.0
+"""Seconds for lists of entries, after all that bookies of any kind answer has come."""
 
 
 class BookieReport(NamedTuple):
@@ -38,19 +40,28 @@ Reports = Mapping[str, BookieReport]
 
 
 def survey(ledger: int, metadata: LedgerMetadata, store: LedgerMetadataStore, bookies: Bookies, timeout: float) -> Reports:
-    """All bookies of all ensembles. `timeout`: seconds for their answers. Raises MetadataUnavailableError."""
+    """All bookies of all ensembles. `timeout`: seconds for their answers; lists of entries, which Pulsar's bookies never send, are
+    waited for less once everything else is there. Raises MetadataUnavailableError."""
     names = sorted({bookie for fragment in metadata.fragments for bookie in fragment.ensemble})
     lists = {bookie: bookies.entries_of(bookie, ledger) for bookie in names}
     ends = {bookie: bookies.read_lac(bookie, ledger) for bookie in names}
-    asked: list[Future[Any]] = [*lists.values(), *ends.values()]
-    wait(asked, timeout)
+    waited = _wait_for(ends.values(), lists.values(), timeout)
     available = store.available()
     reports = {}
     for bookie in names:
         end = _end(ledger, bookie, ends[bookie], metadata, timeout)
         report = _with_cookie(BookieReport(bookie, available.get(bookie), confirmed=end.heard), store.cookie(bookie))
-        reports[bookie] = _listed(report, lists[bookie], end, timeout)
+        reports[bookie] = _listed(report, lists[bookie], end, waited)
     return reports
+
+
+def _wait_for(ends: Collection[Future[Any]], lists: Collection[Future[Any]], timeout: float) -> float:
+    """How many seconds the lists had."""
+    begun = time.monotonic()
+    wait(ends, timeout)
+    left = max(timeout - (time.monotonic() - begun), 0)
+    wait(lists, min(left, LISTING))
+    return LISTING if left > LISTING else timeout
 
 
 def acknowledged(metadata: LedgerMetadata, reports: Reports, marked: int = NO_ENTRY) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -160,6 +161,28 @@ def test_a_survey_says_what_each_bookie_has_and_knows():
     assert (two.writable, two.holds, two.problem) == (None, None, "b2:3181: refused the connection")
     assert (three.cookie_ms, list(three.holds or ())) == (None, [0])
     assert acknowledged(cluster.shape, found) == 0
+
+
+def test_lists_that_never_come_are_not_waited_for_as_long_as_other_answers(monkeypatch):
+    monkeypatch.setattr("offloader.bookkeeper.recovery.survey.LISTING", 0.05)
+    cluster = Cluster()
+    cluster.put(0)
+    bookies, store = like_pulsars(cluster)
+    begun = time.monotonic()
+    found = survey(LEDGER, cluster.shape, store, bookies, 60.0)
+    assert time.monotonic() - begun < 30
+    assert {report.problem for report in found.values()} == {"no answer within 0.05 s"}
+
+
+def test_of_a_closed_ledger_that_is_to_be_closed_bookies_are_not_asked():
+    cluster = Cluster()
+    cluster.put(0)
+    assert cluster.examine(dry=False).outcome.metadata.last_entry == 0
+    for bookie in cluster.bookies.values():
+        bookie.up = False
+    found = cluster.examine(dry=False)
+    assert (found.outcome.phase.ending, found.reports, found.dangers) == (Ending.ADOPTED, {}, ())
+    assert len(cluster.examine(dry=True).reports) == 3
 
 
 def test_a_bookie_that_does_not_answer_does_not_say():
