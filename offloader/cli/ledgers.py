@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import click
 
+from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.recovery.inspection import Inspection, Options, examine
 from offloader.bookkeeper.recovery.machine import Aborted
 from offloader.bookkeeper.recovery.ownership import objection
@@ -52,7 +53,9 @@ def inspect(session: Session, ledger: int, *, timeout: int, trusted: tuple[str, 
     outcome is closed, adopted (it was closed already), would_close or aborted.
     """
     options = Options(dry=True, trusted=trusted, timeout=timeout / 1000)
-    found = examine(ledger, *session.bookkeeper(options.timeout), options)
+    store, bookies = session.bookkeeper(options.timeout)
+    check_trusted(trusted, [store.read(ledger).metadata] if trusted else [])
+    found = examine(ledger, store, bookies, options)
     session.output.message(found.outcome.message, list(lines(found)), **fields(found))
     return FINDINGS if isinstance(found.outcome.phase, Aborted) or found.dangers else OK
 
@@ -71,10 +74,21 @@ def close(session: Session, ledger: int, *, dry_run: bool, force: bool, timeout:
     JSON: as of `ledgers inspect`, and objection: why it would be refused without --dry-run.
     """
     options = Options(dry=dry_run, trusted=trusted, timeout=timeout / 1000)
+    store, _ = session.bookkeeper(options.timeout)
+    check_trusted(trusted, [store.read(ledger).metadata] if trusted else [])
     found, refused = close_one(session, ledger, options, force=force)
     details = [*lines(found), *([f"would be refused: {refused}"] if refused else [])]
     session.output.message(found.outcome.message, details, **fields(found), objection=refused)
     return FINDINGS if isinstance(found.outcome.phase, Aborted) or refused else OK
+
+
+def check_trusted(trusted: Collection[str], ledgers: Iterable[LedgerMetadata]) -> None:
+    """Raises FatalError for one that is not among these ledgers' bookies: it would be trusted in vain."""
+    members = {bookie for metadata in ledgers for fragment in metadata.fragments for bookie in fragment.ensemble}
+    unknown = sorted(set(trusted) - members)
+    if unknown:
+        known = f": they are on {', '.join(sorted(members))}" if members else ""
+        raise FatalError(f"--trust {unknown[0]}: none of the ledgers is on such a bookie{known}")
 
 
 def close_one(session: Session, ledger: int, options: Options, *, force: bool) -> tuple[Inspection, str | None]:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
 import click
 
+from offloader.bookkeeper.api import LedgerMetadataStore
+from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.recovery.inspection import Options
 from offloader.bookkeeper.recovery.machine import Aborted
 from offloader.bookkeeper.recovery.report import fields, lines
-from offloader.cli.ledgers import close_one, closing_options
+from offloader.cli.ledgers import check_trusted, close_one, closing_options
 from offloader.cli.parsing import TOPIC
 from offloader.cli.session import ERROR, FINDINGS, OK, Session, command
 from offloader.cli.topics import topics
-from offloader.errors import LedgerNotFoundError, OffloadError, TopicNotFoundError
+from offloader.errors import DamagedRecordError, LedgerNotFoundError, OffloadError, TopicNotFoundError
 from offloader.model import TopicName
 
 LAST = 2
@@ -35,6 +40,8 @@ def close_orphan_tail(
     """
     options = Options(dry=dry_run, trusted=trusted, timeout=timeout / 1000)
     names = _existing(session, topic, options)
+    if trusted:
+        check_trusted(trusted, _metadata(session.bookkeeper(options.timeout)[0], names))
     if names == [topic]:
         return _close_tail(session, topic, options, force=force)
     codes = {_tried(session, name, options, force=force) for name in names}
@@ -52,10 +59,10 @@ def _tried(session: Session, topic: TopicName, options: Options, *, force: bool)
 
 def _close_tail(session: Session, topic: TopicName, options: Options, *, force: bool) -> int:
     store, _ = session.bookkeeper(options.timeout)
-    listed = [one.ledger for one in store.managed_ledger(topic).ledgers]
-    if not listed:
+    tail = _tail(store, topic)
+    if not tail:
         session.output.line(f"{topic} has no ledgers", {"message": "no ledgers", "topic": str(topic)})
-    for ledger in listed[-LAST:]:
+    for ledger in tail:
         try:
             found, refused = close_one(session, ledger, options, force=force)
         except LedgerNotFoundError:  # offloaded by Pulsar itself, and deleted from BookKeeper: closed long since
@@ -71,6 +78,18 @@ def _close_tail(session: Session, topic: TopicName, options: Options, *, force: 
         if isinstance(found.outcome.phase, Aborted) or refused:
             return FINDINGS
     return OK
+
+
+def _tail(store: LedgerMetadataStore, topic: TopicName) -> list[int]:
+    return [one.ledger for one in store.managed_ledger(topic).ledgers][-LAST:]
+
+
+def _metadata(store: LedgerMetadataStore, topics: Iterable[TopicName]) -> Iterator[LedgerMetadata]:
+    """Of those ledgers that can be read: what is wrong with the others shows when they are to be closed."""
+    for topic in topics:
+        for ledger in _tail(store, topic):
+            with suppress(LedgerNotFoundError, DamagedRecordError):
+                yield store.read(ledger).metadata
 
 
 def _existing(session: Session, topic: TopicName, options: Options) -> list[TopicName]:

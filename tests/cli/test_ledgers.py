@@ -161,6 +161,23 @@ def test_a_bookie_that_lost_its_disk_must_be_trusted(line, bookkeeper):
     line.ok("ledgers", "close", "12", "--trust", "b1:3181")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [["ledgers", "inspect", "12"], ["ledgers", "close", "12"], ["topics", "close-orphan-tail", "t"]],
+    ids=["inspect", "close", "close-orphan-tail"],
+)
+def test_a_bookie_to_trust_that_no_ledger_is_on_is_refused(line, bookkeeper, command):
+    said = line.error(*command, "--trust", "b1:3181", "--trust", "typo:3181")
+    assert said == "--trust typo:3181: none of the ledgers is on such a bookie: they are on b1:3181, b2:3181, b3:3181"
+    assert bookkeeper.read(12).state is LedgerState.OPEN
+    line.ok(*command, "--trust", "b1:3181")
+
+
+def test_a_bookie_to_trust_may_be_in_one_ledger_of_the_tail_only(line, bookkeeper):
+    bookkeeper.metadata.cluster.delete_ledger(12)
+    line.ok("topics", "close-orphan-tail", "t", "--trust", "b1:3181")
+
+
 def test_the_tail_of_a_topic_is_closed(line, bookkeeper):
     bookkeeper.metadata.cluster.put_ledger(11, replace(bookkeeper.read(11), state=LedgerState.OPEN))
     said = line.json_lines("topics", "close-orphan-tail", "t")
