@@ -132,9 +132,9 @@ class Connection(asyncio.BufferedProtocol):
     def _broken(self, error: OffloadError, answer: memoryview) -> None:
         """The bookie broke the protocol. Only the request that it answered so has failed; the others may do well elsewhere, or later."""
         number = self.dialect.whose(answer)
-        if number not in self._pending and len(self._pending) == 1:
+        if number is None and len(self._pending) == 1:
             (number,) = self._pending
-        guilty = self._pending.pop(number, None) if number is not None else None
+        guilty = None if number is None else self._pending.pop(number, None)
         if guilty is not None:
             self._lose(guilty, error)
         if self._handshake is not None and not self._handshake.done():

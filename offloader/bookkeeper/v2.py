@@ -32,6 +32,7 @@ READ_REQUEST = Struct(">Iqq")
 READ_ANSWER = Struct(">Iiqq")
 BATCH_REQUEST = Struct(">Iqqqiq")
 BATCH_ANSWER = Struct(">Iiqqq")
+NOBODYS = 0  # no request has this number
 _HEADER = Struct(">I")
 _LENGTH = Struct(">I")
 
@@ -77,7 +78,7 @@ class V2:
         _, _, ledger, entry, number = BATCH_ANSWER.unpack_from(beginning)
         if _operation(beginning) == 0x0207:
             return int(number)
-        return next(iter(self._reads.get((ledger, entry), ())), None)
+        return next(iter(self._reads.get((ledger, entry), ())), NOBODYS)
 
     def forget(self, number: int) -> None:
         """See `Dialect`."""

@@ -346,3 +346,18 @@ def test_a_request_that_a_version_does_not_have_fails_at_once(connect):
     assert not client.batches
     with pytest.raises(FatalError, match="cannot be had over TLS"):
         client.batch("b1", 7, 0, count=2, size=1000).result(SOON)
+
+
+@pytest.mark.parametrize("batches", [True, False])
+def test_a_large_answer_that_nobody_waits_for_any_more_is_not_blamed_on_whoever_does(connect, server, batches):
+    server.bookie.add(7, 20, stored_entry(20, ledger_id=7, size=200_000), KEY)
+    client = connect(BookieSettings(max_entry=100_000))
+    server.add(Fault(lambda request: request.entry == 20, delay=0.3))
+
+    def read(entry):
+        return client.batch("b1", 7, entry, count=2, size=1) if batches else client.read("b1", 7, entry)
+
+    assert client.read("b1", 7, 0).result(SOON) == kept(0)  # connected
+    gone, waiting = read(20), read(1)
+    gone.cancel()
+    assert type(waiting.exception(SOON)) is BookieUnavailableError

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from offloader.bookkeeper.api import LedgerMetadataStore
 from offloader.bookkeeper.model import NO_ENTRY, LedgerMetadata
 from offloader.bookkeeper.recovery.evidence import Evidence
-from offloader.bookkeeper.recovery.survey import Reports, acknowledged
+from offloader.bookkeeper.recovery.survey import BookieReport, Reports, acknowledged
 
 SAMPLE = 20_000  # acknowledged entries that are looked for: the first and the last ones of a long ledger
 
@@ -98,21 +98,22 @@ def _of_bookies(metadata: LedgerMetadata, reports: Reports) -> Iterator[Danger]:
             yield Danger(DangerKind.NOT_REGISTERED, (bookie,), f"{bookie} is not registered: it is down or cut off")
         elif not report.writable:
             yield Danger(DangerKind.READ_ONLY, (bookie,), f"{bookie} is read only: it may refuse entries that are written back")
-        if report.cookie_ms is None:
-            yield Danger(
-                DangerKind.NO_COOKIE, (bookie,), f"{bookie} has no cookie: nothing would keep it from starting with empty disks"
-            )
-        elif bookie in last and not metadata.closed and _is_younger(report.cookie_ms, metadata):
-            message = f"{bookie} has a cookie that is younger than the ledger: it lost its disks, or joined the cluster later"
-            yield Danger(DangerKind.YOUNG_COOKIE, (bookie,), message)
-        elif (
-            bookie in last
-            and not metadata.closed
-            and report.cookie_changed_ms is not None
-            and _is_younger(report.cookie_changed_ms, metadata)
-        ):
-            message = f"{bookie} got another cookie in place of its own since the ledger was created: its directories or its address were changed"
-            yield Danger(DangerKind.CHANGED_COOKIE, (bookie,), message)
+        yield from _of_cookie(report, metadata, relevant=bookie in last and not metadata.closed)
+
+
+def _of_cookie(report: BookieReport, metadata: LedgerMetadata, *, relevant: bool) -> Iterator[Danger]:
+    """`relevant`: the bookie may be asked for entries that decide where the ledger ends."""
+    bookie, since, changed = report.bookie, report.cookie_ms, report.cookie_changed_ms
+    if since is None:
+        yield Danger(
+            DangerKind.NO_COOKIE, (bookie,), f"{bookie} has no cookie: nothing would keep it from starting with empty disks"
+        )
+    elif relevant and _is_younger(since, metadata):
+        message = f"{bookie} has a cookie that is younger than the ledger: it lost its disks, or joined the cluster later"
+        yield Danger(DangerKind.YOUNG_COOKIE, (bookie,), message)
+    elif relevant and changed is not None and _is_younger(changed, metadata):
+        message = f"{bookie} got another cookie in place of its own since the ledger was created: its directories or its address were changed"
+        yield Danger(DangerKind.CHANGED_COOKIE, (bookie,), message)
 
 
 def _of_copies(metadata: LedgerMetadata, reports: Reports, last: int) -> Iterator[Danger]:

@@ -23,8 +23,8 @@ class BookieReport(NamedTuple):
     """One bookie of one of the ledger's ensembles.
 
     `writable` None: it is not registered. `cookie_ms`: since when it has a cookie, None: it has none; `cookie_changed_ms`: since when it
-    has the one that it has. `holds`: the entries that it
-    says it has, None: it does not say, `problem` is why. `confirmed`: the highest LAC that it knows.
+    has the one that it has. `holds`: the entries that it says it has, None: it does not say, `problem` is why. `confirmed`: the highest
+    LAC that it knows.
     """
 
     bookie: str
