@@ -175,6 +175,17 @@ class MetadataContract:
         assert again is not None
         assert again.created_ms >= first.created_ms > 10**12
 
+    def test_a_cookie_that_is_replaced_in_place_keeps_its_time_and_gets_another_one(self, store, cluster):
+        cluster.put_cookie("b-1", b"disks")
+        first = store.cookie("b-1")
+        time.sleep(0.005)
+        cluster.put_cookie("b-1", b"other disks")
+        changed = store.cookie("b-1")
+        assert first is not None
+        assert changed is not None
+        assert (changed.data, changed.created_ms) == (b"other disks", first.created_ms)
+        assert changed.modified_ms > first.modified_ms
+
     @pytest.mark.parametrize("packed", Compression.values())
     def test_a_topics_ledgers_and_cursors(self, store, cluster, packed):
         with pytest.raises(TopicNotFoundError, match="managed ledger"):
