@@ -39,12 +39,25 @@ class ManagedLedger:
     terminated: tuple[int, int] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A subscription's cursor. Where its position is in a ledger, which is so while the topic is loaded, `ledger` is that and
+    `mark_delete` may be old or None. `deleted`: ranges (after, up to and including) acknowledged beyond it."""
+
+    ledger: int | None
+    mark_delete: tuple[int, int] | None
+    deleted: tuple[tuple[tuple[int, int], tuple[int, int]], ...] = ()
+    last_active_ms: int | None = None
+
+
 class Cookie(NamedTuple):
-    """What identifies a bookie's disks, and when the metadata service got it (ms): a bookie whose disks were lost, and whose cookie
-    somebody removed so that it could start with empty ones, has one that is younger than the ledgers it held."""
+    """What identifies a bookie's disks, and when the metadata service got it, and last got another (ms, by its own clock): a bookie whose
+    disks were lost, and whose cookie somebody removed so that it could start with empty ones, has one that is younger than the ledgers
+    it held."""
 
     data: bytes
     created_ms: int
+    modified_ms: int
 
 
 class LedgerMetadataStore(Protocol):
@@ -73,6 +86,10 @@ class LedgerMetadataStore(Protocol):
 
     def managed_ledger(self, topic: TopicName) -> ManagedLedger:
         """A topic's ledger list. Raises TopicNotFoundError, DamagedRecordError."""
+        ...
+
+    def cursors(self, topic: TopicName) -> Mapping[str, Cursor]:
+        """A topic's cursors by the names of their subscriptions. Raises TopicNotFoundError, DamagedRecordError."""
         ...
 
     def close(self) -> None:

@@ -86,6 +86,7 @@ def encode(groups: Iterable[Group]) -> bytes:
 
 def _check(group: Group) -> None:
     one_run = group.first == group.last
-    steps = one_run or (group.period >= group.size and (group.last - group.first) % group.period == 0)
-    if group.first < 0 or group.last < group.first or group.size < 1 or not steps:
+    steps = one_run or (group.period >= max(group.size, 1) and (group.last - group.first) % group.period == 0)
+    beyond = group.last + group.size > 2**63 - 1  # no entry has such an id
+    if group.first < 0 or group.last < group.first or group.size < 1 or beyond or not steps:
         raise ProtocolError(f"a bookie's list of entries has an impossible group {tuple(group)}")

@@ -106,14 +106,21 @@ class Connection(asyncio.BufferedProtocol):
         try:
             for body in self._frames.bodies():
                 self._take(body)
+                if self.failure is not None:
+                    return
         except OffloadError as error:
-            self.fail(type(error)(f"{self._bookie}: {error}"))
+            self._broken(error, self._frames.beginning)
 
     def _take(self, body: memoryview) -> None:
         if self._handshake is not None and not self._handshake.done():
             self._handshake.set_result(body.tobytes())
             return
-        for number, result, error in self.dialect.decode(body):
+        try:
+            answers = self.dialect.decode(body)
+        except OffloadError as nonsense:
+            self._broken(nonsense, body)
+            return
+        for number, result, error in answers:
             pending = self._pending.pop(number, None)
             if pending is None or not pending.future.set_running_or_notify_cancel():
                 continue
@@ -121,6 +128,18 @@ class Connection(asyncio.BufferedProtocol):
                 pending.future.set_result(result)
             else:
                 pending.future.set_exception(error)
+
+    def _broken(self, error: OffloadError, answer: memoryview) -> None:
+        """The bookie broke the protocol. Only the request that it answered so has failed; the others may do well elsewhere, or later."""
+        number = self.dialect.whose(answer)
+        if number is None and len(self._pending) == 1:
+            (number,) = self._pending
+        guilty = None if number is None else self._pending.pop(number, None)
+        if guilty is not None:
+            self._lose(guilty, error)
+        if self._handshake is not None and not self._handshake.done():
+            self.fail(type(error)(f"{self._bookie}: {error}"))
+        self.fail(BookieUnavailableError(f"the connection was given up, because the bookie broke the protocol ({error})"))
 
     def _expire(self) -> None:
         self._timer = None

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from offloader.model import Gap, Position, TopicName
 from offloader.pulsar.api import EntryReader, EntrySource, Extent, RawEntry
 
 QUIET = 1.0  # seconds; a broker that is silent for so long may be before entries that it does not deliver
-# A share of what a reader may hold: gaps are short.
+# A share of what a reader may hold: gaps are short. The rest counts twice: while a gap is filled, what the broker's reader has given is
+# held here, and it takes as much again.
 FILLER_SHARE = 4
+
+
+class Stored(EntrySource, Protocol):
+    """Bookies."""
+
+    def remembering(self) -> EntrySource:
+        """See `BookKeeperSource.remembering`."""
+        ...
 
 
 class FilledSource:
     """`EntrySource` whose readers leave nothing out. Does not close the two that it is made of."""
 
-    def __init__(self, broker: EntrySource, stored: EntrySource, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, broker: EntrySource, stored: Stored, clock: Callable[[], float] = time.monotonic) -> None:
         self._broker = broker
         self._stored = stored
         self._clock = clock
@@ -25,12 +35,12 @@ class FilledSource:
         """See `EntrySource.open`. Without an extent nobody knows what is missing."""
         if extent is None:
             return self._broker.open(topic, ledger, entry, max_bytes=max_bytes)
-        filler = max_bytes // FILLER_SHARE
+        filler, stored = max_bytes // FILLER_SHARE, self._stored.remembering()
 
         def fill(first: Position, last: tuple[int, int]) -> EntryReader:
-            return self._stored.open(topic, first.ledger, first.entry, max_bytes=filler, extent=Extent(extent.ledgers, last))
+            return stored.open(topic, first.ledger, first.entry, max_bytes=filler, extent=Extent(extent.ledgers, last))
 
-        reader = self._broker.open(topic, ledger, entry, max_bytes=max_bytes - filler, extent=extent)
+        reader = self._broker.open(topic, ledger, entry, max_bytes=(max_bytes - filler) // 2, extent=extent)
         return FilledReader(reader, fill, Position(0, ledger, entry), extent, self._clock)
 
     def explain(

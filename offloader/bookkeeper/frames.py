@@ -50,6 +50,11 @@ class FrameBuffer:
             begin, self._begin = self._begin + 4, end
             yield self._view[begin:end]
 
+    @property
+    def beginning(self) -> memoryview:
+        """What has arrived of the body that `bodies` refused, up to 64 bytes."""
+        return self._view[self._begin + 4 : min(self._end, self._begin + 4 + 64)]
+
     def _size(self) -> int:
         size = int.from_bytes(self._view[self._begin : self._begin + 4])
         if size > self._max_body:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from struct import Struct
 from typing import TypeVar
 from urllib.parse import quote_plus, unquote_plus
@@ -18,7 +17,7 @@ from google.protobuf.message import DecodeError, Message
 
 from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo, ManagedLedgerInfo, ManagedLedgerInfoMetadata
 from offloader.archive.messages.compression import decompress
-from offloader.bookkeeper.api import Listed, ManagedLedger
+from offloader.bookkeeper.api import Cursor, Listed, ManagedLedger
 from offloader.errors import DamagedObjectError, DamagedRecordError
 from offloader.model import MIB, TopicName
 
@@ -34,17 +33,6 @@ _HEADER = Struct(">2si")
 _CODECS = {Compression.LZ4: "lz4_raw", Compression.ZSTD: "zstd", Compression.SNAPPY: "snappy"}
 
 _Record = TypeVar("_Record", bound=Message)
-
-
-@dataclass(frozen=True, slots=True)
-class Cursor:
-    """A subscription's cursor. Where its position is in a ledger, which is so while the topic is loaded, `ledger` is that and
-    `mark_delete` may be old or None. `deleted`: ranges (after, up to and including) acknowledged beyond it."""
-
-    ledger: int | None
-    mark_delete: tuple[int, int] | None
-    deleted: tuple[tuple[tuple[int, int], tuple[int, int]], ...] = ()
-    last_active_ms: int | None = None
 
 
 def managed_ledger_name(topic: TopicName) -> str:

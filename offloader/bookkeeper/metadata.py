@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 
-from offloader.bookkeeper.api import Cookie, HostPort, ManagedLedger
+from offloader.bookkeeper.api import Cookie, Cursor, HostPort, ManagedLedger
 from offloader.bookkeeper.bookie_info import decode_address
 from offloader.bookkeeper.layout import Layout, decode_layout, ledger_path
-from offloader.bookkeeper.managed_ledgers import Cursor, decode_cursor, decode_managed_ledger, decoded, managed_ledger_name
+from offloader.bookkeeper.managed_ledgers import decode_cursor, decode_managed_ledger, decoded, managed_ledger_name
 from offloader.bookkeeper.metadata_codec import decode_metadata, encode_metadata
 from offloader.bookkeeper.model import LedgerMetadata, Versioned
 from offloader.bookkeeper.nodes import Fired, Nodes, Watched
@@ -18,6 +18,7 @@ from offloader.errors import BookieUnavailableError, DamagedRecordError, FatalEr
 from offloader.model import TopicName
 
 _READ_ONLY = "readonly"
+_NOT_NODES = {".", ".."}
 
 
 class MetadataTree:
@@ -60,9 +61,8 @@ class MetadataTree:
             metadata = decode_metadata(node.value)
         except DamagedRecordError as error:
             raise DamagedRecordError(f"ledger {ledger}: {error}") from error
-        if metadata.created_ms is None:
-            metadata = replace(metadata, created_ms=node.created_ms)
-        return Versioned(metadata, node.version)
+        created_ms = node.created_ms if metadata.created_ms is None else metadata.created_ms
+        return Versioned(replace(metadata, created_ms=created_ms, listed_ms=node.created_ms), node.version)
 
     def write(self, ledger: int, metadata: LedgerMetadata, version: int) -> int:
         """See LedgerMetadataStore."""
@@ -85,7 +85,7 @@ class MetadataTree:
     def cookie(self, bookie: str) -> Cookie | None:
         """See LedgerMetadataStore."""
         node = self._nodes.get(f"{self._uri.root}/cookies/{bookie}", latest=True)
-        return None if node is None else Cookie(node.value, node.created_ms)
+        return None if node is None else Cookie(node.value, node.created_ms, node.modified_ms)
 
     def managed_ledger(self, topic: TopicName) -> ManagedLedger:
         """See LedgerMetadataStore."""
@@ -98,7 +98,7 @@ class MetadataTree:
             raise DamagedRecordError(f"{topic}: {error}") from error
 
     def cursors(self, topic: TopicName) -> Mapping[str, Cursor]:
-        """A topic's cursors by the names of their subscriptions. Raises TopicNotFoundError, DamagedRecordError."""
+        """See LedgerMetadataStore."""
         path = self._topic_path(topic)
         names = self._nodes.children(path)
         if names is None:
@@ -122,7 +122,10 @@ class MetadataTree:
         return self._uri.root + ledger_path(self.layout, ledger)
 
     def _topic_path(self, topic: TopicName) -> str:
-        return f"{self._uri.managed_ledgers}/{managed_ledger_name(topic)}"
+        name = managed_ledger_name(topic)
+        if not _NOT_NODES.isdisjoint(name.split("/")):
+            raise TopicNotFoundError(f"{topic} has no managed ledger in {self._uri}: no node can have such a name")
+        return f"{self._uri.managed_ledgers}/{name}"
 
     def _no_cluster(self) -> FatalError:
         return FatalError(f"there is no BookKeeper cluster at {self._uri}: it has no node {self._writable}")

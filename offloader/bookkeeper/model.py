@@ -41,7 +41,8 @@ class LedgerMetadata:
     """A ledger's metadata. `last_entry` and `length` (payload bytes) count only once it is CLOSED.
 
     `raw`: the whole record it was read from, so that fields that we do not know survive a rewrite; empty for a new one.
-    `created_ms`: its own time of creation or, where it has none, its node's.
+    `created_ms`: its own time of creation, by its writer's clock, or, where it has none, its node's. `listed_ms`: always its node's, by
+    the metadata service's clock: the one to compare with times of other nodes.
     """
 
     ensemble_size: int
@@ -57,6 +58,7 @@ class LedgerMetadata:
     custom: Mapping[str, bytes] = field(default_factory=dict, hash=False)
     format_version: int = 3
     raw: bytes = field(default=b"", repr=False, compare=False)
+    listed_ms: int | None = field(default=None, compare=False)
 
     @property
     def closed(self) -> bool:

@@ -12,11 +12,12 @@ Fired = Callable[[], None]
 
 
 class Node(NamedTuple):
-    """A node's value. `version` grows with each change; `created_ms` is the service's clock."""
+    """A node's value. `version` grows with each change; the times are of the service's clock."""
 
     value: bytes
     version: int
     created_ms: int
+    modified_ms: int
 
 
 class Nodes(Protocol):

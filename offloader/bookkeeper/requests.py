@@ -107,6 +107,11 @@ class Dialect(Protocol):
         """The requests that this answers; none where nobody waits for it any more. Raises ProtocolError."""
         ...
 
+    def whose(self, beginning: memoryview) -> int | None:
+        """The request that an answer is to which begins so, whether or not anybody waits for it; None where that does not tell. For answers
+        that cannot be decoded."""
+        ...
+
     def forget(self, number: int) -> None:
         """Nobody waits for this one any more."""
         ...

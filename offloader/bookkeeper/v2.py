@@ -32,6 +32,7 @@ READ_REQUEST = Struct(">Iqq")
 READ_ANSWER = Struct(">Iiqq")
 BATCH_REQUEST = Struct(">Iqqqiq")
 BATCH_ANSWER = Struct(">Iiqqq")
+NOBODYS = 0  # no request has this number
 _HEADER = Struct(">I")
 _LENGTH = Struct(">I")
 
@@ -69,6 +70,15 @@ class V2:
                 return self._decode_read(body)
             case other:
                 raise ProtocolError(f"the bookie answered in version 2 with the operation {other:#06x}")
+
+    def whose(self, beginning: memoryview) -> int | None:
+        """See `Dialect`."""
+        if len(beginning) < BATCH_ANSWER.size:
+            return None
+        _, _, ledger, entry, number = BATCH_ANSWER.unpack_from(beginning)
+        if _operation(beginning) == 0x0207:
+            return int(number)
+        return next(iter(self._reads.get((ledger, entry), ())), NOBODYS)
 
     def forget(self, number: int) -> None:
         """See `Dialect`."""

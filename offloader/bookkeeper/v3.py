@@ -17,6 +17,7 @@ from offloader.errors import AuthenticationFailedError, ProtocolError
 
 VERSION = 3
 READ_ENTRY, ADD_ENTRY, AUTH, WRITE_LAC, READ_LAC, START_TLS, LIST_ENTRIES = 1, 2, 5, 6, 7, 9, 11
+_HEADER_TAG = 0x0A  # field 1, as bytes
 FENCE_LEDGER = 1
 RECOVERY_ADD = 1
 
@@ -108,6 +109,15 @@ class V3:
         response = _parse(body)
         request = self._asked.pop(response.header.txn_id, None)
         return [] if request is None else [self._answered(request, response)]
+
+    def whose(self, beginning: memoryview) -> int | None:
+        """See `Dialect`. The header comes first, and is short."""
+        if len(beginning) < 2 or beginning[0] != _HEADER_TAG or len(beginning) < 2 + beginning[1]:
+            return None
+        try:
+            return int(pb.PacketHeader.FromString(beginning[2 : 2 + beginning[1]].tobytes()).txn_id)
+        except DecodeError:
+            return None
 
     def forget(self, number: int) -> None:
         """See `Dialect`."""

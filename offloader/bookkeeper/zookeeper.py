@@ -78,7 +78,7 @@ class ZooKeeper:
         if found is None:
             return None
         value, stat = found
-        return Node(value or b"", stat.version, stat.ctime)
+        return Node(value or b"", stat.version, stat.ctime, stat.mtime)
 
     def children(self, path: str, fired: Fired | None = None) -> list[str] | None:
         """See Nodes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from offloader.archive.following.live import Live
@@ -36,13 +36,14 @@ def _live(config: Config) -> Live:
     return Live.of(settings.pulsar(config))
 
 
-def _bookkeeper(config: Config) -> tuple[LedgerMetadataStore, Bookies]:
+def _bookkeeper(config: Config, timeout: float) -> tuple[LedgerMetadataStore, Bookies]:
     from offloader.bookkeeper.connect import clients  # kazoo is an extra
 
     found = settings.bookkeeper(config)
     if found is None:
         raise ConfigError("pulsar.metadataServiceUri: needed to reach bookies; write zk://host:2181/ledgers")
-    return clients(found)
+    bookies = replace(found.bookies, request_timeout=max(found.bookies.request_timeout, timeout))
+    return clients(replace(found, bookies=bookies))
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Doors:
     new_token: Callable[[], str]
     target: Callable[[Config], Cluster] = _target
     live: Callable[[Config], Live] = _live
-    bookkeeper: Callable[[Config], tuple[LedgerMetadataStore, Bookies]] = _bookkeeper
+    bookkeeper: Callable[[Config, float], tuple[LedgerMetadataStore, Bookies]] = _bookkeeper
 
 
 def real() -> Doors:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import click
 
+from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.recovery.inspection import Inspection, Options, examine
 from offloader.bookkeeper.recovery.machine import Aborted
 from offloader.bookkeeper.recovery.ownership import objection
@@ -51,7 +52,10 @@ def inspect(session: Session, ledger: int, *, timeout: int, trusted: tuple[str, 
     JSON: {message, ledger, outcome, lastEntry, length, reason, mustComeBack, metadata, bookies, lastConfirmed, reads, writes, steps, dangers};
     outcome is closed, adopted (it was closed already), would_close or aborted.
     """
-    found = examine(ledger, *session.bookkeeper, Options(dry=True, trusted=trusted, timeout=timeout / 1000))
+    options = Options(dry=True, trusted=trusted, timeout=timeout / 1000)
+    store, bookies = session.bookkeeper(options.timeout)
+    check_trusted(trusted, [store.read(ledger).metadata] if trusted else [])
+    found = examine(ledger, store, bookies, options)
     session.output.message(found.outcome.message, list(lines(found)), **fields(found))
     return FINDINGS if isinstance(found.outcome.phase, Aborted) or found.dangers else OK
 
@@ -70,15 +74,26 @@ def close(session: Session, ledger: int, *, dry_run: bool, force: bool, timeout:
     JSON: as of `ledgers inspect`, and objection: why it would be refused without --dry-run.
     """
     options = Options(dry=dry_run, trusted=trusted, timeout=timeout / 1000)
+    store, _ = session.bookkeeper(options.timeout)
+    check_trusted(trusted, [store.read(ledger).metadata] if trusted else [])
     found, refused = close_one(session, ledger, options, force=force)
     details = [*lines(found), *([f"would be refused: {refused}"] if refused else [])]
     session.output.message(found.outcome.message, details, **fields(found), objection=refused)
     return FINDINGS if isinstance(found.outcome.phase, Aborted) or refused else OK
 
 
+def check_trusted(trusted: Collection[str], ledgers: Iterable[LedgerMetadata]) -> None:
+    """Raises FatalError for one that is not among these ledgers' bookies: it would be trusted in vain."""
+    members = {bookie for metadata in ledgers for fragment in metadata.fragments for bookie in fragment.ensemble}
+    unknown = sorted(set(trusted) - members)
+    if unknown:
+        known = f": they are on {', '.join(sorted(members))}" if members else ""
+        raise FatalError(f"--trust {unknown[0]}: none of the ledgers is on such a bookie{known}")
+
+
 def close_one(session: Session, ledger: int, options: Options, *, force: bool) -> tuple[Inspection, str | None]:
     """What came of it and, of a dry run, why it would have been refused. Raises FatalError where it is."""
-    store, bookies = session.bookkeeper
+    store, bookies = session.bookkeeper(options.timeout)
     metadata = store.read(ledger).metadata
     refused = None
     if not force and not metadata.closed:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
 import click
 
+from offloader.bookkeeper.api import LedgerMetadataStore
+from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.recovery.inspection import Options
 from offloader.bookkeeper.recovery.machine import Aborted
 from offloader.bookkeeper.recovery.report import fields, lines
-from offloader.cli.ledgers import close_one, closing_options
+from offloader.cli.ledgers import check_trusted, close_one, closing_options
 from offloader.cli.parsing import TOPIC
-from offloader.cli.session import FINDINGS, OK, Session, command
+from offloader.cli.session import ERROR, FINDINGS, OK, Session, command
 from offloader.cli.topics import topics
-from offloader.errors import TopicNotFoundError
+from offloader.errors import DamagedRecordError, LedgerNotFoundError, OffloadError, TopicNotFoundError
 from offloader.model import TopicName
 
 LAST = 2
@@ -28,23 +33,42 @@ def close_orphan_tail(
     """Close the topic's last two ledgers where they are still open because their writer is gone.
 
     Until then their end is not offloaded, and none of them is retained or deleted. As `ledgers close` does it. A name without
-    -partition-N means all partitions.
+    -partition-N means all partitions; what is refused or fails for one of them does not stop the others.
 
     \b
     JSON: one object a line, for each ledger: as of `ledgers close`, and topic.
     """
     options = Options(dry=dry_run, trusted=trusted, timeout=timeout / 1000)
-    codes = [_close_tail(session, name, options, force=force) for name in _existing(session, topic)]
-    return max(codes)
+    names = _existing(session, topic, options)
+    if trusted:
+        check_trusted(trusted, _metadata(session.bookkeeper(options.timeout)[0], names))
+    if names == [topic]:
+        return _close_tail(session, topic, options, force=force)
+    codes = {_tried(session, name, options, force=force) for name in names}
+    return ERROR if ERROR in codes else max(codes)
+
+
+def _tried(session: Session, topic: TopicName, options: Options, *, force: bool) -> int:
+    """What is refused, or fails, for one partition does not stop the others."""
+    try:
+        return _close_tail(session, topic, options, force=force)
+    except OffloadError as error:
+        click.echo(f"error: {topic}: {error}", err=True)
+        return ERROR
 
 
 def _close_tail(session: Session, topic: TopicName, options: Options, *, force: bool) -> int:
-    store, _ = session.bookkeeper
-    listed = [one.ledger for one in store.managed_ledger(topic).ledgers]
-    if not listed:
+    store, _ = session.bookkeeper(options.timeout)
+    tail = _tail(store, topic)
+    if not tail:
         session.output.line(f"{topic} has no ledgers", {"message": "no ledgers", "topic": str(topic)})
-    for ledger in listed[-LAST:]:
-        found, refused = close_one(session, ledger, options, force=force)
+    for ledger in tail:
+        try:
+            found, refused = close_one(session, ledger, options, force=force)
+        except LedgerNotFoundError:  # offloaded by Pulsar itself, and deleted from BookKeeper: closed long since
+            message = f"ledger {ledger} is gone from BookKeeper"
+            session.output.line(f"{topic}: {message}", {"message": message, "topic": str(topic), "ledger": ledger})
+            continue
         message = found.outcome.message
         details = (
             [] if found.versioned.metadata.closed else [*lines(found), *([f"would be refused: {refused}"] if refused else [])]
@@ -56,9 +80,21 @@ def _close_tail(session: Session, topic: TopicName, options: Options, *, force: 
     return OK
 
 
-def _existing(session: Session, topic: TopicName) -> list[TopicName]:
+def _tail(store: LedgerMetadataStore, topic: TopicName) -> list[int]:
+    return [one.ledger for one in store.managed_ledger(topic).ledgers][-LAST:]
+
+
+def _metadata(store: LedgerMetadataStore, topics: Iterable[TopicName]) -> Iterator[LedgerMetadata]:
+    """Of those ledgers that can be read: what is wrong with the others shows when they are to be closed."""
+    for topic in topics:
+        for ledger in _tail(store, topic):
+            with suppress(LedgerNotFoundError, DamagedRecordError):
+                yield store.read(ledger).metadata
+
+
+def _existing(session: Session, topic: TopicName, options: Options) -> list[TopicName]:
     """The topic, or its partitions. Raises TopicNotFoundError."""
-    store, _ = session.bookkeeper
+    store, _ = session.bookkeeper(options.timeout)
     try:
         store.managed_ledger(topic)
     except TopicNotFoundError:

@@ -45,6 +45,7 @@ class Session:
         self.doors = doors
         self.output = output
         self._config_path = config_path
+        self._bookkeeper: tuple[LedgerMetadataStore, Bookies] | None = None
         self._stack = ExitStack()
 
     @cached_property
@@ -71,13 +72,16 @@ class Session:
         self._stack.callback(admin.close)
         return admin
 
-    @cached_property
-    def bookkeeper(self) -> tuple[LedgerMetadataStore, Bookies]:
-        """The bookies' metadata, and the bookies. Raises ConfigError, MetadataUnavailableError."""
-        store, bookies = self.doors.bookkeeper(self.config)
-        self._stack.callback(store.close)
-        self._stack.callback(bookies.close)
-        return store, bookies
+    def bookkeeper(self, timeout: float) -> tuple[LedgerMetadataStore, Bookies]:
+        """The bookies' metadata, and the bookies. `timeout`: seconds that a bookie may take, at the least; the first call's counts.
+
+        Raises ConfigError, MetadataUnavailableError.
+        """
+        if self._bookkeeper is None:
+            store, bookies = self._bookkeeper = self.doors.bookkeeper(self.config, timeout)
+            self._stack.callback(store.close)
+            self._stack.callback(bookies.close)
+        return self._bookkeeper
 
     @cached_property
     def catalogs(self) -> Catalogs:

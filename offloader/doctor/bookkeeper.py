@@ -15,6 +15,11 @@ def reachable(found: Mapping[str, OffloadError | None] | OffloadError) -> Iterat
     if isinstance(found, OffloadError):
         yield fail("metadata-service", str(found), f"{SETTING}: check the address, and whether workers may reach it")
         return
+    if not found:
+        yield fail(
+            "metadata-service", "no bookie is registered", f"{SETTING}: check that it is the brokers' own, its path included"
+        )
+        return
     yield ok("metadata-service", f"{len(found)} bookies are registered")
     silent = {name: error for name, error in found.items() if error is not None}
     remedy = (

@@ -28,11 +28,14 @@ class Ledgers:
         return {name: self._trouble(name, future) for name, future in asked.items()}
 
     def read(self, topic: TopicName, info: TopicInfo) -> str:
-        """Read the topic's first entry; says which."""
+        """Read the topic's first entry of which bookies must have copies; says which."""
         if info.last_confirmed is None or not info.ledgers.spans:
             return f"{topic} has no entry yet"
+        kept = [span.ledger for span in info.ledgers.spans if span.ledger not in info.offloaded]
+        if not kept or kept[0] > info.last_confirmed[0]:
+            return f"{topic} has only entries that Pulsar itself has offloaded: none was read"
         extent = Extent(info.ledgers, info.last_confirmed)
-        reader = self._source.open(topic, info.ledgers.spans[0].ledger, 0, max_bytes=MIB, extent=extent)
+        reader = self._source.open(topic, kept[0], 0, max_bytes=MIB, extent=extent)
         try:
             entries = reader.read(self._timeout)
         finally:

@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from offloader.bookkeeper.connect import BookKeeperSettings, connect
 from offloader.bookkeeper.filling import FilledSource
-from offloader.errors import ConfigError
+from offloader.errors import ConfigError, OffloadError
 from offloader.model import Slice, Source
 from offloader.pulsar.api import EntrySource
 from offloader.pulsar.settings import PulsarSettings
 from offloader.pulsar.source import BrokerSource
 from offloader.streaming.wrapping import wrapped_source
 
+if TYPE_CHECKING:
+    from offloader.bookkeeper.source import BookKeeperSource
+
+REST = 5.0
+"""Seconds in which connecting is not tried again after it failed: slices that waited for it do not each wait for another time-out."""
+
+Clock = Callable[[], float]
+
 
 class Sources:
     """A slice is read from the source that its segment was assigned with, whatever the configuration says by now."""
 
-    def __init__(self, pulsar: PulsarSettings, bookkeeper: BookKeeperSettings | None) -> None:
+    def __init__(self, pulsar: PulsarSettings, bookkeeper: BookKeeperSettings | None, clock: Clock = time.monotonic) -> None:
         self._pulsar = pulsar
         self._bookkeeper = bookkeeper
-        self._made: dict[Source, EntrySource] = {}
-        self._wrapped: dict[Source, EntrySource] = {}
-        self._making = threading.Lock()
+        self._kinds = {kind: _Kind(partial(self._make, kind), clock) for kind in Source}
 
     def of(self, work: Slice) -> EntrySource:
         """Raises ConfigError where what it needs is not configured (any more), and what connecting raises."""
@@ -31,22 +41,56 @@ class Sources:
                 f"pulsar.metadataServiceUri: is not set any more, and segment {work.uuid} was begun with source {work.source}; unless it is "
                 "set again, the segment is soon begun anew from the source that is set"
             )
-        with self._making:
-            if work.source not in self._wrapped:
-                self._wrapped[work.source] = wrapped_source(self._of(work.source))
-            return self._wrapped[work.source]
-
-    def _of(self, source: Source) -> EntrySource:
-        if source not in self._made:
-            self._made[source] = self._make(source)
-        return self._made[source]
+        return self._kinds[work.source].get().wrapped
 
     def _make(self, source: Source) -> EntrySource:
         match source:
             case Source.BROKER:
                 return BrokerSource(self._pulsar)
             case Source.FILLED:
-                return FilledSource(self._of(Source.BROKER), self._of(Source.BOOKKEEPER))
+                stored = cast("BookKeeperSource", self._kinds[Source.BOOKKEEPER].get().plain)
+                return FilledSource(self._kinds[Source.BROKER].get().plain, stored)
             case Source.BOOKKEEPER:
                 assert self._bookkeeper is not None
                 return connect(self._bookkeeper)
+
+
+class _Made(NamedTuple):
+    plain: EntrySource
+    wrapped: EntrySource
+
+
+class _Failed(NamedTuple):
+    error: OffloadError
+    until: float
+
+
+class _Kind:
+    """A source that is made once. Whoever needs another kind does not wait for it."""
+
+    def __init__(self, make: Callable[[], EntrySource], clock: Clock) -> None:
+        self._make = make
+        self._clock = clock
+        self._making = threading.Lock()
+        self._made: _Made | None = None
+        self._failed: _Failed | None = None
+
+    def get(self) -> _Made:
+        """Raises what making it raises, and for some seconds after that the same."""
+        if self._made is not None:
+            return self._made
+        with self._making:
+            if self._made is None:
+                self._made = self._try()
+            return self._made
+
+    def _try(self) -> _Made:
+        failed = self._failed
+        if failed is not None and self._clock() < failed.until:
+            raise type(failed.error)(*failed.error.args)
+        try:
+            plain = self._make()
+        except OffloadError as error:
+            self._failed = _Failed(error, self._clock() + REST)
+            raise
+        return _Made(plain, wrapped_source(plain))

@@ -6,6 +6,7 @@ from offloader.bookkeeper.connect import BookKeeperSettings
 from offloader.bookkeeper.settings import BookieSettings
 from offloader.config import Config
 from offloader.config.connections import Storage
+from offloader.config.levels import ENTRY_OVERHEAD
 from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.open import StoreSettings
 from offloader.streaming.planner import Limits
@@ -44,8 +45,15 @@ def bookkeeper(config: Config) -> BookKeeperSettings | None:
         tls_key_file=section.tls_key_file_path or "",
         tls_allow_insecure=section.tls_allow_insecure_connection,
         tls_verify_hostname=section.tls_hostname_verification,
+        max_entry=max(BookieSettings.max_entry, _largest_entry(config) + ENTRY_OVERHEAD),
     )
     return BookKeeperSettings(config.pulsar.metadata_service_uri, bookies, bookies.request_timeout)
+
+
+def _largest_entry(config: Config) -> int:
+    """Bytes of payload, in whichever topic."""
+    policies = config.policies
+    return max(int(policies.resolve("max_entry_size", layers).value) for layers in policies.scopes())
 
 
 def store(config: Config) -> StoreSettings:

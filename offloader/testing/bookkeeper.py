@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from offloader.bookkeeper.api import Cookie, HostPort, LastConfirmed, ManagedLedger
+from offloader.bookkeeper.api import Cookie, Cursor, HostPort, LastConfirmed, ManagedLedger
 from offloader.bookkeeper.availability import Availability
 from offloader.bookkeeper.model import NO_ENTRY, Fragment, LedgerMetadata, LedgerState, Versioned
 from offloader.bookkeeper.status import (
@@ -248,6 +248,10 @@ class SimulatedStore:
     def managed_ledger(self, topic: TopicName) -> ManagedLedger:
         """See `LedgerMetadataStore`."""
         return self._metadata.managed_ledger(topic)
+
+    def cursors(self, topic: TopicName) -> Mapping[str, Cursor]:
+        """See `LedgerMetadataStore`."""
+        return self._metadata.cursors(topic)
 
     def close(self) -> None:
         """Nothing is kept open."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from offloader.bookkeeper.api import Cookie, HostPort, LastConfirmed, Listed, ManagedLedger
+from offloader.bookkeeper.api import Cookie, Cursor, HostPort, LastConfirmed, Listed, ManagedLedger
 from offloader.bookkeeper.digests import digest_for
 from offloader.bookkeeper.model import NO_ENTRY, Fragment, LedgerMetadata, LedgerState, StoredEntry, Versioned
 from offloader.bookkeeper.status import NoEntryError, NoLedgerError
@@ -71,6 +71,10 @@ class MemoryLedgers:
             return ManagedLedger(
                 tuple(Listed(ledger, len(entries), sum(len(e.data) for e in entries)) for ledger, entries in listed), 0, b""
             )
+
+    def cursors(self, topic: TopicName) -> Mapping[str, Cursor]:  # noqa: ARG002
+        """None: nobody asks here how far subscriptions are."""
+        return {}
 
     def close(self) -> None:
         """Nothing to end."""

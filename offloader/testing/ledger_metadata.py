@@ -62,7 +62,7 @@ class MemoryNodes:
                 return None
             if node.version != version:
                 raise VersionConflictError(f"{path}: somebody else changed it after version {version}")
-            self._nodes[path] = Node(value, version + 1, node.created_ms)
+            self._nodes[path] = Node(value, version + 1, node.created_ms, self._now())
             lost, self.lost_answers = self.lost_answers > 0, max(self.lost_answers - 1, 0)
         self._fire(_What(path))
         if lost:
@@ -80,7 +80,9 @@ class MemoryNodes:
         with self._lock:
             node = self._nodes.get(path)
             self._nodes[path] = (
-                Node(value, 0, int(self._clock() * 1000)) if node is None else Node(value, node.version + 1, node.created_ms)
+                Node(value, 0, self._now(), self._now())
+                if node is None
+                else Node(value, node.version + 1, node.created_ms, self._now())
             )
         self._fire(_What(path) if node else _What(parent, of_children=True))
 
@@ -89,6 +91,9 @@ class MemoryNodes:
         with self._lock:
             del self._nodes[path]
         self._fire(_What(path), _What(path.rpartition("/")[0], of_children=True))
+
+    def _now(self) -> int:
+        return int(self._clock() * 1000)
 
     def _check(self) -> None:
         if self.gone:

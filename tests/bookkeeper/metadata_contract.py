@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo
-from offloader.bookkeeper.api import Cookie, HostPort, LedgerMetadataStore, Listed, ManagedLedger
-from offloader.bookkeeper.managed_ledgers import Compression, Cursor
+from offloader.bookkeeper.api import Cookie, Cursor, HostPort, LedgerMetadataStore, Listed, ManagedLedger
+from offloader.bookkeeper.managed_ledgers import Compression
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.model import Fragment, LedgerMetadata, LedgerState
 from offloader.errors import (
@@ -155,18 +155,36 @@ class MetadataContract:
         cluster.unregister("a:1")
         soon(lambda: store.available() == {"b": True})
 
+    @pytest.mark.parametrize("name", [".", ".."])
+    def test_a_topic_that_no_node_can_be_named_after_has_no_managed_ledger(self, store, name):
+        for topic in (TopicName("public", "default", name), TopicName(name, "default", "t")):
+            for ask in (store.managed_ledger, store.cursors):
+                with pytest.raises(TopicNotFoundError, match="no node can have such a name"):
+                    ask(topic)
+
     def test_a_cookie_has_a_time(self, store, cluster):
         assert store.cookie("b-1") is None
         cluster.put_cookie("b-1", b"disks")
         first = store.cookie("b-1")
         assert first is not None
-        assert first == Cookie(b"disks", first.created_ms)
+        assert first == Cookie(b"disks", first.created_ms, first.created_ms)
         cluster.delete_cookie("b-1")
         assert store.cookie("b-1") is None
         cluster.put_cookie("b-1", b"disks")
         again = store.cookie("b-1")
         assert again is not None
         assert again.created_ms >= first.created_ms > 10**12
+
+    def test_a_cookie_that_is_replaced_in_place_keeps_its_time_and_gets_another_one(self, store, cluster):
+        cluster.put_cookie("b-1", b"disks")
+        first = store.cookie("b-1")
+        time.sleep(0.005)
+        cluster.put_cookie("b-1", b"other disks")
+        changed = store.cookie("b-1")
+        assert first is not None
+        assert changed is not None
+        assert (changed.data, changed.created_ms) == (b"other disks", first.created_ms)
+        assert changed.modified_ms > first.modified_ms
 
     @pytest.mark.parametrize("packed", Compression.values())
     def test_a_topics_ledgers_and_cursors(self, store, cluster, packed):

@@ -67,6 +67,8 @@ def test_a_newer_version_is_refused():
         [Group(0, 10, 3, 2)],
         [Group(0, 10, 1, 3)],
         [Group(0, 10, 1, 0)],
+        [Group(0, 10, 0, 0)],
+        [Group(0, 2**63 - 1, 1, 1)],
         [Group(0, 0, 5, 0), Group(4, 4, 1, 0)],
     ],
 )

@@ -195,6 +195,29 @@ def test_an_answer_that_is_too_large_is_refused(connect, server):
     assert client.read("b1", 7, 19).result(SOON) == kept(19)
 
 
+@pytest.mark.parametrize("batches", [True, False])
+def test_an_answer_that_is_too_large_is_nobody_elses_failure(connect, server, batches):
+    server.bookie.add(7, 20, stored_entry(20, ledger_id=7, size=200_000), KEY)
+    client = connect(BookieSettings(max_entry=100_000))
+    entries = [0, 20, 1, 2]
+    server.add(Fault(lambda request: request.entry == 0, delay=0.1))  # by then all have been asked
+
+    def read(entry):
+        return client.batch("b1", 7, entry, count=2, size=1) if batches else client.read("b1", 7, entry)
+
+    errors = [future.exception(SOON) for future in [read(entry) for entry in entries]]
+    assert [type(error) for error in errors] == [type(None), ProtocolError, BookieUnavailableError, BookieUnavailableError]
+    assert "a frame of" in str(errors[2])
+    assert read(1).exception(SOON) is None
+
+
+def test_nonsense_is_nobody_elses_failure(client, server):
+    server.add(Fault(asked("read", 3), delay=0.1, spoil=lambda frame: frame[:-150] + b"\xff" * 150))
+    nonsense, other = client.read("b1", 7, 3), client.read("b1", 7, 4)
+    assert isinstance(nonsense.exception(SOON), ProtocolError)
+    assert type(other.exception(SOON)) is BookieUnavailableError
+
+
 def test_where_a_bookie_is_is_asked_at_each_connect(connect, server):
     with BookieServer(server.bookie) as other:
         places = [server.address]
@@ -323,3 +346,18 @@ def test_a_request_that_a_version_does_not_have_fails_at_once(connect):
     assert not client.batches
     with pytest.raises(FatalError, match="cannot be had over TLS"):
         client.batch("b1", 7, 0, count=2, size=1000).result(SOON)
+
+
+@pytest.mark.parametrize("batches", [True, False])
+def test_a_large_answer_that_nobody_waits_for_any_more_is_not_blamed_on_whoever_does(connect, server, batches):
+    server.bookie.add(7, 20, stored_entry(20, ledger_id=7, size=200_000), KEY)
+    client = connect(BookieSettings(max_entry=100_000))
+    server.add(Fault(lambda request: request.entry == 20, delay=0.3))
+
+    def read(entry):
+        return client.batch("b1", 7, entry, count=2, size=1) if batches else client.read("b1", 7, entry)
+
+    assert client.read("b1", 7, 0).result(SOON) == kept(0)  # connected
+    gone, waiting = read(20), read(1)
+    gone.cancel()
+    assert type(waiting.exception(SOON)) is BookieUnavailableError

@@ -100,7 +100,8 @@ def test_what_comes_before_a_missing_entry_is_returned_first(batches):
     ("answers", "error"),
     [
         ({"a": Says(402), "b": Says(402), "c": Says(402)}, LedgerNotFoundError),
-        ({"a": Says(402), "b": Says(403), "c": Gone()}, EntryNotFoundError),
+        ({"a": Says(402), "b": Says(403), "c": Says(402)}, EntryNotFoundError),
+        ({"a": Says(402), "b": Says(403), "c": Gone()}, BookieUnavailableError),
         ({"a": Says(403), "b": Gone(), "c": Gone()}, BookieUnavailableError),
         ({"a": Says(502), "b": Says(502), "c": Says(502)}, UnauthorizedError),
     ],

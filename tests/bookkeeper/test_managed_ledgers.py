@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo, ManagedLedgerInfo, ManagedLedgerInfoMetadata
-from offloader.bookkeeper.api import Listed, ManagedLedger
+from offloader.bookkeeper.api import Cursor, Listed, ManagedLedger
 from offloader.bookkeeper.managed_ledgers import (
     MAGIC,
     Compression,
-    Cursor,
     decode_cursor,
     decode_managed_ledger,
     decode_record,

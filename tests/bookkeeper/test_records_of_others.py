@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from offloader.bookkeeper.api import Listed, ManagedLedger
-from offloader.bookkeeper.managed_ledgers import Compression, Cursor, decode_cursor, decode_managed_ledger
+from offloader.bookkeeper.api import Cursor, Listed, ManagedLedger
+from offloader.bookkeeper.managed_ledgers import Compression, decode_cursor, decode_managed_ledger
 from offloader.bookkeeper.metadata_codec import decode_metadata, encode_metadata
 from offloader.bookkeeper.model import DigestType, Fragment, LedgerMetadata, LedgerState
 

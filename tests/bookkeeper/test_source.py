@@ -6,11 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from offloader.bookkeeper.model import Fragment, Versioned
+from offloader.bookkeeper.digests import digest_for, master_key
+from offloader.bookkeeper.model import Fragment, StoredEntry, Versioned
 from offloader.bookkeeper.source import BookKeeperSource
+from offloader.bookkeeper.stored import encode
 from offloader.errors import BookieUnavailableError, DataLostError, IntegrityError
-from offloader.model import GapKind, LedgerList, TopicName
+from offloader.model import GapKind, LedgerList, LedgerSpan, TopicName
 from offloader.pulsar.api import EntryReader, Extent, RawEntry
+from offloader.testing.bookkeeper import SimulatedCluster
 from offloader.testing.cluster import MemoryCluster
 from offloader.testing.cluster_ledgers import MemoryBookies, MemoryLedgers
 
@@ -135,6 +138,46 @@ def test_bookies_that_do_not_answer_are_tried_again_later(cluster: MemoryCluster
     with pytest.raises(BookieUnavailableError):
         reader.read(0.01)
     reader.close()
+
+
+@pytest.fixture
+def three() -> SimulatedCluster:
+    """Ledger 7 on three bookies, entries 0..2; only b1 still has entry 1, and is away."""
+    three = SimulatedCluster(1, 3, prompt=True)
+    metadata = three.create(7, 3, 3, 2)
+    for entry in range(3):
+        stored = encode(StoredEntry(7, entry, entry - 1, entry + 1, b"x"), digest_for(metadata))
+        for bookie in three.bookies if entry != 1 else ["b1:3181"]:
+            three.bookies[bookie].memory.add(7, entry, stored, master_key(b""))
+    three.bookies["b1:3181"].up = False
+    return three
+
+
+def read_three(three: SimulatedCluster, found: list[RawEntry]) -> None:
+    bookies, store = three.client()
+    whole = Extent(LedgerList((LedgerSpan(7, None),)), (7, 2))
+    drain(BookKeeperSource(store, bookies).open(TOPIC, 7, 0, max_bytes=1_000, extent=whole), found)
+
+
+def test_while_a_bookie_has_not_said_an_entry_that_others_deny_is_waited_for(three: SimulatedCluster) -> None:
+    found: list[RawEntry] = []
+    with pytest.raises(BookieUnavailableError, match="entry 7:1: no bookie gave it"):
+        read_three(three, found)
+    assert [entry.entry for entry in found] == [0]
+    three.bookies["b1:3181"].up = True
+    again: list[RawEntry] = []
+    read_three(three, again)
+    assert [entry.entry for entry in again] == [0, 1, 2]
+
+
+def test_a_ledger_that_is_deleted_is_a_loss_although_a_bookie_is_away(three: SimulatedCluster) -> None:
+    bookies, store = three.client()
+    whole = Extent(LedgerList((LedgerSpan(7, None),)), (7, 2))
+    reader = BookKeeperSource(store, bookies).open(TOPIC, 7, 0, max_bytes=1_000, extent=whole)
+    assert reader.read(0.01)
+    three.metadata.cluster.delete_ledger(7)
+    with pytest.raises(DataLostError, match="is gone from BookKeeper"):
+        drain(reader)
 
 
 class Moved(MemoryLedgers):

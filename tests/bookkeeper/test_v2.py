@@ -137,3 +137,15 @@ def test_authentication_is_carried_and_nonsense_in_it_refused():
         dialect.decode_auth(batch_answer(b"one"))
     with pytest.raises(ProtocolError, match="cannot be parsed"):
         dialect.decode_auth(memoryview(sent[:6]))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_an_answers_beginning_tells_whose_it_is(count):
+    dialect = V2("b1")
+    body = ask(dialect, 5, Batch(7, 0, count, 1000))
+    assert dialect.whose(body) == dialect.whose(body[:64]) == 5
+    assert dialect.whose(body[:20]) is None
+    dialect.encode(6, Batch(7, 1, count, 1000))
+    dialect.forget(5)
+    assert dialect.whose(body) != 6, "an answer that comes too late is nobody else's"
+    assert dialect.whose(body) is not None

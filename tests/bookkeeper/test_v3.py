@@ -159,3 +159,13 @@ def test_authentication_is_carried_and_its_refusal_told():
     assert dialect.decode_auth(memoryview(answer.SerializeToString())) == ("plug", b"secret")
     with pytest.raises(AuthenticationFailedError, match="status 502"):
         dialect.decode_auth(memoryview(pb.Response(header=request.header, status=502).SerializeToString()))
+
+
+def test_an_answers_beginning_tells_whose_it_is():
+    dialect = V3("b1")
+    body = ask(dialect, 2**40, Read(7, 0), MemoryBookie())
+    assert dialect.whose(body) == dialect.whose(body[:64]) == 2**40
+    dialect.forget(2**40)
+    assert dialect.whose(body) == 2**40, "an answer that comes too late is nobody else's"
+    for unclear in (b"", b"\x0a", body[:4], b"\xff" * 64, b"\x0a\x03\xff\xff\xff"):
+        assert dialect.whose(memoryview(unclear)) is None

@@ -1,4 +1,4 @@
-"""An entry is not there only when so many bookies say so that no ack quorum can have had it; otherwise nothing is known."""
+"""An acknowledged entry is not there only when all its bookies say so; otherwise nothing is known: any may have the last copy."""
 
 from itertools import product
 
@@ -29,11 +29,11 @@ def said(*codes):
 
 
 @given(st.lists(st.sampled_from([*CODES, 0]), min_size=3, max_size=3), st.integers(1, 3))
-def test_not_found_needs_enough_that_say_so(codes, ack_quorum):
+def test_not_found_needs_all_to_say_so(codes, ack_quorum):
     metadata = ledger((0, ENSEMBLE), quorums=(3, ack_quorum))
     error = verdict(metadata, 7, 0, said(*codes))
     negatives = sum(code in (402, 403) for code in codes)
-    assert isinstance(error, EntryNotFoundError | LedgerNotFoundError) == (negatives >= 3 - ack_quorum + 1)
+    assert isinstance(error, EntryNotFoundError | LedgerNotFoundError) == (negatives == 3)
     assert str(error).startswith("entry 7:0: ")
 
 
@@ -45,8 +45,9 @@ def test_the_ledger_is_gone_only_when_all_say_so(codes):
 
 def test_only_the_entrys_own_bookies_count():
     metadata = ledger((0, ("a", "b", "c", "d")), quorums=(2, 2))
-    assert isinstance(verdict(metadata, 7, 2, {"c": status_error(403, "c")}), EntryNotFoundError)
-    assert isinstance(verdict(metadata, 7, 0, {"c": status_error(403, "c")}), BookieUnavailableError)
+    denied: dict[str, OffloadError] = {name: status_error(403, name) for name in "cd"}
+    assert isinstance(verdict(metadata, 7, 2, denied), EntryNotFoundError)
+    assert isinstance(verdict(metadata, 7, 0, denied), BookieUnavailableError)
 
 
 @pytest.mark.parametrize(
@@ -57,10 +58,19 @@ def test_only_the_entrys_own_bookies_count():
         ((403, 404, 502), BadRequestError),
         ((502, 0, 404), BookieUnavailableError),
         ((403, 501, 502), BookieUnavailableError),
+        ((403, 403, 0), BookieUnavailableError),
+        ((402, 0, 402), BookieUnavailableError),
     ],
 )
 def test_it_is_worth_another_try_while_a_bookie_may_come_back(codes, kind):
     assert type(verdict(ledger((0, ENSEMBLE), quorums=(3, 2)), 7, 0, said(*codes))) is kind
+
+
+def test_with_quorums_of_two_one_denial_says_nothing_of_the_other_copy():
+    metadata = ledger((0, ("a", "b")), quorums=(2, 2))
+    error = verdict(metadata, 7, 3, {"a": BookieUnavailableError("a: refused the connection"), "b": status_error(403, "b")})
+    assert type(error) is BookieUnavailableError
+    assert "a: refused the connection" in str(error)
 
 
 def test_damage_is_told_once_every_other_copy_is_known_to_be_lost():

@@ -242,4 +242,4 @@ def _string(data: bytes) -> tuple[str, bytes]:
 
 
 def _stat(node: Node) -> bytes:
-    return _STAT.pack(1, 1, node.created_ms, node.created_ms, node.version, 0, 0, 0, len(node.value), 0, 1)
+    return _STAT.pack(1, 1, node.created_ms, node.modified_ms, node.version, 0, 0, 0, len(node.value), 0, 1)

@@ -11,6 +11,7 @@ from offloader.bookkeeper.api import Listed, ManagedLedger
 from offloader.bookkeeper.digests import digest_for, master_key
 from offloader.bookkeeper.model import LedgerState, StoredEntry
 from offloader.bookkeeper.stored import encode
+from offloader.cli.doors import Doors
 from offloader.errors import AuthorizationFailedError, BrokerUnavailableError
 from offloader.model import TopicName
 from offloader.testing.bookkeeper import SimulatedCluster
@@ -55,7 +56,7 @@ def bookkeeper():
 
 @pytest.fixture
 def line(line, bookkeeper):
-    line.doors = replace(line.doors, bookkeeper=lambda _: tuple(reversed(bookkeeper.client())))
+    line.doors = replace(line.doors, bookkeeper=lambda _config, _timeout: tuple(reversed(bookkeeper.client())))
     line.clock.now += HOUR
     return line
 
@@ -160,6 +161,23 @@ def test_a_bookie_that_lost_its_disk_must_be_trusted(line, bookkeeper):
     line.ok("ledgers", "close", "12", "--trust", "b1:3181")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [["ledgers", "inspect", "12"], ["ledgers", "close", "12"], ["topics", "close-orphan-tail", "t"]],
+    ids=["inspect", "close", "close-orphan-tail"],
+)
+def test_a_bookie_to_trust_that_no_ledger_is_on_is_refused(line, bookkeeper, command):
+    said = line.error(*command, "--trust", "b1:3181", "--trust", "typo:3181")
+    assert said == "--trust typo:3181: none of the ledgers is on such a bookie: they are on b1:3181, b2:3181, b3:3181"
+    assert bookkeeper.read(12).state is LedgerState.OPEN
+    line.ok(*command, "--trust", "b1:3181")
+
+
+def test_a_bookie_to_trust_may_be_in_one_ledger_of_the_tail_only(line, bookkeeper):
+    bookkeeper.metadata.cluster.delete_ledger(12)
+    line.ok("topics", "close-orphan-tail", "t", "--trust", "b1:3181")
+
+
 def test_the_tail_of_a_topic_is_closed(line, bookkeeper):
     bookkeeper.metadata.cluster.put_ledger(11, replace(bookkeeper.read(11), state=LedgerState.OPEN))
     said = line.json_lines("topics", "close-orphan-tail", "t")
@@ -170,6 +188,16 @@ def test_the_tail_of_a_topic_is_closed(line, bookkeeper):
     assert [bookkeeper.read(ledger).closed for ledger in (11, 12, 13)] == [False, True, True]
     text = line.ok("topics", "close-orphan-tail", "t")
     assert text.splitlines() == [f"{TOPIC}: ledger {n}: was closed already, last entry 0, 10 bytes" for n in (12, 13)]
+
+
+def test_a_ledger_of_the_tail_that_pulsar_has_offloaded_and_deleted_is_passed_over(line, bookkeeper):
+    bookkeeper.metadata.cluster.delete_ledger(12)
+    said = line.json_lines("topics", "close-orphan-tail", "t")
+    assert [(one["ledger"], one["message"]) for one in said] == [
+        (12, "ledger 12 is gone from BookKeeper"),
+        (13, "ledger 13: closed, last entry 0, 10 bytes"),
+    ]
+    assert bookkeeper.read(13).closed
 
 
 def test_the_tail_of_a_loaded_topic_is_not_touched(line, bookkeeper):
@@ -199,6 +227,47 @@ def test_partitions_one_by_one(line, bookkeeper):
     assert [one["message"] for one in said] == ["ledger 31: closed, last entry 0, 10 bytes", "no ledgers"]
 
 
+@pytest.mark.parametrize(("configured", "asked", "used"), [("300ms", "2s", 2.0), ("20s", "2s", 20.0)])
+def test_a_bookie_may_take_as_long_as_the_command_says_however_little_the_configuration_says(
+    line, bookkeeper, monkeypatch, configured, asked, used
+):
+    made = []
+
+    def clients(settings):
+        made.append(settings.bookies.request_timeout)
+        return tuple(reversed(bookkeeper.client()))
+
+    monkeypatch.setattr("offloader.bookkeeper.connect.clients", clients)
+    line.doors = replace(line.doors, bookkeeper=Doors.bookkeeper)
+    reach = f"pulsar: {{metadataServiceUri: 'zk:h', bookies: {{operationTimeout: {configured}}}, "
+    line.config = line.config.replace("pulsar: {", reach)
+    line.ok("ledgers", "inspect", "12", "--timeout", asked)
+    assert made == [used]
+
+
+def test_a_partition_that_is_refused_does_not_stop_the_others(line, bookkeeper):
+    names = [TopicName.parse(f"public/default/p-partition-{number}") for number in range(3)]
+    for ledger, name in enumerate(names, 31):
+        line.cluster.create(name)
+        bookkeeper.put(ledger, f"public/default/persistent/{name.name}".encode())
+        bookkeeper.listed(name, ledger)
+    line.cluster.admin.loaded[names[0]] = "broker:8080"
+    bookkeeper.metadata.cluster.put_ledger(32, b"damaged")
+    result = line.run("topics", "close-orphan-tail", "p")
+    assert result.exit_code == 1
+    refused, failed = result.stderr.splitlines()
+    assert refused.startswith(f"error: {names[0]}: ledger 31: {names[0]} is loaded by the broker broker:8080")
+    assert failed.startswith(f"error: {names[1]}: ledger 32: ")
+    assert not bookkeeper.fenced(31)
+    assert bookkeeper.read(33).closed
+
+
+def test_a_ledger_whose_time_of_creation_makes_no_sense_is_shown_all_the_same(line, bookkeeper):
+    nanoseconds = 1_700_000_000_000_000_000
+    bookkeeper.metadata.cluster.put_ledger(13, replace(bookkeeper.read(13), created_ms=nanoseconds, raw=b""))
+    assert f"created {nanoseconds} ms after 1970" in line.ok("ledgers", "inspect", "13")
+
+
 def test_what_is_not_there(line):
     assert line.error("ledgers", "inspect", "99") == "there is no ledger 99"
     assert "has no managed ledger" in line.error("topics", "close-orphan-tail", "nothing")
@@ -206,7 +275,5 @@ def test_what_is_not_there(line):
 
 
 def _unset(line) -> str:
-    from offloader.cli.doors import Doors
-
     line.doors = replace(line.doors, bookkeeper=Doors.bookkeeper)
     return line.error("ledgers", "inspect", "1")

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from offloader.bookkeeper.connect import BookKeeperSettings
 from offloader.config import Config
-from offloader.errors import ConfigError
-from offloader.model import FailureKind, Source
+from offloader.config.levels import ENTRY_OVERHEAD
+from offloader.errors import ConfigError, MetadataUnavailableError
+from offloader.model import MIB, FailureKind, Slice, Source
 from offloader.pulsar.settings import PulsarSettings
 from offloader.pulsar.source import BrokerSource
-from offloader.streaming import settings
-from offloader.streaming.reading import Sources
+from offloader.streaming import reading, settings
+from offloader.streaming.reading import REST, Sources
 from offloader.streaming.worker import refused
 from tests.config.texts import BASE
 from tests.streaming.test_worker import work
@@ -38,6 +42,72 @@ def test_a_segment_whose_metadata_service_is_not_set_any_more_is_refused_in_one_
     assert receipt.failure_reason.startswith("ConfigError: pulsar.metadataServiceUri: is not set any more")
 
 
+class Metadata:
+    """A metadata service that cannot be reached for a while; `release` lets those that connect hear so."""
+
+    def __init__(self) -> None:
+        self.connecting = threading.Event()
+        self.released = threading.Event()
+        self.attempts = 0
+        self.there = False
+
+    def connect(self, settings: BookKeeperSettings) -> object:
+        self.attempts += 1
+        self.connecting.set()
+        assert self.released.wait(10)
+        if not self.there:
+            raise MetadataUnavailableError("ZooKeeper did not answer within 10 s")
+        return self
+
+
+@pytest.fixture
+def metadata(monkeypatch: pytest.MonkeyPatch) -> Metadata:
+    metadata = Metadata()
+    monkeypatch.setattr(reading, "connect", metadata.connect)
+    return metadata
+
+
+@pytest.fixture
+def clock() -> SimpleNamespace:
+    return SimpleNamespace(now=0.0)
+
+
+@pytest.fixture
+def sources(clock: SimpleNamespace) -> Sources:
+    return Sources(PulsarSettings(), BookKeeperSettings("zk:h1"), lambda: clock.now)
+
+
+def of(source: Source) -> Slice:
+    return replace(work("u"), source=source)
+
+
+@pytest.mark.parametrize("source", [Source.BOOKKEEPER, Source.FILLED])
+def test_a_slice_from_the_broker_does_not_wait_for_another_ones_metadata_service(
+    metadata: Metadata, sources: Sources, source: Source
+) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(sources.of, of(source))
+        assert metadata.connecting.wait(10)
+        assert isinstance(sources.of(of(Source.BROKER)), BrokerSource)  # made while the other one connects
+        metadata.released.set()
+        with pytest.raises(MetadataUnavailableError):
+            slow.result(10)
+
+
+def test_after_a_failed_connection_it_is_tried_again_some_seconds_later(
+    metadata: Metadata, sources: Sources, clock: SimpleNamespace
+) -> None:
+    metadata.released.set()
+    for _ in range(4):
+        with pytest.raises(MetadataUnavailableError, match="did not answer within 10 s"):
+            sources.of(of(Source.BOOKKEEPER))
+    assert metadata.attempts == 1
+    clock.now = REST
+    metadata.there = True
+    assert sources.of(of(Source.BOOKKEEPER)) is sources.of(of(Source.BOOKKEEPER)) is metadata
+    assert metadata.attempts == 2
+
+
 def test_workers_are_told_how_to_reach_bookies() -> None:
     assert settings.bookkeeper(Config.parse(BASE, {})) is None
     text = BASE.replace(
@@ -49,3 +119,16 @@ def test_workers_are_told_how_to_reach_bookies() -> None:
     assert (found.metadata_uri, found.metadata_timeout) == ("zk:h1,h2", 2.0)
     assert (found.bookies.tls, found.bookies.tls_trust_certs_file, found.bookies.request_timeout) == (True, "/ca.pem", 2.0)
     assert pickle.loads(pickle.dumps(found)) == found
+
+
+def test_bookies_may_send_entries_as_large_as_any_topic_may_have() -> None:
+    text = BASE.replace('8080"}', '8080", metadataServiceUri: "zk:h1"}')
+    found = settings.bookkeeper(Config.parse(text, {}))
+    assert found is not None
+    assert found.bookies.max_entry == 16 * MIB
+    topic = (
+        'namespaces: {public/default: {topics: {"persistent://public/default/large": {policies: {maxEntrySizeInBytes: 64M}}}}}'
+    )
+    found = settings.bookkeeper(Config.parse(f"{text}\n{topic}", {}))
+    assert found is not None
+    assert found.bookies.max_entry == 64 * MIB + ENTRY_OVERHEAD

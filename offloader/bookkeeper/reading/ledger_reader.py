@@ -93,7 +93,7 @@ class LedgerReader:
     def read(self, timeout: float) -> list[RawEntry]:
         """The entries that have arrived, at least one; empty after `timeout` seconds without any, and once `finished`.
 
-        Raises EntryNotFoundError and LedgerNotFoundError where so many bookies say so that it must be true, IntegrityError where no
+        Raises EntryNotFoundError and LedgerNotFoundError where all of its bookies say so, IntegrityError where no
         bookie has a sound copy, otherwise BookieUnavailableError.
         """
         deadline = self._clock() + timeout

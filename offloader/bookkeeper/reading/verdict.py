@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from offloader.bookkeeper.coverage import covers
 from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.status import Answer, NoLedgerError, answer
 from offloader.errors import (
@@ -19,15 +18,15 @@ from offloader.errors import (
 
 
 def verdict(metadata: LedgerMetadata, ledger: int, entry: int, said: Mapping[str, OffloadError]) -> OffloadError:
-    """The error to raise for an entry, where `said` has what each bookie answered.
+    """The error to raise for an entry that was acknowledged, where `said` has what each bookie answered.
 
-    Not found only when so many say so that no ack quorum can have had it. Otherwise nothing is known of it: it may come back with a
-    bookie that is gone now, and is a case for a human where no bookie is.
+    Not found only when all of its bookies say so: any of them may have the last copy. Otherwise nothing is known of it: it may come
+    back with a bookie that is gone now, and is a case for a human where no bookie is.
     """
     what = f"entry {ledger}:{entry}"
     details = "; ".join(str(said[bookie]) for bookie in sorted(said))
     negative = [bookie for bookie, error in said.items() if answer(error) is Answer.NEGATIVE]
-    if covers(metadata.write_set(entry), metadata.ack_quorum, negative):
+    if set(negative).issuperset(metadata.write_set(entry)):
         if all(isinstance(said[bookie], NoLedgerError) for bookie in negative):
             return LedgerNotFoundError(f"{what}: its bookies know nothing of its ledger; was it deleted? ({details})")
         return EntryNotFoundError(f"{what}: its bookies do not have it ({details})")

@@ -55,6 +55,13 @@ class Candidate:
         return judge(self.write_set, self.ack_quorum, positive=positive, negative=self.negative, unknown=self.unknown)
 
     @property
+    def proven(self) -> Verdict:
+        """The same for an entry that was acknowledged: any number of denials only shows that copies were lost. ABORT: nobody has it."""
+        if self.held is not None:
+            return Verdict.RECOVERABLE
+        return Verdict.ABORT if (self.negative | self.unknown).issuperset(self.write_set) else Verdict.UNDECIDED
+
+    @property
     def safe(self) -> Verdict:
         """Whether its write-backs have come to enough bookies."""
         return judge_write_back(self.write_set, self.ack_quorum, accepted=self.accepted, refused=self.refused)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from offloader.bookkeeper.api import LedgerMetadataStore
 from offloader.bookkeeper.model import NO_ENTRY, LedgerMetadata
 from offloader.bookkeeper.recovery.evidence import Evidence
-from offloader.bookkeeper.recovery.survey import Reports, acknowledged
+from offloader.bookkeeper.recovery.survey import BookieReport, Reports, acknowledged
 
 SAMPLE = 20_000  # acknowledged entries that are looked for: the first and the last ones of a long ledger
 
@@ -25,11 +25,13 @@ class DangerKind(StrEnum):
     """What is wrong."""
 
     ACK_QUORUM_ONE = "ack-quorum-one"
+    ACK_OVER_WRITE = "ack-over-write"
     SMALL_ENSEMBLE = "small-ensemble"
     NOT_REGISTERED = "not-registered"
     READ_ONLY = "read-only"
     NO_COOKIE = "no-cookie"
     YOUNG_COOKIE = "young-cookie"
+    CHANGED_COOKIE = "changed-cookie"
     NOTHING_HELD = "nothing-held"
     COPIES_LOST = "copies-lost"
     COPIES_MISSING = "copies-missing"
@@ -51,9 +53,10 @@ class Danger(NamedTuple):
         return f"{self.kind}: {self.message}"
 
 
-def dangers(metadata: LedgerMetadata, reports: Reports, evidence: Evidence | None = None) -> list[Danger]:
-    """All that is seen."""
-    found = [*_of_shape(metadata), *_of_bookies(metadata, reports), *_of_copies(metadata, reports)]
+def dangers(metadata: LedgerMetadata, reports: Reports, evidence: Evidence | None = None, marked: int = NO_ENTRY) -> list[Danger]:
+    """All that is seen. `marked`: an entry that is known to be acknowledged, whatever the bookies say."""
+    last = acknowledged(metadata, reports, marked)
+    found = [*_of_shape(metadata), *_of_bookies(metadata, reports), *_of_copies(metadata, reports, last)]
     return found if evidence is None else [*found, *_of_damage(evidence)]
 
 
@@ -68,14 +71,19 @@ def young_cookies(metadata: LedgerMetadata, store: LedgerMetadataStore) -> froze
     return frozenset(bookie for bookie, cookie in cookies.items() if cookie and _is_younger(cookie.created_ms, metadata))
 
 
-def _is_younger(cookie_ms: int, metadata: LedgerMetadata) -> bool:
-    return metadata.created_ms is not None and cookie_ms > metadata.created_ms
+def _is_younger(node_ms: int, metadata: LedgerMetadata) -> bool:
+    """By one clock, the metadata service's: a broker's may be minutes ahead."""
+    since = metadata.created_ms if metadata.listed_ms is None else metadata.listed_ms
+    return since is not None and node_ms > since
 
 
 def _of_shape(metadata: LedgerMetadata) -> Iterator[Danger]:
     if metadata.ack_quorum == 1:
         message = "the ack quorum is 1: one bookie that is lost may hold the only copy, and every bookie must answer before it can be closed"
         yield Danger(DangerKind.ACK_QUORUM_ONE, (), message)
+    if metadata.ack_quorum > metadata.write_quorum:
+        message = f"the ack quorum of {metadata.ack_quorum} is larger than the write quorum of {metadata.write_quorum}: it cannot be closed"
+        yield Danger(DangerKind.ACK_OVER_WRITE, (), message)
     for fragment in metadata.fragments:
         if len(set(fragment.ensemble)) < metadata.write_quorum:
             size, quorum = len(set(fragment.ensemble)), metadata.write_quorum
@@ -90,27 +98,36 @@ def _of_bookies(metadata: LedgerMetadata, reports: Reports) -> Iterator[Danger]:
             yield Danger(DangerKind.NOT_REGISTERED, (bookie,), f"{bookie} is not registered: it is down or cut off")
         elif not report.writable:
             yield Danger(DangerKind.READ_ONLY, (bookie,), f"{bookie} is read only: it may refuse entries that are written back")
-        if report.cookie_ms is None:
-            yield Danger(
-                DangerKind.NO_COOKIE, (bookie,), f"{bookie} has no cookie: nothing would keep it from starting with empty disks"
-            )
-        elif bookie in last and not metadata.closed and _is_younger(report.cookie_ms, metadata):
-            message = f"{bookie} has a cookie that is younger than the ledger: it lost its disks, or joined the cluster later"
-            yield Danger(DangerKind.YOUNG_COOKIE, (bookie,), message)
+        yield from _of_cookie(report, metadata, relevant=bookie in last and not metadata.closed)
 
 
-def _of_copies(metadata: LedgerMetadata, reports: Reports) -> Iterator[Danger]:
-    """Who lacks acknowledged entries that are its to hold."""
+def _of_cookie(report: BookieReport, metadata: LedgerMetadata, *, relevant: bool) -> Iterator[Danger]:
+    """`relevant`: the bookie may be asked for entries that decide where the ledger ends."""
+    bookie, since, changed = report.bookie, report.cookie_ms, report.cookie_changed_ms
+    if since is None:
+        yield Danger(
+            DangerKind.NO_COOKIE, (bookie,), f"{bookie} has no cookie: nothing would keep it from starting with empty disks"
+        )
+    elif relevant and _is_younger(since, metadata):
+        message = f"{bookie} has a cookie that is younger than the ledger: it lost its disks, or joined the cluster later"
+        yield Danger(DangerKind.YOUNG_COOKIE, (bookie,), message)
+    elif relevant and changed is not None and _is_younger(changed, metadata):
+        message = f"{bookie} got another cookie in place of its own since the ledger was created: its directories or its address were changed"
+        yield Danger(DangerKind.CHANGED_COOKIE, (bookie,), message)
+
+
+def _of_copies(metadata: LedgerMetadata, reports: Reports, last: int) -> Iterator[Danger]:
+    """Who lacks acknowledged entries, up to `last`, that are its to hold."""
     expected: Counter[str] = Counter()
     lacking: Counter[str] = Counter()
     lost: dict[str, list[int]] = {}
-    for entry in _sample(acknowledged(metadata, reports)):
-        write_set = [bookie for bookie in dict.fromkeys(metadata.write_set(entry)) if reports[bookie].holds is not None]
-        without = [bookie for bookie in write_set if entry not in (reports[bookie].holds or ())]
-        expected.update(write_set)
+    for entry in _sample(last if reports else NO_ENTRY):
+        write_set = dict.fromkeys(metadata.write_set(entry))
+        said = [bookie for bookie in write_set if reports[bookie].holds is not None]
+        without = [bookie for bookie in said if entry not in (reports[bookie].holds or ())]
+        expected.update(said)
         lacking.update(without)
-        everybody_said = len(write_set) == len(set(metadata.write_set(entry)))
-        if everybody_said and len(write_set) - len(without) < min(metadata.ack_quorum, len(write_set)):
+        if len(write_set) - len(without) < min(metadata.ack_quorum, len(write_set)):  # even if those that do not say all have it
             for bookie in without:
                 lost.setdefault(bookie, []).append(entry)
     for bookie, count in lacking.items():
@@ -124,7 +141,7 @@ def _copies(bookie: str, lacking: int, expected: int, lost: list[int]) -> Danger
     if lacking == expected:
         message = f"{bookie} has none of the {expected} acknowledged entries that are its to hold"
         return Danger(DangerKind.NOTHING_HELD, (bookie,), message)
-    message = f"{bookie} lacks {lacking} of the {expected} acknowledged entries that are its to hold; others have them"
+    message = f"{bookie} lacks {lacking} of the {expected} acknowledged entries that are its to hold; enough others may have them"
     return Danger(DangerKind.COPIES_MISSING, (bookie,), message)
 
 

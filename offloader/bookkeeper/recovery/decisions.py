@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from enum import StrEnum
 from itertools import combinations
+from math import comb
 from typing import NamedTuple
 
 from offloader.bookkeeper.coverage import covers
@@ -44,6 +45,9 @@ def judge_write_back(
     return Verdict.ABORT if {*accepted, *refused}.issuperset(write_set) else Verdict.UNDECIDED
 
 
+MOST_TRIED = 2000
+
+
 class Missing(NamedTuple):
     """How many of which bookies must come back (at the least) before another try can get further."""
 
@@ -57,10 +61,15 @@ class Missing(NamedTuple):
 
 
 def missing(absent: Collection[str], suffice: Callable[[frozenset[str]], bool]) -> Missing:
-    """The least number of the absent that would suffice; all of them where not even those would."""
+    """The least number of the absent that would suffice; all of them where not even those would.
+
+    Of many bookies it is at least that number: not every choice of them can be tried.
+    """
     names = tuple(sorted(absent))
+    if not suffice(frozenset(names)):
+        return Missing(len(names), names)
     for need in range(1, len(names)):
-        if any(suffice(frozenset(some)) for some in combinations(names, need)):
+        if comb(len(names), need) > MOST_TRIED or any(suffice(frozenset(some)) for some in combinations(names, need)):
             return Missing(need, names)
     return Missing(len(names), names)
 

@@ -70,8 +70,7 @@ class Evidence:
 
     def _record(self, event: Answered) -> None:
         bookie = event.request.bookie
-        heard = event.confirmed if event.held is None else max(event.confirmed, event.held.last_confirmed)
-        said = Said(event.answer, event.why, heard, event.damaged)
+        said = Said(event.answer, event.why, event.heard, event.damaged)
         match event.request:
             case ReadLast():
                 self.last[bookie] = said

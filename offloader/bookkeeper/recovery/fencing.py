@@ -32,8 +32,7 @@ class Fencing:
         bookie = event.request.bookie
         if event.answer is Answer.UNKNOWN:
             return replace(self, unknown=self.unknown | {bookie})
-        heard = max(event.confirmed, NO_ENTRY if event.held is None else event.held.last_confirmed)
-        return replace(self, fenced=self.fenced | {bookie}, confirmed=max(self.confirmed, heard))
+        return replace(self, fenced=self.fenced | {bookie}, confirmed=max(self.confirmed, event.heard))
 
     @property
     def verdict(self) -> Verdict:

@@ -32,8 +32,8 @@ class Stop(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """`end`: the last entry that is safe, `length` its length where it was seen. `sealed`: the entry that is not there was found;
-    only write-backs are still waited for. `confirmed`: the highest LAC heard of. `stop`: it does not go on."""
+    """`end`: the last entry that is safe, `length` its length where it was seen. `sealed`: the entry that is not there;
+    once it was found, only write-backs are still waited for. `confirmed`: the highest LAC heard of. `stop`: it does not go on."""
 
     metadata: LedgerMetadata
     reading: Reading
@@ -41,22 +41,29 @@ class Forward:
     length: int | None
     confirmed: int
     candidates: tuple[Candidate, ...] = ()
-    sealed: bool = False
+    sealed: Candidate | None = None
     stop: Stop | None = None
 
     @property
     def ended(self) -> bool:
         """Whether `end` is the ledger's last entry."""
-        return self.sealed and not self.candidates
+        return self.sealed is not None and not self.candidates
 
     def begin(self) -> Advance:
         """The first requests."""
         return _extend(self, ())
 
+    def hearing(self, event: Answered) -> Forward:
+        """With what it says of acknowledged entries: one that was left out must not be among them, however late that is said."""
+        confirmed = max(self.confirmed, event.heard)
+        stop = lost(self.sealed) if self.sealed is not None and self.sealed.entry <= confirmed else self.stop
+        return replace(self, confirmed=confirmed, stop=stop)
+
     def after(self, event: Answered) -> Advance:
         """With one answer more. An answer to a question that is not open any more changes no verdict."""
-        heard = event.confirmed if event.held is None else max(event.confirmed, event.held.last_confirmed)
-        forward = replace(self, confirmed=max(self.confirmed, heard))
+        forward = self.hearing(event)
+        if forward.stop is not None:
+            return forward, ()
         if isinstance(event.request, ReadLast):
             return forward, ()
         entry = event.request.entry
@@ -72,17 +79,16 @@ def _advance(forward: Forward) -> Advance:
     decided: list[Candidate] = []
     writes: list[BookieRequest] = []
     for number, candidate in enumerate(forward.candidates):
-        match candidate.verdict:
+        acknowledged = candidate.entry <= forward.confirmed
+        match candidate.proven if acknowledged else candidate.verdict:
             case Verdict.RECOVERABLE:
                 writes += () if candidate.writing or forward.reading.dry else candidate.writes()
                 decided.append(replace(candidate, writing=True))
-            case Verdict.UNRECOVERABLE if candidate.entry <= forward.confirmed:
-                return replace(forward, stop=lost(candidate)), ()
             case Verdict.UNRECOVERABLE:
-                forward = replace(forward, sealed=True)
+                forward = replace(forward, sealed=candidate)
                 break
             case Verdict.ABORT:
-                return replace(forward, stop=_undecided(candidate)), ()
+                return replace(forward, stop=lost(candidate) if acknowledged else _undecided(candidate)), ()
             case Verdict.UNDECIDED:
                 decided += forward.candidates[number:]
                 break
@@ -108,7 +114,7 @@ def _extend(forward: Forward, writes: Iterable[BookieRequest]) -> Advance:
     """Ask for as many entries as the window has room for."""
     if forward.stop is not None:
         return forward, ()
-    if forward.sealed:
+    if forward.sealed is not None:
         return forward, tuple(writes)
     metadata, candidates = forward.metadata, forward.candidates
     first = candidates[-1].entry + 1 if candidates else forward.end + 1
@@ -128,8 +134,13 @@ def _unsafe(candidate: Candidate) -> Stop:
 
 
 def lost(candidate: Candidate) -> Stop:
-    """Bookies that answer `no such entry` to one that was acknowledged."""
+    """An entry that was acknowledged, and that nobody gave. Bookies that deny it have lost it: the others must come back."""
+    others = tuple(sorted(set(candidate.write_set) - candidate.negative))
+    back = Missing(1 if others else 0, others)
     liars = ", ".join(sorted(candidate.negative))
+    if not liars:
+        return Stop(f"entry {candidate.entry} was acknowledged but cannot be read", back)
     return Stop(
-        f"entry {candidate.entry} was acknowledged, but {liars} answered that they do not have it: some have lost their disks"
+        f"entry {candidate.entry} was acknowledged, but {liars} answered that they do not have it: some have lost their disks",
+        back,
     )

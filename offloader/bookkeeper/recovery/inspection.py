@@ -6,12 +6,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from offloader.bookkeeper.api import Bookies, LedgerMetadataStore
-from offloader.bookkeeper.model import Versioned
+from offloader.bookkeeper.model import NO_ENTRY, Versioned
 from offloader.bookkeeper.recovery.dangers import Danger, dangers, distrusted, young_cookies
 from offloader.bookkeeper.recovery.forward import Reading
 from offloader.bookkeeper.recovery.machine import Rules
 from offloader.bookkeeper.recovery.runner import TIMEOUT, Outcome, recover
-from offloader.bookkeeper.recovery.survey import Reports, acknowledged, survey
+from offloader.bookkeeper.recovery.survey import Reports, acknowledged, marked_up_to, survey
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,8 @@ class Options:
 
 @dataclass(frozen=True)
 class Inspection:
-    """`versioned`: the metadata as it was found. `distrusted`: bookies whose *no such entry* was not believed."""
+    """`versioned`: the metadata as it was found. `reports`: none where a closed ledger was only taken as it is.
+    `distrusted`: bookies whose *no such entry* was not believed."""
 
     ledger: int
     versioned: Versioned
@@ -38,17 +39,21 @@ class Inspection:
 
 
 def examine(ledger: int, store: LedgerMetadataStore, bookies: Bookies, options: Options | None = None) -> Inspection:
-    """Look at a ledger and, unless it is a dry run, close it. Raises LedgerNotFoundError, MetadataUnavailableError, OutcomeUnknownError."""
+    """Look at a ledger and, unless it is a dry run, close it; of one that is closed already bookies are then not asked.
+
+    Raises LedgerNotFoundError, MetadataUnavailableError, OutcomeUnknownError."""
     options = options or Options()
     versioned = store.read(ledger)
     metadata = versioned.metadata
-    reports = survey(ledger, metadata, store, bookies, options.timeout)
-    found = dangers(metadata, reports)
+    adopting = metadata.closed and not options.dry  # then there is nothing to decide
+    reports = {} if adopting else survey(ledger, metadata, store, bookies, options.timeout)
+    marked = NO_ENTRY if metadata.closed else marked_up_to(ledger, metadata, store)
+    found = dangers(metadata, reports, marked=marked)
     doubted = distrusted(found) - frozenset(options.trusted)
-    rules = Rules(Reading(options.window, options.dry), doubted, acknowledged(metadata, reports))
+    rules = Rules(Reading(options.window, options.dry), doubted, acknowledged(metadata, reports, marked))
     outcome = recover(
         ledger, store, bookies, rules, timeout=options.timeout,
         suspects=lambda now: young_cookies(now, store) - frozenset(options.trusted),
     )  # fmt: skip
-    found = dangers(metadata, reports, outcome.evidence)
+    found = dangers(metadata, reports, outcome.evidence, marked)
     return Inspection(ledger, versioned, reports, tuple(found), doubted, outcome)

@@ -70,21 +70,24 @@ class Measuring:
     """No entry was recovered, so the length is asked for: that of the last entry, which was acknowledged."""
 
     candidate: Candidate
+    forward: Forward
 
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """CLOSED is being written."""
+    """CLOSED is to be written. What `forward` still hears until then counts; once the write is under way, its answer does."""
 
     metadata: LedgerMetadata
+    forward: Forward
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The ledger is CLOSED (or would be)."""
+    """The ledger is CLOSED (or would be: `forward` then still hears what late answers say of its end)."""
 
     metadata: LedgerMetadata
     ending: Ending
+    forward: Forward | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +137,10 @@ def step(state: Recovery, event: Event) -> Step:
             return replace(state, rules=rules, phase=Looking(), versioned=None), (ReadMetadata(),)
         case Closing(metadata), MetadataWritten():
             return _done(state, metadata, Ending.CLOSED)
-        case ((Fencing() | Forward() | Measuring()), Answered()):
+        case ((Fencing() | Forward()), Answered()):
             return _answered(state, _trusted(state.rules, event))
+        case ((Measuring() | Closing() | Done(forward=Forward())) as phase, Answered()):
+            return _answered_late(state, phase, _trusted(state.rules, event))
         case _:
             return state, ()
 
@@ -144,6 +149,9 @@ def _looked(state: Recovery, versioned: Versioned) -> Step:
     metadata = versioned.metadata
     if metadata.closed:
         return _done(state, metadata, Ending.ADOPTED)
+    if metadata.ack_quorum > metadata.write_quorum:  # no answers at all would seem to be enough
+        quorums = f"the ack quorum of {metadata.ack_quorum} is larger than the write quorum of {metadata.write_quorum}"
+        return _aborted(state, Stop(f"{quorums}: its metadata is damaged, and what was acknowledged cannot be told"))
     if state.round == state.rules.rounds:
         return _aborted(state, Stop(f"the ledger's metadata changed {state.round} times meanwhile; try again later"))
     state = replace(state, round=state.round + 1)
@@ -171,10 +179,20 @@ def _answered(state: Recovery, event: Answered) -> Step:
         case Forward() as forward, _:
             after, requests = forward.after(event)
             return _advanced(replace(state, phase=after), after, requests)
-        case Measuring(candidate), ReadEntry(entry=entry) if entry == candidate.entry:
-            return _measured(state, candidate.after(event))
         case _:
             return state, ()
+
+
+def _answered_late(state: Recovery, phase: Measuring | Closing | Done, event: Answered) -> Step:
+    """The end is known, and an answer tells whether it holds."""
+    assert phase.forward is not None
+    forward = phase.forward.hearing(event)
+    if forward.stop is not None:
+        return _aborted(state, forward.stop)
+    phase = replace(phase, forward=forward)
+    if isinstance(phase, Measuring) and isinstance(event.request, ReadEntry) and event.request.entry == phase.candidate.entry:
+        return _measured(state, replace(phase, candidate=phase.candidate.after(event)))
+    return replace(state, phase=phase), ()
 
 
 def _fenced(state: Recovery, fencing: Fencing) -> Step:
@@ -195,31 +213,27 @@ def _advanced(state: Recovery, forward: Forward, requests: tuple[Request, ...]) 
     if not forward.ended:
         return state, requests
     if forward.length is not None:
-        return _close(state, forward.end, forward.length)
+        return _close(state, forward, forward.length)
     candidate = Candidate(forward.end, forward.metadata.write_set(forward.end), forward.metadata.ack_quorum)
-    return replace(state, phase=Measuring(candidate)), candidate.reads(fence=False)
+    return replace(state, phase=Measuring(candidate, forward)), candidate.reads(fence=False)
 
 
-def _measured(state: Recovery, candidate: Candidate) -> Step:
+def _measured(state: Recovery, phase: Measuring) -> Step:
+    candidate = phase.candidate
     if candidate.held is not None:
-        return _close(state, candidate.entry, candidate.held.length)
-    match candidate.verdict:
-        case Verdict.UNRECOVERABLE:
-            return _aborted(state, lost(candidate))
-        case Verdict.ABORT:
-            reason = f"entry {candidate.entry}, the last one, was acknowledged but cannot be read"
-            return _aborted(state, Stop(reason, candidate.missing_answers))
-        case _:
-            return replace(state, phase=Measuring(candidate)), ()
+        return _close(state, phase.forward, candidate.held.length)
+    if candidate.proven is Verdict.ABORT:
+        return _aborted(state, lost(candidate))
+    return replace(state, phase=phase), ()
 
 
-def _close(state: Recovery, last: int, length: int) -> Step:
+def _close(state: Recovery, forward: Forward, length: int) -> Step:
     assert state.versioned is not None
     metadata, version = state.versioned
-    closed = replace(metadata, state=LedgerState.CLOSED, last_entry=last, length=length)
+    closed = replace(metadata, state=LedgerState.CLOSED, last_entry=forward.end, length=length)
     if state.rules.reading.dry:
-        return _done(state, closed, Ending.WOULD_CLOSE)
-    return replace(state, phase=Closing(closed)), (WriteMetadata(closed, version),)
+        return replace(state, phase=Done(closed, Ending.WOULD_CLOSE, forward)), ()
+    return replace(state, phase=Closing(closed, forward)), (WriteMetadata(closed, version),)
 
 
 def _done(state: Recovery, metadata: LedgerMetadata, ending: Ending) -> Step:

@@ -100,6 +100,11 @@ class Answered:
     confirmed: int = NO_ENTRY
     damaged: bool = False
 
+    @property
+    def heard(self) -> int:
+        """The last entry that it says was acknowledged."""
+        return self.confirmed if self.held is None else max(self.confirmed, self.held.last_confirmed)
+
 
 @dataclass(frozen=True, slots=True)
 class Distrusted:

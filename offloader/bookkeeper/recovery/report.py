@@ -103,7 +103,10 @@ def _of_answer(bookie: str, said: Said) -> str:
 def _time(ms: int | None) -> str:
     if ms is None:
         return "at an unknown time"
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):  # a year that has more than four digits
+        return f"{ms} ms after 1970"
 
 
 def _metadata_fields(metadata: LedgerMetadata, version: int) -> dict[str, Any]:

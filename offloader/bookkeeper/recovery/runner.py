@@ -133,7 +133,7 @@ class Recoverer:
 
         Raises LedgerNotFoundError, MetadataUnavailableError; OutcomeUnknownError where nobody can say what became of a write.
         """
-        if self._metadata is not None:
+        if self._metadata is not None and self.inbox.empty():  # what has come in is heard before anything is written
             request, self._metadata = self._metadata, None
             self._tell(self._read() if isinstance(request, ReadMetadata) else self._write(request))
             return
@@ -168,8 +168,10 @@ class Recoverer:
         if isinstance(self.state.phase, Looking):
             self._drop(keep=())
             self.evidence.forget()
-        elif self.state.over and not self.rules.reading.dry:  # a dry run is there for its evidence
-            self._drop(keep=(WriteBack,))
+        elif self.state.over:
+            self._metadata = None  # an answer may end it that comes just before the write
+            if not self.rules.reading.dry:  # a dry run is there for its evidence
+                self._drop(keep=(WriteBack,))
         self._ask(requests)
 
     def _drop(self, keep: tuple[type[BookieRequest], ...]) -> None:

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future, wait
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from offloader.bookkeeper.api import Bookies, LastConfirmed, LedgerMetadataStore
+from offloader.bookkeeper.api import Bookies, Cookie, LastConfirmed, LedgerMetadataStore
+from offloader.bookkeeper.managed_ledgers import managed_ledger_of, topic_of
 from offloader.bookkeeper.model import NO_ENTRY, LedgerMetadata
-from offloader.bookkeeper.recovery.answers import answered
-from offloader.bookkeeper.recovery.messages import ReadLast
+from offloader.bookkeeper.recovery.answers import answered, unanswered
+from offloader.bookkeeper.recovery.messages import Answered, ReadLast
 from offloader.bookkeeper.status import Answer, answer
-from offloader.errors import BookieUnavailableError, OffloadError
+from offloader.errors import BookieUnavailableError, DamagedRecordError, OffloadError, TopicNotFoundError
 
-T = TypeVar("T")
+LISTING = 2.0
+"""Seconds for lists of entries, after all that bookies of any kind answer has come."""
 
 
 class BookieReport(NamedTuple):
     """One bookie of one of the ledger's ensembles.
 
-    `writable` None: it is not registered. `cookie_ms`: since when it has its cookie, None: it has none. `holds`: the entries that it
-    says it has, None: it does not say, `problem` is why. `confirmed`: the highest LAC that it knows.
+    `writable` None: it is not registered. `cookie_ms`: since when it has a cookie, None: it has none; `cookie_changed_ms`: since when it
+    has the one that it has. `holds`: the entries that it says it has, None: it does not say, `problem` is why. `confirmed`: the highest
+    LAC that it knows.
     """
 
     bookie: str
@@ -29,42 +33,64 @@ class BookieReport(NamedTuple):
     holds: Collection[int] | None = ()
     confirmed: int = NO_ENTRY
     problem: str = ""
+    cookie_changed_ms: int | None = None
 
 
 Reports = Mapping[str, BookieReport]
 
 
 def survey(ledger: int, metadata: LedgerMetadata, store: LedgerMetadataStore, bookies: Bookies, timeout: float) -> Reports:
-    """All bookies of all ensembles. `timeout`: seconds for their answers. Raises MetadataUnavailableError."""
+    """All bookies of all ensembles. `timeout`: seconds for their answers; lists of entries, which Pulsar's bookies never send, are
+    waited for less once everything else is there. Raises MetadataUnavailableError."""
     names = sorted({bookie for fragment in metadata.fragments for bookie in fragment.ensemble})
     lists = {bookie: bookies.entries_of(bookie, ledger) for bookie in names}
     ends = {bookie: bookies.read_lac(bookie, ledger) for bookie in names}
-    asked: list[Future[Any]] = [*lists.values(), *ends.values()]
-    wait(asked, timeout)
+    waited = _wait_for(ends.values(), lists.values(), timeout)
     available = store.available()
-    return {
-        bookie: _report(
-            BookieReport(bookie, available.get(bookie), _cookie(store, bookie), confirmed=_confirmed(ledger, bookie, ends[bookie], metadata)),
-            lists[bookie],
-            timeout,
-        )
-        for bookie in names
-    }  # fmt: skip
+    reports = {}
+    for bookie in names:
+        end = _end(ledger, bookie, ends[bookie], metadata, timeout)
+        report = _with_cookie(BookieReport(bookie, available.get(bookie), confirmed=end.heard), store.cookie(bookie))
+        reports[bookie] = _listed(report, lists[bookie], end, waited)
+    return reports
 
 
-def acknowledged(metadata: LedgerMetadata, reports: Reports) -> int:
-    """The last entry that is known to be acknowledged: before the last fragment all are, and up to the LAC."""
+def _wait_for(ends: Collection[Future[Any]], lists: Collection[Future[Any]], timeout: float) -> float:
+    """How many seconds the lists had."""
+    begun = time.monotonic()
+    wait(ends, timeout)
+    left = max(timeout - (time.monotonic() - begun), 0)
+    wait(lists, min(left, LISTING))
+    return LISTING if left > LISTING else timeout
+
+
+def acknowledged(metadata: LedgerMetadata, reports: Reports, marked: int = NO_ENTRY) -> int:
+    """The last entry that is known to be acknowledged: before the last fragment all are, up to the LAC, and up to `marked`."""
     if metadata.closed:
         return metadata.last_entry
     heard = (report.confirmed for report in reports.values())
-    return max(metadata.fragments[-1].first_entry - 1, *heard)
+    return max(metadata.fragments[-1].first_entry - 1, marked, *heard)
 
 
-def _report(report: BookieReport, listed: Future[Collection[int]], timeout: float) -> BookieReport:
+def marked_up_to(ledger: int, metadata: LedgerMetadata, store: LedgerMetadataStore) -> int:
+    """The last entry of the ledger that a subscription has behind it: brokers move none beyond what was acknowledged to them.
+
+    Brokers write it down late, so it proves nothing of what follows. Raises MetadataUnavailableError.
+    """
+    try:
+        cursors = store.cursors(topic_of(managed_ledger_of(metadata.custom)))
+    except (ValueError, TopicNotFoundError, DamagedRecordError):
+        return NO_ENTRY
+    marks = [cursor.mark_delete for cursor in cursors.values() if cursor.mark_delete is not None]
+    return max((entry for marked, entry in marks if marked == ledger), default=NO_ENTRY)
+
+
+def _listed(report: BookieReport, listed: Future[Collection[int]], end: Answered, timeout: float) -> BookieReport:
+    """With what it holds. A bookie that has no last entry has none at all: the only thing that Pulsar's say of what they hold."""
     error = _error(listed, timeout)
     if error is None:
         return report._replace(holds=listed.result())
-    if answer(error) is Answer.NEGATIVE:
+    if Answer.NEGATIVE in (answer(error), end.answer):
         return report._replace(holds=())
     return report._replace(holds=None, problem=str(error))
 
@@ -80,14 +106,15 @@ def _error(future: Future[Any], timeout: float) -> BaseException | None:
     return error
 
 
-def _confirmed(ledger: int, bookie: str, future: Future[LastConfirmed], metadata: LedgerMetadata) -> int:
-    if not future.done():
-        future.cancel()
-        return NO_ENTRY
-    said = answered(ledger, ReadLast(bookie, fence=False), future, metadata)
-    return max(said.confirmed, NO_ENTRY if said.held is None else said.held.last_confirmed)
+def _end(ledger: int, bookie: str, future: Future[LastConfirmed], metadata: LedgerMetadata, timeout: float) -> Answered:
+    request = ReadLast(bookie, fence=False)
+    if future.done():
+        return answered(ledger, request, future, metadata)
+    future.cancel()
+    return unanswered(request, timeout)
 
 
-def _cookie(store: LedgerMetadataStore, bookie: str) -> int | None:
-    cookie = store.cookie(bookie)
-    return None if cookie is None else cookie.created_ms
+def _with_cookie(report: BookieReport, cookie: Cookie | None) -> BookieReport:
+    if cookie is None:
+        return report
+    return report._replace(cookie_ms=cookie.created_ms, cookie_changed_ms=cookie.modified_ms)

@@ -14,7 +14,7 @@ from offloader.bookkeeper.recovery.candidate import Candidate
 from offloader.bookkeeper.recovery.decisions import Missing
 from offloader.bookkeeper.recovery.fencing import Fencing
 from offloader.bookkeeper.recovery.forward import Forward
-from offloader.bookkeeper.recovery.machine import Aborted, Measuring, Recovery, Rules, start, step
+from offloader.bookkeeper.recovery.machine import Aborted, Closing, Measuring, Recovery, Rules, start, step
 from offloader.bookkeeper.recovery.messages import (
     Answered,
     BookieRequest,
@@ -138,7 +138,7 @@ def _renamed(value: Any, names: dict[str, str]) -> Any:
     match value:
         case Client(machine, pending, cast):
             return Client(_renamed(machine, names), frozenset(replace(r, bookie=names[r.bookie]) for r in pending), cast)
-        case Recovery() | Fencing() | Forward() | Measuring() | Candidate():
+        case Recovery() | Fencing() | Forward() | Measuring() | Closing() | Candidate():
             return replace(value, **{f.name: _renamed(getattr(value, f.name), names) for f in fields(value)})
         case frozenset():
             return frozenset(names[name] for name in value)

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo
+from offloader.bookkeeper.api import ManagedLedger
 from offloader.bookkeeper.digests import digest_for, master_key
 from offloader.bookkeeper.model import LedgerState, StoredEntry
 from offloader.bookkeeper.recovery.dangers import Danger, DangerKind, dangers, distrusted, young_cookies
-from offloader.bookkeeper.recovery.inspection import Options, examine
+from offloader.bookkeeper.recovery.inspection import Inspection, Options, examine
 from offloader.bookkeeper.recovery.machine import Aborted, Done, Ending
 from offloader.bookkeeper.recovery.report import fields, lines
-from offloader.bookkeeper.recovery.survey import BookieReport, Reports, acknowledged, survey
+from offloader.bookkeeper.recovery.survey import BookieReport, Reports, acknowledged, marked_up_to, survey
 from offloader.bookkeeper.stored import encode
-from offloader.testing.bookkeeper import SimulatedCluster
+from offloader.model import TopicName
+from offloader.testing.bookkeeper import SimulatedBookies, SimulatedCluster, SimulatedStore
 from tests.bookkeeper.recovery.support import ledger
 
 LEDGER = 7
+TOPIC = TopicName.parse("public/default/t")
 QUICK = 0.2
 
 
@@ -36,6 +43,11 @@ def test_nothing_is_wrong():
 
 def test_an_ack_quorum_of_one():
     assert [d.kind for d in dangers(ledger(2, 1, (0, "ab")), reports(a=set(), b=set()))] == [DangerKind.ACK_QUORUM_ONE]
+
+
+def test_an_ack_quorum_above_the_write_quorum():
+    found = dangers(ledger(2, 3, (0, "abc")), reports(a=set(), b=set(), c=set()))
+    assert [d.kind for d in found] == [DangerKind.ACK_OVER_WRITE]
 
 
 def test_an_ensemble_smaller_than_the_write_quorum():
@@ -82,6 +94,15 @@ def test_acknowledged_entries_with_too_few_copies_were_lost():
     assert distrusted(found) == {"a"}
 
 
+def test_copies_are_known_to_be_lost_although_a_bookie_is_silent():
+    found = dangers(ledger(), reports(2, a=None, b={2}, c={2}))
+    assert kinds(found) == {(DangerKind.COPIES_LOST, ("b",)), (DangerKind.COPIES_LOST, ("c",))}
+    assert distrusted(found) == {"b", "c"}
+    maybe = dangers(ledger(), reports(2, a=None, b={0, 1, 2}, c={2}))
+    assert kinds(maybe) == {(DangerKind.COPIES_MISSING, ("c",))}
+    assert "may have" in maybe[0].message
+
+
 def test_bookies_that_do_not_say_what_they_have_are_not_accused_nor_is_anybody_because_of_them():
     assert dangers(ledger(2, 2, (0, "ab")), reports(0, a={0}, b=None)) == []
 
@@ -106,10 +127,10 @@ def test_a_long_ledger_is_looked_at_at_both_ends(monkeypatch):
 
 
 class Cluster(SimulatedCluster):
-    def __init__(self, ack_quorum: int = 2) -> None:
-        super().__init__(1, 3, prompt=True)
+    def __init__(self, ack_quorum: int = 2, write_quorum: int = 3) -> None:
+        super().__init__(1, write_quorum, prompt=True)
         owner = {"pulsar/managed-ledger": b"public/default/persistent/t"}
-        self.shape = self.create(LEDGER, 3, 3, ack_quorum, custom=owner)
+        self.shape = self.create(LEDGER, write_quorum, write_quorum, ack_quorum, custom=owner)
         self.length = 0
 
     def put(self, entry: int, *bookies: str, lac: int = -1) -> None:
@@ -117,6 +138,14 @@ class Cluster(SimulatedCluster):
         stored = encode(StoredEntry(LEDGER, entry, lac, self.length, bytes(10)), digest_for(self.shape))
         for bookie in bookies or sorted(self.bookies):
             self.bookies[bookie].memory.add(LEDGER, entry, stored, master_key(b""))
+
+    def acknowledge(self, subscription: str, ledger: int, entry: int) -> None:
+        info = ManagedCursorInfo(cursorsLedgerId=-1, markDeleteLedgerId=ledger, markDeleteEntryId=entry)
+        self.metadata.cluster.put_managed_ledger(TOPIC, ManagedLedger((), 0, b""))
+        self.metadata.cluster.put_cursor(TOPIC, subscription, info.SerializeToString())
+
+    def examine(self, **options: Any) -> Inspection:
+        return examine(LEDGER, *reversed(self.client()), Options(timeout=QUICK, **options))  # type: ignore[arg-type]
 
 
 def test_a_survey_says_what_each_bookie_has_and_knows():
@@ -134,6 +163,28 @@ def test_a_survey_says_what_each_bookie_has_and_knows():
     assert acknowledged(cluster.shape, found) == 0
 
 
+def test_lists_that_never_come_are_not_waited_for_as_long_as_other_answers(monkeypatch):
+    monkeypatch.setattr("offloader.bookkeeper.recovery.survey.LISTING", 0.05)
+    cluster = Cluster()
+    cluster.put(0)
+    bookies, store = like_pulsars(cluster)
+    begun = time.monotonic()
+    found = survey(LEDGER, cluster.shape, store, bookies, 60.0)
+    assert time.monotonic() - begun < 30
+    assert {report.problem for report in found.values()} == {"no answer within 0.05 s"}
+
+
+def test_of_a_closed_ledger_that_is_to_be_closed_bookies_are_not_asked():
+    cluster = Cluster()
+    cluster.put(0)
+    assert cluster.examine(dry=False).outcome.metadata.last_entry == 0
+    for bookie in cluster.bookies.values():
+        bookie.up = False
+    found = cluster.examine(dry=False)
+    assert (found.outcome.phase.ending, found.reports, found.dangers) == (Ending.ADOPTED, {}, ())
+    assert len(cluster.examine(dry=True).reports) == 3
+
+
 def test_a_bookie_that_does_not_answer_does_not_say():
     class Silent:
         def entries_of(self, bookie, ledger):
@@ -146,12 +197,90 @@ def test_a_bookie_that_does_not_answer_does_not_say():
     assert {report.problem for report in found.values()} == {"no answer within 0.05 s"}
 
 
+def like_pulsars(cluster: Cluster) -> tuple[SimulatedBookies, SimulatedStore]:
+    """Bookies that never list what they hold."""
+    bookies, store = cluster.client()
+    bookies.entries_of = lambda bookie, ledger: Future()  # type: ignore[method-assign,assignment]
+    return bookies, store
+
+
+@pytest.mark.parametrize("client", [Cluster.client, like_pulsars])
+def test_a_bookie_that_has_no_last_entry_has_nothing_whether_or_not_it_lists_what_it_has(client):
+    """b1 and b2 acknowledged 0..9; b2 has lost its disk under its old cookie, and b1 is away."""
+    cluster = Cluster()
+    for entry in range(10):
+        cluster.put(entry, "b1:3181", "b2:3181", *(["b3:3181"] if entry < 5 else []), lac=entry - 1)
+    cluster.bookies["b2:3181"].lose_disk(refuse=False)
+    cluster.bookies["b1:3181"].up = False
+    bookies, store = client(cluster)
+    found = examine(LEDGER, store, bookies, Options(dry=False, timeout=QUICK))
+    assert (DangerKind.NOTHING_HELD, ("b2:3181",)) in kinds(list(found.dangers))
+    assert found.distrusted == {"b2:3181"}
+    assert isinstance(found.outcome.phase, Aborted)
+    cluster.bookies["b1:3181"].up = True
+    found = examine(LEDGER, store, bookies, Options(dry=False, trusted=("b3:3181",), timeout=QUICK))
+    assert found.outcome.metadata.last_entry == 9
+
+
+def test_what_a_subscription_has_behind_it_is_not_cut_off():
+    """Ensemble 2, both quorums 2: b1 is away, and b2 has lost its disk. Nobody but the subscription knows of an entry."""
+    cluster = Cluster(2, 2)
+    for entry in range(6):
+        cluster.put(entry, *cluster.shape.fragments[0].ensemble)
+    gone, wiped = cluster.shape.fragments[0].ensemble
+    cluster.bookies[gone].up = False
+    cluster.bookies[wiped].lose_disk(refuse=False)
+    cluster.acknowledge("other", LEDGER + 1, 9)
+    assert cluster.examine(dry=True).outcome.metadata.last_entry == -1
+    cluster.acknowledge("sub", LEDGER, 3)
+    found = cluster.examine(dry=False)
+    assert found.distrusted == {wiped}
+    assert isinstance(found.outcome.phase, Aborted)
+    trusting = cluster.examine(dry=False, trusted=(wiped,))
+    assert isinstance(trusting.outcome.phase, Aborted)
+    assert "entry 3" in trusting.outcome.message
+    cluster.bookies[gone].up = True
+    assert cluster.examine(dry=False).outcome.metadata.last_entry == 5
+
+
+def test_a_ledger_of_no_topic_has_no_subscriptions():
+    cluster = Cluster()
+    store = cluster.client()[1]
+    assert marked_up_to(LEDGER, cluster.shape, store) == -1
+    assert marked_up_to(LEDGER, replace(cluster.shape, custom={}), store) == -1
+    cluster.acknowledge("sub", LEDGER, 3)
+    assert marked_up_to(LEDGER, cluster.shape, store) == 3
+
+
 def test_young_cookies_are_those_of_the_last_ensemble():
     cluster = Cluster()
     _, store = cluster.client()
     assert young_cookies(cluster.shape, store) == frozenset()
     cluster.replace_disk("b2:3181")
     assert young_cookies(cluster.shape, store) == {"b2:3181"}
+
+
+@pytest.mark.parametrize("ahead", [-600, 0, 600])
+def test_cookies_and_ledgers_are_compared_by_the_metadata_services_clock(ahead):
+    """The broker's clock, by which a ledger says when it was made, is ahead, or behind."""
+    cluster = Cluster()
+    record = replace(cluster.shape, created_ms=cluster.shape.created_ms + ahead * 1000)
+    cluster.metadata.cluster.put_ledger(LEDGER, record)
+    store = cluster.client()[1]
+    assert young_cookies(store.read(LEDGER).metadata, store) == frozenset()
+    cluster.network.now += 300
+    cluster.replace_disk("b2:3181")
+    assert young_cookies(store.read(LEDGER).metadata, store) == {"b2:3181"}
+    assert cluster.examine(dry=True).distrusted == {"b2:3181"}
+
+
+def test_a_cookie_that_was_replaced_in_place_is_told():
+    cluster = Cluster()
+    cluster.network.now += 300
+    cluster.metadata.cluster.put_cookie("b2:3181", b"other directories")
+    found = cluster.examine(dry=True)
+    assert kinds(list(found.dangers)) == {(DangerKind.CHANGED_COOKIE, ("b2:3181",))}
+    assert found.distrusted == frozenset()
 
 
 def test_an_inspection_says_all_of_it():

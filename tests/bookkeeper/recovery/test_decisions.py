@@ -98,6 +98,20 @@ def test_the_order_of_answers_does_not_matter(order, answers):
     assert decided[0] in (possible or {Verdict.ABORT})
 
 
+def test_who_must_come_back_is_said_at_once_however_many_bookies_there_are():
+    """Without half of 30, the fence covers nothing: less than that number is excluded, as far as it can be tried."""
+    tried = []
+
+    def suffice(back):
+        tried.append(back)
+        return len(back) >= 15
+
+    found = missing([f"b{number:02}" for number in range(30)], suffice)
+    assert 1 < found.need <= 15
+    assert len(found.bookies) == 30
+    assert len(tried) < 10_000
+
+
 def test_who_must_come_back():
     assert missing("abc", lambda back: len(back) >= 2) == Missing(2, ("a", "b", "c"))
     assert str(Missing(2, ("a", "b", "c"))) == "at least 2 of a, b and c must come back"

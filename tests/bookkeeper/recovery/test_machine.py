@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -9,17 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.bookkeeper.model import Fragment, LedgerState
-from offloader.bookkeeper.recovery.machine import Aborted, Done, Ending, Rules, start, step
+from offloader.bookkeeper.recovery.forward import Forward
+from offloader.bookkeeper.recovery.machine import Aborted, Closing, Done, Ending, Measuring, Recovery, Rules, start, step
 from offloader.bookkeeper.recovery.messages import (
     Answered,
     Distrusted,
+    Event,
     MetadataUnsettled,
     ReadEntry,
     ReadLast,
     WriteBack,
     WriteMetadata,
 )
-from tests.bookkeeper.recovery.support import NO, World, aborted, closed, held, kinds, ledger, run, window
+from tests.bookkeeper.recovery.support import NO, YES, World, aborted, closed, held, kinds, ledger, run, window
 
 
 def on(**bookies: set[int]) -> dict[str, set[int]]:
@@ -33,6 +36,15 @@ def test_a_closed_ledger_is_left_as_it_is():
     world = World(ledger(state=LedgerState.CLOSED, last_entry=4, length=99))
     assert closed(run(world)) == (4, 99)
     assert len(world.asked) == 1
+
+
+@pytest.mark.parametrize("dry", [False, True])
+@pytest.mark.parametrize("state", [LedgerState.OPEN, LedgerState.IN_RECOVERY])
+def test_an_ack_quorum_above_the_write_quorum_closes_nothing(state, dry):
+    world = World(ledger(2, 3, (0, "abc"), state=state), silent={"a", "b", "c"})
+    assert "ack quorum of 3 is larger than the write quorum of 2" in aborted(run(world, window(8, dry=dry))).reason
+    assert len(world.asked) == 1
+    assert world.metadata.state is state
 
 
 def test_an_open_ledger_is_marked_before_anything_is_fenced():
@@ -249,6 +261,83 @@ def test_an_entry_read_ahead_can_tell_that_one_before_it_was_acknowledged():
         state, more = step(state, event)
         todo += more
     assert "entry 0 was acknowledged" in aborted(state).reason
+
+
+# What is said late
+
+
+def without_c(world: World, rules: Rules, reached: Callable[[Recovery], bool]) -> Recovery:
+    """Up to where c, and who is to write something back, have not said anything yet."""
+    state, requests = start(rules)
+    todo = list(requests)
+    while not reached(state):
+        request = next(r for r in todo if getattr(r, "bookie", "") != "c" and not isinstance(r, WriteBack))
+        todo.remove(request)
+        state, more = step(state, world.answer(request))
+        todo += more
+    return state
+
+
+def said_late(bookie: str, confirmed: int) -> Answered:
+    return Answered(ReadLast(bookie, True), YES, held(confirmed + 1, confirmed))
+
+
+def test_a_late_answer_that_the_entry_left_out_was_acknowledged_ends_it_while_entries_are_written_back():
+    world = World(ledger(), on(a={0}, b={0}))
+    state = without_c(world, Rules(), lambda state: isinstance(state.phase, Forward) and state.phase.sealed is not None)
+    assert not step(state, said_late("c", 0))[0].over
+    found = aborted(step(state, said_late("c", 1))[0])
+    assert "entry 1 was acknowledged" in found.reason
+    assert (found.missing.need, found.missing.bookies) == (1, ("c",))
+
+
+@pytest.mark.parametrize(("kind", "dry"), [(Measuring, False), (Closing, False), (Done, True)])
+def test_a_late_answer_that_the_entry_left_out_was_acknowledged_ends_it_up_to_the_last_moment(kind, dry):
+    world = World(ledger(), on(a={0}, b={0}), lacs={"a": 0})
+    state = without_c(world, window(8, dry=dry), lambda state: isinstance(state.phase, kind))
+    assert isinstance(step(state, said_late("c", 0))[0].phase, kind)
+    after, requests = step(state, said_late("c", 1))
+    assert "entry 1 was acknowledged" in aborted(after).reason
+    assert requests == ()
+
+
+# Acknowledged entries that are denied
+
+
+@pytest.mark.parametrize("confirmed", [0, 3])
+def test_an_acknowledged_entry_waits_for_the_bookie_that_has_it_whoever_denies_it(confirmed):
+    """0: entry 1 is read ahead, and its LAC tells of entry 0; 3: the last entry's length is asked for."""
+    world = World(ledger(), on(a=set(), b=set(), c={0, 1, 2, 3}))
+    event_of = world.answer
+    if not confirmed:
+        world = World(ledger(), on(a={1}, b=set(), c={0}))
+        event_of = lambda r: telling(world.answer(r))  # noqa: E731
+    state, requests = start(Rules(confirmed=confirmed or -1))
+    todo = list(requests)
+    while not state.over:
+        last = sorted(todo, key=lambda r: (isinstance(r, ReadEntry) and r.entry <= confirmed, getattr(r, "bookie", "") == "c"))
+        todo.remove(last[0])
+        state, more = step(state, event_of(last[0]))
+        todo += more
+    assert closed(state)[0] == max(confirmed, 1)
+
+
+def telling(event: Event) -> Event:
+    """Entry 1 says that entry 0 was acknowledged."""
+    if isinstance(event, Answered) and isinstance(event.request, ReadEntry) and event.request.entry == 1 and event.held:
+        return replace(event, held=held(1, last_confirmed=0))
+    return event
+
+
+def test_an_acknowledged_entry_that_nobody_gives_names_those_that_did_not_say():
+    world = World(ledger(), on(c={0, 1, 2, 3}), damaged={("c", 3)})
+    found = aborted(run(world, Rules(confirmed=3)))
+    assert "entry 3 was acknowledged, but a, b answered" in found.reason
+    assert (found.missing.need, found.missing.bookies) == (1, ("c",))
+    world = World(ledger(), on(a={3}, b={3}, c={3}), damaged={("a", 3), ("b", 3), ("c", 3)})
+    found = aborted(run(world, Rules(confirmed=3)))
+    assert (found.reason, found.missing.need) == ("entry 3 was acknowledged but cannot be read", 1)
+    assert aborted(run(World(ledger()), Rules(confirmed=3))).missing.bookies == ()
 
 
 def test_what_is_known_from_elsewhere_is_not_cut_off():

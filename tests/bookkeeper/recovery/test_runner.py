@@ -11,7 +11,7 @@ import pytest
 from offloader.bookkeeper.digests import digest_for, master_key
 from offloader.bookkeeper.model import DigestType, LedgerMetadata, LedgerState, StoredEntry
 from offloader.bookkeeper.recovery.forward import Reading
-from offloader.bookkeeper.recovery.machine import Aborted, Ending, Rules
+from offloader.bookkeeper.recovery.machine import Aborted, Closing, Ending, Rules
 from offloader.bookkeeper.recovery.runner import Outcome, Recoverer, recover
 from offloader.bookkeeper.stored import decode, encode, encode_lac
 from offloader.errors import (
@@ -262,6 +262,45 @@ class Late(Recoverer):
         while not self.cluster.metadata_now.closed:
             threading.Event().wait(0.005)
         future.set_result(None)
+
+
+def test_what_has_come_in_is_heard_before_the_ledger_is_closed():
+    """Entries 1 and 2 are on b3 and were on b1, which has lost its disk under its old cookie: b3's answers come last."""
+    cluster = Cluster()
+    cluster.put(0)
+    cluster.put(1, B3, lac=0)
+    cluster.put(2, B3, lac=1)
+    recoverer = Delayed(cluster, B3)
+    while not isinstance(recoverer.state.phase, Closing):
+        recoverer.turn()
+    recoverer.answer()
+    outcome = recoverer.run()
+    assert isinstance(outcome.phase, Aborted)
+    assert "entry 1 was acknowledged, but b1:3181, b2:3181 answered" in outcome.message
+    assert "b3:3181 must come back" in outcome.message
+    assert cluster.metadata_now.state is LedgerState.IN_RECOVERY
+
+
+class Delayed(Recoverer):
+    """A bookie whose answers come when `answer` is called."""
+
+    def __init__(self, cluster: Cluster, bookie: str) -> None:
+        self.slow = bookie
+        self.kept: list[tuple[Future[object], Future[object]]] = []
+        bookies, store = cluster.client()
+        super().__init__(LEDGER, store, bookies, Rules(), QUICK)
+
+    def _send(self, request):
+        sent = super()._send(request)
+        if request.bookie != self.slow:
+            return sent
+        self.kept.append((Future(), sent))
+        return self.kept[-1][0]
+
+    def answer(self) -> None:
+        for future, sent in self.kept:
+            if not future.done():
+                future.set_exception(sent.exception()) if sent.exception() else future.set_result(sent.result())
 
 
 def test_a_mistake_of_ours_is_not_taken_for_an_answer():
