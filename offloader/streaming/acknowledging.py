@@ -10,7 +10,7 @@ from dataclasses import replace
 from offloader.errors import OffloadError, PinMovedError
 from offloader.model import Position
 from offloader.streaming.context import Context
-from offloader.streaming.topics import Topic, acknowledgeable, normalised
+from offloader.streaming.topics import Topic, accounted, acknowledgeable, normalised
 
 log = logging.getLogger(__name__)
 
@@ -72,11 +72,19 @@ def check_pin(topic: Topic) -> None:
         begin = topic.begin() or topic.catalog.claim.begin
         end = Position(begin.incarnation, begin.ledger, begin.entry - 1)
     mark = normalised(topic.mark_delete, ledgers)
-    if mark > normalised(end, ledgers) and (mark.ledger, mark.entry) != _first_of(topic):
+    moved = mark > normalised(end, ledgers) and (mark.ledger, mark.entry) != _first_of(topic)
+    if moved or _at_what_is_gone(topic):
         raise PinMovedError(
             f"{topic.name}: the subscription stands at {topic.mark_delete}, past the last offloaded position {end}: message TTL, a backlog "
             "quota with consumer_backlog_eviction, or somebody moved it; remove that policy, data may be lost"
         )
+
+
+def _at_what_is_gone(topic: Topic) -> bool:
+    """The pin stands at an entry, not before a ledger, past all that is accounted for, and that entry's ledger is trimmed: it held data that
+    is not offloaded."""
+    mark, after = topic.mark_delete, accounted(topic.catalog)
+    return after is not None and mark.entry >= 0 and mark > after and mark.ledger not in topic.info.ledgers
 
 
 def _first_of(topic: Topic) -> tuple[int, int] | None:

@@ -13,7 +13,7 @@ from offloader.pulsar.api import TopicEnd, TopicInfo
 from offloader.streaming.context import Context
 from offloader.streaming.looking import RECREATED
 from offloader.streaming.planner import Rules
-from offloader.streaming.topics import Topic, source_of
+from offloader.streaming.topics import Topic, accounted, source_of
 
 log = logging.getLogger(__name__)
 
@@ -71,8 +71,9 @@ def _last_known(context: Context, name: TopicName) -> Position | None:
 
 def _mind_lost_pin(context: Context, catalog: TopicCatalog, info: TopicInfo) -> None:
     """Our topic has no subscription: somebody deleted it, or it expired, while nothing ran. Unless the ledger of the catalog's end is still
-    there, and so all that follows it, nobody knows what has been trimmed: that is remembered before the pin is made again."""
-    claim, end = catalog.claim, catalog.end
+    there, and so all that follows it, nobody knows what has been trimmed: that is remembered before the pin is made again. A topic that was
+    claimed while it was empty has no end yet: what lies before its claim stands for it."""
+    claim, end = catalog.claim, accounted(catalog)
     if claim is None or claim.application != context.application or claim.created != info.created or end is None:
         return
     if context.subscription in info.subscriptions or end.ledger in info.ledgers:

@@ -62,12 +62,13 @@ def _check(context: Context, topic: Topic) -> None:
     record_closed_ledger(context, topic)
     try:
         acknowledging.check_pin(topic)
-        topic.alarm = ""
+        topic.alarm, topic.kept = "", topic.info.ledgers
     except PinMovedError as error:
         if topic.alarm != str(error):
             log.error("%s", error)
             context.metrics.pin_moved(topic.name)
         topic.alarm = str(error)
+        state = losses.behind_moved_pin(topic, state)
     context.record(losses.handle(context, topic, state))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from offloader.metadata.state import TopicCatalog, TopicState
 from offloader.model import LedgerList, Position, RollReason, Source, TopicName
@@ -51,6 +51,7 @@ class Topic:
     seen_at: int = 0  # when its end was last looked at
     hidden_end: Position | None = None  # the end of a tail that no broker delivers, and that is explained
     info_before: TopicInfo | None = None  # the ledgers that were listed before the newest look
+    kept: LedgerList | None = None  # the ledgers of the newest look at which nothing could be missing
     pin_released: bool = False
     tail_looked_at: int = 0
     undecided: bool = False  # an open transaction keeps the tail from being read
@@ -172,6 +173,13 @@ def lost_range(state: TopicState, catalog: TopicCatalog, ledgers: LedgerList) ->
     if first.ledger in ledgers or following is None:
         return None
     return first, Position(first.incarnation, following, -1)
+
+
+def accounted(catalog: TopicCatalog) -> Position | None:
+    """The last position that nobody needs any more: the catalog's end or, before its first record, what lies before the claim's begin."""
+    if catalog.end is not None or catalog.claim is None:
+        return catalog.end
+    return replace(catalog.claim.begin, entry=catalog.claim.begin.entry - 1)
 
 
 def _entry_after(position: Position) -> Position:

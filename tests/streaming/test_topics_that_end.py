@@ -318,3 +318,90 @@ def test_a_damaged_catalog_of_a_disabled_topic_does_not_keep_the_others_from_bei
     sim.settle()
     assert sim.roster.topics
     sim.close()
+
+
+def offloaded_up_to_a_closed_ledger(fail: bool) -> Simulation:
+    """Two full ledgers are offloaded and their ends recorded; the topic waits in an empty one."""
+    sim = started(fail_on_data_loss=fail)
+    sim.produce(T, 40)
+    sim.settle()
+    assert catalog(sim).end.ledger not in sim.cluster.admin.topic_info(T).ledgers
+    return sim
+
+
+def accept(sim: Simulation) -> None:
+    assert sim.driver.state(T).failure.kind is FailureKind.DATA_LOST
+    assert not catalog(sim).losses
+    sim.roster.topics[T].accepted_loss = Position(0, 10**9, 0)
+    sim.forget_failure(T)
+
+
+@pytest.mark.parametrize("down", [True, False])
+@pytest.mark.parametrize("fail", [True, False])
+def test_a_pin_moved_past_ledgers_that_were_then_trimmed_is_a_recorded_loss(down: bool, fail: bool) -> None:
+    sim = offloaded_up_to_a_closed_ledger(fail)
+    end = catalog(sim).end
+    if down:
+        sim.pins.close()
+    sim.produce(T, 70)
+    sim.cluster.move_pin(T, sim.cluster.entries(T)[-1].ledger, 2)
+    if down:
+        sim.kill()
+    sim.rounds(10)
+    if fail:
+        accept(sim)
+    sim.produce(T, 30)
+    sim.settle(step_ms=300_000)
+    (loss,) = catalog(sim).losses
+    assert loss.start == Position(0, end.ledger, end.entry + 1)
+    check(sim)
+
+
+def test_a_pin_moved_past_everything_so_that_only_an_empty_ledger_is_left_is_a_recorded_loss() -> None:
+    sim = offloaded_up_to_a_closed_ledger(True)
+    sim.pins.close()
+    sim.produce(T, 60)
+    last = sim.cluster.entries(T)[-1]
+    sim.cluster.move_pin(T, last.ledger, last.entry)
+    assert last.ledger not in sim.cluster.admin.topic_info(T).ledgers
+    sim.kill()
+    sim.rounds(10)
+    assert sim.roster.topics[T].alarm
+    accept(sim)
+    sim.produce(T, 30)
+    sim.settle(step_ms=300_000)
+    assert len(catalog(sim).losses) == 1
+    check(sim)
+
+
+def test_a_pin_moved_within_ledgers_that_are_all_there_is_an_alarm_and_no_loss() -> None:
+    sim = offloaded_up_to_a_closed_ledger(True)
+    entry = sim.cluster.produce(T, b"one")
+    sim.produce(T, 10)
+    sim.cluster.move_pin(T, *entry)
+    sim.round()
+    assert sim.roster.topics[T].alarm
+    sim.settle()
+    assert not catalog(sim).losses
+    check(sim)
+
+
+@pytest.mark.parametrize("down", [True, False])
+def test_a_subscription_deleted_before_the_first_segment_and_its_data_trimmed_is_a_recorded_loss(down: bool) -> None:
+    sim = started(fail_on_data_loss=False)
+    begin = catalog(sim).claim.begin
+    if down:
+        sim.pins.close()
+    sim.cluster.add_pending(T, b"in a transaction")
+    sim.cluster.resolve(T, commit=True)
+    if not down:
+        sim.roster.topics[T].info = sim.cluster.admin.topic_info(T)  # its entries were seen, and nothing is open yet
+    sim.produce(T, 68)
+    sim.cluster.delete_subscription(T)
+    if down:
+        sim.kill()
+    sim.rounds(4)
+    sim.produce(T, 30)
+    sim.settle()
+    assert [loss.start for loss in catalog(sim).losses] == [begin]
+    check(sim)
