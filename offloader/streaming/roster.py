@@ -109,7 +109,11 @@ class Roster:
             self._discovered(answer, now)
         if self._discovery is None and now >= self._discover_at:
             self._discover_at = now + self._interval_ms
-            self._discovery = self._context.pool.submit(self._discover, {*self.topics, *self._context.journal.topics})
+            self._discovery = self._context.pool.submit(self._discover, self._known())
+
+    def _known(self) -> set[TopicName]:
+        """Topics whose policies must be known, also where nothing enables any of their namespace: those that were released wait for that."""
+        return {*self.topics, *self._context.journal.topics, *self._barred}
 
     def _discovered(self, answer: Future[Discovery], now: int) -> None:
         try:
@@ -194,6 +198,7 @@ class Roster:
                 continue
             self.refused.pop(name, None)
             self._retrying.discard(name)
+            self._released.discard(name)  # by a former request: the next one is for the subscription that it has now
             self.topics[name] = topic
             self._apply(topic, self._policies[name])
             if self._until_caught_up and topic.retire is None:

@@ -273,3 +273,24 @@ def test_a_namespace_that_we_may_not_read_is_named() -> None:
     sim.rounds(4)
     assert sim.driver.roster.settled
     assert [str(error) for error in sim.driver.roster.unread.values()] == ["not allowed"]
+
+
+def test_a_topic_released_by_request_is_offloaded_again_once_it_was_disabled_and_enabled_and_can_be_released_again() -> None:
+    sim = started()
+    properties = sim.cluster.namespace("public/default").properties
+    sim.produce(T, 10)
+    ask(sim, RequestKind.RELEASE, T)
+    sim.rounds(12)
+    properties[SWITCH] = "false"
+    sim.rounds(12)
+    properties[SWITCH] = "true"
+    sim.rounds(12)
+    assert sim.cluster.mark_delete(T) is not None
+    sim.produce(T, 60)
+    again = ask(sim, RequestKind.RELEASE, T)
+    sim.rounds(2)
+    assert requests.outcome_of(sim.store, "sim", again) is None
+    sim.rounds(12)
+    assert requests.outcome_of(sim.store, "sim", again).ok
+    assert sim.cluster.mark_delete(T) is None
+    assert sim.context.catalogs.load(T).end == end(sim)
