@@ -7,6 +7,7 @@ from enum import Enum
 from offloader.model import Failure, TopicName
 from offloader.streaming.acknowledging import acknowledged
 from offloader.streaming.driver import Driver
+from offloader.streaming.topics import Topic
 
 GIVE_UP_ATTEMPTS = 5  # failures in a row of every topic that is left
 
@@ -41,16 +42,15 @@ class CaughtUp:
 
     def left(self) -> list[TopicName]:
         """Topics that have not reached their goal."""
-        return [name for name, topic in list(self._driver.roster.topics.items()) if not self._there(name, topic.retire_at)]
+        return [name for name, topic in list(self._driver.roster.topics.items()) if not self._there(name, topic)]
 
-    def _there(self, name: TopicName, goal: object) -> bool:
-        topic, state = self._driver.roster.topics[name], self._driver.state(name)
-        end = topic.catalog.end
-        empty = goal is None or topic.retire_at is None or topic.retire_at.ledger < 0
-        begin = topic.begin()
-        nothing_to_do = topic.retire_at is not None and begin is not None and topic.retire_at < begin
-        reached = empty or nothing_to_do or (end is not None and topic.retire_at is not None and end >= topic.retire_at)
-        return reached and not topic.undecided and state.open is None and acknowledged(topic)
+    def _there(self, name: TopicName, topic: Topic) -> bool:
+        goal, begin, end = topic.retire_at, topic.begin(), topic.catalog.end
+        if goal is None:
+            return False  # a topic that is disabled or released: the next look says where it ends
+        nothing_to_do = goal.ledger < 0 or (begin is not None and goal < begin)
+        reached = nothing_to_do or (end is not None and end >= goal)
+        return reached and not topic.undecided and self._driver.state(name).open is None and acknowledged(topic)
 
     def _hopeless(self, name: TopicName) -> bool:
         state = self._driver.state(name)

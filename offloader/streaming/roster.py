@@ -171,6 +171,9 @@ class Roster:
             self._context.record(replace(self._context.state(topic.name), releasing=True))
         if self._context.state(topic.name).releasing and topic.retire is None:
             self._retire(topic, RollReason.RELEASED)
+        if self._until_caught_up and topic.retire is None:
+            topic.retire_at = _end_of(topic)
+            topic.retire = RollReason.CAUGHT_UP
 
     def _retire(self, topic: Topic, reason: RollReason) -> None:
         """Offload up to the end that the topic has now, and no further: the next look says where that is."""
@@ -180,7 +183,7 @@ class Roster:
 
     def _fix_retirement(self, topic: Topic) -> None:
         if topic.retire is not None and topic.retire_at is None and topic.known_at > topic.retire_asked:
-            topic.retire_at = topic.last or Position(topic.incarnation, -1, -1)
+            topic.retire_at = _end_of(topic)
 
     def _take_adopted(self, now: int) -> None:
         for name, answer in list(self._adopting.items()):
@@ -199,10 +202,8 @@ class Roster:
             self.refused.pop(name, None)
             self._retrying.discard(name)
             self._released.discard(name)  # by a former request: the next one is for the subscription that it has now
-            self.topics[name] = topic
             self._apply(topic, self._policies[name])
-            if self._until_caught_up and topic.retire is None:
-                topic.retire, topic.retire_at = RollReason.CAUGHT_UP, topic.last or Position(topic.incarnation, -1, -1)
+            self.topics[name] = topic  # only now: another thread watches how far it is from its goal
 
     def perhaps_deleted(self, topic: Topic) -> None:
         """A look says that the topic is gone: it is, when its own name is not found while its namespace can be read."""
@@ -229,9 +230,9 @@ class Roster:
         except OffloadError as error:
             log.info("cannot adopt the next incarnation of topic=%s yet: %s", topic.name, error)
             return
-        self.topics[topic.name] = renewed
         if topic.name in self._policies:
             self._apply(renewed, self._policies[topic.name])
+        self.topics[topic.name] = renewed
 
     def retire_if_done(self, topic: Topic, state: TopicState) -> None:
         """Let go of a topic that is to be released and has nothing left to offload."""
@@ -273,3 +274,8 @@ class Roster:
         if claim is not None and claim.application:
             ended = released(claim, context.clock_ms(), "released")
             topic.catalog = context.catalogs.append(topic.catalog, ended, token=context.new_uuid())
+
+
+def _end_of(topic: Topic) -> Position:
+    """Where the topic ends now; before its first ledger where it is empty."""
+    return topic.last or Position(topic.incarnation, -1, -1)

@@ -7,6 +7,7 @@ from offloader.errors import AuthorizationFailedError
 from offloader.model import Failure, FailureKind, Position, TopicName
 from offloader.streaming.caught_up import GIVE_UP_ATTEMPTS, CaughtUp, Outcome
 from offloader.streaming.driver import Driver
+from tests.streaming.simulation import Simulation
 
 TOPIC = TopicName.parse("persistent://t/n/a")
 
@@ -56,3 +57,76 @@ def test_a_namespace_that_could_not_be_read_is_not_caught_up():
     driver.roster.unread = {"shop/orders": AuthorizationFailedError("no administrator of this tenant")}
     assert watch.look(1) is Outcome.CANNOT
     assert watch.unfinished() == ["not looked at: shop/orders: no administrator of this tenant"]
+
+
+def run_once(sim):
+    """As `--until-caught-up`: what is adopted from now on has its end as its goal."""
+    sim.roster._until_caught_up = True
+    return CaughtUp(sim.driver, sim.clock.now, None)
+
+
+def until_an_outcome(sim, watch, rounds=400, step_ms=1_000):
+    for _ in range(rounds):
+        sim.clock.now += step_ms
+        sim.round()
+        sim.batch()
+        outcome = watch.look(sim.clock.now)
+        if outcome is not Outcome.NOT_YET:
+            return outcome
+    return Outcome.NOT_YET
+
+
+def test_a_disabled_topic_is_not_caught_up_before_its_end_was_looked_at():
+    sim = Simulation(1)
+    sim.cluster.create(TOPIC)
+    sim.produce(TOPIC, 30)
+    sim.settle()
+    sim.produce(TOPIC, 30)
+    sim.enabled = False
+    sim.kill()
+    watch = run_once(sim)
+    plan, seen = sim.driver._plan, []
+
+    def watched_in_mid_round():
+        topic = sim.roster.topics.get(TOPIC)
+        if topic is not None and topic.retire_at is None:
+            seen.append(watch.look(sim.clock.now))
+        plan()
+
+    sim.driver._plan = watched_in_mid_round
+    assert until_an_outcome(sim, watch) is Outcome.CAUGHT_UP
+    assert seen
+    assert set(seen) == {Outcome.NOT_YET}
+    last = sim.cluster.entries(TOPIC)[-1]
+    assert sim.context.catalogs.load(TOPIC).end == Position(0, last.ledger, last.entry)
+
+
+def test_a_topic_is_seen_by_the_watching_thread_only_once_it_has_its_goal():
+    sim = Simulation(1)
+    sim.cluster.create(TOPIC)
+    run_once(sim)
+    goals = []
+
+    class Told(dict):
+        def __setitem__(self, name, topic):
+            goals.append(topic.retire_at)
+            super().__setitem__(name, topic)
+
+    sim.roster.topics = Told()
+    sim.rounds(4)
+    assert len(goals) == 1
+    assert goals[0] is not None
+
+
+def test_a_topic_that_was_created_again_has_a_goal_too():
+    sim = Simulation(1)
+    sim.cluster.create(TOPIC)
+    sim.produce(TOPIC, 30)
+    sim.settle()
+    sim.pins.close()
+    sim.cluster.delete(TOPIC)
+    sim.cluster.create(TOPIC)
+    sim.produce(TOPIC, 30)
+    sim.kill()
+    assert until_an_outcome(sim, run_once(sim)) is Outcome.CAUGHT_UP
+    assert sim.context.catalogs.load(TOPIC).claim.incarnation == 1
