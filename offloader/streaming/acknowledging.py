@@ -16,14 +16,16 @@ log = logging.getLogger(__name__)
 
 
 def acknowledge_all(context: Context, topics: Iterable[Topic]) -> None:
-    """Acknowledge every topic's catalog end that the pin has not confirmed yet, many at once."""
+    """Acknowledge every topic's catalog end that the pin has not confirmed yet, many at once. Where the last look failed, an acknowledgement
+    would only be waited for, too."""
+    began = context.clock_ms()
     sent: list[tuple[Topic, Position, Future[None]]] = []
     for topic in topics:
         target = _target(topic)
-        if target is not None and context.clock_ms() >= topic.acknowledge_again_at:
+        if target is not None and not topic.unseen and began >= topic.acknowledging.again_at:
             sent.append((topic, target, context.pool.submit(context.pins.acknowledge, topic.name, _sent_as(topic, target))))
     for item in sent:
-        _confirmed(context, *item)
+        _confirmed(context, began, *item)
 
 
 def acknowledged(topic: Topic) -> bool:
@@ -51,13 +53,14 @@ def _sent_as(topic: Topic, target: Position) -> Position:
     return before_next if before_next.entry < 0 and entries > 0 else target
 
 
-def _confirmed(context: Context, topic: Topic, target: Position, answer: Future[None]) -> None:
+def _confirmed(context: Context, began: int, topic: Topic, target: Position, answer: Future[None]) -> None:
     try:
         answer.result()
     except OffloadError as error:
-        topic.acknowledge_again_at = context.clock_ms() + 1_000
+        topic.acknowledging.failed(began, context.clock_ms())
         log.info("cannot acknowledge topic=%s position=%s yet: %s", topic.name, target, error)
         return
+    topic.acknowledging.succeeded()
     topic.acknowledged = target
     topic.end = replace(topic.end, mark_delete=max(topic.end.mark_delete, (target.ledger, target.entry)))
 

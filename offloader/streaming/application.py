@@ -49,6 +49,7 @@ from offloader.streaming.wrapping import wrapped_store
 
 log = logging.getLogger(__name__)
 
+ADOPTERS = 16  # topics that are taken in at a time: they wait for brokers, not for us
 WATCH_EVERY = 0.2  # seconds between looks at the query and the driver
 
 
@@ -106,6 +107,8 @@ class Application:
         source = BrokerSource(derived.pulsar(config))
         stack.callback(source.close)
         pool = stack.enter_context(ThreadPoolExecutor(config.limits.sealers + config.limits.upload_starters))
+        adopters = ThreadPoolExecutor(ADOPTERS, thread_name_prefix="adopter")
+        stack.callback(adopters.shutdown, cancel_futures=True)
         context = Context(
             application=config.application,
             subscription=config.pulsar.subscription,
@@ -118,6 +121,7 @@ class Application:
             policies=config.policies,
             metrics=metrics,
             pool=pool,
+            adopters=adopters,
             clock_ms=_now_ms,
             new_uuid=_new_uuid,
             jitter=random.random,

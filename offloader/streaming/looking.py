@@ -36,7 +36,7 @@ def look(context: Context, topics: Iterable[Topic]) -> dict[TopicName, OffloadEr
         end = ends[topic.name]
         if isinstance(end, OffloadError):
             failures[topic.name] = end
-            topic.look_again_at = now + 1_000
+            _failed(context, topic, now)
             continue
         if isinstance(end, Exception):
             raise end
@@ -46,12 +46,18 @@ def look(context: Context, topics: Iterable[Topic]) -> dict[TopicName, OffloadEr
         if end != topic.end or _end_is_awaited(context, topic):
             moved.append((topic, end))
             continue
+        topic.looks.succeeded()
         _quiet(topic, now)
         if _close_not_seen(topic, now) or _may_have_hidden(topic, now):
             waiting.append((topic, end))
     waiting.sort(key=lambda pair: pair[0].ledgers_at)
     failures.update(_refresh_ledgers(context, moved + waiting[:LIST_CHECKS], now))
     return failures
+
+
+def _failed(context: Context, topic: Topic, began: int) -> None:
+    topic.looks.failed(began, context.clock_ms())
+    topic.look_again_at = topic.looks.again_at
 
 
 def _end_is_awaited(context: Context, topic: Topic) -> bool:
@@ -94,11 +100,12 @@ def _refresh_ledgers(context: Context, moved: list[tuple[Topic, TopicEnd]], now:
             info = answer.result()
         except OffloadError as error:
             failures[topic.name] = error
-            topic.look_again_at = now + 1_000
+            _failed(context, topic, now)
             continue
         if topic.catalog.claim is not None and info.created != topic.catalog.claim.created:
             topic.gone = RECREATED
             continue
+        topic.looks.succeeded()
         before = topic.last
         topic.info_before, topic.info = topic.info, info
         topic.ledgers_at = now

@@ -74,7 +74,7 @@ class Roster:
             if wanted and self._refuse(name):
                 continue
             if wanted and self._adopt_again_at.get(name, 0) <= now:
-                self._adopting[name] = self._context.pool.submit(self._adopt, name, policy)
+                self._adopting[name] = self._context.adopters.submit(self._adopt, name, policy)
 
     def _adopt(self, name: TopicName, policy: TopicPolicy) -> Topic:
         topic = adopt(self._context, name, policy)
@@ -225,9 +225,13 @@ class Roster:
 
     def renew(self, topic: Topic) -> None:
         """Go on with the topic's next incarnation; tried again where Pulsar does not answer."""
+        began = self._context.clock_ms()
+        if began < topic.letting_go.again_at:
+            return
         try:
             renewed = next_incarnation(self._context, topic)
         except OffloadError as error:
+            topic.letting_go.failed(began, self._context.clock_ms())
             log.info("cannot adopt the next incarnation of topic=%s yet: %s", topic.name, error)
             return
         if topic.name in self._policies:
@@ -248,8 +252,8 @@ class Roster:
             return
         if topic.retire is None:
             self._retire(topic, RollReason.RELEASED)
-        begin = topic.begin()
-        if topic.retire_at is None or (begin is not None and begin <= topic.retire_at):
+        begin, now = topic.begin(), self._context.clock_ms()
+        if topic.retire_at is None or (begin is not None and begin <= topic.retire_at) or now < topic.letting_go.again_at:
             return
         try:
             if not topic.pin_released:
@@ -257,6 +261,7 @@ class Roster:
                 topic.pin_released = True
             self._end_claim(topic)
         except OffloadError as error:
+            topic.letting_go.failed(now, self._context.clock_ms())
             log.warning("cannot release the subscription of topic=%s yet: %s", topic.name, error)
             return
         log.info("released topic=%s end=%s", topic.name, topic.catalog.end)

@@ -9,6 +9,7 @@ from offloader.metadata.state import TopicCatalog, TopicState
 from offloader.model import LedgerList, Position, RollReason, Source, TopicName
 from offloader.pulsar.api import TopicEnd, TopicInfo
 from offloader.streaming import segments
+from offloader.streaming.patience import Patience
 from offloader.streaming.planner import Rules, TopicView
 
 ENTRY_OVERHEAD = 12  # bytes that the object format adds to an entry
@@ -44,7 +45,9 @@ class Topic:
     trouble_until: int = 0
     retire_asked: int = 0
     acknowledged: Position | None = None
-    acknowledge_again_at: int = 0
+    looks: Patience = field(default_factory=Patience)
+    acknowledging: Patience = field(default_factory=Patience)
+    letting_go: Patience = field(default_factory=Patience)
     accepted_loss: Position | None = None
     gone: str = ""  # why there is nothing left to read of this incarnation
     last_seen: Position | None = None
