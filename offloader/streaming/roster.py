@@ -24,6 +24,7 @@ from offloader.streaming.topics import Topic
 log = logging.getLogger(__name__)
 
 ADOPT_AGAIN_MS = 2_000
+REFUSED_FOR_GOOD_MS = 120_000  # longer than a broker holds a subscription for a process that is gone
 DELETED = "the topic was deleted"
 
 
@@ -49,16 +50,22 @@ class Roster:
         self._adopt_again_at: dict[TopicName, int] = {}
         self._released: set[TopicName] = set()
         self._barred: set[TopicName] = set()
-        self._retrying: set[TopicName] = set()  # refused, but only for now: a busy pin, a broker that does not answer
+        self._retrying: dict[
+            TopicName, int
+        ] = {}  # refused, but only for now (a busy pin, a broker that does not answer): since when
         self._claimed: frozenset[TopicName] = frozenset()
         self.discovered = False
 
     @property
     def settled(self) -> bool:
-        """All namespaces were read, or cannot be; every topic that was found is adopted or refused."""
-        wanted = {name for name, policy in self._policies.items() if self._wanted(name, policy)}
-        answered = self.topics.keys() | (self.refused.keys() - self._retrying)
-        return self.discovered and not self._unread_for_now and not self._adopting and wanted <= answered
+        """All namespaces were read, or cannot be; every topic that was found is adopted or refused, or was refused for now for so long that
+        it will hardly change. From any thread."""
+        given_up_before = self._context.clock_ms() - REFUSED_FOR_GOOD_MS
+        retrying = {name for name, since in list(self._retrying.items()) if since > given_up_before}
+        refused = set(self.refused) - retrying
+        wanted = {name for name, policy in list(self._policies.items()) if self._wanted(name, policy)}
+        adopting = set(self._adopting) - refused
+        return self.discovered and not self._unread_for_now and not adopting and wanted <= set(self.topics) | refused
 
     @property
     def _unread_for_now(self) -> bool:
@@ -197,10 +204,13 @@ class Roster:
                 if self.refused.get(name) != str(error):
                     log.warning("cannot offload topic=%s: %s", name, error)
                 self.refused[name] = str(error)
-                (self._retrying.add if isinstance(error, RetryableError) else self._retrying.discard)(name)
+                if isinstance(error, RetryableError):
+                    self._retrying.setdefault(name, now)
+                else:
+                    self._retrying.pop(name, None)
                 continue
             self.refused.pop(name, None)
-            self._retrying.discard(name)
+            self._retrying.pop(name, None)
             self._released.discard(name)  # by a former request: the next one is for the subscription that it has now
             self._apply(topic, self._policies[name])
             self.topics[name] = topic  # only now: another thread watches how far it is from its goal

@@ -1,9 +1,11 @@
 """`--until-caught-up` gives a topic up for what it meets itself, not for what an earlier run met."""
 
+import sys
+import threading
 from types import SimpleNamespace
 from typing import cast
 
-from offloader.errors import AuthorizationFailedError
+from offloader.errors import AuthorizationFailedError, SubscriptionBusyError
 from offloader.model import Failure, FailureKind, Position, TopicName
 from offloader.streaming.caught_up import GIVE_UP_ATTEMPTS, CaughtUp, Outcome
 from offloader.streaming.driver import Driver
@@ -130,3 +132,100 @@ def test_a_topic_that_was_created_again_has_a_goal_too():
     sim.kill()
     assert until_an_outcome(sim, run_once(sim)) is Outcome.CAUGHT_UP
     assert sim.context.catalogs.load(TOPIC).claim.incarnation == 1
+
+
+def with_lost_data():
+    """Its first ledger is gone before it was offloaded, and nobody has accepted that."""
+    sim = Simulation(1, roll="2h", part=200 * 1024, max_size=10**6)
+    sim.cluster.create(TOPIC)
+    sim.rounds(4)
+    sim.produce(TOPIC, 70)
+    first = sim.cluster.admin.topic_info(TOPIC).ledgers.spans[0].ledger
+    sim.rounds(1)
+    sim.pins.close()
+    sim.journal.close()
+    sim.cluster.lose(TOPIC, first)
+    sim.start()
+    return sim
+
+
+def test_a_topic_with_lost_data_is_given_up_and_named():
+    sim = with_lost_data()
+    watch = run_once(sim)
+    assert until_an_outcome(sim, watch) is Outcome.CANNOT
+    (line,) = watch.unfinished()
+    assert str(TOPIC) in line
+    assert "accept-loss" in line
+
+
+def test_a_loss_that_somebody_accepts_soon_after_the_start_is_not_given_up():
+    sim = with_lost_data()
+    watch = run_once(sim)
+    assert until_an_outcome(sim, watch, rounds=10) is Outcome.NOT_YET
+    sim.roster.topics[TOPIC].accepted_loss = Position(0, 10**9, 0)
+    assert until_an_outcome(sim, watch) is Outcome.CAUGHT_UP
+    assert len(sim.context.catalogs.load(TOPIC).losses) == 1
+
+
+def test_a_pin_that_stays_busy_is_given_up_and_named():
+    sim = Simulation(1)
+    sim.cluster.create(TOPIC)
+    sim.cluster.faults.add("pins.open", lambda: SubscriptionBusyError("busy"), times=10**6)
+    watch = run_once(sim)
+    began = sim.clock.now
+    assert until_an_outcome(sim, watch) is Outcome.CANNOT
+    assert sim.clock.now - began > 60_000
+    assert watch.unfinished() == [f"not offloaded: {TOPIC}: busy"]
+
+
+def test_a_pin_that_is_busy_for_a_minute_is_waited_for():
+    sim = Simulation(1)
+    sim.cluster.create(TOPIC)
+    sim.produce(TOPIC, 30)
+    fault = sim.cluster.faults.add("pins.open", lambda: SubscriptionBusyError("busy"), times=10**6)
+    watch = run_once(sim)
+    assert until_an_outcome(sim, watch, rounds=60) is Outcome.NOT_YET
+    fault.times = 0
+    assert until_an_outcome(sim, watch) is Outcome.CAUGHT_UP
+
+
+def test_topics_may_come_and_go_while_it_is_looked():
+    sim = Simulation(1)
+    roster, stop = sim.roster, threading.Event()
+    policy = SimpleNamespace(enabled=True)
+    names = [TopicName("t", "n", f"a{n}") for n in range(500)]
+    roster._policies = dict.fromkeys(names, policy)
+    roster.refused = dict.fromkeys(names, "refused")
+    roster.discovered = True
+    watch = CaughtUp(sim.driver, 0, None)
+
+    def come_and_go():
+        number = 0
+        while not stop.is_set():
+            number += 1
+            name = TopicName("t", "n", f"new{number}")
+            for some, value in ((roster._policies, policy), (roster.refused, "refused"), (roster._retrying, 0)):
+                some[name] = value
+                del some[name]
+
+    changing = threading.Thread(target=come_and_go)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    changing.start()
+    try:
+        for _ in range(100):
+            watch.look(0)
+            watch.unfinished()
+    finally:
+        stop.set()
+        changing.join()
+        sys.setswitchinterval(before)
+
+
+def test_a_topic_that_is_forgotten_between_two_questions_is_no_error():
+    driver = Watched(failed(GIVE_UP_ATTEMPTS, 1))
+    watch = CaughtUp(cast("Driver", driver), 0, None)
+    known = driver.roster.topics
+    driver.roster.topics = SimpleNamespace(items=known.items, get=lambda name: None)
+    assert watch.look(0) is Outcome.NOT_YET
+    assert watch.unfinished() == [f"not caught up: {TOPIC}: a gap"]
