@@ -2,13 +2,18 @@
 
 import sys
 import threading
+from dataclasses import replace
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import cast
 
+import pytest
+
 from offloader.errors import AuthorizationFailedError, SubscriptionBusyError
-from offloader.model import Failure, FailureKind, Position, TopicName
+from offloader.model import Failure, FailureKind, GapKind, Position, TopicName
 from offloader.streaming.caught_up import GIVE_UP_ATTEMPTS, CaughtUp, Outcome
 from offloader.streaming.driver import Driver
+from offloader.streaming.tails import MAX_LOOKUPS
 from tests.streaming.simulation import Simulation
 
 TOPIC = TopicName.parse("persistent://t/n/a")
@@ -229,3 +234,47 @@ def test_a_topic_that_is_forgotten_between_two_questions_is_no_error():
     driver.roster.topics = SimpleNamespace(items=known.items, get=lambda name: None)
     assert watch.look(0) is Outcome.NOT_YET
     assert watch.unfinished() == [f"not caught up: {TOPIC}: a gap"]
+
+
+def with_hidden_tail(entries, **settings):
+    sim = Simulation(1, entries_per_ledger=None, **settings)
+    sim.cluster.create(TOPIC)
+    sim.produce(TOPIC, 30)
+    for _ in range(entries):
+        sim.cluster.add_hidden(TOPIC, GapKind.ABORTED)
+    return sim
+
+
+@pytest.mark.parametrize("entries", [MAX_LOOKUPS - 1, MAX_LOOKUPS, MAX_LOOKUPS + 1, 2 * MAX_LOOKUPS + 500])
+def test_a_long_tail_of_aborted_entries_is_no_open_transaction(entries):
+    sim = with_hidden_tail(entries)
+    watch = run_once(sim)
+    assert until_an_outcome(sim, watch) is Outcome.CAUGHT_UP
+    last = sim.cluster.entries(TOPIC)[-1]
+    assert sim.context.catalogs.load(TOPIC).end == Position(0, last.ledger, last.entry)
+
+
+@pytest.mark.parametrize("before", [0, MAX_LOOKUPS, MAX_LOOKUPS + 1])
+def test_an_open_transaction_behind_aborted_entries_is_in_the_way(before):
+    sim = with_hidden_tail(before)
+    sim.cluster.add_pending(TOPIC, b"open")
+    watch = run_once(sim)
+    assert until_an_outcome(sim, watch) is Outcome.CANNOT
+    assert watch.unfinished() == [f"not caught up: {TOPIC}: an open transaction is in the way"]
+
+
+def test_a_long_tail_is_looked_up_in_several_rounds_while_other_topics_go_on():
+    sim = with_hidden_tail(2 * MAX_LOOKUPS + 500, roll="20s")
+    sim.rounds(4)
+    driver, asked = sim.driver, []
+
+    def explain(topic, ledger, first, last, *, limit):
+        asked.append(sim.clock.now)
+        return sim.cluster.source.explain(topic, ledger, first, last, limit=limit)
+
+    driver.context = replace(driver.context, source=SimpleNamespace(explain=explain))
+    sim.rounds(60)
+    assert sim.roster.topics[TOPIC].hidden_tail() is None
+    assert len(asked) == 3
+    assert all(later - earlier >= 1_000 for earlier, later in pairwise(asked))
+    assert asked[-1] - asked[0] < 20_000
