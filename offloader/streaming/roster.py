@@ -256,6 +256,7 @@ class Roster:
             or topic.gone
             or topic.trouble
             or state.open is not None
+            or state.abandoned
             or topic.sealing is not None
             or not acknowledged(topic)
         ):

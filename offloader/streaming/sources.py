@@ -85,7 +85,8 @@ def _end(context: Context, roster: Roster, sealing: Sealing, topic: Topic) -> No
         return
     incarnations.record_lost_tail(context, topic, topic.gone)
     if topic.gone == DELETED:
-        roster.forget(topic)
+        if not state.abandoned:  # else the journal would forget an upload that nobody has ended yet
+            roster.forget(topic)
     else:
         context.record(TopicState(topic.name, abandoned=state.abandoned, releasing=state.releasing))
         roster.renew(topic)

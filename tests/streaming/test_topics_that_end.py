@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from offloader.metadata.state import TopicCatalog
+from offloader.metadata.state import Abandoned, TopicCatalog, TopicState
 from offloader.model import FailureKind, GapKind, Position, RollReason, TopicName
+from offloader.storage.memory import MemoryStore
+from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
 from offloader.testing.invariants import check_invariants
 from offloader.testing.truth import truth_of_cluster
 from tests.streaming.simulation import Simulation
@@ -405,3 +407,37 @@ def test_a_subscription_deleted_before_the_first_segment_and_its_data_trimmed_is
     sim.settle()
     assert [loss.start for loss in catalog(sim).losses] == [begin]
     check(sim)
+
+
+def started_with_aborts_that_fail(times: int) -> Simulation:
+    faults = StoreFaults()
+    sim = started(roll="10m", max_size=10**7, store=FaultyStore(MemoryStore(), faults))
+    faults.add(StoreFault("abort", times=times))
+    return sim
+
+
+def test_the_upload_of_a_deleted_topic_is_ended_before_the_topic_is_forgotten() -> None:
+    sim = started_with_aborts_that_fail(3)
+    sim.produce(T, 40)
+    while sim.plans.plan is None:
+        sim.clock.now += 1_000
+        sim.round()
+    assert list(sim.store.list_uploads())
+    sim.cluster.delete(T)
+    sim.plans.plan = None
+    sim.driver.replan()  # its slice met a topic that is not there
+    sim.rounds(40, step_ms=6_000)
+    assert T not in sim.roster.topics
+    assert T not in sim.journal.topics
+    assert not list(sim.store.list_uploads())
+    sim.close()
+
+
+def test_the_abandoned_upload_of_a_released_topic_is_ended_before_the_topic_is_let_go() -> None:
+    sim = started_with_aborts_that_fail(3)
+    upload = sim.store.begin("some/key")
+    sim.journal.record([TopicState(T, releasing=True, abandoned=(Abandoned(sim.uuid(), upload, "a test"),))])
+    sim.rounds(20, step_ms=6_000)
+    assert T not in sim.roster.topics
+    assert not list(sim.store.list_uploads())
+    sim.close()
