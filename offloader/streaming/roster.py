@@ -48,6 +48,7 @@ class Roster:
         self._dangers: dict[str, tuple[Check, ...]] = {}
         self._adopting: dict[TopicName, Future[Topic]] = {}
         self._adopt_again_at: dict[TopicName, int] = {}
+        self._forgotten: set[TopicName] = set()  # since the newest discovery began, which may have seen them
         self._released: set[TopicName] = set()
         self._barred: set[TopicName] = set()
         self._retrying: dict[
@@ -116,11 +117,12 @@ class Roster:
             self._discovered(answer, now)
         if self._discovery is None and now >= self._discover_at:
             self._discover_at = now + self._interval_ms
+            self._forgotten = set()
             self._discovery = self._context.pool.submit(self._discover, self._known())
 
     def _known(self) -> set[TopicName]:
         """Topics whose policies must be known, also where nothing enables any of their namespace: those that were released wait for that."""
-        return {*self.topics, *self._context.journal.topics, *self._barred}
+        return {*self.topics, *self._context.journal.topics, *self._barred, *self._claimed}
 
     def _discovered(self, answer: Future[Discovery], now: int) -> None:
         try:
@@ -134,23 +136,34 @@ class Roster:
         if self._unread_for_now:
             self._discover_at = now + ADOPT_AGAIN_MS
         self._warn(found)
-        self._policies.update(found.policies)
+        self._learn(found)
         self._barred = {name for name in self._barred if name not in found.policies or found.policies[name].enabled}
         for name, topic in self.topics.items():
             if name in found.policies:
                 self._apply(topic, found.policies[name])
 
+    def _learn(self, found: Discovery) -> None:
+        """The policies that hold now. Those of namespaces that were not read stay; topics that are not there any more are not missed."""
+        stay = {
+            n: p for n, p in self._policies.items() if n.namespace not in found.dangers or n in self.topics or n in self._adopting
+        }
+        self._policies = stay | {n: p for n, p in found.policies.items() if n not in self._forgotten}
+        self.refused = {n: why for n, why in self.refused.items() if n in self._policies}
+        self._retrying = {n: since for n, since in self._retrying.items() if n in self._policies}
+        self._adopt_again_at = {n: at for n, at in self._adopt_again_at.items() if n in self._policies}
+
     def _discover(self, known: set[TopicName]) -> Discovery:
         """Runs in the pool. The first time topics that only the bucket remembers are looked at too: one that was disabled
-        while nothing ran is still to be released."""
+        while nothing ran is still to be released. One that is enabled and not listed was deleted."""
         context = self._context
-        if not self.discovered:
-            found = discover(
-                context.admin, context.policies, sorted({*known, *context.catalogs.topics()}), self._configured, self._interval_ms
-            )
-            self._claimed = frozenset(n for n, p in found.policies.items() if not p.enabled and n not in known and self._ours(n))
-            return found
-        return discover(context.admin, context.policies, sorted(known), self._configured, self._interval_ms)
+        if self.discovered:
+            return discover(context.admin, context.policies, sorted(known), self._configured, self._interval_ms)
+        remembered = {*context.catalogs.topics()} - known
+        found = discover(context.admin, context.policies, sorted({*known, *remembered}), self._configured, self._interval_ms)
+        deleted = {n for n in remembered if n in found.policies and found.policies[n].enabled and n not in found.listed}
+        found = replace(found, policies={n: p for n, p in found.policies.items() if n not in deleted})
+        self._claimed = frozenset(n for n, p in found.policies.items() if not p.enabled and n not in known and self._ours(n))
+        return found
 
     def _ours(self, name: TopicName) -> bool:
         try:
@@ -200,6 +213,8 @@ class Roster:
             try:
                 topic = answer.result()
             except OffloadError as error:
+                if isinstance(error, TopicNotFoundError):
+                    self._claimed -= {name}  # nothing is left that could be released
                 self._adopt_again_at[name] = now + ADOPT_AGAIN_MS
                 if self.refused.get(name) != str(error):
                     log.warning("cannot offload topic=%s: %s", name, error)
@@ -230,6 +245,7 @@ class Roster:
         """The topic does not exist any more and everything of it is recorded."""
         self._context.pins.drop(topic.name)
         self._context.journal.record([TopicState(topic.name)])
+        self._forgotten.add(topic.name)
         self.topics.pop(topic.name, None)
         self._policies.pop(topic.name, None)
 
