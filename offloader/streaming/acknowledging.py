@@ -22,7 +22,7 @@ def acknowledge_all(context: Context, topics: Iterable[Topic]) -> None:
     sent: list[tuple[Topic, Position, Future[None]]] = []
     for topic in topics:
         target = _target(topic)
-        if target is not None and not topic.unseen and began >= topic.acknowledging.again_at:
+        if target is not None and not topic.gone and not topic.unseen and began >= topic.acknowledging.again_at:
             sent.append((topic, target, context.pool.submit(context.pins.acknowledge, topic.name, _sent_as(topic, target))))
     for item in sent:
         _confirmed(context, began, *item)

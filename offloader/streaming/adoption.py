@@ -6,12 +6,12 @@ import logging
 from dataclasses import replace
 
 from offloader.config.levels import TopicPolicy
-from offloader.errors import ClaimedByOtherError, FatalError
+from offloader.errors import ClaimedByOtherError, FatalError, TopicNotFoundError
 from offloader.metadata.state import Claim, TopicCatalog
-from offloader.model import Loss, Position, TopicName
+from offloader.model import LedgerList, Loss, Position, TopicName
 from offloader.pulsar.api import TopicEnd, TopicInfo
 from offloader.streaming.context import Context
-from offloader.streaming.looking import RECREATED
+from offloader.streaming.looking import DELETED, RECREATED
 from offloader.streaming.planner import Rules
 from offloader.streaming.topics import Topic, accounted, source_of
 
@@ -42,7 +42,12 @@ def adopt(context: Context, name: TopicName, policy: TopicPolicy) -> Topic:
             f"{name} is claimed by application {catalog.claim.application!r}; stop that one and run "
             f"`offloader takeover {catalog.claim.application}`, or disable the topic here"
         )
-    info = context.admin.topic_info(name)
+    try:
+        info = context.admin.topic_info(name)
+    except TopicNotFoundError:
+        if not _deleted_meanwhile(context, catalog):
+            raise
+        return _without_source(context, name, rules_of(policy), catalog)
     begin_after = _stock_offload(name, policy, info, catalog)
     _mind_lost_pin(context, catalog, info)
     end = context.pins.open(name)
@@ -52,6 +57,21 @@ def adopt(context: Context, name: TopicName, policy: TopicPolicy) -> Topic:
     if catalog.claim is not None and catalog.claim.created != info.created:
         topic.gone = RECREATED
         topic.last_seen = _last_known(context, name)
+    return topic
+
+
+def _deleted_meanwhile(context: Context, catalog: TopicCatalog) -> bool:
+    """Whether the topic went while nothing ran, and the journal still has something of it: what was uploaded may be the only copy."""
+    ours = catalog.claim is not None and catalog.claim.application == context.application
+    return ours and catalog.topic in context.journal.topics and catalog.topic not in context.admin.topics(catalog.topic.namespace)
+
+
+def _without_source(context: Context, name: TopicName, rules: Rules, catalog: TopicCatalog) -> Topic:
+    log.warning("deleted topic=%s", name)
+    nothing = TopicInfo("", LedgerList(()), {}, None, terminated=False, offloaded=frozenset())
+    topic = _topic(context, name, rules, catalog, nothing, TopicEnd(None, (-1, -1)))
+    topic.gone = DELETED
+    topic.last_seen = _last_known(context, name)
     return topic
 
 

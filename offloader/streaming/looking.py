@@ -16,6 +16,7 @@ from offloader.streaming.topics import Topic
 
 log = logging.getLogger(__name__)
 
+DELETED = "the topic was deleted"
 RECREATED = "the topic was deleted and created again"
 QUIETEST_MS = 60_000  # a quiet topic is looked at this often at least
 # A ledger may be closed while the end stays where it is: soon after its last entry, or much later (roll-over by age, unload).

@@ -17,6 +17,7 @@ from offloader.streaming.acknowledging import acknowledged
 from offloader.streaming.adoption import adopt, next_incarnation, rules_of
 from offloader.streaming.context import Context
 from offloader.streaming.discovery import Discovery, discover
+from offloader.streaming.looking import DELETED
 from offloader.streaming.rates import RateLimits
 from offloader.streaming.tails import explain_tail
 from offloader.streaming.topics import Topic
@@ -25,7 +26,6 @@ log = logging.getLogger(__name__)
 
 ADOPT_AGAIN_MS = 2_000
 REFUSED_FOR_GOOD_MS = 120_000  # longer than a broker holds a subscription for a process that is gone
-DELETED = "the topic was deleted"
 
 
 class Roster:

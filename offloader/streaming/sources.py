@@ -8,8 +8,8 @@ from offloader.errors import OffloadError, OvertakenError, PinMovedError, TopicN
 from offloader.metadata.state import TopicState
 from offloader.streaming import acknowledging, incarnations, losses
 from offloader.streaming.context import Context
-from offloader.streaming.looking import record_closed_ledger
-from offloader.streaming.roster import DELETED, Roster
+from offloader.streaming.looking import DELETED, record_closed_ledger
+from offloader.streaming.roster import Roster
 from offloader.streaming.sealing import Sealing
 from offloader.streaming.topics import Topic
 

@@ -441,3 +441,25 @@ def test_the_abandoned_upload_of_a_released_topic_is_ended_before_the_topic_is_l
     assert T not in sim.roster.topics
     assert not list(sim.store.list_uploads())
     sim.close()
+
+
+@pytest.mark.parametrize("uploaded", [False, True])
+def test_a_topic_deleted_while_nothing_ran_is_sealed_at_its_last_uploaded_part_and_forgotten(uploaded: bool) -> None:
+    sim = started(roll="2h", max_size=10**6)
+    sim.produce(T, 60 if uploaded else 3, largest=3000 if uploaded else 10)
+    sim.rounds(3)
+    segment = sim.driver.state(T).open
+    assert bool(segment.parts) is uploaded
+    sim.pins.close()
+    sim.cluster.delete(T)
+    sim.kill()
+    sim.rounds(20)
+    found = catalog(sim)
+    assert found.end == (segment.covered if uploaded else segment.start)
+    assert bool(found.segments) is uploaded
+    assert bool(found.losses) is not uploaded
+    assert T not in sim.roster.topics
+    assert T not in sim.roster.refused
+    assert T not in sim.journal.topics
+    assert not list(sim.store.list_uploads())
+    sim.close()
