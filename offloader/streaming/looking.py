@@ -135,3 +135,16 @@ def record_closed_ledger(context: Context, topic: Topic) -> None:
     topic.catalog = context.catalogs.append(
         topic.catalog, LedgerClosed(end.incarnation, end.ledger, last), token=context.new_uuid()
     )
+
+
+def record_replaced_ledger(context: Context, topic: Topic) -> None:
+    """A loss ended right before a ledger that nobody has written to, and that was replaced when the topic was loaded again: it ended empty.
+    Only where nothing of it is lost: else it may have held something."""
+    end, ledgers = topic.catalog.end, topic.info.ledgers
+    if end is None or end.entry >= 0 or (end.incarnation, end.ledger) in topic.catalog.closed:
+        return
+    if end.ledger in ledgers and ledgers.closed_with(end.ledger) != end.entry:
+        return
+    topic.catalog = context.catalogs.append(
+        topic.catalog, LedgerClosed(end.incarnation, end.ledger, end.entry), token=context.new_uuid()
+    )

@@ -8,7 +8,7 @@ from offloader.errors import OffloadError, OvertakenError, PinMovedError, TopicN
 from offloader.metadata.state import TopicState
 from offloader.streaming import acknowledging, incarnations, losses
 from offloader.streaming.context import Context
-from offloader.streaming.looking import DELETED, record_closed_ledger
+from offloader.streaming.looking import DELETED, record_closed_ledger, record_replaced_ledger
 from offloader.streaming.roster import Roster
 from offloader.streaming.sealing import Sealing
 from offloader.streaming.topics import Topic
@@ -69,7 +69,10 @@ def _check(context: Context, topic: Topic) -> None:
             context.metrics.pin_moved(topic.name)
         topic.alarm = str(error)
         state = losses.behind_moved_pin(topic, state)
-    context.record(losses.handle(context, topic, state))
+    state = losses.handle(context, topic, state)
+    context.record(state)
+    if state.open is None and state.lost_after is None:
+        record_replaced_ledger(context, topic)
 
 
 def _end(context: Context, roster: Roster, sealing: Sealing, topic: Topic) -> None:

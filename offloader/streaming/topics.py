@@ -168,7 +168,7 @@ def lost_range(state: TopicState, catalog: TopicCatalog, ledgers: LedgerList) ->
         first = state.open.start if covered is None else _entry_after(covered)
     elif state.lost_after is not None:
         first = _entry_after(state.lost_after)
-    elif catalog.end is not None and not _end_recorded(catalog, catalog.end):
+    elif catalog.end is not None and catalog.end.entry >= 0 and not _end_recorded(catalog, catalog.end):
         first = _entry_after(catalog.end)
     else:
         return None

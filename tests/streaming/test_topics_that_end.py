@@ -376,6 +376,40 @@ def test_a_pin_moved_past_everything_so_that_only_an_empty_ledger_is_left_is_a_r
     check(sim)
 
 
+def test_an_empty_ledger_that_is_replaced_after_a_loss_is_not_lost_too() -> None:
+    sim = offloaded_up_to_a_closed_ledger(False)
+    sim.pins.close()
+    sim.produce(T, 60)
+    last = sim.cluster.entries(T)[-1]
+    sim.cluster.move_pin(T, last.ledger, last.entry)
+    sim.kill()
+    sim.rounds(4)
+    (loss,) = catalog(sim).losses
+    sim.cluster.unload(T)
+    sim.kill()
+    sim.rounds(4)
+    assert loss.end.ledger not in sim.roster.topics[T].info.ledgers
+    sim.produce(T, 30)
+    sim.settle()
+    assert catalog(sim).losses == (loss,)
+    check(sim)
+
+
+def test_what_was_written_after_a_loss_and_trimmed_is_lost_too() -> None:
+    sim = offloaded_up_to_a_closed_ledger(False)
+    for _ in range(2):
+        sim.pins.close()
+        sim.produce(T, 60)
+        last = sim.cluster.entries(T)[-1]
+        sim.cluster.move_pin(T, last.ledger, last.entry)
+        sim.kill()
+        sim.rounds(4)
+    sim.produce(T, 30)
+    sim.settle()
+    assert len(catalog(sim).losses) == 2
+    check(sim)
+
+
 def test_a_pin_moved_within_ledgers_that_are_all_there_is_an_alarm_and_no_loss() -> None:
     sim = offloaded_up_to_a_closed_ledger(True)
     entry = sim.cluster.produce(T, b"one")
