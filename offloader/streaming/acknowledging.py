@@ -10,20 +10,22 @@ from dataclasses import replace
 from offloader.errors import OffloadError, PinMovedError
 from offloader.model import Position
 from offloader.streaming.context import Context
-from offloader.streaming.topics import Topic, acknowledgeable, normalised
+from offloader.streaming.topics import Topic, accounted, acknowledgeable, normalised
 
 log = logging.getLogger(__name__)
 
 
 def acknowledge_all(context: Context, topics: Iterable[Topic]) -> None:
-    """Acknowledge every topic's catalog end that the pin has not confirmed yet, many at once."""
+    """Acknowledge every topic's catalog end that the pin has not confirmed yet, many at once. Where the last look failed, an acknowledgement
+    would only be waited for, too."""
+    began = context.clock_ms()
     sent: list[tuple[Topic, Position, Future[None]]] = []
     for topic in topics:
         target = _target(topic)
-        if target is not None and context.clock_ms() >= topic.acknowledge_again_at:
+        if target is not None and not topic.gone and not topic.unseen and began >= topic.acknowledging.again_at:
             sent.append((topic, target, context.pool.submit(context.pins.acknowledge, topic.name, _sent_as(topic, target))))
     for item in sent:
-        _confirmed(context, *item)
+        _confirmed(context, began, *item)
 
 
 def acknowledged(topic: Topic) -> bool:
@@ -51,13 +53,14 @@ def _sent_as(topic: Topic, target: Position) -> Position:
     return before_next if before_next.entry < 0 and entries > 0 else target
 
 
-def _confirmed(context: Context, topic: Topic, target: Position, answer: Future[None]) -> None:
+def _confirmed(context: Context, began: int, topic: Topic, target: Position, answer: Future[None]) -> None:
     try:
         answer.result()
     except OffloadError as error:
-        topic.acknowledge_again_at = context.clock_ms() + 1_000
+        topic.acknowledging.failed(began, context.clock_ms())
         log.info("cannot acknowledge topic=%s position=%s yet: %s", topic.name, target, error)
         return
+    topic.acknowledging.succeeded()
     topic.acknowledged = target
     topic.end = replace(topic.end, mark_delete=max(topic.end.mark_delete, (target.ledger, target.entry)))
 
@@ -72,11 +75,19 @@ def check_pin(topic: Topic) -> None:
         begin = topic.begin() or topic.catalog.claim.begin
         end = Position(begin.incarnation, begin.ledger, begin.entry - 1)
     mark = normalised(topic.mark_delete, ledgers)
-    if mark > normalised(end, ledgers) and (mark.ledger, mark.entry) != _first_of(topic):
+    moved = mark > normalised(end, ledgers) and (mark.ledger, mark.entry) != _first_of(topic)
+    if moved or _at_what_is_gone(topic):
         raise PinMovedError(
             f"{topic.name}: the subscription stands at {topic.mark_delete}, past the last offloaded position {end}: message TTL, a backlog "
             "quota with consumer_backlog_eviction, or somebody moved it; remove that policy, data may be lost"
         )
+
+
+def _at_what_is_gone(topic: Topic) -> bool:
+    """The pin stands at an entry, not before a ledger, past all that is accounted for, and that entry's ledger is trimmed: it held data that
+    is not offloaded."""
+    mark, after = topic.mark_delete, accounted(topic.catalog)
+    return after is not None and mark.entry >= 0 and mark > after and mark.ledger not in topic.info.ledgers
 
 
 def _first_of(topic: Topic) -> tuple[int, int] | None:

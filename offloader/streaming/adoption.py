@@ -6,14 +6,14 @@ import logging
 from dataclasses import replace
 
 from offloader.config.levels import TopicPolicy
-from offloader.errors import ClaimedByOtherError, FatalError
+from offloader.errors import ClaimedByOtherError, FatalError, TopicNotFoundError
 from offloader.metadata.state import Claim, TopicCatalog
-from offloader.model import Loss, Position, TopicName
+from offloader.model import LedgerList, Loss, Position, TopicName
 from offloader.pulsar.api import TopicEnd, TopicInfo
 from offloader.streaming.context import Context
-from offloader.streaming.looking import RECREATED
+from offloader.streaming.looking import DELETED, RECREATED
 from offloader.streaming.planner import Rules
-from offloader.streaming.topics import Topic, source_of
+from offloader.streaming.topics import Topic, accounted, source_of
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,12 @@ def adopt(context: Context, name: TopicName, policy: TopicPolicy) -> Topic:
             f"{name} is claimed by application {catalog.claim.application!r}; stop that one and run "
             f"`offloader takeover {catalog.claim.application}`, or disable the topic here"
         )
-    info = context.admin.topic_info(name)
+    try:
+        info = context.admin.topic_info(name)
+    except TopicNotFoundError:
+        if not _deleted_meanwhile(context, catalog):
+            raise
+        return _without_source(context, name, rules_of(policy), catalog)
     begin_after = _stock_offload(name, policy, info, catalog)
     _mind_lost_pin(context, catalog, info)
     end = context.pins.open(name)
@@ -52,6 +57,21 @@ def adopt(context: Context, name: TopicName, policy: TopicPolicy) -> Topic:
     if catalog.claim is not None and catalog.claim.created != info.created:
         topic.gone = RECREATED
         topic.last_seen = _last_known(context, name)
+    return topic
+
+
+def _deleted_meanwhile(context: Context, catalog: TopicCatalog) -> bool:
+    """Whether the topic went while nothing ran, and the journal still has something of it: what was uploaded may be the only copy."""
+    ours = catalog.claim is not None and catalog.claim.application == context.application
+    return ours and catalog.topic in context.journal.topics and catalog.topic not in context.admin.topics(catalog.topic.namespace)
+
+
+def _without_source(context: Context, name: TopicName, rules: Rules, catalog: TopicCatalog) -> Topic:
+    log.warning("deleted topic=%s", name)
+    nothing = TopicInfo("", LedgerList(()), {}, None, terminated=False, offloaded=frozenset())
+    topic = _topic(context, name, rules, catalog, nothing, TopicEnd(None, (-1, -1)))
+    topic.gone = DELETED
+    topic.last_seen = _last_known(context, name)
     return topic
 
 
@@ -71,8 +91,9 @@ def _last_known(context: Context, name: TopicName) -> Position | None:
 
 def _mind_lost_pin(context: Context, catalog: TopicCatalog, info: TopicInfo) -> None:
     """Our topic has no subscription: somebody deleted it, or it expired, while nothing ran. Unless the ledger of the catalog's end is still
-    there, and so all that follows it, nobody knows what has been trimmed: that is remembered before the pin is made again."""
-    claim, end = catalog.claim, catalog.end
+    there, and so all that follows it, nobody knows what has been trimmed: that is remembered before the pin is made again. A topic that was
+    claimed while it was empty has no end yet: what lies before its claim stands for it."""
+    claim, end = catalog.claim, accounted(catalog)
     if claim is None or claim.application != context.application or claim.created != info.created or end is None:
         return
     if context.subscription in info.subscriptions or end.ledger in info.ledgers:

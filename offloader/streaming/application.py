@@ -31,6 +31,7 @@ from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.exactness import EXPOSING, check_exactness
 from offloader.pulsar.pin import BrokerPins
 from offloader.pulsar.source import BrokerSource
+from offloader.storage.base import ObjectStore
 from offloader.storage.metered import MeteredStore
 from offloader.storage.open import open_store
 from offloader.streaming import settings as derived
@@ -49,6 +50,7 @@ from offloader.streaming.wrapping import wrapped_store
 
 log = logging.getLogger(__name__)
 
+ADOPTERS = 16  # topics that are taken in at a time: they wait for brokers, not for us
 WATCH_EVERY = 0.2  # seconds between looks at the query and the driver
 
 
@@ -74,12 +76,14 @@ class Application:
         """Until stopped: 0; until caught up: 0, or 2 when `unfinished` names topics. Raises OffloadError (OvertakenError: exit code 3)."""
         with ExitStack() as stack:
             stack.callback(self.ended.set)
-            driver, limits = self._build(stack)
-            self.driver = driver
-            thread = threading.Thread(target=self._drive, args=(driver,), name="driver")
+            edges = self._reach(stack)
             session = spark_side.session(self.config.spark, self.config.application)
             stack.callback(_quietly(session.stop))
             checkpoint = stack.enter_context(_checkpoint(self.config.spark.checkpoint))
+            # Only now, when nothing of ours can be missing any more: this ends the process that has the journal.
+            driver, limits = self._take_over(stack, *edges)
+            self.driver = driver
+            thread = threading.Thread(target=self._drive, args=(driver,), name="driver")
             thread.start()
             stack.callback(thread.join)
             stack.callback(driver.stop)
@@ -88,7 +92,8 @@ class Application:
             raise self._failure
         return outcome
 
-    def _build(self, stack: ExitStack) -> tuple[Driver, Limits]:
+    def _reach(self, stack: ExitStack) -> tuple[AdminClient, Metrics, ObjectStore]:
+        """What can be refused without harm to a process of the same name that is at work."""
         config = self.config
         if derived.bookkeeper(config) is not None:
             check_installed()
@@ -100,12 +105,18 @@ class Application:
         store = MeteredStore(wrapped_store("driver", open_store(derived.store(config))), metrics.store_request)
         stack.callback(store.close)
         open_root(store, admin.cluster(), _new_uuid)
+        return admin, metrics, store
+
+    def _take_over(self, stack: ExitStack, admin: AdminClient, metrics: Metrics, store: ObjectStore) -> tuple[Driver, Limits]:
+        config = self.config
         journal = stack.enter_context(Journal.open(store, config.application, _new_uuid, metrics.journaled))
         pins = BrokerPins(derived.pulsar(config))
         stack.callback(pins.close)
         source = BrokerSource(derived.pulsar(config))
         stack.callback(source.close)
         pool = stack.enter_context(ThreadPoolExecutor(config.limits.sealers + config.limits.upload_starters))
+        adopters = ThreadPoolExecutor(ADOPTERS, thread_name_prefix="adopter")
+        stack.callback(adopters.shutdown, cancel_futures=True)
         context = Context(
             application=config.application,
             subscription=config.pulsar.subscription,
@@ -118,6 +129,7 @@ class Application:
             policies=config.policies,
             metrics=metrics,
             pool=pool,
+            adopters=adopters,
             clock_ms=_now_ms,
             new_uuid=_new_uuid,
             jitter=random.random,

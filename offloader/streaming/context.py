@@ -24,7 +24,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Context:
-    """One application's world. `pool` runs what must not hold up the driver's thread: seals, look-ups, acknowledgements."""
+    """One application's world. `pool` runs what must not hold up the driver's thread: seals, look-ups, acknowledgements; `adopters` take in
+    new topics, which may wait long for a broker that hangs: the driver never waits for them.
+    """
 
     application: str
     subscription: str
@@ -37,6 +39,7 @@ class Context:
     policies: Policies
     metrics: Metrics
     pool: Executor
+    adopters: Executor
     clock_ms: Callable[[], int]
     new_uuid: Callable[[], str]
     jitter: Callable[[], float]

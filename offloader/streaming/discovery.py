@@ -21,12 +21,14 @@ log = logging.getLogger(__name__)
 class Discovery:
     """What one look found. `unread`: namespaces that could not be read; what was known of them stays as it was.
 
-    `dangers`: per namespace what its policies in Pulsar would do to our subscription; one that fails keeps topics from being adopted.
+    `dangers`: per namespace that was read what its policies in Pulsar would do to our subscription; one that fails keeps topics from being
+    adopted. `listed`: the topics that there are in namespaces where any may be enabled; `policies` has those that were asked for, too.
     """
 
     policies: Mapping[TopicName, TopicPolicy]
     unread: Mapping[str, OffloadError]
     dangers: Mapping[str, tuple[Check, ...]]
+    listed: frozenset[TopicName]
 
 
 def discover(
@@ -36,17 +38,19 @@ def discover(
     found: dict[TopicName, TopicPolicy] = {}
     unread: dict[str, OffloadError] = {}
     dangers: dict[str, tuple[Check, ...]] = {}
+    listed: set[TopicName] = set()
     known = list(known)
     names = set(_namespaces(admin, configured)) | {t.namespace for t in known}
     for namespace in sorted(names):
         try:
-            here = _in_namespace(admin, policies, namespace, [t for t in known if t.namespace == namespace])
+            here, topics = _in_namespace(admin, policies, namespace, [t for t in known if t.namespace == namespace])
             dangers[namespace] = _dangers(admin, namespace, here, interval_ms)
             found.update(here)
+            listed.update(topics)
         except OffloadError as error:
             unread[namespace] = error
             log.warning("cannot read namespace %s, its policies stay as they were: %s", namespace, error)
-    return Discovery(found, unread, dangers)
+    return Discovery(found, unread, dangers, frozenset(listed))
 
 
 def _namespaces(admin: Admin, configured: Iterable[str]) -> list[str]:
@@ -57,13 +61,16 @@ def _namespaces(admin: Admin, configured: Iterable[str]) -> list[str]:
         return list(configured)
 
 
-def _in_namespace(admin: Admin, policies: Policies, namespace: str, known: list[TopicName]) -> dict[TopicName, TopicPolicy]:
+def _in_namespace(
+    admin: Admin, policies: Policies, namespace: str, known: list[TopicName]
+) -> tuple[dict[TopicName, TopicPolicy], list[TopicName]]:
+    """Policies of all topics that concern us, and those that Pulsar lists."""
     try:
         switch = namespace_switch(admin.namespace_properties(namespace))
     except NamespaceNotFoundError:
-        return {topic: policies.of(topic) for topic in known}
+        return {topic: policies.of(topic) for topic in known}, []
     topics = admin.topics(namespace) if policies.enables_any(namespace, switch) else []
-    return {topic: policies.of(topic, switch) for topic in sorted({*topics, *known})}
+    return {topic: policies.of(topic, switch) for topic in sorted({*topics, *known})}, topics
 
 
 def _dangers(admin: Admin, namespace: str, here: Mapping[TopicName, TopicPolicy], interval_ms: int) -> tuple[Check, ...]:

@@ -212,7 +212,8 @@ class Driver:
         context.metrics.health.checked("pulsar", "" if answered else "no topic could be looked at")
         for name, error in failures.items():
             sources.could_not_look(self.roster, self.roster.topics[name], error)
-        explain_old_tails(context, list(self.roster.topics.values()), context.clock_ms())
+        seen = [topic for topic in self.roster.topics.values() if topic.name not in failures]
+        explain_old_tails(context, seen, context.clock_ms())
         sources.check_all(context, self.roster, self._sealing, set(failures))
         decisions = self._decide(
             name for name, topic in self.roster.topics.items() if name not in failures and not topic.gone and not topic.trouble

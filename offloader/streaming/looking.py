@@ -16,6 +16,7 @@ from offloader.streaming.topics import Topic
 
 log = logging.getLogger(__name__)
 
+DELETED = "the topic was deleted"
 RECREATED = "the topic was deleted and created again"
 QUIETEST_MS = 60_000  # a quiet topic is looked at this often at least
 # A ledger may be closed while the end stays where it is: soon after its last entry, or much later (roll-over by age, unload).
@@ -36,7 +37,7 @@ def look(context: Context, topics: Iterable[Topic]) -> dict[TopicName, OffloadEr
         end = ends[topic.name]
         if isinstance(end, OffloadError):
             failures[topic.name] = end
-            topic.look_again_at = now + 1_000
+            _failed(context, topic, now)
             continue
         if isinstance(end, Exception):
             raise end
@@ -46,12 +47,18 @@ def look(context: Context, topics: Iterable[Topic]) -> dict[TopicName, OffloadEr
         if end != topic.end or _end_is_awaited(context, topic):
             moved.append((topic, end))
             continue
+        topic.looks.succeeded()
         _quiet(topic, now)
         if _close_not_seen(topic, now) or _may_have_hidden(topic, now):
             waiting.append((topic, end))
     waiting.sort(key=lambda pair: pair[0].ledgers_at)
     failures.update(_refresh_ledgers(context, moved + waiting[:LIST_CHECKS], now))
     return failures
+
+
+def _failed(context: Context, topic: Topic, began: int) -> None:
+    topic.looks.failed(began, context.clock_ms())
+    topic.look_again_at = topic.looks.again_at
 
 
 def _end_is_awaited(context: Context, topic: Topic) -> bool:
@@ -94,11 +101,12 @@ def _refresh_ledgers(context: Context, moved: list[tuple[Topic, TopicEnd]], now:
             info = answer.result()
         except OffloadError as error:
             failures[topic.name] = error
-            topic.look_again_at = now + 1_000
+            _failed(context, topic, now)
             continue
         if topic.catalog.claim is not None and info.created != topic.catalog.claim.created:
             topic.gone = RECREATED
             continue
+        topic.looks.succeeded()
         before = topic.last
         topic.info_before, topic.info = topic.info, info
         topic.ledgers_at = now
@@ -126,4 +134,17 @@ def record_closed_ledger(context: Context, topic: Topic) -> None:
         return
     topic.catalog = context.catalogs.append(
         topic.catalog, LedgerClosed(end.incarnation, end.ledger, last), token=context.new_uuid()
+    )
+
+
+def record_replaced_ledger(context: Context, topic: Topic) -> None:
+    """A loss ended right before a ledger that nobody has written to, and that was replaced when the topic was loaded again: it ended empty.
+    Only where nothing of it is lost: else it may have held something."""
+    end, ledgers = topic.catalog.end, topic.info.ledgers
+    if end is None or end.entry >= 0 or (end.incarnation, end.ledger) in topic.catalog.closed:
+        return
+    if end.ledger in ledgers and ledgers.closed_with(end.ledger) != end.entry:
+        return
+    topic.catalog = context.catalogs.append(
+        topic.catalog, LedgerClosed(end.incarnation, end.ledger, end.entry), token=context.new_uuid()
     )

@@ -9,7 +9,7 @@ from offloader.metadata.state import TopicState
 from offloader.model import Failure, FailureKind, Loss, Position, RollReason
 from offloader.streaming import segments
 from offloader.streaming.context import Context
-from offloader.streaming.topics import Topic, lost_range
+from offloader.streaming.topics import Topic, accounted, lost_range
 
 log = logging.getLogger(__name__)
 
@@ -44,12 +44,30 @@ def _recorded_already(topic: Topic, state: TopicState) -> TopicState:
 
 def _vanished(topic: Topic, state: TopicState) -> TopicState:
     """Ledgers with entries beyond everything that is accounted for were listed before and are not any more: nobody kept them."""
-    accounted, before = topic.catalog.end, topic.info_before
+    after, before = accounted(topic.catalog), topic.info_before
     topic.info_before = None
-    if before is None or accounted is None or state.open is not None or state.lost_after is not None:
+    if before is None or after is None or state.open is not None or state.lost_after is not None:
         return state
-    gone = [ledger for ledger, (entries, _) in before.sizes.items() if entries and ledger not in topic.info.ledgers]
-    return replace(state, lost_after=accounted) if any(ledger > accounted.ledger for ledger in gone) else state
+    gone = [(ledger, count - 1) for ledger, (count, _) in before.sizes.items() if count and ledger not in topic.info.ledgers]
+    return replace(state, lost_after=after) if any(last > (after.ledger, after.entry) for last in gone) else state
+
+
+def behind_moved_pin(topic: Topic, state: TopicState) -> TopicState:
+    """The pin was moved past what is accounted for: unless what follows that is certain to be there, nobody knows what was trimmed."""
+    after = accounted(topic.catalog)
+    if after is None or state.open is not None or state.lost_after is not None:
+        return state
+    if _certain(topic, after):
+        topic.kept = topic.info.ledgers
+        return state
+    log.error("the pin of topic=%s was moved: what followed %s may be gone", topic.name, after)
+    return replace(state, lost_after=after)
+
+
+def _certain(topic: Topic, after: Position) -> bool:
+    """Ledgers are trimmed in their order: the one of `after` is still listed, or else the one that was known to follow it."""
+    following = None if topic.kept is None else topic.kept.next_ledger(after.ledger)
+    return after.ledger in topic.info.ledgers or (following is not None and following in topic.info.ledgers)
 
 
 def _record_or_wait(context: Context, topic: Topic, state: TopicState, first: Position, last: Position) -> TopicState:

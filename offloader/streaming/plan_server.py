@@ -11,7 +11,7 @@ import secrets
 import threading
 from dataclasses import dataclass
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
 
 from offloader.streaming.planner import Plan
 
@@ -35,7 +35,7 @@ class PlanServer:
     def __init__(self, run: str) -> None:
         self.run = run
         self._key = secrets.token_bytes(32)
-        self._listener = Listener(("127.0.0.1", 0), authkey=self._key)
+        self._listener = Listener(("127.0.0.1", 0))
         self._changed = threading.Condition()
         self._plan: Plan | None = None
         self._closed = False
@@ -63,9 +63,6 @@ class PlanServer:
         while True:
             try:
                 connection = self._listener.accept()
-            except AuthenticationError:
-                log.warning("plan server: a process with a wrong key was refused")
-                continue
             except (OSError, EOFError):
                 if self._closed:
                     return
@@ -74,11 +71,25 @@ class PlanServer:
 
     def _serve(self, connection: Connection) -> None:
         with connection:
+            if not self._knows_key(connection):
+                return
             while True:
                 try:
                     connection.send(self._answer(connection.recv()))
                 except (EOFError, OSError):
                     return
+
+    def _knows_key(self, connection: Connection) -> bool:
+        """The handshake, in the connection's own thread: one that says nothing keeps nobody else waiting."""
+        try:
+            deliver_challenge(connection, self._key)
+            answer_challenge(connection, self._key)
+        except AuthenticationError:
+            log.warning("plan server: a process with a wrong key was refused")
+            return False
+        except (EOFError, OSError):
+            return False
+        return True
 
     def _answer(self, request: tuple[str, str, int, float]) -> object:
         """`("latest", run, after, wait)` -> number of the newest plan after `after`, or `after`;

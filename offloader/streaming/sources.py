@@ -8,8 +8,8 @@ from offloader.errors import OffloadError, OvertakenError, PinMovedError, TopicN
 from offloader.metadata.state import TopicState
 from offloader.streaming import acknowledging, incarnations, losses
 from offloader.streaming.context import Context
-from offloader.streaming.looking import record_closed_ledger
-from offloader.streaming.roster import DELETED, Roster
+from offloader.streaming.looking import DELETED, record_closed_ledger, record_replaced_ledger
+from offloader.streaming.roster import Roster
 from offloader.streaming.sealing import Sealing
 from offloader.streaming.topics import Topic
 
@@ -62,13 +62,17 @@ def _check(context: Context, topic: Topic) -> None:
     record_closed_ledger(context, topic)
     try:
         acknowledging.check_pin(topic)
-        topic.alarm = ""
+        topic.alarm, topic.kept = "", topic.info.ledgers
     except PinMovedError as error:
         if topic.alarm != str(error):
             log.error("%s", error)
             context.metrics.pin_moved(topic.name)
         topic.alarm = str(error)
-    context.record(losses.handle(context, topic, state))
+        state = losses.behind_moved_pin(topic, state)
+    state = losses.handle(context, topic, state)
+    context.record(state)
+    if state.open is None and state.lost_after is None:
+        record_replaced_ledger(context, topic)
 
 
 def _end(context: Context, roster: Roster, sealing: Sealing, topic: Topic) -> None:
@@ -84,7 +88,8 @@ def _end(context: Context, roster: Roster, sealing: Sealing, topic: Topic) -> No
         return
     incarnations.record_lost_tail(context, topic, topic.gone)
     if topic.gone == DELETED:
-        roster.forget(topic)
+        if not state.abandoned:  # else the journal would forget an upload that nobody has ended yet
+            roster.forget(topic)
     else:
         context.record(TopicState(topic.name, abandoned=state.abandoned, releasing=state.releasing))
         roster.renew(topic)

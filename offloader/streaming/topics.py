@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from offloader.metadata.state import TopicCatalog, TopicState
 from offloader.model import LedgerList, Position, RollReason, Source, TopicName
 from offloader.pulsar.api import TopicEnd, TopicInfo
 from offloader.streaming import segments
+from offloader.streaming.patience import Patience
 from offloader.streaming.planner import Rules, TopicView
 
 ENTRY_OVERHEAD = 12  # bytes that the object format adds to an entry
@@ -44,13 +45,16 @@ class Topic:
     trouble_until: int = 0
     retire_asked: int = 0
     acknowledged: Position | None = None
-    acknowledge_again_at: int = 0
+    looks: Patience = field(default_factory=Patience)
+    acknowledging: Patience = field(default_factory=Patience)
+    letting_go: Patience = field(default_factory=Patience)
     accepted_loss: Position | None = None
     gone: str = ""  # why there is nothing left to read of this incarnation
     last_seen: Position | None = None
     seen_at: int = 0  # when its end was last looked at
     hidden_end: Position | None = None  # the end of a tail that no broker delivers, and that is explained
     info_before: TopicInfo | None = None  # the ledgers that were listed before the newest look
+    kept: LedgerList | None = None  # the ledgers of the newest look at which nothing could be missing
     pin_released: bool = False
     tail_looked_at: int = 0
     undecided: bool = False  # an open transaction keeps the tail from being read
@@ -164,7 +168,7 @@ def lost_range(state: TopicState, catalog: TopicCatalog, ledgers: LedgerList) ->
         first = state.open.start if covered is None else _entry_after(covered)
     elif state.lost_after is not None:
         first = _entry_after(state.lost_after)
-    elif catalog.end is not None and not _end_recorded(catalog, catalog.end):
+    elif catalog.end is not None and catalog.end.entry >= 0 and not _end_recorded(catalog, catalog.end):
         first = _entry_after(catalog.end)
     else:
         return None
@@ -172,6 +176,13 @@ def lost_range(state: TopicState, catalog: TopicCatalog, ledgers: LedgerList) ->
     if first.ledger in ledgers or following is None:
         return None
     return first, Position(first.incarnation, following, -1)
+
+
+def accounted(catalog: TopicCatalog) -> Position | None:
+    """The last position that nobody needs any more: the catalog's end or, before its first record, what lies before the claim's begin."""
+    if catalog.end is not None or catalog.claim is None:
+        return catalog.end
+    return replace(catalog.claim.begin, entry=catalog.claim.begin.entry - 1)
 
 
 def _entry_after(position: Position) -> Position:

@@ -169,6 +169,7 @@ class Simulation:
             policies=self.config.policies,
             metrics=Metrics(),
             pool=Inline(),
+            adopters=Inline(),
             clock_ms=self.clock,
             new_uuid=self.uuid,
             jitter=self.rng.random,

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from offloader.errors import AuthorizationFailedError, BrokerUnavailableError
+from concurrent.futures import Future
+
+import pytest
+
+from offloader.errors import AuthorizationFailedError, BrokerUnavailableError, SubscriptionBusyError
 from offloader.metadata import requests
 from offloader.metadata.requests import Request, RequestKind
 from offloader.model import Position, RollReason, TopicName
 from offloader.streaming.desk import RequestDesk
+from offloader.streaming.discovery import Discovery
 from offloader.testing.invariants import check_invariants
 from offloader.testing.truth import truth_of_cluster
 from tests.streaming.simulation import Simulation
@@ -273,3 +278,84 @@ def test_a_namespace_that_we_may_not_read_is_named() -> None:
     sim.rounds(4)
     assert sim.driver.roster.settled
     assert [str(error) for error in sim.driver.roster.unread.values()] == ["not allowed"]
+
+
+def test_a_topic_released_by_request_is_offloaded_again_once_it_was_disabled_and_enabled_and_can_be_released_again() -> None:
+    sim = started()
+    properties = sim.cluster.namespace("public/default").properties
+    sim.produce(T, 10)
+    ask(sim, RequestKind.RELEASE, T)
+    sim.rounds(12)
+    properties[SWITCH] = "false"
+    sim.rounds(12)
+    properties[SWITCH] = "true"
+    sim.rounds(12)
+    assert sim.cluster.mark_delete(T) is not None
+    sim.produce(T, 60)
+    again = ask(sim, RequestKind.RELEASE, T)
+    sim.rounds(2)
+    assert requests.outcome_of(sim.store, "sim", again) is None
+    sim.rounds(12)
+    assert requests.outcome_of(sim.store, "sim", again).ok
+    assert sim.cluster.mark_delete(T) is None
+    assert sim.context.catalogs.load(T).end == end(sim)
+
+
+def test_a_deleted_topic_does_not_come_back_from_a_discovery_that_was_under_way() -> None:
+    sim = started(roll="5s")
+    sim.produce(T, 30)
+    sim.settle()
+    under_way: Future[Discovery] = Future()
+    seen = sim.roster._discover({T, OTHER})
+    sim.roster._discovery = under_way
+    sim.cluster.delete(T)
+    sim.rounds(6)
+    assert T not in sim.roster.topics
+    under_way.set_result(seen)
+    asked = sim.cluster.faults.count("admin.topic_info", T)
+    sim.rounds(20)
+    assert not sim.roster.refused
+    assert sim.cluster.faults.count("admin.topic_info", T) == asked
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_topic_that_only_the_archive_remembers_is_not_looked_for_in_pulsar(enabled: bool) -> None:
+    sim = started(roll="5s")
+    sim.produce(T, 30)
+    sim.settle()
+    sim.cluster.delete(T)
+    sim.rounds(10)
+    sim.cluster.namespace("public/default").properties[SWITCH] = str(enabled).lower()
+    sim.kill()
+    sim.rounds(10)
+    assert sim.context.catalogs.load(T).segments
+    assert sim.roster.settled
+    assert not sim.roster.refused
+    asked = sim.cluster.faults.count("admin.topic_info", T)
+    sim.rounds(10)
+    assert sim.cluster.faults.count("admin.topic_info", T) == asked
+
+
+def test_a_topic_that_was_refused_is_forgotten_once_it_is_not_listed_any_more() -> None:
+    sim = started()
+    busy = TopicName.parse("public/default/busy")
+    sim.cluster.faults.add("pins.open", lambda: SubscriptionBusyError("busy"), topic=busy, times=99)
+    sim.cluster.create(busy)
+    sim.rounds(6)
+    assert busy in sim.roster.refused
+    sim.cluster.delete(busy)
+    sim.rounds(6)
+    assert not sim.roster.refused
+    assert sim.roster.settled
+
+
+def test_what_is_known_of_a_namespace_that_cannot_be_read_stays() -> None:
+    sim = started()
+    busy = TopicName.parse("public/default/busy")
+    sim.cluster.faults.add("pins.open", lambda: SubscriptionBusyError("busy"), topic=busy, times=99)
+    sim.cluster.create(busy)
+    sim.rounds(6)
+    sim.cluster.faults.add("admin.topics", lambda: BrokerUnavailableError("not now"), times=99)
+    sim.rounds(6)
+    assert busy in sim.roster.refused
+    assert {T, OTHER, busy} <= sim.roster._policies.keys()

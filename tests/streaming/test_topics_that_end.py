@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from offloader.metadata.state import TopicCatalog
+from offloader.metadata.state import Abandoned, TopicCatalog, TopicState
 from offloader.model import FailureKind, GapKind, Position, RollReason, TopicName
+from offloader.storage.memory import MemoryStore
+from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
 from offloader.testing.invariants import check_invariants
 from offloader.testing.truth import truth_of_cluster
 from tests.streaming.simulation import Simulation
@@ -317,4 +319,181 @@ def test_a_damaged_catalog_of_a_disabled_topic_does_not_keep_the_others_from_bei
     sim.produce(OTHER, 5)
     sim.settle()
     assert sim.roster.topics
+    sim.close()
+
+
+def offloaded_up_to_a_closed_ledger(fail: bool) -> Simulation:
+    """Two full ledgers are offloaded and their ends recorded; the topic waits in an empty one."""
+    sim = started(fail_on_data_loss=fail)
+    sim.produce(T, 40)
+    sim.settle()
+    assert catalog(sim).end.ledger not in sim.cluster.admin.topic_info(T).ledgers
+    return sim
+
+
+def accept(sim: Simulation) -> None:
+    assert sim.driver.state(T).failure.kind is FailureKind.DATA_LOST
+    assert not catalog(sim).losses
+    sim.roster.topics[T].accepted_loss = Position(0, 10**9, 0)
+    sim.forget_failure(T)
+
+
+@pytest.mark.parametrize("down", [True, False])
+@pytest.mark.parametrize("fail", [True, False])
+def test_a_pin_moved_past_ledgers_that_were_then_trimmed_is_a_recorded_loss(down: bool, fail: bool) -> None:
+    sim = offloaded_up_to_a_closed_ledger(fail)
+    end = catalog(sim).end
+    if down:
+        sim.pins.close()
+    sim.produce(T, 70)
+    sim.cluster.move_pin(T, sim.cluster.entries(T)[-1].ledger, 2)
+    if down:
+        sim.kill()
+    sim.rounds(10)
+    if fail:
+        accept(sim)
+    sim.produce(T, 30)
+    sim.settle(step_ms=300_000)
+    (loss,) = catalog(sim).losses
+    assert loss.start == Position(0, end.ledger, end.entry + 1)
+    check(sim)
+
+
+def test_a_pin_moved_past_everything_so_that_only_an_empty_ledger_is_left_is_a_recorded_loss() -> None:
+    sim = offloaded_up_to_a_closed_ledger(True)
+    sim.pins.close()
+    sim.produce(T, 60)
+    last = sim.cluster.entries(T)[-1]
+    sim.cluster.move_pin(T, last.ledger, last.entry)
+    assert last.ledger not in sim.cluster.admin.topic_info(T).ledgers
+    sim.kill()
+    sim.rounds(10)
+    assert sim.roster.topics[T].alarm
+    accept(sim)
+    sim.produce(T, 30)
+    sim.settle(step_ms=300_000)
+    assert len(catalog(sim).losses) == 1
+    check(sim)
+
+
+def test_an_empty_ledger_that_is_replaced_after_a_loss_is_not_lost_too() -> None:
+    sim = offloaded_up_to_a_closed_ledger(False)
+    sim.pins.close()
+    sim.produce(T, 60)
+    last = sim.cluster.entries(T)[-1]
+    sim.cluster.move_pin(T, last.ledger, last.entry)
+    sim.kill()
+    sim.rounds(4)
+    (loss,) = catalog(sim).losses
+    sim.cluster.unload(T)
+    sim.kill()
+    sim.rounds(4)
+    assert loss.end.ledger not in sim.roster.topics[T].info.ledgers
+    sim.produce(T, 30)
+    sim.settle()
+    assert catalog(sim).losses == (loss,)
+    check(sim)
+
+
+def test_what_was_written_after_a_loss_and_trimmed_is_lost_too() -> None:
+    sim = offloaded_up_to_a_closed_ledger(False)
+    for _ in range(2):
+        sim.pins.close()
+        sim.produce(T, 60)
+        last = sim.cluster.entries(T)[-1]
+        sim.cluster.move_pin(T, last.ledger, last.entry)
+        sim.kill()
+        sim.rounds(4)
+    sim.produce(T, 30)
+    sim.settle()
+    assert len(catalog(sim).losses) == 2
+    check(sim)
+
+
+def test_a_pin_moved_within_ledgers_that_are_all_there_is_an_alarm_and_no_loss() -> None:
+    sim = offloaded_up_to_a_closed_ledger(True)
+    entry = sim.cluster.produce(T, b"one")
+    sim.produce(T, 10)
+    sim.cluster.move_pin(T, *entry)
+    sim.round()
+    assert sim.roster.topics[T].alarm
+    sim.settle()
+    assert not catalog(sim).losses
+    check(sim)
+
+
+@pytest.mark.parametrize("down", [True, False])
+def test_a_subscription_deleted_before_the_first_segment_and_its_data_trimmed_is_a_recorded_loss(down: bool) -> None:
+    sim = started(fail_on_data_loss=False)
+    begin = catalog(sim).claim.begin
+    if down:
+        sim.pins.close()
+    sim.cluster.add_pending(T, b"in a transaction")
+    sim.cluster.resolve(T, commit=True)
+    if not down:
+        sim.roster.topics[T].info = sim.cluster.admin.topic_info(T)  # its entries were seen, and nothing is open yet
+    sim.produce(T, 68)
+    sim.cluster.delete_subscription(T)
+    if down:
+        sim.kill()
+    sim.rounds(4)
+    sim.produce(T, 30)
+    sim.settle()
+    assert [loss.start for loss in catalog(sim).losses] == [begin]
+    check(sim)
+
+
+def started_with_aborts_that_fail(times: int) -> Simulation:
+    faults = StoreFaults()
+    sim = started(roll="10m", max_size=10**7, store=FaultyStore(MemoryStore(), faults))
+    faults.add(StoreFault("abort", times=times))
+    return sim
+
+
+def test_the_upload_of_a_deleted_topic_is_ended_before_the_topic_is_forgotten() -> None:
+    sim = started_with_aborts_that_fail(3)
+    sim.produce(T, 40)
+    while sim.plans.plan is None:
+        sim.clock.now += 1_000
+        sim.round()
+    assert list(sim.store.list_uploads())
+    sim.cluster.delete(T)
+    sim.plans.plan = None
+    sim.driver.replan()  # its slice met a topic that is not there
+    sim.rounds(40, step_ms=6_000)
+    assert T not in sim.roster.topics
+    assert T not in sim.journal.topics
+    assert not list(sim.store.list_uploads())
+    sim.close()
+
+
+def test_the_abandoned_upload_of_a_released_topic_is_ended_before_the_topic_is_let_go() -> None:
+    sim = started_with_aborts_that_fail(3)
+    upload = sim.store.begin("some/key")
+    sim.journal.record([TopicState(T, releasing=True, abandoned=(Abandoned(sim.uuid(), upload, "a test"),))])
+    sim.rounds(20, step_ms=6_000)
+    assert T not in sim.roster.topics
+    assert not list(sim.store.list_uploads())
+    sim.close()
+
+
+@pytest.mark.parametrize("uploaded", [False, True])
+def test_a_topic_deleted_while_nothing_ran_is_sealed_at_its_last_uploaded_part_and_forgotten(uploaded: bool) -> None:
+    sim = started(roll="2h", max_size=10**6)
+    sim.produce(T, 60 if uploaded else 3, largest=3000 if uploaded else 10)
+    sim.rounds(3)
+    segment = sim.driver.state(T).open
+    assert bool(segment.parts) is uploaded
+    sim.pins.close()
+    sim.cluster.delete(T)
+    sim.kill()
+    sim.rounds(20)
+    found = catalog(sim)
+    assert found.end == (segment.covered if uploaded else segment.start)
+    assert bool(found.segments) is uploaded
+    assert bool(found.losses) is not uploaded
+    assert T not in sim.roster.topics
+    assert T not in sim.roster.refused
+    assert T not in sim.journal.topics
+    assert not list(sim.store.list_uploads())
     sim.close()

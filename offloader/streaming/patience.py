@@ -1,0 +1,32 @@
+"""When to try again what failed in the driver's thread, where nothing else goes on while a broker is waited for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SOON_MS = 1_000
+SLOW_MS = 1_000  # an answer that took longer was waited for
+FIRST_MS = 30_000
+LAST_MS = 240_000
+
+
+@dataclass
+class Patience:
+    """One thing to do, of one topic. What fails at once is tried again soon. What had to be waited for is tried less and less often, at full
+    multiples of its delay since the epoch: topics of one broker that hangs then wait together, and not one after the other."""
+
+    again_at: int = 0
+    in_vain: int = 0  # how often in a row it was waited for
+
+    def failed(self, began: int, ended: int) -> None:
+        """It was tried from `began` to `ended`, in milliseconds."""
+        if ended - began < SLOW_MS:
+            self.again_at = ended + SOON_MS
+            return
+        delay = min(FIRST_MS << self.in_vain, LAST_MS)
+        self.again_at = (ended // delay + 1) * delay
+        self.in_vain = min(self.in_vain + 1, 8)
+
+    def succeeded(self) -> None:
+        """The next failure is a first one."""
+        self.in_vain = 0
