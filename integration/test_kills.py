@@ -24,6 +24,7 @@ from offloader.testing.truth import Truth
 from tests.storage.servers import S3Server
 
 PARTITIONS = 3
+CATCH_UP = 1_800.0 if SOAK else 180.0  # seconds: hundreds of segments may be left after a hundred kills
 Kill = Callable[[World, random.Random, dict[str, Any]], None]
 
 pytestmark = [pytest.mark.pulsar, pytest.mark.spark, pytest.mark.timeout(14_400 if SOAK else 900)]
@@ -94,7 +95,7 @@ def kill_and_check(
                 kill(world, choice, sizes.choose(choice))
                 world.see()
                 pulsar.admin("PUT", f"{choice.choice(world.topics()).rest_path}/unload")
-        world.catch_up(**sizes.choose(choice))
+        world.catch_up(CATCH_UP, **sizes.choose(choice))
         truths = world.check()
         assert any(trimmed(world, topic, truth) for topic, truth in truths.items()), "the pins were not put to the test"
     for produced in (first, producing.produced):
