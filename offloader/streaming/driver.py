@@ -212,7 +212,7 @@ class Driver:
         context.metrics.health.checked("pulsar", "" if answered else "no topic could be looked at")
         for name, error in failures.items():
             sources.could_not_look(self.roster, self.roster.topics[name], error)
-        seen = [topic for topic in self.roster.topics.values() if topic.name not in failures]
+        seen = [t for t in self.roster.topics.values() if not t.unseen and t.name not in failures]
         explain_old_tails(context, seen, context.clock_ms())
         sources.check_all(context, self.roster, self._sealing, set(failures))
         decisions = self._decide(
