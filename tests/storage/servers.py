@@ -73,7 +73,8 @@ def free_port() -> int:
 def moto_server(folder: Path) -> Iterator[S3Server]:
     """moto's server: the shape of S3's API, in memory."""
     port = free_port()
-    with serving([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], port, folder / "log") as server:
+    program = str(Path(__file__).with_name("moto_program.py"))
+    with serving([sys.executable, program, str(port)], port, folder / "log") as server:
         yield server
 
 

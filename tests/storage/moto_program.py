@@ -1,0 +1,33 @@
+"""`python moto_program.py PORT`: moto's server, which by itself does not look and write in one step where a write is conditional."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from io import BytesIO
+from typing import Any
+
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from moto.server import MotoRequestHandler
+from werkzeug.serving import run_simple
+
+
+class OneAtATime:
+    """Requests are served one after the other, once their bodies are there: who sends slowly keeps nobody waiting."""
+
+    def __init__(self) -> None:
+        self._application = DomainDispatcherApplication(create_backend_app)
+        self._lock = threading.Lock()
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        length = environ.get("CONTENT_LENGTH")
+        if length:
+            environ["wsgi.input"] = BytesIO(environ["wsgi.input"].read(int(length)))
+        with self._lock:
+            return list(self._application(environ, start_response))
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    run_simple("127.0.0.1", int(sys.argv[1]), OneAtATime(), threaded=True, request_handler=MotoRequestHandler)  # type: ignore[arg-type]
