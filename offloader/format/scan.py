@@ -23,6 +23,7 @@ Mask = NDArray[np.bool_]
 
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4}
+_LARGEST_TAG, _LONGEST_TAG = np.uint64((1 << 32) - 1), 5  # bytes; protobuf refuses others
 _NUMBERS = {
     FieldDescriptor.TYPE_BOOL,
     FieldDescriptor.TYPE_UINT64,
@@ -115,7 +116,9 @@ def scan(data: Bytes, ranges: Ranges, kind: Any, wanted: Collection[str]) -> Fie
     at = ranges.begin.copy()
     rows = np.flatnonzero(at < ranges.end)
     while len(rows):
-        tag, at[rows], bad = varints(data, at[rows], ranges.end[rows])
+        begin = at[rows]
+        tag, at[rows], bad = varints(data, begin, ranges.end[rows])
+        bad |= (tag > _LARGEST_TAG) | (at[rows] - begin > _LONGEST_TAG)
         fields.odd[rows[bad]] = True
         for one in np.unique(tag[~bad]) if bad.any() or (tag != tag[0]).any() else tag[:1]:
             these = rows[(tag == one) & ~bad]

@@ -36,7 +36,7 @@ def cluster(request, tls):
         for server in servers.values():
             for entry in range(LAST + 1):
                 server.bookie.add(LEDGER, entry, stored_entry(entry), master_key(b""))
-        client = BookieClient(BookieSettings(request_timeout=0.5, **settings), lambda name: servers[name].address)
+        client = BookieClient(BookieSettings(request_timeout=3.0, **settings), lambda name: servers[name].address)
         stack.enter_context(closing(client))
         yield servers, client
 

@@ -71,3 +71,11 @@ def test_few_entries_are_left_to_the_parser() -> None:
     entries = [checksummed(MessageMetadata(publish_time=1))] * (FEW - 1)
     assert len(inspect_all(entries).odd) == len(entries)
     assert len(inspect_all([]).odd) == 0
+
+
+@pytest.mark.parametrize("tag", [b"\xfd\xff\xff\xff\xff\xff\x01", b"\x9d\x80\x80\x80\x80\x00", b"\x9d\x80\x80\x80\x00"])
+def test_a_tag_that_protobuf_refuses_is_refused(tag: bytes) -> None:
+    metadata = MessageMetadata(publish_time=1).SerializePartialToString() + tag + b"\1\2\3\4"
+    metadata += MessageMetadata(producer_name="p", sequence_id=2).SerializePartialToString()
+    entries = [len(metadata).to_bytes(4, "big") + metadata] * FEW
+    assert answers(entries, at_once=True) == answers(entries, at_once=False)
