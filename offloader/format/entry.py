@@ -16,7 +16,7 @@ from typing import NamedTuple
 import crc32c
 from google.protobuf.message import DecodeError
 
-from offloader._proto.pulsar_messages_pb2 import BrokerEntryMetadata, MessageMetadata
+from offloader._proto.pulsar_messages_pb2 import BrokerEntryMetadata, MessageHead, MessageMetadata
 from offloader.errors import DamagedObjectError
 from offloader.model import Transaction
 
@@ -55,7 +55,7 @@ def inspect(data: bytes) -> EntryFacts:
     if data.startswith(MAGIC_CHECKSUM, at):
         _check_crc(data, at)
         at += _CHECKSUM_HEADER.size
-    metadata = _message_metadata(data, at)
+    metadata = _message_head(data, at)
     if metadata is None:
         return EntryFacts(0, None, broker_time, index)
     if not metadata.HasField("marker_type"):
@@ -64,7 +64,7 @@ def inspect(data: bytes) -> EntryFacts:
     return EntryFacts(0, metadata.publish_time, broker_time, index, aborted)
 
 
-def transaction_of(metadata: MessageMetadata) -> Transaction | None:
+def transaction_of(metadata: MessageMetadata | MessageHead) -> Transaction | None:
     """The transaction that an entry belongs to."""
     if not metadata.HasField("txnid_most_bits"):
         return None
@@ -110,7 +110,7 @@ def _check_crc(data: bytes, at: int) -> None:
         raise DamagedObjectError(f"the entry's CRC32C is {found:08x} where its frame says {said:08x}")
 
 
-def _message_metadata(data: bytes, at: int) -> MessageMetadata | None:
+def _message_head(data: bytes, at: int) -> MessageHead | None:
     begin = at + _LENGTH.size
     if len(data) < begin:
         return None
@@ -118,7 +118,7 @@ def _message_metadata(data: bytes, at: int) -> MessageMetadata | None:
     if end > len(data):
         return None
     try:
-        metadata = MessageMetadata.FromString(data[begin:end])
+        metadata = MessageHead.FromString(data[begin:end])
     except DecodeError:
         return None
     return metadata if metadata.HasField("publish_time") else None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import crc32c
 import numpy as np
 
-from offloader._proto.pulsar_messages_pb2 import BrokerEntryMetadata, MessageMetadata
+from offloader._proto.pulsar_messages_pb2 import BrokerEntryMetadata, MessageHead
 from offloader.format.entry import ABORT_MARKER, EntryFacts
 from offloader.format.frames import Frames, frames
 from offloader.format.scan import Fields, Int64s, Mask, Ranges, scan
@@ -64,7 +64,7 @@ def inspect_all(entries: Sequence[bytes]) -> ManyFacts:
     lengths = np.fromiter(map(len, heads), np.int64, len(heads))
     end = np.cumsum(lengths)
     split = frames(data, Ranges(end - lengths, end))
-    message = scan(data, split.message, MessageMetadata, _MESSAGE_FIELDS)
+    message = scan(data, split.message, MessageHead, _MESSAGE_FIELDS)
     broker = scan(data, split.broker, BrokerEntryMetadata, _BROKER_FIELDS)
     odd = split.odd | message.odd | broker.odd | ~message.has("publish_time") | _beyond_63_bits(message, broker)
     odd |= message.has("marker_type") & (message.number("marker_type") == ABORT_MARKER)  # `inspect` says which transaction

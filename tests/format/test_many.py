@@ -79,3 +79,10 @@ def test_a_tag_that_protobuf_refuses_is_refused(tag: bytes) -> None:
     metadata += MessageMetadata(producer_name="p", sequence_id=2).SerializePartialToString()
     entries = [len(metadata).to_bytes(4, "big") + metadata] * FEW
     assert answers(entries, at_once=True) == answers(entries, at_once=False)
+
+
+@pytest.mark.parametrize("nested", [b"\x22\x01\xff", b"\x6a\x03\x00\x00\x00", b"\x0a\x01\xff"])
+def test_what_is_broken_inside_of_a_field_that_nobody_looks_at_changes_nothing(nested: bytes) -> None:
+    metadata = nested + MessageMetadata(publish_time=1, num_messages_in_batch=7).SerializePartialToString()
+    entries = [len(metadata).to_bytes(4, "big") + metadata] * FEW
+    assert answers(entries, at_once=True) == answers(entries, at_once=False) == [EntryFacts(7, 1)] * FEW
