@@ -25,7 +25,7 @@ from offloader.streaming.looking import look
 from offloader.streaming.plan_server import PlanServer
 from offloader.streaming.planner import Begin, Decision, Hold, Limits, Plan, Read, Seal
 from offloader.streaming.rates import RateLimits
-from offloader.streaming.receiving import receive
+from offloader.streaming.receiving import receive, tell_of_abandoned
 from offloader.streaming.roster import Roster
 from offloader.streaming.sealer import OBJECT_META
 from offloader.streaming.sealing import AbandonedUploads, Sealing
@@ -256,8 +256,7 @@ class Driver:
 
     def _tell_of_abandoned(self, decision: Decision) -> None:
         for gone in decision.state.abandoned[len(decision.view.state.abandoned) :]:
-            log.warning("abandon topic=%s reason=%s", decision.state.topic, gone.reason)
-            self.context.metrics.abandoned(decision.state.topic)
+            tell_of_abandoned(self.context, decision.state.topic, gone.reason)
 
     def _begin_uploads(self, decisions: list[Decision]) -> None:
         store = self.context.store

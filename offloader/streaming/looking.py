@@ -8,7 +8,7 @@ from concurrent.futures import Future
 
 from offloader.errors import OffloadError
 from offloader.metadata.state import LedgerClosed
-from offloader.model import TopicName
+from offloader.model import Position, TopicName
 from offloader.pulsar.api import TopicEnd, TopicInfo
 from offloader.streaming.context import Context
 from offloader.streaming.tails import explain_tail
@@ -132,9 +132,7 @@ def record_closed_ledger(context: Context, topic: Topic) -> None:
         return
     if any(r.ledger == end.ledger and r.closed_with is not None for s in topic.catalog.segments[-1:] for r in s.ledgers):
         return
-    topic.catalog = context.catalogs.append(
-        topic.catalog, LedgerClosed(end.incarnation, end.ledger, last), token=context.new_uuid()
-    )
+    _record_end(context, topic, end)
 
 
 def record_replaced_ledger(context: Context, topic: Topic) -> None:
@@ -145,6 +143,11 @@ def record_replaced_ledger(context: Context, topic: Topic) -> None:
         return
     if end.ledger in ledgers and ledgers.closed_with(end.ledger) != end.entry:
         return
+    _record_end(context, topic, end)
+
+
+def _record_end(context: Context, topic: Topic, end: Position) -> None:
+    """The catalog says where a ledger ended."""
     topic.catalog = context.catalogs.append(
         topic.catalog, LedgerClosed(end.incarnation, end.ledger, end.entry), token=context.new_uuid()
     )

@@ -76,11 +76,12 @@ def _received(context: Context, topic: Topic, before: TopicState, receipt: Recei
 
 def abandon(context: Context, state: TopicState, reason: str) -> TopicState:
     """Give the open segment's range a new uuid."""
-    _tell_of_abandoned(context, state.topic, reason)
+    tell_of_abandoned(context, state.topic, reason)
     return segments.abandoned(state, context.new_uuid(), reason)
 
 
-def _tell_of_abandoned(context: Context, topic: TopicName, reason: str) -> None:
+def tell_of_abandoned(context: Context, topic: TopicName, reason: str) -> None:
+    """An upload is given up: log and count it."""
     log.warning("abandon topic=%s reason=%s", topic, reason)
     context.metrics.abandoned(topic)
 
@@ -89,7 +90,7 @@ def _account(context: Context, topic: Topic, rates: RateLimits, receipt: Receipt
     rates.spent(topic.name, receipt.read_bytes)
     _count(context, receipt)
     if receipt.failure_kind is FailureKind.UPLOAD_GONE:
-        _tell_of_abandoned(context, receipt.topic, receipt.failure_reason)
+        tell_of_abandoned(context, receipt.topic, receipt.failure_reason)
     _learn(topic, receipt, state)
 
 

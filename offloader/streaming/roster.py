@@ -51,9 +51,7 @@ class Roster:
         self._forgotten: set[TopicName] = set()  # since the newest discovery began, which may have seen them
         self._released: set[TopicName] = set()
         self._barred: set[TopicName] = set()
-        self._retrying: dict[
-            TopicName, int
-        ] = {}  # refused, but only for now (a busy pin, a broker that does not answer): since when
+        self._retrying: dict[TopicName, int] = {}  # refused for now (a busy pin, a broker that does not answer): since when
         self._claimed: frozenset[TopicName] = frozenset()
         self.discovered = False
 

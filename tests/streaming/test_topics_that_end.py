@@ -331,6 +331,16 @@ def offloaded_up_to_a_closed_ledger(fail: bool) -> Simulation:
     return sim
 
 
+def all_expires_while_nothing_runs(sim: Simulation) -> None:
+    """Something is written, the pin is moved past it and it is trimmed; then a new process starts."""
+    sim.pins.close()
+    sim.produce(T, 60)
+    last = sim.cluster.entries(T)[-1]
+    sim.cluster.move_pin(T, last.ledger, last.entry)
+    assert last.ledger not in sim.cluster.admin.topic_info(T).ledgers
+    sim.kill()
+
+
 def accept(sim: Simulation) -> None:
     assert sim.driver.state(T).failure.kind is FailureKind.DATA_LOST
     assert not catalog(sim).losses
@@ -361,12 +371,7 @@ def test_a_pin_moved_past_ledgers_that_were_then_trimmed_is_a_recorded_loss(down
 
 def test_a_pin_moved_past_everything_so_that_only_an_empty_ledger_is_left_is_a_recorded_loss() -> None:
     sim = offloaded_up_to_a_closed_ledger(True)
-    sim.pins.close()
-    sim.produce(T, 60)
-    last = sim.cluster.entries(T)[-1]
-    sim.cluster.move_pin(T, last.ledger, last.entry)
-    assert last.ledger not in sim.cluster.admin.topic_info(T).ledgers
-    sim.kill()
+    all_expires_while_nothing_runs(sim)
     sim.rounds(10)
     assert sim.roster.topics[T].alarm
     accept(sim)
@@ -378,11 +383,7 @@ def test_a_pin_moved_past_everything_so_that_only_an_empty_ledger_is_left_is_a_r
 
 def test_an_empty_ledger_that_is_replaced_after_a_loss_is_not_lost_too() -> None:
     sim = offloaded_up_to_a_closed_ledger(False)
-    sim.pins.close()
-    sim.produce(T, 60)
-    last = sim.cluster.entries(T)[-1]
-    sim.cluster.move_pin(T, last.ledger, last.entry)
-    sim.kill()
+    all_expires_while_nothing_runs(sim)
     sim.rounds(4)
     (loss,) = catalog(sim).losses
     sim.cluster.unload(T)
@@ -398,11 +399,7 @@ def test_an_empty_ledger_that_is_replaced_after_a_loss_is_not_lost_too() -> None
 def test_what_was_written_after_a_loss_and_trimmed_is_lost_too() -> None:
     sim = offloaded_up_to_a_closed_ledger(False)
     for _ in range(2):
-        sim.pins.close()
-        sim.produce(T, 60)
-        last = sim.cluster.entries(T)[-1]
-        sim.cluster.move_pin(T, last.ledger, last.entry)
-        sim.kill()
+        all_expires_while_nothing_runs(sim)
         sim.rounds(4)
     sim.produce(T, 30)
     sim.settle()
