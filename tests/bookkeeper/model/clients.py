@@ -107,10 +107,26 @@ class Clients:
         waited = frozenset(r for r in sent if _waits(machine, r))
         cast = next((r for r in requests if isinstance(r, WriteMetadata)), None)
         late = tuple((r.entry, int(r.bookie)) for r in sent - waited if isinstance(r, WriteBack))
-        machine = replace(machine, round=0)
-        if isinstance(machine.phase, Aborted):  # however it came to that
-            machine = replace(machine, phase=Aborted("", Missing(0, ())), versioned=None)
-        return self.number(Client(machine, waited, cast)), late
+        return self.number(Client(_forgetting(machine), waited, cast)), late
+
+
+def _forgetting(machine: Recovery) -> Recovery:
+    """Without what does not matter any more: states that are the same in what they can still do are the same."""
+    match machine.phase:
+        case Aborted():  # however it came to that
+            return replace(machine, round=0, versioned=None, phase=Aborted("", Missing(0, ())))
+        case Closing() as phase:  # nothing is waited for
+            return replace(machine, round=0, phase=replace(phase, forward=_end_of(phase.forward)))
+        case Measuring() as phase:  # what is heard may still show that the entry after the end was acknowledged
+            return replace(machine, round=0, phase=replace(phase, forward=_end_of(phase.forward)))
+        case _:
+            return replace(machine, round=0)
+
+
+def _end_of(forward: Forward) -> Forward:
+    """Only which entry was left out and what was confirmed; not who said so."""
+    sealed = forward.sealed
+    return replace(forward, sealed=sealed and Candidate(sealed.entry, sealed.write_set, sealed.ack_quorum))
 
 
 def _asked(place: int, request: BookieRequest) -> Asked:

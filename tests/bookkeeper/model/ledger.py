@@ -12,6 +12,7 @@ that crashes does nothing from then on, which it may do in every state; a bookie
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from offloader.bookkeeper.model import Fragment, LedgerMetadata, LedgerState, Versioned
@@ -43,6 +44,8 @@ class LedgerModel:
             world.ensemble, world.write_quorum, world.ack_quorum, LedgerState.OPEN, (Fragment(0, ensemble),)
         )
         self._write_sets = [tuple(map(int, self._shape.write_set(entry))) for entry in range(ENTRIES)]
+        self._acknowledged = cache(self._acknowledged_of)
+        self._late = cache(self._late_of)
         self.clients = Clients(Rules(Reading(window=world.window), rounds=1000))
         self.canonical = Symmetry(self._shape, self.clients).canonical
 
@@ -61,7 +64,7 @@ class LedgerModel:
                 return f"a client took {phase.metadata.last_entry} for the end, another one {last}"
         if how != LedgerState.CLOSED:
             return None
-        acknowledged = self._acknowledged(state)
+        acknowledged = self._acknowledged(state.bookies)
         if last < acknowledged:
             return f"closed with {last}, but {acknowledged} was acknowledged"
         if state.lost_disks == self.world.lost_disks and any(
@@ -70,10 +73,10 @@ class LedgerModel:
             return f"closed with {last}, but not every entry has as many copies as the ack quorum"
         return None
 
-    def _acknowledged(self, state: State) -> int:
+    def _acknowledged_of(self, bookies: tuple[int, ...]) -> int:
         """The last entry of which, and of all before it, the writer may know that it is acknowledged."""
         for entry in range(ENTRIES):
-            if sum(state.bookies[b] & took(entry) > 0 for b in self._write_sets[entry]) < self.world.ack_quorum:
+            if sum(bookies[b] & took(entry) > 0 for b in self._write_sets[entry]) < self.world.ack_quorum:
                 return entry - 1
         return ENTRIES - 1
 
@@ -102,7 +105,7 @@ class LedgerModel:
     def _writer(self, state: State) -> Steps:
         if state.stopped:
             return
-        acknowledged = self._acknowledged(state)
+        acknowledged = self._acknowledged(state.bookies)
         for entry in range(ENTRIES if state.pipelined else min(acknowledged + 2, ENTRIES)):
             for bookie in self._write_sets[entry]:
                 bits = state.bookies[bookie]
@@ -208,9 +211,7 @@ class LedgerModel:
     def _bits(self, late: Late) -> int:
         return sum(1 << (entry * self.world.ensemble + bookie) for entry, bookie in set(late))
 
-    def _late(self, bits: int) -> Late:
-        if not bits:
-            return ()
+    def _late_of(self, bits: int) -> Late:
         size = self.world.ensemble
         return tuple((entry, bookie) for entry in range(ENTRIES) for bookie in range(size) if bits >> (entry * size + bookie) & 1)
 

@@ -50,7 +50,7 @@ class Watched(LedgerModel):
         self.ends: set[tuple[LedgerState, int, int]] = set()
 
     def violation(self, state: State) -> str | None:
-        self.ends.add((LedgerState(state.metadata.state), state.metadata.last, self._acknowledged(state)))
+        self.ends.add((LedgerState(state.metadata.state), state.metadata.last, self._acknowledged(state.bookies)))
         return super().violation(state)
 
 
