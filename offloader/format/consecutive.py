@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -61,8 +62,5 @@ class Consecutive:
         headers = np.empty(behind - first, _HEADER)
         headers["length"] = np.diff(self.ends[first:behind], prepend=self.before(first)) - ENTRY_HEADER_SIZE
         headers["entry"] = np.arange(self.first + first, self.first + behind)
-        packed = headers.tobytes()
-        for number, entry in enumerate(self.entries[first:behind]):
-            at = number * ENTRY_HEADER_SIZE
-            yield packed[at : at + ENTRY_HEADER_SIZE]
-            yield entry
+        packed: list[bytes] = headers.view(f"V{ENTRY_HEADER_SIZE}").tolist()
+        return chain.from_iterable(zip(packed, self.entries[first:behind], strict=True))

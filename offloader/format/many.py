@@ -11,10 +11,11 @@ import numpy as np
 from offloader._proto.pulsar_messages_pb2 import BrokerEntryMetadata, MessageHead
 from offloader.format.entry import ABORT_MARKER, EntryFacts
 from offloader.format.frames import Frames, frames
-from offloader.format.scan import Fields, Int64s, Mask, Ranges, scan
+from offloader.format.scan import Bytes, Fields, Int64s, Mask, Ranges, scan
 
 FEW = 32  # for fewer entries a parser is faster
-_HEAD = 512  # metadata are at an entry's begin, and rarely longer
+_HEADS = (128, 512)  # metadata are at an entry's begin: so long as a rule, and rarely longer
+_SMALL = 4096  # up to here a copy of an entry costs less than a view of it
 _BROKER_FIELDS = frozenset({"broker_timestamp", "index"})
 _MESSAGE_FIELDS = frozenset({"publish_time", "num_messages_in_batch", "marker_type"})
 
@@ -59,11 +60,7 @@ def inspect_all(entries: Sequence[bytes]) -> ManyFacts:
     if len(entries) < FEW:
         nothing = Column(np.zeros(len(entries), np.int64))
         return ManyFacts(nothing.values, nothing, nothing, nothing, np.arange(len(entries)))
-    heads = [entry[:_HEAD] for entry in entries]
-    data = np.frombuffer(b"".join(heads) or b"\0", np.uint8)
-    lengths = np.fromiter(map(len, heads), np.int64, len(heads))
-    end = np.cumsum(lengths)
-    split = frames(data, Ranges(end - lengths, end))
+    data, split = _split(entries)
     message = scan(data, split.message, MessageHead, _MESSAGE_FIELDS)
     broker = scan(data, split.broker, BrokerEntryMetadata, _BROKER_FIELDS)
     odd = split.odd | message.odd | broker.odd | ~message.has("publish_time") | _beyond_63_bits(message, broker)
@@ -79,12 +76,28 @@ def inspect_all(entries: Sequence[bytes]) -> ManyFacts:
     )
 
 
+def _split(entries: Sequence[bytes]) -> tuple[Bytes, Frames]:
+    """The begin of each entry in one buffer, and the frames in there; longer ones where some frame ends beyond a short one."""
+    for most in _HEADS:
+        heads = [entry[:most] for entry in entries]
+        data = np.frombuffer(b"".join(heads) or b"\0", np.uint8)
+        lengths = np.fromiter(map(len, heads), np.int64, len(heads))
+        end = np.cumsum(lengths)
+        split = frames(data, Ranges(end - lengths, end))
+        if not split.odd.any():
+            break
+    return data, split
+
+
 def _checksums(entries: Sequence[bytes], split: Frames) -> Int64s:
     """The CRC32C of what each entry's checksum covers; 0 where it has none."""
     crc = crc32c.crc32c
     covered = zip(entries, split.covered.tolist(), split.checked.tolist(), strict=True)
-    found = (crc(memoryview(entry)[begin:]) if checked else 0 for entry, begin, checked in covered)
-    return np.fromiter(found, np.int64, len(entries))
+    found = [
+        (crc(entry[begin:]) if len(entry) <= _SMALL else crc(memoryview(entry)[begin:])) if checked else 0
+        for entry, begin, checked in covered
+    ]
+    return np.array(found, np.int64)
 
 
 def _beyond_63_bits(message: Fields, broker: Fields) -> Mask:
