@@ -10,6 +10,7 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from offloader.part_index import PartIndex
@@ -78,8 +79,7 @@ class TopicName:
         return f"persistent://{self.tenant}/{self.namespace_part}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Position:
+class Position(NamedTuple):
     """An entry's place in its topic. The order of the fields is the order of positions.
 
     Ledger ids grow within an incarnation but are not consecutive: a position's successor needs the ledger list.

@@ -65,7 +65,7 @@ class ArchivedTopic:
     def items(self, selection: Selection = EVERYTHING, *, follow: bool = False) -> Iterator[Item]:
         """Entries, and what is missing in its place. With times: only the entries that say such a publish time."""
         wanted = self._located(selection)
-        for item in self._followed(wanted) if follow else self._read(plan(self.view, wanted)):
+        for item in self._planned(wanted, follow=follow):
             if isinstance(item, Missing):
                 yield item
             else:
@@ -73,7 +73,9 @@ class ArchivedTopic:
 
     def entries(self, selection: Selection = EVERYTHING, *, follow: bool = False) -> Iterator[ArchivedEntry]:
         """The entries, byte for byte. With times: only those that say such a publish time."""
-        return _without_missing(self.items(selection, follow=follow))
+        wanted = self._located(selection)
+        for run in _without_missing(self._planned(wanted, follow=follow)):
+            yield from _published(run, wanted)
 
     def runs(self, selection: Selection = EVERYTHING, *, follow: bool = False) -> Iterator[ReadItem]:
         """Many entries at a time, and what is missing in its place. With times: what may hold such messages, or chunks of theirs."""
@@ -178,7 +180,7 @@ class ArchivedTopic:
 
     def _back_from(self, before: Position) -> Iterator[EntryRun]:
         """The runs before a position, the nearest first."""
-        end = replace(before, entry=before.entry - 1)
+        end = before._replace(entry=before.entry - 1)
         for task in reversed(split(plan(self.view, Selection(end=end)), STEP_BACK)):
             yield from reversed([item for item in self._read(task) if not isinstance(item, Missing)])
 
@@ -193,6 +195,10 @@ class ArchivedTopic:
             if end is not None and item.end >= end:
                 return
 
+    def _planned(self, wanted: Selection, *, follow: bool) -> Iterator[ReadItem]:
+        """What is selected, and no more."""
+        return self._followed(wanted) if follow else self._read(plan(self.view, wanted))
+
     def _before(self, selection: Selection) -> Position | None:
         """What following begins after; None: before the archive's begin."""
         start = selection.start
@@ -200,7 +206,7 @@ class ArchivedTopic:
             start = self.seek(time=selection.published_from)
             if start is None:
                 return self.last_position()
-        return None if start is None else replace(start, entry=max(start.entry - 1, -1))
+        return None if start is None else start._replace(entry=max(start.entry - 1, -1))
 
     def _after(self, catalog: TopicCatalog, after: Position | None) -> Iterator[ReadItem]:
         """The archive as a catalog says it is now, after a position."""

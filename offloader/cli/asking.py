@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import click
 
@@ -106,7 +106,7 @@ def _ask_for(
     if catalog.claim is None:
         raise FatalError(f"{topic} is not in the archive; `offloader topics list` shows what is")
     if position is not None:
-        position = replace(position, incarnation=catalog.claim.incarnation)
+        position = position._replace(incarnation=catalog.claim.incarnation)
     asked = _ask(session, Request(kind, topic, session.doors.clock_ms(), _user(), position))
     session.output.line(f"{text} {topic}", {"message": f"{text} {topic}", "topic": str(topic), "request": asked.id})
     return OK if timeout == 0 else _outcomes(session, [asked], timeout)

@@ -112,7 +112,7 @@ def _claim(context: Context, catalog: TopicCatalog, info: TopicInfo, begin: Posi
         application=context.application,
         incarnation=incarnation,
         created=info.created,
-        begin=replace(begin, incarnation=incarnation),
+        begin=begin._replace(incarnation=incarnation),
         at=context.clock_ms(),
         reason=reason,
     )
@@ -127,7 +127,7 @@ def _record_not_ours(context: Context, catalog: TopicCatalog, info: TopicInfo, b
     kept = end is not None and end.ledger in info.ledgers and info.ledgers.successor(end) == begin
     if end is None or begin <= end or kept:
         return catalog
-    first, last = replace(end, entry=end.entry + 1), replace(begin, entry=begin.entry - 1)
+    first, last = end._replace(entry=end.entry + 1), begin._replace(entry=begin.entry - 1)
     loss = Loss(first, last, "nobody kept it between release and claim", "release", context.clock_ms())
     return context.catalogs.append(catalog, loss, token=context.new_uuid())
 

@@ -88,14 +88,14 @@ class RequestDesk:
         lost = lost_range(self._context.state(topic.name), topic.catalog, topic.info.ledgers)
         if lost is None:
             return f"nothing of {topic.name} is lost"
-        if request.position is None or replace(request.position, incarnation=topic.incarnation) < lost[1]:
+        if request.position is None or request.position._replace(incarnation=topic.incarnation) < lost[1]:
             return f"the loss reaches from {lost[0]} to {lost[1]}: accept it with --to {lost[1]}"
         return ""
 
     def _record(self, request_id: str, request: Request, topic: Topic) -> None:
         context = self._context
         state = context.state(topic.name)
-        end = None if request.position is None else replace(request.position, incarnation=topic.incarnation)
+        end = None if request.position is None else request.position._replace(incarnation=topic.incarnation)
         match request.kind:
             case RequestKind.CLOSE:
                 if end is not None and not any(r.id == request_id for r in state.requests):
@@ -162,7 +162,7 @@ def _nothing_to_do(request: Request, topic: Topic, state: TopicState, now: int) 
     wanted = request.position
     if wanted is None or state.open is not None or begin is None:
         return None
-    before_begin = replace(wanted, incarnation=begin.incarnation) < begin
+    before_begin = wanted._replace(incarnation=begin.incarnation) < begin
     return Outcome(True, "Nothing to offload", now) if before_begin else None
 
 

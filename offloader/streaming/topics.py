@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from offloader.metadata.state import TopicCatalog, TopicState
 from offloader.model import LedgerList, Position, RollReason, Source, TopicName
@@ -182,7 +182,7 @@ def accounted(catalog: TopicCatalog) -> Position | None:
     """The last position that nobody needs any more: the catalog's end or, before its first record, what lies before the claim's begin."""
     if catalog.end is not None or catalog.claim is None:
         return catalog.end
-    return replace(catalog.claim.begin, entry=catalog.claim.begin.entry - 1)
+    return catalog.claim.begin._replace(entry=catalog.claim.begin.entry - 1)
 
 
 def _entry_after(position: Position) -> Position:

@@ -232,7 +232,7 @@ class _SliceRun:
         """The entry of the ledger that is read, and those before it, are accounted for."""
         at = self._at
         if at.expected is not None:
-            at.seen_to = replace(at.expected, entry=entry)
+            at.seen_to = at.expected._replace(entry=entry)
             at.expected = self._ledgers.successor(at.seen_to)
 
     def _take_out_of_turn(self, entries: list[RawEntry], number: int) -> tuple[int, SliceStop | None]:
@@ -338,7 +338,7 @@ class _SliceRun:
 
 
 def _after(position: Position) -> Position:
-    return replace(position, entry=position.entry + 1)
+    return position._replace(entry=position.entry + 1)
 
 
 def _split(gaps: list[Gap], part: CutPart) -> tuple[list[Gap], list[Gap]]:

@@ -73,7 +73,7 @@ def bucket() -> Bucket:
     end = Position(0, 9, 11)
     last = Archive(store).catalog.segments[-1].uuid
     opened = OpenSegment(
-        uuid_of(90), replace(end, entry=12), Source.BROKER, Cuts(), 1, predecessor_uuid=last, predecessor_end=end, upload=upload
+        uuid_of(90), end._replace(entry=12), Source.BROKER, Cuts(), 1, predecessor_uuid=last, predecessor_end=end, upload=upload
     )
     numbers = iter(range(1000))
     with Journal.open(store, APPLICATION, lambda: f"journal-{next(numbers)}") as journal:

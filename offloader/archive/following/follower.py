@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 
 from offloader.archive.following.succession import Hole, Turn, hole_before, next_position
@@ -114,7 +114,7 @@ class Follower:
                         expected = yield from self._bridged(run.start)
                         if not isinstance(expected, Position):
                             return
-                        rest = run.after(replace(expected, entry=expected.entry - 1))
+                        rest = run.after(expected._replace(entry=expected.entry - 1))
                     if rest is not None:
                         yield self._accounted(rest)
                 self._well = self._clock()
@@ -124,7 +124,7 @@ class Follower:
     def _follows(self, run: EntryRun) -> bool:
         """Whether entries plainly follow: the next ones of the same ledger."""
         after = self._after
-        return after is not None and run.start == replace(after, entry=after.entry + 1)
+        return after is not None and run.start == after._replace(entry=after.entry + 1)
 
     def _bridged(self, found: Position) -> Generator[ReadItem, None, Position | Turn]:
         """Account for what lies before a position; what is expected then: that position, a later one, or a turn."""

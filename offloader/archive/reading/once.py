@@ -28,17 +28,17 @@ def located(view: TopicView, position: Position) -> Position:
     known = spans_once(view)
     reached = (span.end.incarnation for span in known if span.end.ledger >= position.ledger)
     last = known[-1].end.incarnation if known else position.incarnation
-    return replace(position, incarnation=next(reached, last))
+    return position._replace(incarnation=next(reached, last))
 
 
 def _left_of(ledger: OffloadedLedger, taken: Iterable[tuple[int, int]]) -> Iterator[LedgerPart]:
     at, last = ledger.start.entry, ledger.end.entry
     for first, end in sorted(taken):
         if first > at:
-            yield LedgerPart(ledger, replace(ledger.start, entry=at), replace(ledger.start, entry=first - 1))
+            yield LedgerPart(ledger, ledger.start._replace(entry=at), ledger.start._replace(entry=first - 1))
         at = max(at, end + 1)
     if at <= last:
-        yield LedgerPart(ledger, replace(ledger.start, entry=at), ledger.end)
+        yield LedgerPart(ledger, ledger.start._replace(entry=at), ledger.end)
 
 
 def _taken(segments: Iterable[Segment]) -> dict[tuple[int, int], list[tuple[int, int]]]:
@@ -59,6 +59,6 @@ def _lost(loss: Loss, ledgers: Iterable[OffloadedLedger]) -> Iterator[Loss]:
         before = Position(ledger.start.incarnation, ledger.start.ledger, -1)
         if before > at:
             yield replace(loss, start=at, end=before)
-        at = replace(ledger.end, entry=ledger.end.entry + 1)
+        at = ledger.end._replace(entry=ledger.end.entry + 1)
     if at <= loss.end:
         yield replace(loss, start=at)

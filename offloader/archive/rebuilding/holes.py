@@ -54,10 +54,10 @@ def holes(before: Before, after: After, closed: Mapping[tuple[int, int], int]) -
     if end.incarnation != start.incarnation:
         return []
     if end.ledger == start.ledger:
-        return _hole(replace(end, entry=end.entry + 1), replace(start, entry=start.entry - 1), before, after)
+        return _hole(end._replace(entry=end.entry + 1), start._replace(entry=start.entry - 1), before, after)
     last = max(_last_known(before), closed.get((end.incarnation, end.ledger), -1))
-    tail = _hole(replace(end, entry=end.entry + 1), replace(end, entry=last), before, after)
-    head = _hole(replace(start, entry=0), replace(start, entry=start.entry - 1), before, after)
+    tail = _hole(end._replace(entry=end.entry + 1), end._replace(entry=last), before, after)
+    head = _hole(start._replace(entry=0), start._replace(entry=start.entry - 1), before, after)
     return [replace(tail[0], last=head[0].last, turn=last)] if tail and head else tail + head
 
 
@@ -90,7 +90,7 @@ def _with_end(draft: Draft, after: After | None) -> Draft:
     if draft.end_known or after is None or (after.start.incarnation, after.start.ledger) != (end.incarnation, end.ledger):
         return draft
     # Nothing lies behind the entry that a ledger was closed with; nothing of a segment behind the next one's start.
-    return replace(draft, end=replace(end, entry=max(said, end.entry)) if after.start.entry > said else end, end_known=True)
+    return replace(draft, end=end._replace(entry=max(said, end.entry)) if after.start.entry > said else end, end_known=True)
 
 
 def _hole(first: Position, last: Position, before: Before, after: After) -> list[Hole]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from offloader.archive.items import Item, Missing
 from offloader.archive.reading.plan import plan
@@ -53,7 +53,7 @@ class ArchiveSource:
         return outcomes(tuple((piece.first, piece.last) for piece in raw), self._read(raw))
 
     def _plan(self, after: Position | None) -> list[PlanItem]:
-        start = None if after is None else replace(after, entry=after.entry + 1)
+        start = None if after is None else after._replace(entry=after.entry + 1)
         return plan(self._view, Selection(start=start))
 
     def _read(self, items: Sequence[PlanItem]) -> Iterator[Item]:
