@@ -3,6 +3,7 @@
 Parts are objects of their own under `.uploads/<id>/`. The commit composes them where the file system offers that (gcsfs:
 `merge`), else it writes the object in one call from memory, which takes as much memory as the object is long.
 Metadata is not kept: there is no common way to write it.
+A range is read between two looks at the object, because there is no common way to name the version that is wanted.
 """
 
 from __future__ import annotations
@@ -12,24 +13,21 @@ import json
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 from uuid import uuid4
 
-import fsspec
-
 from offloader.errors import (
-    AccessDeniedError,
-    ConfigError,
+    FatalError,
     ObjectNotFoundError,
-    OffloadError,
-    OutcomeUnknownError,
     PartRejectedError,
     StoreUnavailableError,
     UnprovenStoreError,
     UploadGoneError,
 )
 from offloader.storage.base import OpenUpload, Stat, UploadedPart
+from offloader.storage.fsspec_errors import translated
+from offloader.storage.fsspec_open import AZURE, GOOGLE, must_create, open_file_system
 from offloader.storage.rules import (
     HELPER_FOLDERS,
     check_crc,
@@ -42,11 +40,16 @@ from offloader.storage.rules import (
     total_size,
 )
 
-# Where pipe_file(mode="create") was seen to have exactly one winner, and readers never see a part of an object.
-# (fsspec's memory file system only under a lock of ours: it looks first and writes then.)
-PROVEN = frozenset({"memory", "gs", "gcs", "abfs", "abfss", "az"})
+# Where pipe_file(mode="create") has exactly one winner: gcsfs asks for generation 0 (`ifGenerationMatch=0`), adlfs sends
+# `If-None-Match: *`, and the server decides. Seen with emulators (fake-gcs-server, Azurite; integration/storage), never with
+# Google's or Microsoft's own service, whose documentation promises it. (fsspec's memory file system looks first and writes
+# then: only under a lock of ours.)
+PROVEN = frozenset({"memory"}) | GOOGLE | AZURE
 COMPOSE_LIMIT = 32  # Google Cloud Storage composes no more sources in one request
+READ_ATTEMPTS = 20
+CLIENTS_RETRY_S = 100.0  # the clients' own tries, from outside not to be changed: gcsfs's took 34 s, adlfs's 88 s
 _UPLOADS = HELPER_FOLDERS[0]
+_BOUNDARY = b"--==0=="  # gcsfs separates an object's metadata and bytes by it, whatever the bytes are
 _MEMORY_LOCK = threading.Lock()
 
 
@@ -60,33 +63,34 @@ class FsspecStore:
             raise UnprovenStoreError(
                 f"{url}: nothing proves that {protocol}:// creates objects atomically; use s3://, gs://, abfs:// or file://"
             )
+        if not read_only:
+            must_create(url)
         self.url = url
         self.min_part_size = 1
-        self.retry_deadline = 0.0
-        try:
-            self._fs, path = fsspec.url_to_fs(url, use_listings_cache=False, **(options or {}))
-        except (ImportError, ValueError, TypeError) as e:
-            raise ConfigError(f"root: {url}: {e}") from e
+        self.retry_deadline = CLIENTS_RETRY_S if protocol in GOOGLE | AZURE else 0.0
+        self._protocol = protocol
+        self._fs, path = open_file_system(url, options or {})
         self._base = path.rstrip("/") + "/"
         self._creating: AbstractContextManager[Any] = _MEMORY_LOCK if protocol == "memory" else nullcontext()
 
     def put(self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False) -> Stat | None:  # noqa: ARG002
         """See `ObjectStore.put`. Metadata is not kept."""
-        path = self._base + check_key(key)
-        with _errors(f"writing {path}", write=True):
+        path = self._path(key)
+        with translated(f"writing {path}", write=True):
             try:
                 with self._creating:
-                    self._fs.pipe_file(path, data, mode="create" if if_absent else "overwrite")
-            except FileExistsError:
+                    self._write(path, data, "create" if if_absent else "overwrite")
+            except FileExistsError:  # or ours: file systems repeat a create whose answer was lost
                 return self._if_equal(key, data)
-        return self._existing(key)
+            return self._existing(key)
 
     def begin(self, key: str, *, meta: Mapping[str, str] | None = None) -> str:  # noqa: ARG002
         """See `ObjectStore.begin`. Metadata is not kept."""
-        upload = make_handle(check_key(key), uuid4().hex)
+        self._path(key)
+        upload = make_handle(key, uuid4().hex)
         info = {"key": key, "began_at": time.time_ns() // 1_000_000}
-        with _errors(f"beginning {key}", write=True):
-            self._fs.pipe_file(self._folder(upload) + "upload.json", json.dumps(info).encode())
+        with translated(f"beginning {key}", write=True):
+            self._write(self._folder(upload) + "upload.json", json.dumps(info).encode())
         return upload
 
     def put_part(self, upload: str, number: int, offset: int, data: bytes, crc32c: int) -> UploadedPart:  # noqa: ARG002
@@ -94,9 +98,9 @@ class FsspecStore:
         check_crc(number, data, crc32c)
         part = UploadedPart(number, len(data), part_etag(len(data), crc32c), crc32c)
         path = self._part_path(upload, part)
-        with _errors(f"uploading part {number} of {upload}", write=True):
+        with translated(f"uploading part {number} of {upload}", write=True):
             self._must_be_open(upload)
-            self._fs.pipe_file(path, data)
+            self._write(path, data)
             try:
                 self._must_be_open(upload)
             except UploadGoneError:
@@ -108,27 +112,27 @@ class FsspecStore:
         """See `ObjectStore.commit`."""
         key, _ = split_handle(upload)
         listed = check_parts(key, parts, self.min_part_size)
-        with _errors(f"completing {key}", write=True):
+        with translated(f"completing {key}", write=True):
             try:
                 self._must_be_open(upload)
                 self._check_sizes(upload, listed)
-                self._assemble(upload, self._base + check_key(key), listed)
+                self._assemble(upload, self._path(key), listed)
             except (UploadGoneError, FileNotFoundError):
                 if not self._is_made_of(key, listed):
                     raise UploadGoneError(f"{self.url}: the upload of {key} is gone") from None
-        self.abort(upload)
-        return self._existing(key)
+            self.abort(upload)
+            return self._existing(key)
 
     def abort(self, upload: str) -> None:
         """See `ObjectStore.abort`."""
         folder = self._folder(upload)
-        with _errors(f"aborting {upload}", write=True):
+        with translated(f"aborting {upload}", write=True):
             self._remove([folder + "upload.json"])
             self._remove(list(self._find(folder)))
 
     def list_uploads(self, prefix: str = "") -> Iterator[OpenUpload]:
         """See `ObjectStore.list_uploads`."""
-        with _errors("listing uploads"):
+        with translated("listing uploads"):
             for path in sorted(self._find(f"{self._base}{_UPLOADS}/")):
                 if not path.endswith("/upload.json"):
                     continue
@@ -140,34 +144,34 @@ class FsspecStore:
     def read(self, key: str, offset: int = 0, length: int | None = None) -> tuple[bytes, Stat]:
         """See `ObjectStore.read`."""
         found = self._existing(key)
-        end = found.size if length is None else min(offset + length, found.size)
-        if offset >= end:
-            return b"", found
-        with _errors(f"reading {key}"):
-            try:
-                data = bytes(self._fs.cat_file(self._base + key, start=offset, end=end))
-            except FileNotFoundError:
-                raise ObjectNotFoundError(f"{self.url}: there is no object {key}") from None
-        if len(data) != end - offset:
-            raise StoreUnavailableError(f"{self.url}: {key}: {len(data)} bytes came instead of {end - offset}")
-        return data, found
+        for _ in range(READ_ATTEMPTS):
+            end = found.size if length is None else min(offset + length, found.size)
+            data = self._range(key, offset, end)
+            before, found = found, self._existing(key)
+            if found != before:
+                continue
+            if len(data) != max(0, end - offset):
+                raise StoreUnavailableError(f"{self.url}: {key}: {len(data)} bytes came instead of {end - offset}")
+            return data, found
+        raise StoreUnavailableError(f"{self.url}: {key} is replaced faster than it can be read")
 
     def stat(self, key: str) -> Stat | None:
-        """See `ObjectStore.stat`. The etag is a digest of all that the file system tells of the object."""
-        with _errors(f"looking at {key}"):
+        """See `ObjectStore.stat`. The etag is a digest of the store's, or of all that it tells of the object."""
+        with translated(f"looking at {key}"):
             try:
-                info = self._fs.info(self._base + check_key(key))
+                info = self._fs.info(self._path(key))
             except FileNotFoundError:
                 return None
         if info["type"] != "file":
             return None
-        described = json.dumps(info, sort_keys=True, default=str).encode()
+        # not all of it where there is an etag: Azure also tells when the object was last read
+        described = json.dumps(info.get("etag") or info, sort_keys=True, default=str).encode()
         return Stat(info["size"], hashlib.sha256(described).hexdigest()[:32])
 
     def list(self, prefix: str = "", start_after: str = "") -> Iterator[tuple[str, int]]:
         """See `ObjectStore.list`."""
         folder = prefix.rpartition("/")[0]
-        with _errors(f"listing {prefix}"):
+        with translated(f"listing {prefix}"):
             found = self._find(f"{self._base}{folder}/" if folder else self._base)
         for path in sorted(found):
             key = path.removeprefix(self._base)
@@ -176,11 +180,31 @@ class FsspecStore:
 
     def delete(self, keys: Iterable[str]) -> None:
         """See `ObjectStore.delete`."""
-        with _errors("deleting", write=True):
-            self._remove([self._base + check_key(key) for key in keys])
+        with translated("deleting", write=True):
+            self._remove([self._path(key) for key in keys])
 
     def close(self) -> None:
         """Nothing to give back: fsspec keeps file systems for the life of the process."""
+
+    def _path(self, key: str) -> str:
+        if self._protocol in AZURE and "?" in check_key(key):
+            raise FatalError(f"{key!r} cannot be an object's key: adlfs takes what follows ? for a query")
+        return self._base + check_key(key)
+
+    def _write(self, path: str, data: bytes, mode: str = "overwrite") -> None:
+        # What is not shorter than a chunk is sent without boundaries: else the object would silently end at one.
+        chunks = {"chunksize": len(data)} if self._protocol in GOOGLE and _BOUNDARY in data else {}
+        self._fs.pipe_file(path, data, mode=mode, **chunks)
+
+    def _range(self, key: str, offset: int, end: int) -> bytes:
+        """Bytes of an object that may be replaced meanwhile, by one that is shorter or by none."""
+        if offset >= end:
+            return b""
+        with translated(f"reading {key}"):
+            try:
+                return bytes(self._fs.cat_file(self._path(key), start=offset, end=end))
+            except FileNotFoundError:
+                return b""
 
     def _folder(self, upload: str) -> str:
         return f"{self._base}{_UPLOADS}/{split_handle(upload)[1]}/"
@@ -191,6 +215,8 @@ class FsspecStore:
     def _find(self, folder: str) -> dict[str, int]:
         # Without the end's slash, and filtered: some file systems list only so, and a folder may have a file's name.
         found = self._fs.find(folder.rstrip("/"), detail=True)
+        if not isinstance(found, dict):  # adlfs: a list of the folder itself, if it is an object
+            return {}
         return {path: info["size"] for path, info in found.items() if path.startswith(folder)}
 
     def _must_be_open(self, upload: str) -> None:
@@ -208,7 +234,7 @@ class FsspecStore:
         if hasattr(self._fs, "merge"):
             self._compose(self._folder(upload), target, sources)
         else:
-            self._fs.pipe_file(target, b"".join(self._fs.cat_file(path) for path in sources))
+            self._write(target, b"".join(self._fs.cat_file(path) for path in sources))
 
     def _compose(self, folder: str, target: str, sources: Sequence[str]) -> None:
         level = 0
@@ -243,17 +269,3 @@ class FsspecStore:
         except ObjectNotFoundError:  # deleted since: still, another writer was first
             return None
         return stat if found == data else None
-
-
-@contextmanager
-def _errors(what: str, *, write: bool = False) -> Iterator[None]:
-    """Every file system has exceptions of its own; what is not understood is unavailability, or an unknown outcome."""
-    try:
-        yield
-    except OffloadError:
-        raise
-    except PermissionError as e:
-        raise AccessDeniedError(f"{what}: {e}") from e
-    except Exception as e:
-        kind = OutcomeUnknownError if write else StoreUnavailableError
-        raise kind(f"{what}: {type(e).__name__}: {e}") from e

@@ -1,0 +1,62 @@
+"""What the exceptions of fsspec's file systems mean: each has some of its own, of which many tell only a status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from offloader.errors import (
+    AccessDeniedError,
+    BucketNotFoundError,
+    FatalError,
+    OffloadError,
+    OutcomeUnknownError,
+    RetryableError,
+    StoreUnavailableError,
+)
+
+LONGEST_MESSAGE = 400
+_NO_CREDENTIALS = ("ClientAuthenticationError", "DefaultCredentialsError")  # azure-core's and google-auth's
+_GCSFS_TEXTS = {"Forbidden: ": 403, "Bad Request: ": 400}  # an OSError and a ValueError; nothing else tells the status
+_REFUSALS: dict[int, tuple[type[OffloadError], str]] = {
+    400: (FatalError, "the store refuses the request; check storage.options"),
+    401: (AccessDeniedError, "the store refuses our credentials"),
+    403: (AccessDeniedError, "the store refuses our credentials for this call"),
+    404: (BucketNotFoundError, "there is no such bucket or container; create it, or correct storage.root"),
+}
+
+
+@contextmanager
+def translated(what: str, *, write: bool = False) -> Iterator[None]:
+    """Raise ours for theirs. What is not understood is unavailability, or for a write an unknown outcome, as is whatever
+    hinders looking at what was written."""
+    try:
+        yield
+    except RetryableError as e:
+        if write:
+            raise OutcomeUnknownError(f"{what}: {e}") from e
+        raise
+    except OffloadError:
+        raise
+    except Exception as e:
+        usual = OutcomeUnknownError if write else StoreUnavailableError
+        kind, hint = _REFUSALS.get(_status(e), (usual, ""))
+        raise kind(": ".join(filter(None, [what, hint, _line(e)]))) from e
+
+
+def _status(e: Exception) -> int:
+    """The HTTP status, 0 where there is none."""
+    if isinstance(e, FileNotFoundError):
+        return 404
+    if isinstance(e, PermissionError) or type(e).__name__ in _NO_CREDENTIALS:
+        return 403
+    for beginning, status in _GCSFS_TEXTS.items():
+        if str(e).startswith(beginning):
+            return status
+    code = str(getattr(e, "status_code", None) or getattr(e, "code", None) or 0)
+    return int(code) if code.isdecimal() else 0
+
+
+def _line(e: Exception) -> str:
+    text = str(e).partition("\nContent: ")[0]  # Azure's repeats as XML what was said before
+    return " ".join(f"{type(e).__name__}: {text}".split())[:LONGEST_MESSAGE]

@@ -1,0 +1,57 @@
+"""From a URL and options to a file system of fsspec."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import fsspec
+
+from offloader.errors import ConfigError
+from offloader.storage.fsspec_errors import translated
+
+GOOGLE = frozenset({"gs", "gcs"})
+AZURE = frozenset({"abfs", "abfss", "az"})
+REQUEST_TIMEOUT_S = 120  # of one request, as long as a part; without it gcsfs waits for ever for a server that is silent
+ADLFS_CREATES_SINCE = (2024, 12)  # before, adlfs took no notice of mode="create" and replaced what was there
+_NUMBERS = ("block_size", "blocksize", "connection_timeout", "max_concurrency", "read_timeout", "requests_timeout", "timeout")
+_WORDS = {"true": True, "false": False}
+
+
+def open_file_system(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
+    """The file system and the path in it. Raises ConfigError."""
+    protocol = url.partition("://")[0]
+    chosen = {name: _typed(name, value) for name, value in options.items()}
+    if protocol in GOOGLE:
+        chosen.setdefault("requests_timeout", REQUEST_TIMEOUT_S)
+    with translated(f"opening {url}"):
+        try:
+            fs, path = fsspec.url_to_fs(url, use_listings_cache=False, **chosen)
+        except (ImportError, ValueError, TypeError) as e:
+            raise ConfigError(f"root: {url}: {' '.join(str(e).split())}") from e
+    return fs, path
+
+
+def must_create(url: str) -> None:
+    """Raises ConfigError where the installed version of the client would replace what it is asked to create."""
+    if url.partition("://")[0] not in AZURE:
+        return
+    try:
+        found = version("adlfs")
+    except PackageNotFoundError:  # opening says what to install
+        return
+    if tuple(int(piece) for piece in found.split(".")[:2]) < ADLFS_CREATES_SINCE:
+        raise ConfigError(f"root: {url}: adlfs {found} does not create atomically; install 2024.12 or later")
+
+
+def _typed(name: str, value: Any) -> Any:
+    """Options come as text."""
+    if not isinstance(value, str):
+        return value
+    if name not in _NUMBERS:
+        return _WORDS.get(value.lower(), value)
+    try:
+        return int(value)
+    except ValueError:
+        raise ConfigError(f"storage.options.{name}: {value!r} is not a whole number") from None

@@ -1,0 +1,221 @@
+"""What file systems of clouds do that the one in memory does not. Each was seen with gcsfs or adlfs before a server."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError
+from typing import Any
+
+import fsspec
+import pytest
+
+from offloader.errors import (
+    AccessDeniedError,
+    BucketNotFoundError,
+    ConfigError,
+    FatalError,
+    OffloadError,
+    OutcomeUnknownError,
+    StoreUnavailableError,
+    UploadGoneError,
+)
+from offloader.storage import fsspec_open
+from offloader.storage.fsspec import FsspecStore
+from offloader.storage.fsspec_open import REQUEST_TIMEOUT_S
+from tests.storage.bench import upload_parts
+
+Open = Callable[..., FsspecStore]
+
+
+class Cloud(fsspec.get_filesystem_class("memory")):
+    """Behaves as one of them where a test says so."""
+
+    cachable = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before_reading: list[Callable[[], object]] = []
+        self.written = self.failing = ""
+        self.error: Exception | None = None
+
+    def _may_fail(self, what: str) -> None:
+        if self.error is not None and what == self.failing:
+            raise self.error
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **chunks: int) -> None:
+        self._may_fail("write")
+        within = value if chunks else value.partition(b"\n--==0==--")[0]
+        super().pipe_file(path, within, mode)
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
+        self._may_fail("read")
+        if self.before_reading:
+            self.before_reading.pop()()
+        return bytes(super().cat_file(path, start, end))
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        self._may_fail("look")
+        return {**super().info(path), "last_accessed_on": uuid.uuid4().hex, "etag": super().info(path).get("created")}
+
+    def find(self, path: str, *_: Any, **options: Any) -> Any:
+        self._may_fail("list")
+        return [path] if self.isfile(path) else super().find(path, **options)
+
+
+@pytest.fixture
+def cloud() -> Cloud:
+    return Cloud()
+
+
+@pytest.fixture
+def opened(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Open:
+    """Opens a store whose file system is `cloud`."""
+
+    def open_it(protocol: str, **options: str) -> FsspecStore:
+        monkeypatch.setattr(fsspec_open, "version", lambda _: "2026.8.0")
+        monkeypatch.setattr(fsspec, "url_to_fs", lambda url, **_: (cloud, f"/{uuid.uuid4().hex}/root"))
+        return FsspecStore(f"{protocol}://bucket/root", options)
+
+    return open_it
+
+
+def test_an_object_that_is_replaced_while_it_is_read_is_read_again(cloud: Cloud, opened: Open) -> None:
+    store = opened("gs")
+    for before, after in [(b"short", b"much longer"), (b"much longer", b"short"), (b"same size", b"size same")]:
+        store.put("k", before)
+        cloud.before_reading.append(lambda data=after: store.put("k", data))
+        assert store.read("k") == (after, store.stat("k"))
+
+
+def test_an_object_that_is_always_replaced_is_unavailable(cloud: Cloud, opened: Open) -> None:
+    store = opened("gs")
+    store.put("k", b"x")
+    cloud.before_reading.extend([lambda: store.put("k", uuid.uuid4().bytes)] * 100)
+    with pytest.raises(StoreUnavailableError, match="replaced"):
+        store.read("k")
+
+
+def test_an_object_that_holds_the_boundary_of_gcsfs_is_whole(opened: Open) -> None:
+    store, data = opened("gs"), b"before\n--==0==--\nafter"
+    store.put("k", data)
+    assert store.read("k")[0] == data
+    upload = store.begin("parts")
+    store.commit(upload, upload_parts(store, upload, [data, data]))
+    assert store.read("parts")[0] == data + data
+
+
+@pytest.mark.parametrize("key", ["a?", "a?b", "a?versionid=1"])
+def test_a_key_that_adlfs_would_change_is_refused(opened: Open, key: str) -> None:
+    store = opened("abfs")
+    for call in (store.stat, store.read, store.begin, lambda k: store.put(k, b"x"), lambda k: store.delete([k])):
+        with pytest.raises(FatalError, match="adlfs"):
+            call(key)
+    assert opened("gs").put(key, b"x") is not None
+
+
+def test_nothing_is_listed_below_an_object(opened: Open) -> None:
+    store = opened("abfs")
+    store.put("a", b"x")
+    assert list(store.list("a/")) == []
+    assert list(store.list("a")) == [("a", 1)]
+
+
+class ByStatusError(Exception):
+    def __init__(self, status: int | str) -> None:
+        super().__init__("the server\nsays no\nContent: <xml/>")
+        self.code = status
+
+
+class AzureError(Exception):
+    status_code = 403
+
+
+@pytest.mark.parametrize(
+    ("error", "expected", "text"),
+    [
+        (OSError("Forbidden: b/bucket/o\nstorage.objects.create is missing"), AccessDeniedError, "objects.create"),
+        (PermissionError("no"), AccessDeniedError, "credentials"),
+        (ByStatusError(401), AccessDeniedError, "credentials"),
+        (AzureError("no"), AccessDeniedError, "credentials"),
+        (FileNotFoundError("b/bucket/o"), BucketNotFoundError, "storage.root"),
+        (ByStatusError("404"), BucketNotFoundError, "storage.root"),
+        (ByStatusError(400), FatalError, "storage.options"),
+        (ValueError("Bad Request: b/bucket/o\ninvalid"), FatalError, "storage.options"),
+        (ByStatusError(503), OutcomeUnknownError, "says no"),
+        (TimeoutError(), OutcomeUnknownError, "TimeoutError"),
+    ],
+)
+def test_what_a_file_system_raises_becomes_one_line(
+    cloud: Cloud, opened: Open, error: Exception, expected: type[OffloadError], text: str
+) -> None:
+    store = opened("gs")
+    cloud.error, cloud.failing = error, "write"
+    for call in (lambda: store.put("k", b"x", if_absent=True), lambda: store.begin("k")):
+        with pytest.raises(expected, match=text) as caught:
+            call()
+        assert type(caught.value) is expected
+        assert "\n" not in str(caught.value)
+        assert "xml" not in str(caught.value)
+    cloud.failing = "list"
+    with pytest.raises(StoreUnavailableError if expected is OutcomeUnknownError else expected, match=text):
+        list(store.list())
+
+
+def test_a_write_that_cannot_be_looked_at_may_have_happened(cloud: Cloud, opened: Open) -> None:
+    store = opened("gs")
+    cloud.error, cloud.failing = ByStatusError(503), "look"
+    with pytest.raises(OutcomeUnknownError):
+        store.put("k", b"token", if_absent=True)
+    cloud.failing = "read"
+    with pytest.raises(OutcomeUnknownError):
+        store.put("k", b"token", if_absent=True)
+    cloud.error = None
+    assert store.put("k", b"token", if_absent=True) is not None
+    upload = store.begin("gone")
+    store.abort(upload)
+    with pytest.raises(UploadGoneError):
+        store.put_part(upload, 1, 0, b"", 0)
+
+
+def test_options_are_given_as_what_they_mean(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+
+    def opening(url: str, **options: Any) -> tuple[Cloud, str]:
+        given.update(options)
+        return cloud, "/root"
+
+    monkeypatch.setattr(fsspec, "url_to_fs", opening)
+    FsspecStore("gs://b/p", {"requester_pays": "True", "project": "123", "block_size": "7"})
+    asked = {name: given[name] for name in ("requester_pays", "project", "block_size", "requests_timeout")}
+    assert asked == {"requester_pays": True, "project": "123", "block_size": 7, "requests_timeout": REQUEST_TIMEOUT_S}
+    FsspecStore("gs://b/p", {"requests_timeout": "5"})
+    assert given["requests_timeout"] == 5
+    with pytest.raises(ConfigError, match=r"storage\.options\.requests_timeout"):
+        FsspecStore("gs://b/p", {"requests_timeout": "soon"})
+
+
+def test_what_goes_wrong_while_opening_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refusing(url: str, **_: Any) -> None:
+        raise ConnectionError("no\nname server")
+
+    monkeypatch.setattr(fsspec, "url_to_fs", refusing)
+    with pytest.raises(StoreUnavailableError, match="no name server"):
+        FsspecStore("gs://b/p")
+
+
+def test_an_adlfs_that_would_replace_objects_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fsspec_open, "version", lambda _: "2024.7.0")
+    with pytest.raises(ConfigError, match=r"2024\.12"):
+        FsspecStore("abfs://c/p", {"account_name": "a"})
+
+
+def test_an_adlfs_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: Any, **__: Any) -> str:
+        raise PackageNotFoundError("adlfs")
+
+    monkeypatch.setattr(fsspec_open, "version", missing)
+    monkeypatch.setitem(sys.modules, "adlfs", None)
+    with pytest.raises(ConfigError, match="adlfs"):
+        FsspecStore("abfs://c/p", {"account_name": "a"})
