@@ -142,7 +142,7 @@ class Storage(Section):
     options: dict[str, Any] = Field(
         default_factory=dict,
         repr=False,
-        description="For an fsspec file system: passed on as they are. For S3: `retry_deadline`, `connect_timeout`, `read_timeout` "
+        description="For an fsspec file system: passed on by name, numbers and true or false as such. For S3: `retry_deadline`, `connect_timeout`, `read_timeout` "
         "(seconds), `max_connections`, `addressing_style`. Not for `file://`.",
     )
 

@@ -47,7 +47,9 @@ def translated(what: str, *, write: bool = False) -> Iterator[None]:
 def _status(e: Exception) -> int:
     """The HTTP status, 0 where there is none."""
     if isinstance(e, FileNotFoundError):
-        return 404
+        # gcsfs ends a long upload that failed; where it finds none to end, that hides what became of the upload
+        hidden = e.__context__
+        return 404 if not isinstance(hidden, Exception) or _status(hidden) == 404 else 0
     if isinstance(e, PermissionError) or type(e).__name__ in _NO_CREDENTIALS:
         return 403
     for beginning, status in _GCSFS_TEXTS.items():

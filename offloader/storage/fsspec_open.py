@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -24,6 +25,9 @@ def open_file_system(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
     protocol = url.partition("://")[0]
     chosen = {name: _typed(name, value) for name, value in options.items()}
     if protocol in GOOGLE:
+        # Else it asks by gRPC what kind of bucket this is, before each call where it gets no answer (60 s each time), and
+        # shows objects of a zonal bucket before they are complete. Read when gcsfs is imported.
+        os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
         chosen.setdefault("requests_timeout", REQUEST_TIMEOUT_S)
     with translated(f"opening {url}"):
         try:

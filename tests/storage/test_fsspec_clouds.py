@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import uuid
 from collections.abc import Callable
@@ -57,7 +58,7 @@ class Cloud(fsspec.get_filesystem_class("memory")):
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
         self._may_fail("look")
-        return {**super().info(path), "last_accessed_on": uuid.uuid4().hex, "etag": super().info(path).get("created")}
+        return {**super().info(path), "last_accessed_on": uuid.uuid4().hex}
 
     def find(self, path: str, *_: Any, **options: Any) -> Any:
         self._may_fail("list")
@@ -97,6 +98,16 @@ def test_an_object_that_is_always_replaced_is_unavailable(cloud: Cloud, opened: 
         store.read("k")
 
 
+def test_a_body_that_is_cut_short_is_read_again(cloud: Cloud, opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, cuts = opened("gs"), [3, 0, 9]
+    store.put("k", b"all of it")
+    monkeypatch.setattr(cloud, "cat_file", lambda *_, **__: b"all of it"[: cuts.pop(0)])
+    assert store.read("k")[0] == b"all of it"
+    monkeypatch.setattr(cloud, "cat_file", lambda *_, **__: b"all")
+    with pytest.raises(StoreUnavailableError, match="bytes"):
+        store.read("k")
+
+
 def test_an_object_that_holds_the_boundary_of_gcsfs_is_whole(opened: Open) -> None:
     store, data = opened("gs"), b"before\n--==0==--\nafter"
     store.put("k", data)
@@ -132,6 +143,12 @@ class AzureError(Exception):
     status_code = 403
 
 
+def hiding(hidden: Exception) -> FileNotFoundError:
+    error = FileNotFoundError("says no")
+    error.__context__ = hidden
+    return error
+
+
 @pytest.mark.parametrize(
     ("error", "expected", "text"),
     [
@@ -140,6 +157,8 @@ class AzureError(Exception):
         (ByStatusError(401), AccessDeniedError, "credentials"),
         (AzureError("no"), AccessDeniedError, "credentials"),
         (FileNotFoundError("b/bucket/o"), BucketNotFoundError, "storage.root"),
+        (hiding(ByStatusError(404)), BucketNotFoundError, "storage.root"),
+        (hiding(FileExistsError("k")), OutcomeUnknownError, "says no"),
         (ByStatusError("404"), BucketNotFoundError, "storage.root"),
         (ByStatusError(400), FatalError, "storage.options"),
         (ValueError("Bad Request: b/bucket/o\ninvalid"), FatalError, "storage.options"),
@@ -194,6 +213,12 @@ def test_options_are_given_as_what_they_mean(cloud: Cloud, monkeypatch: pytest.M
     assert given["requests_timeout"] == 5
     with pytest.raises(ConfigError, match=r"storage\.options\.requests_timeout"):
         FsspecStore("gs://b/p", {"requests_timeout": "soon"})
+
+
+def test_gcsfs_is_used_as_it_was_tested(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", raising=False)
+    opened("gs")
+    assert os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] == "false"
 
 
 def test_what_goes_wrong_while_opening_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
