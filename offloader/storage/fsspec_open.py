@@ -15,7 +15,7 @@ from offloader.storage.fsspec_errors import translated
 GOOGLE = frozenset({"gs", "gcs"})
 AZURE = frozenset({"abfs", "abfss", "az"})
 REQUEST_TIMEOUT_S = 120  # of one request, as long as a part; without it gcsfs waits for ever for a server that is silent
-ADLFS_CREATES_SINCE = (2024, 12)  # before, adlfs took no notice of mode="create" and replaced what was there
+ADLFS_CREATES_SINCE = (2024, 12)  # the first adlfs that knows mode="create"
 _NUMBERS = ("block_size", "blocksize", "connection_timeout", "max_concurrency", "read_timeout", "requests_timeout", "timeout")
 _WORDS = {"true": True, "false": False}
 
@@ -25,8 +25,8 @@ def open_file_system(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
     protocol = url.partition("://")[0]
     chosen = {name: _typed(name, value) for name, value in options.items()}
     if protocol in GOOGLE:
-        # Else it asks by gRPC what kind of bucket this is, before each call where it gets no answer (60 s each time), and
-        # shows objects of a zonal bucket before they are complete. Read when gcsfs is imported.
+        # Else it asks by gRPC what kind of bucket this is, where it gets no answer before each call (half a minute and more),
+        # and appends to objects of zonal buckets, which nothing proves atomic. Read when gcsfs is imported.
         os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
         chosen.setdefault("requests_timeout", REQUEST_TIMEOUT_S)
     with translated(f"opening {url}"):
@@ -38,7 +38,7 @@ def open_file_system(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
 
 
 def must_create(url: str) -> None:
-    """Raises ConfigError where the installed version of the client would replace what it is asked to create."""
+    """Raises ConfigError where the installed version of the client cannot create what must not be there yet."""
     if url.partition("://")[0] not in AZURE:
         return
     try:

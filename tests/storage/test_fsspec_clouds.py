@@ -230,7 +230,7 @@ def test_what_goes_wrong_while_opening_is_one_line(monkeypatch: pytest.MonkeyPat
         FsspecStore("gs://b/p")
 
 
-def test_an_adlfs_that_would_replace_objects_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_adlfs_that_cannot_create_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fsspec_open, "version", lambda _: "2024.7.0")
     with pytest.raises(ConfigError, match=r"2024\.12"):
         FsspecStore("abfs://c/p", {"account_name": "a"})
