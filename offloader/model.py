@@ -44,6 +44,8 @@ class TopicName:
             pieces = ["public", "default", *pieces]
         if len(pieces) != 3 or not all(pieces):
             raise ValueError(f"{text!r} is not a topic name; write persistent://tenant/namespace/name")
+        if any("\ud800" <= character <= "\udfff" for character in text):  # bytes of a command line that are no UTF-8
+            raise ValueError(f"{text!r} is not a topic name; it is not UTF-8")
         return cls(*pieces)
 
     @property

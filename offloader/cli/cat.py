@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
 
@@ -101,12 +102,12 @@ def cat(
         raise ConfigError("--key and --property choose messages; leave out --entries")
     if follow and isinstance(end, int):
         raise ConfigError("--follow: no time ends a live topic, clocks differ; give --to a position, or leave it out")
+    selection = selected(start, end)
     asked = Ledgers(ledgers, cluster, ask_pulsar)
     sources = archived_partitions(session, topic, asked, on_damage=on_damage, follow=follow)
     if len(sources) > 1 and (isinstance(start, Position) or isinstance(end, Position)):
         raise ConfigError(f"a position is in one of the {len(sources)} partitions: name that, for example {sources[0].name}")
-    selection = selected(start, end)
-    chosen = frozenset(key.encode() for key in keys) if keys else None
+    chosen = frozenset(os.fsencode(key) for key in keys) if keys else None
     filters = MessageFilter(selection.published_from, selection.published_to, chosen, dict(properties))
     found = {
         source.name: source.items(selection, follow=follow)

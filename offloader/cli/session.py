@@ -147,8 +147,12 @@ def _run(
         for line in str(error).splitlines():
             click.echo(f"error: {line}", err=True)
         return OVERTAKEN if isinstance(error, OvertakenError) else ERROR
-    except BrokenPipeError:  # whoever reads our output has enough of it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:  # of our own output: whatever else the system refuses is an OffloadError
+        if debug:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left of it is not tried again
+        if not isinstance(error, BrokenPipeError):  # else whoever reads it has enough of it
+            click.echo(f"error: the output cannot be written: {error.strerror or error}", err=True)
         return ERROR
 
 
@@ -157,6 +161,8 @@ class Commands(click.Group):
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run; ends the process unless `standalone_mode` is off."""
+        if sys.stdout is None:  # closed (`>&-`)
+            sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 (open to the end)
         standalone = extra.pop("standalone_mode", True)
         inherited: Any = super().main
         try:

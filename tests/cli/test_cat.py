@@ -102,6 +102,7 @@ def test_what_a_range_by_time_leaves_out_is_not_read(line) -> None:
 def test_filters_by_key_and_property(archived) -> None:
     assert places(archived.ok("topics", "cat", "orders", "--key", "k"))[:2] == ["1:0", "1:1:0"]
     assert len(places(archived.ok("topics", "cat", "orders", "--key", "k", "--key", "c", "--to", "1:5"))) == 3
+    assert places(archived.ok("topics", "cat", "orders", "--key", "\udcff"))[0] == "1:1:1"  # a key need not be UTF-8
     red = ["topics", "cat", "orders", "--to", "1:5", "--property", "colour=red"]
     assert places(archived.ok(*red)) == ["1:0", "1:1:0"]
     assert places(archived.ok(*red, "--property", "size=1")) == ["1:1:0"]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 
 import pytest
 
 from offloader.cli.main import main
 from offloader.errors import OvertakenError, StoreUnavailableError
+from tests.cli.support import CONFIG
 
 
 @pytest.mark.parametrize(
@@ -31,6 +34,12 @@ from offloader.errors import OvertakenError, StoreUnavailableError
         (
             ["topics", "cat", "x", "--to", "yesterday"],
             "Invalid value for '--to' / '--until': 'yesterday' is neither a position nor a time",
+        ),
+        (["topics", "cat", "x\udcff"], "Invalid value for 'TOPIC': 'x\\udcff' is not a topic name; it is not UTF-8"),
+        (["topics", "cat", "x", "--from", "12:0", "--to", "10:0"], "the range ends before it begins; exchange its two bounds"),
+        (
+            ["topics", "export", "x", "--to", "y", "--from", "2026-02-02", "--until", "2026-02-01"],
+            "the range ends before it begins",
         ),
         (["topics", "cat", "x", "--to", "7:"], "Invalid value for '--to' / '--until': '7:' is neither a position nor a time"),
         (["topics", "cat", "x", "--limit", "0"], "Invalid value for '--limit': 0 is not in the range x>=1."),
@@ -152,3 +161,16 @@ def test_it_ends_the_process_with_the_code(line) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["topics", "bogus"])
     assert ended.value.code == 1
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code", "message"),
+    [(">/dev/full", 1, "error: the output cannot be written: No space left on device\n"), (">&-", 0, "")],
+)
+def test_an_output_that_takes_nothing_is_one_line_or_none(tmp_path, redirection, code, message) -> None:
+    (tmp_path / "offloader.yaml").write_text(CONFIG)
+    program = (
+        f"{sys.executable} -c 'from offloader.cli.main import main; main()' config check --config offloader.yaml {redirection}"
+    )
+    done = subprocess.run(["sh", "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", message)

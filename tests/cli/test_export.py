@@ -161,11 +161,13 @@ def test_what_is_there_is_replaced_only_when_asked(archived, partitioned, tmp_pa
     assert text == f"{mine} has more in it than an export, and is not replaced; choose another folder"
     (tmp_path / "plain").write_text("x")
     assert archived.error("topics", "export", "orders", "--to", str(tmp_path / "plain"), "--overwrite").endswith(
-        "is a file without .parquet"
+        "is no folder, and no file with .parquet"
     )
     (tmp_path / "d.parquet").mkdir()
     text = archived.error("topics", "export", "orders", "--to", str(tmp_path / "d.parquet"))
-    assert text.endswith("is a folder; a name that ends with .parquet means a file")
+    assert text.endswith("is no file; a name that ends with .parquet means one")
+    assert archived.error("topics", "export", "orders", "--to", "/dev/full", "--overwrite").startswith("/dev/full is no folder")
+    assert archived.error("topics", "export", "orders", "--to", "x" * 300).endswith("cannot be written: File name too long")
 
 
 @pytest.mark.parametrize("target", ["x.parquet", "folder"])

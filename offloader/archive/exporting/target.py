@@ -44,8 +44,11 @@ class Target:
 
     def check(self, topics: list[TopicName]) -> None:
         """Whether there is something in the way."""
-        for path in {self._final(topic) for topic in topics} if self.is_file else {self.path}:
-            self._check(path)
+        try:
+            for path in {self._final(topic) for topic in topics} if self.is_file else {self.path}:
+                self._check(path)
+        except OSError as error:
+            raise FatalError(f"{self.path} cannot be written: {error.strerror}") from error
 
     def publish(self) -> None:
         """Give everything its name."""
@@ -78,8 +81,12 @@ class Target:
     def _check(self, path: Path) -> None:
         if not path.exists():
             return
-        if self.is_file != path.is_file():
-            kind = "is a folder; a name that ends with .parquet means a file" if self.is_file else f"is a file without {SUFFIX}"
+        if not (path.is_file() if self.is_file else path.is_dir()):
+            kind = (
+                "is no file; a name that ends with .parquet means one"
+                if self.is_file
+                else f"is no folder, and no file with {SUFFIX}"
+            )
             raise FatalError(f"{path} {kind}")
         if not self.is_file and not any(path.iterdir()):
             return
