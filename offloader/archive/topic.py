@@ -181,7 +181,7 @@ class ArchivedTopic:
     def _back_from(self, before: Position) -> Iterator[EntryRun]:
         """The runs before a position, the nearest first."""
         end = before._replace(entry=before.entry - 1)
-        for task in reversed(split(plan(self.view, Selection(end=end)), STEP_BACK)):
+        for task in reversed(split(plan(replace(self.view, catalog=self._latest), Selection(end=end)), STEP_BACK)):
             yield from reversed([item for item in self._read(task) if not isinstance(item, Missing)])
 
     def _followed(self, selection: Selection) -> Iterator[ReadItem]:

@@ -53,7 +53,8 @@ class _Pending:
 
 
 class Assembler:
-    """Takes chunks in the topic's order. Holds at most `limit` bytes of them: beyond, the oldest message is given up.
+    """Takes chunks in the topic's order. Holds at most `limit` bytes of them, but for one message that is larger by itself: beyond, the
+    oldest of the others is given up.
 
     `past` gives the chunks before the first entry that was read.
     """
@@ -74,7 +75,7 @@ class Assembler:
         pending.add(chunk)
         self._size += pending.size - before
         if chunk.number < chunk.total - 1:
-            self._make_room()
+            self._make_room(pending)
             return None
         self._end(chunk.key)
         return self._assembled(pending, chunk)
@@ -96,10 +97,12 @@ class Assembler:
         if len(self._ended) > _REMEMBERED:
             del self._ended[next(iter(self._ended))]
 
-    def _make_room(self) -> None:
+    def _make_room(self, latest: _Pending) -> None:
         for pending in self._pending.values():
             if self._size <= self._limit:
                 break
+            if pending is latest:
+                continue
             self._size -= pending.size
             pending.give_up(Problem.CHUNKS_DROPPED)
         if len(self._pending) > _REMEMBERED:

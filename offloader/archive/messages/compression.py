@@ -9,27 +9,25 @@ import pyarrow as pa
 
 from offloader._proto.pulsar_messages_pb2 import CompressionType
 from offloader.errors import DamagedObjectError
-from offloader.model import MIB
 
-MAX_UNCOMPRESSED = 128 * MIB
+# Clients hold sizes in 32 bits, as Arrow does. A broker's limit is no limit here: it counts the compressed bytes.
+MAX_UNCOMPRESSED = 2**31 - 1
 
 _CODECS: dict[int, str] = {CompressionType.LZ4: "lz4_raw", CompressionType.ZSTD: "zstd", CompressionType.SNAPPY: "snappy"}
 _LZ4_LAST_LITERALS = 5
-_LARGEST = 2**31 - 1  # clients hold sizes in 32 bits, as Arrow does
 
 
 def decompress(compression: int, payload: bytes | memoryview, size: int, limit: int = MAX_UNCOMPRESSED) -> bytes | memoryview:
     """The payload, which its metadata say has `size` bytes uncompressed.
 
-    Raises DamagedObjectError where it has not, where the codec is unknown, and where `size` is above `limit`, which no producer
-    can send: the broker refuses large messages.
+    Raises DamagedObjectError where it has not, where the codec is unknown, and where `size` is above `limit`, which no client can
+    read.
     """
     if compression == CompressionType.NONE:
         return payload
     if compression not in CompressionType.values():
         raise DamagedObjectError(f"the payload's compression {compression} is unknown")
     name = CompressionType.Name(compression)
-    limit = min(limit, _LARGEST)
     if size > limit:
         raise DamagedObjectError(f"the {name} payload would have {size} bytes uncompressed, more than the limit of {limit}")
     if size == 0:

@@ -17,14 +17,14 @@ from offloader.archive.messages.payloads import Payloads, UnpackOptions
 from offloader.archive.messages.unpack import Unpacker
 from offloader.errors import DamagedObjectError
 from offloader.format.scan import Bytes, Mask, Ranges
-from offloader.model import Position
 
 
 @dataclass
 class Contents:
     """Payloads of entries, in clear: where each lies in `data`. Where it was not needed, or `problem` says why, it is anything.
 
-    `dropped`: entries that give no row here; `apart`: those of them that were unpacked one by one. The rest by number of the entry.
+    `dropped`: entries that give no row here; `apart`: those of them that were unpacked one by one, all chunks among them. The rest by
+    number of the entry.
     """
 
     data: Bytes
@@ -32,7 +32,6 @@ class Contents:
     dropped: Mask
     problem: dict[int, Problem] = field(default_factory=dict)
     encryption: dict[int, Encryption] = field(default_factory=dict)
-    first_chunk: dict[int, Position] = field(default_factory=dict)
     apart: dict[int, list[Message]] = field(default_factory=dict)
 
     def lay_out(self, opened: dict[int, bytes | memoryview]) -> None:
@@ -58,20 +57,22 @@ class Opener:
     def open(self, entries: Entries, envelopes: Envelopes, unwanted: Mask, needs: Needs) -> Contents:
         """`unwanted` entries give no row, but may have chunks of messages that do."""
         self._payloads.starts(entries.position(0))
-        chunks = envelopes.chunk & ~envelopes.odd
-        contents = Contents(entries.data, envelopes.payload, (unwanted & ~chunks) | envelopes.odd)
+        apart = envelopes.odd | envelopes.chunk
+        contents = Contents(entries.data, envelopes.payload, unwanted | apart)
         needed = envelopes.doubtful | (envelopes.batch & needs.batches) | needs.payloads
         compressed = (envelopes.compression != 0) & needed
-        closed = ((compressed | envelopes.encrypted) & ~contents.dropped) | chunks
+        closed = (compressed | envelopes.encrypted) & ~contents.dropped
         opened: dict[int, bytes | memoryview] = {}
-        for number in np.flatnonzero(closed | envelopes.odd).tolist():
+        for number in np.flatnonzero(closed | apart).tolist():
+            if apart[number]:
+                self.unpack_apart(contents, entries, number)
+                continue
             try:
                 self._open(contents, opened, entries, envelopes, number)
             except DamagedObjectError as error:
                 damaged = self._unpacker.damaged(entries.position(number), int(entries.offset[number]), error)
                 _set_apart(contents, number, [damaged])
         contents.lay_out(opened)
-        contents.dropped |= unwanted
         return contents
 
     def unpack_apart(self, contents: Contents, entries: Entries, number: int) -> None:
@@ -82,9 +83,7 @@ class Opener:
     def _open(
         self, contents: Contents, opened: dict[int, bytes | memoryview], entries: Entries, envelopes: Envelopes, number: int
     ) -> None:
-        if envelopes.odd[number]:
-            self.unpack_apart(contents, entries, number)
-        elif envelopes.encrypted[number] or envelopes.chunk[number]:
+        if envelopes.encrypted[number]:
             opened[number] = self._open_alone(contents, entries, number)
         else:
             payload = entries.data.data[envelopes.payload.begin[number] : envelopes.payload.end[number]]
@@ -100,8 +99,6 @@ class Opener:
             return b""
         if found.problem is not None:
             contents.problem[number] = found.problem
-        if found.first_chunk is not None:
-            contents.first_chunk[number] = found.first_chunk
         encryption = encryption_of(envelope.metadata)
         if encryption is not None:
             contents.encryption[number] = encryption

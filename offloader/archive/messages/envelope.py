@@ -36,7 +36,7 @@ class Envelope(NamedTuple):
 
     @property
     def is_batch(self) -> bool:
-        return self.metadata.HasField("num_messages_in_batch")
+        return self.metadata.HasField("num_messages_in_batch") and not self.is_chunk
 
     @property
     def is_chunk(self) -> bool:

@@ -13,7 +13,7 @@ class Problem(StrEnum):
 
     CHUNKS_MISSING = "chunks-missing"  # some of its chunks are not in the archive
     CHUNKS_TOO_FAR = "chunks-too-far"  # its first chunks lie further back than is read
-    CHUNKS_DROPPED = "chunks-dropped"  # too many chunked messages were open at once, this one had waited longest
+    CHUNKS_DROPPED = "chunks-dropped"  # too many chunked messages were open at once, this one had waited long
     UNDECRYPTABLE = "undecryptable"  # encrypted, and no key that was given opens it
     DAMAGED = "damaged"  # its bytes are no message; only where damage is not to be raised
 

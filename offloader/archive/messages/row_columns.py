@@ -18,7 +18,7 @@ from offloader.archive.messages.arrays import (
     time_array,
 )
 from offloader.archive.messages.filters import MessageFilter
-from offloader.archive.messages.message_columns import encryption_value, id_bytes
+from offloader.archive.messages.message_columns import encryption_value
 from offloader.archive.messages.row_view import RowView
 from offloader.archive.messages.schema import ENCRYPTION_KEYS
 from offloader.archive.messages.text import unbase64
@@ -68,21 +68,13 @@ def _topic(view: RowView) -> pa.Array:
 
 def _message_id(view: RowView) -> pa.Array:
     sources, partition = view.sources, view.sources.topic.partition
-    ids = id_array([
+    return id_array([
         (1, sources.entries.ledger[view.entry], None),
         (2, sources.entries.entry[view.entry], None),
         (3, np.full(len(view), max(partition, 0)), np.full(len(view), partition >= 0)),
         (4, np.maximum(view.batch_index, 0), view.in_batch),
         (6, sources.envelopes.messages[view.entry], view.in_batch),
     ])  # fmt: skip
-    first = sources.contents.first_chunk
-    if not first:
-        return ids
-    positions = sources.entries.position
-    pairs = zip(view.entry.tolist(), ids.to_pylist(), strict=True)
-    return pa.array(
-        [id_bytes(positions(n), partition, first_chunk=first[n]) if n in first else made for n, made in pairs], pa.binary()
-    )
 
 
 def _properties(view: RowView) -> pa.Array:

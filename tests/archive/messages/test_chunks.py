@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -118,6 +119,25 @@ def test_the_oldest_is_given_up_where_too_much_waits():
     options = UnpackOptions(max_pending=35)
     rows = read([A[0], B[0], A[1], B[1], A[2], B[2]], options)
     assert rows == [(4, None, Problem.CHUNKS_DROPPED), (5, b"b" * 30, None)]
+
+
+def test_one_message_may_be_larger_than_what_may_wait():
+    assert read(list(A), UnpackOptions(max_pending=15)) == [(2, b"a" * 30, None)]
+    rows = read([A[0], B[0], A[1], A[2], B[1], B[2]], UnpackOptions(max_pending=15))
+    assert rows == [(3, None, Problem.CHUNKS_DROPPED), (5, b"b" * 30, None)]
+
+
+@pytest.mark.parametrize(
+    "unusual",
+    [
+        lambda metadata: metadata.properties.add(key="k", value="v").MergeFromString(b"\x85\x04\0\0\0\0"),  # a field nobody knows
+        lambda metadata: setattr(metadata, "num_messages_in_batch", 1),
+    ],
+)
+def test_a_last_chunk_of_unusual_form_ends_its_message(unusual):
+    *begin, last = chunked(Producer("a"), Sent(b"a" * 30), 3, "a-1")
+    unusual(last.metadata)
+    assert read([*begin, last]) == [(2, b"a" * 30, None)]
 
 
 def test_memory_stays_bounded_where_messages_are_never_finished():
