@@ -7,13 +7,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from offloader.archive.following.live import Following, Live
+from offloader.archive.known import KnownCatalogs
 from offloader.archive.reading.reader import DEFAULTS, ReadOptions
 from offloader.archive.reading.stores import Stores
 from offloader.archive.topic import ArchivedTopic
 from offloader.archive.view import TopicView
-from offloader.errors import ConfigError, FatalError, IntegrityError
-from offloader.metadata.catalog import Catalogs
-from offloader.metadata.state import TopicCatalog
+from offloader.errors import ConfigError, FatalError
 from offloader.model import TopicName
 from offloader.storage.open import StoreSettings
 
@@ -44,9 +43,8 @@ class Archive:
         self._options = options
         self._ledgers = ledgers
         self._stores = Stores(settings, () if ledgers is None else (ledgers.store,))
-        self._catalogs = Catalogs(self._stores.open().store, "", _writes_nothing)
-        self._following = None if pulsar is None else Following(Live.of(pulsar), self._catalogs.refresh)
-        self._known: dict[TopicName, TopicCatalog] = {}
+        self._catalogs = KnownCatalogs(self._stores.open().store)
+        self._following = None if pulsar is None else Following(Live.of(pulsar), self._catalogs.current)
 
     def topics(self, pattern: str | None = None) -> list[TopicName]:
         """Every topic, in the order of their names; with a pattern those whose whole name (`persistent://...`) it matches. Raises ConfigError."""
@@ -83,10 +81,7 @@ class Archive:
         return f"is not in the archive {self.url}; Archive.topics() lists what is"
 
     def _view(self, topic: TopicName) -> TopicView:
-        known = self._known.get(topic)
-        # Records never change: only those that came since are read.
-        catalog = self._catalogs.load(topic) if known is None else self._catalogs.refresh(known)
-        self._known[topic] = catalog
+        catalog = self._catalogs.current(topic)
         if self._ledgers is None:
             return TopicView.of(catalog)
         from offloader.archive.ledgers.joined import joined
@@ -101,7 +96,3 @@ def _parsed(name: str | TopicName) -> TopicName:
         return TopicName.parse(name)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-
-
-def _writes_nothing() -> str:
-    raise IntegrityError("reading an archive never writes a record")

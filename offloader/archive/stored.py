@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -90,6 +90,12 @@ class Piece:
 
 
 PlanItem = Piece | Missing
+
+
+def object_of(items: Iterable[PlanItem], position: Position) -> str:
+    """The key of the data object that a position is read from; "" where it is in none of these."""
+    pieces = (item for item in items if isinstance(item, Piece) and item.first <= position <= item.last)
+    return next((piece.object.data_key for piece in pieces), "")
 
 
 @dataclass(frozen=True, slots=True)

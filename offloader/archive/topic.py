@@ -15,7 +15,7 @@ from offloader.archive.reading.reader import DEFAULTS, OnDamage, PieceReader, Re
 from offloader.archive.reading.stores import Stores
 from offloader.archive.reading.unbroken import unbroken
 from offloader.archive.runs import Run
-from offloader.archive.stored import EVERYTHING, EntryRun, Piece, PlanItem, ReadItem, Selection
+from offloader.archive.stored import EVERYTHING, EntryRun, Piece, PlanItem, ReadItem, Selection, object_of
 from offloader.archive.view import TopicView
 from offloader.errors import ConfigError, DamagedObjectError
 from offloader.format.entry import inspect
@@ -170,7 +170,17 @@ class ArchivedTopic:
         from offloader.archive.messages.payloads import UnpackOptions
 
         skipping = self._options.on_damage is OnDamage.SKIP
-        return UnpackOptions(keys=keys, look_back=self._back_from, keep_damaged=skipping, aborted=self._aborted_by_now)
+        return UnpackOptions(
+            keys=keys,
+            look_back=self._back_from,
+            keep_damaged=skipping,
+            aborted=self._aborted_by_now,
+            object_of=lambda position: object_of(plan(self._now, Selection(position, position)), position),
+        )
+
+    @property
+    def _now(self) -> TopicView:
+        return replace(self.view, catalog=self._latest)
 
     def _aborted_by_now(self) -> frozenset[Transaction]:
         latest = self._latest
@@ -181,7 +191,7 @@ class ArchivedTopic:
     def _back_from(self, before: Position) -> Iterator[EntryRun]:
         """The runs before a position, the nearest first."""
         end = before._replace(entry=before.entry - 1)
-        for task in reversed(split(plan(replace(self.view, catalog=self._latest), Selection(end=end)), STEP_BACK)):
+        for task in reversed(split(plan(self._now, Selection(end=end)), STEP_BACK)):
             yield from reversed([item for item in self._read(task) if not isinstance(item, Missing)])
 
     def _followed(self, selection: Selection) -> Iterator[ReadItem]:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from offloader.archive.following.live import Following
+from offloader.archive.known import KnownCatalogs
 from offloader.archive.ledgers.bucket import BucketScan
 from offloader.archive.ledgers.joined import joined
 from offloader.archive.ledgers.source import LedgerBucket
@@ -160,7 +161,7 @@ def archived_partitions(
 ) -> list[ArchivedTopic]:
     """A topic, or the partitions of that name, by number. Raises FatalError where the archive has neither."""
     bucket = ledgers.bucket(session)
-    following = Following(session.doors.live(session.config), session.catalogs.refresh) if follow else None
+    following = Following(session.doors.live(session.config), KnownCatalogs(session.store).current) if follow else None
     opener = _Archived(session, bucket, ReadOptions(on_damage=OnDamage(on_damage)), following)
     whole = opener.topic(topic)
     if whole is not None:

@@ -30,7 +30,16 @@ from offloader.errors import DataLostError
 from offloader.metadata.root import read_root
 from offloader.model import TopicName
 
-RATE = parsed(parse_size)
+
+def _parse_rate(text: str) -> int:
+    """Bytes a second. Raises ValueError."""
+    rate = parse_size(text)
+    if rate == 0:
+        raise ValueError("nothing would ever go; write a rate above 0, or leave it out")
+    return rate
+
+
+RATE = parsed(_parse_rate)
 
 
 @dataclass(frozen=True)

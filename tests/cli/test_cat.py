@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
@@ -159,7 +160,7 @@ def test_an_entry_that_is_no_message_is_an_error_unless_damage_is_skipped(line) 
     line.archive.add([Stored(1, 0, message("x")), Stored(1, 1, b"opaque")])
     result = line.run("topics", "cat", "orders")
     assert result.exit_code == 1
-    assert result.stderr.startswith("error: 1:1 (offset ")
+    assert re.match(r"error: public/default/orders/\S+: 1:1 \(offset \d+\): ", result.stderr)
     assert line.ok("topics", "cat", "orders", "--on-damage", "skip").splitlines()[1] == "1:1\t0\t-\t-\t(damaged)"
     raw = line.run("topics", "cat", "orders", "--on-damage", "skip", "--format", "raw")
     assert (raw.stdout, raw.stderr) == ("x", "# 1:1 has no value: damaged\n")

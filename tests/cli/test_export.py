@@ -97,7 +97,7 @@ def test_a_message_without_its_value_is_told_of_whatever_the_columns_are(line, t
 def test_damage_is_an_error_or_skipped_and_told(line, tmp_path) -> None:
     line.archive.claim(1, 0)
     line.archive.add([Stored(1, 0, message(0)), Stored(1, 1, b"opaque")])
-    assert line.error("topics", "export", "orders", "--to", str(tmp_path / "x")).startswith("1:1 (offset ")
+    assert line.error("topics", "export", "orders", "--to", str(tmp_path / "x")).startswith("public/default/orders/")
     assert names(tmp_path) == ["offloader.yaml"]
     assert export(line, "--to", tmp_path / "x", "--on-damage", "skip").endswith("1 messages without value: damaged\n")
 

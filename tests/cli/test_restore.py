@@ -150,6 +150,7 @@ def test_unknown_topics_and_bad_options(line: Line, cluster: FakeCluster) -> Non
     archive(line)
     assert "is not in the archive" in line.error("topics", "restore", "nothing", "--to", "again")
     assert "is not a size" in line.error("topics", "restore", "orders", "--to", "again", "--rate", "fast")
+    assert "nothing would ever go" in line.error("topics", "restore", "orders", "--to", "again", "--rate", "0")
     line.ok("topics", "restore", "orders", "--to", "again", "--rate", "1G", "--ignore-schemas")
     assert cluster.ignored
 

@@ -37,23 +37,16 @@ class Live:
 
 @dataclass(frozen=True)
 class Following:
-    """How topics of an archive are followed. `refresh`: a catalog with the records that came since."""
+    """How topics of an archive are followed. `current`: a topic's catalog as it is now."""
 
     live: Live
-    refresh: Callable[[TopicCatalog], TopicCatalog]
+    current: Callable[[TopicName], TopicCatalog]
 
     def runs(self, topic: TopicName, runs_after: RunsAfter, after: Position | None) -> Iterator[ReadItem]:
         """Everything after a position. Raises as Follower does."""
-        catalog = TopicCatalog(topic)
-
-        def current() -> TopicCatalog:
-            nonlocal catalog
-            catalog = self.refresh(catalog)
-            return catalog
-
         live = self.live
         with live.connect() as (source, admin):
-            archived = Archived(current, runs_after)
+            archived = Archived(partial(self.current, topic), runs_after)
             yield from Follower(topic, archived, source, admin, live.patience, live.clock, live.pause).runs(after)
 
 

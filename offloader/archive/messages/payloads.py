@@ -24,7 +24,7 @@ class UnpackOptions:
     `keys` decrypts; without it encrypted entries stay closed. `look_back` finds the first chunks of messages whose last chunk is
     what is read first, at most `look_back_bytes` back. Sizes in bytes: one payload uncompressed, all chunks that wait for others.
     `keep_damaged`: an entry that cannot be unpacked is a message with Problem.DAMAGED, not an error. `aborted` gives the transactions
-    whose entries are left out, as far as they are known by now.
+    whose entries are left out, as far as they are known by now. `object_of` names the object that an entry is in, "" where it is in none.
     """
 
     keys: KeyReader | None = None
@@ -34,6 +34,7 @@ class UnpackOptions:
     max_pending: int = MAX_PENDING
     keep_damaged: bool = False
     aborted: Callable[[], Collection[Transaction]] = frozenset
+    object_of: Callable[[Position], str] = lambda _: ""
 
 
 class Opened(NamedTuple):

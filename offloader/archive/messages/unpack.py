@@ -58,7 +58,8 @@ class Unpacker:
         """What stands for an entry that cannot be unpacked. Raises DamagedObjectError, unless damage is kept."""
         if self._options.keep_damaged:
             return Message(position, problem=Problem.DAMAGED)
-        raise DamagedObjectError(f"{position} (offset {offset}): {error}") from error
+        key = self._options.object_of(position)
+        raise DamagedObjectError(f"{key and key + ': '}{position} (offset {offset}): {error}") from error
 
 
 def unpack_batch(payload: bytes | memoryview, count: int) -> Iterator[Single]:

@@ -29,6 +29,7 @@ from offloader.archive.spark.task import ReadTask, record_batches
 from offloader.archive.spark.views import Views
 from offloader.archive.stored import PlanItem
 from offloader.archive.view import TopicView
+from offloader.errors import OffloadError
 
 log = logging.getLogger("offloader.archive.spark")
 Asked = Sequence[tuple[TopicView, Sequence[PlanItem]]]  # topics, and what is to be read of each
@@ -80,5 +81,8 @@ def read_tasks(plan: str, asked: Asked, views: Iterable[TopicView], options: Opt
         "plan %s: %d tasks for about %d of %d bytes stored", plan, metrics.tasks, metrics.bytes_planned, metrics.bytes_stored
     )
     if (store := options.metrics_store) is not None:
-        MetricsFolder(store).write_plan(plan, metrics)
+        try:
+            MetricsFolder(store).write_plan(plan, metrics)
+        except OffloadError as error:
+            raise type(error)(f"option metrics: {error}") from error
     return planned

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 
+from offloader.archive.known import KnownCatalogs
 from offloader.archive.messages.encryption import KeyReader, PemFiles
 from offloader.archive.reading.stores import Stores
-from offloader.archive.spark.known import KnownCatalogs
 from offloader.archive.spark.options import Options
 from offloader.storage.open import StoreSettings
 

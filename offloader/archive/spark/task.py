@@ -6,7 +6,7 @@ import gc
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -22,7 +22,7 @@ from offloader.archive.spark.opening import key_reader, opened_stores
 from offloader.archive.spark.options import Options
 from offloader.archive.spark.planning import Portion
 from offloader.archive.spark.tables import Table
-from offloader.archive.stored import EntryRun, Piece, PlanItem, ReadItem
+from offloader.archive.stored import EntryRun, Piece, PlanItem, ReadItem, object_of
 from offloader.errors import OffloadError
 from offloader.model import Position
 
@@ -83,6 +83,7 @@ class TaskWork:
                 LookBack(self._back, portion.before),
                 keep_damaged=self._options.skip_damage,
                 aborted=portion.aborted.copy,
+                object_of=partial(object_of, portion.items),
             )
             for batch in self._table.batches(runs, portion.topic, unpack, self._options.starting_time, self._options.ending_time):
                 self._rows += batch.num_rows

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from offloader.archive.following.follower import Patience
 from offloader.archive.following.live import Following, Live
 from offloader.archive.items import Missing
+from offloader.archive.known import KnownCatalogs
 from offloader.archive.reading.plan import plan
 from offloader.archive.reading.reader import PieceReader
 from offloader.archive.reading.stores import Stores
@@ -53,7 +54,7 @@ def follow(sim: Simulation, after: Position | None = None, idle: float | None = 
     seconds = Seconds()
     patience = Patience(idle=idle, trouble=60.0)
     live = Live(lambda: nullcontext((sim.cluster.source, sim.cluster.admin)), patience, seconds, seconds.pause)
-    return Following(live, sim.context.catalogs.refresh).runs(TOPIC, runs_after, after)
+    return Following(live, KnownCatalogs(sim.store).current).runs(TOPIC, runs_after, after)
 
 
 def delivered(sim: Simulation) -> list[tuple[int, int, bytes]]:

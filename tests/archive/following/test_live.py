@@ -10,6 +10,7 @@ import pytest
 from offloader.archive.archive import Archive
 from offloader.archive.following.follower import Patience
 from offloader.archive.following.live import Following, Live
+from offloader.archive.known import KnownCatalogs
 from offloader.archive.reading.stores import Stores
 from offloader.archive.stored import Selection
 from offloader.archive.topic import ArchivedTopic
@@ -36,7 +37,9 @@ def topic(sim: Simulation, idle: float = 0.2) -> ArchivedTopic:
     seconds = Seconds()
     live = Live(lambda: nullcontext((sim.cluster.source, sim.cluster.admin)), Patience(idle=idle), seconds, seconds.pause)
     catalogs = sim.context.catalogs
-    return ArchivedTopic(Stores.of(sim.store), TopicView.of(catalogs.load(TOPIC)), following=Following(live, catalogs.refresh))
+    return ArchivedTopic(
+        Stores.of(sim.store), TopicView.of(catalogs.load(TOPIC)), following=Following(live, KnownCatalogs(sim.store).current)
+    )
 
 
 def produce(sim: Simulation, *seconds: int) -> None:

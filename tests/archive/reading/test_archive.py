@@ -14,7 +14,7 @@ from offloader.archive.ledgers.source import LedgerBucket
 from offloader.archive.reading.reader import OnDamage, ReadOptions
 from offloader.archive.stored import Selection
 from offloader.archive.topic import ArchivedTopic
-from offloader.errors import ConfigError, FatalError
+from offloader.errors import ConfigError, DamagedObjectError, FatalError
 from offloader.metadata import layout
 from offloader.model import Position, TopicName
 from offloader.storage.local import LocalStore
@@ -83,6 +83,31 @@ def test_a_partitioned_topic_is_read_by_partition(tmp_path: Path) -> None:
     Built(LocalStore(tmp_path), topic=TopicName.parse(name)).claim()
     with Archive(tmp_path.as_uri()) as archive, pytest.raises(FatalError, match=f"many is partitioned; .* for example {name}$"):
         archive.topic("many")
+
+
+def test_what_is_no_message_is_named_with_its_object(topic: ArchivedTopic) -> None:
+    key = topic.view.catalog.segments[-1].uuid
+    for reading in (topic.messages(), topic.record_batches()):
+        with pytest.raises(DamagedObjectError, match=rf"orders/{key}\S*: 9:1 \(offset \d+\): ") as found:
+            list(reading)
+        assert str(found.value).count("9:1") == 1
+
+
+def test_a_catalog_that_is_made_anew_is_seen_by_who_reads_already(tmp_path: Path) -> None:
+    def build(ledgers: range) -> Built:
+        built = Built(LocalStore(tmp_path))
+        built._uuids = iter(ledgers)
+        built.claim()
+        for ledger in ledgers:
+            built.add(stream(ledger, 0, 2), closed={ledger: 2})
+        return built
+
+    store = build(range(1, 4)).store
+    with Archive(tmp_path.as_uri()) as archive:
+        assert len(ids(list(archive.topic("orders").entries()))) == 9
+        store.delete([key for key, _ in store.list(layout.catalog_folder(TOPIC))])
+        build(range(11, 18))
+        assert [entry.position.ledger for entry in archive.topic("orders").entries()][::3] == list(range(11, 18))
 
 
 def test_entries_and_items(topic: ArchivedTopic, caplog: pytest.LogCaptureFixture) -> None:

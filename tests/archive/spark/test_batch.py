@@ -22,7 +22,7 @@ from offloader.archive.spark.batch import ArchiveReader, FilteringReader
 from offloader.archive.spark.metrics import MetricsFolder, PlanMetrics
 from offloader.archive.spark.source import PulsarArchiveSource
 from offloader.archive.spark.task import ReadTask
-from offloader.errors import ConfigError, DamagedObjectError, DataLostError
+from offloader.errors import ConfigError, DamagedObjectError, DataLostError, OffloadError
 from offloader.metadata.layout import data_key
 from offloader.model import Position, TopicName
 from offloader.storage.open import StoreSettings, open_store
@@ -400,3 +400,9 @@ def test_messages_of_aborted_transactions_are_no_rows_and_their_entries_are_entr
         found = rows(reader(world, topics=str(TOPIC), maxPartitionBytes=size))
         assert [row.value for row in found] == READABLE
         assert sum(batch.num_rows for batch in batches(reader(world, topics=str(TOPIC), format="entries"))) == 9
+
+
+@pytest.mark.parametrize("place", ["file:///proc/nowhere", "/tmp/metrics"])
+def test_metrics_that_cannot_be_written_are_told_of_by_the_option_s_name(world, place) -> None:
+    with pytest.raises(OffloadError, match=r"^option metrics: "):
+        reader(world, metrics=place).partitions()

@@ -1,9 +1,10 @@
-"""Catalogs that this process has read before: Spark plans in the same processes again and again, and records do not change."""
+"""Catalogs that were read before: records do not change, so only those that came since are read again."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from offloader.metadata.catalog import Catalogs
@@ -30,6 +31,10 @@ class KnownCatalogs:
         self._most = most_segments
         self._kept: OrderedDict[TopicName, _Known] = OrderedDict()
         self._lock = threading.Lock()
+
+    def topics(self) -> Iterator[TopicName]:
+        """Every topic that has a catalog."""
+        return self._catalogs.topics()
 
     def current(self, topic: TopicName) -> TopicCatalog:
         """As it is now: only records that came since are read, unless it was made anew meanwhile. Raises as `Catalogs.load`."""
