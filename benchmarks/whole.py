@@ -31,7 +31,7 @@ from offloader.pulsar.api import TopicInfo
 from tests.storage.servers import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, S3Server
 
 TARGET = 3.0
-WARM_UP = 16 * MIB
+WARM_UP = 128 * MIB
 SECONDS = 600.0
 OURS, STOCK = "ours, from the bookie", "stock broker, the better of idle and busy"
 _CLAIM = re.compile(r"claim topic=(\S+) ")
@@ -72,7 +72,9 @@ def _rounds(options: Options, cluster: Cluster, server: S3Server) -> dict[str, l
     offloading = Offloading(cluster, "", options.folder / "warm", storage=storage, source=Source.BOOKKEEPER)
     measured: dict[str, list[float]] = {OURS: [], STOCK: []}
     with offloading.running():
-        _ours(cluster, offloading, _topic(cluster, "warm-up", WARM_UP))
+        warm_up = _topic(cluster, "warm-up", WARM_UP)
+        _ours(cluster, offloading, warm_up)
+        _stock(cluster, warm_up)
         for number in range(options.rounds):
             idle, busy = (_topic(cluster, f"{word}-{number}", options.unbatched_bytes) for word in ("idle", "busy"))
             ours = [_ours(cluster, offloading, topic) for topic in (idle, busy)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -23,10 +24,12 @@ from offloader.archive.topic import ArchivedTopic
 from offloader.archive.view import TopicView
 from offloader.cli.parsing import parse_pair, parsed
 from offloader.cli.session import Session
-from offloader.errors import ConfigError, FatalError
-from offloader.metadata.layout import partitions
+from offloader.errors import ConfigError, DataLostError, FatalError
+from offloader.metadata.layout import holds_data, partitions
 from offloader.model import Position, TopicName
 from offloader.streaming import settings
+
+log = logging.getLogger(__name__)
 
 Bound = Position | int
 C = TypeVar("C", bound=Callable[..., Any])
@@ -164,15 +167,22 @@ def archived_partitions(
     following = Following(session.doors.live(session.config), KnownCatalogs(session.store).current) if follow else None
     opener = _Archived(session, bucket, ReadOptions(on_damage=OnDamage(on_damage)), following)
     whole = opener.topic(topic)
-    if whole is not None:
-        return [whole]
     names = {*partitions(session.store, topic)}
+    if whole is not None:
+        if names:
+            log.warning("%s was partitioned once, too: name one of its %d archived partitions to read that", topic, len(names))
+        return [whole]
     scanned = None
     if bucket is not None:
         scanned = bucket.scan(lambda name: name.partitioned_name == str(topic))
         names |= scanned.topics.keys()
     ordered = sorted(names, key=lambda name: name.partition)
     found = [one for name in ordered if (one := opener.topic(name, scanned)) is not None]
+    lost = [name for name in (topic, *ordered) if name not in {one.name for one in found} and holds_data(session.store, name)]
+    if lost:
+        raise DataLostError(
+            f"{lost[0]} has segments in the archive, but its catalog is gone; `offloader catalog rebuild {lost[0]}` makes it anew"
+        )
     if not found:
         raise FatalError(_unknown(topic))
     return found

@@ -22,11 +22,12 @@ from offloader.archive.restoring.tail import Tail
 from offloader.archive.view import TopicView
 from offloader.cli.parsing import TOPIC, parsed
 from offloader.cli.session import Session, command
-from offloader.cli.topics import archived_topics, journals_of, topics
+from offloader.cli.topics import topics
 from offloader.config import Config
 from offloader.config.units import format_size, parse_size
 from offloader.embedded.progress import Advance, download_progress
 from offloader.errors import DataLostError
+from offloader.metadata import layout
 from offloader.metadata.root import read_root
 from offloader.model import TopicName
 
@@ -107,7 +108,7 @@ def restore(
     options = Options(rate, allow_missing, ignore_schemas)
     config = session.config if to_config is None else Config.load(to_config)
     with closing(session.doors.target(config)) as cluster:
-        archived = archived_topics(session, journals_of(session))
+        archived = sorted(layout.topics(session.store))
         planned = pairing(topic, archived, to, cluster.existing(to.namespace), partitions)
         jobs = list(_jobs(session, cluster, planned, options))
         if planned.create is not None and not dry_run:
@@ -124,7 +125,12 @@ def _jobs(session: Session, cluster: Cluster, planned: Pairing, options: Options
     root, stores = read_root(session.store).uuid, Stores.of(session.store)
     for topic, to in planned.pairs:
         origin = Origin(root, topic)
-        source = ArchiveSource(TopicView.of(session.catalogs.load(topic)), stores)
+        view = TopicView.of(session.catalogs.load(topic))
+        if view.catalog.claim is None and layout.holds_data(session.store, topic):
+            raise DataLostError(
+                f"{topic} has segments in the archive, but its catalog is gone; `offloader catalog rebuild {topic}` makes it anew"
+            )
+        source = ArchiveSource(view, stores)
         tail = Tail() if planned.create is not None else cluster.target(to, origin).check()
         outline = source.outline(tail.position)
         if outline.lost and not options.allow_missing:

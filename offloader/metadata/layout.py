@@ -159,6 +159,12 @@ def partitions(store: ObjectStore, topic: TopicName) -> list[TopicName]:
     return sorted(found, key=lambda partition: partition.partition)
 
 
+def holds_data(store: ObjectStore, topic: TopicName) -> bool:
+    """Whether segments' objects lie under the topic, whatever its catalog says; one listing call."""
+    keys = (parse_topic_key(key) for key, _ in store.list(topic_folder(topic)))
+    return any(key is not None and key.kind is not KeyKind.CATALOG for key in keys)
+
+
 def _topic_of(key: str) -> tuple[TopicName | None, str]:
     pieces = key.split("/", 3)
     if len(pieces) < 4 or key.startswith("_"):

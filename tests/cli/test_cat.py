@@ -14,6 +14,7 @@ from offloader._proto.pulsar_messages_pb2 import CompressionType
 from offloader.archive.following.follower import Patience
 from offloader.archive.following.live import Live
 from offloader.errors import BrokerUnavailableError
+from offloader.metadata.layout import catalog_folder
 from offloader.model import Position, TopicName
 from offloader.storage.local import LocalStore
 from tests.archive.following.test_follow import TOPIC as FOLLOWED
@@ -204,6 +205,26 @@ def test_partitions_are_read_one_after_the_other(partitioned) -> None:
     assert partitioned.ok("topics", "cat", "orders", "--format", "raw") == "1:01:12:02:110:010:1"
     told = [(x["topic"], x["position"]) for x in partitioned.json_lines("topics", "cat", "orders")]
     assert told == [(partition(number), f"{number}:{n}") for number in (1, 2, 10) for n in range(2)]
+
+
+def test_a_partition_whose_catalog_is_gone_is_not_left_out(partitioned) -> None:
+    store = partitioned.archive.store
+    store.delete([key for key, _ in store.list(catalog_folder(TopicName.parse(partition(2))))])
+    for topic in ("orders", "orders-partition-2"):
+        for command in (("cat",), ("export", "--to", str(partitioned.folder / "x"))):
+            text = partitioned.error("topics", *command, topic)
+            assert text.startswith(
+                f"{partition(2)} has segments in the archive, but its catalog is gone; `offloader catalog rebuild"
+            )
+
+
+def test_a_name_of_a_topic_and_of_partitions_is_told_of(partitioned) -> None:
+    partitioned.archive.topic = TopicName.parse("orders")
+    partitioned.archive.claim(20, 0)
+    partitioned.archive.add([Stored(20, 0, single(at(9), Sent(b"x")).data)])
+    result = partitioned.run("topics", "cat", "orders")
+    assert places(result.stdout) == ["20:0"]
+    assert "was partitioned once, too: name one of its 3 archived partitions" in result.stderr
 
 
 def test_one_partition_has_no_heading_of_its_own(partitioned) -> None:

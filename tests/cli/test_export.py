@@ -144,7 +144,7 @@ def test_a_partitioned_topic_is_exported_partition_by_partition(partitioned, tmp
         assert pq.read_table(tmp_path / "b" / f"orders-partition-{number}" / "part-00000.parquet").num_rows == number + 1
 
 
-def test_what_is_there_is_replaced_only_when_asked(archived, partitioned, tmp_path) -> None:
+def test_what_is_there_is_replaced_only_when_asked(archived, tmp_path) -> None:
     for target in (tmp_path / "a.parquet", tmp_path / "folder"):
         arguments = ("topics", "export", "orders", "--to", str(target))
         archived.ok(*arguments)
@@ -168,6 +168,15 @@ def test_what_is_there_is_replaced_only_when_asked(archived, partitioned, tmp_pa
     assert text.endswith("is no file; a name that ends with .parquet means one")
     assert archived.error("topics", "export", "orders", "--to", "/dev/full", "--overwrite").startswith("/dev/full is no folder")
     assert archived.error("topics", "export", "orders", "--to", "x" * 300).endswith("cannot be written: File name too long")
+
+
+def test_what_a_link_leads_to_is_replaced_and_not_the_link(archived, tmp_path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    export(archived, "--to", tmp_path / "link")
+    export(archived, "--to", tmp_path / "link", "--overwrite")
+    assert (tmp_path / "link").is_symlink()
+    assert names(tmp_path / "real") == ["part-00000.parquet"]
 
 
 @pytest.mark.parametrize("target", ["x.parquet", "folder"])

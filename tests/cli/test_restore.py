@@ -12,6 +12,7 @@ from offloader.archive.restoring.mark import Origin, read_mark
 from offloader.archive.restoring.pairs import Existing
 from offloader.archive.restoring.tail import Found, Tail, tail_of
 from offloader.errors import FatalError
+from offloader.metadata.layout import catalog_folder
 from offloader.model import GapKind, Position, TopicName
 from tests.archive.restoring.support import MemoryTarget, envelopes
 from tests.archive.support import TOPIC, Archive, gap, stream
@@ -137,6 +138,19 @@ def test_all_partitions_go_to_a_new_partitioned_topic(line: Line, cluster: FakeC
     done = line.json_lines("topics", "restore", "orders", "--to", "again")
     assert [(d["target"][-1], d["sent"]) for d in done] == [("0", 1), ("2", 3)]
     assert cluster.partitioned == {AGAIN: 3}
+
+
+def test_a_partition_whose_catalog_is_gone_is_not_restored_as_nothing(line: Line, cluster: FakeCluster) -> None:
+    line.root()
+    for number in (0, 1):
+        part = Archive(line.archive.store, replace(TOPIC, name=f"orders-partition-{number}"))
+        part.claim(1)
+        part.add(stream(1, 0, number), closed={1: number})
+    line.archive.store.delete([key for key, _ in line.archive.store.list(catalog_folder(part.topic))])
+    assert "orders-partition-1 has segments in the archive, but its catalog" in line.error(
+        "topics", "restore", "orders", "--to", "again"
+    )
+    assert not cluster.partitioned
 
 
 def test_a_refusal_is_one_line(line: Line, cluster: FakeCluster) -> None:

@@ -118,6 +118,7 @@ class _OpenFile:
             return WrittenFile(self._path, self._rows, self._path.stat().st_size)
 
     def abandon(self) -> None:
+        self._writer.is_open = False  # or it would write its end into a closed file when it is collected
         self._sink.close()
 
 

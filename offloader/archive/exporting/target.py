@@ -25,7 +25,7 @@ class Target:
     """
 
     def __init__(self, path: Path, token: str, *, partitioned: bool, overwrite: bool) -> None:
-        self.path = path.absolute()
+        self.path = path.resolve()  # what a link leads to is replaced, not the link
         self.is_file = path.name.endswith(SUFFIX)
         self._partitioned = partitioned
         self._overwrite = overwrite

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -30,12 +30,13 @@ class Fetch:
 def fetches(points: Points, runs: Iterable[Run], read_size: int, cuts: Iterable[Cut] = ()) -> Iterator[Fetch]:
     """What has all entries of the runs, in order; no fetch is longer than `read_size`. Raises DamagedObjectError.
 
-    Where `cuts` are whole parts, a fetch has bytes of one part only, and a part's fetches are about equally long: what was fetched of a
-    part is given when all of it has been checked.
+    Where `cuts` are whole parts, all of them is fetched: a fetch then has bytes of one part only, and a part's fetches are about equally
+    long, for what was fetched of a part is given when all of it has been checked.
     """
-    portions = _Portions(cuts, read_size)
+    whole = [cut for cut in cuts if cut.crc32c is not None]
+    portions = _Portions(whole, read_size)
     first = after = 0  # the stretches that come next
-    for begin, end in _stretches(points, runs):
+    for begin, end in sorted([*_stretches(points, runs), *_of_parts(points, whole)]):
         for number in range(max(begin, after), end):
             start = points.begin(first)
             size = points.begin(number + 1) - start
@@ -50,10 +51,10 @@ def fetches(points: Points, runs: Iterable[Run], read_size: int, cuts: Iterable[
 class _Portions:
     """Where a fetch should end so that parts are fetched in equal portions."""
 
-    def __init__(self, cuts: Iterable[Cut], read_size: int) -> None:
-        whole = sorted((cut.begin, cut.size) for cut in cuts if cut.crc32c is not None)
-        self._begins = [begin for begin, _ in whole]
-        self._sizes = [size for _, size in whole]
+    def __init__(self, whole: Iterable[Cut], read_size: int) -> None:
+        parts = sorted((cut.begin, cut.size) for cut in whole)
+        self._begins = [begin for begin, _ in parts]
+        self._sizes = [size for _, size in parts]
         self._read_size = read_size
 
     def ends(self, start: int, at: int) -> bool:
@@ -78,6 +79,12 @@ def _stretches(points: Points, runs: Iterable[Run]) -> Iterator[tuple[int, int]]
         if first is None or last is None:
             raise DamagedObjectError(f"the index names no place from which {run.ledger}:{run.first} can be read")
         yield first, last + 1
+
+
+def _of_parts(points: Points, whole: Iterable[Cut]) -> Iterator[tuple[int, int]]:
+    """The stretches of parts, which begin and end with blocks."""
+    for part in whole:
+        yield bisect_left(points.offsets, part.begin), bisect_left(points.offsets, part.begin + part.size)
 
 
 def _cut(points: Points, first: int, after: int, read_size: int) -> Iterator[Fetch]:

@@ -72,9 +72,14 @@ class PieceWork:
             self._failure = error  # told of in its turn
             return
         for fetch in planned:
-            if self._expected.satisfied:
+            if self._satisfied:
                 return
             yield fetch
+
+    @property
+    def _satisfied(self) -> bool:
+        """Whether nothing that may follow matters any more. A part that has begun is read to its end: its checksum proves what was wanted."""
+        return self._expected.satisfied and not self._sums.is_open
 
     def read(self, fetch: Fetch) -> Body:
         """Ask the store; in any thread."""
@@ -82,7 +87,7 @@ class PieceWork:
 
     def take(self, fetch: Fetch, answer: Callable[[], Body]) -> Iterator[ReadItem]:
         """What a fetch gives, in its turn."""
-        if self._expected.satisfied:
+        if self._satisfied:
             return
         try:
             data, stat = answer()

@@ -47,6 +47,7 @@ def _cuts_of_ledger(run: Run, per_entry: float) -> Iterator[Cut]:
 
 def of_segment(topic: TopicName, segment: Segment, first: Position, last: Position, selection: Selection) -> Iterator[Piece]:
     """Entries and gaps between two positions, without the parts that hold nothing of the times. Raises DamagedRecordError."""
+    alone = selection.start is not None and selection.start == selection.end
     kept: list[Run] = []
     cuts: list[_PartCut] = []
     for part, run in _by_parts(segment, clipped(runs(segment), first, last)):
@@ -60,7 +61,9 @@ def of_segment(topic: TopicName, segment: Segment, first: Position, last: Positi
     if kept:
         stored = DataObject(data_key(topic, segment.uuid), index_key(topic, segment.uuid), segment.size)
         ends = bool(cuts) and cuts[-1].last == segment.parts[-1].last
-        yield Piece(topic, segment.start.incarnation, stored, tuple(kept), tuple(c.cut() for c in cuts), ends_object=ends)
+        yield Piece(
+            topic, segment.start.incarnation, stored, tuple(kept), tuple(c.cut(alone=alone) for c in cuts), ends_object=ends
+        )
 
 
 def _append(kept: list[Run], run: Run) -> None:
@@ -101,8 +104,9 @@ class _PartCut:
         self.entries += run.count
         self.last = (run.ledger, run.last)
 
-    def cut(self) -> Cut:
+    def cut(self, *, alone: bool) -> Cut:
+        """Read whole, for only then its checksum proves what is in it; but for one entry that is wanted alone."""
         part = self.part
-        if self.entries == part.entries:
-            return Cut(*self.last, part.size, part.offset, part.crc32c)
-        return Cut(*self.last, size=part.size * self.entries // max(part.entries, 1))
+        if alone and part.entries > 1:
+            return Cut(*self.last, size=part.size // part.entries)
+        return Cut(*self.last, part.size, part.offset, part.crc32c)

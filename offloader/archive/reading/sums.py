@@ -32,6 +32,11 @@ class PartSums:
         self._at = -1  # where what comes next of the part in use begins
         self._crc = 0
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a part has begun that is not whole yet."""
+        return self._at >= 0
+
     def goes_on(self, begin: int) -> bool:
         """Whether what stands at `begin` comes next in a part that is not whole yet."""
         return begin == self._at

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -11,13 +12,16 @@ from offloader.archive.ledgers.joined import joined
 from offloader.archive.spark.opening import known_catalogs, opened_stores
 from offloader.archive.spark.options import Options
 from offloader.archive.view import TopicView
-from offloader.errors import ConfigError
-from offloader.metadata.layout import ROOT, topics
+from offloader.errors import ConfigError, DataLostError
+from offloader.metadata import layout
 from offloader.metadata.log import READERS
 from offloader.model import TopicName
 
 if TYPE_CHECKING:
     from offloader.archive.ledgers.source import LedgerBucket
+
+
+log = logging.getLogger("offloader.archive.spark")
 
 
 class Views:
@@ -34,12 +38,13 @@ class Views:
         """As they are now, in the order of their names. Raises ConfigError where a topic is not in the archive, or there is none."""
         if self._options.topics:
             self._refresh(self._options.topics)
-            self._refresh(self._partitions_of([name for name in self._options.topics if not self._is_archived(name)]))
+            self._refresh(self._partitions())
         else:
             names = [name for name in self._all() if self._is_meant(name)]
             if not names:
                 self._check_is_archive()
             self._refresh(names)
+        self._check_none_is_lost()
         return {name: self._known[name] for name in sorted(self._known) if self._is_archived(name)}
 
     def _refresh(self, names: Iterable[TopicName]) -> None:
@@ -56,13 +61,13 @@ class Views:
         return view.catalog.next_slot > 0 or bool(view.ledgers)
 
     def _all(self) -> set[TopicName]:
-        found = set(topics(self._store))
+        found = set(layout.topics(self._store))
         return found if self._ledgers is None else found | self._ledgers.scan().topics.keys()
 
     def _check_is_archive(self) -> None:
         """A wrong root must not pass for topics that nobody has written to."""
         may_be_empty = self._options.wait_for_topics or self._ledgers is not None
-        if not may_be_empty and self._store.stat(ROOT) is None:
+        if not may_be_empty and self._store.stat(layout.ROOT) is None:
             raise ConfigError(f"root: there is no archive in {self._store.url}; `offloader doctor` tells more")
 
     def _is_meant(self, name: TopicName) -> bool:
@@ -70,16 +75,34 @@ class Views:
             return name.namespace == self._options.namespace
         return re.fullmatch(self._options.pattern or "", str(name)) is not None
 
-    def _partitions_of(self, names: list[TopicName]) -> list[TopicName]:
-        """The partitions of topics that have no catalog of their own."""
-        if not names:
-            return []
-        everything = self._all()
-        found = {name: [other for other in everything if other.partitioned_name == str(name)] for name in names}
-        missing = next((name for name, partitions in found.items() if not partitions), None)
+    def _partitions(self) -> list[TopicName]:
+        """The partitions of the named topics: a name may have been a topic's first and a partitioned topic's later."""
+        of_brokers = [] if self._ledgers is None else list(self._ledgers.scan().topics)
+        found: list[TopicName] = []
+        for name in (name for name in self._options.topics if name.partition < 0):
+            partitions = {*layout.partitions(self._store, name), *(t for t in of_brokers if t.partitioned_name == str(name))}
+            found += partitions - {name}
+        known = {*found, *(name for name in self._options.topics if self._is_archived(name) or self._is_lost(name))}
+        missing = next((n for n in self._options.topics if not {n, *_named(n, found)} & known), None)
         if missing is not None and not self._options.wait_for_topics:
             raise ConfigError(f"topics: {missing} is not in the archive {self._store.url}; `offloader topics list` shows what is")
-        return [partition for partitions in found.values() for partition in partitions]
+        return found
+
+    def _is_lost(self, name: TopicName) -> bool:
+        return not self._is_archived(name) and layout.holds_data(self._store, name)
+
+    def _check_none_is_lost(self) -> None:
+        """Raises DataLostError where a catalog is gone, unless that is to be no failure."""
+        for name in sorted(self._known):
+            if self._is_lost(name):
+                why = f"{name} has segments in {self._store.url}, but its catalog is gone: `offloader catalog rebuild {name}` makes it anew"
+                if self._options.fail_on_data_loss:
+                    raise DataLostError(f"{why} (failOnDataLoss=false goes on without)")
+                log.warning("%s", why)
+
+
+def _named(name: TopicName, found: Iterable[TopicName]) -> Iterator[TopicName]:
+    return (partition for partition in found if partition.partitioned_name == str(name))
 
 
 def _bucket(options: Options) -> LedgerBucket | None:

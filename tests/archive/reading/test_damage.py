@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.archive.items import Missing
+from offloader.archive.reading.checksums import uncovered_entries
 from offloader.archive.reading.plan import plan
 from offloader.archive.reading.reader import OnDamage
 from offloader.archive.stored import Piece, Selection
@@ -19,7 +22,7 @@ from offloader.model import MIB, Cuts, Position, TopicName
 from tests.archive.ledgers.support import put_ledger
 from tests.archive.reading.support import Topic, items_told, reader, told, topics
 from tests.archive.support import TOPIC, Archive, message, stream, uuid_of
-from tests.format.support import Stored
+from tests.format.support import Stored, checksummed
 
 sizes = st.integers(1_024, 6_000)
 CUTS = Cuts(part_size=6_000, block_size=3_000, index_step=700)
@@ -48,6 +51,30 @@ def test_any_changed_byte_is_an_error_that_names_the_object(built: Topic, read_s
     change(built, key, lambda _: changed)
     with pytest.raises(DamagedObjectError, match=rf"^{key}: offset \d+.*\(\d+:\d+\)$"):
         items_told(built, plan(built.view), read_size=read_size)
+
+
+@given(topics(), sizes, st.data())
+def test_a_range_gives_no_wrong_bytes(built: Topic, read_size: int, data: st.DataObject) -> None:
+    """Also where it begins or ends inside a part, of entries whose own checksums do not cover all of them."""
+    keys = [key for key in data_objects(built) if "ledger" not in key]
+    start, end = sorted(data.draw(st.lists(st.sampled_from(sorted(built.truth)), min_size=2, max_size=2)) if keys else [])[
+        :2
+    ] or (0, 0)
+    if start == end:
+        return
+    key = data.draw(st.sampled_from(keys))
+    at, mask = data.draw(st.integers(0, len(built.archive.store.read(key)[0]) - 1)), data.draw(st.integers(1, 255))
+    change(built, key, lambda there: flipped(there, at, mask))
+    skipping = data.draw(st.sampled_from([OnDamage.FAIL, OnDamage.SKIP]))
+    with suppress(DamagedObjectError):
+        found = items_told(built, plan(built.view, Selection(start, end)), read_size=read_size, on_damage=skipping)
+        assert found.keys() == {position for position in built.truth if start <= position <= end}
+        assert {p: what for p, what in found.items() if what not in (built.truth[p], key)} == {}
+
+
+def test_an_entry_that_is_too_short_for_a_checksum_has_none() -> None:
+    data = memoryview(checksummed(MessageMetadata(producer_name="p", sequence_id=0, publish_time=1), b"x"))
+    assert uncovered_entries(data, [0, 0, 0, 5, 0, len(data)]) == [0, 1]
 
 
 @given(topics(), sizes, st.data())

@@ -120,6 +120,30 @@ def test_positions_of_topics_that_are_not_read(world: World, option: str) -> Non
         reader(world, **{option: '{"ordres": "10:100"}'}).partitions()
 
 
+def test_a_name_that_was_a_topic_s_and_a_partitioned_one_s_means_both(tmp_path: Path) -> None:
+    world = World(StoreSettings(f"file://{tmp_path}"))
+    names = ["public/default/t", "public/default/t-partition-0", "public/default/t-partition-1"]
+    for ledger, name in enumerate(names):
+        world.topic(name).segment(ledger, 0, 20)
+    assert rows(reader(world, topics="t")) == world.rows(names)
+
+
+@pytest.mark.parametrize(
+    ("options", "left"), [({"topics": "t"}, (0, 2)), ({"topicsPattern": ".*"}, (0, 2)), ({"topics": "t-partition-1"}, ())]
+)
+def test_a_topic_whose_catalog_is_gone_is_not_left_out(tmp_path: Path, options: dict[str, str], left: tuple[int, ...]) -> None:
+    world = World(StoreSettings(f"file://{tmp_path}"))
+    names = [f"public/default/t-partition-{number}" for number in range(3)]
+    for name in names:
+        world.topic(name).segment(5, 0, 20)
+    shutil.rmtree(tmp_path / names[1] / "_catalog")
+    with pytest.raises(DataLostError, match=r"t-partition-1 has segments in .* its catalog is gone: `offloader catalog rebuild"):
+        reader(world, **options).partitions()
+    assert rows(reader(world, **options, failOnDataLoss="false")) == [
+        row for number in left for row in world.rows([names[number]])
+    ]
+
+
 def test_one_position_is_not_for_several_partitions(tmp_path: Path) -> None:
     world = World(StoreSettings(f"file://{tmp_path}"))
     for number in (0, 1):
@@ -394,7 +418,7 @@ def test_registering_is_for_sessions_that_did_not_look() -> None:
 
 
 def test_messages_of_aborted_transactions_are_no_rows_and_their_entries_are_entries(tmp_path: Path) -> None:
-    world = World(StoreSettings(tmp_path.as_uri()))
+    world = World(StoreSettings(f"file://{tmp_path}"))
     with_an_abort(world.store)  # type: ignore[arg-type]
     for size in ("1", "128M"):
         found = rows(reader(world, topics=str(TOPIC), maxPartitionBytes=size))
