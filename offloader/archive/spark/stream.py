@@ -37,7 +37,7 @@ from offloader.archive.spark.task import record_batches
 from offloader.archive.spark.views import Views
 from offloader.archive.stored import PlanItem, Selection
 from offloader.archive.view import TopicView
-from offloader.errors import ConfigError
+from offloader.errors import ConfigError, DataLostError
 from offloader.model import Position, TopicName
 
 
@@ -89,6 +89,7 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._wait_until_due()
             self._look()
             following = self._advanced(ends, budget)
+        self._check_reaches(ends)
         self._turn = last_served(ends, following, self._turn)
         return start if following == ends else encode(following)
 
@@ -151,6 +152,17 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise ConfigError(
                 f"{unknown}: the checkpoint has read it, but it is not among the topics of this query; use another checkpoint"
             )
+        self._check_reaches(ends)
+
+    def _check_reaches(self, ends: Ends) -> None:
+        """Raises DataLostError where the archive ends before what was planned or read once: segments are never taken back."""
+        for topic, end in ends.items() if self._options.fail_on_data_loss else ():
+            there = end_of(self._known[topic]) if topic in self._known else end
+            if there is None or there < end:
+                raise DataLostError(
+                    f"{topic}: it reached up to {end}, and the archive ends with {there or 'nothing'} now: records of its catalog are gone; "
+                    f"see `offloader catalog rebuild {topic}` (failOnDataLoss=false goes on with what is there)"
+                )
 
     def _wait_until_due(self) -> None:
         if self._looked_at is not None:

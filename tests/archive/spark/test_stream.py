@@ -14,7 +14,9 @@ from offloader.archive.spark.source import PulsarArchiveSource
 from offloader.archive.spark.stream import ArchiveStreamReader
 from offloader.archive.spark.task import ReadTask
 from offloader.errors import ConfigError, DataLostError
-from offloader.model import Position
+from offloader.metadata.catalog_codec import decode_catalog
+from offloader.metadata.layout import catalog_folder
+from offloader.model import Position, Segment, TopicName
 from offloader.storage.open import StoreSettings
 from tests.archive.spark.world import Row, World, ordered, row_of, standard
 
@@ -223,6 +225,25 @@ def test_losses(world: World) -> None:
     with pytest.raises(DataLostError, match=r"11:150\.\.11:164"):
         Query(world).rest()
     assert ordered(Query(world, {"failOnDataLoss": "false"}).rest()) == world.rows()
+
+
+def test_an_archive_that_ends_before_what_was_planned_is_told_of(world: World, tmp_path: Path) -> None:
+    query = Query(world, {"topics": "orders"})
+    assert query.offset is not None
+    start, end = query.offset, through_json(query.reader.latestOffset(query.offset, ReadAllAvailable()))
+    last = max((tmp_path / catalog_folder(TopicName.parse("orders"))).iterdir())
+    while not isinstance(decode_catalog("x", last.read_bytes()), Segment):
+        last.unlink()
+        last = max(last.parent.iterdir())
+    last.unlink()
+    query.restart()
+    with pytest.raises(DataLostError, match=r"it reached up to \d+:\d+, and the archive ends with \d+:\d+ now"):
+        query.reader.partitions(start, end)
+    query.offset = end
+    with pytest.raises(DataLostError, match="records of its catalog are gone"):
+        query.batch()
+    query = Query(world, {"topics": "orders", "failOnDataLoss": "false"}, end)
+    assert query.batch() is None
 
 
 def test_a_checkpoint_of_other_topics(world: World) -> None:
