@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
 
-from offloader.archive.stored import OffloadedLedger
+from offloader.archive.stored import LAST_ENTRY, OffloadedLedger
 from offloader.archive.view import TopicView
 from offloader.metadata.state import TopicCatalog
 from offloader.model import Loss, Position, Segment
@@ -79,7 +79,8 @@ class Junctions:
 
     def _across_ledgers(self, before: Span, after: Span) -> Break | None:
         end, start = before.end, after.start
-        closed = self._ends.get((end.incarnation, end.ledger))
+        # Nothing says where a ledger ends that cannot be read: all of it is told of as missing.
+        closed = LAST_ENTRY if end.entry == LAST_ENTRY else self._ends.get((end.incarnation, end.ledger))
         if closed is None:
             message = f"{name(after)} starts at {start}, and nothing records that ledger {end.ledger} ended with {end.entry}"
             return Break(BreakKind.UNPROVEN, before, after, message)
@@ -108,7 +109,8 @@ class Junctions:
     @cached_property
     def _ends(self) -> dict[tuple[int, int], int]:
         """The last entries of closed ledgers, by incarnation and ledger."""
-        ends = {(held.start.incarnation, held.start.ledger): held.end.entry for held in self._view.ledgers}
+        readable = (held for held in self._view.ledgers if held.unreadable is None)
+        ends = {(held.start.incarnation, held.start.ledger): held.end.entry for held in readable}
         for segment in self._view.catalog.segments:
             for held in segment.ledgers:
                 if held.closed_with is not None:

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from offloader.model import GapKind, Position
 
+DAMAGED = "damaged: "
+
 
 class ArchivedEntry(NamedTuple):
     """An entry, byte for byte as BookKeeper stored it."""

@@ -6,10 +6,31 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from offloader.archive.items import ArchivedEntry, Missing
+from offloader.archive.items import DAMAGED, ArchivedEntry, Missing
 from offloader.archive.ledgers.names import data_key, index_key
 from offloader.archive.runs import Run
 from offloader.model import Position, TopicName
+
+LAST_ENTRY = 2**63 - 1  # no entry has a higher id
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Why nothing of a ledger can be read, though the bucket has something of it: what is wrong with the object `key`.
+
+    `damaged`: it had been copied; else that is not known, or nothing says whose it is.
+    """
+
+    key: str
+    why: str
+    damaged: bool = True
+
+    def missing(self, first: Position, last: Position) -> Missing:
+        """The ledger's positions, told of."""
+        what = f"{self.key}: {self.why} ({first})"
+        return (
+            Missing(first, last, DAMAGED + what, damaged=self.key) if self.damaged else Missing(first, last, f"unproven: {what}")
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +38,8 @@ class OffloadedLedger:
     """A whole closed ledger in Pulsar's ledger-based format (V1), as a stock broker wrote it.
 
     `store` is the URL of the bucket, whose flat root has the two objects; "" where it is the archive's own root. `size` is the sum
-    of the entries' lengths, as BookKeeper counts it.
+    of the entries' lengths, as BookKeeper counts it. Where it is `unreadable`, nothing says how many entries it has: it ends with
+    `LAST_ENTRY`.
     """
 
     start: Position  # entry 0
@@ -25,6 +47,7 @@ class OffloadedLedger:
     uuid: str
     size: int
     store: str = ""
+    unreadable: Unreadable | None = None
 
     @property
     def object(self) -> DataObject:

@@ -13,6 +13,7 @@ import pytest
 from offloader._proto.pulsar_messages_pb2 import CompressionType
 from offloader.archive.following.follower import Patience
 from offloader.archive.following.live import Live
+from offloader.archive.ledgers.names import data_key, index_key
 from offloader.errors import BrokerUnavailableError
 from offloader.metadata.layout import catalog_folder
 from offloader.model import Position, TopicName
@@ -277,6 +278,25 @@ def test_ledgers_that_a_broker_has_offloaded_are_read_too(line, tmp_path) -> Non
     found = line.json_lines("topics", "cat", "orders", "--ledgers", bucket.as_uri())
     assert [(x["position"], base64.b64decode(x["payload"])) for x in found] == [(f"7:{n}", f"m{n}".encode()) for n in range(3)]
     assert line.json("topics", "peek", "orders", "7:1", "--ledgers", bucket.as_uri())["object"]["block"]["version"] == 1
+
+
+LEDGER_UUID = "00000000-0000-4000-8000-000000000001"
+
+
+@pytest.mark.parametrize("key", [data_key(LEDGER_UUID, 7), index_key(LEDGER_UUID, 7)])
+def test_a_ledger_of_a_broker_of_which_an_object_is_gone_is_damage(line, tmp_path, key) -> None:
+    bucket = LocalStore(tmp_path / "bucket")
+    for ledger in (7, 8):
+        put_ledger(bucket, ledger, [message(f"m{ledger}")], LEDGER_UUID, topic=line.archive.topic)
+    bucket.delete([key])
+    cat = ["topics", "cat", "orders", "--ledgers", bucket.url]
+    assert key in line.error(*cat)
+    assert key in line.error("topics", "peek", "orders", "7:0", "--ledgers", bucket.url)
+    # The line names the data object, and its index where that is what is missing.
+    told = [text for text in line.ok(*cat, "--on-damage", "skip").splitlines() if text.startswith("# 7:0..")]
+    assert ["is missing: damaged: " in told[0], key in told[0]] == [True, True]
+    exported = line.run("topics", "export", "orders", "--to", str(tmp_path / "x.parquet"), "--ledgers", bucket.url)
+    assert (exported.exit_code, key in exported.stderr) == (1, True)
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
 """A bucket of Pulsar's own offloader without any context: which of its objects are a topic's ledgers.
 
-Its keys name no topic, so every index object is asked for its metadata (one HEAD each). What is missing cannot be seen from a
-bucket: nothing says which ledgers a topic had.
+Its keys name no topic, so every index object is asked for its metadata (one HEAD each), and every data object without one. What is
+missing as a whole cannot be seen from a bucket: nothing says which ledgers a topic had. A pair of which something is there but not
+sound is a ledger all the same: readers tell of it as damaged.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from offloader.archive.checking.findings import Finding, Kind
 from offloader.archive.ledgers.found import FoundLedgers
 from offloader.archive.ledgers.names import LedgerKey, data_key, index_key, parse_key
 from offloader.archive.ledgers.pair import LedgerPair, owner_of
+from offloader.archive.stored import OffloadedLedger
 from offloader.bookkeeper.managed_ledgers import topic_of
 from offloader.errors import DamagedObjectError, FatalError, ObjectNotFoundError
 from offloader.format.v1 import decode_ledger_index
@@ -27,10 +29,16 @@ _NAME, _VERSION, _CLUSTER = "managedledgername", "s3managedledgeroffloaderformat
 
 @dataclass(frozen=True, slots=True)
 class BucketScan:
-    """What a bucket holds. `findings` are those of no topic in `topics`."""
+    """What a bucket holds. `findings` are those of no topic in `topics`; `doubtful` what there is of ledgers of which nothing says
+    whose they are."""
 
     topics: Mapping[TopicName, FoundLedgers]
     findings: tuple[Finding, ...]
+    doubtful: tuple[OffloadedLedger, ...] = ()
+
+    def of(self, topic: TopicName) -> FoundLedgers:
+        """What there is of a topic."""
+        return replace(self.topics.get(topic, FoundLedgers(topic)), doubtful=self.doubtful)
 
 
 def scan(
@@ -43,88 +51,82 @@ def scan(
 ) -> BucketScan:
     """The ledgers of the topics that are wanted, by default of all. `store_url` is how readers know the bucket ("": the archive's own root).
 
-    `heads` remembers what index objects said; given again, only new ones are asked: they never change. Of several complete
-    pairs for one ledger the first that verifies fully is taken. Raises FatalError where a topic's objects are of several clusters and
+    `heads` remembers what index objects said; given again, only new ones are asked: they never change. Of several pairs for one ledger
+    the first that verifies fully is taken, else one that is least damaged. Raises FatalError where a topic's objects are of several clusters and
     `cluster` does not say of which; what the store raises.
     """
     listing = _Listing.of(store)
     known = {} if heads is None else heads
     with ThreadPoolExecutor(THREADS, "scan") as pool:
-        owned = [one for one in pool.map(lambda key: _owned(store, key, known), listing.pairs) if one is not None]
+        owned = [one for one in pool.map(lambda key: _owned(store, key, known), listing.named) if one is not None]
         asked = [o for o in owned if o.topic is not None and wanted(o.topic)]
         _check_clusters(asked, cluster)
         mine = [o for o in asked if cluster is None or o.cluster in ("", cluster)]
-        list(pool.map(lambda o: _examine(o, listing.data[o.pair.uuid, o.pair.ledger]), mine))
+        nobodys = [o for o in owned if o.topic is None]
+        list(pool.map(lambda o: _examine(o, listing.data.get((o.pair.uuid, o.pair.ledger))), (*mine, *nobodys)))
     found = {topic: _chosen(topic, pairs, store_url) for topic, pairs in sorted(_by_topic(mine).items())}
-    nobodys = [f for o in owned if o.topic is None for f in o.pair.findings]
-    return BucketScan(found, (*listing.findings, *nobodys))
+    doubtful = {o.pair.ledger: o.pair.unreadable(store_url, damaged=False) for o in nobodys if not o.said}
+    findings = (*listing.findings, *(f for o in nobodys for f in o.pair.findings))
+    return BucketScan(found, findings, tuple(doubtful.values()))
 
 
 @dataclass
 class _Listing:
-    """The keys, sorted out. `data`: the data objects' sizes."""
+    """The keys, sorted out. `data`: the data objects' sizes. `named`: what names each pair, its index object or, without one, its data
+    object."""
 
     data: dict[tuple[str, int], int] = field(default_factory=dict)
-    pairs: list[LedgerKey] = field(default_factory=list)
+    named: list[LedgerKey] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
     @classmethod
     def of(cls, store: ObjectStore) -> _Listing:
         found = cls()
-        indexes: list[LedgerKey] = []
         for key, size in store.list():
             parsed = parse_key(key)
             if parsed is None:
                 found._bad_name(key)
             elif parsed.is_index:
-                indexes.append(parsed)
+                found.named.append(parsed)
             else:
                 found.data[parsed.uuid, parsed.ledger] = size
-        found._match(indexes)
+        there = {(key.uuid, key.ledger) for key in found.named}
+        found.named += [LedgerKey(*place, is_index=False) for place in found.data if place not in there]
         return found
 
     def _bad_name(self, key: str) -> None:
         if "/" not in key:  # folders are not the offloader's: they may be an archive's
             self.findings.append(Finding(Kind.STRAY_OBJECT, key, "this is no name that Pulsar's offloader gives"))
 
-    def _match(self, indexes: list[LedgerKey]) -> None:
-        there = {(key.uuid, key.ledger) for key in indexes}
-        self.pairs = [key for key in indexes if (key.uuid, key.ledger) in self.data]
-        for key in indexes:
-            if (key.uuid, key.ledger) not in self.data:
-                message = f"ledger {key.ledger} has an index object, but no data object"
-                self.findings.append(Finding(Kind.MISSING_OBJECT, data_key(key.uuid, key.ledger), message))
-        for uuid, ledger in self.data:
-            if (uuid, ledger) not in there:
-                message = f"ledger {ledger} has a data object, but no index object: it was never completed, or is being written"
-                self.findings.append(Finding(Kind.MISSING_INDEX, index_key(uuid, ledger), message))
-
 
 @dataclass(frozen=True, slots=True)
 class _Owned:
-    """A pair and whose it is; `topic` None: nothing says it, and the pair's findings say why."""
+    """A pair and whose it is; `topic` None: nothing says it (`said` is empty), or what is said is no topic."""
 
     pair: LedgerPair
     topic: TopicName | None
     cluster: str
+    said: str
+    by_index: bool
 
 
 def _owned(store: ObjectStore, key: LedgerKey, heads: MutableMapping[str, Stat]) -> _Owned | None:
     """None where it has gone meanwhile."""
-    name = index_key(key.uuid, key.ledger)
+    name = index_key(key.uuid, key.ledger) if key.is_index else data_key(key.uuid, key.ledger)
     stat = heads.get(name) or store.stat(name)
     if stat is None:
         return None
     heads[name] = stat
     pair = LedgerPair(store, None, key.uuid, key.ledger)
-    said = stat.meta.get(_NAME) or _name_inside(store, pair)
+    said = stat.meta.get(_NAME) or (_name_inside(store, pair) if key.is_index else "")
     try:
         pair.topic = topic_of(said)
     except ValueError as error:
-        pair.add(Kind.WRONG_METADATA, name, f"whose ledger it is cannot be known: {error}")
-    if stat.meta and stat.meta.get(_VERSION) != "1":
+        if key.is_index:  # without one, that is what is wrong
+            pair.add(Kind.WRONG_METADATA, name, f"whose ledger it is cannot be known: {error}")
+    if key.is_index and stat.meta and stat.meta.get(_VERSION) != "1":
         pair.add(Kind.WRONG_METADATA, name, f"its metadata {_VERSION} is {stat.meta.get(_VERSION)!r}, not '1'")
-    return _Owned(pair, pair.topic, stat.meta.get(_CLUSTER, ""))
+    return _Owned(pair, pair.topic, stat.meta.get(_CLUSTER, ""), said, key.is_index)
 
 
 def _name_inside(store: ObjectStore, pair: LedgerPair) -> str:
@@ -147,8 +149,9 @@ def _check_clusters(wanted: Iterable[_Owned], cluster: str | None) -> None:
             )
 
 
-def _examine(owned: _Owned, size: int) -> None:
-    owned.pair.read_index()
+def _examine(owned: _Owned, size: int | None) -> None:
+    if owned.topic is not None or not owned.by_index:
+        owned.pair.read_index()
     owned.pair.check_size(size)
 
 
@@ -161,7 +164,7 @@ def _by_topic(owned: Iterable[_Owned]) -> dict[TopicName, list[LedgerPair]]:
 
 
 def _chosen(topic: TopicName, pairs: list[LedgerPair], store_url: str) -> FoundLedgers:
-    """One pair for each ledger, where there is a sound one."""
+    """One pair for each ledger: a sound one where there is one."""
     copies = Counter(pair.ledger for pair in pairs)
     seen: dict[int, LedgerPair] = {}
     findings: list[Finding] = []
@@ -171,8 +174,23 @@ def _chosen(topic: TopicName, pairs: list[LedgerPair], store_url: str) -> FoundL
         findings += pair.findings
         if pair.sound:
             findings += _second(pair, seen.setdefault(pair.ledger, pair))
-    ledgers = tuple(pair.offloaded(store_url) for _, pair in sorted(seen.items()))
+    for pair in sorted(pairs, key=_damage):
+        seen.setdefault(pair.ledger, pair)
+    completed = max((pair.ledger for pair in pairs if pair.completed), default=-1)
+    ledgers = tuple(
+        # Brokers go from ledger to ledger: the last one may be on its way.
+        pair.offloaded(store_url)
+        if pair.extent_known
+        else pair.unreadable(store_url, damaged=pair.completed or ledger < completed)
+        for ledger, pair in sorted(seen.items())
+    )
     return FoundLedgers(topic, ledgers, findings=tuple(findings))
+
+
+def _damage(pair: LedgerPair) -> tuple[bool, bool, bool, str]:
+    """The greater, the less of it can be read."""
+    kinds = {finding.kind for finding in pair.findings}
+    return not pair.completed, not pair.extent_known, bool(kinds & {Kind.MISSING_OBJECT, Kind.WRONG_SIZE}), pair.uuid
 
 
 def _second(pair: LedgerPair, first: LedgerPair) -> Iterator[Finding]:

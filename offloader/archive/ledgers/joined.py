@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from offloader.archive.ledgers.found import FoundLedgers
@@ -16,8 +17,21 @@ def joined(catalog: TopicCatalog, found: FoundLedgers) -> TopicView:
 
     Entries that are in a segment as well are read from the segment: its record says more about them.
     """
-    ledgers = tuple(sorted((_placed(catalog, found, ledger) for ledger in found.ledgers), key=lambda held: held.start))
+    held = (*found.ledgers, *_doubtful(catalog, found))
+    ledgers = tuple(sorted((_placed(catalog, found, ledger) for ledger in held), key=lambda one: one.start))
     return TopicView(catalog.topic, catalog, ledgers, found.listed)
+
+
+def _doubtful(catalog: TopicCatalog, found: FoundLedgers) -> Iterator[OffloadedLedger]:
+    """Those that may be this topic's, where there is one. Between our segments none is missing, or the catalog shows it."""
+    if catalog.claim is None and not found.ledgers:
+        return
+    known = {held.start.ledger for held in found.ledgers}
+    for one in found.doubtful:
+        ledger, segments = one.start.ledger, catalog.segments
+        inside = bool(segments) and segments[0].start.ledger <= ledger <= segments[-1].end.ledger
+        if ledger not in known and not inside:
+            yield one
 
 
 def _placed(catalog: TopicCatalog, found: FoundLedgers, ledger: OffloadedLedger) -> OffloadedLedger:

@@ -8,7 +8,7 @@ from offloader.archive.checking.findings import Finding, Kind, offset_in
 from offloader.archive.ledgers.account import LedgerAccount, account_ledger
 from offloader.archive.ledgers.names import data_key, index_key
 from offloader.archive.reading.objects import read_ranges
-from offloader.archive.stored import OffloadedLedger
+from offloader.archive.stored import LAST_ENTRY, OffloadedLedger, Unreadable
 from offloader.bookkeeper.managed_ledgers import managed_ledger_name, managed_ledger_of
 from offloader.errors import DamagedObjectError, ObjectNotFoundError
 from offloader.format.v1 import LedgerIndex, decode_ledger_index
@@ -51,7 +51,10 @@ class LedgerPair:
         try:
             self.index = decode_ledger_index(self.store.read(self.index_key)[0], self.ledger)
         except ObjectNotFoundError:
-            self.add(Kind.MISSING_INDEX, self.index_key, f"ledger {self.ledger} has no index object")
+            message = (
+                f"ledger {self.ledger} has no index object: it was never completed, is being written, or its index was deleted"
+            )
+            self.add(Kind.MISSING_INDEX, self.index_key, message)
         except DamagedObjectError as error:
             self.add(Kind.DAMAGED_INDEX, self.index_key, str(error))
         else:
@@ -90,12 +93,29 @@ class LedgerPair:
         if (said.lastEntryId, said.length) != (listed.end.entry, listed.size):
             self._wrong_entries(said.lastEntryId + 1, said.length, listed.end.entry + 1, listed.size, "Pulsar's record says")
 
+    @property
+    def completed(self) -> bool:
+        """Whether its index object is there, which is written last."""
+        return all(finding.kind is not Kind.MISSING_INDEX for finding in self.findings)
+
+    @property
+    def extent_known(self) -> bool:
+        """Whether its index says what its data object must hold: readers find by themselves what else is wrong."""
+        return self.index is not None and all(finding.kind is not Kind.DAMAGED_INDEX for finding in self.findings)
+
     def offloaded(self, store_url: str) -> OffloadedLedger:
         """What readers need of it."""
         assert self.index is not None
         said = self.index.ledger_metadata
         end = Position(0, self.ledger, said.lastEntryId)
         return OffloadedLedger(Position(0, self.ledger, 0), end, self.uuid, said.length, store_url)
+
+    def unreadable(self, store_url: str, *, damaged: bool) -> OffloadedLedger:
+        """What readers tell of it where its extent is not known. `damaged`: see Unreadable."""
+        worst = next((f for f in reversed(self.findings) if f.kind in (Kind.MISSING_INDEX, Kind.DAMAGED_INDEX)), None)
+        key, why = (self.index_key, "nothing says whose ledger it is") if worst is None else (worst.key, worst.message)
+        start, end = Position(0, self.ledger, 0), Position(0, self.ledger, LAST_ENTRY)
+        return OffloadedLedger(start, end, self.uuid, 0, store_url, Unreadable(key, why, damaged))
 
     def add(self, kind: Kind, key: str, message: str, position: Position | None = None) -> None:
         at = position or Position(0, self.ledger, 0)

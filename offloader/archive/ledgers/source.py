@@ -42,7 +42,7 @@ class LedgerBucket:
         if topic in self.records:
             return found_in(topic, contexts_of_record(self.records[topic]), self.url_of)
         found = None if self.admin is None else self._ask(self.admin, topic)
-        return found or (scanned or self.scan(topic.__eq__)).topics.get(topic, FoundLedgers(topic))
+        return found or (scanned or self.scan(topic.__eq__)).of(topic)
 
     def scan(self, wanted: Callable[[TopicName], bool] = lambda _: True) -> BucketScan:
         """What the bucket alone tells of the topics that are wanted, by default of all."""

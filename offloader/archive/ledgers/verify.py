@@ -25,9 +25,10 @@ def verify_ledgers(found: FoundLedgers, store_of: Callable[[str], ObjectStore], 
     def check(ledger: OffloadedLedger) -> LedgerPair:
         return _checked(found.topic, ledger, store_of(ledger.store), quick=quick)
 
+    readable = [ledger for ledger in found.ledgers if ledger.unreadable is None]  # the others are among what was found
     with ThreadPoolExecutor(THREADS if quick else DEEP_THREADS, "verify") as pool:
-        pairs = list(pool.map(check, found.ledgers))
-    return [*found.findings, *(finding for pair in pairs for finding in pair.findings), *_twins(pairs)]
+        pairs = list(pool.map(check, readable))
+    return list(dict.fromkeys([*found.findings, *(finding for pair in pairs for finding in pair.findings), *_twins(pairs)]))
 
 
 def _checked(topic: TopicName, ledger: OffloadedLedger, store: ObjectStore, *, quick: bool) -> LedgerPair:

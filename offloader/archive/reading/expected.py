@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from itertools import groupby
 
-from offloader.archive.items import Missing
+from offloader.archive.items import DAMAGED, Missing
 from offloader.archive.reading.checksums import damaged_entries, uncovered_entries
 from offloader.archive.reading.scan import Fault
 from offloader.archive.runs import Run
@@ -173,7 +173,7 @@ class Expected:
 
     def _lost(self, ledger: int, first: int, last: int, why: str) -> Missing:
         start, end = self._position(ledger, first), self._position(ledger, last)
-        return Missing(start, end, f"damaged: {why}", damaged=self._piece.object.data_key)
+        return Missing(start, end, DAMAGED + why, damaged=self._piece.object.data_key)
 
     def _position(self, ledger: int, entry: int) -> Position:
         return Position(self._piece.incarnation, ledger, entry)

@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from offloader.archive.continuity import LedgerPart, Span
-from offloader.archive.stored import OffloadedLedger
+from offloader.archive.continuity import LedgerPart, Span, closed_with
+from offloader.archive.stored import LAST_ENTRY, OffloadedLedger
 from offloader.archive.view import TopicView
+from offloader.metadata.state import TopicCatalog
 from offloader.model import Loss, Position, Segment
 
 
@@ -16,10 +17,9 @@ def spans_once(view: TopicView) -> list[Span]:
     """Segments, what they leave of offloaded ledgers, and what these leave of losses, in the order of their positions."""
     catalog = view.catalog
     taken = _taken(catalog.segments) if view.ledgers else {}
-    ledgers = [
-        part for held in view.ledgers for part in _left_of(held, taken.get((held.start.incarnation, held.start.ledger), []))
-    ]
-    losses = [rest for loss in catalog.losses for rest in _lost(loss, view.ledgers)]
+    ledgers = [part for held in view.ledgers for part in _parts(catalog, held, taken.get(held.start[:2], []))]
+    readable = [held for held in view.ledgers if held.unreadable is None]
+    losses = [rest for loss in catalog.losses for rest in _lost(loss, readable)]
     return sorted((*catalog.segments, *ledgers, *losses), key=lambda span: span.start)
 
 
@@ -29,6 +29,23 @@ def located(view: TopicView, position: Position) -> Position:
     reached = (span.end.incarnation for span in known if span.end.ledger >= position.ledger)
     last = known[-1].end.incarnation if known else position.incarnation
     return position._replace(incarnation=next(reached, last))
+
+
+def _parts(catalog: TopicCatalog, held: OffloadedLedger, taken: Iterable[tuple[int, int]]) -> Iterator[LedgerPart]:
+    """What is read from a ledger, or told of as unreadable: that ends where the catalog knows its end, and a recorded loss is told of once."""
+    if held.unreadable is None:
+        return _left_of(held, taken)
+    known = closed_with(catalog, held.start)
+    ended = held if known is None else replace(held, end=held.end._replace(entry=known))
+    return _left_of(ended, [*taken, *_lost_of(catalog.losses, held.start[:2])])
+
+
+def _lost_of(losses: Iterable[Loss], place: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    """What is recorded as lost of the ledger (incarnation, ledger)."""
+    for loss in losses:
+        begin, end = loss.start[:2], loss.end[:2]
+        if begin <= place <= end:
+            yield loss.start.entry if begin == place else 0, loss.end.entry if end == place else LAST_ENTRY
 
 
 def _left_of(ledger: OffloadedLedger, taken: Iterable[tuple[int, int]]) -> Iterator[LedgerPart]:

@@ -10,7 +10,7 @@ from offloader.archive.items import Missing
 from offloader.archive.reading.once import spans_once
 from offloader.archive.reading.pieces import of_ledger, of_segment
 from offloader.archive.runs import Run
-from offloader.archive.stored import EVERYTHING, Piece, PlanItem, Selection
+from offloader.archive.stored import EVERYTHING, OffloadedLedger, Piece, PlanItem, Selection, Unreadable
 from offloader.archive.view import TopicView
 from offloader.errors import DamagedRecordError
 from offloader.model import Loss, Segment, TopicName
@@ -75,6 +75,8 @@ def _of_span(topic: TopicName, span: Span, selection: Selection) -> Iterator[Pla
     match span:
         case Loss():
             yield Missing(first, last, f"lost: {span.reason} (accepted by {span.accepted_by})")
+        case LedgerPart(ledger=OffloadedLedger(unreadable=Unreadable() as unreadable)):
+            yield unreadable.missing(first, last)
         case LedgerPart():
             yield from of_ledger(topic, span, first, last)
         case Segment():

@@ -11,14 +11,14 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
-from offloader.archive.items import Missing
+from offloader.archive.items import DAMAGED, Missing
 from offloader.archive.reading.expected import OnDamage
 from offloader.archive.reading.indexes import SHARED, IndexCache
 from offloader.archive.reading.meter import Meter, ReadStats
 from offloader.archive.reading.piece import PieceWork, Start
 from offloader.archive.reading.stores import Stores
 from offloader.archive.stored import PlanItem, ReadItem
-from offloader.errors import ConfigError
+from offloader.errors import ConfigError, DamagedObjectError
 from offloader.model import KIB, MIB
 
 __all__ = ["OnDamage", "PieceReader", "ReadOptions", "ReadStats"]
@@ -105,12 +105,18 @@ class PieceReader:
     def _steps(self, items: Iterable[PlanItem], start: Start) -> Generator[_Step]:
         for work in self._opened(items, start):
             if isinstance(work, Missing):
-                yield _Step(False, partial(iter, (work,)))
+                yield _Step(False, partial(self._tell, work))
                 continue
             yield _Step(False, work.begin)
             for fetch in work.fetches(self._options.read_size):
                 yield _Step(True, partial(work.take, fetch, start(partial(work.read, fetch))))
             yield _Step(False, work.finish)
+
+    def _tell(self, item: Missing) -> Iterator[Missing]:
+        """What was known to be missing before anything was read: damage is what it is elsewhere."""
+        if item.damaged and self._options.on_damage is OnDamage.FAIL:
+            raise DamagedObjectError(item.why.removeprefix(DAMAGED))
+        yield item
 
     def _opened(self, items: Iterable[PlanItem], start: Start) -> Iterator[PieceWork | Missing]:
         """Each item, once the index of the one after it is on its way."""

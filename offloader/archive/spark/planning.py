@@ -70,7 +70,7 @@ def items_of(view: TopicView, asked: Selection, narrowing: Narrowing = EVERYTHIN
 def check_losses(topic: TopicName, items: Iterable[PlanItem]) -> None:
     """Refuse what is lost, or not proven to be complete. Raises DataLostError naming the first such positions."""
     for item in items:
-        if isinstance(item, Missing) and item.kind is None:
+        if isinstance(item, Missing) and item.kind is None and not item.damaged:  # damage is for the task that reads it
             raise DataLostError(
                 f"{topic}: {item.start}..{item.end} is not in the archive ({item.why}); "
                 f"option failOnDataLoss=false reads what is there, and the log tells what is not"

@@ -61,7 +61,13 @@ def kinds(store, *topics):
 
 def ledgers(store, topic=TOPIC):
     found = scan(store, topic.__eq__).topics.get(topic)
-    return [] if found is None else [(held.start.ledger, held.uuid) for held in found.ledgers]
+    return [] if found is None else [(held.start.ledger, held.uuid) for held in found.ledgers if held.unreadable is None]
+
+
+def unreadable(store, topic=TOPIC):
+    """What of a topic's ledgers readers can only tell of: the object that is to blame, and whether that is damage."""
+    found = scan(store, topic.__eq__).of(topic).ledgers
+    return [(held.start.ledger, held.unreadable.key, held.unreadable.damaged) for held in found if held.unreadable is not None]
 
 
 def test_the_ledgers_of_each_topic_in_order(store):
@@ -101,7 +107,7 @@ def test_an_index_object_that_was_asked_is_not_asked_again():
     store.heads.clear()
     assert len(scan(store, TOPIC.__eq__, heads=heads).topics[TOPIC].ledgers) == 2
     assert store.heads == [index_key(UUID, 2)]
-    store.delete([index_key(UUID, 1)])
+    store.delete([index_key(UUID, 1), data_key(UUID, 1)])
     assert [held.start.ledger for held in scan(store, TOPIC.__eq__, heads=heads).topics[TOPIC].ledgers] == [2]
 
 
@@ -126,21 +132,58 @@ def test_incomplete_pairs_and_bad_names_are_told_and_stop_nobody(store):
     store.put("readme.txt", b"")
     store.put("archive/public/default/orders/" + UUID, b"our own segments may be in the same bucket")
     result = scan(store)
-    assert [(f.kind, f.key) for f in result.findings] == [
-        (Kind.STRAY_OBJECT, "readme.txt"),
+    assert [(f.kind, f.key) for f in result.findings] == [(Kind.STRAY_OBJECT, "readme.txt")]
+    assert [(f.kind, f.key) for f in result.topics[TOPIC].findings] == [
         (Kind.MISSING_OBJECT, data_key(UUID, 4)),
         (Kind.MISSING_INDEX, index_key(UUID, 5)),
     ]
-    assert ledgers(store) == [(3, UUID)]
+    # The index says what the data object that is gone had: readers find out by themselves.
+    assert ledgers(store) == [(3, UUID), (4, UUID)]
 
 
-def test_a_damaged_pair_is_not_taken(store):
+def test_an_object_without_its_partner_is_no_topics_where_nothing_says_whose_it_is():
+    store = Plain()
+    put_ledger(store, 3, messages(3, 5))
+    store.delete([index_key(UUID, 3)])
+    result = scan(store)
+    assert [(f.kind, f.key) for f in result.findings] == [(Kind.MISSING_INDEX, index_key(UUID, 3))]
+    assert (result.topics, [held.start.ledger for held in result.doubtful]) == ({}, [3])
+
+
+def test_a_data_object_without_an_index_is_damage_unless_it_may_be_on_its_way(store):
+    for ledger in (3, 4, 5):
+        put_ledger(store, ledger, messages(ledger, 5))
+    store.delete([index_key(UUID, 5)])
+    assert unreadable(store) == [(5, index_key(UUID, 5), False)]
+    store.delete([index_key(UUID, 3)])
+    assert unreadable(store) == [(3, index_key(UUID, 3), True), (5, index_key(UUID, 5), False)]
+
+
+def test_what_a_failed_attempt_has_left_does_not_matter_where_another_has_succeeded(store):
+    put_ledger(store, 3, messages(3, 5), UUID)
+    put_ledger(store, 3, messages(3, 5), OTHER_UUID)
+    put_ledger(store, 4, messages(4, 5))
+    store.delete([index_key(UUID, 3)])
+    assert (ledgers(store), unreadable(store)) == ([(3, OTHER_UUID), (4, UUID)], [])
+    assert kinds(store) == [Kind.MISSING_INDEX]
+
+
+def test_of_two_damaged_copies_the_one_that_shows_more_is_taken(store):
+    for uuid in (UUID, OTHER_UUID):
+        put_ledger(store, 3, messages(3, 30), uuid)
+    flip(store, index_key(UUID, 3), 0)
+    flip(store, data_key(OTHER_UUID, 3), 300)
+    assert (ledgers(store), unreadable(store)) == ([(3, OTHER_UUID)], [])
+
+
+def test_of_a_damaged_pair_is_known_what_its_index_says(store):
     put_ledger(store, 3, messages(3, 5))
     put_ledger(store, 4, messages(4, 5))
     put_ledger(store, 5, messages(5, 5))
     flip(store, index_key(UUID, 3), 0)
     store.put(data_key(UUID, 4), store.read(data_key(UUID, 4))[0][:-1])
-    assert ledgers(store) == [(5, UUID)]
+    assert ledgers(store) == [(4, UUID), (5, UUID)]
+    assert unreadable(store) == [(3, index_key(UUID, 3), True)]
     assert kinds(store) == [Kind.DAMAGED_INDEX, Kind.WRONG_SIZE]
 
 
@@ -150,6 +193,7 @@ def test_the_objects_of_another_topic_under_the_names_of_this_one(store):
     store.put(index_key(UUID, 3), index, meta=user_metadata(TOPIC, "index"))
     store.put(data_key(UUID, 3), data, meta=user_metadata(TOPIC, "data"))
     assert (ledgers(store), kinds(store)) == ([], [Kind.DAMAGED_INDEX])
+    assert unreadable(store) == [(3, index_key(UUID, 3), True)]
 
 
 def test_of_two_complete_copies_one_is_taken_and_the_other_told(store):
@@ -211,5 +255,6 @@ def test_whatever_is_whole_is_found(held, data):
     lost = data.draw(st.sets(st.sampled_from(keys)) if keys else st.just(set()))
     store.delete(lost)
     both = {ledger: {data_key(UUID, ledger), index_key(UUID, ledger)} for ledger in held}
-    assert ledgers(store) == sorted((ledger, UUID) for ledger in held if not both[ledger] & lost)
+    assert ledgers(store) == sorted((ledger, UUID) for ledger in held if index_key(UUID, ledger) not in lost)
+    assert [ledger for ledger, _, _ in unreadable(store)] == sorted(n for n in held if both[n] & lost == {index_key(UUID, n)})
     assert len(kinds(store)) == sum(len(both[ledger] & lost) == 1 for ledger in held)

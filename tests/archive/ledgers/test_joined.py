@@ -14,14 +14,16 @@ from offloader.archive.ledgers.bucket import scan
 from offloader.archive.ledgers.contexts import LedgerContext, found_in
 from offloader.archive.ledgers.found import FoundLedgers
 from offloader.archive.ledgers.joined import joined
+from offloader.archive.ledgers.names import data_key, index_key
+from offloader.archive.reading.indexes import IndexCache
 from offloader.archive.reading.plan import plan
-from offloader.archive.reading.reader import PieceReader
+from offloader.archive.reading.reader import OnDamage, PieceReader, ReadOptions
 from offloader.archive.reading.stores import Stores
 from offloader.archive.stored import Selection
 from offloader.archive.view import TopicView
-from offloader.errors import DamagedObjectError
+from offloader.errors import DamagedObjectError, ObjectNotFoundError
 from offloader.metadata.state import TopicCatalog
-from offloader.model import Position
+from offloader.model import Position, TopicName
 from offloader.storage.memory import MemoryStore
 from offloader.storage.open import StoreSettings, open_store
 from tests.archive.support import TOPIC, Archive, uuid_of
@@ -72,16 +74,16 @@ class World:
 
     def scanned(self) -> FoundLedgers:
         """Without."""
-        return scan(self.bucket, store_url=self.bucket_settings.root).topics.get(TOPIC, FoundLedgers(TOPIC))
+        return scan(self.bucket, store_url=self.bucket_settings.root).of(TOPIC)
 
     @property
     def catalog(self) -> TopicCatalog:
         return self.archive.catalog
 
-    def read(self, view: TopicView) -> list[tuple[int, int, bytes] | Missing]:
+    def read(self, view: TopicView, on_damage: OnDamage = OnDamage.FAIL) -> list[tuple[int, int, bytes] | Missing]:
         stores = Stores(self.settings, [self.bucket_settings])
         found: list[tuple[int, int, bytes] | Missing] = []
-        for item in PieceReader(stores).read(plan(view, Selection())):
+        for item in PieceReader(stores, ReadOptions(on_damage=on_damage), IndexCache()).read(plan(view, Selection())):
             if isinstance(item, Missing):
                 found.append(item)
             else:
@@ -206,6 +208,86 @@ def test_damage_in_a_brokers_object_is_an_error_that_names_it(world):
     flip(world.bucket, f"{UUID}-ledger-3", 300)
     with pytest.raises(DamagedObjectError, match=rf"{UUID}-ledger-3.*offset \d+"):
         world.read(view)
+
+
+def _cut(bucket, key: str, size: int) -> None:
+    data, stat = bucket.read(key)
+    bucket.put(key, data[:size], meta=stat.meta)
+
+
+UNSOUND = {
+    "data cut short": (data_key, lambda bucket, key: _cut(bucket, key, -1)),
+    "data empty": (data_key, lambda bucket, key: _cut(bucket, key, 0)),
+    "data deleted": (data_key, lambda bucket, key: bucket.delete([key])),
+    "index damaged": (index_key, lambda bucket, key: flip(bucket, key, 1)),
+    "index cut short": (index_key, lambda bucket, key: _cut(bucket, key, -1)),
+    "index deleted": (index_key, lambda bucket, key: bucket.delete([key])),
+}
+
+
+@pytest.mark.parametrize("damage", UNSOUND)
+@pytest.mark.parametrize("ledger", [3, 5])
+def test_a_pair_that_is_not_sound_is_no_silent_hole(world, ledger, damage):
+    for each in (3, 5, 8):
+        world.offload(each, 20)
+    key_of, spoil = UNSOUND[damage]
+    key = key_of(UUID, ledger)
+    spoil(world.bucket, key)
+    view = joined(TopicCatalog(TOPIC), world.scanned())
+    with pytest.raises((DamagedObjectError, ObjectNotFoundError), match=key):
+        world.read(view)
+    items = world.read(view, OnDamage.SKIP)
+    (told,) = [item for item in items if isinstance(item, Missing) and item.damaged]
+    assert told.start == Position(0, ledger, 0)
+    assert told.end >= Position(0, ledger, 19)
+    assert (key in told.why, told.damaged in (data_key(UUID, ledger), key)) == (True, True)
+    assert [item for item in items if not isinstance(item, Missing)] == [one for one in world.truth if one[0] != ledger]
+
+
+def test_an_unsound_pair_of_which_we_have_all_that_was_in_it_does_not_matter(world):
+    world.offload(3, 20)
+    world.offload(5, 10)
+    world.archive.claim(5)
+    world.segment(5, 9, count=15)
+    world.bucket.delete([index_key(UUID, 5)])
+    view = joined(world.catalog, world.scanned())
+    assert [item for item in world.read(view) if not isinstance(item, Missing)] == world.truth
+
+
+def test_what_we_do_not_have_of_it_is_told(world):
+    """A segment ends inside the ledger, and nothing says whether that had more entries."""
+    world.archive.claim(5)
+    world.segment(5, count=10, closed=False)
+    put_ledger(world.bucket, 5, messages(5, 20))
+    flip(world.bucket, index_key(UUID, 5), 0)
+    items = world.read(joined(world.catalog, world.scanned()), OnDamage.SKIP)
+    (told,) = [item for item in items if isinstance(item, Missing)]
+    assert (told.start, told.end > Position(0, 5, 19)) == (Position(0, 5, 10), True)
+
+
+def test_what_is_recorded_as_lost_is_told_once(world):
+    world.archive.claim(3)
+    world.segment(3, count=5)
+    world.archive.lose(Position(0, 5, -1), Position(0, 5, 9))
+    world.segment(8, count=5)
+    put_ledger(world.bucket, 5, messages(5, 10))
+    world.bucket.delete([index_key(UUID, 5)])
+    view = joined(world.catalog, world.scanned())
+    assert len([item for item in world.read(view, OnDamage.SKIP) if isinstance(item, Missing) and item.damaged]) == 0
+    assert [item for item in world.read(view) if not isinstance(item, Missing)] == world.truth
+
+
+def test_an_object_that_may_be_the_topics_is_told(world):
+    """Its index is gone, and the store keeps no metadata."""
+    world.offload(3, 5)
+    world.bucket.put(data_key(UUID, 5), b"x")
+    (why,) = (
+        item.why
+        for item in world.read(joined(TopicCatalog(TOPIC), world.scanned()))
+        if isinstance(item, Missing) and "-ledger-" in item.why
+    )
+    assert why.startswith(f"unproven: {index_key(UUID, 5)}: ")
+    assert joined(TopicCatalog(TOPIC), scan(world.bucket).of(TopicName.parse("public/default/nothing"))).ledgers == ()
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 25), st.sampled_from("bbsp")), min_size=1, max_size=8))

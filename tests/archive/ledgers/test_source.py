@@ -114,8 +114,9 @@ def test_a_context_may_name_another_bucket(root, bucket, url, monkeypatch):
 
 def test_what_is_in_the_bucket_without_being_a_ledger_is_told(settings):
     open_store(settings).delete([data_key(UUID, 3)])
-    scanned = LedgerBucket(settings).scan()
-    assert (scanned.topics, len(scanned.findings)) == ({}, 1)
+    assert len(LedgerBucket(settings).scan().topics[TOPIC].findings) == 1
+    open_store(settings).put("readme.txt", b"")
+    assert len(LedgerBucket(settings).scan().findings) == 1
 
 
 def test_it_can_be_sent_to_other_processes(settings):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from importlib import import_module
@@ -17,12 +17,13 @@ import pytest
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, LessThan
 
 import offloader.archive
+from offloader.archive.ledgers import names
 from offloader.archive.messages.encryption import PemFiles
 from offloader.archive.spark.batch import ArchiveReader, FilteringReader
 from offloader.archive.spark.metrics import MetricsFolder, PlanMetrics
 from offloader.archive.spark.source import PulsarArchiveSource
 from offloader.archive.spark.task import ReadTask
-from offloader.errors import ConfigError, DamagedObjectError, DataLostError, OffloadError
+from offloader.errors import ConfigError, DamagedObjectError, DataLostError, ObjectNotFoundError, OffloadError
 from offloader.metadata.layout import data_key
 from offloader.model import Position, TopicName
 from offloader.storage.open import StoreSettings, open_store
@@ -30,7 +31,7 @@ from tests.archive.ledgers.support import messages, put_ledger
 from tests.archive.messages.test_committed import READABLE
 from tests.archive.messages.test_committed import archive as with_an_abort
 from tests.archive.spark.world import BEGIN, Row, World, ordered, row_of, standard
-from tests.archive.support import TOPIC
+from tests.archive.support import TOPIC, uuid_of
 
 ORDERS = TopicName.parse("persistent://public/default/orders")
 
@@ -381,6 +382,26 @@ def test_what_a_stock_broker_offloaded_comes_before_our_segments(mixed: str, cap
 
     assert found == [(5, n, data) for n, data in enumerate(messages(5, 30))] + [(6, e.entry, e.data) for e in maker.entries]
     assert "nothing proves that no ledger is missing" in caplog.text
+
+
+@pytest.mark.parametrize("key_of", [names.data_key, names.index_key])
+def test_a_ledger_of_a_stock_broker_that_is_not_sound_is_damage(
+    mixed: str, key_of: Callable[[str, int], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(StoreSettings(f"memory://{mixed}-{key_of.__name__}"))
+    options = {"ledgers": f"memory://{mixed}-ledgers", "topics": "orders", "format": "entries", "failOnDataLoss": "false"}
+    with closing(open_store(StoreSettings(f"memory://{mixed}-ledgers"))) as bucket:
+        put_ledger(bucket, 6, messages(6, 3), uuid_of(9), topic=ORDERS)
+        put_ledger(bucket, 7, messages(7, 3), topic=ORDERS)
+        bucket.delete([key_of(uuid_of(9), 6)])
+
+    with pytest.raises((DamagedObjectError, ObjectNotFoundError), match=key_of(uuid_of(9), 6)):
+        list(batches(reader(world, **options)))
+    found = [row["ledgerId"] for batch in batches(reader(world, onDamage="skip", **options)) for row in batch.to_pylist()]
+
+    assert (found.count(5), found.count(6), found.count(7)) == (30, 0, 3)
+    told = [record.message for record in caplog.records if "is missing: damaged: " in record.message]
+    assert [f"{uuid_of(9)}-ledger-6" in message for message in told] == [True]
 
 
 def test_topics_that_only_a_stock_broker_offloaded(mixed: str) -> None:
