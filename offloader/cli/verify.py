@@ -9,7 +9,7 @@ from dataclasses import replace
 import click
 
 from offloader.archive.checking.bucket import check_root
-from offloader.archive.checking.findings import Finding
+from offloader.archive.checking.findings import Finding, Kind
 from offloader.archive.checking.verify import Report, verify
 from offloader.archive.ledgers.source import LedgerBucket
 from offloader.archive.ledgers.verify import verify_ledgers
@@ -19,7 +19,10 @@ from offloader.cli.reading import Ledgers, ledger_options
 from offloader.cli.session import FINDINGS, OK, Session, command
 from offloader.cli.topics import chosen, journals_of
 from offloader.config.units import format_size
+from offloader.errors import ConfigError
 from offloader.model import TopicName
+
+_WITHOUT_PARTNER = (Kind.MISSING_OBJECT, Kind.MISSING_INDEX)
 
 
 @click.command("verify")
@@ -49,15 +52,25 @@ def verify_command(
     """
     bucket = Ledgers(ledgers, cluster, ask_pulsar).bucket(session)
     count, of_ledgers, only_there = (0, [], set()) if bucket is None else _of_ledgers(session, bucket, topics, quick=quick)
-    of_root = tuple(check_root(session.store))
+    of_root, no_root = _of_root(session, may_be_empty=bucket is not None)
     names = None
     if topics:
         journals = journals_of(session)
         names = [name for topic in topics if topic not in only_there for name in chosen(session, journals, topic)]
     report = verify(session.store, names, quick=quick, abort_uploads=abort_uploads)
     report = replace(report, findings=(*of_root, *report.findings, *of_ledgers))
-    _show(session, report, count if bucket is not None else None)
+    _show(session, report, count if bucket is not None else None, no_root)
     return FINDINGS if report.findings else OK
+
+
+def _of_root(session: Session, *, may_be_empty: bool) -> tuple[tuple[Finding, ...], str]:
+    """What is wrong with the root; in words, that there is none. Raises ConfigError where that must not be."""
+    try:
+        return tuple(check_root(session.store)), ""
+    except ConfigError as error:
+        if not may_be_empty:
+            raise
+        return (), str(error)
 
 
 def _of_ledgers(
@@ -67,19 +80,22 @@ def _of_ledgers(
     topics are there but not in the archive."""
     scanned = bucket.scan()
     named = {str(topic) for topic in topics}
-    wanted = [t for t in sorted(scanned.topics) if not named or {str(t), t.partitioned_name} & named]
-    count, findings = 0, [] if named else list(scanned.findings)
+    # Brokers may know a topic of which nothing is left in the bucket.
+    wanted = [t for t in sorted({*scanned.topics, *topics}) if not named or {str(t), t.partitioned_name} & named]
+    count, findings = 0, [f for f in scanned.findings if not named or f.kind is not Kind.STRAY_OBJECT]
+    there: set[str] = set()
     with closing(Stores(session.storage, (bucket.store,), borrowed=session.store)) as stores:
         for topic in wanted:
             found = bucket.find(topic, scanned)
             count += len(found.ledgers)
+            there |= {str(topic), topic.partitioned_name} if found.ledgers else set()
             findings += verify_ledgers(found, lambda url: stores.open(url).store, quick=quick)
-    there = {str(t) for t in wanted} | {t.partitioned_name for t in wanted}
+            findings += [f for f in scanned.of(topic).findings if f.kind in _WITHOUT_PARTNER]
     archived = {name for t in session.catalogs.topics() for name in (str(t), t.partitioned_name)} if named else set()
-    return count, findings, {topic for topic in topics if str(topic) in there - archived}
+    return count, list(dict.fromkeys(findings)), {topic for topic in topics if str(topic) in there - archived}
 
 
-def _show(session: Session, report: Report, ledgers: int | None) -> None:
+def _show(session: Session, report: Report, ledgers: int | None, note: str) -> None:
     of_brokers = "" if ledgers is None else f", {ledgers} ledgers of stock brokers"
     summary = (
         f"{report.topics} topics, {report.segments} segments, {report.entries} entries, {format_size(report.bytes)} bytes{of_brokers}: "
@@ -87,6 +103,8 @@ def _show(session: Session, report: Report, ledgers: int | None) -> None:
     )
     if report.aborted:
         summary += f", {len(report.aborted)} uploads ended"
+    if note:
+        summary += f" ({note})"
     session.output.message(
         summary,
         details=[str(finding) for finding in report.findings],

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
-from offloader.archive.ledgers.names import data_key
+from offloader.archive.ledgers.names import data_key, index_key
 from offloader.cli.docs import render
 from offloader.metadata import layout
 from offloader.metadata.journal import Journal
@@ -16,8 +17,10 @@ from offloader.metadata.state import TopicState
 from offloader.model import TopicName
 from offloader.storage.local import LocalStore
 from tests.archive.ledgers.support import put_ledger
+from tests.archive.ledgers.test_source import INFO, PATH, STATS
 from tests.archive.support import TOPIC, gap, message, uuid_of
 from tests.format.support import Stored, broker_metadata, checksummed
+from tests.pulsar.test_rest import FakeAdmin
 
 TIME = 1_700_000_000_000
 LEDGER_UUID = "00000000-0000-4000-8000-000000000001"
@@ -119,6 +122,49 @@ def test_verify_reads_what_stock_brokers_have_offloaded_too(archived, bucket) ->
     assert archived.json("verify", "public/default/stock", "--ledgers", url)["ledgers"] == 1
     assert archived.json("verify", "orders", "--ledgers", url)["ledgers"] == 0
     assert archived.run("verify", "public/default/stock").exit_code == 1
+
+
+@pytest.mark.parametrize("key", [data_key(LEDGER_UUID, 7), index_key(LEDGER_UUID, 7)])
+@pytest.mark.parametrize("named", [[], ["public/default/stock"], ["orders", "public/default/stock"]])
+def test_verify_names_an_object_of_a_stock_broker_that_is_gone(archived, bucket, key, named) -> None:
+    bucket.delete([key])
+    result = archived.run("verify", *named, "--ledgers", bucket.url, "--output", "json")
+    assert result.exit_code == 2
+    assert [(f["key"], f["topic"]) for f in json.loads(result.stdout)["findings"]] == [(key, "persistent://public/default/stock")]
+
+
+def test_verify_of_a_topic_tells_what_may_be_the_topics(archived, bucket) -> None:
+    """A data object without metadata and without an index may be any topic's; another topic's cannot, nor what is no ledger."""
+    stray = data_key(LEDGER_UUID, 9)
+    put_ledger(bucket, 8, [message("m")], LEDGER_UUID, topic=TopicName.parse("public/default/another"))
+    bucket.delete([index_key(LEDGER_UUID, 8)])
+    bucket.put("readme.txt", b"")
+    assert archived.ok("verify", "public/default/stock", "--ledgers", bucket.url).endswith(
+        "1 ledgers of stock brokers: no findings\n"
+    )
+    bucket.put(stray, b"x")
+    result = archived.run("verify", "public/default/stock", "--ledgers", bucket.url)
+    assert (result.exit_code, [text.split()[1] for text in result.stdout.splitlines()[:-1]]) == (2, [f"{stray}-index:"])
+
+
+def test_verify_names_what_brokers_know_and_the_bucket_has_no_more(archived, tmp_path) -> None:
+    with closing(FakeAdmin()) as admin:
+        admin.on(f"{PATH}/internalStats", STATS)
+        admin.on(f"{PATH}/internal-info", INFO)
+        archived.config = archived.config.replace("http://localhost:8080", f"http://{admin.host}")
+        url = LocalStore(tmp_path / "emptied").url
+        result = archived.run("verify", "orders", "--quick", "--ledgers", url, "--ask-pulsar", "--output", "json")
+    assert result.exit_code == 2
+    assert {f["kind"] for f in json.loads(result.stdout)["findings"]} == {"missing-object", "missing-index"}
+
+
+def test_verify_of_ledgers_needs_no_archive_beside_them(line, bucket) -> None:
+    said = line.ok("verify", "--ledgers", bucket.url)
+    assert "1 ledgers of stock brokers: no findings (storage.root: nothing was offloaded to memory:// yet" in said
+    assert line.json("verify", "public/default/stock", "--ledgers", bucket.url)["ledgers"] == 1
+    bucket.delete([data_key(LEDGER_UUID, 7)])
+    assert line.run("verify", "--ledgers", bucket.url).exit_code == 2
+    assert "is not in the archive" in line.error("verify", "public/default/nothing", "--ledgers", bucket.url)
 
 
 @pytest.mark.parametrize("quick", [False, True])
