@@ -28,7 +28,7 @@ _WITHOUT_PARTNER = (Kind.MISSING_OBJECT, Kind.MISSING_INDEX)
 @click.command("verify")
 @click.argument("topics", callback=TOPIC, nargs=-1)
 @click.option("--quick", is_flag=True, help="Existence, sizes, indexes and continuity only: no data is read.")
-@click.option("--abort-uploads", is_flag=True, help="End the uploads that no journal names.")
+@click.option("--abort-uploads", is_flag=True, help="End the uploads of segments that no journal names; never another product's.")
 @ledger_options
 @command()
 def verify_command(
@@ -43,8 +43,8 @@ def verify_command(
 ) -> int:
     """Check what is offloaded: catalogs, journals and objects against each other, byte for byte.
 
-    All topics by default. May run beside the application. With --ledgers also what Pulsar's own offloader has put into that bucket.
-    Exit code 2 where something is found.
+    All topics by default. May run beside the application. With --ledgers also what Pulsar's own offloader has put into that bucket, and
+    then there need be no archive; of named topics also what names no topic there. Exit code 2 where something is found.
 
     \b
     JSON: {message, topics, segments, ledgers, entries, bytes, aborted, findings}; a finding is

@@ -218,6 +218,25 @@ def test_uploads_that_no_journal_names_are_told_of_and_ended_on_request() -> Non
     assert {u.upload for u in store.list_uploads()} == {handles[0], handles[2]}
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "other/product.bin",
+        "a/b/c/product.bin",
+        f"{uuid_of(7)}-ledger-12",  # a stock broker's own offload
+        layout.index_key(TOPIC, uuid_of(7)),
+        layout.catalog_folder(TOPIC) + layout.slot_name(9),
+        f"production/{layout.data_key(TOPIC, uuid_of(7))}",  # another root below this one
+    ],
+)
+def test_the_uploads_of_others_are_never_ended(key) -> None:
+    archive = sound()
+    begun = archive.store.begin(key)
+    report = verify(archive.store, abort_uploads=True)
+    assert [(f.kind, f.key, "left alone" in f.message) for f in report.findings] == [(Kind.OPEN_UPLOAD, key, True)]
+    assert (report.aborted, [u.upload for u in archive.store.list_uploads()]) == ((), [begun])
+
+
 def test_no_upload_is_ended_while_a_journal_cannot_be_read() -> None:
     archive = sound()
     archive.store.begin(layout.data_key(TOPIC, uuid_of(50)))

@@ -119,14 +119,16 @@ def stray_objects(keys: Iterable[str], offloaded: set[tuple[TopicName, str]], jo
             yield from _unnamed(key, parsed.topic, parsed.uuid, journals)
 
 
-def open_uploads(uploads: Iterable[OpenUpload], journals: Journals) -> Iterator[tuple[OpenUpload, Finding]]:
-    """Uploads that no journal names. `uploads` were listed before the journals were read: one that has just begun is known there
-    by its uuid."""
+def open_uploads(uploads: Iterable[OpenUpload], journals: Journals) -> Iterator[tuple[OpenUpload | None, Finding]]:
+    """Uploads that no journal names; None in place of one that is not ours to end. `uploads` were listed before the journals were
+    read: one that has just begun is known there by its uuid."""
     for upload in uploads:
         parsed = parse_topic_key(upload.key)
-        topic = None if parsed is None else parsed.topic
-        if parsed is None or not _names_upload(journals, parsed.topic, parsed.uuid, upload.upload):
-            yield upload, Finding(Kind.OPEN_UPLOAD, upload.key, f"no journal names the upload {upload.upload}", topic)
+        if parsed is None or parsed.kind is not KeyKind.DATA:  # nothing else of ours is uploaded in parts
+            message = f"another product's upload {upload.upload}: its key is none that the offloader uploads to; it is left alone"
+            yield None, Finding(Kind.OPEN_UPLOAD, upload.key, message)
+        elif not _names_upload(journals, parsed.topic, parsed.uuid, upload.upload):
+            yield upload, Finding(Kind.OPEN_UPLOAD, upload.key, f"no journal names the upload {upload.upload}", parsed.topic)
 
 
 def _of_no_topic(key: str) -> Iterator[Finding]:

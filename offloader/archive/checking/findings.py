@@ -58,7 +58,7 @@ MEANINGS: Mapping[Kind, str] = {
     Kind.STRAY_OBJECT: "neither a catalog nor a journal names the object",
     Kind.ABANDONED_OBJECT: "a journal names the object as one that must not be used",
     Kind.LEFT_OVER: "a helper object of an interrupted start, or a record that was moved aside; it can be deleted",
-    Kind.OPEN_UPLOAD: "no journal names the upload: it costs, and never becomes an object",
+    Kind.OPEN_UPLOAD: "no journal names the upload: it costs, and never becomes an object; or it is another product's",
     Kind.SECOND_COPY: "two pairs of objects of Pulsar's own offloader hold the same ledger: only one of them is read",
 }
 

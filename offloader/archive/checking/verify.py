@@ -45,7 +45,7 @@ def verify(
     """Check topics, by default all of the root. `quick`: existence, sizes, indexes and continuity only, no data is read.
 
     Safe beside running applications: the listing comes before the journals and these before the catalogs, the way that a
-    segment goes. `abort_uploads` ends the uploads that no journal names; nothing else is ever changed. Raises what the store raises.
+    segment goes. `abort_uploads` ends the uploads of segments that no journal names; nothing else is ever changed. Raises what the store raises.
     """
     chosen = None if topics is None else sorted(set(topics))
     prefixes = [""] if chosen is None else [topic_folder(topic) for topic in chosen]
@@ -61,7 +61,8 @@ def verify(
     findings += stray_objects(keys, {(topic, s.uuid) for topic, r in read.items() for s in r.catalog.segments}, journals)
     unnamed = list(open_uploads(uploads, journals))
     findings += [finding for _, finding in unnamed]
-    aborted = _abort(store, (upload for upload, _ in unnamed)) if abort_uploads and journals.readable else []
+    ours = (upload for upload, _ in unnamed if upload is not None)
+    aborted = _abort(store, ours) if abort_uploads and journals.readable else []
     segments = [s for r in read.values() for s in r.catalog.segments]
     return Report(
         findings=tuple(findings),
