@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from enum import Enum
 
@@ -10,12 +11,14 @@ import click
 
 from offloader.archive.checking.bucket import Journals, applications, read_journals
 from offloader.cli.parsing import TIME, TOPIC
-from offloader.cli.session import Session, command
+from offloader.cli.session import ERROR, OK, Session, command
 from offloader.config.units import format_time
-from offloader.errors import FatalError, OffloadError
+from offloader.errors import FatalError, FormatVersionError, IntegrityError, OffloadError
 from offloader.metadata import layout, requests
+from offloader.metadata.log import READERS
 from offloader.metadata.state import TopicCatalog, TopicState
 from offloader.model import OpenSegment, Segment, SegmentStatus, TopicName
+from offloader.storage.base import ObjectStore
 
 POLL = 0.5  # seconds
 
@@ -54,17 +57,41 @@ def state_of(journals: Journals, topic: TopicName) -> TopicState:
 
 @topics.command("list")
 @command()
-def list_topics(session: Session) -> None:
-    """All topics of the archive.
+def list_topics(session: Session) -> int:
+    """All topics of the archive. Exit code 1 where a topic's catalog cannot be read: the others are shown.
 
     \b
     JSON: an array of {topic, application, segments, entries, bytes, end, open, failure}.
     """
     journals = journals_of(session)
-    catalogs = session.catalogs.load_all(archived_topics(session, journals))
+    names = archived_topics(session, journals)
+    with ThreadPoolExecutor(READERS, "catalog-reader") as pool:
+        found = list(pool.map(lambda name: _loaded(session, name), names))
     columns = ("topic", "application", "segments", "entries", "bytes", "end", "open", "failure")
-    rows = [_topic_row(catalog, state_of(journals, topic)) for topic, catalog in sorted(catalogs.items())]
-    session.output.table(columns, rows, "Nothing is offloaded yet")
+    rows = [_topic_row(catalog, state_of(journals, catalog.topic)) for catalog in found if isinstance(catalog, TopicCatalog)]
+    note = no_archive(session.store)
+    session.output.table(columns, rows, "No topic can be shown" if names else f"Nothing is offloaded yet{note and ': '}{note}")
+    if note and (names or session.output.name == "json"):
+        click.echo(note, err=True)
+    damaged = [error for error in found if not isinstance(error, TopicCatalog)]
+    for error in damaged:
+        click.echo(f"error: {error}", err=True)
+    return ERROR if damaged else OK
+
+
+def no_archive(store: ObjectStore) -> str:
+    """In words, that a root is none; "" where it is one. A wrong root must not pass for one that nothing was offloaded to yet."""
+    if store.stat(layout.ROOT) is not None:
+        return ""
+    return f"there is no {layout.ROOT} in {store.url}; unless `offloader run` has never been started, storage.root is wrong"
+
+
+def _loaded(session: Session, topic: TopicName) -> TopicCatalog | str:
+    """A topic's catalog, or why it cannot be read."""
+    try:
+        return session.catalogs.load(topic)
+    except (IntegrityError, FormatVersionError) as error:
+        return f"{topic}: {str(error).removeprefix(f'{topic}: ')}"
 
 
 def _topic_row(catalog: TopicCatalog, state: TopicState) -> tuple[object, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from offloader.metadata.journal import Journal
 from offloader.metadata.requests import Request, RequestKind, submit
 from offloader.metadata.state import TopicState
 from offloader.model import Cuts, Failure, FailureKind, OpenSegment, Position, SegmentStatus, Source
+from offloader.storage.local import LocalStore
 from tests.archive.support import APPLICATION, TOPIC, stream, uuid_of
 
 OPEN = OpenSegment(uuid_of(50), Position(0, 2, 0), Source.BROKER, Cuts(), 1_700_000_000_000)
@@ -29,8 +31,49 @@ def offloaded(line):
 
 
 def test_nothing_is_offloaded(line) -> None:
+    line.root()
     assert line.ok("topics", "list") == "Nothing is offloaded yet\n"
     assert line.json("topics", "list") == []
+
+
+def test_a_root_that_is_none_does_not_pass_for_an_empty_archive(line) -> None:
+    """It is no error either: so is one that `offloader run` has not made yet."""
+    said = line.ok("topics", "list")
+    assert said.startswith("Nothing is offloaded yet: there is no _root in memory://;")
+    result = line.run("topics", "list", "--output", "json")
+    assert (result.exit_code, json.loads(result.stdout)) == (0, [])
+    assert result.stderr.startswith("there is no _root in memory://")
+
+
+def test_a_folder_that_is_not_there(line, tmp_path) -> None:
+    store = LocalStore(tmp_path / "absent")
+    line.doors = replace(line.doors, store=lambda _: store)
+    assert f"there is no _root in {store.url};" in line.ok("topics", "list")
+    assert not store.root.exists()
+
+
+def test_a_root_above_the_right_one_is_told(line) -> None:
+    line.archive.store.put("production/public/default/orders/_catalog/00000000000000000000", b"")
+    result = line.run("topics", "list")
+    assert (result.exit_code, result.stderr.startswith("there is no _root in memory://")) == (0, True)
+
+
+@pytest.mark.parametrize("key", ["x/y/z/_catalog/00000000000000000000", "public/default/orders/_catalog/00000000000000000001"])
+def test_a_catalog_that_cannot_be_read_hides_no_other_topic(offloaded, key) -> None:
+    offloaded.archive.topic = replace(TOPIC, name="sound")
+    offloaded.archive.claim()
+    offloaded.archive.store.put(key, b"rubbish")
+    result = offloaded.run("topics", "list", "--output", "json")
+    assert result.exit_code == 1
+    assert str(replace(TOPIC, name="sound")) in [row["topic"] for row in json.loads(result.stdout)]
+    (error,) = result.stderr.splitlines()
+    assert error.startswith(f"error: persistent://{key.partition('/_')[0]}: {key}")
+
+
+def test_where_no_catalog_can_be_read_there_is_something_all_the_same(line) -> None:
+    line.root().archive.store.put("public/default/orders/_catalog/00000000000000000000", b"rubbish")
+    result = line.run("topics", "list")
+    assert (result.exit_code, result.stdout) == (1, "No topic can be shown\n")
 
 
 def test_list_has_topics_of_catalogs_and_journals(offloaded) -> None:
