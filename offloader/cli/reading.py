@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 Bound = Position | int
 C = TypeVar("C", bound=Callable[..., Any])
 
-# Fewer milliseconds than this (in 1973) are rather seconds, or a position that was not written to its end.
+# A mere number below this (in 1973, if it were milliseconds) is rather seconds, or a position that was not written to its end.
 LEAST_TIME = 10**11
 
 
@@ -53,18 +53,19 @@ class Ledgers:
                 raise ConfigError("--cluster and --ask-pulsar are for --ledgers, the bucket that stock brokers have offloaded to")
             return None
         admin = settings.pulsar(session.config) if self.ask_pulsar else None
-        return LedgerBucket(replace(session.storage, root=self.url), admin=admin, cluster=self.cluster)
+        return LedgerBucket(replace(session.storage, root=self.url, setting="--ledgers"), admin=admin, cluster=self.cluster)
 
 
 def parse_bound(text: str) -> Bound:
     """A position, or a time in ms. Raises ValueError."""
     if re.fullmatch(r"\d+:(-1|\d+)", text):
         return Position.parse(text)
+    time: int | None
     try:
         time = parse_publish_time(text)
     except ValueError:
-        time = -1
-    if time < LEAST_TIME:
+        time = None
+    if time is None or (time < LEAST_TIME and text.strip().isdecimal()):
         raise ValueError(
             f"{text!r} is neither a position nor a time; write LEDGER:ENTRY, for example 12:345, or a publish time as "
             "2026-11-21T14:00:00Z or in ms since 1970"

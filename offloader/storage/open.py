@@ -13,6 +13,7 @@ from offloader.storage.memory import MemoryBacking, MemoryStore
 
 _MEMORIES: dict[str, MemoryBacking] = {}
 _MEMORIES_LOCK = threading.Lock()
+_ROOT = "root"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,8 @@ class StoreSettings:
     """Where a store is and how to reach it. Can be pickled; each process opens its own store.
 
     `root`: `file:///path`, `s3://bucket/prefix`, `memory://name` (this process only), or a URL of fsspec. `endpoint`,
-    `region` and keys are for S3; without keys the usual AWS chain decides (environment, profile, instance role).
+    `region` and keys are for S3; without keys the usual AWS chain decides (environment, profile, instance role). `setting` is how
+    whoever gave the root calls it, for errors.
     """
 
     root: str
@@ -29,6 +31,7 @@ class StoreSettings:
     access_key: str | None = None
     secret_key: str | None = field(default=None, repr=False)
     options: tuple[tuple[str, str], ...] = ()
+    setting: str = field(default=_ROOT, compare=False, repr=False)
 
 
 def open_store(settings: StoreSettings, *, read_only: bool = False) -> ObjectStore:
@@ -36,6 +39,16 @@ def open_store(settings: StoreSettings, *, read_only: bool = False) -> ObjectSto
 
     `read_only`: nothing will be written, so that nothing need be proven.
     """
+    try:
+        return _opened(settings, read_only=read_only)
+    except ConfigError as error:
+        problem = str(error)
+        if settings.setting == _ROOT or not problem.startswith(f"{_ROOT}: "):
+            raise
+        raise ConfigError(f"{settings.setting}{problem.removeprefix(_ROOT)}") from error
+
+
+def _opened(settings: StoreSettings, *, read_only: bool) -> ObjectStore:
     scheme, rest = _split(settings.root)
     if scheme == "file":
         return _open_local(settings.root)

@@ -256,6 +256,17 @@ def test_it_needs_no_more_than_the_section_storage(archived) -> None:
     assert archived.error("topics", "cat", "orders").startswith("storage.root: not a URL")
 
 
+@pytest.mark.parametrize("early", ["1970-01-01", "1969-12-31T23:59:59Z", "1972-06-01T00:00:00+02:00"])
+def test_a_date_is_a_time_however_early(archived, early) -> None:
+    assert archived.ok("topics", "cat", "orders", "--from", early) == archived.ok("topics", "cat", "orders")
+    assert [text for text in archived.ok("topics", "cat", "orders", "--to", early).splitlines() if not text.startswith("#")] == []
+
+
+@pytest.mark.parametrize("number", ["0", "12", "1700000000", " 99999999999 "])
+def test_a_small_number_is_no_time(archived, number) -> None:
+    assert "is neither a position nor a time" in archived.error("topics", "cat", "orders", "--from", number)
+
+
 def test_it_writes_nothing(archived) -> None:
     def refused(*_: object, **__: object) -> object:
         raise AssertionError("reading wrote")

@@ -50,6 +50,15 @@ from tests.cli.support import CONFIG
         ),
         (["topics", "cat", "x", "--entries", "--key", "k"], "--key and --property choose messages; leave out --entries"),
         (["topics", "cat", "x", "--follow", "--to", "2026-01-01"], "--follow: no time ends a live topic"),
+        (
+            ["topics", "cat", "x", "--ledgers", "bucket"],
+            "--ledgers: 'bucket' is not a URL; write file:///folder or s3://bucket/prefix",
+        ),
+        (
+            ["topics", "export", "x", "--to", "x", "--ledgers", "s3://"],
+            "--ledgers: 's3://' names no bucket; write s3://bucket/prefix",
+        ),
+        (["verify", "--ledgers", "file://x"], "--ledgers: 'file://x' must be file:/// and an absolute path"),
         (["topics", "cat", "x", "--cluster", "c"], "--cluster and --ask-pulsar are for --ledgers"),
         (["topics", "peek", "orders", "7"], "'7' is not a position; write LEDGER:ENTRY, for example 12:345"),
         (["topics", "peek", "orders", "7:1"], "persistent://public/default/orders is not in the archive"),

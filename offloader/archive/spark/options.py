@@ -60,4 +60,8 @@ class Options:
         if self.metrics is None:
             return None
         both_s3 = self.metrics.startswith("s3://") and self.store.root.startswith("s3://")
-        return replace(self.store, root=self.metrics) if both_s3 else StoreSettings(self.metrics)
+        return (
+            replace(self.store, root=self.metrics, setting="metrics")
+            if both_s3
+            else StoreSettings(self.metrics, setting="metrics")
+        )

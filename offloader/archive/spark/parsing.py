@@ -122,7 +122,7 @@ def _store(known: Mapping[str, str], storage: Mapping[str, str]) -> StoreSetting
 
 def _ledgers(known: Mapping[str, str], archive: StoreSettings) -> Ledgers | None:
     if "ledgers" in known:
-        return Ledgers(replace(archive, root=known["ledgers"]), known.get("admin.url"), known.get("cluster"))
+        return Ledgers(replace(archive, root=known["ledgers"], setting="ledgers"), known.get("admin.url"), known.get("cluster"))
     for name in ("admin.url", "cluster"):
         if name in known:
             raise ConfigError(f"{name}: it is only for option ledgers, the bucket that stock brokers have offloaded to")

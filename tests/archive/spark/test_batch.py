@@ -412,6 +412,12 @@ def test_topics_that_only_a_stock_broker_offloaded(mixed: str) -> None:
     assert found == [{"__topic": str(ORDERS), "__entryId": n} for n in range(30)]
 
 
+@pytest.mark.parametrize("option", ["ledgers", "metrics"])
+def test_a_url_that_is_wrong_is_reported_under_its_option(world: World, option: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{option}: 'bucket' is not a URL"):
+        reader(world, topicsPattern=".*", **{option: "bucket"}).partitions()
+
+
 def test_private_keys_come_from_files(tmp_path: Path) -> None:
     (tmp_path / "a.pem").write_bytes(b"key")
     keys = PemFiles({"a": str(tmp_path / "a.pem"), "gone": str(tmp_path / "gone.pem")})
