@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from offloader.archive.checking.findings import Kind
 from offloader.archive.checking.verify import verify
 from offloader.metadata import layout
+from offloader.metadata.catalog import Catalogs
 from offloader.metadata.catalog_codec import encode_catalog
 from offloader.metadata.journal import Journal
 from offloader.metadata.state import Abandoned, TopicState
@@ -255,6 +257,51 @@ def test_an_open_segment_must_continue_the_catalog_of_its_application() -> None:
     with Journal.open(archive.store, "another", archive.token) as opened:
         opened.record([TopicState(TOPIC, open=open_segment(uuid_of(51), Position(0, 4, 21)))])
     assert kinds(archive) == [Kind.NOT_CLAIMED, Kind.OVERLAP]
+
+
+def two_topics() -> tuple[Archive, Archive]:
+    archive, other = sound(), Archive(topic=replace(TOPIC, name="other"))
+    other.store.backing = archive.store.backing
+    tokens = itertools.count()
+    other.catalogs = Catalogs(other.store, APPLICATION, lambda: f"other-{next(tokens)}")
+    other.claim()
+    return archive, other
+
+
+@pytest.mark.parametrize("slot", [0, 1])
+def test_a_record_of_another_topic_is_found_for_a_topic_that_is_named(slot) -> None:
+    archive, other = two_topics()
+    other.closed(1, 61)
+    first = layout.catalog_folder(TOPIC) + layout.slot_name(0)
+    there = layout.catalog_folder(other.topic) + layout.slot_name(slot)
+    archive.store.put(first, archive.store.read(there)[0])
+    found = [f for f in verify(archive.store, [TOPIC]).findings if "is a copy" in f.message]
+    assert [(f.kind, f.key, there in f.message) for f in found] == [(Kind.DAMAGED_RECORD, first, True)]
+
+
+def test_what_is_the_same_in_other_topics_is_not_a_named_topics_matter() -> None:
+    archive, other = two_topics()
+    third = layout.catalog_folder(replace(TOPIC, name="third")) + layout.slot_name(0)
+    archive.store.put(third, archive.store.read(layout.catalog_folder(other.topic) + layout.slot_name(0))[0])
+    assert verify(archive.store, [TOPIC]).findings == ()
+
+
+@pytest.mark.parametrize(("ledger", "entry"), [(3, 6), (4, 0)])
+def test_a_topic_that_begins_before_the_place_that_it_was_claimed_from(ledger, entry) -> None:
+    archive = Archive()
+    archive.claim(ledger, entry)
+    archive.add(stream(3, 5, 9))
+    (finding,) = verify(archive.store).findings
+    assert (finding.kind, finding.key) == (Kind.DAMAGED_RECORD, layout.catalog_folder(TOPIC))
+
+
+def test_a_topic_may_be_claimed_again_from_a_later_place_on() -> None:
+    archive = sound()
+    archive.claim(4, 21)
+    archive.incarnation = 1
+    archive.claim(2, 0, created="again")
+    archive.add(stream(2, 0, 5))
+    assert kinds(archive) == []
 
 
 def test_only_the_topics_asked_for() -> None:

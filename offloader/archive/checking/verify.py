@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from offloader.archive.checking.bucket import Journals, applications, open_uploads, read_journals, stray_objects
-from offloader.archive.checking.copies import copies
+from offloader.archive.checking.copies import copies, tokens_elsewhere
 from offloader.archive.checking.findings import Finding, Kind
 from offloader.archive.checking.records import ReadCatalog, read_catalog
 from offloader.archive.checking.segment_check import check_objects
@@ -49,16 +49,20 @@ def verify(
     """
     chosen = None if topics is None else sorted(set(topics))
     prefixes = [""] if chosen is None else [topic_folder(topic) for topic in chosen]
-    keys = [key for prefix in prefixes for key, _ in store.list(prefix)]
+    listed = [found for prefix in prefixes for found in store.list(prefix)]
     uploads = [upload for prefix in prefixes for upload in store.list_uploads(prefix)]
     journals = read_journals(store, applications(store))
     names = sorted(layout.topics(store)) if chosen is None else chosen
     with ThreadPoolExecutor(THREADS, "verify") as pool:
         read = dict(zip(names, pool.map(lambda topic: read_catalog(store, topic), names), strict=True))
+        elsewhere = [] if chosen is None else list(tokens_elsewhere(store, read.keys(), listed, pool))
     findings = [*journals.findings, *_of_records(read), *_of_journals(store, read, journals)]
-    findings += copies(chain(journals.tokens, *(r.tokens for r in read.values())))
+    same = copies(chain(journals.tokens, *(r.tokens for r in read.values()), elsewhere))
+    findings += (finding for finding in same if finding.topic is None or finding.topic in read)
     findings += _of_objects(store, read, quick=quick)
-    findings += stray_objects(keys, {(topic, s.uuid) for topic, r in read.items() for s in r.catalog.segments}, journals)
+    findings += stray_objects(
+        (key for key, _ in listed), {(topic, s.uuid) for topic, r in read.items() for s in r.catalog.segments}, journals
+    )
     unnamed = list(open_uploads(uploads, journals))
     findings += [finding for _, finding in unnamed]
     ours = (upload for upload, _ in unnamed if upload is not None)
