@@ -79,8 +79,10 @@ class Junctions:
 
     def _across_ledgers(self, before: Span, after: Span) -> Break | None:
         end, start = before.end, after.start
-        # Nothing says where a ledger ends that cannot be read: all of it is told of as missing.
-        closed = LAST_ENTRY if end.entry == LAST_ENTRY else self._ends.get((end.incarnation, end.ledger))
+        between = f"nothing proves that no ledger is missing between {end.ledger} and {start.ledger}"
+        if end.entry == LAST_ENTRY:  # of a ledger that cannot be read, all is told of as missing
+            return Break(BreakKind.UNPROVEN, before, after, between)
+        closed = self._ends.get((end.incarnation, end.ledger))
         if closed is None:
             message = f"{name(after)} starts at {start}, and nothing records that ledger {end.ledger} ended with {end.entry}"
             return Break(BreakKind.UNPROVEN, before, after, message)
@@ -92,8 +94,7 @@ class Junctions:
         if start.entry > 0:
             return Break(BreakKind.HOLE, before, after, f"{start.ledger}:0..{start.entry - 1} is in no segment")
         if self._beside_brokers(before, after) and not self._listed(end.ledger, start.ledger):
-            message = f"nothing proves that no ledger is missing between {end.ledger} and {start.ledger}"
-            return Break(BreakKind.UNPROVEN, before, after, message)
+            return Break(BreakKind.UNPROVEN, before, after, between)
         return None
 
     @staticmethod

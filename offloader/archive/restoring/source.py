@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offloader.archive.items import Item, Missing
 from offloader.archive.reading.plan import plan
@@ -54,7 +54,9 @@ class ArchiveSource:
 
     def _plan(self, after: Position | None) -> list[PlanItem]:
         start = None if after is None else after._replace(entry=after.entry + 1)
-        return plan(self._view, Selection(start=start))
+        items = plan(self._view, Selection(start=start))
+        # What is known to be damaged before anything is read is refused, or passed over, like what is lost.
+        return [replace(item, damaged="") if isinstance(item, Missing) else item for item in items]
 
     def _read(self, items: Sequence[PlanItem]) -> Iterator[Item]:
         for item in PieceReader(self._stores).read(items):

@@ -316,6 +316,38 @@ def test_however_it_is_spread_each_entry_is_read_once_and_each_hole_is_told(step
     assert len(missing(items)) == len({max(k for k in stored if k < n) for n in beside_brokers})
 
 
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.integers(1, 25), st.sampled_from("bbs")), min_size=1, max_size=8),
+    st.lists(st.tuples(st.sampled_from(sorted(UNSOUND)), st.integers(0, 7)), max_size=4),
+)
+def test_whatever_is_wrong_in_the_bucket_no_entry_is_left_out_in_silence(steps, harm):
+    """But for the tail that may be on its way, of which a line tells, harm is an error that names the object."""
+    world, ledger = World(), 0
+    world.archive.claim(0)
+    for gap, count, how in steps:
+        ledger += gap
+        if how == "b":
+            world.offload(ledger, count)
+        else:
+            world.segment(ledger, count=count)
+    harmed = set()
+    for name, number in harm:
+        key_of, spoil = UNSOUND[name]
+        if number < len(world.stock) and world.stock[number] not in harmed:
+            harmed.add(world.stock[number])
+            spoil(world.bucket, key_of(UUID, world.stock[number]))
+    view = joined(world.catalog, world.scanned())
+    items = world.read(view, OnDamage.SKIP)
+    read = [item for item in items if not isinstance(item, Missing)]
+    assert read == [entry for entry in world.truth if entry[0] not in harmed]
+    told = [(item.start, item.end) for item in items if isinstance(item, Missing) and "-ledger-" in item.why]
+    for place in (Position(0, n, i) for n, i, _ in world.truth if n in harmed):
+        assert any(start <= place <= end for start, end in told)
+    if any(isinstance(item, Missing) and item.damaged for item in items):
+        with pytest.raises((DamagedObjectError, ObjectNotFoundError), match=f"{UUID}-ledger-"):
+            world.read(view)
+
+
 def _between_segments(ledger: int, kinds: list[tuple[int, str]]) -> bool:
     stored = [(n, how) for n, how in kinds if how != "p"]
     before = [how for n, how in stored if n < ledger][-1]

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from offloader.archive.items import ArchivedEntry
+from offloader.archive.items import ArchivedEntry, Missing
 from offloader.archive.reading.stores import Stores
 from offloader.archive.restoring.source import ArchiveSource
-from offloader.archive.stored import OffloadedLedger
+from offloader.archive.stored import LAST_ENTRY, OffloadedLedger, Unreadable
 from offloader.archive.view import TopicView
 from offloader.format.entry import ABORT_MARKER, COMMIT_MARKER
 from offloader.model import LedgerList, LedgerSpan, Source
@@ -39,6 +39,15 @@ def test_ledgers_that_nothing_lists_are_told_of() -> None:
         view = TopicView(TOPIC, archive.catalog, (ledger,), listed)
         lost = ArchiveSource(view, Stores.of(archive.store)).outline(None).lost
         assert ["nothing lists the ledgers" in text for text in lost] == [True] * told
+
+
+def test_a_brokers_ledger_that_cannot_be_read_is_lost() -> None:
+    archive = Archive()
+    unreadable = Unreadable("the-index", "it is gone")
+    ledger = OffloadedLedger(at(5, 0), at(5, LAST_ENTRY), uuid_of(5), 0, unreadable=unreadable)
+    source = ArchiveSource(TopicView(TOPIC, archive.catalog, (ledger,)), Stores.of(archive.store))
+    assert "damaged: the-index: it is gone" in source.outline(None).lost[0]
+    assert [type(item) for item in source.items(None)] == [Missing]
 
 
 @pytest.mark.parametrize("source", [source for source in Source if source.complete])
