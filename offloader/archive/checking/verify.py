@@ -44,6 +44,7 @@ def verify(
 ) -> Report:
     """Check topics, by default all of the root. `quick`: existence, sizes, indexes and continuity only, no data is read.
 
+    Of topics that are chosen, the other topics' catalogs are listed as well: a record may be a copy of one of theirs.
     Safe beside running applications: the listing comes before the journals and these before the catalogs, the way that a
     segment goes. `abort_uploads` ends the uploads of segments that no journal names; nothing else is ever changed. Raises what the store raises.
     """
