@@ -29,7 +29,7 @@ from offloader.archive.spark.task import ReadTask, record_batches
 from offloader.archive.spark.views import Views
 from offloader.archive.stored import PlanItem
 from offloader.archive.view import TopicView
-from offloader.errors import OffloadError
+from offloader.errors import ConfigError, OffloadError
 
 log = logging.getLogger("offloader.archive.spark")
 Asked = Sequence[tuple[TopicView, Sequence[PlanItem]]]  # topics, and what is to be read of each
@@ -83,6 +83,8 @@ def read_tasks(plan: str, asked: Asked, views: Iterable[TopicView], options: Opt
     if (store := options.metrics_store) is not None:
         try:
             MetricsFolder(store).write_plan(plan, metrics)
+        except ConfigError:  # names the option
+            raise
         except OffloadError as error:
-            raise type(error)(f"option metrics: {error}") from error
+            raise type(error)(f"metrics: {error}") from error
     return planned

@@ -455,5 +455,5 @@ def test_messages_of_aborted_transactions_are_no_rows_and_their_entries_are_entr
 
 @pytest.mark.parametrize("place", ["file:///proc/nowhere", "/tmp/metrics"])
 def test_metrics_that_cannot_be_written_are_told_of_by_the_option_s_name(world, place) -> None:
-    with pytest.raises(OffloadError, match=r"^option metrics: "):
+    with pytest.raises(OffloadError, match=r"^metrics: "):
         reader(world, metrics=place).partitions()
