@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -22,6 +23,8 @@ from offloader.storage.base import ObjectStore
 
 POLL = 0.5  # seconds
 
+log = logging.getLogger(__name__)
+
 
 @click.group()
 def topics() -> None:
@@ -29,10 +32,10 @@ def topics() -> None:
 
 
 def journals_of(session: Session) -> Journals:
-    """All journals of the root. Raises OffloadError where one is damaged."""
+    """All journals of the root, as far as they can be read: what is archived does not hang on them."""
     found = read_journals(session.store, applications(session.store))
     if not found.readable:
-        raise OffloadError(str(found.findings[0]))
+        log.warning("what is under way may not be shown: %s", found.findings[0])
     return found
 
 
@@ -193,6 +196,8 @@ def offload_status(session: Session, topic: TopicName, *, wait_complete: bool, t
 def _status(session: Session, topic: TopicName) -> tuple[Status, str]:
     """Of a partitioned topic, that of the worst partition."""
     journals = journals_of(session)
+    if not journals.readable:
+        raise OffloadError(str(journals.findings[0]))
     known = [t for t in archived_topics(session, journals) if t == topic or t.partitioned_name == str(topic)]
     asked = {r.topic for _, r in requests.pending(session.store, session.config.application, session.doors.clock_ms())}
     found = [_status_of(session.catalogs.load(t), state_of(journals, t), asked=t in asked) for t in known]

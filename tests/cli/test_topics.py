@@ -161,4 +161,11 @@ def test_a_damaged_journal_is_named(offloaded) -> None:
     record(offloaded, TopicState(TOPIC, open=OPEN))
     for key, _ in list(offloaded.archive.store.list("_journal/")):
         offloaded.archive.store.put(key, b"rubbish")
-    assert "damaged-record _journal/app/" in offloaded.error("topics", "list")
+    for command in (("list",), ("segments", "orders")):
+        result = offloaded.run("topics", *command)
+        assert result.exit_code == 0
+        assert "what is under way may not be shown: damaged-record _journal/app/" in result.stderr
+        assert "persistent://public/default/orders" in result.stdout
+    assert "damaged-record _journal/app/" in offloaded.run("topics", "offload-status", "orders").stderr.splitlines()[-1]
+    verified = offloaded.run("verify", "orders")
+    assert (verified.exit_code, "damaged-record _journal/app/" in verified.stdout) == (2, True)

@@ -53,7 +53,7 @@ def scan(
 
     `heads` remembers what index objects said; given again, only new ones are asked: they never change. Of several pairs for one ledger
     the first that verifies fully is taken, else one that is least damaged. Raises FatalError where a topic's objects are of several clusters and
-    `cluster` does not say of which; what the store raises.
+    `cluster` does not say of which, or names one of which there is nothing at all; what the store raises.
     """
     listing = _Listing.of(store)
     known = {} if heads is None else heads
@@ -61,6 +61,7 @@ def scan(
         owned = [one for one in pool.map(lambda key: _owned(store, key, known), listing.named) if one is not None]
         asked = [o for o in owned if o.topic is not None and wanted(o.topic)]
         _check_clusters(asked, cluster)
+        _check_there_is(cluster, {one.cluster for one in owned})
         mine = [o for o in asked if cluster is None or o.cluster in ("", cluster)]
         nobodys = [o for o in owned if o.topic is None]
         list(pool.map(lambda o: _examine(o, listing.data.get((o.pair.uuid, o.pair.ledger))), (*mine, *nobodys)))
@@ -147,6 +148,12 @@ def _check_clusters(wanted: Iterable[_Owned], cluster: str | None) -> None:
             raise FatalError(
                 f"{topic}: the bucket has its ledgers from the clusters {', '.join(sorted(names - {''}))}; say which you want"
             )
+
+
+def _check_there_is(cluster: str | None, there: set[str]) -> None:
+    """A name that is spelt wrong must not pass for a cluster that has offloaded nothing."""
+    if cluster is not None and there - {""} and cluster not in there:
+        raise FatalError(f"the bucket has ledgers from the clusters {', '.join(sorted(there - {''}))}, and none from {cluster}")
 
 
 def _examine(owned: _Owned, size: int | None) -> None:

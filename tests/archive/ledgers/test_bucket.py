@@ -239,6 +239,8 @@ def test_ledgers_of_two_clusters_are_not_taken_for_one_topic(store):
     with pytest.raises(FatalError, match="from the clusters east, west"):
         scan(store, TOPIC.__eq__)
     assert [held.uuid for held in scan(store, TOPIC.__eq__, cluster="west").topics[TOPIC].ledgers] == [OTHER_UUID]
+    with pytest.raises(FatalError, match="ledgers from the clusters east, west, and none from wset"):
+        scan(store, TOPIC.__eq__, cluster="wset")
     assert scan(store, OTHER.__eq__).topics == {}
 
 
