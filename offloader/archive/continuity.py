@@ -36,10 +36,10 @@ class BreakKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """Two neighbours that do not follow on."""
+    """Two neighbours that do not follow on. `before` None: `after` is the first one, and does not begin where the topic does."""
 
     kind: BreakKind
-    before: Span
+    before: Span | None
     after: Span
     message: str
 
@@ -50,10 +50,10 @@ def spans(catalog: TopicCatalog) -> list[Span]:
 
 
 def breaks(catalog: TopicCatalog) -> Iterator[Break]:
-    """Every place where neighbours of one incarnation do not follow on."""
+    """Every place where what is recorded does not follow on."""
     junctions = Junctions(TopicView.of(catalog))
-    for before, after in pairwise(spans(catalog)):
-        found = junctions.break_between(before, after)
+    for before, after in pairwise((None, *spans(catalog))):
+        found = None if after is None else junctions.break_between(before, after)
         if found is not None:
             yield found
 
@@ -64,18 +64,28 @@ class Junctions:
     def __init__(self, view: TopicView) -> None:
         self._view = view
 
-    def break_between(self, before: Span, after: Span) -> Break | None:
-        """What is wrong between two neighbours; None where `after` starts at the successor of `before`'s end."""
+    def break_between(self, before: Span | None, after: Span) -> Break | None:
+        """What is wrong between two neighbours; None where `after` starts at the successor of `before`'s end, or where its incarnation
+        begins. `before` None: nothing is recorded before `after`."""
+        if before is None or before.end.incarnation != after.start.incarnation:
+            return _without_predecessor(before, after) or self._at_begin(before, after)
         end, start = before.end, after.start
-        if end.incarnation != start.incarnation:
-            return None
         if start <= end:
             return Break(BreakKind.OVERLAP, before, after, f"{name(after)} starts at {start}, {name(before)} ends at {end}")
         if start.ledger == end.ledger:
             if start.entry == end.entry + 1:
                 return None
             return Break(BreakKind.HOLE, before, after, f"{end.ledger}:{end.entry + 1}..{start.entry - 1} is in no segment")
-        return self._across_ledgers(before, after)
+        return _without_predecessor(before, after) or self._across_ledgers(before, after)
+
+    def _at_begin(self, before: Span | None, after: Span) -> Break | None:
+        """What follows a claim's begin may be in a later ledger: one that nobody wrote to any more is replaced when its topic is loaded."""
+        begin, start = self._view.catalog.begins.get(after.start.incarnation), after.start
+        if begin is None or begin >= start or (begin.ledger < start.ledger and start.entry <= 0):
+            return None
+        gone = f"{begin}..{start.entry - 1}" if begin.ledger == start.ledger else f"{begin} up to {start}"
+        message = f"{gone} is in no record: what was claimed begins there, {name(after)} after it"
+        return Break(BreakKind.HOLE, before, after, message)
 
     def _across_ledgers(self, before: Span, after: Span) -> Break | None:
         end, start = before.end, after.start
@@ -117,6 +127,15 @@ class Junctions:
                 if held.closed_with is not None:
                     ends[segment.start.incarnation, held.ledger] = held.closed_with
         return ends | self._view.catalog.closed
+
+
+def _without_predecessor(before: Span | None, after: Span) -> Break | None:
+    """A segment's record says up to where the one before it reached: as far, something must be recorded."""
+    reached = after.predecessor_end if isinstance(after, Segment) else None
+    if not isinstance(after, Segment) or reached is None or (before is not None and before.end >= reached):
+        return None
+    message = f"{name(after)} follows segment {after.predecessor_uuid} up to {reached}, which is not recorded"
+    return Break(BreakKind.HOLE, before, after, message)
 
 
 def closed_with(catalog: TopicCatalog, position: Position) -> int | None:

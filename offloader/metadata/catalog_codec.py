@@ -32,8 +32,7 @@ def encode_catalog(token: str, record: Record) -> bytes:
         case Loss():
             body = pb.Body(loss=_loss_message(record))
         case LedgerClosed():
-            closed = pb.LedgerClosed(incarnation=record.incarnation, ledger=record.ledger, last=record.last)
-            body = pb.Body(ledger_closed=closed)
+            body = pb.Body(ledger_closed=_closed_message(record))
     return seal(token, body)
 
 
@@ -51,7 +50,7 @@ def decode_catalog(key: str, data: bytes) -> Record:
                 return _read_loss(body.loss)
             case "ledger_closed":
                 m = body.ledger_closed
-                return LedgerClosed(m.incarnation, m.ledger, m.last)
+                return LedgerClosed(m.incarnation, m.ledger, m.last, m.vouched_by)
     raise DamagedRecordError(f"{key}: a {opened.kind} record does not belong into a catalog")
 
 
@@ -68,6 +67,10 @@ def _claim_message(claim: Claim) -> pb.Claim:
 
 def _read_claim(m: pb.Claim) -> Claim:
     return Claim(m.application, m.incarnation, m.created, read_position(m.begin), m.at, m.reason)
+
+
+def _closed_message(closed: LedgerClosed) -> pb.LedgerClosed:
+    return pb.LedgerClosed(incarnation=closed.incarnation, ledger=closed.ledger, last=closed.last, vouched_by=closed.vouched_by)
 
 
 def _loss_message(loss: Loss) -> pb.Loss:

@@ -63,11 +63,13 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class LedgerClosed:
-    """A ledger that was open when its last entry was offloaded has since been closed with `last`."""
+    """A ledger that was open when its last entry was offloaded has since been closed with `last`. `vouched_by`: who says that nothing is
+    missing behind that entry, where no record proves it any more."""
 
     incarnation: int
     ledger: int
     last: int
+    vouched_by: str = ""
 
 
 Record = Claim | Segment | Loss | LedgerClosed
@@ -75,7 +77,8 @@ Record = Claim | Segment | Loss | LedgerClosed
 
 @dataclass(frozen=True, slots=True)
 class TopicCatalog:
-    """The fold of a topic's catalog records. `next_slot` is where the next record goes; `entries` and `size` are sums over the segments."""
+    """The fold of a topic's catalog records. `next_slot` is where the next record goes; `entries` and `size` are sums over the segments;
+    `begins`: where the first claim of each incarnation begins."""
 
     topic: TopicName
     claim: Claim | None = None
@@ -85,6 +88,7 @@ class TopicCatalog:
     next_slot: int = 0
     entries: int = 0
     size: int = 0
+    begins: dict[int, Position] = field(default_factory=dict)
 
     @property
     def end(self) -> Position | None:
@@ -125,12 +129,21 @@ class CatalogFold:
         self._closed = dict(catalog.closed)
         self._entries = catalog.entries
         self._size = catalog.size
+        self._begins = dict(catalog.begins)
 
     def catalog(self) -> TopicCatalog:
         """What the records add up to."""
         segments, losses = tuple(self._segments), tuple(self._losses)
         return TopicCatalog(
-            self._topic, self.claim, segments, losses, dict(self._closed), self.next_slot, self._entries, self._size
+            self._topic,
+            self.claim,
+            segments,
+            losses,
+            dict(self._closed),
+            self.next_slot,
+            self._entries,
+            self._size,
+            dict(self._begins),
         )
 
     def add(self, record: Record) -> None:
@@ -138,6 +151,7 @@ class CatalogFold:
         match record:
             case Claim():
                 self.claim = record
+                self._begins.setdefault(record.incarnation, record.begin)
             case Segment():
                 self._check_continues(record.start, record.uuid)
                 self._segments.append(record)

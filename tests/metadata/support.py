@@ -118,7 +118,7 @@ segments = st.builds(
 )
 claims = st.builds(Claim, text, i64, text, positions, i64, text)
 losses = st.builds(Loss, positions, positions, text, text, i64)
-catalog_records = claims | segments | losses | st.builds(LedgerClosed, i64, i64, i64)
+catalog_records = claims | segments | losses | st.builds(LedgerClosed, i64, i64, i64, st.text(max_size=5))
 
 
 def tokens(name: str = "t") -> Callable[[], str]:

@@ -25,10 +25,12 @@ def plan(view: TopicView, selection: Selection = EVERYTHING) -> list[PlanItem]:
     items: list[PlanItem] = []
     junctions = Junctions(view)
     before: Span | None = None
+    first = True
     for span in spans_once(view):
         if _is_outside(span, selection):
+            first = False
             continue
-        if before is not None:
+        if before is not None or (first and (selection.start is None or selection.start < span.start)):
             items += _between(view.topic, junctions, before, span)
         items += _of_span(view.topic, span, selection)
         before = span
@@ -60,11 +62,11 @@ def _is_outside(span: Span, selection: Selection) -> bool:
     return before or (selection.end is not None and span.start > selection.end)
 
 
-def _between(topic: TopicName, junctions: Junctions, before: Span, after: Span) -> Iterator[Missing]:
+def _between(topic: TopicName, junctions: Junctions, before: Span | None, after: Span) -> Iterator[Missing]:
     found = junctions.break_between(before, after)
     if found is None:
         return
-    if found.kind is not BreakKind.UNPROVEN:
+    if before is None or found.kind is not BreakKind.UNPROVEN:
         raise DamagedRecordError(f"{topic}: {found.kind}: {found.message}")
     yield Missing(before.end, after.start, f"unproven: {found.message}")
 

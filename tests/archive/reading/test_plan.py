@@ -155,3 +155,39 @@ def test_positions_are_of_the_incarnation_that_had_their_ledger() -> None:
     expected = {0: 0, 3: 0, 4: 1, 7: 1, 9: 1}
     assert {n: located(view, Position(0, n, 2)).incarnation for n in expected} == expected
     assert located(of_ledgers(), Position(3, 1, 2)) == Position(3, 1, 2)
+
+
+def without(archive: Archive, *numbers: int) -> TopicView:
+    """As if some records had never been."""
+    catalog = archive.catalog
+    return TopicView.of(replace(catalog, segments=tuple(s for i, s in enumerate(catalog.segments) if i not in numbers)))
+
+
+def test_a_segment_whose_predecessor_is_not_recorded_does_not_follow_on() -> None:
+    archive = Archive()
+    archive.claim(10)
+    for number in (10, 12, 14):
+        archive.add(stream(number, 0, 9), closed={number: 9})
+    for missing in (0, 1):
+        with pytest.raises(DamagedRecordError, match=rf"hole: .* up to 1{missing * 2}:9, which is not recorded"):
+            plan(without(archive, missing))
+    # What is asked for is read where that is proven.
+    assert len(plan(without(archive, 0), Selection(start=Position(0, 12, 0)))) == 2
+    assert len(plan(without(archive, 2))) == 2
+
+
+def test_what_is_claimed_and_not_recorded_is_a_hole_unless_nothing_may_have_been_there() -> None:
+    archive = Archive()
+    archive.claim(5, 4)
+    archive.add(stream(5, 6, 9), closed={5: 9})
+    with pytest.raises(DamagedRecordError, match=r"5:4\.\.5 is in no record: what was claimed begins there"):
+        plan(TopicView.of(archive.catalog))
+    later = Archive()
+    later.claim(5, 4)
+    later.add(stream(7, 0, 9))
+    assert len(plan(TopicView.of(later.catalog))) == 1
+    later.incarnation = 1
+    later.claim(20, 3, created="later")
+    later.add(stream(20, 4, 9))
+    with pytest.raises(DamagedRecordError, match=r"20:3\.\.3 is in no record"):
+        plan(TopicView.of(later.catalog))
