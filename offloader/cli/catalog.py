@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
 from offloader.archive.rebuilding.found import Evidence, Given
 from offloader.archive.rebuilding.gather import gather
 from offloader.archive.rebuilding.propose import Proposal, Proposed, propose
 from offloader.archive.rebuilding.replace import check_agreement, owner, rebuild
-from offloader.cli.parsing import TOPIC
+from offloader.cli.parsing import POSITION, TOPIC
 from offloader.cli.session import FINDINGS, OK, Session, command
 from offloader.errors import FatalError, OffloadError
 from offloader.metadata.root import read_root
 from offloader.metadata.state import Claim, LedgerClosed, Record
-from offloader.model import Loss, Segment, TopicName
+from offloader.model import Loss, Position, Segment, TopicName
 
 
 @click.group("catalog")
@@ -43,15 +45,30 @@ def catalog_group() -> None:
     metavar="TEXT",
     help="The topic's creationDate (`pulsar-admin topics info-internal`), where no claim says it; Pulsar is asked by default.",
 )
+@click.option(
+    "--ended",
+    metavar="LEDGER:ENTRY",
+    multiple=True,
+    callback=POSITION,
+    help="You know that nothing is missing behind this entry, which a note names as in doubt; may be repeated. It is recorded that you said so.",
+)
 @command()
 def rebuild_command(
-    session: Session, topic: TopicName, *, yes: bool, application: str | None, incarnation: int, created: str | None
+    session: Session,
+    topic: TopicName,
+    *,
+    yes: bool,
+    application: str | None,
+    incarnation: int,
+    created: str | None,
+    ended: tuple[Position, ...],
 ) -> int:
     """Make a topic's lost or damaged catalog again, from the records, objects and journals that are left.
 
     Every object that no record names is read and checked as a whole. Records that can be read stay as they are; what an
-    object or a neighbour does not prove is not guessed, but told. Without --yes nothing is written. Exit code 2 where
-    something could not be known again, or is left out.
+    object or a neighbour does not prove is not guessed, but told; where entries may be missing, a loss is recorded. What
+    an earlier rebuild has made is made again: bring objects back and repeat it. Without --yes nothing is written. Exit
+    code 2 where something could not be known again, or is left out.
 
     \b
     JSON: {message, topic, written, records, notes}; a record is {slot, kind, origin, uuid, start, end, entries, bytes}
@@ -60,7 +77,9 @@ def rebuild_command(
     """
     read_root(session.store)
     evidence = gather(session.store, topic)
-    given = _given(session, evidence, application, incarnation, created)
+    given = replace(
+        _given(session, evidence, application, incarnation, created), ended=tuple((end.ledger, end.entry) for end in ended)
+    )
     proposal = propose(evidence, given)
     if not proposal.records:
         raise FatalError(f"{topic}: neither records nor objects are left of it that a catalog could be made from")
@@ -74,7 +93,7 @@ def rebuild_command(
 
 
 def _given(session: Session, evidence: Evidence, application: str | None, incarnation: int, created: str | None) -> Given:
-    claimed = any(isinstance(record, Claim) for record in evidence.records.values())
+    claimed = any(claim.created for claim in evidence.claims)
     return Given(
         application=owner(evidence, application, session.config.application),
         at=session.doors.clock_ms(),
@@ -140,7 +159,8 @@ def _text(record: Record) -> str:
         case Loss():
             return f"loss     {record.start}..{record.end}  {record.reason}"
         case LedgerClosed():
-            return f"closed   ledger {record.ledger} with {record.last}"
+            said = f", said by {record.vouched_by}" if record.vouched_by else ""
+            return f"closed   ledger {record.ledger} with {record.last}{said}"
 
 
 def _fields(proposed: Proposed) -> dict[str, object]:

@@ -82,3 +82,24 @@ def test_a_topic_of_which_nothing_is_left(damaged) -> None:
 
 def test_another_application_than_the_claim_s(damaged) -> None:
     assert "is app's, not other's" in damaged.error("catalog", "rebuild", "orders", "--application", "other")
+
+
+def test_what_is_in_doubt_can_be_vouched_for(line) -> None:
+    line.root()
+    line.archive.claim(1)
+    for ledger in (1, 3):
+        line.archive.add(stream(ledger, 0, 9))
+        line.archive.closed(ledger, 9)
+    line.archive.store.delete([layout.catalog_folder(TOPIC) + layout.slot_name(n) for n in (3, 4)])
+    for _ in range(2):
+        result = line.run("catalog", "rebuild", "orders", "--yes")
+        assert result.exit_code == 2
+        assert "whether anything was at 1:10..3:-1" in result.stdout
+        assert "--ended 1:9 where you know that nothing was" in result.stdout
+    assert "# 1:10..3:-1" in line.run("topics", "cat", "orders", "--entries").stdout.replace("missing ", "")
+    assert "no segment ends with 1:8" in line.error("catalog", "rebuild", "orders", "--ended", "1:8")
+    assert line.run("catalog", "rebuild", "orders", "--ended", "nonsense").exit_code == 1
+    result = line.run("catalog", "rebuild", "orders", "--yes", "--ended", "1:9")
+    assert "closed   ledger 1 with 9, said by catalog rebuild --ended" in result.stdout
+    assert "#" not in line.run("topics", "cat", "orders", "--entries").stdout
+    assert line.archive.catalog.losses == ()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from offloader.archive.checking.findings import Finding, Kind
 from offloader.archive.continuity import breaks, name
+from offloader.archive.rebuilding.found import is_made
 from offloader.archive.runs import runs
 from offloader.errors import DamagedRecordError, FormatVersionError, IntegrityError
 from offloader.format.crc import combine
@@ -87,10 +88,17 @@ def check_catalog(catalog: TopicCatalog) -> Iterator[Finding]:
         yield Finding(Kind(broken.kind), catalog_folder(topic), broken.message, topic, position=broken.after.start)
     for before, segment in pairwise((None, *catalog.segments)):
         if segment is not None:
-            yield from _check_predecessor(topic, before, segment)
+            if not _stands_for_predecessor(catalog.losses, segment):
+                yield from _check_predecessor(topic, before, segment)
             for problem in check_segment(segment):
                 key = data_key(topic, segment.uuid)
                 yield Finding(Kind.DAMAGED_RECORD, key, problem, topic, position=segment.start)
+
+
+def _stands_for_predecessor(losses: Iterable[Loss], segment: Segment) -> bool:
+    """Whether the predecessor's record is lost, and a rebuild has recorded a loss in its place."""
+    end = segment.predecessor_end
+    return end is not None and any(is_made(loss) and loss.start <= end <= loss.end for loss in losses)
 
 
 def _check_predecessor(topic: TopicName, before: Segment | None, segment: Segment) -> Iterator[Finding]:

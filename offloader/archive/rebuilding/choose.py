@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from offloader.archive.rebuilding.found import Evidence, FoundObject, Note, NoteKind
@@ -33,12 +33,14 @@ class Choice:
 
 
 def choose(evidence: Evidence, incarnation: int) -> Choice:
-    """`incarnation`: of objects about which no record says anything."""
-    said = Said(evidence)
-    drafts = sorted((_draft(said, found, incarnation) for found in evidence.objects), key=lambda d: (d.start, d.object.uuid))
+    """`incarnation`: of objects about which no record says anything; 0: the one that an earlier rebuild took, if any."""
+    said, made = Said(evidence), evidence.made_segments
+    before = {uuid: incarnation or segment.start.incarnation for uuid, segment in made.items()}
+    drafts = [_draft(said, found, before.get(found.uuid, incarnation)) for found in evidence.objects]
+    drafts.sort(key=lambda d: (d.start, d.object.uuid))
     notes = list(_doubts(evidence.topic, said, drafts, incarnation))
     free = [d for d in drafts if not _refused(evidence, said, d, notes)]
-    taken = [d for group in _overlapping(free) for d in _settled(evidence.topic, said, group, notes)]
+    taken = [d for group in _overlapping(free) for d in _settled(evidence.topic, (said.followers, made), group, notes)]
     return Choice(tuple(taken), tuple(notes))
 
 
@@ -48,19 +50,28 @@ def left_out(topic: TopicName, draft: Draft, why: str) -> Note:
 
 
 def _draft(said: Said, found: FoundObject, default: int) -> Draft:
-    its, _ = said.incarnation(found.first[0], default)
-    start, end = Position(its, *found.first), Position(its, *found.last)
     end_said = said.followers.get(found.uuid)
-    if end_said is not None and end_said.incarnation == its and end_said >= end:
+    its, _ = _incarnation(said, found, default)
+    start, end = Position(its, *found.first), Position(its, *found.last)
+    if end_said is not None and end_said >= end:
         return Draft(found, start, end_said, end_known=True)
     return Draft(found, start, end)
+
+
+def _incarnation(said: Said, found: FoundObject, default: int) -> tuple[int, bool]:
+    """That of an object, and whether it is proven: by the segment after it, or by a ledger at one of its ends."""
+    follower = said.followers.get(found.uuid)
+    if follower is not None:
+        return follower.incarnation, True
+    first, last = (said.incarnation(ledger, default) for ledger in (found.first[0], found.last[0]))
+    return last if last[1] else first
 
 
 def _doubts(topic: TopicName, said: Said, drafts: list[Draft], default: int) -> Iterator[Note]:
     """Where an incarnation is not proven: one note for all in a row."""
     doubted: int | None = None
     for draft in drafts:
-        its, certain = said.incarnation(draft.start.ledger, default)
+        its, certain = _incarnation(said, draft.object, default)
         if not certain and its != doubted:
             what = f"whether it is of incarnation {its}, as records before it are, or of a later one (--incarnation where there is no record)"
             yield Note(NoteKind.UNKNOWN, data_key(topic, draft.object.uuid), what, draft.start)
@@ -94,11 +105,11 @@ def _overlapping(drafts: list[Draft]) -> list[list[Draft]]:
     return groups
 
 
-def _settled(topic: TopicName, said: Said, group: list[Draft], notes: list[Note]) -> list[Draft]:
-    """What can be taken of objects that overlap: those that a later record names, or one of several with the same contents."""
+def _settled(topic: TopicName, names: Iterable[Collection[str]], group: list[Draft], notes: list[Note]) -> list[Draft]:
+    """What can be taken of objects that overlap: those that a record names, or one of several with the same contents."""
     if len(group) == 1:
         return group
-    named = [d for d in group if d.object.uuid in said.followers]
+    named = next((found for by in names if (found := [d for d in group if d.object.uuid in by])), [])
     same = all(_contents(d) == _contents(group[0]) for d in group)
     taken = named if len(_overlapping(named)) == len(named) > 0 else group[:1] if same else []
     for draft in group:

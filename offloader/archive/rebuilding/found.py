@@ -6,8 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from offloader.metadata.state import Record
-from offloader.model import Cuts, EntryStats, LedgerRange, OpenSegment, Position, Segment, TopicName
+from offloader.metadata.state import Claim, Record
+from offloader.model import Cuts, EntryStats, LedgerRange, Loss, OpenSegment, Position, RollReason, Segment, TopicName
+
+MARK = "catalog rebuild"  # in what a rebuild makes: a claim's reason, who accepted a loss
+
+
+def is_made(record: Record) -> bool:
+    """Whether a rebuild has made the record: the next one makes it again, of what is there then."""
+    match record:
+        case Claim():
+            return record.reason == MARK
+        case Loss():
+            return record.accepted_by == MARK
+        case Segment():
+            return record.roll_reason is RollReason.UNKNOWN
+    return False
 
 
 class NoteKind(StrEnum):
@@ -70,7 +84,7 @@ class FoundObject:
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """Everything that is known of a topic. `records` can be read and agree with each other; `damaged` are the slots of those that
-    cannot, or do not."""
+    cannot, or do not. `made` was made by earlier rebuilds, and is made again."""
 
     topic: TopicName
     records: Mapping[int, Record]
@@ -78,6 +92,7 @@ class Evidence:
     objects: tuple[FoundObject, ...] = ()
     open: tuple[tuple[str, OpenSegment], ...] = ()  # with the application whose journal has it
     notes: tuple[Note, ...] = ()
+    made: Mapping[int, Record] = field(default_factory=dict)
 
     @property
     def segments(self) -> list[Segment]:
@@ -85,14 +100,26 @@ class Evidence:
         return [r for _, r in sorted(self.records.items()) if isinstance(r, Segment)]
 
     @property
+    def claims(self) -> list[Claim]:
+        """The claims that still have a record, before these those that were made again."""
+        found = [r for records in (self.made, self.records) for _, r in sorted(records.items())]
+        return [r for r in found if isinstance(r, Claim)]
+
+    @property
+    def made_segments(self) -> Mapping[str, Segment]:
+        """The segments that earlier rebuilds have made, by uuid."""
+        return {r.uuid: r for _, r in sorted(self.made.items()) if isinstance(r, Segment)}
+
+    @property
     def slots(self) -> int:
         """How many slots must be filled at least."""
-        return max([*self.records, *self.damaged], default=-1) + 1
+        return max([*self.records, *self.damaged, *self.made], default=-1) + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What whoever asks says, for where the evidence does not. `created` None: not known."""
+    """What whoever asks says, for where the evidence does not. `created` None: not known. `ended`: positions behind which nothing is
+    missing up to the next ones that are recorded, though no record proves it."""
 
     application: str
     at: int
@@ -100,3 +127,4 @@ class Given:
     created: str | None = None
     cuts: Cuts = field(default_factory=Cuts)
     root: str = ""
+    ended: tuple[tuple[int, int], ...] = ()

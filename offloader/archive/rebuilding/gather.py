@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from offloader.archive.checking.bucket import Journals, applications, read_journals
 from offloader.archive.rebuilding.consistent import absent_for, consistent
-from offloader.archive.rebuilding.found import Evidence, FoundObject, Note, NoteKind
+from offloader.archive.rebuilding.foreign import of_others
+from offloader.archive.rebuilding.found import Evidence, FoundObject, Note, NoteKind, is_made
 from offloader.archive.rebuilding.scan import scan
 from offloader.errors import DamagedObjectError, DamagedRecordError, ObjectNotFoundError
 from offloader.metadata.catalog_codec import decode_catalog
@@ -29,11 +30,17 @@ def gather(store: ObjectStore, topic: TopicName) -> Evidence:
     readable, damaged = _read_records(store, topic)
     absent = {r.uuid for r in readable.values() if isinstance(r, Segment) and r.parts and r.uuid not in data}
     look = _Look(store, topic, data, indexes, journals)
+    look.at_objects(r for r in readable.values() if not is_made(r))
+    made = {slot: r for slot, r in readable.items() if is_made(r) and (not isinstance(r, Segment) or r.uuid in look.sound)}
+    readable = {slot: r for slot, r in readable.items() if slot not in made}
     kept, _ = consistent(readable, absent)
     look.at_objects(kept.values())
     wrong = absent_for(kept, absent, tuple(look.sound.values()))
     kept, contradicting = consistent({slot: r for slot, r in readable.items() if slot not in wrong}, absent)
     look.at_objects(kept.values())
+    ours = {r.predecessor_uuid for r in kept.values() if isinstance(r, Segment)}
+    taken = {r.uuid for r in made.values() if isinstance(r, Segment)}
+    look.leave_out(of_others(store, topic, journals, [o for o in look.sound.values() if o.uuid not in ours], taken))
     return Evidence(
         topic,
         kept,
@@ -41,6 +48,7 @@ def gather(store: ObjectStore, topic: TopicName) -> Evidence:
         tuple(look.sound.values()),
         tuple(journals.open_segments(topic)),
         (*(Note(NoteKind.UNKNOWN, f.key, f"what the journal names: {f.message}") for f in journals.findings), *look.notes),
+        made,
     )
 
 
@@ -85,6 +93,12 @@ class _Look:
                 else:
                     self.sound[found.uuid] = found
         self._looked_at.update(dict.fromkeys(unnamed, ""))
+
+    def leave_out(self, reasons: Mapping[str, str]) -> None:
+        """Objects that are not this topic's, and why not."""
+        for uuid, reason in sorted(reasons.items()):
+            del self.sound[uuid]
+            self.notes.append(Note(NoteKind.LEFT_OUT, data_key(self._topic, uuid), reason))
 
     def _scanned(self, uuid: str) -> FoundObject | Note:
         key = data_key(self._topic, uuid)

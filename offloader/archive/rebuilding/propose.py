@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from offloader.archive.rebuilding.choose import Draft, choose
-from offloader.archive.rebuilding.found import Evidence, Given, Note, NoteKind
-from offloader.archive.rebuilding.holes import Hole, closings, settled
+from offloader.archive.rebuilding.doubts import doubts, vouched
+from offloader.archive.rebuilding.filling import Item, as_loss, wanted
+from offloader.archive.rebuilding.found import MARK, Evidence, Given, Note, NoteKind
+from offloader.archive.rebuilding.holes import Hole, known_ends, settled
 from offloader.archive.rebuilding.remake import fits, remade
-from offloader.archive.rebuilding.sections import as_loss, sections, shared_out, wanted
+from offloader.archive.rebuilding.sections import sections, shared_out
 from offloader.metadata.layout import catalog_folder, data_key, slot_name
-from offloader.metadata.state import Claim, Record, TopicCatalog
+from offloader.metadata.state import Claim, LedgerClosed, Record, TopicCatalog
 from offloader.model import Cuts, Loss, Position, Segment, Source
-
-REASON = "catalog rebuild"
 
 
 class Origin(StrEnum):
@@ -58,17 +58,20 @@ def propose(evidence: Evidence, given: Given) -> Proposal:
     """See `Proposal`."""
     choice = choose(evidence, given.incarnation)
     drafts = settled(evidence, choice.drafts)
-    closed = closings(evidence, drafts)
+    said = vouched(evidence, drafts, given)
+    known = known_ends(evidence, drafts, said)
     builder = _Builder(evidence, given)
     notes = [*evidence.notes, *choice.notes]
-    found = list(sections(evidence))
+    found = sections(evidence)
     for section, share in zip(found, shared_out(found, drafts), strict=True):
-        filled = wanted(section, share, evidence.topic, closed)
+        filled = wanted(section, share, evidence, known)
         notes += filled.notes
-        builder.fill(section.slots, filled.items, endless=section.endless)
+        more = said if section.endless else ()
+        builder.fill(section.slots, (*filled.items, *more), endless=section.endless)
     notes += [Note(NoteKind.DAMAGED, builder.key(slot), why) for slot, why in sorted(evidence.damaged.items())]
     records = tuple(builder.records())
-    return Proposal(evidence, records, (*notes, *builder.notes))
+    left = doubts(evidence.topic, [proposed.record for proposed in records])
+    return Proposal(evidence, records, (*notes, *builder.notes, *left))
 
 
 class _Builder:
@@ -78,16 +81,16 @@ class _Builder:
         self.notes: list[Note] = []
         self._evidence = evidence
         self._given = given
-        self._items: dict[int, int | Draft | Hole | None] = {}
+        self._items: dict[int, Item | LedgerClosed | None] = {}
         self._candidates = _cuts(evidence, given.cuts)
-        sources = Counter(s.source for s in evidence.segments)
+        sources = Counter(s.source for s in (*evidence.segments, *evidence.made_segments.values()))
         self._source = sources.most_common(1)[0][0] if sources else Source.BROKER
 
     def key(self, slot: int) -> str:
         """Where a record lies."""
         return catalog_folder(self._evidence.topic) + slot_name(slot)
 
-    def fill(self, slots: list[int], items: tuple[int | Draft | Hole, ...], *, endless: bool) -> None:
+    def fill(self, slots: list[int], items: tuple[Item | LedgerClosed, ...], *, endless: bool) -> None:
         """The items into the slots; what is left of the slots gets a placeholder."""
         more = max(len(items) - len(slots), 0) if endless else 0
         following = max(self._evidence.slots, max(slots, default=-1) + 1)
@@ -110,18 +113,30 @@ class _Builder:
         kept = self._evidence.records.get(slot)
         if kept is not None:
             return Proposed(slot, kept, Origin.KEPT)
+        noted = len(self.notes)
+        made, origin = self._made(slot, claim, before)
+        there = self._evidence.made.get(slot)
+        if there is None or not is_same(made, there):
+            return Proposed(slot, made, origin)
+        if isinstance(made, Segment):
+            del self.notes[noted:]  # its own record says what is not known of it
+        return Proposed(slot, there, Origin.KEPT)
+
+    def _made(self, slot: int, claim: Claim | None, before: Segment | None) -> tuple[Record, Origin]:
         match self._items[slot]:
             case None:
                 self._note(NoteKind.UNKNOWN, self.key(slot), "nothing says what stood here: a claim, a ledger's end, a loss?")
-                placeholder = replace(claim, reason=REASON) if claim is not None else self._claim(slot, self._incarnation())
-                return Proposed(slot, placeholder, Origin.PLACEHOLDER)
+                placeholder = replace(claim, reason=MARK) if claim is not None else self._claim(slot, self._incarnation())
+                return placeholder, Origin.PLACEHOLDER
             case Draft() as draft:
-                return Proposed(slot, self._segment(draft, before), Origin.REMADE)
+                return self._segment(draft, before), Origin.REMADE
             case Hole() as hole:
-                self._note(NoteKind.LOST, self.key(slot), f"{hole.first}..{hole.last} is in no object that is left", hole.first)
-                return Proposed(slot, as_loss(hole, self._given.at), Origin.REMADE)
+                self._note(NoteKind.LOST, self.key(slot), _missing(hole), hole.start)
+                return as_loss(hole, self._given.at), Origin.REMADE
+            case LedgerClosed() as closed:
+                return closed, Origin.REMADE
             case int() as incarnation:
-                return Proposed(slot, self._claim(slot, incarnation), Origin.REMADE)
+                return self._claim(slot, incarnation), Origin.REMADE
 
     def _segment(self, draft: Draft, before: Segment | None) -> Segment:
         key = data_key(self._evidence.topic, draft.object.uuid)
@@ -139,34 +154,52 @@ class _Builder:
         return segment
 
     def _claim(self, slot: int, incarnation: int) -> Claim:
-        """As later claims of the same incarnation have it."""
-        claims = [r for _, r in sorted(self._evidence.records.items()) if isinstance(r, Claim)]
-        begins = [p for p in self._positions() if p.incarnation == incarnation]
-        begin = min(begins, default=Position(incarnation, 0, 0))
-        same = next((c for c in claims if c.incarnation == incarnation), None)
+        """As other claims of the same incarnation have it."""
+        claims, given = self._evidence.claims, self._given
+        begin = min((p for p in self._positions() if p.incarnation == incarnation), default=Position(incarnation, 0, 0))
+        same = next((c for c in claims if c.incarnation == incarnation and c.reason != MARK), None)
         if same is not None:
-            return replace(same, begin=min(begin, same.begin), reason=REASON)
+            return replace(same, begin=min(begin, same.begin), reason=MARK)
         last = incarnation >= self._incarnation()
-        if last and self._given.created is None:
+        before = next((c.created for c in claims if c.incarnation == incarnation and c.created), None)
+        created = given.created if last and given.created is not None else before
+        if last and created is None:
             self._note(NoteKind.UNKNOWN, self.key(slot), "when the topic was created")
-        created = self._given.created or "" if last else ""
-        application = claims[-1].application if claims else self._given.application
-        return Claim(application, incarnation, created, begin, self._given.at, REASON)
+        application = claims[-1].application if claims else given.application
+        return Claim(application, incarnation, created or "", begin, given.at, MARK)
 
     def _positions(self) -> Iterator[Position]:
-        yield from (item.start for item in self._items.values() if isinstance(item, Draft))
+        yield from (item.start for item in self._items.values() if isinstance(item, Draft | Hole))
         yield from (r.start for r in self._evidence.records.values() if isinstance(r, Segment | Loss))
 
     def _incarnation(self) -> int:
         """The last one."""
-        claims = (r.incarnation for r in self._evidence.records.values() if isinstance(r, Claim))
+        claims = (r.incarnation for r in self._evidence.claims)
         return max([*claims, *(p.incarnation for p in self._positions())], default=self._given.incarnation)
 
     def _note(self, kind: NoteKind, key: str, message: str, position: Position | None = None) -> None:
         self.notes.append(Note(kind, key, message, position))
 
 
+def is_same(made: Record, there: Record) -> bool:
+    """Whether what was made before says the same: when, and what objects do not say, is of no account."""
+    if isinstance(made, Segment) and isinstance(there, Segment):
+        known = replace(made, cuts=there.cuts, parts=there.parts, source=there.source, driver_properties=there.driver_properties)
+        return known == there
+    if isinstance(made, Claim | Loss) and type(made) is type(there):
+        return replace(made, at=there.at) == there
+    return made == there
+
+
+def _missing(hole: Hole) -> str:
+    if hole.doubtful:
+        remedy = "" if hole.before is None else f"; --ended {hole.before.end} where you know that nothing was"
+        return f"whether anything was at {hole.start}..{hole.end} is in no record and in no object that is left{remedy}"
+    return f"{hole.start}..{hole.end} is in no object that is left"
+
+
 def _cuts(evidence: Evidence, configured: Cuts) -> list[Cuts]:
     """What the segment may have been cut by, most likely first."""
-    recorded = Counter([s.cuts for s in evidence.segments] + [s.cuts for _, s in evidence.open])
+    closed = [s.cuts for s in (*evidence.segments, *evidence.made_segments.values())]
+    recorded = Counter([*closed, *(s.cuts for _, s in evidence.open)])
     return list(dict.fromkeys([*(cuts for cuts, _ in recorded.most_common()), configured, Cuts()]))

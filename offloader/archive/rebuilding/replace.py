@@ -12,7 +12,7 @@ from offloader.metadata.catalog_codec import encode_catalog
 from offloader.metadata.journal_start import JournalStart
 from offloader.metadata.layout import catalog_folder, moved_catalog_folder, slot_name
 from offloader.metadata.log import NumberedLog
-from offloader.metadata.state import Claim, TopicCatalog
+from offloader.metadata.state import TopicCatalog
 from offloader.model import OpenSegment, Segment, TopicName
 from offloader.storage.base import ObjectStore
 
@@ -44,15 +44,21 @@ def replace_catalog(store: ObjectStore, proposal: Proposal, new_token: Callable[
     """Write what the proposal has and the catalog has not. Interrupted anywhere, it can be proposed and written again.
 
     The records go from the last slot to the first: until that one stands, the catalog has a hole that every reader refuses. What
-    cannot be read is copied aside before it is replaced. Raises IntegrityError where somebody else writes.
+    cannot be read, or was made by an earlier rebuild, is copied aside before it is replaced. Raises IntegrityError where somebody else
+    writes.
     """
-    topic = proposal.evidence.topic
-    for slot in sorted(proposal.evidence.damaged):
-        data = store.read(catalog_folder(topic) + slot_name(slot))[0]
-        store.put(moved_catalog_folder(topic, at) + slot_name(slot), data, if_absent=True)
+    topic, evidence = proposal.evidence.topic, proposal.evidence
     log = NumberedLog(store, catalog_folder(topic))
+    slots = {proposed.slot for proposed in proposal.new}
+    replaced = evidence.damaged.keys() | (evidence.made.keys() & slots)
+    for slot in sorted(replaced):
+        store.put(moved_catalog_folder(topic, at) + slot_name(slot), store.read(log.key(slot))[0], if_absent=True)
+    first = min(slots)
+    if len(slots) > 1 and first in evidence.made:
+        store.delete([log.key(first)])
+        replaced -= {first}
     for proposed in sorted(proposal.new, key=lambda p: p.slot, reverse=True):
-        _write(store, log, proposed, proposal.evidence, new_token())
+        _write(store, log, proposed, topic, new_token(), replaced=proposed.slot in replaced)
 
 
 def end_running(store: ObjectStore, proposal: Proposal, new_token: Callable[[], str]) -> None:
@@ -66,13 +72,13 @@ def end_running(store: ObjectStore, proposal: Proposal, new_token: Callable[[], 
             start.new_epoch(new_token)
 
 
-def _write(store: ObjectStore, log: NumberedLog, proposed: Proposed, evidence: Evidence, token: str) -> None:
+def _write(store: ObjectStore, log: NumberedLog, proposed: Proposed, topic: TopicName, token: str, *, replaced: bool) -> None:
     slot, record = proposed.slot, proposed.record
     data = encode_catalog(record.uuid if isinstance(record, Segment) else token, record)
-    if slot in evidence.damaged:
+    if replaced:
         store.put(log.key(slot), data)
     elif log.append(slot, data) is not None:
-        raise IntegrityError(f"{log.key(slot)} has been written meanwhile: stop whatever works on {evidence.topic} and try again")
+        raise IntegrityError(f"{log.key(slot)} has been written meanwhile: stop whatever works on {topic} and try again")
 
 
 def _check_open(catalog: TopicCatalog, application: str, segment: OpenSegment) -> None:
@@ -89,7 +95,7 @@ def _check_open(catalog: TopicCatalog, application: str, segment: OpenSegment) -
 
 def owner(evidence: Evidence, asked: str | None, configured: str) -> str:
     """Whose topic it is. Raises FatalError where another one is asked for than the records and journals know."""
-    claims = [record.application for _, record in sorted(evidence.records.items()) if isinstance(record, Claim)]
+    claims = [claim.application for claim in evidence.claims]
     known = claims[-1:] or [application for application, _ in evidence.open]
     if asked is not None and known and asked != known[-1]:
         raise FatalError(f"{evidence.topic} is {known[-1] or 'nobody'}'s, not {asked}'s: `offloader takeover` changes that")

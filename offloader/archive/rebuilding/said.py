@@ -54,5 +54,8 @@ def _positions(evidence: Evidence) -> Iterable[Position]:
             yield from (record.start, record.end)
         elif isinstance(record, LedgerClosed):
             yield Position(record.incarnation, record.ledger, record.last)
-    for _, segment in evidence.open:
-        yield segment.start
+    segments: list[Segment | OpenSegment] = [*evidence.segments, *(segment for _, segment in evidence.open)]
+    for each in segments:
+        yield each.start
+        if each.predecessor_end is not None:
+            yield each.predecessor_end

@@ -1,0 +1,138 @@
+"""What can stand in the slots of a section: segments that have objects, claims, losses. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, replace
+
+from offloader.archive.rebuilding.choose import Draft, left_out
+from offloader.archive.rebuilding.found import MARK, Evidence, Note, NoteKind
+from offloader.archive.rebuilding.holes import Certainty, Hole, Known, as_gap, is_reported
+from offloader.archive.rebuilding.missing import holes_in
+from offloader.archive.rebuilding.sections import Section
+from offloader.metadata.layout import catalog_folder
+from offloader.model import Loss, Position, Segment
+
+REASONS = {
+    Certainty.SEGMENT: "the record of the segment that was here is lost, and its objects are not there or damaged",
+    Certainty.POSITIONS: "nothing is left that says what was here: a gap, a loss, or a segment",
+    Certainty.DOUBT: "nothing is left that says whether anything was here",
+    Certainty.LINKED: "nothing is left that says whether a loss was recorded here",
+}
+
+Item = int | Draft | Hole
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a section gets, in order: a number is the incarnation of a claim that is missing there, a hole becomes a loss."""
+
+    items: tuple[Item, ...]
+    notes: tuple[Note, ...] = ()
+
+
+def wanted(section: Section, drafts: list[Draft], evidence: Evidence, known: Known) -> Wanted:
+    """What the section gets of these drafts, and of what lies between them and its neighbours."""
+    by_uuid = {draft.object.uuid: draft for draft in drafts}
+    untold: list[Hole] = []
+    room = None if section.endless else len(section.slots) - len(_ordered(section, drafts, []))
+    if room is not None and room < 0:
+        return _crowded(section, drafts, evidence, known)
+    found = holes_in(section, drafts, known) if section.slots or section.endless else []
+    if room is not None:
+        found, untold = _with_records(found, room, by_uuid, known)
+    if room == 0:
+        _mark_ended(section, _followed(section, drafts, evidence), by_uuid)
+    items = _ordered(section, [by_uuid[d.object.uuid] for d in drafts], found)
+    while room is not None and len(items) > len(section.slots):  # a claim is missing, too, that one of them needs
+        untold.append(found.pop())
+        items = _ordered(section, [by_uuid[d.object.uuid] for d in drafts], found)
+    return Wanted(tuple(items), tuple(_untold(evidence, hole) for hole in untold))
+
+
+def _crowded(section: Section, drafts: list[Draft], evidence: Evidence, known: Known) -> Wanted:
+    """Where there are more drafts than records are missing: those that were taken before, or none."""
+    why = "no record is missing where it belongs, so it was never committed"
+    before = [draft for draft in drafts if draft.object.uuid in evidence.made_segments]
+    if 0 < len(before) < len(drafts):
+        why = "an earlier rebuild left no slot for it, and the catalog has gone on since"
+        rest = tuple(left_out(evidence.topic, draft, why) for draft in drafts if draft not in before)
+        return replace(wanted(section, before, evidence, known), notes=rest)
+    if section.slots and drafts:
+        why = f"{len(drafts)} objects are left for the {len(section.slots)} records that are missing here: which were committed?"
+    return Wanted(tuple(_ordered(section, [], [])), tuple(left_out(evidence.topic, draft, why) for draft in drafts))
+
+
+def _with_records(found: list[Hole], records: int, by_uuid: dict[str, Draft], known: Known) -> tuple[list[Hole], list[Hole]]:
+    """So many of the holes, and those that no record will tell of.
+
+    Each record that is missing was a segment, or accounted for one hole at most: for what there is no record, it was a gap, the smallest
+    ones first. What is only in doubt comes last: what no reader would report before what each one reports anyway.
+    """
+    sure = [hole for hole in found if not hole.doubtful]
+    doubts = sorted((hole for hole in found if hole.doubtful), key=lambda hole: _rank(hole, known))
+    silent = sum(_rank(hole, known) == 0 for hole in doubts) if records else 0
+    gaps: set[int] = set()
+    for number in sorted(range(len(sure)), key=lambda n: sure[n].last.entry - sure[n].first.entry):
+        wanted_by_others = silent if sure[number].lost is None else 0  # of one with more to it, a gap does not tell all
+        if len(sure) - len(gaps) + wanted_by_others > records and as_gap(sure[number], by_uuid):
+            gaps.add(number)
+    every = [*(hole for number, hole in enumerate(sure) if number not in gaps), *doubts]
+    return every[:records], [hole for hole in every[records:] if records and _rank(hole, known) == 0]
+
+
+def _untold(evidence: Evidence, hole: Hole) -> Note:
+    message = f"whether anything was at {hole.start}..{hole.end} is in no record, and no slot is left to record that"
+    return Note(NoteKind.UNKNOWN, catalog_folder(evidence.topic), message, hole.start)
+
+
+def _rank(hole: Hole, known: Known) -> int:
+    """What is most in doubt first."""
+    return 2 if is_reported(hole, known) else 1 if hole.certainty is Certainty.LINKED else 0
+
+
+def _followed(section: Section, drafts: list[Draft], evidence: Evidence) -> list[Draft]:
+    """The drafts that are certainly followed by the next record, no record being missing: where an earlier rebuild has put some, that can
+    only be said if what follows was there before, or of what was said then."""
+    made, after = evidence.made_segments, section.after
+    named = after.predecessor_uuid if isinstance(after, Segment) else None
+    if not section.made or (named and named not in made and any(draft.object.uuid == named for draft in drafts)):
+        return drafts
+    return [d for d in drafts if d.object.uuid == named or _is_ended(made.get(d.object.uuid))]
+
+
+def _is_ended(segment: Segment | None) -> bool:
+    return segment is not None and segment.ledgers[-1].closed_with == segment.end.entry
+
+
+def _mark_ended(section: Section, drafts: list[Draft], by_uuid: dict[str, Draft]) -> None:
+    """No record is missing that could have said with what a ledger was closed: then the segment's own did, as each end is recorded."""
+    starts = sorted([d.start for d in by_uuid.values()] + ([] if section.after is None else [section.after.start]))
+    for draft in (by_uuid[d.object.uuid] for d in drafts):
+        end = draft.end
+        number = bisect_right(starts, end)
+        after = starts[number] if number < len(starts) else None
+        goes_on = after is not None and after.incarnation == end.incarnation and after.ledger > end.ledger
+        if goes_on and draft.object.ends.get(end.ledger) == end.entry:
+            by_uuid[draft.object.uuid] = replace(draft, ended=True)
+
+
+def _ordered(section: Section, drafts: list[Draft], found: list[Hole]) -> list[Item]:
+    """Drafts and holes by position, with a claim before each that is of another incarnation than what stands before it."""
+    placed: list[tuple[Position, Draft | Hole]] = [(d.start, d) for d in drafts] + [(h.start, h) for h in found]
+    incarnation = section.incarnation
+    ordered: list[Item] = []
+    for start, item in sorted(placed, key=lambda pair: pair[0]):
+        if start.incarnation != incarnation:
+            incarnation = start.incarnation
+            ordered.append(incarnation)
+        ordered.append(item)
+    after = section.after
+    if after is not None and after.start.incarnation != incarnation:
+        ordered.append(after.start.incarnation)
+    return ordered
+
+
+def as_loss(hole: Hole, at: int) -> Loss:
+    """That nothing says any more what was there."""
+    return Loss(hole.start, hole.end, REASONS[hole.certainty], MARK, at)
