@@ -12,15 +12,17 @@ from hypothesis import strategies as st
 from offloader.archive.checking.findings import Kind
 from offloader.archive.checking.verify import verify
 from offloader.archive.items import Missing
+from offloader.archive.reading.once import located
 from offloader.archive.reading.plan import plan
 from offloader.archive.rebuilding.found import MARK, NoteKind
 from offloader.archive.view import TopicView
-from offloader.errors import DamagedRecordError, FatalError
+from offloader.errors import DamagedRecordError, FatalError, OffloadError
 from offloader.metadata import layout
 from offloader.metadata.catalog_codec import decode_catalog, encode_catalog
 from offloader.metadata.journal import Journal
 from offloader.metadata.state import LedgerClosed, TopicState
 from offloader.model import Cuts, Loss, OpenSegment, Position, Segment, Source
+from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 from tests.archive.rebuilding.support import GIVEN, Built, built, damage, proposed, read, record_key, written
 from tests.archive.support import META, TOPIC, Archive, gap, stream, uuid_of
 
@@ -221,6 +223,26 @@ def test_what_the_application_has_open_says_that_the_last_segment_is_lost() -> N
     assert missing(archive) == [((14, 10), (18, -1))]
 
 
+def test_the_end_of_a_former_incarnation_is_lost_up_to_the_claim_of_the_next_one() -> None:
+    archive = Archive()
+    archive.claim(10)
+    archive.add(stream(10, 0, 9), closed={10: 9})
+    archive.add(stream(12, 0, 9), closed={12: 9})
+    archive.incarnation = 1
+    archive.claim(20, created="later")
+    archive.add(stream(20, 0, 9))
+    held = gone(archive, [2, 3], keys(2))
+    written(archive)
+    assert missing(archive) == [((10, 10), (20, -1))]
+    # Of which incarnation a position is, is still known.
+    view = TopicView.of(archive.catalog)
+    assert [located(view, Position(0, *place)) for place in ((12, 3), (20, 3))] == [Position(0, 12, 3), Position(1, 20, 3)]
+    back(archive, held)
+    written(archive)
+    assert missing(archive) == []
+    assert len(places(archive)) == 30
+
+
 @pytest.mark.parametrize("how", ["named", "ledger", "beside", "open"])
 def test_another_topic_s_objects_never_enter(how: str) -> None:
     archive = four()
@@ -257,12 +279,8 @@ def test_whatever_is_lost_is_reported_and_whatever_comes_back_is_taken(random: R
     assert written(archive) == proposal
     found = read(archive, archive.catalog)
     assert set(found) <= set(there.entries) or not sure(proposal.notes)
-    reported = missing(archive)
     have = {(p.ledger, p.entry) for p, _ in found}
-    lost = {(p.ledger, p.entry) for p, _ in there.entries} - have
-    first, last = min((b.ledger, b.entry) for b in archive.catalog.begins.values()), max(have, default=(0, 0))
-    if sure(proposal.notes):
-        assert all(any(a <= place <= b for a, b in reported) for place in lost if first <= place <= last)
+    assert not sure(proposal.notes) or not silent(there, have)
     losses = [((x.start.ledger, x.start.entry), (x.end.ledger, x.end.entry)) for x in archive.catalog.losses]
     assert not any(a <= place <= b for a, b in losses for place in have)
     assert proposed(archive).new == [], "once more, nothing changes"
@@ -271,6 +289,47 @@ def test_whatever_is_lost_is_reported_and_whatever_comes_back_is_taken(random: R
     again = [(p.ledger, p.entry, data) for p, data in read(archive, archive.catalog)]
     assert again == [(p.ledger, p.entry, data) for p, data in there.entries]
     assert foreign not in {s.uuid for s in archive.catalog.segments}
+
+
+@given(randoms, st.integers(0, 12))
+def test_a_repeated_rebuild_that_is_interrupted_is_repaired_by_trying_again(random: Random, passed: int) -> None:
+    there = built(random)
+    archive = there.archive
+    held = lose_objects(there, random)
+    proposal = proposed(archive)
+    if not proposal.records:
+        return
+    certain = sure(proposal.notes)
+    written(archive)
+    some = {key: data for key, data in held.items() if random.random() < 0.7}
+    for returned in (some, held):
+        back(archive, returned)
+        faults = StoreFaults([StoreFault("put", random.choice([Effect.BEFORE, Effect.LOST]), after=passed, times=1000)])
+        try:
+            written(archive, replace(GIVEN, at=100), FaultyStore(archive.store, faults))
+        except OffloadError:
+            nothing_wrong(there, certain=certain)
+            written(archive, replace(GIVEN, at=101))
+    again = [(p.ledger, p.entry, data) for p, data in read(archive, archive.catalog)]
+    assert again == [(p.ledger, p.entry, data) for p, data in there.entries]
+
+
+def nothing_wrong(there: Built, *, certain: bool) -> None:
+    """Whoever reads meanwhile reads what is right and is told what is missing, or is refused."""
+    try:
+        found = read(there.archive, there.archive.catalog)
+    except OffloadError:
+        return
+    assert {(p.ledger, p.entry, data) for p, data in found} <= {(p.ledger, p.entry, data) for p, data in there.entries}
+    assert not certain or not silent(there, {(p.ledger, p.entry) for p, _ in found})
+
+
+def silent(there: Built, have: set[Place]) -> set[Place]:
+    """What is neither read nor reported, between the beginning and the last entry that is read."""
+    catalog, reported = there.archive.catalog, missing(there.archive)
+    first, last = min((b.ledger, b.entry) for b in catalog.begins.values()), max(have, default=(0, 0))
+    lost = {(p.ledger, p.entry) for p, _ in there.entries} - have
+    return {place for place in lost if first <= place <= last and not any(a <= place <= b for a, b in reported)}
 
 
 def sure(notes: tuple[object, ...]) -> bool:
