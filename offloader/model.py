@@ -452,10 +452,12 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Entries `start`..`end` that were gone before they were offloaded, and who accepted that."""
+    """Entries `start`..`end` that were gone before they were offloaded, and who accepted that. `also`: ranges before these that were
+    lost with them, where there is only one record for all."""
 
     start: Position
     end: Position
     reason: str
     accepted_by: str
     at: int
+    also: tuple[tuple[Position, Position], ...] = ()

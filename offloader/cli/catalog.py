@@ -157,7 +157,8 @@ def _text(record: Record) -> str:
         case Segment():
             return f"segment  {record.start}..{record.end}  {record.uuid}  {record.entries} entries, {record.size} bytes"
         case Loss():
-            return f"loss     {record.start}..{record.end}  {record.reason}"
+            ranges = ", ".join(f"{first}..{last}" for first, last in (*record.also, (record.start, record.end)))
+            return f"loss     {ranges}  {record.reason}"
         case LedgerClosed():
             said = f", said by {record.vouched_by}" if record.vouched_by else ""
             return f"closed   ledger {record.ledger} with {record.last}{said}"

@@ -74,12 +74,19 @@ def _closed_message(closed: LedgerClosed) -> pb.LedgerClosed:
 
 
 def _loss_message(loss: Loss) -> pb.Loss:
-    start, end = position_message(loss.start), position_message(loss.end)
-    return pb.Loss(start=start, end=end, reason=loss.reason, accepted_by=loss.accepted_by, at=loss.at)
+    return pb.Loss(
+        start=position_message(loss.start),
+        end=position_message(loss.end),
+        reason=loss.reason,
+        accepted_by=loss.accepted_by,
+        at=loss.at,
+        also=[pb.Range(start=position_message(first), end=position_message(last)) for first, last in loss.also],
+    )
 
 
 def _read_loss(m: pb.Loss) -> Loss:
-    return Loss(read_position(m.start), read_position(m.end), m.reason, m.accepted_by, m.at)
+    also = tuple((read_position(each.start), read_position(each.end)) for each in m.also)
+    return Loss(read_position(m.start), read_position(m.end), m.reason, m.accepted_by, m.at, also)
 
 
 def _segment_message(segment: Segment) -> pb.Segment:

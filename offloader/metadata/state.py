@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from offloader.errors import IntegrityError
 from offloader.model import Failure, LedgerList, Loss, OpenSegment, Position, Segment, TopicName, Transaction
@@ -160,7 +160,8 @@ class CatalogFold:
                 self._size += record.size
             case Loss():
                 self._check_continues(record.start, "loss")
-                self._losses.append(record)
+                self._losses += (replace(record, start=first, end=last, also=()) for first, last in record.also)
+                self._losses.append(replace(record, also=()))
             case LedgerClosed():
                 self._closed[record.incarnation, record.ledger] = record.last
         self.next_slot += 1

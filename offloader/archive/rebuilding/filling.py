@@ -40,7 +40,7 @@ def wanted(section: Section, drafts: list[Draft], evidence: Evidence, known: Kno
         return _crowded(section, drafts, evidence, known)
     found = holes_in(section, drafts, known) if section.slots or section.endless else []
     if room is not None:
-        found, untold = _with_records(found, room, by_uuid, known)
+        found = _with_records(found, room, by_uuid, known)
     if room == 0:
         _mark_ended(section, _followed(section, drafts, evidence), by_uuid)
     items = _ordered(section, [by_uuid[d.object.uuid] for d in drafts], found)
@@ -63,22 +63,33 @@ def _crowded(section: Section, drafts: list[Draft], evidence: Evidence, known: K
     return Wanted(tuple(_ordered(section, [], [])), tuple(left_out(evidence.topic, draft, why) for draft in drafts))
 
 
-def _with_records(found: list[Hole], records: int, by_uuid: dict[str, Draft], known: Known) -> tuple[list[Hole], list[Hole]]:
-    """So many of the holes, and those that no record will tell of.
+def _with_records(found: list[Hole], records: int, by_uuid: dict[str, Draft], known: Known) -> list[Hole]:
+    """The holes, in so many records.
 
     Each record that is missing was a segment, or accounted for one hole at most: for what there is no record, it was a gap, the smallest
-    ones first. What is only in doubt comes last: what no reader would report before what each one reports anyway.
+    ones first. Of what is only in doubt, all is told that no reader would report anyway.
     """
     sure = [hole for hole in found if not hole.doubtful]
-    doubts = sorted((hole for hole in found if hole.doubtful), key=lambda hole: _rank(hole, known))
-    silent = sum(_rank(hole, known) == 0 for hole in doubts) if records else 0
     gaps: set[int] = set()
     for number in sorted(range(len(sure)), key=lambda n: sure[n].last.entry - sure[n].first.entry):
-        wanted_by_others = silent if sure[number].lost is None else 0  # of one with more to it, a gap does not tell all
-        if len(sure) - len(gaps) + wanted_by_others > records and as_gap(sure[number], by_uuid):
+        if len(sure) - len(gaps) > records and as_gap(sure[number], by_uuid):
             gaps.add(number)
-    every = [*(hole for number, hole in enumerate(sure) if number not in gaps), *doubts]
-    return every[:records], [hole for hole in every[records:] if records and _rank(hole, known) == 0]
+    every = [hole for number, hole in enumerate(sure) if number not in gaps]
+    every += sorted((hole for hole in found if hole.doubtful), key=lambda hole: _rank(hole, known))
+    return (
+        _together([h for n, h in enumerate(every) if n < records or not h.doubtful or _rank(h, known) == 0], records)
+        if records
+        else []
+    )
+
+
+def _together(holes: list[Hole], records: int) -> list[Hole]:
+    """The holes, most certain first; those that are too many share the record of the last one in the topic."""
+    if len(holes) <= records:
+        return holes
+    last = max(holes, key=lambda hole: hole.start)
+    rest = [hole for hole in holes if hole is not last]
+    return [*rest[: records - 1], replace(last, also=tuple(sorted(rest[records - 1 :], key=lambda hole: hole.start)))]
 
 
 def _untold(evidence: Evidence, hole: Hole) -> Note:
@@ -135,4 +146,5 @@ def _ordered(section: Section, drafts: list[Draft], found: list[Hole]) -> list[I
 
 def as_loss(hole: Hole, at: int) -> Loss:
     """That nothing says any more what was there."""
-    return Loss(hole.start, hole.end, REASONS[hole.certainty], MARK, at)
+    also = tuple((each.start, each.end) for each in hole.also)
+    return Loss(hole.start, hole.end, REASONS[hole.certainty], MARK, at, also)

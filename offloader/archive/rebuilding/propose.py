@@ -131,7 +131,8 @@ class _Builder:
             case Draft() as draft:
                 return self._segment(draft, before), Origin.REMADE
             case Hole() as hole:
-                self._note(NoteKind.LOST, self.key(slot), _missing(hole), hole.start)
+                for each in (*hole.also, hole):
+                    self._note(NoteKind.LOST, self.key(slot), _missing(each), each.start)
                 return as_loss(hole, self._given.at), Origin.REMADE
             case LedgerClosed() as closed:
                 return closed, Origin.REMADE

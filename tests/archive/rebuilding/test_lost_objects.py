@@ -361,3 +361,25 @@ def lose_objects(there: Built, random: Random) -> dict[str, bytes]:
         if named or random.random() < share:
             gone(there.archive, [slot], []) if random.random() < 0.5 else damage(there.archive, slot)
     return gone(there.archive, [], taken)
+
+
+def test_what_is_too_much_for_the_records_that_are_missing_shares_one() -> None:
+    archive = Archive()
+    archive.claim(10)
+    archive.add(stream(10, 0, 9), closed={10: 19})
+    archive.add(stream(10, 10, 14))
+    archive.add(stream(10, 15, 19), closed={10: 19})
+    archive.incarnation = 1
+    archive.claim(20, created="later")
+    archive.add(stream(20, 0, 9))
+    held = gone(archive, [2, 3], keys(2))
+    written(archive)
+    assert [(x.start.entry, x.end.ledger, x.end.entry) for x in archive.catalog.losses] == [(10, 10, 14)]
+    damage(archive, 5)  # what said that nothing came behind the third segment
+    proposal = written(archive)
+    assert missing(archive) == [((10, 10), (10, 14)), ((10, 20), (20, -1))]
+    assert [len(p.record.also) for p in proposal.records if isinstance(p.record, Loss)] == [1]
+    assert sum(n.kind is NoteKind.LOST for n in proposal.notes) == 2
+    back(archive, held)
+    written(archive)
+    assert len(places(archive)) == 30
