@@ -123,8 +123,8 @@ def at_begin(begin: Position, after: After, reached: Position | None) -> list[Ho
         return [unheard(*lost, None, after, Certainty.SEGMENT)]
     if begin.ledger == start.ledger:
         return _hole(*lost, None, after)
-    if start.entry > 0:
-        return [Hole(start._replace(entry=0), lost[1], None, after, lost=lost)]
+    if start.entry > 0:  # no gap of the first segment's: that would say nothing of the ledgers before its own
+        return [Hole(start._replace(entry=0), lost[1], None, after, gap=False, lost=lost)]
     return [unheard(*lost, None, after, Certainty.DOUBT)]  # a ledger that nobody wrote to any more is replaced
 
 

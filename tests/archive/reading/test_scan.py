@@ -92,7 +92,9 @@ def test_any_changed_byte_is_a_fault_or_in_an_entrys_bytes(
             else:
                 found += [(e.position.ledger, e.position.entry, len(e.data)) for e in item.entries()]
     told = [(s.ledger, s.entry, len(s.data)) for s in stream]
-    assert found == [each for each in told if each in found]
+    right = [each for each in found if each in told]
+    assert right == [each for each in told if each in found]
+    assert len(found) - len(right) <= 1  # the entry whose length was changed: what follows it shows that
     assert faults or found == told
     assert all(fault.why.startswith("offset ") for fault in faults)
 
