@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 from offloader.archive.checking.bucket import Journals, applications, read_journals
 from offloader.archive.rebuilding.consistent import absent_for, consistent
 from offloader.archive.rebuilding.foreign import of_others
 from offloader.archive.rebuilding.found import Evidence, FoundObject, Note, NoteKind, is_made
 from offloader.archive.rebuilding.scan import scan
-from offloader.errors import DamagedObjectError, DamagedRecordError, ObjectNotFoundError
+from offloader.errors import DamagedObjectError, DamagedRecordError, FatalError, ObjectNotFoundError
 from offloader.metadata.catalog_codec import decode_catalog
-from offloader.metadata.layout import KeyKind, catalog_folder, data_key, index_key, parse_topic_key, topic_folder
+from offloader.metadata.layout import KeyKind, catalog_folder, data_key, index_key, parse_topic_key, slot_name, topic_folder
 from offloader.metadata.log import NumberedLog
 from offloader.metadata.state import Record
 from offloader.model import Segment, TopicName
 from offloader.storage.base import ObjectStore
 
 THREADS = 2  # each holds a stretch of an object in memory
+MOST_LOST = 100_000  # records in a row
 
 
 def gather(store: ObjectStore, topic: TopicName) -> Evidence:
@@ -28,6 +30,7 @@ def gather(store: ObjectStore, topic: TopicName) -> Evidence:
     indexes = {k.uuid for k in parsed if k is not None and k.kind is KeyKind.INDEX}
     journals = read_journals(store, applications(store))
     readable, damaged = _read_records(store, topic)
+    _check_numbers(topic, sorted(readable.keys() | damaged.keys()))
     absent = {r.uuid for r in readable.values() if isinstance(r, Segment) and r.parts and r.uuid not in data}
     look = _Look(store, topic, data, indexes, journals)
     look.at_objects(r for r in readable.values() if not is_made(r))
@@ -50,6 +53,15 @@ def gather(store: ObjectStore, topic: TopicName) -> Evidence:
         (*(Note(NoteKind.UNKNOWN, f.key, f"what the journal names: {f.message}") for f in journals.findings), *look.notes),
         made,
     )
+
+
+def _check_numbers(topic: TopicName, slots: Sequence[int]) -> None:
+    """Raises FatalError for a number that no record can have come to: all slots before it would have to be filled."""
+    for before, slot in pairwise((-1, *slots)):
+        if slot - before > MOST_LOST:
+            raise FatalError(
+                f"{catalog_folder(topic)}{slot_name(slot)}: {slot - before - 1} records would be missing before it, which cannot be: move it away"
+            )
 
 
 def _read_records(store: ObjectStore, topic: TopicName) -> tuple[dict[int, Record], dict[int, str]]:

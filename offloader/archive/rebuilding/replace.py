@@ -28,15 +28,17 @@ def check_agreement(proposal: Proposal) -> None:
 
 
 def rebuild(store: ObjectStore, topic: TopicName, given: Given, new_token: Callable[[], str]) -> Proposal:
-    """Propose and write, whoever ran on the owner's journal being ended in between. Raises FatalError, IntegrityError."""
+    """Propose and write, whoever ran on the owner's journal being ended in between; nobody is where there is nothing to write. Raises
+    FatalError, IntegrityError."""
     proposal = propose(gather(store, topic), given)
     check_agreement(proposal)
+    if not proposal.new:
+        return proposal
     end_running(store, proposal, new_token)
     again = propose(gather(store, topic), given)
     if again != proposal:
         raise FatalError(f"{topic}: something has changed while it was looked at; look at the proposal again")
-    if proposal.new:
-        replace_catalog(store, proposal, new_token, given.at)
+    replace_catalog(store, proposal, new_token, given.at)
     return proposal
 
 

@@ -200,6 +200,22 @@ def test_whoever_runs_on_the_owner_s_journal_is_ended() -> None:
             running.check_not_overtaken()
 
 
+def test_nobody_is_ended_where_there_is_nothing_to_write() -> None:
+    archive = three()
+    with Journal.open(archive.store, APPLICATION, archive.token) as running:
+        running.record([TopicState(TOPIC, releasing=True)])
+        assert written(archive).new == []
+        running.check_not_overtaken()
+
+
+def test_a_number_that_no_record_can_have_come_to_is_told() -> None:
+    archive = three()
+    far = layout.catalog_folder(TOPIC) + layout.slot_name(10**19)
+    archive.store.put(far, archive.store.read(record_key(1))[0])
+    with pytest.raises(FatalError, match=rf"^{far}: \d+ records would be missing before it, which cannot be: move it away"):
+        written(archive)
+
+
 def test_somebody_who_writes_meanwhile_is_not_overwritten() -> None:
     archive = lost(three(), 3)
     store, put = archive.store, archive.store.put
