@@ -13,6 +13,7 @@ from offloader.archive.rebuilding.replace import check_agreement, owner, rebuild
 from offloader.cli.parsing import POSITION, TOPIC
 from offloader.cli.session import FINDINGS, OK, Session, command
 from offloader.errors import FatalError, OffloadError
+from offloader.metadata.layout import holds_data
 from offloader.metadata.root import read_root
 from offloader.metadata.state import Claim, LedgerClosed, Record
 from offloader.model import Loss, Position, Segment, TopicName
@@ -75,7 +76,8 @@ def rebuild_command(
     with origin kept, remade or placeholder; a note is {kind, key, position, message} with kind unknown, left-out, lost
     or damaged.
     """
-    read_root(session.store)
+    if not holds_data(session.store, topic):  # else it is the right root, though its `_root` may be lost as well
+        read_root(session.store)
     evidence = gather(session.store, topic)
     given = replace(
         _given(session, evidence, application, incarnation, created), ended=tuple((end.ledger, end.entry) for end in ended)

@@ -103,3 +103,13 @@ def test_what_is_in_doubt_can_be_vouched_for(line) -> None:
     assert "closed   ledger 1 with 9, said by catalog rebuild --ended" in result.stdout
     assert "#" not in line.run("topics", "cat", "orders", "--entries").stdout
     assert line.archive.catalog.losses == ()
+
+
+@pytest.mark.parametrize("left", [None, b"rubbish"])
+def test_a_root_s_own_record_need_not_be_left(damaged, left) -> None:
+    damaged.archive.store.delete([layout.ROOT])
+    if left is not None:
+        damaged.archive.store.put(layout.ROOT, left)
+    assert damaged.run("catalog", "rebuild", "orders", "--yes").exit_code == 2
+    assert len(damaged.archive.catalog.segments) == 3
+    assert "_root" in damaged.run("verify").stdout
