@@ -12,10 +12,9 @@ import pytest
 
 from offloader.errors import AccessDeniedError, BucketNotFoundError, OutcomeUnknownError, StoreUnavailableError
 from offloader.storage.base import ObjectStore
-from offloader.storage.fsspec import COMPOSE_LIMIT
 from offloader.storage.open import StoreSettings
 from offloader.testing.proxy import Proxy, Rule
-from tests.storage.bench import Bench, noise, upload_parts
+from tests.storage.bench import Bench, check_parts_in_steps, upload_parts
 from tests.storage.servers import Stores
 
 SEVERAL_REQUESTS = 70_000_000  # bytes; gcsfs sends 50 MiB at a time, adlfs 64 MiB
@@ -90,12 +89,7 @@ class CloudContract:
         assert store.put("k", contents[won.index(True)], if_absent=True) is not None
 
     def test_more_parts_than_one_request_composes(self, store: ObjectStore) -> None:
-        contents = [noise(100, n) for n in range(COMPOSE_LIMIT * 3 + 1)]
-        upload = store.begin("k")
-        store.commit(upload, upload_parts(store, upload, contents))
-        assert store.read("k")[0] == b"".join(contents)
-        assert [key for key, _ in store.list()] == ["k"]
-        assert list(store.list_uploads()) == []
+        check_parts_in_steps(store)
 
     def test_bytes_that_look_like_the_protocol_are_kept(self, store: ObjectStore) -> None:
         data = b"before\n--==0==--\nbetween\r\n--==0==--\r\nafter"

@@ -131,8 +131,10 @@ class Junctions:
 
 def _without_predecessor(before: Span | None, after: Span) -> Break | None:
     """A segment's record says up to where the one before it reached: as far, something must be recorded."""
-    reached = after.predecessor_end if isinstance(after, Segment) else None
-    if not isinstance(after, Segment) or reached is None or (before is not None and before.end >= reached):
+    if not isinstance(after, Segment) or after.predecessor_end is None:
+        return None
+    reached = after.predecessor_end
+    if before is not None and before.end >= reached:
         return None
     message = f"{name(after)} follows segment {after.predecessor_uuid} up to {reached}, which is not recorded"
     return Break(BreakKind.HOLE, before, after, message)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from offloader.errors import DamagedObjectError
 from offloader.model import GapKind, Position
 
 DAMAGED = "damaged: "
@@ -29,6 +30,10 @@ class Missing:
     why: str
     kind: GapKind | None = None
     damaged: str = ""
+
+    def as_error(self) -> DamagedObjectError:
+        """What damage is where it is not to be skipped."""
+        return DamagedObjectError(self.why.removeprefix(DAMAGED))
 
 
 Item = ArchivedEntry | Missing

@@ -222,7 +222,7 @@ class ArchivedTopic:
         """The archive as a catalog says it is now, after a position."""
         self._latest = catalog
         # The position itself is planned, too: or nobody would see whether what follows it does follow.
-        following = plan(replace(self.view, catalog=catalog), Selection(after))
+        following = plan(self._now, Selection(after))
         behind = (item for item in following if after is None or isinstance(item, Missing) or item.last > after)
         for item in self._read(behind):
             if after is None or (isinstance(item, Missing) and item.end > after):

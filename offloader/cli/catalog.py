@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable
 
 import click
 
@@ -79,9 +79,7 @@ def rebuild_command(
     if not holds_data(session.store, topic):  # else it is the right root, though its `_root` may be lost as well
         read_root(session.store)
     evidence = gather(session.store, topic)
-    given = replace(
-        _given(session, evidence, application, incarnation, created), ended=tuple((end.ledger, end.entry) for end in ended)
-    )
+    given = _given(session, evidence, application, incarnation, created, ended)
     proposal = propose(evidence, given)
     if not proposal.records:
         raise FatalError(f"{topic}: neither records nor objects are left of it that a catalog could be made from")
@@ -94,7 +92,14 @@ def rebuild_command(
     return FINDINGS if proposal.notes else OK
 
 
-def _given(session: Session, evidence: Evidence, application: str | None, incarnation: int, created: str | None) -> Given:
+def _given(
+    session: Session,
+    evidence: Evidence,
+    application: str | None,
+    incarnation: int,
+    created: str | None,
+    ended: Iterable[Position],
+) -> Given:
     claimed = any(claim.created for claim in evidence.claims)
     return Given(
         application=owner(evidence, application, session.config.application),
@@ -103,6 +108,7 @@ def _given(session: Session, evidence: Evidence, application: str | None, incarn
         created=created if created is not None or claimed else _created(session, evidence),
         cuts=session.config.policies.of(evidence.topic).cuts,
         root=session.store.url,
+        ended=tuple((end.ledger, end.entry) for end in ended),
     )
 
 

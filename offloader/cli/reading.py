@@ -181,9 +181,7 @@ def archived_partitions(
     found = [one for name in ordered if (one := opener.topic(name, scanned)) is not None]
     lost = [name for name in (topic, *ordered) if name not in {one.name for one in found} and holds_data(session.store, name)]
     if lost:
-        raise DataLostError(
-            f"{lost[0]} has segments in the archive, but its catalog is gone; `offloader catalog rebuild {lost[0]}` makes it anew"
-        )
+        raise catalog_is_gone(lost[0])
     if not found:
         raise FatalError(_unknown(topic))
     return found
@@ -208,6 +206,13 @@ class _Archived:
         others = () if bucket is None else (bucket.store,)
         stores = Stores(session.storage, others, borrowed=session.store)
         return ArchivedTopic(stores, view, self.options, self.following)
+
+
+def catalog_is_gone(topic: TopicName) -> DataLostError:
+    """Of a topic whose objects are there."""
+    return DataLostError(
+        f"{topic} has segments in the archive, but its catalog is gone; `offloader catalog rebuild {topic}` makes it anew"
+    )
 
 
 def _unknown(topic: TopicName) -> str:

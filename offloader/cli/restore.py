@@ -21,6 +21,7 @@ from offloader.archive.restoring.source import ArchiveSource, Outline
 from offloader.archive.restoring.tail import Tail
 from offloader.archive.view import TopicView
 from offloader.cli.parsing import TOPIC, parsed
+from offloader.cli.reading import catalog_is_gone
 from offloader.cli.session import Session, command
 from offloader.cli.topics import topics
 from offloader.config import Config
@@ -127,9 +128,7 @@ def _jobs(session: Session, cluster: Cluster, planned: Pairing, options: Options
         origin = Origin(root, topic)
         view = TopicView.of(session.catalogs.load(topic))
         if view.catalog.claim is None and layout.holds_data(session.store, topic):
-            raise DataLostError(
-                f"{topic} has segments in the archive, but its catalog is gone; `offloader catalog rebuild {topic}` makes it anew"
-            )
+            raise catalog_is_gone(topic)
         source = ArchiveSource(view, stores)
         tail = Tail() if planned.create is not None else cluster.target(to, origin).check()
         outline = source.outline(tail.position)

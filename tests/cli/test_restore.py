@@ -129,23 +129,25 @@ def test_what_nothing_proves_is_refused_like_a_loss(line: Line, cluster: FakeClu
     assert (done["sent"], done["losses"]) == (10, 1)
 
 
-def test_all_partitions_go_to_a_new_partitioned_topic(line: Line, cluster: FakeCluster) -> None:
+def partitioned(line: Line, *numbers: int) -> list[Archive]:
+    """Partitions with as many entries as their numbers say, and one more."""
     line.root()
-    for number in (0, 2):
-        part = Archive(line.archive.store, replace(TOPIC, name=f"orders-partition-{number}"))
+    parts = [Archive(line.archive.store, replace(TOPIC, name=f"orders-partition-{number}")) for number in numbers]
+    for number, part in zip(numbers, parts, strict=True):
         part.claim(1)
         part.add(stream(1, 0, number), closed={1: number})
+    return parts
+
+
+def test_all_partitions_go_to_a_new_partitioned_topic(line: Line, cluster: FakeCluster) -> None:
+    partitioned(line, 0, 2)
     done = line.json_lines("topics", "restore", "orders", "--to", "again")
     assert [(d["target"][-1], d["sent"]) for d in done] == [("0", 1), ("2", 3)]
     assert cluster.partitioned == {AGAIN: 3}
 
 
 def test_a_partition_whose_catalog_is_gone_is_not_restored_as_nothing(line: Line, cluster: FakeCluster) -> None:
-    line.root()
-    for number in (0, 1):
-        part = Archive(line.archive.store, replace(TOPIC, name=f"orders-partition-{number}"))
-        part.claim(1)
-        part.add(stream(1, 0, number), closed={1: number})
+    _, part = partitioned(line, 0, 1)
     line.archive.store.delete([key for key, _ in line.archive.store.list(catalog_folder(part.topic))])
     assert "orders-partition-1 has segments in the archive, but its catalog" in line.error(
         "topics", "restore", "orders", "--to", "again"

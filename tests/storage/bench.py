@@ -12,6 +12,7 @@ from multiprocessing.context import BaseContext
 from crc32c import crc32c
 
 from offloader.storage.base import ObjectStore, UploadedPart
+from offloader.storage.fsspec import COMPOSE_LIMIT
 from offloader.storage.open import StoreSettings
 
 
@@ -50,3 +51,13 @@ def upload_parts(store: ObjectStore, upload: str, contents: list[bytes]) -> list
 def open_uploads(store: ObjectStore, key: str) -> list[str]:
     """The handles of the open uploads of exactly this key."""
     return [found.upload for found in store.list_uploads(key) if found.key == key]
+
+
+def check_parts_in_steps(store: ObjectStore) -> None:
+    """More parts than one request composes become one object, and leave nothing else."""
+    contents = [noise(100, n) for n in range(COMPOSE_LIMIT * 3 + 1)]
+    upload = store.begin("k")
+    store.commit(upload, upload_parts(store, upload, contents))
+    assert store.read("k")[0] == b"".join(contents)
+    assert [key for key, _ in store.list()] == ["k"]
+    assert list(store.list_uploads()) == []

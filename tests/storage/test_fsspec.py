@@ -9,7 +9,7 @@ import pytest
 
 from offloader.errors import UnprovenStoreError
 from offloader.storage.fsspec import COMPOSE_LIMIT, FsspecStore
-from tests.storage.bench import Bench, noise, upload_parts
+from tests.storage.bench import Bench, check_parts_in_steps
 from tests.storage.contract import StoreContract
 from tests.storage.contract_uploads import StrictUploadContract
 
@@ -40,9 +40,4 @@ class Composing(fsspec.get_filesystem_class("memory")):
 def test_many_parts_are_composed_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fsspec, "url_to_fs", lambda url, **_: (Composing(), url.removeprefix("memory:/")))
     store = FsspecStore(f"memory://{uuid.uuid4().hex}/root")
-    contents = [noise(100, n) for n in range(COMPOSE_LIMIT * 3 + 1)]
-    upload = store.begin("k")
-    store.commit(upload, upload_parts(store, upload, contents))
-    assert store.read("k")[0] == b"".join(contents)
-    assert [key for key, _ in store.list()] == ["k"]
-    assert list(store.list_uploads()) == []
+    check_parts_in_steps(store)

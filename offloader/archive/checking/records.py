@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -56,7 +56,7 @@ def read_catalog(store: ObjectStore, topic: TopicName) -> ReadCatalog:
         if isinstance(record, Claim):
             claims.append(record)
     catalog = fold.catalog()
-    begins = [] if findings else list(_check_begins(catalog, claims))
+    begins = [] if findings else list(_check_begins(catalog))
     return ReadCatalog(
         catalog, tuple(claims), (*findings, *begins, *check_catalog(catalog)), tuple(tokens), complete=not findings
     )
@@ -71,13 +71,13 @@ def _claim_for(record: Record, claim: Claim | None, *, damaged: bool) -> Claim |
     return Claim("", record.start.incarnation, "", record.start, 0)
 
 
-def _check_begins(catalog: TopicCatalog, claims: Sequence[Claim]) -> Iterator[Finding]:
+def _check_begins(catalog: TopicCatalog) -> Iterator[Finding]:
     """Whether what there is of each incarnation lies where it was claimed from."""
     first = {segment.start.incarnation: segment for segment in reversed(catalog.segments)}
-    for claim in {claim.incarnation: claim for claim in reversed(claims)}.values():
-        segment = first.get(claim.incarnation)
-        if segment is not None and segment.start < claim.begin:
-            message = f"{name(segment)} starts at {segment.start}, and the topic was claimed from {claim.begin} on"
+    for incarnation, begin in catalog.begins.items():
+        segment = first.get(incarnation)
+        if segment is not None and segment.start < begin:
+            message = f"{name(segment)} starts at {segment.start}, and the topic was claimed from {begin} on"
             yield Finding(Kind.DAMAGED_RECORD, catalog_folder(catalog.topic), message, catalog.topic, position=segment.start)
 
 

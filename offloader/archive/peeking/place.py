@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offloader.archive.items import DAMAGED, ArchivedEntry, Missing
+from offloader.archive.items import ArchivedEntry, Missing
 from offloader.archive.reading.fetches import Fetch
 from offloader.archive.reading.objects import naming
 from offloader.archive.reading.plan import plan
@@ -60,7 +60,7 @@ def peek(stores: Stores, view: TopicView, position: Position) -> Peeked:
     item = planned[0]
     if isinstance(item, Missing):
         if item.damaged:
-            raise DamagedObjectError(item.why.removeprefix(DAMAGED))
+            raise item.as_error()
         return Peeked(position, owner, missing=item)
     if item.runs[0].gap is not None:
         return Peeked(position, owner, gap=_gap(owner, position))

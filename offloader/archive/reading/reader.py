@@ -11,14 +11,14 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
-from offloader.archive.items import DAMAGED, Missing
+from offloader.archive.items import Missing
 from offloader.archive.reading.expected import OnDamage
 from offloader.archive.reading.indexes import SHARED, IndexCache
 from offloader.archive.reading.meter import Meter, ReadStats
 from offloader.archive.reading.piece import PieceWork, Start
 from offloader.archive.reading.stores import Stores
 from offloader.archive.stored import PlanItem, ReadItem
-from offloader.errors import ConfigError, DamagedObjectError
+from offloader.errors import ConfigError
 from offloader.model import KIB, MIB
 
 __all__ = ["OnDamage", "PieceReader", "ReadOptions", "ReadStats"]
@@ -115,7 +115,7 @@ class PieceReader:
     def _tell(self, item: Missing) -> Iterator[Missing]:
         """What was known to be missing before anything was read: damage is what it is elsewhere."""
         if item.damaged and self._options.on_damage is OnDamage.FAIL:
-            raise DamagedObjectError(item.why.removeprefix(DAMAGED))
+            raise item.as_error()
         yield item
 
     def _opened(self, items: Iterable[PlanItem], start: Start) -> Iterator[PieceWork | Missing]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -37,14 +37,17 @@ class Views:
     def load(self) -> dict[TopicName, TopicView]:
         """As they are now, in the order of their names. Raises ConfigError where a topic is not in the archive, or there is none."""
         if self._options.topics:
-            self._refresh(self._options.topics)
-            self._refresh(self._partitions())
+            partitions = self._partitions()
+            self._refresh([*self._options.topics, *partitions])
+            lost = self._lost()
+            self._check_none_is_missing(partitions, lost)
         else:
             names = [name for name in self._all() if self._is_meant(name)]
             if not names:
                 self._check_is_archive()
             self._refresh(names)
-        self._check_none_is_lost()
+            lost = self._lost()
+        self._tell_of(lost)
         return {name: self._known[name] for name in sorted(self._known) if self._is_archived(name)}
 
     def _refresh(self, names: Iterable[TopicName]) -> None:
@@ -82,27 +85,25 @@ class Views:
         for name in (name for name in self._options.topics if name.partition < 0):
             partitions = {*layout.partitions(self._store, name), *(t for t in of_brokers if t.partitioned_name == str(name))}
             found += partitions - {name}
-        known = {*found, *(name for name in self._options.topics if self._is_archived(name) or self._is_lost(name))}
-        missing = next((n for n in self._options.topics if not {n, *_named(n, found)} & known), None)
-        if missing is not None and not self._options.wait_for_topics:
-            raise ConfigError(f"topics: {missing} is not in the archive {self._store.url}; `offloader topics list` shows what is")
         return found
 
-    def _is_lost(self, name: TopicName) -> bool:
-        return not self._is_archived(name) and layout.holds_data(self._store, name)
+    def _lost(self) -> list[TopicName]:
+        """Topics whose objects are there and whose catalogs are not."""
+        return [name for name in sorted(self._known) if not self._is_archived(name) and layout.holds_data(self._store, name)]
 
-    def _check_none_is_lost(self) -> None:
-        """Raises DataLostError where a catalog is gone, unless that is to be no failure."""
-        for name in sorted(self._known):
-            if self._is_lost(name):
-                why = f"{name} has segments in {self._store.url}, but its catalog is gone: `offloader catalog rebuild {name}` makes it anew"
-                if self._options.fail_on_data_loss:
-                    raise DataLostError(f"{why} (failOnDataLoss=false goes on without)")
-                log.warning("%s", why)
+    def _check_none_is_missing(self, partitions: Iterable[TopicName], lost: Iterable[TopicName]) -> None:
+        there = {*lost, *(TopicName.parse(partition.partitioned_name) for partition in partitions)}
+        missing = next((n for n in self._options.topics if n not in there and not self._is_archived(n)), None)
+        if missing is not None and not self._options.wait_for_topics:
+            raise ConfigError(f"topics: {missing} is not in the archive {self._store.url}; `offloader topics list` shows what is")
 
-
-def _named(name: TopicName, found: Iterable[TopicName]) -> Iterator[TopicName]:
-    return (partition for partition in found if partition.partitioned_name == str(name))
+    def _tell_of(self, lost: Iterable[TopicName]) -> None:
+        """Raises DataLostError, unless that is to be no failure."""
+        for name in lost:
+            why = f"{name} has segments in {self._store.url}, but its catalog is gone: `offloader catalog rebuild {name}` makes it anew"
+            if self._options.fail_on_data_loss:
+                raise DataLostError(f"{why} (failOnDataLoss=false goes on without)")
+            log.warning("%s", why)
 
 
 def _bucket(options: Options) -> LedgerBucket | None:
