@@ -20,6 +20,8 @@ from typing import Self
 import httpx
 import yaml
 
+from integration.processes import suspend
+
 MARKER = "OFFLOADER_TEST_PROCESS"
 HANGS = 180.0  # seconds after which a process that should have done something hangs
 
@@ -117,7 +119,7 @@ class RunningApplication:
     def suspend(self) -> None:
         """SIGSTOP to the driver."""
         self._stopped_at = _now_ms()
-        self.process.send_signal(signal.SIGSTOP)
+        suspend(self.process.pid)
 
     def resume(self) -> None:
         """SIGCONT to the driver."""

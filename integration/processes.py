@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import time
 from pathlib import Path
 
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
 _LISTENING = "0A"
+
+
+def suspend(child: int) -> None:
+    """SIGSTOP to a process that we started. When this returns none of its threads runs any more; sent alone, the signal takes effect
+    later, and a server still answers."""
+    os.kill(child, signal.SIGSTOP)
+    os.waitid(os.P_PID, child, os.WSTOPPED)
 
 
 def listeners(pid: int) -> dict[int, str]:

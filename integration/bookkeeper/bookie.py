@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from integration.bookkeeper.settings import JAVA_OPTIONS, bookie_configuration
+from integration.processes import suspend
 from offloader.embedded.commands import Commands
 from offloader.embedded.process import JavaProcess
 from offloader.embedded.settings import properties
@@ -107,7 +108,7 @@ class Bookie:
 
     def pause(self) -> None:
         """Let it stand still: it takes connections and requests, and answers none."""
-        os.kill(self.pid, signal.SIGSTOP)
+        suspend(self.pid)
         self._paused = True
 
     def resume(self) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from integration.bookkeeper.contents import Contents
+from integration.processes import suspend
 from offloader.embedded.commands import Commands
 from offloader.embedded.process import JavaProcess
 
@@ -204,7 +205,7 @@ class OfficialClient:
 
     def pause(self) -> None:
         """Let it stand still, as a long garbage collection would."""
-        os.kill(self._process.pid, signal.SIGSTOP)
+        suspend(self._process.pid)
 
     def resume(self) -> None:
         os.kill(self._process.pid, signal.SIGCONT)

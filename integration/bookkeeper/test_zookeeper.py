@@ -8,7 +8,7 @@ import random
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from kazoo.client import KazooClient
 from integration.bookkeeper.cluster import BookKeeperCluster
 from integration.bookkeeper.contents import Contents
 from integration.bookkeeper.official import OfficialError, Shape
+from integration.processes import suspend
 from offloader.bookkeeper.api import HostPort
 from offloader.bookkeeper.layout import Layout, ledger_path
 from offloader.bookkeeper.managed_ledgers import encoded, managed_ledger_name, managed_ledger_of
@@ -66,11 +67,13 @@ class LoneZooKeeper:
     def kill(self) -> None:
         self._process.kill()
 
-    def pause(self) -> None:
-        os.kill(self._process.pid, signal.SIGSTOP)
-
-    def resume(self) -> None:
-        os.kill(self._process.pid, signal.SIGCONT)
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        suspend(self._process.pid)
+        try:
+            yield
+        finally:
+            os.kill(self._process.pid, signal.SIGCONT)
 
     def end(self) -> None:
         self.client.stop()
@@ -112,12 +115,11 @@ class TestZooKeeper(MetadataContract):
     def test_a_server_that_hangs_is_unavailable_in_time(self, world: World, zookeeper: LoneZooKeeper) -> None:
         world.cluster.put_ledger(1, METADATA)
         before = world.store.read(1)
-        zookeeper.pause()
-        begun = time.monotonic()
-        with pytest.raises(MetadataUnavailableError):
-            world.store.read(1)
-        assert time.monotonic() - begun < 3 * TIMEOUT
-        zookeeper.resume()
+        with zookeeper.paused():
+            begun = time.monotonic()
+            with pytest.raises(MetadataUnavailableError):
+                world.store.read(1)
+            assert time.monotonic() - begun < 3 * TIMEOUT
         soon(lambda: _reads(world.store))
         assert world.store.read(1) == before
 
