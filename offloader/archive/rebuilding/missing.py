@@ -29,7 +29,7 @@ def _holes_between(
     until = section.until if after is None else after.start
     if until is None:
         return []
-    if first is None and after is None and reached is not None and reached.incarnation < until.incarnation:
+    if first is None and reached is not None and reached.incarnation < until.incarnation:
         first = reached._replace(entry=0)  # at least: the claim is lost, too
     if after is None or (first is not None and first.incarnation < until.incarnation):
         lost = _of_lost_claim(first, after, reached)

@@ -243,6 +243,23 @@ def test_the_end_of_a_former_incarnation_is_lost_up_to_the_claim_of_the_next_one
     assert len(places(archive)) == 30
 
 
+def test_a_former_incarnation_of_which_only_a_name_is_left_is_lost_up_to_the_next_one() -> None:
+    archive = Archive()
+    archive.claim(10)
+    archive.add(stream(10, 0, 9), closed={10: 9})
+    archive.incarnation = 1
+    archive.claim(20, created="later")
+    archive.add(stream(20, 0, 9))
+    held = gone(archive, [0, 1, 2], keys(1))
+    written(archive)
+    assert missing(archive) == [((10, 0), (20, -1))]
+    assert places(archive) == {(20, entry) for entry in range(10)}
+    back(archive, held)
+    written(archive)
+    assert missing(archive) == []
+    assert len(places(archive)) == 20
+
+
 @pytest.mark.parametrize("how", ["named", "ledger", "beside", "open"])
 def test_another_topic_s_objects_never_enter(how: str) -> None:
     archive = four()
