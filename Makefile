@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
+# The tests start hundreds of processes, which would each compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-hermetic test-integration test-soak lint format bench docs lock clean
 
@@ -24,11 +27,11 @@ demo: setup ## A real Pulsar, the offloader beside it, everything read back and 
 	$(BIN)/python -m offloader.embedded.demo
 
 test: setup ## All tests: hermetic ones, then those with a real Pulsar, stores and Spark
-	$(BIN)/python -m pytest tests -n 2
+	$(BIN)/python -m pytest tests -n 4 --dist worksteal
 	$(BIN)/python -m pytest integration -n 2 --dist loadfile
 
 test-hermetic: setup ## Only the tests without network and Java (under 2 minutes)
-	$(BIN)/python -m pytest tests -n 2
+	$(BIN)/python -m pytest tests -n 4 --dist worksteal
 
 test-integration: setup ## Only the tests with a real Pulsar, stores and Spark
 	$(BIN)/python -m pytest integration -n 2 --dist loadfile

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from itertools import chain
 from pathlib import Path
-
-import crc32c
 
 from benchmarks.cutter import PER_RUN, cut_runs, entry_of
 from benchmarks.figures import Figure, Report, rates
@@ -16,6 +16,7 @@ from offloader.format.cutter import CutPart
 from offloader.model import KIB, MIB
 from offloader.storage.base import UploadedPart
 from offloader.storage.local import LocalStore
+from offloader.streaming.uploads import PartUploads
 
 TOTAL = 512 * MIB
 CHUNK = 8 * MIB
@@ -84,15 +85,20 @@ def _copy(entries: list[bytes], path: Path) -> int:
 def _pack(entries: list[bytes], store: LocalStore) -> int:
     key = f"tenant/namespace/topic/{time.time_ns()}"
     upload = store.begin(key)
-    uploaded = [_put(store, upload, cut) for cut in cut_runs(entries, PER_RUN)]
-    size = store.commit(upload, uploaded).size
+    size = store.commit(upload, list(_uploaded(PartUploads(store, upload), cut_runs(entries, PER_RUN)))).size
     store.delete([key])
     return size
 
 
-def _put(store: LocalStore, upload: str, cut: CutPart) -> UploadedPart:
-    data = cut.data()
-    return store.put_part(upload, cut.number, cut.offset, data, crc32c.crc32c(data))
+def _uploaded(uploads: PartUploads, cuts: Iterable[CutPart]) -> Iterator[UploadedPart]:
+    """As slices do it: one part on its way while the next one is cut."""
+    with closing(uploads):
+        for cut in chain(cuts, [None]):
+            sent = uploads.wait()
+            if sent is not None:
+                yield UploadedPart(sent.cut.number, sent.cut.size, sent.etag, sent.crc32c)
+            if cut is not None:
+                uploads.start(cut)
 
 
 def _written_per_byte(folder: Path) -> float:

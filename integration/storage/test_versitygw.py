@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from boto3.session import Session
@@ -35,6 +36,14 @@ class TestVersitygw(StoreContract, StrictUploadContract):
         assert [key for key, _ in store.list("page/", "page/00041")] == keys[42:]
         store.delete(keys)
         assert list(store.list()) == []
+
+    def test_what_is_not_signed_is_taken_too(self, bench: Bench, stores: Stores) -> None:
+        assert bench.settings is not None
+        store = stores.open(replace(bench.settings, options=(("payload_signing", "never"),)))
+        store.put("small", b"x")
+        upload = store.begin("k")
+        store.commit(upload, upload_parts(store, upload, [b"data"]))
+        assert (store.read("small")[0], store.read("k")[0]) == (b"x", b"data")
 
     def test_a_part_named_with_another_checksum_is_refused(self, store: ObjectStore) -> None:
         upload = store.begin("k")

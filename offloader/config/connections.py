@@ -143,7 +143,8 @@ class Storage(Section):
         default_factory=dict,
         repr=False,
         description="For an fsspec file system: passed on by name, numbers and true or false as such. For S3: `retry_deadline`, `connect_timeout`, `read_timeout` "
-        "(seconds), `max_connections`, `addressing_style`. Not for `file://`.",
+        "(seconds), `max_connections`, `addressing_style` (`auto`, `path`, `virtual`), `payload_signing` (`auto`: over `http://`; `always`; "
+        "`never`: saves SHA-256 of all that is sent, where nobody can change it on its way). Not for `file://`.",
     )
 
     @property

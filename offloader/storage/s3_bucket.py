@@ -11,6 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from offloader.errors import AccessDeniedError, StoreUnavailableError
 from offloader.storage.open import StoreSettings
 from offloader.storage.s3_calls import code_of
+from offloader.storage.s3_client import addressing_style
 from offloader.storage.s3_session import new_client
 
 NO_RULES = "NoSuchLifecycleConfiguration"
@@ -22,9 +23,8 @@ def life_cycle_rules(settings: StoreSettings) -> tuple[str, Sequence[Mapping[str
     Raises AccessDeniedError where they may not be read or are not known to the server, StoreUnavailableError.
     """
     bucket, _, prefix = settings.root.partition("://")[2].partition("/")
-    addressing = "path" if settings.endpoint else "auto"
     try:
-        config = Config(s3={"addressing_style": addressing}, connect_timeout=5, read_timeout=10)
+        config = Config(s3={"addressing_style": addressing_style(settings)}, connect_timeout=5, read_timeout=10)
         client = new_client(settings, config)
         answer = client.get_bucket_lifecycle_configuration(Bucket=bucket)
         return prefix, answer.get("Rules", ()), _date(answer)

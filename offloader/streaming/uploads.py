@@ -1,4 +1,4 @@
-"""A slice's parts on their way to the store: one at a time, and where the store is elsewhere, while the next one is read and cut."""
+"""A slice's parts on their way to the store: one at a time, while the next one is read and cut."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ import crc32c
 
 from offloader.format.cutter import CutPart
 from offloader.storage.base import ObjectStore
-
-# A local disk is written by this machine's own cores, which the reader needs, too: beside it both were slower.
-_OUR_OWN = "file:"
 
 
 class Uploaded(NamedTuple):
@@ -28,7 +25,7 @@ class PartUploads:
     def __init__(self, store: ObjectStore, upload: str) -> None:
         self._store = store
         self._upload = upload
-        self._pool = None if store.url.startswith(_OUR_OWN) else ThreadPoolExecutor(1, "part-upload")
+        self._pool = ThreadPoolExecutor(1, "part-upload")
         self._under_way: Future[Uploaded] | None = None
 
     @property
@@ -37,14 +34,9 @@ class PartUploads:
         return self._under_way is not None
 
     def start(self, cut: CutPart) -> None:
-        """Begin with a part. The one before it must have been waited for. Raises what the store raises, if it does so at once."""
+        """Begin with a part. The one before it must have been waited for."""
         assert self._under_way is None, "two uploads at a time would not be bounded"
-        if self._pool is not None:
-            self._under_way = self._pool.submit(self._put, cut)
-        else:
-            done: Future[Uploaded] = Future()
-            done.set_result(self._put(cut))
-            self._under_way = done  # only now: what fails at once is not under way, and nobody waits for it
+        self._under_way = self._pool.submit(self._put, cut)
 
     def wait(self) -> Uploaded | None:
         """The part that was under way, None if there was none. Raises what the store raised; asked again, it is None."""
@@ -53,8 +45,7 @@ class PartUploads:
 
     def close(self) -> None:
         """End the thread, once it has done its work."""
-        if self._pool is not None:
-            self._pool.shutdown()
+        self._pool.shutdown()
 
     def _put(self, cut: CutPart) -> Uploaded:
         data = cut.data()

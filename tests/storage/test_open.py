@@ -57,6 +57,7 @@ def test_the_options_of_s3_are_taken(stores: Stores) -> None:
         ("s3://b", {"read_timeout": "-1"}, "read_timeout"),
         ("s3://b", {"max_connections": "0"}, "max_connections"),
         ("s3://b", {"addressing_style": "odd"}, "addressing_style"),
+        ("s3://b", {"payload_signing": "false"}, "payload_signing: must be one of auto, always, never"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(url: str, options: dict[str, str], text: str) -> None:

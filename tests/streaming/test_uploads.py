@@ -1,4 +1,4 @@
-"""A part is on its way while the next one is cut, never more than one; a local disk is written by the slice's own thread."""
+"""A part is on its way while the next one is cut, never more than one."""
 
 from __future__ import annotations
 
@@ -72,25 +72,4 @@ def test_a_refusal_is_told_when_it_is_asked_for_and_once() -> None:
     with pytest.raises(StoreUnavailableError, match="not now"):
         uploads.wait()
     assert uploads.wait() is None
-    uploads.close()
-
-
-def test_a_local_disk_is_written_by_the_slices_own_thread() -> None:
-    store = Gated(url="file:///archive")
-    store.gate.set()
-    uploads = begun(store)
-    uploads.start(parts(1)[0])
-    assert store.threads == [threading.get_ident()]
-    assert uploads.wait() is not None
-    uploads.close()
-
-
-def test_a_local_disk_that_refuses_tells_so_at_once_and_nobody_waits_for_it() -> None:
-    store = Gated(url="file:///archive")
-    store.gate.set()
-    store.error = StoreUnavailableError("disk full")
-    uploads = begun(store)
-    with pytest.raises(StoreUnavailableError, match="disk full"):
-        uploads.start(parts(1)[0])
-    assert (uploads.busy, uploads.wait()) == (False, None)
     uploads.close()
