@@ -44,6 +44,7 @@ def main() -> int:
             unbatched_bytes=arguments.unbatched * MIB,
             idle_topics=arguments.idle_topics,
             idle_seconds=arguments.idle_seconds,
+            payload_signing=arguments.payload_signing,
             say=lambda text: print(text, file=sys.stderr, flush=True),
         )
         try:
@@ -72,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--unbatched", type=int, default=300, metavar="MIB", help="size of the topic of single 1 KiB messages")
     parser.add_argument("--idle-topics", type=int, default=1000)
     parser.add_argument("--idle-seconds", type=int, default=60)
+    parser.add_argument("--payload-signing", default="auto", help="ours with storage.options.payload_signing (offload)")
     return parser
 
 

@@ -17,4 +17,5 @@ class Options:
     unbatched_bytes: int
     idle_topics: int
     idle_seconds: int
+    payload_signing: str
     say: Callable[[str], None]

@@ -52,6 +52,7 @@ def _notes(options: Options) -> tuple[str, ...]:
     size = options.unbatched_bytes // MIB
     return (
         f"{options.rounds} rounds, two topics of {size} MiB each; {os.cpu_count()} cores for everything, S3 server and broker included",
+        f"payload_signing {options.payload_signing}; auto signs what goes over http://, as the stock offloader does",
     )
 
 
@@ -69,6 +70,7 @@ class _Whole(NamedTuple):
 
 def _rounds(options: Options, cluster: Cluster, server: S3Server) -> dict[str, list[float]]:
     storage = f'root: "{server.fresh_root()}", endpoint: "{server.url}", region: {REGION}'
+    storage += f", options: {{payload_signing: {options.payload_signing}}}"
     offloading = Offloading(cluster, "", options.folder / "warm", storage=storage, source=Source.BOOKKEEPER)
     measured: dict[str, list[float]] = {OURS: [], STOCK: []}
     with offloading.running():
