@@ -52,7 +52,7 @@ def _notes(options: Options) -> tuple[str, ...]:
     size = options.unbatched_bytes // MIB
     return (
         f"{options.rounds} rounds, two topics of {size} MiB each; {os.cpu_count()} cores for everything, S3 server and broker included",
-        f"payload_signing {options.payload_signing}; auto signs what goes over http://, as the stock offloader does",
+        f"payload_signing {options.payload_signing}; auto signs what goes over http://",
     )
 
 
