@@ -145,6 +145,7 @@ def _spark(way: Way, *, entries: bool) -> Work:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(f"local[{WIDTH}]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.python.unix.domain.socket.enabled", "true")  # see docs/reading.md
     spark = builder.config("spark.driver.memory", "1g").getOrCreate()
     spark.range(1000).selectExpr("sum(id)").collect()
     reader = spark.read.format("pulsar-archive").option("root", way.root).option("endpoint", way.endpoint)

@@ -20,6 +20,7 @@ CONF = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
+    "spark.python.unix.domain.socket.enabled": "true",  # as docs/reading.md recommends
 }
 
 
