@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
@@ -53,7 +53,7 @@ class Ledgers:
                 raise ConfigError("--cluster and --ask-pulsar are for --ledgers, the bucket that stock brokers have offloaded to")
             return None
         admin = settings.pulsar(session.config) if self.ask_pulsar else None
-        return LedgerBucket(replace(session.storage, root=self.url, setting="--ledgers"), admin=admin, cluster=self.cluster)
+        return LedgerBucket(session.storage.beside(self.url, "--ledgers"), admin=admin, cluster=self.cluster)
 
 
 def parse_bound(text: str) -> Bound:

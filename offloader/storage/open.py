@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 from urllib.parse import unquote, urlsplit
 
 from offloader.errors import ConfigError
@@ -14,6 +15,7 @@ from offloader.storage.memory import MemoryBacking, MemoryStore
 _MEMORIES: dict[str, MemoryBacking] = {}
 _MEMORIES_LOCK = threading.Lock()
 _ROOT = "root"
+_WITHOUT_OPTIONS = ("file", "memory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,22 @@ class StoreSettings:
     options: tuple[tuple[str, str], ...] = ()
     setting: str = field(default=_ROOT, compare=False, repr=False)
 
+    @property
+    def scheme(self) -> str:
+        """What stands before `://`, in lower case; "" where there is none."""
+        scheme, separator, _ = self.root.partition("://")
+        return scheme.lower() if separator else ""
+
+    @property
+    def takes_options(self) -> bool:
+        """Whether there are options for stores of this scheme."""
+        return self.scheme not in _WITHOUT_OPTIONS
+
+    def beside(self, root: str, setting: str) -> Self:
+        """Another store that is reached alike. Options of the one's scheme are not for another scheme."""
+        of_another = self.takes_options and replace(self, root=root).scheme != self.scheme
+        return replace(self, root=root, setting=setting, options=() if of_another else self.options)
+
 
 def open_store(settings: StoreSettings, *, read_only: bool = False) -> ObjectStore:
     """Open the store. Raises ConfigError, or UnprovenStoreError where nothing proves that creating is atomic there.
@@ -49,12 +67,17 @@ def open_store(settings: StoreSettings, *, read_only: bool = False) -> ObjectSto
 
 
 def _opened(settings: StoreSettings, *, read_only: bool) -> ObjectStore:
-    scheme, rest = _split(settings.root)
+    scheme = settings.scheme
+    if not scheme:
+        raise ConfigError(f"root: {settings.root!r} is not a URL; write file:///folder or s3://bucket/prefix")
+    if settings.options and not settings.takes_options:
+        raise ConfigError(f"options.{settings.options[0][0]}: {scheme}:// takes no options; leave it out")
     if scheme == "file":
         return _open_local(settings.root)
     if scheme == "memory":
         with _MEMORIES_LOCK:
-            return MemoryStore(_MEMORIES.setdefault(rest, MemoryBacking()), url=settings.root)
+            name = settings.root.partition("://")[2]
+            return MemoryStore(_MEMORIES.setdefault(name, MemoryBacking()), url=settings.root)
     if scheme == "s3":
         from offloader.storage.s3_client import open_s3  # boto3 takes 0.2 s to import
 
@@ -62,13 +85,6 @@ def _opened(settings: StoreSettings, *, read_only: bool) -> ObjectStore:
     from offloader.storage.fsspec import FsspecStore
 
     return FsspecStore(settings.root, dict(settings.options), read_only=read_only)
-
-
-def _split(root: str) -> tuple[str, str]:
-    scheme, separator, rest = root.partition("://")
-    if not separator or not scheme:
-        raise ConfigError(f"root: {root!r} is not a URL; write file:///folder or s3://bucket/prefix")
-    return scheme.lower(), rest
 
 
 def _open_local(root: str) -> LocalStore:

@@ -50,6 +50,9 @@ def test_the_options_of_s3_are_taken(stores: Stores) -> None:
         ("file://relative/path", {}, "absolute"),
         ("file:///", {}, "absolute"),
         ("file:///a?b", {}, "%3F"),
+        ("file:///a", {"nonsense": "1"}, "options.nonsense: file:// takes no options"),
+        ("FILE:///a", {"nonsense": "1"}, "options.nonsense: file:// takes no options"),
+        ("memory://a", {"nonsense": "1"}, "options.nonsense: memory:// takes no options"),
         ("s3://", {}, "bucket"),
         ("s3:///prefix", {}, "bucket"),
         ("s3://b", {"unknown": "1"}, "unknown"),
@@ -64,6 +67,16 @@ def test_what_is_wrong_is_said_in_one_line(url: str, options: dict[str, str], te
     with pytest.raises(ConfigError, match=text) as caught:
         open_store(StoreSettings(url, region="r", options=tuple(options.items())))
     assert "\n" not in str(caught.value)
+
+
+def test_a_store_beside_another_is_reached_alike_but_options_are_of_one_scheme() -> None:
+    s3 = StoreSettings("s3://b/p", "http://s:1", "r", "access", "secret", (("retry_deadline", "3"),))
+    local = StoreSettings("file:///a", options=(("retry_deadline", "3"),))
+
+    beside = s3.beside("s3://c", "--ledgers")
+    assert (beside, beside.setting) == (StoreSettings("s3://c", "http://s:1", "r", "access", "secret", s3.options), "--ledgers")
+    assert s3.beside("file:///c", "--ledgers").options == ()
+    assert local.beside("s3://c", "--ledgers").options == s3.options  # whoever gave them cannot have meant file://
 
 
 def test_half_a_pair_of_keys_and_a_bad_endpoint_are_refused() -> None:

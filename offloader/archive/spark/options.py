@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from offloader.archive.spark.values import NOWHERE, Positions
@@ -60,8 +60,4 @@ class Options:
         if self.metrics is None:
             return None
         both_s3 = self.metrics.startswith("s3://") and self.store.root.startswith("s3://")
-        return (
-            replace(self.store, root=self.metrics, setting="metrics")
-            if both_s3
-            else StoreSettings(self.metrics, setting="metrics")
-        )
+        return self.store.beside(self.metrics, "metrics") if both_s3 else StoreSettings(self.metrics, setting="metrics")

@@ -37,7 +37,10 @@ def parse_options(given: Mapping[str, str]) -> Options:
     known = {_known(name): value for name, value in lower.items() if not name.startswith(STORAGE)}
     values = {_FIELDS[name][0]: _parsed(name, value) for name, value in known.items() if name in _FIELDS}
     store = _store(known, storage)
-    options = Options(store, ledgers=_ledgers(known, store), **values)
+    ledgers = _ledgers(known, store)
+    if ledgers is not None and not store.takes_options:  # they are for the ledgers' store
+        store = replace(store, options=())
+    options = Options(store, ledgers=ledgers, **values)
     _check_together(options, known)
     return options
 
@@ -122,7 +125,7 @@ def _store(known: Mapping[str, str], storage: Mapping[str, str]) -> StoreSetting
 
 def _ledgers(known: Mapping[str, str], archive: StoreSettings) -> Ledgers | None:
     if "ledgers" in known:
-        return Ledgers(replace(archive, root=known["ledgers"], setting="ledgers"), known.get("admin.url"), known.get("cluster"))
+        return Ledgers(archive.beside(known["ledgers"], "ledgers"), known.get("admin.url"), known.get("cluster"))
     for name in ("admin.url", "cluster"):
         if name in known:
             raise ConfigError(f"{name}: it is only for option ledgers, the bucket that stock brokers have offloaded to")

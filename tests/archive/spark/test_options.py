@@ -10,7 +10,7 @@ from offloader.archive.spark.options import Form, Ledgers, Options
 from offloader.archive.spark.parsing import parse_options
 from offloader.errors import ConfigError
 from offloader.model import MIB, Position, TopicName
-from offloader.storage.open import StoreSettings
+from offloader.storage.open import StoreSettings, open_store
 
 ORDERS = TopicName.parse("persistent://public/default/orders")
 LEAST = {"root": "s3://bucket/prefix", "topics": "orders"}
@@ -97,6 +97,28 @@ def test_ledgers_of_stock_brokers() -> None:
     )
 
     assert found.ledgers == Ledgers(StoreSettings("s3://offloaded", "http://127.0.0.1:9"), "http://127.0.0.1:8080", "east")
+
+
+def test_storage_options_are_for_the_stores_whose_scheme_takes_them() -> None:
+    given = {"topics": "orders", "storage.retry_deadline": "5"}
+    said = (("retry_deadline", "5"),)
+
+    for root, ledgers, expected in (
+        ("s3://a", "s3://b", (said, said)),
+        ("s3://a", "file:///b", (said, ())),
+        ("file:///a", "s3://b", ((), said)),
+    ):
+        found = parse_options({**given, "root": root, "ledgers": ledgers})
+        assert found.ledgers is not None
+        assert (found.store.options, found.ledgers.store.options) == expected
+
+
+@pytest.mark.parametrize("stores", [{"root": "file:///a"}, {"root": "file:///a", "ledgers": "file:///b"}])
+def test_an_option_of_storage_that_no_store_takes_is_refused(stores: dict[str, str]) -> None:
+    found = parse_options({**stores, "topics": "orders", "storage.nonsense": "1"})
+    last = found.store if found.ledgers is None else found.ledgers.store
+    with pytest.raises(ConfigError, match=r"^options\.nonsense: file:// takes no options; leave it out$"):
+        open_store(last)
 
 
 def test_private_keys() -> None:
