@@ -55,6 +55,14 @@ def parse_target(text: str) -> Path:
     return Path(text)
 
 
+def _parse_file_size(text: str) -> int:
+    """Bytes. Raises ValueError."""
+    size = parse_size(text)
+    if size == 0:
+        raise ValueError("no file has no bytes; write a size above 0, or leave it out")
+    return size
+
+
 @topics.command("export")
 @click.argument("topic", callback=TOPIC)
 @click.option(
@@ -71,8 +79,8 @@ def parse_target(text: str) -> Path:
 @click.option(
     "--max-file-bytes",
     metavar="SIZE",
-    callback=parsed(parse_size),
-    help="In a folder: end a file at about this size; 256M by default.",
+    callback=parsed(_parse_file_size),
+    help="In a folder: end a file at about this size, above 0; 256M by default.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace an earlier export.")
 @PRIVATE_KEYS

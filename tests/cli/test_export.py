@@ -222,6 +222,16 @@ def test_where_it_cannot_be_written(archived, tmp_path) -> None:
     assert text == "--max-file-bytes: FILE.parquet is one file; name a folder in --to"
 
 
+@pytest.mark.parametrize(
+    ("size", "says"), [("0", "write a size above 0"), ("0M", "write a size above 0"), ("-1", "is not a size")]
+)
+def test_a_size_that_no_file_can_have_is_refused(archived, tmp_path, size, says) -> None:
+    text = archived.error("topics", "export", "orders", "--to", str(tmp_path / "out"), "--max-file-bytes", size)
+    assert text.startswith("Invalid value for '--max-file-bytes': ")
+    assert says in text
+    assert names(tmp_path) == ["offloader.yaml"]
+
+
 def test_memory_is_bounded(line, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(parquet, "GROUP_BYTES", 30_000)
     line.archive.claim(1, 0)
