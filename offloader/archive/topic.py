@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from offloader.archive.following.live import Following
 from offloader.archive.items import ArchivedEntry, Item, Missing
+from offloader.archive.messages.published import publish_time
 from offloader.archive.reading.once import located
 from offloader.archive.reading.plan import plan, split
 from offloader.archive.reading.reader import DEFAULTS, OnDamage, PieceReader, ReadOptions
@@ -17,8 +18,7 @@ from offloader.archive.reading.unbroken import unbroken
 from offloader.archive.runs import Run
 from offloader.archive.stored import EVERYTHING, EntryRun, Piece, PlanItem, ReadItem, Selection, object_of
 from offloader.archive.view import TopicView
-from offloader.errors import ConfigError, DamagedObjectError
-from offloader.format.entry import inspect
+from offloader.errors import ConfigError
 from offloader.metadata.state import TopicCatalog
 from offloader.model import MIB, Position, TopicName, Transaction
 
@@ -250,18 +250,9 @@ def _kept(items: Iterable[PlanItem], *, backwards: bool = False) -> Iterator[tup
 def _published(run: EntryRun, selection: Selection) -> Iterator[ArchivedEntry]:
     if not selection.is_timed:
         return run.entries()
-    return (entry for entry in run.entries() if _is_within(_publish_time(entry), selection))
-
-
-def _publish_time(entry: ArchivedEntry) -> int | None:
-    try:
-        return inspect(entry.data).publish_time
-    except DamagedObjectError:  # its frame is one that nothing promises: an opaque entry
-        return None
+    return (entry for entry in run.entries() if _is_within(publish_time(entry.data), selection))
 
 
 def _is_within(time: int | None, selection: Selection) -> bool:
     early, late = selection.published_from, selection.published_to
-    if time is None:
-        return early is None and late is None
-    return (early is None or time >= early) and (late is None or time <= late)
+    return time is not None and (early is None or time >= early) and (late is None or time <= late)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from offloader.archive.messages.arrays import binary_array, time_array
 from offloader.archive.messages.committed import committed
@@ -18,10 +18,11 @@ from offloader.archive.messages.message import Message
 from offloader.archive.messages.message_columns import message_column
 from offloader.archive.messages.needs import Needs
 from offloader.archive.messages.payloads import UnpackOptions
+from offloader.archive.messages.published import publish_time
 from offloader.archive.messages.row_columns import matching, row_column
 from offloader.archive.messages.row_view import RowView, Sources
 from offloader.archive.messages.rows import make_rows
-from offloader.archive.messages.schema import ENTRY_SCHEMA, LAST_MS, MESSAGE_SCHEMA
+from offloader.archive.messages.schema import ENTRY_SCHEMA, MESSAGE_SCHEMA
 from offloader.archive.stored import EntryRun
 from offloader.format.scan import Int64s, Mask
 from offloader.model import MIB, TopicName
@@ -72,28 +73,40 @@ def entry_batches(
 
     `gather`: small runs wait for more to come. Raises KeyError for an unknown column.
     """
-    names = _schema(ENTRY_SCHEMA, columns).names
+    schema = _schema(ENTRY_SCHEMA, columns)
+    names = schema.names
     timed = published_from is not None or published_to is not None
-    schema = _schema(ENTRY_SCHEMA, [*dict.fromkeys([*names, PUBLISHED])] if timed else names)
     for entries in gathered(runs, wait=gather):
-        batch = _batch(schema, [_entry_column(name, entries, topic) for name in schema.names], len(entries))
-        if timed:
-            batch = batch.filter(_within(batch.column(PUBLISHED), published_from, published_to)).select(names)
+        times = _times(entries) if timed or PUBLISHED in names else None
+        batch = _batch(schema, [_entry_column(name, entries, topic, times) for name in names], len(entries))
+        if timed and times is not None:
+            batch = batch.filter(pa.array(times.within(published_from, published_to)))
         yield from _sliced(batch, max_rows)
 
 
-def _within(times: pa.Array, published_from: int | None, published_to: int | None) -> pa.Array:
-    """True, False, or null for an entry that says no time."""
-    least, greatest = (None if ms is None else _scalar(ms, times.type) for ms in (published_from, published_to))
-    if least is None:
-        return pc.less_equal(times, greatest)
-    if greatest is None:
-        return pc.greater_equal(times, least)
-    return pc.and_(pc.greater_equal(times, least), pc.less_equal(times, greatest))
+class _Times(NamedTuple):
+    """Publish times in ms, and which entries say one."""
+
+    ms: Int64s
+    known: Mask
+
+    def within(self, published_from: int | None, published_to: int | None) -> Mask:
+        found = self.known.copy()
+        if published_from is not None:
+            found &= self.ms >= published_from
+        if published_to is not None:
+            found &= self.ms <= published_to
+        return found
 
 
-def _scalar(ms: int, type_: pa.DataType) -> pa.Scalar:
-    return pa.scalar(min(ms, LAST_MS) * 1000, type_)
+def _times(entries: Entries) -> _Times:
+    envelopes = parse_envelopes(entries, ())
+    ms, known = envelopes.metadata.number("publish_time").copy(), ~envelopes.odd
+    for number in np.flatnonzero(envelopes.odd).tolist():
+        time = publish_time(bytes(entries.bytes(number)))
+        if time is not None:
+            ms[number], known[number] = time, True
+    return _Times(ms, known)
 
 
 class _Maker:
@@ -148,17 +161,16 @@ class _Maker:
             yield _batch(self._schema, [message_column(name, found, self._topic) for name in self._schema.names], len(found))
 
 
-def _entry_column(name: str, entries: Entries, topic: TopicName) -> pa.Array:
+def _entry_column(name: str, entries: Entries, topic: TopicName, times: _Times | None) -> pa.Array:
     if name == "topic":
         return pa.repeat(pa.scalar(str(topic)), len(entries))
     if name == "ledgerId":
         return pa.array(entries.ledger)
     if name == "entryId":
         return pa.array(entries.entry)
-    if name == "data":
+    if name == "data" or times is None:
         return binary_array(entries.data, entries.ranges)
-    envelopes = parse_envelopes(entries, ())
-    return time_array(envelopes.metadata.number("publish_time"), ~envelopes.odd)
+    return time_array(times.ms, times.known)
 
 
 def _schema(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:

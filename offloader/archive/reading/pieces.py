@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from offloader.archive.continuity import LedgerPart
+from offloader.archive.messages.published import bounds
 from offloader.archive.runs import Run, clipped, runs
 from offloader.archive.stored import Cut, DataObject, Piece, Selection
 from offloader.errors import DamagedRecordError
@@ -19,10 +20,12 @@ LEDGER_CUT = 8 * MIB
 
 def may_hold(stats: EntryStats, selection: Selection) -> bool:
     """Whether entries may be wanted for their publish time. Where no entry says one, that cannot be excluded."""
-    least, greatest = stats.min_publish_time, stats.max_publish_time
+    known = bounds(stats)
+    if known is None:
+        return True
     early, late = selection.published_from, selection.published_to
-    too_early = early is not None and greatest is not None and greatest < early
-    too_late = late is not None and least is not None and least > late
+    too_early = early is not None and known[1] < early
+    too_late = late is not None and known[0] > late
     return not (too_early or too_late)
 
 
