@@ -97,10 +97,12 @@ def restore(
 ) -> None:
     """Publish an archived topic again, each entry once, in order; a call that was interrupted is made again to go on.
 
-    Keys, payloads, times, compression and batches stay as they are. Each entry gets properties `offloader.source.*` that say where
-    it was: consumers see them on messages that are not in a batch. A partitioned topic goes to one with as many partitions. The
-    target is made where it does not exist. It must keep everything (a retention without end, no TTL, no compaction), and may
-    hold nothing else.
+    Keys, payloads, times, compression and batches stay as they are. Each entry gets properties `offloader.source.*` (`root`, `topic`,
+    `position`, `number`, `replicated-from`) that say where it was: consumers see them on messages that are not in a batch. What a
+    message has under one of these names already, its own or from an earlier restore, it keeps as `offloader.source.before.*`.
+
+    A partitioned topic goes to one with as many partitions. The target is made where it does not exist. It must keep everything (a
+    retention without end, no TTL, no compaction), and may hold nothing else.
 
     \b
     JSON: one object a line, {message, topic, target, dryRun, sent, bytes, alreadyThere, skipped, gaps, losses}; with

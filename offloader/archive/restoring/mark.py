@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
+from offloader.archive.messages.text import text
 from offloader.errors import DamagedObjectError
 from offloader.model import Position, TopicName
 
 PREFIX = "offloader.source."
 ROOT, TOPIC, POSITION, NUMBER = (PREFIX + name for name in ("root", "topic", "position", "number"))
 REPLICATED_FROM = PREFIX + "replicated-from"
+BEFORE = PREFIX + "before."
+_NAMES = (ROOT, TOPIC, POSITION, NUMBER)
+# One more `before.` each time: no two become one.
+_OURS = re.compile(rf"{re.escape(PREFIX)}((?:before\.)*(?:root|topic|position|number|replicated-from))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +40,10 @@ class Mark:
 
 
 def put_mark(metadata: MessageMetadata, mark: Mark) -> None:
-    """Mark an entry; a mark that it has from an earlier restore is replaced."""
-    others = [p for p in metadata.properties if not p.key.startswith(PREFIX)]
-    if len(others) < len(metadata.properties):
-        kept = [(p.key, p.value) for p in others]
-        del metadata.properties[:]
-        for key, value in kept:
-            metadata.properties.add(key=key, value=value)
+    """Mark an entry. Properties that have the names of a mark, from an earlier restore or a user's, stay under `offloader.source.before.*`."""
+    for each in metadata.properties:
+        if found := _OURS.fullmatch(text(each.key)):
+            each.key = BEFORE + found[1]
     position = mark.position
     metadata.properties.add(key=ROOT, value=mark.origin.root)
     metadata.properties.add(key=TOPIC, value=str(mark.origin.topic))
@@ -50,7 +53,7 @@ def put_mark(metadata: MessageMetadata, mark: Mark) -> None:
 
 def read_mark(metadata: MessageMetadata) -> Mark | None:
     """An entry's mark, None where it has none. Raises DamagedObjectError where it has one that makes no sense."""
-    found = {p.key: p.value for p in metadata.properties if p.key.startswith(PREFIX)}
+    found = {p.key: p.value for p in metadata.properties if p.key in _NAMES}
     if not found:
         return None
     try:

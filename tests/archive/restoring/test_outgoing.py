@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader._proto.pulsar_messages_pb2 import BrokerEntryMetadata, MessageMetadata
-from offloader.archive.messages.envelope import parse_envelope
-from offloader.archive.restoring.mark import NUMBER, POSITION, PREFIX, REPLICATED_FROM, ROOT, TOPIC, Mark, read_mark
+from offloader.archive.messages.envelope import Envelope, parse_envelope
+from offloader.archive.restoring.mark import BEFORE, NUMBER, POSITION, PREFIX, REPLICATED_FROM, ROOT, TOPIC, Mark, read_mark
 from offloader.archive.restoring.outgoing import outgoing
 from offloader.errors import DamagedObjectError
 from offloader.format.entry import crc_ok
@@ -38,6 +38,13 @@ def sent(data: bytes):
     assert crc_ok(made.data)
     assert made.data.startswith(b"\x0e\x01")
     return made, parse_envelope(made.data)
+
+
+def said(envelope: Envelope) -> dict[str, str]:
+    """No name is there twice."""
+    pairs = [(p.key, p.value) for p in envelope.metadata.properties]
+    assert len(dict(pairs)) == len(pairs)
+    return dict(pairs)
 
 
 def test_the_mark_says_where_it_was() -> None:
@@ -102,15 +109,34 @@ def test_chunks_are_announced_as_such() -> None:
     assert not sent(entry())[0].chunk
 
 
-def test_the_mark_of_an_earlier_restore_is_replaced() -> None:
-    properties = [{"key": "a", "value": "1"}, {"key": NUMBER, "value": "3"}, {"key": REPLICATED_FROM, "value": "eu"}]
-    _, envelope = sent(entry(properties=properties))
-    assert [p.key for p in envelope.metadata.properties] == ["a", ROOT, TOPIC, POSITION, NUMBER]
+def test_what_the_message_has_under_our_names_is_kept_under_others() -> None:
+    properties = {"a": "1", NUMBER: "3", f"{PREFIX}shop": "x", REPLICATED_FROM: "eu", BEFORE + "root": "user's"}
+    data = entry(properties=[{"key": key, "value": value} for key, value in properties.items()], replicated_from="us")
+    made, once = sent(data)
+    _, twice = sent(made.data)
+
+    ours = {ROOT: ORIGIN.root, TOPIC: str(ORIGIN.topic), POSITION: "2:12:345", NUMBER: "17"}
+    kept = {"a": "1", f"{PREFIX}shop": "x"}
+    assert said(once) == kept | ours | {
+        BEFORE + "number": "3", BEFORE + "replicated-from": "eu", BEFORE + "before.root": "user's", REPLICATED_FROM: "us"
+    }  # fmt: skip
+    assert said(twice) == kept | ours | {
+        BEFORE + "before.number": "3", BEFORE + "before.replicated-from": "eu", BEFORE + "before.before.root": "user's",
+        BEFORE + "replicated-from": "us", **{key.replace(PREFIX, BEFORE): value for key, value in ours.items()},
+    }  # fmt: skip
+    assert read_mark(once.metadata) == read_mark(twice.metadata) == MARK
+
+
+def test_a_property_whose_name_is_no_text_is_kept() -> None:
+    data = entry(extra=b"\x22\x07\x0a\x02\xff\xfe\x12\x01x")  # field 4: a pair with a name of bytes FF FE
+    made, envelope = sent(data)
+    assert b"\x22\x07\x0a\x02\xff\xfe\x12\x01x" in made.data
     assert read_mark(envelope.metadata) == MARK
 
 
-def test_an_entry_without_a_mark_has_none() -> None:
-    assert read_mark(parse_envelope(entry(properties=[{"key": "a", "value": "1"}])).metadata) is None
+@pytest.mark.parametrize("name", ["a", PREFIX + "shop", BEFORE + "root"])
+def test_an_entry_without_a_mark_has_none(name: str) -> None:
+    assert read_mark(parse_envelope(entry(properties=[{"key": name, "value": "1"}])).metadata) is None
 
 
 @pytest.mark.parametrize("properties", [{NUMBER: "1"}, {ROOT: "r", TOPIC: "t", POSITION: "1:2", NUMBER: "1"}])
