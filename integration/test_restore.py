@@ -218,6 +218,12 @@ def test_targets_that_are_refused(bench: Bench) -> None:
     assert "was not restored; restore to a new topic" in bench.refused(source, "--to", target)
     assert "its last entry" in bench.refused(source, "--to", source)
     fresh = bench.topic("fresh", make=False)
+    for path, bad, good in (("retention", {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}, KEEP), ("messageTTL", 60, 0)):
+        admin("POST", f"{namespace}/{path}", json=bad)
+        for mode in ([], ["--dry-run"]):
+            assert "or make the topic first" in bench.refused(source, "--to", fresh, *mode)
+        admin("POST", f"{namespace}/{path}", json=good)
+    assert fresh not in bench.admin.topics(bench.namespace)
     assert bench.restore(source, "--to", fresh)["sent"] == len(archived)
     bench.check(archived, fresh)
 

@@ -113,6 +113,8 @@ def restore(
     with closing(session.doors.target(config)) as cluster:
         archived = sorted(layout.topics(session.store))
         planned = pairing(topic, archived, to, cluster.existing(to.namespace), partitions)
+        if planned.create is not None:
+            cluster.check_new(to)
         jobs = list(_jobs(session, cluster, planned, options))
         if planned.create is not None and not dry_run:
             cluster.create(to, planned.create)

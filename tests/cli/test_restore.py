@@ -40,10 +40,15 @@ class FakeCluster:
     topics: dict[TopicName, Target] = field(default_factory=dict)
     partitioned: dict[TopicName, int] = field(default_factory=dict)
     refuse: str = ""
+    refuse_new: str = ""
     ignored: bool = False
 
     def existing(self, namespace: str) -> Existing:
         return Existing([t for t in self.topics if t.namespace == namespace], dict(self.partitioned))
+
+    def check_new(self, topic: TopicName) -> None:
+        if self.refuse_new:
+            raise FatalError(self.refuse_new)
 
     def create(self, topic: TopicName, partitions: int) -> None:
         if partitions:
@@ -160,6 +165,18 @@ def test_a_refusal_is_one_line(line: Line, cluster: FakeCluster) -> None:
     cluster.create(AGAIN, 0)
     cluster.refuse = "its retention may remove what was restored"
     assert line.error("topics", "restore", "orders", "--to", "again") == cluster.refuse
+
+
+@pytest.mark.parametrize("mode", [[], ["--dry-run"]])
+def test_what_a_new_topic_would_be_refused_for_is_found_before_it_is_made(
+    line: Line, cluster: FakeCluster, mode: list[str]
+) -> None:
+    archive(line)
+    cluster.refuse_new = "its retention may remove what was restored"
+    assert line.error("topics", "restore", "orders", "--to", "again", *mode) == cluster.refuse_new
+    assert cluster.topics == {}
+    cluster.create(AGAIN, 0)
+    line.ok("topics", "restore", "orders", "--to", "again", *mode)
 
 
 def test_unknown_topics_and_bad_options(line: Line, cluster: FakeCluster) -> None:

@@ -46,6 +46,10 @@ class Cluster(Protocol):
         """What is there. Raises NamespaceNotFoundError."""
         ...
 
+    def check_new(self, topic: TopicName) -> None:
+        """Raises FatalError where the topic, once it is made, would be refused for what its namespace says."""
+        ...
+
     def create(self, topic: TopicName, partitions: int) -> None:
         """Make the topic, with so many partitions (0: not partitioned), unless it is there."""
         ...

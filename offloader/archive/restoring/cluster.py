@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from typing import Any
 
 from offloader.archive.restoring.mark import Origin
 from offloader.archive.restoring.pairs import Existing
+from offloader.archive.restoring.policies import KEEPS_EVERYTHING, check_policies, inherited, left_to_broker
 from offloader.archive.restoring.schemas import Schemas
 from offloader.archive.restoring.target import PulsarTarget
-from offloader.errors import NamespaceNotFoundError
+from offloader.errors import AuthorizationFailedError, NamespaceNotFoundError
 from offloader.model import TopicName
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.lookup import TopicLookup
 from offloader.pulsar.pool import ConnectionPool
 from offloader.pulsar.settings import PulsarSettings
 from offloader.pulsar.source import BrokerSource
+
+log = logging.getLogger(__name__)
 
 
 class TargetCluster:
@@ -36,6 +40,22 @@ class TargetCluster:
             raise NamespaceNotFoundError(f"{namespace} does not exist: create it, with a retention without end") from error
         counts = {topic: rest.get(f"{topic.rest_path}/partitions")["partitions"] for topic in partitioned}
         return Existing(set(self._admin.topics(namespace)), counts)
+
+    def check_new(self, topic: TopicName) -> None:
+        """See `api.Cluster`. What the broker has by default only super users may see; what cannot be seen is warned of."""
+        policies = self._admin.namespace_policies(topic.namespace)
+        unsaid = left_to_broker(policies)
+        try:
+            defaults = self._admin.runtime_configuration() if unsaid else {}
+        except AuthorizationFailedError:
+            log.warning(
+                "%s: the namespace leaves %s to the broker, whose defaults only super users may see: they are checked when the topic is made",
+                topic,
+                " and ".join(unsaid),
+            )
+            defaults = KEEPS_EVERYTHING
+        required = bool(policies.get("encryption_required"))
+        check_policies(topic, inherited(policies, defaults), encryption_required=required, new=True)
 
     def create(self, topic: TopicName, partitions: int) -> None:
         """See `api.Cluster`."""

@@ -14,33 +14,62 @@ APPLIED = {
     "message TTL": "messageTTL",
     "compaction threshold": "compactionThreshold",
 }
+# What a topic without policies of its own has: those of its namespace (their names there), else the broker's (its configuration).
+NAMESPACES = {
+    "retention": "retention_policies",
+    "message TTL": "message_ttl_in_seconds",
+    "compaction threshold": "compaction_threshold",
+}
+# A broker's configuration under which nothing would be refused.
+KEEPS_EVERYTHING = {"defaultRetentionTimeInMinutes": "-1", "defaultRetentionSizeInMB": "-1"}
 
 
-def check_policies(target: TopicName, applied: Mapping[str, Any], *, encryption_required: bool = False) -> None:
-    """Raises FatalError that names the first setting in the way, and how to change it.
+def left_to_broker(namespace: Mapping[str, Any]) -> list[str]:
+    """What a namespace's policies do not say."""
+    return [ours for ours, theirs in NAMESPACES.items() if namespace.get(theirs) is None]
+
+
+def inherited(namespace: Mapping[str, Any], broker: Mapping[str, str]) -> dict[str, Any]:
+    """What will be in force for a topic that is made in a namespace, by its policies and the broker's configuration."""
+    defaults = {
+        "retention": {
+            "retentionTimeInMinutes": int(broker.get("defaultRetentionTimeInMinutes", 0)),
+            "retentionSizeInMB": int(broker.get("defaultRetentionSizeInMB", 0)),
+        },
+        "message TTL": int(broker.get("ttlDurationDefaultInSeconds", 0)),
+        "compaction threshold": int(broker.get("brokerServiceCompactionThresholdInBytes", 0)),
+    }
+    return {
+        name: default if name in left_to_broker(namespace) else namespace[NAMESPACES[name]] for name, default in defaults.items()
+    }
+
+
+def check_policies(
+    target: TopicName, applied: Mapping[str, Any], *, encryption_required: bool = False, new: bool = False
+) -> None:
+    """Raises FatalError that names the first setting in the way, and how to change it; for a `new` topic at its namespace.
 
     Only a retention without end proves that the tail, after which a restore is resumed, is still there.
     """
-    topic = str(target.partitioned_name)
     kept = applied.get("retention") or {}
     if kept.get("retentionTimeInMinutes") != -1 or kept.get("retentionSizeInMB") != -1:
         _refuse(
             target,
             f"its retention ({kept.get('retentionTimeInMinutes', 0)} minutes, {kept.get('retentionSizeInMB', 0)} MB) may remove "
             f"what was restored",
-            f"pulsar-admin topicPolicies set-retention {topic} --time -1 --size -1",
+            _remedy("set-retention", "--time -1 --size -1", target, new=new),
         )
     if applied.get("message TTL"):
         _refuse(
             target,
             f"its message TTL ({applied['message TTL']} s) expires restored messages, which keep their publish times",
-            f"pulsar-admin topicPolicies set-message-ttl {topic} --ttl 0",
+            _remedy("set-message-ttl", "--messageTTL 0" if new else "--ttl 0", target, new=new),
         )
     if applied.get("compaction threshold"):
         _refuse(
             target,
             f"its compaction threshold ({applied['compaction threshold']} bytes) lets the broker compact it",
-            f"pulsar-admin topicPolicies set-compaction-threshold {topic} --threshold 0",
+            _remedy("set-compaction-threshold", "--threshold 0", target, new=new),
         )
     if encryption_required:
         _refuse(
@@ -48,6 +77,14 @@ def check_policies(target: TopicName, applied: Mapping[str, Any], *, encryption_
             "its namespace requires encryption, and a restore publishes entries as they are",
             f"pulsar-admin namespaces set-encryption-required {target.namespace} --disable",
         )
+
+
+def _remedy(call: str, arguments: str, target: TopicName, *, new: bool) -> str:
+    if new:
+        return (
+            f"pulsar-admin namespaces {call} {target.namespace} {arguments}, or make the topic first and give it its own policy"
+        )
+    return f"pulsar-admin topicPolicies {call} {target.partitioned_name} {arguments}"
 
 
 def _refuse(target: TopicName, why: str, remedy: str) -> None:

@@ -12,7 +12,7 @@ from offloader.archive.restoring.mark import Mark, Origin
 from offloader.archive.restoring.outgoing import outgoing
 from offloader.archive.restoring.pace import Pace
 from offloader.archive.restoring.pairs import Existing, Pairing, pairing
-from offloader.archive.restoring.policies import check_policies
+from offloader.archive.restoring.policies import KEEPS_EVERYTHING, check_policies, inherited, left_to_broker
 from offloader.archive.restoring.tail import Found, Tail, tail_of
 from offloader.archive.restoring.transactions import Outcomes, outcomes
 from offloader.errors import FatalError, IntegrityError, TopicNotFoundError
@@ -86,6 +86,43 @@ def test_policies_that_keep_everything_are_accepted() -> None:
 def test_policies_that_may_remove_the_tail_are_refused_by_name(name: str, value: object, words: str) -> None:
     with pytest.raises(FatalError, match=words):
         check_policies(TARGET, KEEPS | {name: value})
+
+
+@pytest.mark.parametrize(
+    ("namespace", "broker", "words"),
+    [
+        ({}, {}, r"retention \(0 minutes, 0 MB\).*pulsar-admin namespaces set-retention public/default --time -1 --size -1"),
+        ({}, {"defaultRetentionTimeInMinutes": "5", "defaultRetentionSizeInMB": "-1"}, r"retention \(5 minutes, -1 MB\)"),
+        ({"retention_policies": {"retentionTimeInMinutes": 7, "retentionSizeInMB": -1}}, KEEPS_EVERYTHING, "7 minutes"),
+        (
+            {},
+            KEEPS_EVERYTHING | {"ttlDurationDefaultInSeconds": "9"},
+            "9 s.*namespaces set-message-ttl public/default --messageTTL 0",
+        ),
+        ({"message_ttl_in_seconds": 8}, KEEPS_EVERYTHING, "8 s"),
+        (
+            {},
+            KEEPS_EVERYTHING | {"brokerServiceCompactionThresholdInBytes": "70"},
+            "70 bytes.*namespaces set-compaction-threshold",
+        ),
+        ({"compaction_threshold": 80}, KEEPS_EVERYTHING, "80 bytes"),
+    ],
+)
+def test_a_new_topic_is_refused_for_what_it_would_inherit(namespace: dict, broker: dict, words: str) -> None:
+    with pytest.raises(FatalError, match=words):
+        check_policies(TARGET, inherited(namespace, broker), new=True)
+
+
+def test_what_a_namespace_says_goes_before_what_the_broker_does() -> None:
+    namespace = {
+        "retention_policies": {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1},
+        "message_ttl_in_seconds": 0,
+        "compaction_threshold": 0,
+    }
+    broker = {"ttlDurationDefaultInSeconds": "9", "brokerServiceCompactionThresholdInBytes": "70"}
+    check_policies(TARGET, inherited(namespace, broker), new=True)
+    check_policies(TARGET, inherited({}, KEEPS_EVERYTHING), new=True)
+    assert (left_to_broker(namespace), len(left_to_broker({}))) == ([], 3)
 
 
 def test_a_namespace_that_requires_encryption_is_refused() -> None:
