@@ -7,8 +7,12 @@ a time here; an offset is only `{run, plan number}`, and an unknown run or numbe
 from __future__ import annotations
 
 import logging
+import os
 import secrets
+import socket
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
@@ -18,6 +22,7 @@ from offloader.streaming.planner import Plan
 log = logging.getLogger(__name__)
 
 NO_PLAN = 0
+HANDSHAKE_SECONDS = 30.0  # on one machine it takes a millisecond
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +35,11 @@ class PlanAddress:
 
 
 class PlanServer:
-    """Serves the newest published plan."""
+    """Serves the newest published plan. Who does not prove to have the key in `handshake` seconds is let go."""
 
-    def __init__(self, run: str) -> None:
+    def __init__(self, run: str, *, handshake: float = HANDSHAKE_SECONDS) -> None:
         self.run = run
+        self._handshake = handshake
         self._key = secrets.token_bytes(32)
         self._listener = Listener(("127.0.0.1", 0))
         self._changed = threading.Condition()
@@ -71,7 +77,9 @@ class PlanServer:
 
     def _serve(self, connection: Connection) -> None:
         with connection:
-            if not self._knows_key(connection):
+            with _ended_after(self._handshake, connection):
+                known = self._knows_key(connection)
+            if not known:
                 return
             while True:
                 try:
@@ -109,6 +117,25 @@ class PlanServer:
         with self._changed:
             self._changed.wait_for(newer, wait)
             return self._plan.number if self._plan and self._plan.number > after else after
+
+
+@contextmanager
+def _ended_after(seconds: float, connection: Connection) -> Iterator[None]:
+    """End the connection where this takes longer: what waits for it gets EOFError or OSError. Its own calls know no time-out."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as same:
+        timer = threading.Timer(seconds, _end, (same,))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
+
+
+def _end(connection: socket.socket) -> None:
+    with suppress(OSError):  # the other side was faster
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 class PlanClient:

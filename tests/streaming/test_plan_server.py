@@ -39,6 +39,27 @@ def test_a_connection_that_says_nothing_keeps_nobody_else_waiting(server: PlanSe
         assert pool.submit(PlanClient(address, RUN).latest, 0, 0.0).result(timeout=30) == 0
 
 
+@pytest.mark.parametrize("said", [b"", b"\0\0\0\x20half of an answer"])
+def test_a_connection_that_does_not_prove_its_key_in_time_is_ended(said: bytes) -> None:
+    server = PlanServer(RUN, handshake=0.2)
+    address = server.address
+    with socket.create_connection((address.host, address.port), timeout=30) as silent:
+        silent.sendall(said)
+        while silent.recv(1000):
+            pass
+    server.close()
+
+
+def test_who_has_the_key_may_take_longer_than_the_handshake() -> None:
+    server = PlanServer(RUN, handshake=1.0)
+    client = PlanClient(server.address, RUN)
+    assert client.latest(0, 0.0) == 0
+    connection = client._connection
+    assert client.latest(0, 1.2) == 0
+    assert client._connection is connection
+    server.close()
+
+
 def test_a_process_with_a_wrong_key_is_refused(server: PlanServer) -> None:
     stranger = PlanClient(replace(server.address, key=b"wrong"), RUN)
     with pytest.raises(AuthenticationError):
