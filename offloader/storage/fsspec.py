@@ -58,19 +58,21 @@ class FsspecStore:
     """`ObjectStore` over an fsspec file system. Raises UnprovenStoreError for those without a proven atomic create, unless it is
     used for reading alone."""
 
-    def __init__(self, url: str, options: Mapping[str, Any] | None = None, *, read_only: bool = False) -> None:
+    def __init__(
+        self, url: str, options: Mapping[str, Any] | None = None, *, read_only: bool = False, setting: str = "root"
+    ) -> None:
         protocol = url.partition("://")[0]
         if protocol not in PROVEN and not read_only:
             raise UnprovenStoreError(
                 f"{url}: nothing proves that {protocol}:// creates objects atomically; use s3://, gs://, abfs:// or file://"
             )
         if not read_only:
-            must_create(url)
+            must_create(url, setting)
         self.url = url
         self.min_part_size = 1
         self.retry_deadline = CLIENTS_RETRY_S if protocol in GOOGLE | AZURE else 0.0
         self._protocol = protocol
-        self._fs, path = open_file_system(url, options or {})
+        self._fs, path = open_file_system(url, options or {}, setting)
         self._base = path.rstrip("/") + "/"
         self._creating: AbstractContextManager[Any] = _MEMORY_LOCK if protocol == "memory" else nullcontext()
 

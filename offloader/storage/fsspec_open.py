@@ -20,8 +20,8 @@ _NUMBERS = ("block_size", "blocksize", "connection_timeout", "max_concurrency", 
 _WORDS = {"true": True, "false": False}
 
 
-def open_file_system(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
-    """The file system and the path in it. Raises ConfigError."""
+def open_file_system(url: str, options: Mapping[str, Any], setting: str) -> tuple[Any, str]:
+    """The file system and the path in it. Raises ConfigError; `setting` is how whoever gave the URL calls it."""
     protocol = url.partition("://")[0]
     chosen = {name: _typed(name, value) for name, value in options.items()}
     if protocol in GOOGLE:
@@ -33,11 +33,11 @@ def open_file_system(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
         try:
             fs, path = fsspec.url_to_fs(url, use_listings_cache=False, **chosen)
         except (ImportError, ValueError, TypeError) as e:
-            raise ConfigError(f"root: {url}: {' '.join(str(e).split())}") from e
+            raise ConfigError(f"{setting}: {url}: {' '.join(str(e).split())}") from e
     return fs, path
 
 
-def must_create(url: str) -> None:
+def must_create(url: str, setting: str) -> None:
     """Raises ConfigError where the installed version of the client cannot create what must not be there yet."""
     if url.partition("://")[0] not in AZURE:
         return
@@ -46,7 +46,7 @@ def must_create(url: str) -> None:
     except PackageNotFoundError:  # opening says what to install
         return
     if tuple(int(piece) for piece in found.split(".")[:2]) < ADLFS_CREATES_SINCE:
-        raise ConfigError(f"root: {url}: adlfs {found} does not create atomically; install 2024.12 or later")
+        raise ConfigError(f"{setting}: {url}: adlfs {found} does not create atomically; install 2024.12 or later")
 
 
 def _typed(name: str, value: Any) -> Any:

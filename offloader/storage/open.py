@@ -14,7 +14,6 @@ from offloader.storage.memory import MemoryBacking, MemoryStore
 
 _MEMORIES: dict[str, MemoryBacking] = {}
 _MEMORIES_LOCK = threading.Lock()
-_ROOT = "root"
 _WITHOUT_OPTIONS = ("file", "memory")
 
 
@@ -33,7 +32,7 @@ class StoreSettings:
     access_key: str | None = None
     secret_key: str | None = field(default=None, repr=False)
     options: tuple[tuple[str, str], ...] = ()
-    setting: str = field(default=_ROOT, compare=False, repr=False)
+    setting: str = field(default="root", compare=False, repr=False)
 
     @property
     def scheme(self) -> str:
@@ -57,23 +56,13 @@ def open_store(settings: StoreSettings, *, read_only: bool = False) -> ObjectSto
 
     `read_only`: nothing will be written, so that nothing need be proven.
     """
-    try:
-        return _opened(settings, read_only=read_only)
-    except ConfigError as error:
-        problem = str(error)
-        if settings.setting == _ROOT or not problem.startswith(f"{_ROOT}: "):
-            raise
-        raise ConfigError(f"{settings.setting}{problem.removeprefix(_ROOT)}") from error
-
-
-def _opened(settings: StoreSettings, *, read_only: bool) -> ObjectStore:
     scheme = settings.scheme
     if not scheme:
-        raise ConfigError(f"root: {settings.root!r} is not a URL; write file:///folder or s3://bucket/prefix")
+        raise ConfigError(f"{settings.setting}: {settings.root!r} is not a URL; write file:///folder or s3://bucket/prefix")
     if settings.options and not settings.takes_options:
         raise ConfigError(f"options.{settings.options[0][0]}: {scheme}:// takes no options; leave it out")
     if scheme == "file":
-        return _open_local(settings.root)
+        return _open_local(settings)
     if scheme == "memory":
         with _MEMORIES_LOCK:
             name = settings.root.partition("://")[2]
@@ -84,11 +73,13 @@ def _opened(settings: StoreSettings, *, read_only: bool) -> ObjectStore:
         return open_s3(settings)
     from offloader.storage.fsspec import FsspecStore
 
-    return FsspecStore(settings.root, dict(settings.options), read_only=read_only)
+    return FsspecStore(settings.root, dict(settings.options), read_only=read_only, setting=settings.setting)
 
 
-def _open_local(root: str) -> LocalStore:
-    parts = urlsplit(root)
+def _open_local(settings: StoreSettings) -> LocalStore:
+    parts = urlsplit(settings.root)
     if parts.netloc not in ("", "localhost") or not parts.path.strip("/") or parts.query or parts.fragment:
-        raise ConfigError(f"root: {root!r} must be file:/// and an absolute path (encode # and ? as %23 and %3F)")
+        raise ConfigError(
+            f"{settings.setting}: {settings.root!r} must be file:/// and an absolute path (encode # and ? as %23 and %3F)"
+        )
     return LocalStore(unquote(parts.path))

@@ -24,7 +24,7 @@ def open_s3(settings: StoreSettings) -> S3Store:
     """A store with a client of its own. Raises ConfigError; nothing is asked of the server yet."""
     bucket, _, prefix = settings.root.partition("://")[2].partition("/")
     if not bucket:
-        raise ConfigError(f"root: {settings.root!r} names no bucket; write s3://bucket/prefix")
+        raise ConfigError(f"{settings.setting}: {settings.root!r} names no bucket; write s3://bucket/prefix")
     options = dict(settings.options)
     unknown = sorted(set(options) - set(OPTIONS))
     if unknown:

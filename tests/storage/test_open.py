@@ -69,6 +69,14 @@ def test_what_is_wrong_is_said_in_one_line(url: str, options: dict[str, str], te
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("url", ["bucket", "file://relative", "s3://", "nonsense://x"])
+def test_a_wrong_url_is_reported_under_the_setting_that_gave_it(url: str) -> None:
+    for settings in (StoreSettings(url, setting="--ledgers"), StoreSettings("file:///a").beside(url, "--ledgers")):
+        with pytest.raises(ConfigError, match=r"^--ledgers: ") as caught:
+            open_store(settings, read_only=True)
+        assert "\n" not in str(caught.value)
+
+
 def test_a_store_beside_another_is_reached_alike_but_options_are_of_one_scheme() -> None:
     s3 = StoreSettings("s3://b/p", "http://s:1", "r", "access", "secret", (("retry_deadline", "3"),))
     local = StoreSettings("file:///a", options=(("retry_deadline", "3"),))
