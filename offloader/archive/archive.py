@@ -84,9 +84,9 @@ class Archive:
         catalog = self._catalogs.current(topic)
         if self._ledgers is None:
             return TopicView.of(catalog)
-        from offloader.archive.ledgers.joined import joined
+        from offloader.archive.ledgers.opening import with_ledgers
 
-        return joined(catalog, self._ledgers.find(topic))
+        return with_ledgers(catalog, self._ledgers)
 
 
 def _parsed(name: str | TopicName) -> TopicName:

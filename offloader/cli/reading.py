@@ -13,7 +13,7 @@ import click
 from offloader.archive.following.live import Following
 from offloader.archive.known import KnownCatalogs
 from offloader.archive.ledgers.bucket import BucketScan
-from offloader.archive.ledgers.joined import joined
+from offloader.archive.ledgers.opening import with_ledgers
 from offloader.archive.ledgers.source import LedgerBucket
 from offloader.archive.messages.encryption import PemFiles
 from offloader.archive.reading.reader import DEFAULTS, OnDamage, ReadOptions
@@ -200,7 +200,7 @@ class _Archived:
         """None where the archive does not have it. `scanned`: what the bucket of ledgers has, where that is known already."""
         session, bucket = self.session, self.bucket
         catalog = session.catalogs.load(name)
-        view = TopicView.of(catalog) if bucket is None else joined(catalog, bucket.find(name, scanned))
+        view = TopicView.of(catalog) if bucket is None else with_ledgers(catalog, bucket, scanned)
         if catalog.claim is None and not view.ledgers:
             return None
         others = () if bucket is None else (bucket.store,)

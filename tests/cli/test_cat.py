@@ -310,6 +310,22 @@ def test_a_ledger_of_a_broker_of_which_an_object_is_gone_is_damage(line, tmp_pat
     assert (exported.exit_code, key in exported.stderr) == (1, True)
 
 
+@pytest.mark.parametrize("command", [["cat"], ["cat", "--entries"], ["export", "--to", "x.parquet"]])
+def test_two_copies_of_a_ledger_that_contradict_each_other_are_warned_of(line, tmp_path, monkeypatch, command) -> None:
+    monkeypatch.chdir(tmp_path)
+    bucket, other = LocalStore(tmp_path / "bucket"), LEDGER_UUID[:-1] + "2"
+    reading = ["topics", command[0], "orders", *command[1:], "--ledgers", bucket.url]
+    put_ledger(bucket, 7, [message("m7")], LEDGER_UUID, topic=line.archive.topic)
+    assert line.run(*reading).stderr == ""
+    put_ledger(bucket, 7, [message("another")], other, topic=line.archive.topic)
+    result = line.run(*reading, *(["--overwrite"] if command[0] == "export" else []))
+    assert result.exit_code == 0
+    (told,) = result.stderr.splitlines()
+    assert told.endswith(
+        f"{line.archive.topic}: the bucket has two complete copies of ledger 7 with different entries: {LEDGER_UUID} is read, {other} is not"
+    )
+
+
 @pytest.fixture
 def followed(line):
     sim = started(1, roll="1s")

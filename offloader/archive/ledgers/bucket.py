@@ -8,12 +8,12 @@ sound is a ledger all the same: readers tell of it as damaged.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from offloader.archive.checking.findings import Finding, Kind
-from offloader.archive.ledgers.found import FoundLedgers
+from offloader.archive.ledgers.found import Contradiction, FoundLedgers
 from offloader.archive.ledgers.names import LedgerKey, data_key, index_key, parse_key
 from offloader.archive.ledgers.pair import LedgerPair, owner_of
 from offloader.archive.stored import OffloadedLedger
@@ -175,12 +175,16 @@ def _chosen(topic: TopicName, pairs: list[LedgerPair], store_url: str) -> FoundL
     copies = Counter(pair.ledger for pair in pairs)
     seen: dict[int, LedgerPair] = {}
     findings: list[Finding] = []
+    contradictions: list[Contradiction] = []
     for pair in sorted(pairs, key=lambda p: (p.ledger, p.uuid)):
         if copies[pair.ledger] > 1:
             pair.check_contents()
         findings += pair.findings
-        if pair.sound:
-            findings += _second(pair, seen.setdefault(pair.ledger, pair))
+        first = seen.setdefault(pair.ledger, pair) if pair.sound else pair
+        if pair is not first:
+            findings.append(_second(pair, first))
+        if not _same(pair, first):
+            contradictions.append(Contradiction(pair.ledger, first.uuid, pair.uuid))
     for pair in sorted(pairs, key=_damage):
         seen.setdefault(pair.ledger, pair)
     completed = max((pair.ledger for pair in pairs if pair.completed), default=-1)
@@ -191,7 +195,7 @@ def _chosen(topic: TopicName, pairs: list[LedgerPair], store_url: str) -> FoundL
         else pair.unreadable(store_url, damaged=pair.completed or ledger < completed)
         for ledger, pair in sorted(seen.items())
     )
-    return FoundLedgers(topic, ledgers, findings=tuple(findings))
+    return FoundLedgers(topic, ledgers, findings=tuple(findings), contradictions=tuple(contradictions))
 
 
 def _damage(pair: LedgerPair) -> tuple[bool, bool, bool, str]:
@@ -200,9 +204,12 @@ def _damage(pair: LedgerPair) -> tuple[bool, bool, bool, str]:
     return not pair.completed, not pair.extent_known, bool(kinds & {Kind.MISSING_OBJECT, Kind.WRONG_SIZE}), pair.uuid
 
 
-def _second(pair: LedgerPair, first: LedgerPair) -> Iterator[Finding]:
-    if pair is first or pair.account is None or first.account is None:
-        return
-    same = "the same entries as" if pair.account.digest == first.account.digest else "OTHER entries than"
+def _same(pair: LedgerPair, first: LedgerPair) -> bool:
+    """Whether two sound pairs, whose contents were checked, have the same entries."""
+    return pair is first or pair.account is None or first.account is None or pair.account.digest == first.account.digest
+
+
+def _second(pair: LedgerPair, first: LedgerPair) -> Finding:
+    same = "the same entries as" if _same(pair, first) else "OTHER entries than"
     message = f"a second complete copy of ledger {pair.ledger}, not read: it holds {same} {first.data_key}"
-    yield Finding(Kind.SECOND_COPY, pair.data_key, message, pair.topic)
+    return Finding(Kind.SECOND_COPY, pair.data_key, message, pair.topic)

@@ -10,6 +10,15 @@ from offloader.model import LedgerList, TopicName
 
 
 @dataclass(frozen=True, slots=True)
+class Contradiction:
+    """Two complete copies of a ledger with different entries: the uuid of the one that is read, and of the other."""
+
+    ledger: int
+    read: str
+    other: str
+
+
+@dataclass(frozen=True, slots=True)
 class FoundLedgers:
     """A topic's offloaded ledgers in order; which incarnation they are of is known only together with a catalog (`joined`).
 
@@ -24,3 +33,4 @@ class FoundLedgers:
     created: str = ""
     findings: tuple[Finding, ...] = ()
     doubtful: tuple[OffloadedLedger, ...] = ()
+    contradictions: tuple[Contradiction, ...] = ()

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from offloader.archive.ledgers.joined import joined
+from offloader.archive.ledgers.opening import with_ledgers
 from offloader.archive.spark.opening import known_catalogs, opened_stores
 from offloader.archive.spark.options import Options
 from offloader.archive.view import TopicView
@@ -57,7 +57,7 @@ class Views:
 
     def _view(self, name: TopicName) -> TopicView:
         catalog = self._catalogs.current(name)
-        return TopicView.of(catalog) if self._ledgers is None else joined(catalog, self._ledgers.find(name))
+        return TopicView.of(catalog) if self._ledgers is None else with_ledgers(catalog, self._ledgers)
 
     def _is_archived(self, name: TopicName) -> bool:
         view = self._known[name]

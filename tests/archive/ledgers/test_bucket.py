@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from offloader.archive.checking.findings import Kind
 from offloader.archive.ledgers.bucket import scan
+from offloader.archive.ledgers.found import Contradiction
 from offloader.archive.ledgers.names import data_key, index_key
 from offloader.archive.stored import OffloadedLedger
 from offloader.errors import FatalError
@@ -203,6 +204,7 @@ def test_of_two_complete_copies_one_is_taken_and_the_other_told(store):
     assert ledgers(store) == [(3, UUID)]
     assert (finding.kind, finding.key) == (Kind.SECOND_COPY, data_key(OTHER_UUID, 3))
     assert f"the same entries as {data_key(UUID, 3)}" in finding.message
+    assert scan(store).topics[TOPIC].contradictions == ()
 
 
 def test_two_copies_that_contradict_each_other_are_told(store):
@@ -210,6 +212,7 @@ def test_two_copies_that_contradict_each_other_are_told(store):
     put_ledger(store, 3, messages(4, 30), OTHER_UUID)
     (finding,) = scan(store).topics[TOPIC].findings
     assert (finding.kind, "OTHER entries" in finding.message) == (Kind.SECOND_COPY, True)
+    assert scan(store).topics[TOPIC].contradictions == (Contradiction(3, UUID, OTHER_UUID),)
 
 
 @pytest.mark.parametrize("damaged", [UUID, OTHER_UUID])

@@ -404,6 +404,18 @@ def test_a_ledger_of_a_stock_broker_that_is_not_sound_is_damage(
     assert [f"{uuid_of(9)}-ledger-6" in message for message in told] == [True]
 
 
+def test_two_copies_of_a_ledger_that_contradict_each_other_are_warned_of(mixed: str, caplog: pytest.LogCaptureFixture) -> None:
+    world = World(StoreSettings(f"memory://{mixed}-contradiction"))
+    with closing(open_store(StoreSettings(f"memory://{mixed}-ledgers"))) as bucket:
+        put_ledger(bucket, 5, messages(6, 30), uuid_of(9), topic=ORDERS)
+    made = reader(world, ledgers=f"memory://{mixed}-ledgers", topics="orders", format="entries", columns="data")
+
+    found = [row["data"] for batch in batches(made) for row in batch.to_pylist()]
+    assert found == messages(5, 30)
+    told = {record.getMessage() for record in caplog.records if "two complete copies of ledger 5" in record.getMessage()}
+    assert [uuid in text for text in told for uuid in (f"{uuid_of(1)} is read", f"{uuid_of(9)} is not")] == [True, True]
+
+
 def test_topics_that_only_a_stock_broker_offloaded(mixed: str) -> None:
     world = World(StoreSettings(f"memory://{mixed}-empty"))
     made = reader(world, ledgers=f"memory://{mixed}-ledgers", topicsPattern=".*", columns="__topic,__entryId")
