@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,11 +14,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
 from offloader.archive.exporting import parquet
 from offloader.archive.messages.schema import ENTRY_SCHEMA, MESSAGE_SCHEMA
+from offloader.cli.main import main
 from offloader.model import Position
+from offloader.storage.local import LocalStore
 from tests.archive.messages.encoder import Producer, Sent, batch, chunked, single
 from tests.archive.support import Archive, gap, stream
 from tests.format.support import Stored
@@ -193,6 +200,60 @@ def test_an_export_that_is_interrupted_leaves_what_was_there(archived, tmp_path,
     assert result.exit_code == (130 if failure is KeyboardInterrupt else 1)
     assert "Traceback" not in result.output
     assert (names(tmp_path), pq.read_table(tmp_path / target).num_rows) == (before, 1)
+
+
+# A file of so many row groups that it is certainly not done when the signal comes.
+SLOWLY = """
+import signal, time
+from offloader.archive.exporting import parquet
+from offloader.cli.main import main
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
+parquet.GROUP_BYTES = 1000
+write = parquet._OpenFile.write
+
+
+def slowly(self, table):
+    size = write(self, table)
+    time.sleep(0.1)
+    return size
+
+
+parquet._OpenFile.write = slowly
+main()
+"""
+
+
+@pytest.mark.usefixtures("line")
+@pytest.mark.parametrize("target", ["x.parquet", "folder"])
+@pytest.mark.parametrize("before", [False, True])
+def test_ctrl_c_in_the_middle_of_a_file_is_one_line_and_leaves_what_was_there(tmp_path, target, before) -> None:
+    built = Archive(LocalStore(tmp_path / "archive"))
+    built.claim(1, 0)
+    built.add(stream(1, 0, 2_000))
+    (tmp_path / "offloader.yaml").write_text(f"storage: {{root: {built.store.url}}}\n")
+    (tmp_path / "out").mkdir()
+    command = ["topics", "export", "orders", "--overwrite"]
+    command += ["--to", str(tmp_path / "out" / target), "--config", str(tmp_path / "offloader.yaml")]
+    if before:
+        assert CliRunner().invoke(main, [*command, "--until", "1:0"]).exit_code == 0
+    there = names(tmp_path / "out")
+
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOWLY, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        while not any(path.stat().st_size > 1000 for path in (tmp_path / "out").glob(".*/*")):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        out, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert (process.returncode, out, errors) == (130, "", "\nerror: interrupted\n")  # behind the terminal's ^C
+    assert names(tmp_path / "out") == there
+    if before:
+        assert pq.read_table(tmp_path / "out" / target).num_rows == 1
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, OSError(5, "Input/output error")])
