@@ -68,8 +68,8 @@ def breaches(modules: tuple[str, ...], forbidden: tuple[str, ...], allowed: tupl
     ]
 
 
-def outside(*rooms: str) -> tuple[str, ...]:
-    return tuple(module for module in MODULES if not within(module, rooms) and module != "offloader")
+def breaches_outside(rooms: tuple[str, ...], libraries: tuple[str, ...]) -> list[str]:
+    return [breach for breach in breaches(("offloader",), libraries) if not within(breach.partition(" ")[0], rooms)]
 
 
 def test_what_is_pure_imports_nothing_that_does_io() -> None:
@@ -97,7 +97,7 @@ def test_the_names_of_pure_modules_are_those_of_modules() -> None:
     ],
 )
 def test_a_library_stays_in_its_rooms(libraries: tuple[str, ...], rooms: tuple[str, ...]) -> None:
-    assert breaches(outside(*rooms), libraries) == []
+    assert breaches_outside(rooms, libraries) == []
 
 
 def test_within_bookkeeper_few_modules_reach_out() -> None:
