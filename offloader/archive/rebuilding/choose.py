@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from offloader.archive.rebuilding.found import Evidence, FoundObject, Note, NoteKind
@@ -36,9 +36,10 @@ def choose(evidence: Evidence, incarnation: int) -> Choice:
     """`incarnation`: of objects about which no record says anything; 0: the one that an earlier rebuild took, if any."""
     said, made = Said(evidence), evidence.made_segments
     before = {uuid: incarnation or segment.start.incarnation for uuid, segment in made.items()}
-    drafts = [_draft(said, found, before.get(found.uuid, incarnation)) for found in evidence.objects]
+    its = _incarnations(said, evidence.objects, before, incarnation)
+    drafts = [_draft(said, found, its[found.uuid][0]) for found in evidence.objects]
     drafts.sort(key=lambda d: (d.start, d.object.uuid))
-    notes = list(_doubts(evidence.topic, said, drafts, incarnation))
+    notes = list(_doubts(evidence.topic, its, drafts))
     free = [d for d in drafts if not _refused(evidence, said, d, notes)]
     taken = [d for group in _overlapping(free) for d in _settled(evidence.topic, (said.followers, made), group, notes)]
     return Choice(tuple(taken), tuple(notes))
@@ -49,13 +50,41 @@ def left_out(topic: TopicName, draft: Draft, why: str) -> Note:
     return Note(NoteKind.LEFT_OUT, data_key(topic, draft.object.uuid), why, draft.start)
 
 
-def _draft(said: Said, found: FoundObject, default: int) -> Draft:
+def _draft(said: Said, found: FoundObject, incarnation: int) -> Draft:
     end_said = said.followers.get(found.uuid)
-    its, _ = _incarnation(said, found, default)
-    start, end = Position(its, *found.first), Position(its, *found.last)
+    start, end = Position(incarnation, *found.first), Position(incarnation, *found.last)
     if end_said is not None and end_said >= end:
         return Draft(found, start, end_said, end_known=True)
     return Draft(found, start, end)
+
+
+def _incarnations(
+    said: Said, objects: Iterable[FoundObject], before: Mapping[str, int], default: int
+) -> dict[str, tuple[int, bool]]:
+    """By uuid, the incarnation of an object, and whether it is proven. What one proves holds for all that share a ledger with it: no
+    ledger is of two. `before`: those that an earlier rebuild took."""
+    found: dict[str, tuple[int, bool]] = {}
+    for group in _sharing_ledgers(objects):
+        taken = next((before[each.uuid] for each in group if each.uuid in before), default)
+        alone = [_incarnation(said, each, taken) for each in group]
+        shared = next((its for its in alone if its[1]), alone[0])
+        found.update((each.uuid, its if its[1] else shared) for each, its in zip(group, alone, strict=True))
+    return found
+
+
+def _sharing_ledgers(objects: Iterable[FoundObject]) -> list[list[FoundObject]]:
+    """In groups, each of which shares ledgers in a chain."""
+    found: list[list[FoundObject]] = []
+    by_ledger: dict[int, list[FoundObject]] = {}
+    for each in sorted(objects, key=lambda o: (o.first, o.uuid)):
+        group = next((by_ledger[ledger] for ledger in each.ends if ledger in by_ledger), None)
+        if group is None:
+            group = []
+            found.append(group)
+        group.append(each)
+        for ledger in each.ends:
+            by_ledger.setdefault(ledger, group)
+    return found
 
 
 def _incarnation(said: Said, found: FoundObject, default: int) -> tuple[int, bool]:
@@ -67,11 +96,11 @@ def _incarnation(said: Said, found: FoundObject, default: int) -> tuple[int, boo
     return last if last[1] else first
 
 
-def _doubts(topic: TopicName, said: Said, drafts: list[Draft], default: int) -> Iterator[Note]:
+def _doubts(topic: TopicName, incarnations: Mapping[str, tuple[int, bool]], drafts: list[Draft]) -> Iterator[Note]:
     """Where an incarnation is not proven: one note for all in a row."""
     doubted: int | None = None
     for draft in drafts:
-        its, certain = _incarnation(said, draft.object, default)
+        its, certain = incarnations[draft.object.uuid]
         if not certain and its != doubted:
             what = f"whether it is of incarnation {its}, as records before it are, or of a later one (--incarnation where there is no record)"
             yield Note(NoteKind.UNKNOWN, data_key(topic, draft.object.uuid), what, draft.start)
