@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from offloader.archive.rebuilding.choose import Draft, left_out
 from offloader.archive.rebuilding.found import MARK, Evidence, Note, NoteKind
-from offloader.archive.rebuilding.holes import Certainty, Hole, Known, as_gap, is_reported
+from offloader.archive.rebuilding.holes import Certainty, Hole, Known, as_gap, is_reported, may_be_gap
 from offloader.archive.rebuilding.missing import holes_in
 from offloader.archive.rebuilding.sections import Section
 from offloader.metadata.layout import catalog_folder
@@ -66,21 +66,28 @@ def _crowded(section: Section, drafts: list[Draft], evidence: Evidence, known: K
 def _with_records(found: list[Hole], records: int, by_uuid: dict[str, Draft], known: Known) -> list[Hole]:
     """The holes, in so many records.
 
-    Each record that is missing was a segment, or accounted for one hole at most: for what there is no record, it was a gap, the smallest
-    ones first. Of what is only in doubt, all is told that no reader would report anyway.
+    Each record that is missing was a segment, or accounted for one hole at most. Where holes that cannot have been gaps are as many, the
+    others were gaps; where they are fewer, nobody knows which others were, and all are told. Of what is only in doubt, all is told that no
+    reader would report anyway.
     """
-    sure = [hole for hole in found if not hole.doubtful]
-    gaps: set[int] = set()
-    for number in sorted(range(len(sure)), key=lambda n: sure[n].last.entry - sure[n].first.entry):
-        if len(sure) - len(gaps) > records and as_gap(sure[number], by_uuid):
-            gaps.add(number)
-    every = [hole for number, hole in enumerate(sure) if number not in gaps]
+    every = [hole for hole in found if not hole.doubtful]
+    if sum(_is_none(hole, by_uuid) for hole in every) >= records:
+        for hole in every:
+            if may_be_gap(hole, by_uuid):
+                as_gap(hole, by_uuid)
+        every = [hole for hole in every if not may_be_gap(hole, by_uuid)]
     every += sorted((hole for hole in found if hole.doubtful), key=lambda hole: _rank(hole, known))
     return (
         _together([h for n, h in enumerate(every) if n < records or not h.doubtful or _rank(h, known) == 0], records)
         if records
         else []
     )
+
+
+def _is_none(hole: Hole, by_uuid: dict[str, Draft]) -> bool:
+    """Whether it certainly was no gap: a segment is missing there, or neither neighbour can have had it. Of what is behind a claim's begin,
+    a part may have been one."""
+    return hole.certainty is Certainty.SEGMENT or (hole.gap and not may_be_gap(hole, by_uuid))
 
 
 def _together(holes: list[Hole], records: int) -> list[Hole]:

@@ -156,11 +156,17 @@ def is_reported(hole: Hole, known: Known) -> bool:
     return known.closed.get((before.end.incarnation, before.end.ledger)) != before.end.entry
 
 
-def as_gap(hole: Hole, drafts: dict[str, Draft]) -> bool:
-    """Make the hole a gap of a neighbour that has no record yet; False where both have one, or the index denies it."""
+def may_be_gap(hole: Hole, drafts: Mapping[str, Draft]) -> bool:
+    """Whether a neighbour that has no record yet may have had the hole as a gap: False where its index denies it."""
+    before, after = hole.before, hole.after
+    if isinstance(after, Draft) and after.object.uuid in drafts:
+        return hole.gap
+    return hole.gap and isinstance(before, Draft) and before.object.uuid in drafts and _may_end_behind(before, hole)
+
+
+def as_gap(hole: Hole, drafts: dict[str, Draft]) -> None:
+    """Make the hole, which may be one, a gap of its neighbour."""
     before, after, first = hole.before, hole.after, hole.first
-    if not hole.gap:
-        return False
     if isinstance(after, Draft) and after.object.uuid in drafts:
         draft = drafts[after.object.uuid]
         leading = None
@@ -168,12 +174,9 @@ def as_gap(hole: Hole, drafts: dict[str, Draft]) -> bool:
             last = hole.last.entry if hole.turn is None else hole.turn
             leading = LedgerRange(first.ledger, first.entry, last, 0, 0, last)
         drafts[draft.object.uuid] = replace(draft, start=first, leading=leading)
-    elif isinstance(before, Draft) and before.object.uuid in drafts and _may_end_behind(drafts[before.object.uuid], hole):
+    elif isinstance(before, Draft):
         draft = drafts[before.object.uuid]
         drafts[draft.object.uuid] = replace(draft, end=hole.last, end_known=True)
-    else:
-        return False
-    return True
 
 
 def _may_end_behind(draft: Draft, hole: Hole) -> bool:
