@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.archive.rebuilding.lost import back, gone, keys, missing, places
 from tests.archive.rebuilding.support import proposed, written
-from tests.archive.rebuilding.test_lost_objects import back, gone, keys, missing, places
 from tests.archive.support import Archive, gap, stream
 
 
