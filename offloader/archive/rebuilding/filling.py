@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from offloader.archive.rebuilding.choose import Draft, left_out
@@ -19,6 +20,7 @@ REASONS = {
     Certainty.DOUBT: "nothing is left that says whether anything was here",
     Certainty.LINKED: "nothing is left that says whether a loss was recorded here",
 }
+UNCOUNTED = "; nor how many records there were"
 
 Item = int | Draft | Hole
 
@@ -39,8 +41,12 @@ def wanted(section: Section, drafts: list[Draft], evidence: Evidence, known: Kno
     if room is not None and room < 0:
         return _crowded(section, drafts, evidence, known)
     found = holes_in(section, drafts, known) if section.slots or section.endless else []
+    uncounted = section.endless or _is_uncounted(section, evidence)
+    if room == 0 and uncounted and (returned := _too_many(found, drafts, evidence, known)):
+        return _without(returned, section, drafts, evidence, known)
     if room is not None:
-        found = _with_records(found, room, by_uuid, known)
+        found = _with_records(found, room, by_uuid, known, uncounted=uncounted)
+    found = [replace(hole, uncounted=uncounted) for hole in found]
     if room == 0:
         _mark_ended(section, _followed(section, drafts, evidence), by_uuid)
     items = _ordered(section, [by_uuid[d.object.uuid] for d in drafts], found)
@@ -53,25 +59,46 @@ def wanted(section: Section, drafts: list[Draft], evidence: Evidence, known: Kno
 def _crowded(section: Section, drafts: list[Draft], evidence: Evidence, known: Known) -> Wanted:
     """Where there are more drafts than records are missing: those that were taken before, or none."""
     why = "no record is missing where it belongs, so it was never committed"
-    before = [draft for draft in drafts if draft.object.uuid in evidence.made_segments]
-    if 0 < len(before) < len(drafts):
-        why = "an earlier rebuild left no slot for it, and the catalog has gone on since"
-        rest = tuple(left_out(evidence.topic, draft, why) for draft in drafts if draft not in before)
-        return replace(wanted(section, before, evidence, known), notes=rest)
+    returned = {draft.object.uuid for draft in drafts} - evidence.made_segments.keys()
+    if 0 < len(returned) < len(drafts):
+        return _without(returned, section, drafts, evidence, known)
     if section.slots and drafts:
         why = f"{len(drafts)} objects are left for the {len(section.slots)} records that are missing here: which were committed?"
     return Wanted(tuple(_ordered(section, [], [])), tuple(left_out(evidence.topic, draft, why) for draft in drafts))
 
 
-def _with_records(found: list[Hole], records: int, by_uuid: dict[str, Draft], known: Known) -> list[Hole]:
+def _is_uncounted(section: Section, evidence: Evidence) -> bool:
+    """Whether an earlier rebuild has made the section's slots: it needed one a hole, whatever had been in that."""
+    made = (evidence.made.get(slot) for slot in section.slots)
+    return any(isinstance(record, Loss) and record.reason.endswith(UNCOUNTED) for record in made)
+
+
+def _too_many(found: list[Hole], drafts: list[Draft], evidence: Evidence, known: Known) -> AbstractSet[str]:
+    """Of the drafts that have come back since an earlier rebuild, those that leave no slot for what else nobody would report: what is
+    beside that."""
+    untold = [hole for hole in found if not hole.doubtful or _rank(hole, known) == 0]
+    returned = {draft.object.uuid for draft in drafts} - evidence.made_segments.keys() if untold else set()
+    sides = {side.object.uuid for hole in untold for side in (hole.before, hole.after) if isinstance(side, Draft)}
+    return returned & sides or returned
+
+
+def _without(returned: AbstractSet[str], section: Section, drafts: list[Draft], evidence: Evidence, known: Known) -> Wanted:
+    """What the section gets of the other drafts."""
+    why = "an earlier rebuild left no slot for it, and the catalog has gone on since"
+    rest = wanted(section, [draft for draft in drafts if draft.object.uuid not in returned], evidence, known)
+    notes = (left_out(evidence.topic, draft, why) for draft in drafts if draft.object.uuid in returned)
+    return replace(rest, notes=(*notes, *rest.notes))
+
+
+def _with_records(found: list[Hole], records: int, by_uuid: dict[str, Draft], known: Known, *, uncounted: bool) -> list[Hole]:
     """The holes, in so many records.
 
     Each record that is missing was a segment, or accounted for one hole at most. Where holes that cannot have been gaps are as many, the
-    others were gaps; where they are fewer, nobody knows which others were, and all are told. Of what is only in doubt, all is told that no
-    reader would report anyway.
+    others were gaps; where they are fewer, nobody knows which others were, and all are told, as where the records are `uncounted`. Of what
+    is only in doubt, all is told that no reader would report anyway.
     """
     every = [hole for hole in found if not hole.doubtful]
-    if sum(_is_none(hole, by_uuid) for hole in every) >= records:
+    if not uncounted and sum(_is_none(hole, by_uuid) for hole in every) >= records:
         for hole in every:
             if may_be_gap(hole, by_uuid):
                 as_gap(hole, by_uuid)
@@ -154,4 +181,5 @@ def _ordered(section: Section, drafts: list[Draft], found: list[Hole]) -> list[I
 def as_loss(hole: Hole, at: int) -> Loss:
     """That nothing says any more what was there."""
     also = tuple((each.start, each.end) for each in hole.also)
-    return Loss(hole.start, hole.end, REASONS[hole.certainty], MARK, at, also)
+    reason = REASONS[hole.certainty] + (UNCOUNTED if hole.uncounted else "")
+    return Loss(hole.start, hole.end, reason, MARK, at, also)

@@ -29,7 +29,7 @@ class Certainty(StrEnum):
 class Hole:
     """Positions that are neither in `before` nor in `after`, and no record says why. `first`..`last` is what could be a gap; `turn`: where it
     has positions of two ledgers, the last entry id of the first one. `lost` is all that may have been between the two. `gap`: a
-    neighbour may have had it as a gap. `also`: holes before it that share its record."""
+    neighbour may have had it as a gap. `also`: holes before it that share its record. `uncounted`: nobody knows how many records there were."""
 
     first: Position
     last: Position
@@ -40,6 +40,7 @@ class Hole:
     gap: bool = True
     also: tuple[Hole, ...] = ()
     lost: tuple[Position, Position] | None = None
+    uncounted: bool = False
 
     @property
     def doubtful(self) -> bool:
