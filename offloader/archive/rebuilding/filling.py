@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from offloader.archive.rebuilding.choose import Draft, left_out
-from offloader.archive.rebuilding.found import MARK, Evidence, Note, NoteKind
+from offloader.archive.rebuilding.found import MARK, UNCOUNTED, Evidence, Note, NoteKind
 from offloader.archive.rebuilding.holes import Certainty, Hole, Known, as_gap, is_reported, may_be_gap
 from offloader.archive.rebuilding.missing import holes_in
 from offloader.archive.rebuilding.sections import Section
@@ -20,7 +20,6 @@ REASONS = {
     Certainty.DOUBT: "nothing is left that says whether anything was here",
     Certainty.LINKED: "nothing is left that says whether a loss was recorded here",
 }
-UNCOUNTED = "; nor how many records there were"
 
 Item = int | Draft | Hole
 
@@ -41,12 +40,11 @@ def wanted(section: Section, drafts: list[Draft], evidence: Evidence, known: Kno
     if room is not None and room < 0:
         return _crowded(section, drafts, evidence, known)
     found = holes_in(section, drafts, known) if section.slots or section.endless else []
-    uncounted = section.endless or _is_uncounted(section, evidence)
-    if room == 0 and uncounted and (returned := _too_many(found, drafts, evidence, known)):
+    if room == 0 and section.uncounted and (returned := _too_many(found, drafts, evidence, known)):
         return _without(returned, section, drafts, evidence, known)
     if room is not None:
-        found = _with_records(found, room, by_uuid, known, uncounted=uncounted)
-    found = [replace(hole, uncounted=uncounted) for hole in found]
+        found = _with_records(found, room, by_uuid, known, uncounted=section.uncounted)
+    found = [replace(hole, uncounted=section.uncounted) for hole in found]
     if room == 0:
         _mark_ended(section, _followed(section, drafts, evidence), by_uuid)
     items = _ordered(section, [by_uuid[d.object.uuid] for d in drafts], found)
@@ -65,12 +63,6 @@ def _crowded(section: Section, drafts: list[Draft], evidence: Evidence, known: K
     if section.slots and drafts:
         why = f"{len(drafts)} objects are left for the {len(section.slots)} records that are missing here: which were committed?"
     return Wanted(tuple(_ordered(section, [], [])), tuple(left_out(evidence.topic, draft, why) for draft in drafts))
-
-
-def _is_uncounted(section: Section, evidence: Evidence) -> bool:
-    """Whether an earlier rebuild has made the section's slots: it needed one a hole, whatever had been in that."""
-    made = (evidence.made.get(slot) for slot in section.slots)
-    return any(isinstance(record, Loss) and record.reason.endswith(UNCOUNTED) for record in made)
 
 
 def _too_many(found: list[Hole], drafts: list[Draft], evidence: Evidence, known: Known) -> AbstractSet[str]:

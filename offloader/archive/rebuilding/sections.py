@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from offloader.archive.rebuilding.choose import Draft
-from offloader.archive.rebuilding.found import Evidence
+from offloader.archive.rebuilding.found import UNCOUNTED, Evidence
 from offloader.archive.rebuilding.holes import Before
 from offloader.metadata.state import Claim
 from offloader.model import Loss, OpenSegment, Position, Segment
@@ -20,6 +20,7 @@ class Section:
     `endless`: as many more slots as are wanted follow, and then what the journal has open. `lower` and `upper`: what stands in it lies
     between these positions. `begin`: of the claim that it follows; `until`: of the one that follows it. `reached`: the end of the last
     segment in it, as the next one's record says. `made`: an earlier rebuild has made records in it: nobody knows how many there were.
+    `uncounted`: it has made slots, too, one a hole, whatever had been in that; or can make them now.
     """
 
     lower: Position | None
@@ -33,6 +34,7 @@ class Section:
     until: Position | None = None
     reached: Position | None = None
     made: bool = False
+    uncounted: bool = False
 
     def share(self, drafts: Sequence[Draft]) -> list[Draft]:
         """Those of the drafts, which are in order, whose positions lie in it."""
@@ -49,7 +51,9 @@ def sections(evidence: Evidence) -> list[Section]:
         if isinstance(section.after, Segment | OpenSegment):
             reached = section.after.predecessor_end
         section.reached = reached
-        section.made = any(slot in evidence.made for slot in section.slots)
+        made = [evidence.made[slot] for slot in section.slots if slot in evidence.made]
+        section.made = bool(made)
+        section.uncounted = section.endless or any(isinstance(r, Loss) and r.reason.endswith(UNCOUNTED) for r in made)
     return found
 
 
@@ -79,7 +83,7 @@ def shared_out(found: Sequence[Section], drafts: Sequence[Draft]) -> list[list[D
         section, share = found[number], shares[number]
         behind_claim = section.before is found[number - 1].before and found[number - 1].slots
         excess = len(share) - len(section.slots)
-        if behind_claim and not section.endless and excess > 0:
+        if behind_claim and not section.uncounted and excess > 0:
             shares[number - 1] += share[:excess]
             shares[number] = share[excess:]
             section.before = share[excess - 1]

@@ -50,6 +50,29 @@ def test_what_comes_back_elsewhere_is_taken_nevertheless() -> None:
     assert proposed(archive).new == []
 
 
+def test_what_comes_back_takes_no_slot_of_the_incarnation_before() -> None:
+    archive = Archive()
+    archive.claim(10)
+    archive.add(stream(10, 0, 9), closed={10: 9})
+    archive.add(stream(12, 0, 4), closed={12: 4})
+    archive.incarnation = 1
+    archive.claim(20, created="later")
+    for first, last in FIVE[:3]:
+        archive.add(stream(20, first, last))
+    held = gone(archive, [2, 4, 5, 6], keys(2, 3, 4))
+    written(archive)
+    assert missing(archive) == [((10, 10), (20, -1)), ((20, 0), (20, 14))]
+    again = going_on(archive)
+    again.incarnation = 1
+    again.add(stream(20, 20, 24))
+    back(archive, {key: held[key] for key in keys(3, 4)})
+    written(archive)
+    assert missing(archive) == [((10, 10), (20, -1)), ((20, 0), (20, 14))]
+    back(archive, held)
+    written(archive)
+    assert missing(archive) == [((20, 0), (20, 14))]
+
+
 @given(randoms)
 def test_whatever_comes_back_later_nothing_is_silent(random: Random) -> None:
     there = built(random, hide=random.choice([0, 0.15]))
