@@ -453,7 +453,7 @@ class Segment:
 @dataclass(frozen=True, slots=True)
 class Loss:
     """Entries `start`..`end` that were gone before they were offloaded, and who accepted that. `also`: ranges before these that were
-    lost with them, where there is only one record for all."""
+    lost with them, where there is only one record for all. `uncounted`: a rebuild has added the record, nobody knows how many there were."""
 
     start: Position
     end: Position
@@ -461,3 +461,4 @@ class Loss:
     accepted_by: str
     at: int
     also: tuple[tuple[Position, Position], ...] = ()
+    uncounted: bool = False

@@ -81,12 +81,13 @@ def _loss_message(loss: Loss) -> pb.Loss:
         accepted_by=loss.accepted_by,
         at=loss.at,
         also=[pb.Range(start=position_message(first), end=position_message(last)) for first, last in loss.also],
+        uncounted=loss.uncounted,
     )
 
 
 def _read_loss(m: pb.Loss) -> Loss:
     also = tuple((read_position(each.start), read_position(each.end)) for each in m.also)
-    return Loss(read_position(m.start), read_position(m.end), m.reason, m.accepted_by, m.at, also)
+    return Loss(read_position(m.start), read_position(m.end), m.reason, m.accepted_by, m.at, also, m.uncounted)
 
 
 def _segment_message(segment: Segment) -> pb.Segment:

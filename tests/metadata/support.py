@@ -117,7 +117,9 @@ segments = st.builds(
     tuples(i64),
 )
 claims = st.builds(Claim, text, i64, text, positions, i64, text)
-losses = st.builds(Loss, positions, positions, text, text, i64, st.lists(st.tuples(positions, positions), max_size=2).map(tuple))
+losses = st.builds(
+    Loss, positions, positions, text, text, i64, st.lists(st.tuples(positions, positions), max_size=2).map(tuple), st.booleans()
+)
 catalog_records = claims | segments | losses | st.builds(LedgerClosed, i64, i64, i64, st.text(max_size=5))
 
 

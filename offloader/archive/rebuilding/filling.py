@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from offloader.archive.rebuilding.choose import Draft, left_out
-from offloader.archive.rebuilding.found import MARK, UNCOUNTED, Evidence, Note, NoteKind
+from offloader.archive.rebuilding.found import MARK, Evidence, Note, NoteKind
 from offloader.archive.rebuilding.holes import Certainty, Hole, Known, as_gap, is_reported, may_be_gap
 from offloader.archive.rebuilding.missing import holes_in
 from offloader.archive.rebuilding.sections import Section
@@ -173,5 +173,4 @@ def _ordered(section: Section, drafts: list[Draft], found: list[Hole]) -> list[I
 def as_loss(hole: Hole, at: int) -> Loss:
     """That nothing says any more what was there."""
     also = tuple((each.start, each.end) for each in hole.also)
-    reason = REASONS[hole.certainty] + (UNCOUNTED if hole.uncounted else "")
-    return Loss(hole.start, hole.end, reason, MARK, at, also)
+    return Loss(hole.start, hole.end, REASONS[hole.certainty], MARK, at, also, hole.uncounted)

@@ -10,7 +10,6 @@ from offloader.metadata.state import Claim, Record
 from offloader.model import Cuts, EntryStats, LedgerRange, Loss, OpenSegment, Position, RollReason, Segment, TopicName
 
 MARK = "catalog rebuild"  # in what a rebuild makes: a claim's reason, who accepted a loss
-UNCOUNTED = "; nor how many records there were"  # at the end of a loss's reason: its slot is one that a rebuild has made
 
 
 def is_made(record: Record) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from offloader.archive.rebuilding.choose import Draft
-from offloader.archive.rebuilding.found import UNCOUNTED, Evidence
+from offloader.archive.rebuilding.found import Evidence
 from offloader.archive.rebuilding.holes import Before
 from offloader.metadata.state import Claim
 from offloader.model import Loss, OpenSegment, Position, Segment
@@ -53,7 +53,7 @@ def sections(evidence: Evidence) -> list[Section]:
         section.reached = reached
         made = [evidence.made[slot] for slot in section.slots if slot in evidence.made]
         section.made = bool(made)
-        section.uncounted = section.endless or any(isinstance(r, Loss) and r.reason.endswith(UNCOUNTED) for r in made)
+        section.uncounted = section.endless or any(isinstance(r, Loss) and r.uncounted for r in made)
     return found
 
 
