@@ -28,6 +28,8 @@ MAX_REDIRECTS = 10
 CONNECTIONS = 16
 _AGAIN = {408, 429}
 _NO_NAMESPACE = re.compile(r"(namespace|tenant)\b", re.IGNORECASE)
+# How brokers word a 401 to somebody who is known and may not: the second one of older versions, and through a proxy.
+_WHO_WE_ARE_IS_KNOWN = re.compile(r"^Unauthorized to |super-user")
 
 
 class RestClient:
@@ -78,7 +80,7 @@ class RestClient:
         """The error that a status stands for."""
         status, reason = response.status_code, _reason(response)
         said = f"{path}: the broker answered {status}: {reason}"
-        if status == 403 or (status == 401 and reason.startswith("Unauthorized to ")):  # who we are was not in doubt
+        if status == 403 or (status == 401 and _WHO_WE_ARE_IS_KNOWN.search(reason)):
             return AuthorizationFailedError(said)
         if status == 401:
             return AuthenticationFailedError(said)

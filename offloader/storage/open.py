@@ -15,6 +15,7 @@ from offloader.storage.memory import MemoryBacking, MemoryStore
 _MEMORIES: dict[str, MemoryBacking] = {}
 _MEMORIES_LOCK = threading.Lock()
 _WITHOUT_OPTIONS = ("file", "memory")
+_OTHER_NAMES = {"gcs": "gs", "abfss": "abfs", "az": "abfs"}  # of the same service
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,12 @@ class StoreSettings:
 
     def beside(self, root: str, setting: str) -> Self:
         """Another store that is reached alike. Options of the one's scheme are not for another scheme."""
-        of_another = self.takes_options and replace(self, root=root).scheme != self.scheme
+        of_another = self.takes_options and _service(replace(self, root=root).scheme) != _service(self.scheme)
         return replace(self, root=root, setting=setting, options=() if of_another else self.options)
+
+
+def _service(scheme: str) -> str:
+    return _OTHER_NAMES.get(scheme, scheme)
 
 
 def open_store(settings: StoreSettings, *, read_only: bool = False) -> ObjectStore:

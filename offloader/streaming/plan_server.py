@@ -123,6 +123,7 @@ class PlanServer:
 def _ended_after(seconds: float, connection: Connection) -> Iterator[None]:
     """End the connection where this takes longer: what waits for it gets EOFError or OSError. Its own calls know no time-out."""
     with socket.socket(fileno=os.dup(connection.fileno())) as same:
+        same.setblocking(True)  # a default time-out of the process would be one of the connection's, too
         timer = threading.Timer(seconds, _end, (same,))
         timer.daemon = True
         timer.start()

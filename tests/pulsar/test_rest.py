@@ -101,6 +101,7 @@ def client(admin):
     [
         (401, "x", "who", AuthenticationFailedError),
         (401, "x", "Unauthorized to validateTopicOperation", AuthorizationFailedError),
+        (401, "x", "This operation requires super-user access", AuthorizationFailedError),
         (403, "x", "no", AuthorizationFailedError),
         (404, "persistent/a/b/c/internalStats", "Topic persistent://a/b/c not found", TopicNotFoundError),
         (404, "persistent/a/b/c/internalStats", "Namespace not found", NamespaceNotFoundError),

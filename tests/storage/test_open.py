@@ -84,6 +84,8 @@ def test_a_store_beside_another_is_reached_alike_but_options_are_of_one_scheme()
     beside = s3.beside("s3://c", "--ledgers")
     assert (beside, beside.setting) == (StoreSettings("s3://c", "http://s:1", "r", "access", "secret", s3.options), "--ledgers")
     assert s3.beside("file:///c", "--ledgers").options == ()
+    for one, other in (("gs://a", "gcs://b"), ("abfs://a", "abfss://b"), ("az://a", "abfs://b")):  # one service
+        assert StoreSettings(one, options=s3.options).beside(other, "--ledgers").options == s3.options
     assert local.beside("s3://c", "--ledgers").options == s3.options  # whoever gave them cannot have meant file://
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from hashlib import sha256
 
 import pytest
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from crc32c import crc32c
 
+from offloader.storage.open import StoreSettings
 from offloader.storage.s3 import S3Store
 from tests.storage.bench import Bench, upload_parts
 from tests.storage.contract import StoreContract
@@ -28,17 +33,44 @@ class TestMotoWithFaults(S3FaultContract):
         return moto
 
 
-@pytest.mark.parametrize(("payload_signing", "signed"), [("auto", True), ("always", True), ("never", False)])
-def test_over_http_what_is_sent_is_signed_unless_the_operator_says_otherwise(
-    moto: S3Server, stores: Stores, payload_signing: str, signed: bool
+class Nothing:
+    """The body of an answer."""
+
+    def stream(self, *_: object, **__: object) -> Iterator[bytes]:
+        return iter(())
+
+
+@pytest.mark.parametrize("payload_signing", ["auto", "always", "never"])
+@pytest.mark.parametrize("endpoint", ["http://s3.example", "https://s3.example", None])
+def test_what_tls_protects_is_not_signed_unless_the_operator_says_otherwise(
+    stores: Stores, endpoint: str | None, payload_signing: str
 ) -> None:
-    settings = replace(moto.settings(moto.fresh_root()), options=(("payload_signing", payload_signing),))
-    store = stores.open(settings)
+    options = (("payload_signing", payload_signing),)
+    store = stores.open(StoreSettings("s3://bucket/prefix", endpoint, "eu-west-1", "key", "secret", options))
     assert isinstance(store, S3Store)
     sent = []
-    store._client.meta.events.register("before-send.s3.UploadPart", lambda request, **_: sent.append(request.headers))
+
+    def answered(request: AWSPreparedRequest, **_: object) -> AWSResponse:
+        sent.append(request.headers)
+        return AWSResponse(request.url, 200, {"ETag": '"etag"'}, Nothing())
+
+    store._client.meta.events.register("before-send.s3.UploadPart", answered)
+    store.put_part("upload:key", 1, 0, b"data", crc32c(b"data"))
+    (headers,) = sent
+    plain = endpoint is not None and endpoint.startswith("http:")
+    signed = payload_signing == "always" or (payload_signing == "auto" and plain)
+    expected = sha256(b"data").hexdigest() if signed else "UNSIGNED-PAYLOAD"
+    assert text(headers["X-Amz-Content-SHA256"]) == expected
+    assert "x-amz-checksum-crc32c" in headers
+
+
+def text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+@pytest.mark.parametrize("payload_signing", ["always", "never"])
+def test_a_server_takes_what_is_signed_and_what_is_not(moto: S3Server, stores: Stores, payload_signing: str) -> None:
+    store = stores.open(replace(moto.settings(moto.fresh_root()), options=(("payload_signing", payload_signing),)))
     upload = store.begin("k")
     store.commit(upload, upload_parts(store, upload, [b"data"]))
-    assert [headers["X-Amz-Content-SHA256"] != b"UNSIGNED-PAYLOAD" for headers in sent] == [signed]
-    assert all("x-amz-checksum-crc32c" in headers for headers in sent)
     assert store.read("k")[0] == b"data"

@@ -60,6 +60,16 @@ def test_who_has_the_key_may_take_longer_than_the_handshake() -> None:
     server.close()
 
 
+def test_a_default_time_out_of_sockets_changes_nothing() -> None:
+    socket.setdefaulttimeout(60.0)
+    try:
+        server = PlanServer(RUN)
+        assert PlanClient(server.address, RUN).latest(0, 0.0) == 0
+        server.close()
+    finally:
+        socket.setdefaulttimeout(None)
+
+
 def test_a_process_with_a_wrong_key_is_refused(server: PlanServer) -> None:
     stranger = PlanClient(replace(server.address, key=b"wrong"), RUN)
     with pytest.raises(AuthenticationError):

@@ -11,10 +11,10 @@ from offloader.model import LedgerList, TopicName
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """Two complete copies of a ledger with different entries: the uuid of the one that is read, and of the other."""
+    """Two complete copies of a ledger with different entries: the uuid of the one that is taken, and of the other."""
 
     ledger: int
-    read: str
+    taken: str
     other: str
 
 

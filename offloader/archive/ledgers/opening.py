@@ -21,10 +21,10 @@ def with_ledgers(catalog: TopicCatalog, bucket: LedgerBucket, scanned: BucketSca
     found = bucket.find(catalog.topic, scanned)
     for one in found.contradictions:
         log.warning(
-            "%s: the bucket has two complete copies of ledger %d with different entries: %s is read, %s is not",
+            "%s: the bucket has two complete copies of ledger %d with different entries: %s is taken, %s is left out",
             catalog.topic,
             one.ledger,
-            one.read,
+            one.taken,
             one.other,
         )
     return joined(catalog, found)

@@ -53,7 +53,7 @@ def put_mark(metadata: MessageMetadata, mark: Mark) -> None:
 
 def read_mark(metadata: MessageMetadata) -> Mark | None:
     """An entry's mark, None where it has none. Raises DamagedObjectError where it has one that makes no sense."""
-    found = {p.key: p.value for p in metadata.properties if p.key in _NAMES}
+    found = {p.key: text(p.value) for p in metadata.properties if p.key in _NAMES}
     if not found:
         return None
     try:

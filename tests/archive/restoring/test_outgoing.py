@@ -143,3 +143,16 @@ def test_an_entry_without_a_mark_has_none(name: str) -> None:
 def test_a_mark_that_makes_no_sense_is_refused(properties: dict) -> None:
     with pytest.raises(DamagedObjectError, match="no restore has written"):
         read_mark(MessageMetadata(properties=[{"key": k, "value": v} for k, v in properties.items()]))
+
+
+@pytest.mark.parametrize("name", [POSITION, NUMBER])
+def test_a_mark_whose_value_is_no_text_is_refused(name: str) -> None:
+    pair = b"\x0a" + bytes([len(name)]) + name.encode() + b"\x12\x01\xff"
+    others = [
+        {"key": key, "value": value}
+        for key, value in {ROOT: "r", TOPIC: "t", POSITION: "1:2:3", NUMBER: "1"}.items()
+        if key != name
+    ]
+    envelope = parse_envelope(entry(properties=others, extra=b"\x22" + bytes([len(pair)]) + pair))
+    with pytest.raises(DamagedObjectError, match="no restore has written"):
+        read_mark(envelope.metadata)

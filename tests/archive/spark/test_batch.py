@@ -413,7 +413,7 @@ def test_two_copies_of_a_ledger_that_contradict_each_other_are_warned_of(mixed: 
     found = [row["data"] for batch in batches(made) for row in batch.to_pylist()]
     assert found == messages(5, 30)
     told = {record.getMessage() for record in caplog.records if "two complete copies of ledger 5" in record.getMessage()}
-    assert [uuid in text for text in told for uuid in (f"{uuid_of(1)} is read", f"{uuid_of(9)} is not")] == [True, True]
+    assert [uuid in text for text in told for uuid in (f"{uuid_of(1)} is taken", f"{uuid_of(9)} is left out")] == [True, True]
 
 
 def test_topics_that_only_a_stock_broker_offloaded(mixed: str) -> None:
