@@ -171,16 +171,18 @@ class Application:
                 outcome = caught_up.look(_now_ms())
                 if outcome is not Outcome.NOT_YET:
                     self.unfinished = caught_up.unfinished()
-                    self._end(driver, query)
+                    self._end(driver, query, session)
                     return 0 if outcome is Outcome.CAUGHT_UP else 2
-        self._end(driver, query)
+        self._end(driver, query, session)
         return 0
 
-    def _end(self, driver: Driver, query: SupervisedQuery) -> None:
+    def _end(self, driver: Driver, query: SupervisedQuery, session: SparkSession) -> None:
         """Stop between batches where that is possible soon: Spark ends such a query without a stack trace."""
         driver.finish_batch(timeout=self.config.limits.slice.time_budget_ms / 1000 + 10)
         driver.stop()
         driver.plans.close()
+        # Spark warns of jobs that it means to cancel and that are done.
+        _quietly(lambda: session.sparkContext.setLogLevel("ERROR"))()
         query.stop()
 
 
