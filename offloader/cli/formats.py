@@ -13,7 +13,7 @@ import click
 
 from offloader.archive.items import ArchivedEntry, Missing
 from offloader.archive.messages.message import Message
-from offloader.archive.messages.published import publish_time
+from offloader.archive.messages.published import time_said
 from offloader.archive.peeking.entry import printable
 from offloader.cli.topics import time_text
 from offloader.errors import DamagedObjectError
@@ -72,7 +72,7 @@ class JsonFormat(Format):
         self._object({
             "position": str(entry.position),
             "size": len(entry.data),
-            "publishTime": when(publish_time(entry.data)),
+            "publishTime": when(time_said(facts)),
             "messages": facts.messages,
             "brokerTime": when(facts.broker_time),
             "index": facts.broker_index,

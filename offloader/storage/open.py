@@ -48,8 +48,9 @@ class StoreSettings:
 
     def beside(self, root: str, setting: str) -> Self:
         """Another store that is reached alike. Options of the one's scheme are not for another scheme."""
-        of_another = self.takes_options and _service(replace(self, root=root).scheme) != _service(self.scheme)
-        return replace(self, root=root, setting=setting, options=() if of_another else self.options)
+        other = replace(self, root=root, setting=setting)
+        of_another = self.takes_options and _service(other.scheme) != _service(self.scheme)
+        return replace(other, options=()) if of_another else other
 
 
 def _service(scheme: str) -> str:

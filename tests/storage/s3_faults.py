@@ -24,7 +24,7 @@ from tests.storage.bench import noise, upload_parts
 from tests.storage.servers import S3Server, Stores, free_port
 
 FOR_EVER = 10_000
-PATIENT_SECONDS, IMPATIENT_SECONDS = 60.0, 0.3
+PATIENT_SECONDS, IMPATIENT_SECONDS = 60.0, 1.0
 
 
 def any_request(method: str, path: str) -> bool:
@@ -129,7 +129,7 @@ class S3FaultContract:
         with pytest.raises(StoreUnavailableError):
             impatient.put("slot", b"y")
         assert IMPATIENT_SECONDS / 2 < time.monotonic() - began < PATIENT_SECONDS
-        assert 1 <= len(proxy.requests) - before <= 40
+        assert 2 <= len(proxy.requests) - before <= 40
 
     def test_an_internal_error_leaves_a_write_unknown_and_a_read_unavailable(self, proxy: Proxy, impatient: ObjectStore) -> None:
         proxy.add(Rule(any_request, times=FOR_EVER, status=500, code="InternalError"))

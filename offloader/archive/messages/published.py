@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from offloader.archive.messages.envelope import signed
 from offloader.errors import DamagedObjectError
-from offloader.format.entry import inspect
+from offloader.format.entry import EntryFacts, inspect
 from offloader.model import EntryStats
 
 _LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
@@ -17,10 +17,14 @@ _LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
 def publish_time(entry: bytes) -> int | None:
     """An entry's; None for an opaque one."""
     try:
-        time = inspect(entry).publish_time
+        return time_said(inspect(entry))
     except DamagedObjectError:  # its frame is one that nothing promises: an opaque entry, too
         return None
-    return None if time is None else signed(time)
+
+
+def time_said(facts: EntryFacts) -> int | None:
+    """The same of an entry that was looked into already."""
+    return None if facts.publish_time is None else signed(facts.publish_time)
 
 
 def bounds(stats: EntryStats) -> tuple[int, int] | None:

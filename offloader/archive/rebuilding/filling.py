@@ -57,7 +57,7 @@ def wanted(section: Section, drafts: list[Draft], evidence: Evidence, known: Kno
 def _crowded(section: Section, drafts: list[Draft], evidence: Evidence, known: Known) -> Wanted:
     """Where there are more drafts than records are missing: those that were taken before, or none."""
     why = "no record is missing where it belongs, so it was never committed"
-    returned = {draft.object.uuid for draft in drafts} - evidence.made_segments.keys()
+    returned = _returned(drafts, evidence)
     if 0 < len(returned) < len(drafts):
         return _without(returned, section, drafts, evidence, known)
     if section.slots and drafts:
@@ -66,12 +66,18 @@ def _crowded(section: Section, drafts: list[Draft], evidence: Evidence, known: K
 
 
 def _too_many(found: list[Hole], drafts: list[Draft], evidence: Evidence, known: Known) -> AbstractSet[str]:
-    """Of the drafts that have come back since an earlier rebuild, those that leave no slot for what else nobody would report: what is
-    beside that."""
+    """Of the drafts that have come back, those that leave no slot for what else nobody would report: what is beside that."""
     untold = [hole for hole in found if not hole.doubtful or _rank(hole, known) == 0]
-    returned = {draft.object.uuid for draft in drafts} - evidence.made_segments.keys() if untold else set()
+    if not untold:
+        return frozenset()
+    returned = _returned(drafts, evidence)
     sides = {side.object.uuid for hole in untold for side in (hole.before, hole.after) if isinstance(side, Draft)}
     return returned & sides or returned
+
+
+def _returned(drafts: list[Draft], evidence: Evidence) -> AbstractSet[str]:
+    """Those that have come back since an earlier rebuild."""
+    return {draft.object.uuid for draft in drafts} - evidence.made_segments.keys()
 
 
 def _without(returned: AbstractSet[str], section: Section, drafts: list[Draft], evidence: Evidence, known: Known) -> Wanted:

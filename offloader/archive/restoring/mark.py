@@ -16,7 +16,8 @@ REPLICATED_FROM = PREFIX + "replicated-from"
 BEFORE = PREFIX + "before."
 _NAMES = (ROOT, TOPIC, POSITION, NUMBER)
 # One more `before.` each time: no two become one.
-_OURS = re.compile(rf"{re.escape(PREFIX)}((?:before\.)*(?:root|topic|position|number|replicated-from))")
+_SHORT = "|".join(name.removeprefix(PREFIX) for name in (*_NAMES, REPLICATED_FROM))
+_OURS = re.compile(rf"{re.escape(PREFIX)}((?:before\.)*(?:{_SHORT}))")
 
 
 @dataclass(frozen=True, slots=True)
