@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
-from benchmarks import application, bookkeeper, cutter, idle, local_disk, memory, reading, whole
+from benchmarks import application, bookkeeper, cutter, history, idle, local_disk, memory, reading, slots, whole
 from benchmarks.figures import Report
 from benchmarks.options import Options
 from offloader.errors import OffloadError
@@ -26,8 +26,10 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "memory": memory.run,
     "idle": idle.run,
     "reading": reading.run,
+    "history": history.run,
     "bookkeeper": bookkeeper.run,
     "offload": whole.run,
+    "slots": slots.run,
 }
 
 

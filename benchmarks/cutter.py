@@ -13,7 +13,7 @@ from benchmarks.options import Options
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.format.consecutive import Consecutive
 from offloader.format.cutter import CutPart, PartCutter
-from offloader.format.entry import OPAQUE, EntryFacts, inspect
+from offloader.format.entry import EntryFacts, inspect
 from offloader.model import GIB, KIB, MIB, Cuts
 
 TOTAL = 128 * MIB
@@ -35,7 +35,7 @@ def join(entries: list[bytes]) -> None:
         b"".join(entries[begin : begin + per_join])
 
 
-def cut(entries: list[bytes], look: Callable[[bytes], EntryFacts] = lambda _: OPAQUE) -> None:
+def cut(entries: list[bytes], look: Callable[[bytes], EntryFacts] = lambda _: EntryFacts()) -> None:
     cutter = PartCutter(Cuts(), first_part=1, offset=0, first_block=1, room=2 * GIB)
     for entry, data in enumerate(entries):
         if cutter.would_exceed_room(len(data), 1, entry):

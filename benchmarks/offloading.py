@@ -16,7 +16,7 @@ from benchmarks.pulsar import Cluster
 from offloader.errors import FatalError
 from offloader.model import Source
 
-BATCH = re.compile(r"batch plan=(\d+) slices=\d+ bytes=(\d+) took=(\d+) ms longest slice=(\d+) ms")
+BATCH = re.compile(r"batch plan=(\d+) lane=\w+ slices=\d+ bytes=(\d+) took=(\d+) ms longest slice=(\d+) ms")
 STOP_SECONDS = 60.0
 
 
@@ -33,7 +33,7 @@ class Batch:
 class Offloading:
     """`offloader run` on a namespace, to a folder of its own, or to the `storage` (YAML) that is named.
 
-    `namespace` empty: those that are enabled in Pulsar. `source` bookkeeper: straight from the bookie.
+    `spark` and `limits`: other sections of these names (YAML). `namespace` empty: those that are enabled in Pulsar. `source` bookkeeper: straight from the bookie.
     """
 
     def __init__(
@@ -46,6 +46,8 @@ class Offloading:
         roll: str = "600s",
         storage: str = "",
         source: Source = Source.BROKER,
+        spark: str = "",
+        limits: str = "",
     ) -> None:
         folder.mkdir(parents=True)
         self.archive = folder / "archive"
@@ -59,7 +61,8 @@ application: {self.application}
 pulsar: {{serviceUrl: "{cluster.standalone.service_url}", adminUrl: "{cluster.standalone.admin_url}"{more}}}
 discoveryInterval: {"60s" if namespace else "1s"}
 storage: {{{storage or f'root: "file://{self.archive.resolve()}"'}}}
-spark: {{trigger: {trigger}}}
+spark: {spark or f"{{trigger: {trigger}}}"}
+limits: {{{limits}}}
 metrics: {{port: 0}}
 policies: {{maxOffloadSegmentRolloverTimeInSeconds: {roll}}}
 namespaces: {{{f"{namespace}: {{enabled: true}}" if namespace else ""}}}

@@ -20,10 +20,9 @@ from typing import Self
 import httpx
 import yaml
 
-from integration.processes import suspend
+from integration.processes import HANGS, suspend
 
 MARKER = "OFFLOADER_TEST_PROCESS"
-HANGS = 180.0  # seconds after which a process that should have done something hangs
 
 
 class RunningApplication:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from integration import versitygw as server
+from integration.starting import started
 from offloader.embedded.settings import ENTRY_METADATA, SMALL_LEDGERS, TRANSACTIONS
 from offloader.embedded.standalone import PulsarStandalone
 from tests.storage.servers import S3Server
@@ -29,14 +30,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarStandalone]:
     """A Pulsar with small ledgers, transactions and broker entry metadata; retention 0. Shared: do not stop it."""
-    with PulsarStandalone(tmp_path_factory.mktemp("pulsar"), configuration=PULSAR_SETTINGS) as standalone:
+    with started(tmp_path_factory.mktemp("pulsar"), lambda f: PulsarStandalone(f, configuration=PULSAR_SETTINGS)) as standalone:
         yield standalone
 
 
 @pytest.fixture(scope="session")
 def pulsar_with_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarStandalone]:
     """The same with its metadata in ZooKeeper, as direct reads from bookies need. Shared: do not stop it."""
-    with PulsarStandalone(tmp_path_factory.mktemp("pulsar-zk"), zookeeper=True, configuration=PULSAR_SETTINGS) as standalone:
+    folder = tmp_path_factory.mktemp("pulsar-zk")
+    with started(folder, lambda f: PulsarStandalone(f, zookeeper=True, configuration=PULSAR_SETTINGS)) as standalone:
         yield standalone
 
 

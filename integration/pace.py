@@ -3,51 +3,44 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-from integration.produce import LARGEST
 from offloader.config import Config
-from offloader.model import TopicName
+from offloader.model import Lane, TopicName
 from offloader.testing.pace import Pace
 
-PLANNED = re.compile(r" planned plan=\d+ at=(?P<at>\d+) slices=\d+ tasks=\d+ topics=(?P<topics>\S+)$")
-BATCH = re.compile(r" batch plan=\d+ slices=\d+ bytes=\d+ took=(?P<took>\d+) ms longest slice=(?P<longest>\d+) ms$")
+PLANNED = re.compile(r" planned plan=\d+ lane=(?P<lane>\w+) at=(?P<at>\d+) slices=\d+ tasks=\d+ topics=(?P<topics>\S+)$")
+BATCH = re.compile(
+    r" batch plan=\d+ lane=(?P<lane>\w+) slices=\d+ bytes=\d+ took=(?P<took>\d+) ms longest slice=(?P<longest>\d+) ms$"
+)
 BACK_OFF = re.compile(r" back-off topic=(?P<topic>\S+) attempts=\d+ until=(?P<until>\d+)$")
 QUERY_STARTS_AGAIN = re.compile(r" Spark's query (ended|could not be started): ")
 
 Stops = Sequence[tuple[int, int]]
 
 
-def longest_batch_ms(config: Config, faults: Iterable[Mapping[str, Any]], retry_deadline: float) -> int:
-    """The slice time budget, plus one part, plus the retry deadlines of the store and of Pulsar."""
+def longest_batch_ms(config: Config, retry_deadline: float) -> int:
+    """Of the fast lane: the slice time budget, plus one part, plus the retry deadlines of the store and of Pulsar."""
     waits = int(1000 * retry_deadline) + config.pulsar.operation_timeout_ms
-    return config.limits.slice.time_budget_ms + _one_part_ms(config, faults) + waits
-
-
-def _one_part_ms(config: Config, faults: Iterable[Mapping[str, Any]]) -> int:
-    """A slice gives up at its hard limit; but where the source is slow on purpose that limit grows until a part is done."""
-    policies = config.policies
-    sizes = [(policies.resolve("part_size", s).value, policies.resolve("block_size", s).value) for s in policies.scopes()]
-    largest = max(part + block + LARGEST for part, block in sizes)
-    rates = [fault["value"] for fault in faults if fault.get("source") == "bytes_per_second"]
-    return int(max([config.limits.slice.hard_limit_ms, *(1000 * largest // rate for rate in rates)]))
+    return config.limits.slice.time_budget_ms + config.limits.slice.hard_limit_ms + waits
 
 
 def pace_of(lines: Iterable[str], pace: Pace, stops: Stops) -> Pace:
     """Tell `pace` what the lines say. `stops`: from when to when, in ms since the epoch, the process was stopped by a signal.
 
-    The first batch of a query waits for Spark's start: of that one, the longest slice counts.
+    The first batch of a query waits for Spark's start: of that one, the longest slice counts. What the slow lane takes is its own.
     """
     first, planned_at = True, 0
     for line in lines:
         if found := PLANNED.search(line):
-            planned_at = int(found["at"])
+            at = int(found["at"])
             for topic in found["topics"].split(","):
-                pace.planned(TopicName.parse(topic), planned_at)
+                pace.planned(TopicName.parse(topic), at)
+            if found["lane"] == Lane.FAST:
+                planned_at = at
         elif found := BACK_OFF.search(line):
             pace.failed(TopicName.parse(found["topic"]), int(found["until"]))
-        elif found := BATCH.search(line):
+        elif (found := BATCH.search(line)) and found["lane"] == Lane.FAST:
             took = int(found["took"])
             pace.batch(int(found["longest"]) if first else took - _stopped(stops, planned_at, planned_at + took))
             first = False

@@ -13,6 +13,8 @@ import pulsar
 
 from integration.produce import Produced, merged, produce_mixed
 
+PAUSE = 1.0  # seconds between two rounds: a busy machine, on which everything lasts longer, shall not have far more to offload
+
 log = logging.getLogger(__name__)
 
 
@@ -49,7 +51,7 @@ class Producing:
     def _produce(self) -> list[Produced]:
         rounds = []
         for number, topic in enumerate(itertools.cycle(self._topics)):
-            if self._enough.wait(0.2):
+            if self._enough.wait(PAUSE):
                 return rounds
             try:
                 rounds.append(self._round(topic, self._seed + number))

@@ -25,12 +25,12 @@ CONF = {
 
 
 @contextmanager
-def session(name: str) -> Iterator[SparkSession]:
-    """Local, with two cores; says nothing."""
+def session(name: str, master: str = "local[2]", **conf: str) -> Iterator[SparkSession]:
+    """Local, with two cores, or of another master; says nothing."""
     os.environ["JAVA_HOME"] = str(find_java().home)
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[2]").appName(name)
-    for key, value in CONF.items():
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in (CONF | conf).items():
         builder = builder.config(key, value)
     # Java hands on to Python workers what it was started with, and outlives its first session.
     with patch.dict(os.environ, AWS_ACCESS_KEY_ID=ACCESS_KEY, AWS_SECRET_ACCESS_KEY=SECRET_KEY):

@@ -37,7 +37,7 @@ from offloader.pulsar.settings import PulsarSettings
 from offloader.pulsar.source import BrokerSource
 from offloader.storage.open import StoreSettings
 
-pytestmark = [pytest.mark.pulsar, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.pulsar, pytest.mark.spark]
 
 KEPT, DROPPED = "public/archive-kept", "public/archive-dropped"
 MIXED = TopicName.parse(f"{KEPT}/mixed")

@@ -15,7 +15,7 @@ from offloader.pulsar.settings import PulsarSettings
 from offloader.pulsar.source import BrokerSource
 from offloader.testing.truth import TruthCollector
 
-pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.pulsar
 
 CONFIG = """
 application: tests

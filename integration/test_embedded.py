@@ -15,7 +15,7 @@ from integration.produce import MODES, Produced, merged, mixed_contents, open_cl
 from offloader.embedded.standalone import PulsarStandalone
 from offloader.errors import FatalError
 
-pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.pulsar
 
 
 def _consume(pulsar: PulsarStandalone, topic: str, count: int) -> list[bytes]:

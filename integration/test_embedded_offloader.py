@@ -11,11 +11,12 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
+from integration.processes import HANGS
 from integration.produce import MODES, open_client, produce, random_contents
 from offloader.embedded.settings import SMALL_LEDGERS, OffloaderSettings
 from offloader.embedded.standalone import PulsarStandalone
 
-pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.pulsar
 
 _TOPIC = "persistent/public/default/offloaded"
 _SETTINGS = {"bucket": "ledgers", "access_key": "key", "secret_key": "secret"}
@@ -37,7 +38,7 @@ def _s3(endpoint: str) -> Any:
 
 
 def _wait_until_offloaded(pulsar: PulsarStandalone) -> dict[str, Any]:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + HANGS
     while (status := pulsar.admin("GET", f"{_TOPIC}/offload").json())["status"] == "RUNNING":
         assert time.monotonic() < deadline
         time.sleep(0.2)

@@ -17,7 +17,7 @@ from integration.produce import open_client
 from offloader.cli.main import main
 from offloader.embedded.standalone import PulsarStandalone
 
-pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.pulsar
 
 TOPIC = "persistent://public/default/orphan"
 STATISTICS = {"statsUpdateFrequencyInSecs": "1", "statsUpdateInitialDelayInSecs": "1"}

@@ -14,10 +14,12 @@ from click.testing import CliRunner
 
 from integration.bookkeeper.official import OfficialClient, Shape, compiled
 from integration.conftest import PULSAR_SETTINGS
+from integration.processes import HANGS
 from integration.produce import open_client, produce_mixed
 from integration.pulsar.filtering import NAME as DROP
 from integration.pulsar.filtering import drop_filter
 from integration.pulsar.transactions import Transactions
+from integration.starting import started
 from integration.world import World, keep_everything
 from offloader.archive.archive import Archive
 from offloader.bookkeeper.connect import BookKeeperSettings, connect
@@ -32,7 +34,7 @@ from offloader.model import MIB, FailureKind, GapKind, Source, TopicName
 from offloader.pulsar.api import EntryReader, RawEntry
 from offloader.storage.open import StoreSettings
 
-pytestmark = [pytest.mark.pulsar, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.pulsar, pytest.mark.spark]
 
 SMALL = {
     "partSizeInBytes": "1M",
@@ -51,7 +53,7 @@ def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarStandalon
     """One with its metadata in ZooKeeper, and an entry filter."""
     folder = tmp_path_factory.mktemp("pulsar-for-sources")
     settings = {**PULSAR_SETTINGS, **drop_filter(folder / "filters")}
-    with PulsarStandalone(folder / "pulsar", zookeeper=True, configuration=settings) as standalone:
+    with started(folder, lambda place: PulsarStandalone(place, zookeeper=True, configuration=settings)) as standalone:
         yield standalone
 
 
@@ -238,7 +240,7 @@ def test_what_can_be_neither_explained_nor_filled_fails_with_the_reason_until_bo
     produce_plain(world.pulsar, topic, 1)
     produce_withheld(world.pulsar, topic)
     application = world.new_application()
-    assert application.run_until_caught_up(60.0) == 2
+    assert application.run_until_caught_up(HANGS) == 2
     (line,) = {line for line in application.log_lines() if "not caught up: " in line}
     assert "were not delivered and nothing says why; set pulsar.metadataServiceUri" in line
     failure, before = world.state(topic).failure, world.state(topic).open
@@ -274,7 +276,7 @@ def test_without_a_broker_closed_ledgers_are_read_and_one_that_is_deleted_meanwh
             read_all(reader, max(stored))
 
 
-def read_all(reader: EntryReader, last: Place, seconds: float = 10.0) -> list[RawEntry]:
+def read_all(reader: EntryReader, last: Place, seconds: float = HANGS) -> list[RawEntry]:
     found: list[RawEntry] = []
     with closing(reader):
         while not found or (found[-1].ledger, found[-1].entry) < last:

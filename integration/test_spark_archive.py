@@ -12,6 +12,8 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from integration.spark import session
 from offloader.archive.spark.metrics import MetricsFolder
+from offloader.format.blocks import ENTRY_HEADER_SIZE
+from offloader.format.reader import entries, read_blocks
 from offloader.metadata.layout import data_key
 from offloader.storage.open import StoreSettings
 from tests.archive.spark.world import BEGIN, Row, World, ordered, row_of, standard
@@ -134,7 +136,8 @@ def test_damage(spark: SparkSession, tmp_path: Path) -> None:
     maker.segment(10, 0, 200)
     key = data_key(maker.archive.topic, maker.archive.catalog.segments[0].uuid)
     data = bytearray(world.store.read(key)[0])
-    data[len(data) // 2] ^= 1
+    middle = [entry for block in read_blocks(bytes(data)) for entry in entries(block)][100]
+    data[middle.offset + ENTRY_HEADER_SIZE + len(middle.data) - 1] ^= 1  # of a payload
     world.store.delete([key])
     world.store.put(key, bytes(data))
 

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from integration.application import RunningApplication
 from integration.pace import longest_batch_ms, pace_of
+from integration.processes import HANGS
 from offloader.archive.checking.bucket import read_journals
 from offloader.archive.checking.findings import Kind
 from offloader.config import Config
@@ -54,6 +55,7 @@ class World:
     limits: dict[str, Any] = field(default_factory=dict)
     application: str = "tests"
     connection: dict[str, Any] = field(default_factory=dict)  # more of the section `pulsar`
+    spark: dict[str, Any] = field(default_factory=dict)  # and of `spark`
 
     def __post_init__(self) -> None:
         settings = PulsarSettings(
@@ -89,7 +91,7 @@ class World:
                 **self.connection,
             },
             "storage": self._storage(),
-            "spark": {"master": "local[2]", "trigger": "500ms"},
+            "spark": {"master": "local[2]", "trigger": "500ms", **self.spark},
             "metrics": {"port": free_port()},
             "discoveryInterval": "2s",
             "limits": self.limits,
@@ -99,10 +101,10 @@ class World:
         environment = self._credentials() | {LEVEL_VARIABLE: "DEBUG"} | (scripted.environment(faults) if faults else {})
         text = json.dumps(config, indent=1)
         run = RunningApplication(text, self.folder / f"run-{len(self._paced) + 1}", environment)
-        self._paced.append((run, longest_batch_ms(Config.parse(text), faults, self.store.retry_deadline), self._held()))
+        self._paced.append((run, longest_batch_ms(Config.parse(text), self.store.retry_deadline), self._held()))
         return self._stack.enter_context(run)
 
-    def catch_up(self, timeout: float = 120.0, **policies: Any) -> RunningApplication:
+    def catch_up(self, timeout: float = HANGS, **policies: Any) -> RunningApplication:
         """Run an application until everything is offloaded."""
         application = self.new_application(**policies)
         code = application.run_until_caught_up(timeout)
@@ -115,7 +117,7 @@ class World:
 
     def catalog(self, topic: TopicName) -> TopicCatalog:
         """What is offloaded of a topic."""
-        return Catalogs(self.store, self.application, lambda: "").load(topic)
+        return Catalogs(self.store, self.application).load(topic)
 
     def state(self, topic: TopicName) -> TopicState:
         """What the journal says of a topic."""

@@ -26,6 +26,10 @@ class IntegrityError(OffloadError):
     """Bytes or records are not what they must be."""
 
 
+class UnforeseenError(FatalError):
+    """An error outside this tree: a defect of ours, or a peer that does what nobody foresaw."""
+
+
 class ConfigError(FatalError):
     """A configuration value is wrong; the message begins with the value's path."""
 
@@ -35,6 +39,10 @@ class ConfigError(FatalError):
 
 class StoreUnavailableError(RetryableError):
     """The store did not answer, or asked to be left alone for a while."""
+
+
+class JournalUnavailableError(StoreUnavailableError):
+    """The journal could not be written, or what became of a record is not known: no topic's own trouble. The same record is tried again."""
 
 
 class StoreFullError(RetryableError):
@@ -81,7 +89,7 @@ class AnotherClusterError(FatalError):
 
 
 class FormatVersionError(FatalError):
-    """A record was written by a newer version of this product."""
+    """A record was written by another version of this product."""
 
 
 class DamagedRecordError(IntegrityError):
@@ -90,6 +98,10 @@ class DamagedRecordError(IntegrityError):
 
 class DamagedObjectError(IntegrityError):
     """A data or index object is not what its format or the catalog says."""
+
+
+class MessageTooLargeError(DamagedObjectError):
+    """A message would be larger than whoever reads has allowed; with a higher limit it may be sound."""
 
 
 # Pulsar
@@ -115,12 +127,16 @@ class AuthorizationFailedError(FatalError):
     """The broker knows us and refuses this call."""
 
 
-class TopicNotFoundError(OffloadError):
+class AbsentError(OffloadError):
+    """Pulsar itself says that what was asked for is not there. One such answer proves nothing yet: see `streaming/evidence.py`."""
+
+
+class TopicNotFoundError(AbsentError):
     """The topic does not exist (any more)."""
 
 
-class NamespaceNotFoundError(OffloadError):
-    """The namespace does not exist (any more). Says nothing about the fate of its topics."""
+class NamespaceNotFoundError(AbsentError):
+    """The namespace, or its tenant, does not exist (any more)."""
 
 
 class InexactBytesError(FatalError):
@@ -139,8 +155,11 @@ class UnexplainedGapError(IntegrityError):
     """Entries were not delivered and nothing says why."""
 
 
-class PinMovedError(IntegrityError):
-    """The durable subscription was moved past data that is not offloaded (TTL, backlog quota, by hand)."""
+# Spark
+
+
+class ExecutorUnfitError(RetryableError):
+    """A machine of Spark's cannot run slices: this package is missing there, or is of another version. Others may."""
 
 
 # BookKeeper

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from offloader.errors import ConfigError
+from offloader.printable import printable
 
 LEVEL_VARIABLE = "OFFLOADER_LOG_LEVEL"
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
@@ -23,7 +24,6 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 TALKATIVE = ("py4j", "pyspark", "botocore", "boto3", "s3transfer", "urllib3", "httpx", "httpcore", "fsspec")
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
-_ESCAPES = str.maketrans({"\n": "\\n", "\r": "\\r"})
 
 
 def set_up(
@@ -63,10 +63,10 @@ class ShortLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
         clock = time.strftime("%H:%M:%S", self.converter(record.created))
-        about = (f"{name}={value}".translate(_ESCAPES) for name, value in extras(record).items())
+        about = (printable(f"{name}={value}") for name, value in extras(record).items())
         where = record.name.rpartition(".")[2]
-        line = " ".join((clock, record.levelname, where, *about, record.getMessage().translate(_ESCAPES)))
-        return "\n".join((line, *_traceback(self, record)))
+        line = " ".join((clock, record.levelname, where, *about, printable(record.getMessage())))
+        return "\n".join((line, *map(printable, "\n".join(_traceback(self, record)).splitlines())))
 
 
 class JsonLines(logging.Formatter):

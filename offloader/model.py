@@ -13,11 +13,12 @@ from enum import StrEnum
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
-from offloader.part_index import PartIndex
-
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
+
+# The last time that Java reads as one: a record has times as unsigned numbers.
+MAX_TIME = (1 << 63) - 1
 
 # A Java reader holds object lengths in 32 bits.
 MAX_OBJECT_SIZE = 2 * GIB - 1
@@ -95,7 +96,7 @@ class Position(NamedTuple):
     @classmethod
     def parse(cls, text: str, incarnation: int = 0) -> Position:
         """Read `ledger:entry`. Raises ValueError."""
-        match = re.fullmatch(r"(\d+):(-1|\d+)", text)
+        match = re.fullmatch(r"([0-9]+):(-1|[0-9]+)", text)
         if match is None:
             raise ValueError(f"{text!r} is not a position; write LEDGER:ENTRY, for example 12:345")
         return cls(incarnation, int(match.group(1)), int(match.group(2)))
@@ -119,7 +120,7 @@ class LedgerList:
         self.spans = tuple(sorted(spans, key=lambda s: s.ledger))
         self._by_id = {s.ledger: i for i, s in enumerate(self.spans)}
 
-    def __contains__(self, ledger: int) -> bool:
+    def __contains__(self, ledger: object) -> bool:
         return ledger in self._by_id
 
     def closed_with(self, ledger: int) -> int | None:
@@ -132,15 +133,19 @@ class LedgerList:
         after = bisect_right(self.spans, ledger, key=lambda s: s.ledger)
         return next((self.spans[i].ledger for i in range(after, len(self.spans)) if self.spans[i].last != -1), None)
 
-    def successor(self, position: Position) -> Position | None:
-        """The position right after; None when it cannot be known (yet): its ledger is full and no later one is listed.
+    def following(self, ledger: int) -> int | None:
+        """The ledger that is listed right after this one, whatever it holds."""
+        i = self._by_id.get(ledger)
+        return None if i is None or i + 1 == len(self.spans) else self.spans[i + 1].ledger
 
-        In an open ledger that is the next entry id. A ledger that is not listed any more is taken as ended: ask only
-        for positions whose ledger's end is recorded.
+    def successor(self, position: Position) -> Position | None:
+        """The position right after; None when it cannot be known (yet): its ledger is not listed (any more), or it is full and no later
+        one is listed. In an open ledger that is the next entry id.
         """
+        if position.ledger not in self._by_id:
+            return None
         last = self.closed_with(position.ledger)
-        in_list = position.ledger in self._by_id
-        if in_list and (last is None or position.entry < last):
+        if last is None or position.entry < last:
             return Position(position.incarnation, position.ledger, position.entry + 1)
         following = self.next_ledger(position.ledger)
         return None if following is None else Position(position.incarnation, following, 0)
@@ -166,7 +171,7 @@ class Cuts:
     part_size: int = 8 * MIB
     block_size: int = 1 * MIB
     index_step: int = 256 * KIB
-    version: int = 1
+    version: int = 2
 
 
 class GapKind(StrEnum):
@@ -175,7 +180,6 @@ class GapKind(StrEnum):
     ABORTED = "aborted"  # an entry of an aborted transaction
     MARKER = "marker"  # a server-only marker (transaction, replicated subscription)
     FILTERED = "filtered"  # proven filtered, content unknown
-    UNKNOWN = "unknown"  # recorded once; the record was lost (`offloader catalog rebuild`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,13 +220,24 @@ class EntryStats:
     min_index: int | None = None
     max_index: int | None = None
     aborted: tuple[Transaction, ...] = field(default=(), kw_only=True)  # those whose abort markers are among the entries
+    unreadable: int = field(default=0, kw_only=True)  # entries that are no messages: copied as they are, nothing is known of them
+
+    @property
+    def publish_bounds(self) -> tuple[int, int] | None:
+        """No entry says a publish time outside these, signed as Java reads it; None where none says one."""
+        least, greatest = self.min_publish_time, self.max_publish_time
+        if least is None or greatest is None:
+            return None
+        if least <= MAX_TIME < greatest:  # some are below 0, some are not: nothing tells how far
+            return -MAX_TIME - 1, MAX_TIME
+        return (least, greatest) if greatest <= MAX_TIME else (least - (1 << 64), greatest - (1 << 64))
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
     """One uploaded part: whole blocks, back to back. `number` counts from 1, `offset` is where it begins in the object.
 
-    `gaps` were found before or between this part's entries.
+    `indexed` is the number of index entries that stand at its end. `gaps` were found before or between this part's entries.
     """
 
     number: int
@@ -232,7 +247,7 @@ class Part:
     crc32c: int
     blocks: int
     ledgers: tuple[LedgerRange, ...]
-    index: PartIndex
+    indexed: int
     stats: EntryStats
     gaps: tuple[Gap, ...] = ()
 
@@ -262,7 +277,6 @@ class RollReason(StrEnum):
     RELEASED = "released"
     CAUGHT_UP = "caught-up"
     DATA_LOST = "data-lost"
-    UNKNOWN = "unknown"  # recorded once; the record was lost (`offloader catalog rebuild`)
 
 
 class SegmentStatus(StrEnum):
@@ -331,6 +345,7 @@ class OpenSegment:
     closing_end: Position | None = None
     roll_reason: RollReason | None = None
     sealed: SealedFacts | None = None
+    former_ledger_last: int | None = None  # as in `Segment`
 
     @property
     def size(self) -> int:
@@ -349,13 +364,21 @@ class OpenSegment:
         return Position(self.start.incarnation, ledger, entry)
 
 
+class Lane(StrEnum):
+    """A streaming query with a plan of its own: topics that cannot fill a part soon hold no other topic in theirs."""
+
+    FAST = "fast"
+    SLOW = "slow"
+
+
 @dataclass(frozen=True, slots=True)
 class Slice:
     """The work planned for one topic in one micro-batch: read from `start`, cut, upload whole parts.
 
     `start` is the first position to account for (a gap there is to be explained); `bound` the last one that may be read.
     `seal` says that `bound` is the segment's fixed end, so that the last part may be short.
-    `run` and `plan` name the plan that it belongs to.
+    `run`, `lane` and `plan` name the plan that it belongs to. `goal`: object bytes by which it has something to show, a part or, where it
+    ends the segment, what is estimated to be left of it.
     """
 
     topic: TopicName
@@ -373,11 +396,16 @@ class Slice:
     byte_budget: int
     time_budget_ms: int
     hard_limit_ms: int
+    silent_ms: int
+    goal: int
+    read_ahead: int
     source: Source
     cuts: Cuts
     ledgers: tuple[LedgerSpan, ...]
+    lane: Lane = Lane.FAST
     max_gap_lookups: int = 1000
     alone: bool = False
+    stall_ms: int | None = None  # it ends when nothing at all has come for so long; None: at the hard limit
 
 
 class SliceStop(StrEnum):
@@ -386,7 +414,7 @@ class SliceStop(StrEnum):
     BOUND = "bound"  # everything up to the bound was read and, where it fills parts or seals, uploaded
     BUDGET = "budget"  # bytes or time are used up after at least one whole part
     FULL = "full"  # the segment's maximum size: `Receipt.seen_to` is where it must end
-    SLOW = "slow"  # less than one part by the hard limit
+    SLOW = "slow"  # less than one part by the hard limit, or it will be
     FAILED = "failed"
 
 
@@ -397,6 +425,7 @@ class Receipt:
     `seen_to` is the last position accounted for (entry or explained gap), uploaded or not; `seen_bytes` the object bytes
     that what was read after the last uploaded part would take.
     `gaps` are those after the last uploaded part; `finished`: the segment's fixed end was reached and its last part uploaded.
+    `reading_ms`: `elapsed_ms` without the time in which it only waited for the store.
     """
 
     topic: TopicName
@@ -407,6 +436,7 @@ class Receipt:
     first_part: int
     start: Position
     stop: SliceStop
+    lane: Lane = Lane.FAST
     parts: tuple[Part, ...] = ()
     seen_to: Position | None = None
     seen_bytes: int = 0
@@ -415,6 +445,7 @@ class Receipt:
     failure_kind: FailureKind | None = None
     failure_reason: str = ""
     elapsed_ms: int = 0
+    reading_ms: int = 0
     read_bytes: int = 0
 
 
@@ -424,6 +455,9 @@ class Segment:
 
     `start`..`end` is what it accounts for: every entry in it is in the object or in `gaps`.
     An object-less segment (`size` 0) accounts only for gaps.
+
+    `former_ledger_last` proves that it follows where it begins another ledger: the entry that the ledger of the position before was
+    closed with (-1: nobody wrote to it), as Pulsar's list said while it still had both ledgers.
     """
 
     uuid: str
@@ -437,28 +471,37 @@ class Segment:
     source: Source
     roll_reason: RollReason
     ledgers: tuple[LedgerRange, ...]
-    parts: tuple[Part, ...] = ()  # without their index entries: those are in the index object
+    parts: tuple[Part, ...] = ()
     gaps: tuple[Gap, ...] = ()
     predecessor_uuid: str = ""
     predecessor_end: Position | None = None
     driver: str = ""
     driver_properties: tuple[tuple[str, str], ...] = ()
     deleted_ledgers: tuple[int, ...] = field(default=())
+    former_ledger_last: int | None = None
 
     @property
     def entries(self) -> int:
         return sum(r.count for r in self.ledgers)
 
 
+class Ending(NamedTuple):
+    """A segment or a loss that something follows: its uuid, and where it ends."""
+
+    uuid: str
+    end: Position
+
+
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Entries `start`..`end` that were gone before they were offloaded, and who accepted that. `also`: ranges before these that were
-    lost with them, where there is only one record for all. `uncounted`: a rebuild has added the record, nobody knows how many there were."""
+    """Entries `start`..`end` that were gone before they were offloaded, and who accepted that. `uncounted`: nobody knows how many there
+    were here, if any."""
 
     start: Position
     end: Position
     reason: str
     accepted_by: str
     at: int
-    also: tuple[tuple[Position, Position], ...] = ()
     uncounted: bool = False
+    predecessor_uuid: str = ""
+    predecessor_end: Position | None = None

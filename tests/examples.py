@@ -6,4 +6,4 @@ import os
 
 from hypothesis import settings
 
-worlds = settings(max_examples=int(os.environ.get("OFFLOADER_EXAMPLES", "40")))
+worlds = settings(max_examples=int(os.environ.get("OFFLOADER_EXAMPLES", "25")))

@@ -189,7 +189,7 @@ def test_the_example_of_the_formats_page_is_what_we_write():
     cut = cutter.finish()
     assert cut.data() == hexadecimal("data")
     ledgers = [LedgerRange(5, 0, 1, 2, 14, closed_with=1), LedgerRange(9, 0, 0, 1, 1)]
-    assert index_of_segment([cut.to_part("", 0)], ledgers, cut.size, 1_700_000_000_000) == hexadecimal("index")
+    assert index_of_segment(cut.index, ledgers, cut.size, 1_700_000_000_000) == hexadecimal("index")
 
 
 def pins(name):

@@ -22,7 +22,7 @@ from offloader.metrics.definitions import ALL
 from offloader.metrics.docs import render
 from offloader.metrics.metrics import Verb
 from offloader.metrics.server import MetricsServer
-from offloader.model import FailureKind, GapKind, RollReason, TopicName
+from offloader.model import FailureKind, GapKind, Lane, RollReason, TopicName
 
 TOPIC = TopicName.parse("persistent://public/orders/a")
 PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
@@ -45,9 +45,10 @@ def everything(metrics: Metrics) -> None:
     metrics.offloaded(TOPIC, 100, 7)
     metrics.entries_read(TOPIC, 120)
     metrics.gap(TOPIC, GapKind.ABORTED, 3)
+    metrics.unreadable(TOPIC, 2)
     metrics.receipt_dropped("stale")
     metrics.failure(FailureKind.RETRYABLE, TOPIC)
-    metrics.batch(0.5, 4)
+    metrics.batch(Lane.FAST, 0.5, 4)
     metrics.segment(RollReason.SIZE, TOPIC, 1 << 30)
     metrics.seal(0.2)
     metrics.abandoned(TOPIC)
@@ -58,6 +59,9 @@ def everything(metrics: Metrics) -> None:
     metrics.request("close", "done")
     metrics.store_request("put", 0.01, "unknown")
     metrics.topics([lag("a", 5, 2000, 9, 4000)])
+    metrics.round(0.5)
+    metrics.work("seal", 3, 2, 7.5)
+    metrics.topic_lanes({Lane.SLOW: 1})
     metrics.topic_states({"assigned": 2})
 
 
@@ -77,8 +81,8 @@ def test_every_event_reaches_its_series():
     assert value(metrics, "offloader_receipts_dropped_total", reason="stale") == 1
     assert value(metrics, "offloader_failures_total", **space, kind="retryable") == 1
     assert value(metrics, "brk_ledgeroffloader_offload_error_total", **space) == 1
-    assert value(metrics, "offloader_batch_seconds_sum") == 0.5
-    assert value(metrics, "offloader_slices_total") == 4
+    assert value(metrics, "offloader_batch_seconds_sum", lane="fast") == 0.5
+    assert value(metrics, "offloader_slices_total", lane="fast") == 4
     assert value(metrics, "offloader_segments_total", **space, reason="size") == 1
     assert value(metrics, "offloader_segment_size_bytes_sum") == 1 << 30
     assert value(metrics, "offloader_seal_seconds_count") == 1
@@ -93,6 +97,11 @@ def test_every_event_reaches_its_series():
     assert value(metrics, "offloader_store_seconds_count", verb="put") == 1
     assert value(metrics, "brk_ledgeroffloader_write_storage_error_total") == 1
     assert value(metrics, "offloader_topics", state="assigned") == 2
+    assert value(metrics, "offloader_lane_topics", lane="slow") == 1
+    assert value(metrics, "offloader_round_seconds_sum") == value(metrics, "offloader_longest_round_seconds") == 0.5
+    assert value(metrics, "offloader_work_queued", kind="seal") == 3
+    assert value(metrics, "offloader_work_running", kind="seal") == 2
+    assert value(metrics, "offloader_work_oldest_seconds", kind="seal") == 7.5
     assert value(metrics, "offloader_lag_bytes", topic=str(TOPIC)) == 5
     assert value(metrics, "offloader_lag_seconds", topic=str(TOPIC)) == 2
     assert value(metrics, "offloader_pinned_bytes", topic=str(TOPIC)) == 9
@@ -212,18 +221,48 @@ def test_alive_while_the_loop_turns():
     assert health.alive().good
 
 
+def test_what_the_loop_waits_for_may_take_as_long_as_it_takes_at_most():
+    clock = Clock()
+    health = Health(60, 600, clock)
+    with health.waiting("journal", 200):
+        clock.now += 260
+        assert health.alive().good
+        with health.waiting("pause", 10):
+            assert health.alive().good
+        clock.now += 61
+        assert health.alive() == (False, "the main loop has not turned for 61 s")
+    assert health.alive().good
+    clock.now += 61
+    assert not health.alive().good
+
+
 def test_a_batch_that_does_not_end_is_not_alive():
     clock = Clock()
     health = Health(10_000, 600, clock)
     clock.now += 1_000
-    assert (health.alive(), health.batch_age) == ((True, "ok"), 0)
-    health.batch_began()
-    clock.now += 600
-    assert (health.alive(), health.batch_age) == ((True, "ok"), 600)
+    assert (health.alive(), health.batch_age(Lane.FAST)) == ((True, "ok"), 0)
+    health.batch_began(Lane.FAST, 15)
+    clock.now += 615
+    assert (health.alive(), health.batch_age(Lane.FAST)) == ((True, "ok"), 615)
     clock.now += 1
-    assert health.alive() == (False, "a batch has been under way for 601 s")
-    health.batch_ended()
-    assert (health.alive().good, health.batch_age) == (True, 0)
+    assert health.alive() == (False, "a batch of the fast lane has been under way for 616 s")
+    health.batch_ended(Lane.FAST)
+    assert (health.alive().good, health.batch_age(Lane.FAST)) == (True, 0)
+
+
+def test_a_batch_of_the_slow_lane_may_take_what_its_slices_may_take():
+    clock = Clock()
+    health = Health(10_000, 600, clock)
+    health.batch_began(Lane.SLOW, 7_200)
+    clock.now += 7_000
+    health.batch_began(Lane.FAST, 15)
+    assert health.alive().good
+    clock.now += 616
+    assert "fast lane" in health.alive().text
+    health.batch_ended(Lane.FAST)
+    assert health.alive().good
+    clock.now += 185
+    assert health.alive() == (False, "a batch of the slow lane has been under way for 7801 s")
 
 
 def test_ready_when_store_and_pulsar_answered_when_last_asked():

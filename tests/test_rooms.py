@@ -16,12 +16,23 @@ MODULES = {".".join(p.relative_to(ROOT.parent).with_suffix("").parts).removesuff
 ROOMS_WITH_IO = tuple(
     f"offloader.{room}" for room in ("storage", "pulsar", "bookkeeper", "metadata", "streaming", "archive", "cli", "metrics")
 )
-NETWORK = ("socket", "ssl", "httpx", "urllib.request", "http", "selectors", "asyncio", "subprocess")
+NETWORK = ("socket", "ssl", "httpx", "httpcore", "urllib.request", "http", "selectors", "asyncio", "subprocess")
 SDKS = ("boto3", "botocore", "fsspec", "google.cloud", "azure")
 LIBRARIES_WITH_IO = (*NETWORK, *SDKS, "pyspark", "pathlib", "shutil", "tempfile")
-PURE = ("offloader.format", "offloader.model", "offloader.part_index", "offloader.errors", "offloader.streaming.planner")
+PURE = (
+    "offloader.format",
+    "offloader.model",
+    "offloader.errors",
+    "offloader.streaming.planner",
+    "offloader.streaming.lanes",
+)
 # Pure themselves, in rooms that are not.
-PURE_NEIGHBOURS = ("offloader.streaming.segments", "offloader.metadata.state", "offloader.streaming.planner")
+PURE_NEIGHBOURS = (
+    "offloader.streaming.segments",
+    "offloader.metadata.state",
+    "offloader.streaming.planner",
+    "offloader.streaming.lanes",
+)
 # BookKeeper's words, bytes and rules: pure, too; connections, sessions and threads stand beside them.
 PURE_BOOKKEEPER = (
     *(
@@ -31,7 +42,7 @@ PURE_BOOKKEEPER = (
     *(f"offloader.bookkeeper.{m}" for m in ("frames", "v2", "v3", "auth", "reading.runs", "reading.sizes", "reading.verdict")),
     *(
         f"offloader.bookkeeper.recovery.{m}"
-        for m in ("machine", "fencing", "forward", "candidate", "decisions", "messages", "answers")
+        for m in ("machine", "fencing", "forward", "candidate", "decisions", "replacing", "messages", "answers")
     ),
     "offloader.pulsar.api",
 )

@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from integration.bookkeeper.settings import JAVA_OPTIONS, bookie_configuration
-from integration.processes import suspend
+from integration.processes import HANGS, suspend
 from offloader.embedded.commands import Commands
 from offloader.embedded.process import JavaProcess
 from offloader.embedded.settings import properties
 
-_START_SECONDS = 60.0
 _STOP_SECONDS = 15.0
 
 
@@ -78,7 +77,7 @@ class Bookie:
     def await_ready(self) -> None:
         """Until it serves and is registered. Raises FatalError that names its log."""
         assert self._process is not None, f"{self.name} does not run"
-        self._process.await_ready(self._serves, _START_SECONDS)
+        self._process.await_ready(self._serves, HANGS)
 
     def _serves(self) -> bool:
         try:

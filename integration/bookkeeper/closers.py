@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
-from integration.bookkeeper.cluster import BookKeeperCluster
 from integration.bookkeeper.official import OfficialClient, OfficialError
 from integration.bookkeeper.orphans import Closed, Orphan
+from integration.processes import HANGS
 from offloader.bookkeeper.bookies import BookieClient
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.recovery.inspection import Options, examine
@@ -38,17 +38,33 @@ Result = Closed | Refused
 Closer = Callable[["Closers", Orphan], list[Result]]
 
 
+def close_at_last(close: Callable[[Orphan], list[Result]], orphan: Orphan) -> Closed:
+    """Try until it is closed: a client may hear late that a bookie is back, and one attempt may meet with more trouble than there are
+    bookies to take others' places."""
+    deadline = time.monotonic() + HANGS
+    while True:
+        (result,) = close(orphan)
+        if isinstance(result, Closed):
+            return result
+        assert time.monotonic() < deadline, f"{orphan}: {result}"
+        time.sleep(0.1)
+
+
 @dataclass
 class Ours:
-    """A client of ours. `closed`: ledgers that it has closed itself, and not found closed."""
+    """A client of ours. `trusted`: bookies that it believes, whatever speaks against it. `closed`: ledgers that it has closed itself, and
+    not found closed."""
 
     store: MetadataTree
     bookies: BookieClient
+    trusted: Collection[str] = ()
     closed: set[int] = field(default_factory=set)
 
     def close(self, orphan: Orphan) -> Result:
         """As `offloader ledgers close` does it."""
-        outcome = examine(orphan.ledger, self.store, self.bookies, Options(dry=False, timeout=TIMEOUT)).outcome
+        outcome = examine(
+            orphan.ledger, self.store, self.bookies, Options(dry=False, trusted=self.trusted, timeout=TIMEOUT)
+        ).outcome
         if isinstance(outcome.phase, Aborted):
             missing = outcome.phase.missing
             return Refused(outcome.message, missing.bookies, missing.need)
@@ -68,14 +84,21 @@ class Ours:
                 time.sleep(0.001)
 
 
+class Cluster(Protocol):
+    """Where they close: BookKeeper's own client there, and where its metadata is."""
+
+    official: OfficialClient
+    metadata_uri: str
+
+
 class Closers:
     """Three clients of ours (the last one only reads), and the official ones: the cluster's, and one that is killed."""
 
-    def __init__(self, cluster: BookKeeperCluster, choice: random.Random) -> None:
+    def __init__(self, cluster: Cluster, choice: random.Random, trusted: Collection[str] = ()) -> None:
         self._stack = ExitStack()
         self._official = cluster.official
         self._choice = choice
-        self.first, self.second, self.reader = (self._client(cluster) for _ in range(3))
+        self.first, self.second, self.reader = (self._client(cluster, trusted) for _ in range(3))
         self.victim: OfficialClient | None = None
 
     def __enter__(self) -> Self:
@@ -84,9 +107,9 @@ class Closers:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stack.close()
 
-    def _client(self, cluster: BookKeeperCluster) -> Ours:
+    def _client(self, cluster: Cluster, trusted: Collection[str]) -> Ours:
         store = self._stack.enter_context(closing(connect(cluster.metadata_uri)))
-        return Ours(store, self._stack.enter_context(closing(BookieClient(_SETTINGS, store.address))))
+        return Ours(store, self._stack.enter_context(closing(BookieClient(_SETTINGS, store.address))), trusted)
 
     @property
     def closed_by_us(self) -> set[int]:

@@ -12,8 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import random
+import re
 import shutil
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -24,16 +27,17 @@ from kazoo.exceptions import NoNodeError
 
 from integration.bookkeeper.bookie import Bookie
 from integration.bookkeeper.official import OfficialClient, compiled
+from integration.processes import HANGS
 from offloader.embedded.commands import Commands
 from offloader.embedded.jars import fetch_lock
 from offloader.embedded.lock import PULSAR
 from offloader.embedded.process import JavaProcess
 from offloader.embedded.settings import free_ports
-from offloader.embedded.zookeeper import zookeeper_is_ready
+from offloader.embedded.zookeeper import ask_zookeeper, zookeeper_is_ready
 from offloader.java import find_java
 
-_START_SECONDS = 60.0
-_STOP_SECONDS = 10.0
+_LIVELY_SECONDS = 3.0  # half of a session's time-out; a client is heard of every 2 s at the latest
+_CONNECTIONS = re.compile(r"\bsid=0x([0-9a-f]+),.*?\blresp=(\d+)")
 
 
 class BookKeeperCluster:
@@ -75,9 +79,13 @@ class BookKeeperCluster:
         """The bookie that ledgers call so."""
         return next(bookie for bookie in self.bookies if bookie.id == identifier)
 
-    def client(self) -> OfficialClient:
-        """One more process with BookKeeper's own client, to kill or to pause. It ends with the cluster."""
-        client = OfficialClient(self._commands, self._classes, self.metadata_uri, f"client-{next(self._numbers)}")
+    def client(self, metadata_uri: str | None = None) -> OfficialClient:
+        """One more process with BookKeeper's own client, to kill or to pause. It ends with the cluster.
+
+        `metadata_uri`: of another cluster in the same ZooKeeper.
+        """
+        uri = metadata_uri or self.metadata_uri
+        client = OfficialClient(self._commands, self._classes, uri, f"client-{next(self._numbers)}")
         self._clients.append(client)
         return client
 
@@ -114,8 +122,8 @@ class BookKeeperCluster:
         port = self.zookeeper_port
         self._server = JavaProcess(self._commands.zookeeper(port), self.directory, self.directory / "zookeeper.log")
         self._classes = compiled(self._commands)
-        self._server.await_ready(lambda: zookeeper_is_ready(port), _START_SECONDS)
-        self.zookeeper.start()
+        self._server.await_ready(lambda: zookeeper_is_ready(port), HANGS)
+        self.zookeeper.start(HANGS)
         self.official = self.client()
         self.official.call("format")
         self.all_back()
@@ -123,7 +131,17 @@ class BookKeeperCluster:
     # What bookies ask of the metadata service
 
     def is_registered(self, bookie: str) -> bool:
-        return self.zookeeper.exists(f"/ledgers/available/{bookie}") is not None
+        """Whether it is, and stays so: by a session that has just been heard of. One that stood still may be about to expire, although
+        its bookie goes on: that registers again then."""
+        node = self.zookeeper.exists(f"/ledgers/available/{bookie}")
+        return node is not None and self.silence_of(node.ephemeralOwner) < _LIVELY_SECONDS
+
+    def silence_of(self, session: int) -> float:
+        """How many seconds ago ZooKeeper last answered a session on the connection that it has now; infinity: not yet."""
+        heard = [
+            int(at) for sid, at in _CONNECTIONS.findall(ask_zookeeper(self.zookeeper_port, "cons")) if int(sid, 16) == session
+        ]
+        return time.monotonic() - max(heard) / 1000 if any(heard) else math.inf  # Java's clock is the same
 
     def unregister(self, bookie: str) -> None:
         with contextlib.suppress(NoNodeError):

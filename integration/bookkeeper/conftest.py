@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterator
 import pytest
 
 from integration.bookkeeper.cluster import BookKeeperCluster
+from integration.starting import started
 
 _LOG_LINES = 15
 _CLUSTER = pytest.StashKey[BookKeeperCluster]()
@@ -14,7 +15,7 @@ _CLUSTER = pytest.StashKey[BookKeeperCluster]()
 
 @pytest.fixture(scope="session")
 def shared_cluster(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[BookKeeperCluster]:
-    with BookKeeperCluster(tmp_path_factory.mktemp("bookkeeper"), bookies=5) as cluster:
+    with started(tmp_path_factory.mktemp("bookkeeper"), lambda folder: BookKeeperCluster(folder, bookies=5)) as cluster:
         request.session.stash[_CLUSTER] = cluster
         yield cluster
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from integration.bookkeeper.contents import Contents
-from integration.processes import suspend
+from integration.processes import HANGS, suspend
 from offloader.embedded.commands import Commands
 from offloader.embedded.process import JavaProcess
 
@@ -30,8 +30,6 @@ JAVA_OPTIONS = (
     "-XX:TieredStopAtLevel=1",
     "-Dio.netty.tryReflectionSetAccessible=true",
 )
-_START_SECONDS = 60.0
-_ANSWER_SECONDS = 60.0
 
 
 class OfficialError(Exception):
@@ -112,7 +110,7 @@ class OfficialClient:
             return bool(accepted)
 
         server.settimeout(0.05)
-        self._process.await_ready(ready, _START_SECONDS)
+        self._process.await_ready(ready, HANGS)
         accepted[0].settimeout(None)
         return accepted[0]
 
@@ -131,7 +129,7 @@ class OfficialClient:
 
     def call(self, do: str, **request: Any) -> Any:
         """Send a request and wait for its answer. Raises OfficialError."""
-        return self.begin(do, **request).result(_ANSWER_SECONDS)
+        return self.begin(do, **request).result(HANGS)
 
     def create(self, shape: Shape, *, ledger: int | None = None, custom: Mapping[str, str] | None = None) -> int:
         """A new ledger's id, chosen by BookKeeper unless `ledger` says it."""
@@ -147,7 +145,7 @@ class OfficialClient:
         """A new, closed ledger with these entries; its id."""
         ledger = self.create(shape, **create)
         if count:
-            self.add(ledger, count, contents).result(_ANSWER_SECONDS)
+            self.add(ledger, count, contents).result(HANGS)
         self.close_ledger(ledger)
         return ledger
 
@@ -183,7 +181,7 @@ class OfficialClient:
 
     # Waiting and ending
 
-    def await_acknowledged(self, ledgers: Sequence[int], entry: int, seconds: float = 30.0) -> None:
+    def await_acknowledged(self, ledgers: Sequence[int], entry: int, seconds: float = HANGS) -> None:
         """Until this entry of one of the ledgers has been acknowledged, or no more will be."""
 
         def reached() -> bool:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Self
+from typing import Protocol, Self
 
 import pytest
 
 from integration.bookkeeper.bookie import Bookie
-from integration.bookkeeper.closers import Closer, Closers, Refused, Result
+from integration.bookkeeper.closers import Closer, Closers, Refused, Result, close_at_last
 from integration.bookkeeper.cluster import BookKeeperCluster
 from integration.bookkeeper.official import OfficialClient, OfficialError, Shape
 from integration.bookkeeper.orphans import Closed, Orphan, Witness, begin_writing
@@ -21,7 +21,6 @@ from offloader.bookkeeper.model import LedgerState
 
 DIGESTS = ("MAC", "CRC32", "CRC32C", "DUMMY")
 QUORUMS = ((3, 3, 2), (4, 3, 2), (5, 3, 2), (3, 3, 3), (4, 4, 3), (2, 2, 2), (3, 2, 2), (4, 2, 2), (3, 2, 1), (3, 1, 1))
-_BACK_SECONDS = 20.0
 _NOTICE_SECONDS = 10.0
 
 
@@ -53,10 +52,16 @@ class Plan:
     writer: Writer = Writer.KILLED
 
 
+class Clients(Protocol):
+    """A cluster that has clients."""
+
+    def client(self) -> OfficialClient: ...
+
+
 class Spares:
     """Processes of the official client, started beside what else is going on, each ready to be killed."""
 
-    def __init__(self, cluster: BookKeeperCluster, count: int) -> None:
+    def __init__(self, cluster: Clients, count: int) -> None:
         self._cluster = cluster
         self._pool = ThreadPoolExecutor(1)
         self._ready = [self._pool.submit(self._start) for _ in range(count)]
@@ -188,16 +193,6 @@ class Round:
         ends = {result for result in results if isinstance(result, Closed)}
         closers = [self.closers.ours, self.closers.official]
         for close in self.choice.sample(closers, 2):
-            ends.add(self._closed(orphan, close))
+            ends.add(close_at_last(close, orphan))
         assert len(ends) == 1, f"{orphan}: {ends}"
         return ends.pop()
-
-    def _closed(self, orphan: Orphan, close: Callable[[Orphan], list[Result]]) -> Closed:
-        deadline = time.monotonic() + _BACK_SECONDS
-        while True:
-            (result,) = close(orphan)
-            if isinstance(result, Closed):
-                return result
-            # a client may hear a little later than we that a bookie is back
-            assert time.monotonic() < deadline, f"{orphan}: {result}"
-            time.sleep(0.1)

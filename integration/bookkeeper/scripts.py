@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offloader.bookkeeper.digests import digest_for, master_key
 from offloader.bookkeeper.model import Fragment, LedgerMetadata, LedgerState, StoredEntry
@@ -29,7 +29,8 @@ class Script:
     """A ledger whose writer is gone.
 
     `held`: for each bookie, its entries. `confirmed`: for each entry, the LAC that it carries. `ranks`: in which order bookies answer.
-    `failing`, `mute`: (bookie, entry) whose reads fail, or are never answered; entry -1 is the fence.
+    `failing`, `mute`: (bookie, entry) whose reads fail, or are never answered; entry -1 is the fence. `refused`, `unheard`: those whose
+    write-backs fail, or are done and never answered.
     """
 
     write_quorum: int
@@ -39,6 +40,8 @@ class Script:
     ranks: tuple[int, ...]
     failing: frozenset[tuple[int, int]]
     mute: frozenset[tuple[int, int]]
+    refused: frozenset[tuple[int, int]] = frozenset()
+    unheard: frozenset[tuple[int, int]] = frozenset()
 
     @property
     def acknowledged(self) -> int:
@@ -75,6 +78,9 @@ class Script:
         def reads(among: frozenset[tuple[int, int]]) -> Callable[[Asked], bool]:
             return lambda asked: asked.operation in _READS and (number, asked.entry) in among
 
+        def writes(among: frozenset[tuple[int, int]]) -> Callable[[Asked], bool]:
+            return lambda asked: asked.operation == "recovery-add" and (number, asked.entry) in among
+
         def turn(asked: Asked) -> bool:
             if asked.operation in _READS:
                 turns.wait(number, asked.entry)
@@ -83,6 +89,8 @@ class Script:
         yield Fault(turn, _ALWAYS)
         yield Fault(reads(self.mute), _ALWAYS)
         yield Fault(reads(self.failing), _ALWAYS, status=BookieIOError.status)
+        yield Fault(writes(self.refused), _ALWAYS, status=BookieIOError.status)
+        yield Fault(writes(self.unheard), _ALWAYS)
 
 
 class Turns:
@@ -125,7 +133,7 @@ def script(choice: random.Random) -> Script:
     entries = range(-1, confirmed + 2 + sent)
     silent = [(number, entry) for number in range(ensemble) for entry in entries if choice.random() < 0.06]
     mute = [place for place in silent if choice.random() < 0.3]
-    return Script(
+    played = Script(
         write_quorum,
         choice.randrange(1, write_quorum + 1),
         tuple(map(frozenset, held)),
@@ -134,3 +142,6 @@ def script(choice: random.Random) -> Script:
         frozenset(silent),
         frozenset(mute),
     )
+    refusing = [(number, entry) for number in range(ensemble) for entry in entries if choice.random() < 0.2]
+    unheard = frozenset(place for place in refusing if choice.random() < 0.1)
+    return replace(played, refused=frozenset(refusing) - unheard, unheard=unheard)

@@ -29,7 +29,7 @@ from offloader.model import KIB, MIB
 from tests.bookkeeper.entries import ledger as ledger_metadata
 from tests.pulsar.certificates import certificate
 
-pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.pulsar
 
 SOON = 20.0
 KEY = master_key(b"")

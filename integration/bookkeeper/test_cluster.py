@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,10 @@ from integration.bookkeeper.contents import Contents
 from integration.bookkeeper.official import OfficialError, Shape
 from integration.processes import LOOPBACK, group_is_alive, listeners, wait_until_gone
 
-pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.pulsar
+
+_NEARLY_EXPIRED = 5.9  # seconds: sessions last 6, and end at the next full one
+_LONGER_THAN_TO_EXPIRE = 2.0
 
 WIDE = Shape(ensemble=4, write_quorum=3, ack_quorum=2)
 
@@ -94,6 +99,21 @@ def test_a_paused_bookie_answers_again_when_it_goes_on(cluster: BookKeeperCluste
     check(cluster, ledger, Shape(), contents, 10)
     bookie.resume()
     assert isinstance(cluster.official.ask(bookie.id, ledger, 0, 0)[0], bytes | str)
+
+
+def test_a_bookie_that_stood_still_is_back_only_once_its_registration_stays(cluster: BookKeeperCluster) -> None:
+    """Its session is about to expire when it goes on: then it registers again, after its node has vanished."""
+    bookie = cluster.bookies[0]
+    path = f"/ledgers/available/{bookie.id}"
+    session = cluster.zookeeper.exists(path).ephemeralOwner
+    bookie.pause()
+    while cluster.zookeeper.exists(path) and cluster.silence_of(session) < _NEARLY_EXPIRED:
+        time.sleep(0.01)
+    vanished = threading.Event()
+    cluster.all_back()
+    session = cluster.zookeeper.exists(path, watch=lambda _: vanished.set()).ephemeralOwner
+    assert not vanished.wait(_LONGER_THAN_TO_EXPIRE), "it was not back for good"
+    assert cluster.zookeeper.exists(path).ephemeralOwner == session
 
 
 def test_bookies_keep_what_they_have_through_stop_and_kill(cluster: BookKeeperCluster) -> None:

@@ -1,4 +1,5 @@
-"""A ledger of which too little is known is not closed: who must come back is said, and then it is closed."""
+"""A ledger of which too little is known is not closed: who must come back is said, and then it is closed. A bookie that is only to hold
+what is known is replaced."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from offloader.bookkeeper.recovery.machine import Aborted, Done, Ending
 
 Away = Callable[[Bookie], None]
 
-pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.pulsar
 
 
 @pytest.fixture
@@ -63,8 +64,7 @@ def check(cluster: BookKeeperCluster, ours: Ours, orphan: Orphan, closed: Closed
     [
         ((3, 3, 2), 2, Bookie.kill, 1),  # the two could form an ack quorum
         ((4, 3, 2), 2, Bookie.pause, 1),
-        ((3, 3, 3), 1, Bookie.kill, 1),  # nobody else could take the last entry
-        ((4, 2, 2), 1, Bookie.pause, 1),
+        ((5, 5, 5), 1, Bookie.kill, 1),  # there is no sixth one to take the last entry
         ((2, 2, 1), 1, Bookie.kill, 1),  # it may have the only copy of one entry more
         ((3, 1, 1), 1, Bookie.pause, 1),
         ((5, 4, 2), 3, Bookie.kill, 2),
@@ -89,6 +89,34 @@ def test_it_is_said_who_must_come_back(
     closed = ours.close(orphan)
     assert isinstance(closed, Closed), closed
     assert closed.last == 29
+    cluster.all_back()
+    check(cluster, ours, orphan, closed)
+
+
+@pytest.mark.parametrize("how", [Bookie.kill, Bookie.pause])
+@pytest.mark.parametrize("quorums", [(2, 2, 2), (3, 3, 3), (4, 2, 2)], ids=str)
+def test_a_bookie_that_is_gone_is_replaced(
+    cluster: BookKeeperCluster, ours: Ours, quorums: tuple[int, int, int], how: Away
+) -> None:
+    """Before it comes back, BookKeeper's own client finds the ledger closed, and reads all of it; so it does afterwards."""
+    orphan = orphan_of(cluster, Shape(*quorums))
+    gone, *others = ensemble(cluster, orphan)
+    how(gone)
+    foreseen = inspected(orphan, ours).outcome
+    found = examine(orphan.ledger, ours.store, ours.bookies, Options(dry=False, timeout=TIMEOUT)).outcome
+    ((first, replaced, by),) = found.replaced
+    assert [change[:2] for change in foreseen.replaced] == [(first, replaced)] == [(first, gone.id)]
+    assert by not in {gone.id, *(bookie.id for bookie in others)}
+    closed = Closed(found.metadata.last_entry, found.metadata.length)
+    assert closed == (foreseen.metadata.last_entry, foreseen.metadata.length)
+    assert closed.last == 29
+    seen = cluster.official.metadata(orphan.ledger)
+    assert (seen["state"], seen["last"], seen["length"]) == ("CLOSED", *closed)
+    assert [begin for begin, _ in seen["fragments"]] == sorted({0, first})
+    assert sorted(seen["fragments"][-1][1]) == sorted([by, *(bookie.id for bookie in others)])
+    expected = [orphan.contents.of(entry) for entry in range(30)]
+    Witness(cluster.official, ours.store, ours.bookies).check_readers(orphan, found.metadata, expected)
+    assert cluster.official.recover(orphan.ledger, orphan.shape).result(30)["last"] == 29
     cluster.all_back()
     check(cluster, ours, orphan, closed)
 

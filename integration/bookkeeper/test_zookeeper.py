@@ -18,7 +18,7 @@ from kazoo.client import KazooClient
 from integration.bookkeeper.cluster import BookKeeperCluster
 from integration.bookkeeper.contents import Contents
 from integration.bookkeeper.official import OfficialError, Shape
-from integration.processes import suspend
+from integration.processes import HANGS, suspend
 from offloader.bookkeeper.api import HostPort
 from offloader.bookkeeper.layout import Layout, ledger_path
 from offloader.bookkeeper.managed_ledgers import encoded, managed_ledger_name, managed_ledger_of
@@ -39,10 +39,9 @@ from offloader.model import TopicName
 from offloader.testing.ledger_metadata import ClusterMetadata
 from tests.bookkeeper.metadata_contract import METADATA, MetadataContract, World, closed, soon
 
-pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.pulsar
 
 TIMEOUT = 1.0
-START_SECONDS = 60.0
 ALONE = Shape(1, 1, 1)
 
 _ROOTS = itertools.count()
@@ -62,7 +61,7 @@ class LoneZooKeeper:
 
     def start(self) -> None:
         self._process = JavaProcess(self._command, self._directory, self._directory / "zookeeper.log")
-        self._process.await_ready(lambda: zookeeper_is_ready(self._port), START_SECONDS)
+        self._process.await_ready(lambda: zookeeper_is_ready(self._port), HANGS)
 
     def kill(self) -> None:
         self._process.kill()

@@ -14,6 +14,7 @@ import pytest
 
 from integration.application import RunningApplication
 from integration.conftest import PULSAR_SETTINGS
+from integration.processes import HANGS
 from integration.produce import MODES, PatientClient, produce, random_contents
 from offloader.embedded.standalone import PulsarStandalone
 from offloader.metadata.catalog import Catalogs
@@ -21,7 +22,7 @@ from offloader.model import Position, TopicName
 from offloader.storage.open import StoreSettings, open_store
 from tests.storage.servers import free_port
 
-pytestmark = [pytest.mark.pulsar, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.pulsar, pytest.mark.spark]
 
 SECRET = b"a secret of thirty-two bytes or more"
 NAMESPACE = "shop/orders"
@@ -83,7 +84,7 @@ def run(guarded: PulsarStandalone, tmp_path: Path) -> Callable[..., tuple[int, s
             "namespaces": {NAMESPACE: {"enabled": True}},
         }
         with RunningApplication(json.dumps(config), tmp_path / f"run-{role}-{vouched}") as application:
-            code = application.run_until_caught_up(60.0)
+            code = application.run_until_caught_up(HANGS)
             return code, "\n".join(application.log_lines())
 
     return run
@@ -109,7 +110,7 @@ def test_an_administrator_of_the_tenant_is_enough_where_the_operator_vouches_for
     code, log = run("offloader", vouched=True)
     assert code == 0, log
     store = open_store(StoreSettings((tmp_path / "archive").as_uri()))
-    assert Catalogs(store, "tests", str).load(TOPIC).end == last
+    assert Catalogs(store, "tests").load(TOPIC).end == last
 
 
 def test_a_role_that_may_only_consume_is_told_so(run, last) -> None:

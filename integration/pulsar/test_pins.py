@@ -57,7 +57,7 @@ def test_a_pin_keeps_closed_ledgers_and_an_acknowledgement_frees_them_at_once(pu
     kept = ledgers(admin, topic)
     assert len(kept) == 4
     pins.acknowledge(topic, Position(0, kept[freed], -1))
-    until(lambda: ledgers(admin, topic) == kept[freed:], seconds=20)
+    until(lambda: ledgers(admin, topic) == kept[freed:])
     assert end(pins, topic).mark_delete == (kept[freed], -1)
 
 
@@ -139,10 +139,14 @@ def test_release_deletes_the_subscription_and_drop_keeps_it(pulsar, topic, pins)
     assert pulsar.web.get(f"{topic.rest_path}/subscriptions").json() == []
 
 
-def test_the_subscription_names_the_application(pulsar, topic, pins):
+def test_the_subscription_names_the_application_and_keeps_the_token_that_it_was_made_with(pulsar, topic, pins, admin):
+    pins.open(topic)
+    token = admin.pin_token(topic, "__offloader")
+    pins.drop(topic)
     pins.open(topic)
     found = pulsar.web.get(f"{topic.rest_path}/stats").json()["subscriptions"]["__offloader"]
-    assert found["subscriptionProperties"] == {"application": "tests"}
+    assert token
+    assert found["subscriptionProperties"] == {"application": "tests", "pin": token}
     assert found["consumers"][0]["consumerName"] == "tests"
     assert found["consumers"][0]["availablePermits"] == 0
 

@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from integration.processes import HANGS
 from offloader.errors import RetryableError
 from offloader.pulsar.api import EntryReader, RawEntry
 
 T = TypeVar("T")
 
 
-def until(check: Callable[[], T], seconds: float = 60) -> T:
+def until(check: Callable[[], T], seconds: float = HANGS) -> T:
     """What `check` gives once it is true. While a topic moves, it may raise what may be tried again."""
     deadline = time.monotonic() + seconds
     while True:
@@ -26,7 +27,7 @@ def until(check: Callable[[], T], seconds: float = 60) -> T:
         time.sleep(0.02)
 
 
-def read(reader: EntryReader, count: int, seconds: float = 60) -> list[RawEntry]:
+def read(reader: EntryReader, count: int, seconds: float = HANGS) -> list[RawEntry]:
     """That many entries, in the order they came."""
     found: list[RawEntry] = []
     deadline = time.monotonic() + seconds

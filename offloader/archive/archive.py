@@ -10,8 +10,8 @@ from offloader.archive.following.live import Following, Live
 from offloader.archive.known import KnownCatalogs
 from offloader.archive.reading.reader import DEFAULTS, ReadOptions
 from offloader.archive.reading.stores import Stores
+from offloader.archive.records import TopicRecords
 from offloader.archive.topic import ArchivedTopic
-from offloader.archive.view import TopicView
 from offloader.errors import ConfigError, FatalError
 from offloader.model import TopicName
 from offloader.storage.open import StoreSettings
@@ -44,7 +44,7 @@ class Archive:
         self._ledgers = ledgers
         self._stores = Stores(settings, () if ledgers is None else (ledgers.store,))
         self._catalogs = KnownCatalogs(self._stores.open().store)
-        self._following = None if pulsar is None else Following(Live.of(pulsar), self._catalogs.current)
+        self._following = None if pulsar is None else Following(Live.of(pulsar), self._catalogs.records)
 
     def topics(self, pattern: str | None = None) -> list[TopicName]:
         """Every topic, in the order of their names; with a pattern those whose whole name (`persistent://...`) it matches. Raises ConfigError."""
@@ -59,10 +59,11 @@ class Archive:
 
     def topic(self, name: str | TopicName) -> ArchivedTopic:
         """A topic as it is now. Raises FatalError where the archive has none of this name, ConfigError for what is no name."""
-        view = self._view(_parsed(name))
-        if view.catalog.claim is None and not view.ledgers:
-            raise FatalError(f"{view.topic} {self._why_not(view.topic)}")
-        return ArchivedTopic(self._stores, view, self._options, self._following)
+        topic = _parsed(name)
+        records = self._records(topic)
+        if records.head.claim is None and not (self._ledgers is not None and records.whole.ledgers):
+            raise FatalError(f"{topic} {self._why_not(topic)}")
+        return ArchivedTopic(self._stores, records, self._options, self._following)
 
     def close(self) -> None:
         """Release connections."""
@@ -80,13 +81,13 @@ class Archive:
             return f"is partitioned; name one of its {len(parts)} archived partitions, for example {parts[0]}"
         return f"is not in the archive {self.url}; Archive.topics() lists what is"
 
-    def _view(self, topic: TopicName) -> TopicView:
-        catalog = self._catalogs.current(topic)
+    def _records(self, topic: TopicName) -> TopicRecords:
+        records = self._catalogs.records(topic)
         if self._ledgers is None:
-            return TopicView.of(catalog)
+            return records
         from offloader.archive.ledgers.opening import with_ledgers
 
-        return with_ledgers(catalog, self._ledgers)
+        return TopicRecords.of(with_ledgers(records.whole.catalog, self._ledgers))
 
 
 def _parsed(name: str | TopicName) -> TopicName:

@@ -44,7 +44,7 @@ class Break:
     message: str
 
 
-def spans(catalog: TopicCatalog) -> list[Span]:
+def spans(catalog: TopicCatalog) -> list[Segment | Loss]:
     """Segments and losses in the order of their positions."""
     return sorted((*catalog.segments, *catalog.losses), key=lambda s: s.start)
 
@@ -130,13 +130,13 @@ class Junctions:
 
 
 def _without_predecessor(before: Span | None, after: Span) -> Break | None:
-    """A segment's record says up to where the one before it reached: as far, something must be recorded."""
-    if not isinstance(after, Segment) or after.predecessor_end is None:
+    """A record says up to where the one before it reached: as far, something must be recorded."""
+    if isinstance(after, LedgerPart) or after.predecessor_end is None:
         return None
     reached = after.predecessor_end
     if before is not None and before.end >= reached:
         return None
-    message = f"{name(after)} follows segment {after.predecessor_uuid} up to {reached}, which is not recorded"
+    message = f"{name(after)} follows {after.predecessor_uuid} up to {reached}, which is not recorded"
     return Break(BreakKind.HOLE, before, after, message)
 
 

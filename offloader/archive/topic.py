@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, TypeVar
 from offloader.archive.following.live import Following
 from offloader.archive.items import ArchivedEntry, Item, Missing
 from offloader.archive.messages.published import publish_time
-from offloader.archive.reading.once import located
 from offloader.archive.reading.plan import plan, split
 from offloader.archive.reading.reader import DEFAULTS, OnDamage, PieceReader, ReadOptions
 from offloader.archive.reading.stores import Stores
 from offloader.archive.reading.unbroken import unbroken
+from offloader.archive.records import TopicRecords
 from offloader.archive.runs import Run
 from offloader.archive.stored import EVERYTHING, EntryRun, Piece, PlanItem, ReadItem, Selection, object_of
 from offloader.archive.view import TopicView
 from offloader.errors import ConfigError
-from offloader.metadata.state import TopicCatalog
 from offloader.model import MIB, Position, TopicName, Transaction
 
 if TYPE_CHECKING:
@@ -49,18 +48,23 @@ class ArchivedTopic:
     """
 
     def __init__(
-        self, stores: Stores, view: TopicView, options: ReadOptions = DEFAULTS, following: Following | None = None
+        self, stores: Stores, records: TopicRecords, options: ReadOptions = DEFAULTS, following: Following | None = None
     ) -> None:
-        self.view = view
+        self.records = records
         self._stores = stores
         self._options = options
         self._following = following
-        self._latest = view.catalog  # following sees later ones
-        self._aborted: tuple[TopicCatalog, frozenset[Transaction]] | None = None
+        self._latest = records  # following sees later ones
+        self._aborted: tuple[TopicRecords, frozenset[Transaction]] | None = None
+
+    @property
+    def view(self) -> TopicView:
+        """All that is known of it."""
+        return self.records.whole
 
     @property
     def name(self) -> TopicName:
-        return self.view.topic
+        return self.records.topic
 
     def items(self, selection: Selection = EVERYTHING, *, follow: bool = False) -> Iterator[Item]:
         """Entries, and what is missing in its place. With times: only the entries that say such a publish time."""
@@ -80,11 +84,11 @@ class ArchivedTopic:
     def runs(self, selection: Selection = EVERYTHING, *, follow: bool = False) -> Iterator[ReadItem]:
         """Many entries at a time, and what is missing in its place. With times: what may hold such messages, or chunks of theirs."""
         wanted = self._located(selection)
-        return self._followed(wanted) if follow else self._read(unbroken(self.view, wanted))
+        return self._followed(wanted) if follow else self._read(unbroken(self.records.plan, wanted))
 
     def size(self, selection: Selection = EVERYTHING) -> int:
         """About how many bytes `runs` reads."""
-        return sum(item.size for item in unbroken(self.view, self._located(selection)) if isinstance(item, Piece))
+        return sum(item.size for item in unbroken(self.records.plan, self._located(selection)) if isinstance(item, Piece))
 
     def messages(
         self, selection: Selection = EVERYTHING, *, keys: KeyReader | None = None, follow: bool = False
@@ -93,10 +97,9 @@ class ArchivedTopic:
         from offloader.archive.messages.filters import MessageFilter
         from offloader.archive.messages.unpack import Unpacker
 
-        unpacker = Unpacker(self.unpacking(keys))
-        wanted = MessageFilter(selection.published_from, selection.published_to)
+        unpacker = Unpacker(self.unpacking(keys), MessageFilter(selection.published_from, selection.published_to))
         for run in _without_missing(self.runs(selection, follow=follow)):
-            yield from filter(wanted.matches, unpacker.messages(run))
+            yield from unpacker.messages(run)
 
     def record_batches(
         self,
@@ -134,23 +137,27 @@ class ArchivedTopic:
         """All that is known of one position, in at most two requests. Raises FatalError for one that is not in the archive."""
         from offloader.archive.peeking.place import peek
 
-        return peek(self._stores, self.view, located(self.view, position))
+        return peek(self._stores, self.records, self.records.located(position))
 
     def seek(self, *, position: Position | None = None, time: int | None = None) -> Position | None:
         """The first entry in topic order at or after a position, published at or after a time; None where there is none."""
         selection = Selection(position, published_from=time)
         if time is None:
-            return self._first(plan(self.view, self._located(selection)))
+            return self._first(self.records.plan(self._located(selection)))
         return next((entry.position for entry in self.entries(selection)), None)
 
     def first_position(self) -> Position | None:
         """The first entry's; None where nothing is archived."""
-        return self._first(plan(self.view))
+        for view, wanted in self.records.first():
+            if (found := self._first(plan(view, wanted))) is not None:
+                return found
+        return None
 
     def last_position(self) -> Position | None:
         """The last entry's; None where nothing is archived."""
-        for piece, run in _kept(reversed(plan(self.view)), backwards=True):
-            return Position(piece.incarnation, run.ledger, run.last)
+        for view, wanted in self.records.last():
+            for piece, run in _kept(reversed(plan(view, wanted)), backwards=True):
+                return Position(piece.incarnation, run.ledger, run.last)
         return None
 
     def _first(self, items: Iterable[PlanItem]) -> Position | None:
@@ -159,7 +166,7 @@ class ArchivedTopic:
         return None
 
     def _located(self, selection: Selection) -> Selection:
-        first, last = (None if p is None else located(self.view, p) for p in (selection.start, selection.end))
+        first, last = (None if p is None else self.records.located(p) for p in (selection.start, selection.end))
         return replace(selection, start=first, end=last)
 
     def _read(self, items: Iterable[PlanItem]) -> Iterator[ReadItem]:
@@ -173,26 +180,24 @@ class ArchivedTopic:
         return UnpackOptions(
             keys=keys,
             look_back=self._back_from,
+            limits=self._options.limits,
             keep_damaged=skipping,
             aborted=self._aborted_by_now,
-            object_of=lambda position: object_of(plan(self._now, Selection(position, position)), position),
+            object_of=lambda position: object_of(self._latest.plan(Selection(position, position)), position),
         )
-
-    @property
-    def _now(self) -> TopicView:
-        return replace(self.view, catalog=self._latest)
 
     def _aborted_by_now(self) -> frozenset[Transaction]:
         latest = self._latest
         if self._aborted is None or self._aborted[0] is not latest:
-            self._aborted = latest, latest.aborted
+            self._aborted = latest, latest.aborted(None)
         return self._aborted[1]
 
     def _back_from(self, before: Position) -> Iterator[EntryRun]:
         """The runs before a position, the nearest first."""
         end = before._replace(entry=before.entry - 1)
-        for task in reversed(split(plan(self._now, Selection(end=end)), STEP_BACK)):
-            yield from reversed([item for item in self._read(task) if not isinstance(item, Missing)])
+        for view, wanted in self._latest.before(end):
+            for task in reversed(split(plan(view, wanted), STEP_BACK)):
+                yield from reversed([item for item in self._read(task) if not isinstance(item, Missing)])
 
     def _followed(self, selection: Selection) -> Iterator[ReadItem]:
         if self._following is None:
@@ -207,7 +212,7 @@ class ArchivedTopic:
 
     def _planned(self, wanted: Selection, *, follow: bool) -> Iterator[ReadItem]:
         """What is selected, and no more."""
-        return self._followed(wanted) if follow else self._read(plan(self.view, wanted))
+        return self._followed(wanted) if follow else self._read(self.records.plan(wanted))
 
     def _before(self, selection: Selection) -> Position | None:
         """What following begins after; None: before the archive's begin."""
@@ -218,11 +223,11 @@ class ArchivedTopic:
                 return self.last_position()
         return None if start is None else start._replace(entry=max(start.entry - 1, -1))
 
-    def _after(self, catalog: TopicCatalog, after: Position | None) -> Iterator[ReadItem]:
-        """The archive as a catalog says it is now, after a position."""
-        self._latest = catalog
+    def _after(self, records: TopicRecords, after: Position | None) -> Iterator[ReadItem]:
+        """The archive as its records are now, after a position."""
+        self._latest = records
         # The position itself is planned, too: or nobody would see whether what follows it does follow.
-        following = plan(self._now, Selection(after))
+        following = records.plan(Selection(after))
         behind = (item for item in following if after is None or isinstance(item, Missing) or item.last > after)
         for item in self._read(behind):
             if after is None or (isinstance(item, Missing) and item.end > after):

@@ -15,7 +15,7 @@ _LAST_SHORT = 10**10 - 1  # ten digits
 _LAST = 2**63 - 1
 _PACKAGE = "org.apache.bookkeeper.meta."
 _FACTORY = "LedgerManagerFactory"
-_RECORD = re.compile(r"(\d{1,9})\n([^:\n]+):(\d{1,9})\s*")
+_RECORD = re.compile(r"([0-9]{1,9})\n([^:\n]+):([0-9]{1,9})\s*")
 _VERSIONS = (1, 2)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from offloader.bookkeeper.auth import BookieAuthentication
 from offloader.errors import ConfigError
@@ -28,7 +28,7 @@ class BookieSettings:
     tls_key_file: str = ""
     tls_allow_insecure: bool = False
     tls_verify_hostname: bool = True
-    authentication: Callable[[], BookieAuthentication] | None = None
+    authentication: Callable[[], BookieAuthentication] | None = field(default=None, repr=False)
     max_entry: int = 16 * MIB
 
     def ssl_context(self) -> ssl.SSLContext:

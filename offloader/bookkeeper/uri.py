@@ -21,7 +21,7 @@ _METADATA_STORE = "metadata-store:"
 _STORE = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _NO_LAYOUT = ("", "null")
 _LAYOUTS = {layout.value: layout for layout in (Layout.FLAT, Layout.HIERARCHICAL, Layout.LONG_HIERARCHICAL)}
-_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?)(?::(\d{1,5}))?")
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?)(?::([0-9]{1,5}))?")
 _PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[^/\x00-\x20]+)*")
 
 

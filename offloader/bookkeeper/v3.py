@@ -20,6 +20,9 @@ READ_ENTRY, ADD_ENTRY, AUTH, WRITE_LAC, READ_LAC, START_TLS, LIST_ENTRIES = 1, 2
 _HEADER_TAG = 0x0A  # field 1, as bytes
 FENCE_LEDGER = 1
 RECOVERY_ADD = 1
+URGENT = (
+    100  # what BookKeeper's own client says; a bookie that is read only takes such entries while its disks are not quite full
+)
 
 
 class _Kind(NamedTuple):
@@ -44,6 +47,7 @@ def _add(message: pb.Request, request: Add) -> None:
     inner.master_key, inner.body = request.master_key, request.stored
     if request.recovery:
         inner.flag = RECOVERY_ADD
+        message.header.priority = URGENT
 
 
 def _write_lac(message: pb.Request, request: WriteLac) -> None:

@@ -15,7 +15,7 @@ from offloader.config.units import format_time
 from offloader.errors import ClaimedByOtherError, FatalError, TopicNotFoundError
 from offloader.metadata import requests
 from offloader.metadata.requests import Outcome, Request, RequestKind
-from offloader.metadata.state import TopicCatalog
+from offloader.metadata.state import CatalogHead
 from offloader.model import Position, TopicName
 
 POLL = 0.2  # seconds
@@ -83,18 +83,24 @@ def release(session: Session, topic: TopicName, *, wait: bool, timeout: int | No
     "end",
     metavar="LEDGER:ENTRY",
     callback=POSITION,
-    required=True,
     help="Last position of the loss, as the failure names it.",
+)
+@click.option(
+    "--deleted", is_flag=True, help="You know that the topic was deleted, where nothing else proves it: see `topics list`."
 )
 @WAIT
 @TIMEOUT
 @command()
-def accept_loss(session: Session, topic: TopicName, end: Position, *, wait: bool, timeout: int | None) -> int:
-    """Record that what was gone before it was offloaded is lost, and let the topic go on after it.
+def accept_loss(
+    session: Session, topic: TopicName, end: Position | None, *, deleted: bool, wait: bool, timeout: int | None
+) -> int:
+    """Record that what was gone before it was offloaded is lost, and let the topic go on after it; or that the topic was deleted.
 
     \b
     JSON: one object a line, as of `topics offload`.
     """
+    if deleted == (end is not None):
+        raise click.UsageError("say how far the loss reaches (--to LEDGER:ENTRY), or that the topic was deleted (--deleted)")
     return _ask_for(session, RequestKind.ACCEPT_LOSS, topic, end, "Loss accepted for", timeout if wait else 0)
 
 
@@ -121,9 +127,9 @@ def _existing(session: Session, topic: TopicName) -> list[TopicName]:
     return found
 
 
-def _claimed(session: Session, topic: TopicName) -> TopicCatalog:
-    """The topic's catalog. Raises ClaimedByOtherError."""
-    catalog = session.catalogs.load(topic)
+def _claimed(session: Session, topic: TopicName) -> CatalogHead:
+    """The head of the topic's catalog. Raises ClaimedByOtherError."""
+    catalog = session.catalogs.head(topic)
     ours = session.config.application
     owner = catalog.claim.application if catalog.claim is not None else ours
     if owner != ours:

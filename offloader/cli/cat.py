@@ -14,6 +14,7 @@ from offloader.archive.messages.encryption import KeyReader
 from offloader.archive.messages.filters import MessageFilter
 from offloader.archive.messages.message import Message
 from offloader.archive.messages.unpack import Unpacker
+from offloader.archive.reading.reader import OnDamage, ReadOptions
 from offloader.archive.stored import Selection
 from offloader.archive.topic import ArchivedTopic
 from offloader.cli.formats import FORMATS, Format
@@ -25,6 +26,8 @@ from offloader.cli.reading import (
     Ledgers,
     archived_partitions,
     ledger_options,
+    limit_options,
+    limits_of,
     range_options,
     selected,
 )
@@ -61,6 +64,7 @@ Found = Iterator[Item | Message]
 )
 @PRIVATE_KEYS
 @ON_DAMAGE
+@limit_options
 @ledger_options
 @command()
 def cat(
@@ -77,6 +81,8 @@ def cat(
     follow: bool,
     private_keys: KeyReader | None,
     on_damage: str,
+    max_message_size: int | None,
+    max_chunked_message_size: int | None,
     ledgers: str | None,
     cluster: str | None,
     ask_pulsar: bool,
@@ -95,7 +101,7 @@ def cat(
     \b
     JSON: one object a line, {topic, position, batchIndex, size, publishTime, eventTime, key, keyBytes, properties, producer,
     sequenceId, orderingKey, schemaVersion, replicatedFrom, brokerTime, index, encryptionKeys, payload, problem}, bytes in
-    base64; with --entries {topic, position, size, publishTime, messages, brokerTime, index, sha256, data}, data in base64;
+    base64; with --entries {topic, position, size, publishTime, messages, unreadable, brokerTime, index, sha256, data}, data in base64;
     and {topic, missing: {from, to}, why}.
     """
     if entries and (keys or properties):
@@ -104,7 +110,8 @@ def cat(
         raise ConfigError("--follow: no time ends a live topic, clocks differ; give --to a position, or leave it out")
     selection = selected(start, end)
     asked = Ledgers(ledgers, cluster, ask_pulsar)
-    sources = archived_partitions(session, topic, asked, on_damage=on_damage, follow=follow)
+    reading = ReadOptions(on_damage=OnDamage(on_damage), limits=limits_of(max_message_size, max_chunked_message_size))
+    sources = archived_partitions(session, topic, asked, reading, follow=follow)
     if len(sources) > 1 and (isinstance(start, Position) or isinstance(end, Position)):
         raise ConfigError(f"a position is in one of the {len(sources)} partitions: name that, for example {sources[0].name}")
     chosen = frozenset(os.fsencode(key) for key in keys) if keys else None
@@ -128,12 +135,12 @@ def cat(
 def _messages(
     source: ArchivedTopic, selection: Selection, filters: MessageFilter, keys: KeyReader | None, *, follow: bool
 ) -> Found:
-    unpacker = Unpacker(source.unpacking(keys))
+    unpacker = Unpacker(source.unpacking(keys), filters)
     for item in source.runs(selection, follow=follow):
         if isinstance(item, Missing):
             yield item
         else:
-            yield from filter(filters.matches, unpacker.messages(item))
+            yield from unpacker.messages(item)
 
 
 def _in_turn(found: Mapping[TopicName, Found], *, follow: bool) -> Iterator[tuple[TopicName, Item | Message]]:

@@ -1,4 +1,4 @@
-"""`offloader catalog rebuild`."""
+"""`offloader catalog rebuild|compact`."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from collections.abc import Iterable
 
 import click
 
-from offloader.archive.rebuilding.found import Evidence, Given
-from offloader.archive.rebuilding.gather import gather
-from offloader.archive.rebuilding.propose import Proposal, Proposed, propose
-from offloader.archive.rebuilding.replace import check_agreement, owner, rebuild
-from offloader.cli.parsing import POSITION, TOPIC
+from offloader.archive.rebuilding.evidence import Evidence, Given
+from offloader.archive.rebuilding.propose import Proposal
+from offloader.archive.rebuilding.write import check_agreement, proposed, rebuild
+from offloader.cli.parsing import POSITION, TOPIC, parsed
 from offloader.cli.session import FINDINGS, OK, Session, command
 from offloader.errors import FatalError, OffloadError
+from offloader.metadata.compaction import mend
 from offloader.metadata.layout import holds_data
+from offloader.metadata.manifest import FAN
 from offloader.metadata.root import read_root
-from offloader.metadata.state import Claim, LedgerClosed, Record
+from offloader.metadata.state import Claim, LedgerClosed, Said
 from offloader.model import Loss, Position, Segment, TopicName
+from offloader.pulsar.managed_ledger import instant
 
 
 @click.group("catalog")
@@ -35,15 +37,9 @@ def catalog_group() -> None:
     help="Whose topic it is, where no claim and no journal says so; the configuration's by default.",
 )
 @click.option(
-    "--incarnation",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="The topic's incarnation, where no record says it.",
-)
-@click.option(
     "--created",
-    metavar="TEXT",
+    metavar="DATE",
+    callback=parsed(instant),
     help="The topic's creationDate (`pulsar-admin topics info-internal`), where no claim says it; Pulsar is asked by default.",
 )
 @click.option(
@@ -55,98 +51,111 @@ def catalog_group() -> None:
 )
 @command()
 def rebuild_command(
-    session: Session,
-    topic: TopicName,
-    *,
-    yes: bool,
-    application: str | None,
-    incarnation: int,
-    created: str | None,
-    ended: tuple[Position, ...],
+    session: Session, topic: TopicName, *, yes: bool, application: str | None, created: int | None, ended: tuple[Position, ...]
 ) -> int:
-    """Make a topic's lost or damaged catalog again, from the records, objects and journals that are left.
+    """Make a topic's lost or damaged catalog again, from the records beside its segments.
 
-    Every object that no record names is read and checked as a whole. Records that can be read stay as they are; what an
-    object or a neighbour does not prove is not guessed, but told; where entries may be missing, a loss is recorded. What
-    an earlier rebuild has made is made again: bring objects back and repeat it. Without --yes nothing is written. Exit
-    code 2 where something could not be known again, or is left out.
+    Each record of the catalog has a copy beside the segments, which names the one before it: all of them in that order are the
+    catalog. It is written as a new generation of the catalog; what there was stays as it is. Where a record is lost as well, the
+    positions up to what followed it become a loss. Of two records of the same positions the one that another one follows counts,
+    else the one whose objects are sound; the other is left out. Without --yes nothing is written. Exit code 2 where something could not be
+    known again, or is left out.
 
     \b
-    JSON: {message, topic, written, records, notes}; a record is {slot, kind, origin, uuid, start, end, entries, bytes}
-    with origin kept, remade or placeholder; a note is {kind, key, position, message} with kind unknown, left-out, lost
+    JSON: {message, topic, written, records, notes}; a record is {kind, origin, uuid, start, end, entries, bytes}
+    with origin kept, restored or made; a note is {kind, key, position, message} with kind unknown, left-out, lost
     or damaged.
     """
     if not holds_data(session.store, topic):  # else it is the right root, though its `_root` may be lost as well
         read_root(session.store)
-    evidence = gather(session.store, topic)
-    given = _given(session, evidence, application, incarnation, created, ended)
-    proposal = propose(evidence, given)
-    if not proposal.records:
-        raise FatalError(f"{topic}: neither records nor objects are left of it that a catalog could be made from")
-    proposal.catalog()
+    found = proposed(session.store, topic, Given(application or session.config.application, session.doors.clock_ms()))
+    given = _given(session, found.evidence, application, created, ended)
+    found = proposed(session.store, topic, given)
+    if not found.records:
+        raise FatalError(f"{topic}: no record is left of it that a catalog could be made from")
     if yes:
-        _check_created(proposal)
-        check_agreement(proposal)
-        proposal = rebuild(session.store, topic, given, session.doors.new_token)
-    _show(session, topic, proposal, written=yes)
-    return FINDINGS if proposal.notes else OK
+        _check_created(found)
+        check_agreement(found)
+        found = rebuild(session.store, topic, given, session.doors.new_token)
+    _show(session, topic, found, written=yes)
+    return FINDINGS if found.notes else OK
+
+
+@catalog_group.command("compact")
+@click.argument("topic", callback=TOPIC)
+@command()
+def compact_command(session: Session, topic: TopicName) -> None:
+    """Write anew what is missing or damaged of a topic's manifests, which sum up its catalog.
+
+    Readers are slow where a manifest is missing, and nothing else depends on them. All records of the catalog are read. May run beside the
+    application, which writes the same.
+
+    \b
+    JSON: {message, topic, written}; written are keys.
+    """
+    head = session.catalogs.head(topic)
+    if head.claim is None:
+        raise FatalError(f"{topic} has no catalog; `offloader topics list` shows what is archived")
+    written = mend(session.store, head)
+    text = f"{topic}: {len(written)} objects of {head.next_slot // FAN} manifests of {FAN} records were written anew"
+    session.output.message(text, details=written, topic=str(topic), written=written)
 
 
 def _given(
-    session: Session,
-    evidence: Evidence,
-    application: str | None,
-    incarnation: int,
-    created: str | None,
-    ended: Iterable[Position],
+    session: Session, evidence: Evidence, application: str | None, created: int | None, ended: Iterable[Position]
 ) -> Given:
-    claimed = any(claim.created for claim in evidence.claims)
+    claimed = any(claim.created is not None for claim in evidence.claims)
     return Given(
-        application=owner(evidence, application, session.config.application),
+        application=_owner(evidence, application, session.config.application),
         at=session.doors.clock_ms(),
-        incarnation=incarnation,
         created=created if created is not None or claimed else _created(session, evidence),
-        cuts=session.config.policies.of(evidence.topic).cuts,
-        root=session.store.url,
         ended=tuple((end.ledger, end.entry) for end in ended),
     )
 
 
-def _created(session: Session, evidence: Evidence) -> str | None:
+def _owner(evidence: Evidence, asked: str | None, configured: str) -> str:
+    """Whose topic it is. Raises FatalError where another one is asked for than the records and journals know."""
+    known = [claim.application for claim in sorted(evidence.claims, key=lambda c: (c.incarnation, c.at))[-1:]]
+    known = known or [application for application, _ in evidence.open]
+    if asked is not None and known and asked != known[-1]:
+        raise FatalError(f"{evidence.topic} is {known[-1] or 'nobody'}'s, not {asked}'s: `offloader takeover` changes that")
+    return known[-1] if known else configured if asked is None else asked
+
+
+def _created(session: Session, evidence: Evidence) -> int | None:
     """What Pulsar says, where the topic there still has a ledger of what is archived: else it may be another one of that name."""
     try:
         info = session.admin.topic_info(evidence.topic)
     except OffloadError:
         return None
-    ours = {ledger for found in evidence.objects for ledger in found.ends}
-    ours |= {held.ledger for segment in evidence.segments for held in segment.ledgers}
+    ours = {held.ledger for span in evidence.spans if isinstance(span, Segment) for held in span.ledgers}
     return info.created if any(ledger in info.ledgers for ledger in ours) else None
 
 
 def _check_created(proposal: Proposal) -> None:
     """The application would take a topic of an unknown creation date for one that was created again."""
     claim = proposal.catalog().claim
-    if claim is not None and not claim.created:
+    if claim is not None and claim.created is None:
         raise FatalError(
             f"{proposal.evidence.topic}: when it was created is in no record, and Pulsar does not list a ledger that is archived; give "
-            "--created TEXT (any text where the topic does not exist any more)"
+            "--created DATE (any date where the topic does not exist any more)"
         )
 
 
 def _show(session: Session, topic: TopicName, proposal: Proposal, *, written: bool) -> None:
-    new = len(proposal.new)
-    if not new:
-        text = f"{topic}: all {len(proposal.records)} records can be read"
+    count = len(proposal.records)
+    if proposal.in_force:
+        text = f"{topic}: the catalog has all {count} records"
     elif written:
-        text = f"{topic}: {new} records written, {len(proposal.records) - new} kept"
+        text = f"{topic}: a new generation of the catalog was written, with {count} records"
     else:
-        text = f"{topic}: {new} records to be written, {len(proposal.records) - new} kept; nothing is written without --yes"
+        text = f"{topic}: a new generation of the catalog with {count} records is to be written; nothing is written without --yes"
     session.output.message(
         text,
-        details=[*(_line(p) for p in proposal.records), *(str(note) for note in proposal.notes)],
+        details=[*(_line(proposal, r) for r in proposal.records), *(str(note) for note in proposal.notes)],
         topic=str(topic),
-        written=new if written else 0,
-        records=[_fields(p) for p in proposal.records],
+        written=0 if proposal.in_force or not written else count,
+        records=[_fields(proposal, r) for r in proposal.records],
         notes=[
             {"kind": str(n.kind), "key": n.key, "position": None if n.position is None else str(n.position), "message": n.message}
             for n in proposal.notes
@@ -154,30 +163,33 @@ def _show(session: Session, topic: TopicName, proposal: Proposal, *, written: bo
     )
 
 
-def _line(proposed: Proposed) -> str:
-    return f"{proposed.slot:>4}  {proposed.origin:<11}  {_text(proposed.record)}"
+def _origin(proposal: Proposal, record: Said) -> str:
+    uuid, evidence = proposal.evidence.uuid(record), proposal.evidence
+    return "kept" if uuid in evidence.committed else "restored" if uuid in evidence.records else "made"
 
 
-def _text(record: Record) -> str:
+def _line(proposal: Proposal, record: Said) -> str:
+    return f"{_origin(proposal, record):<8}  {_text(record)}"
+
+
+def _text(record: Said) -> str:
     match record:
         case Claim():
             return f"claim    {record.application or 'nobody'} from {record.begin} on, incarnation {record.incarnation}"
         case Segment():
             return f"segment  {record.start}..{record.end}  {record.uuid}  {record.entries} entries, {record.size} bytes"
         case Loss():
-            ranges = ", ".join(f"{first}..{last}" for first, last in (*record.also, (record.start, record.end)))
-            return f"loss     {ranges}  {record.reason}"
+            return f"loss     {record.start}..{record.end}  {record.reason}"
         case LedgerClosed():
             said = f", said by {record.vouched_by}" if record.vouched_by else ""
             return f"closed   ledger {record.ledger} with {record.last}{said}"
 
 
-def _fields(proposed: Proposed) -> dict[str, object]:
-    record = proposed.record
+def _fields(proposal: Proposal, record: Said) -> dict[str, object]:
     kind = "closed" if isinstance(record, LedgerClosed) else type(record).__name__.lower()
-    fields: dict[str, object] = {"slot": proposed.slot, "kind": kind, "origin": str(proposed.origin)}
+    fields: dict[str, object] = {"kind": kind, "origin": _origin(proposal, record), "uuid": proposal.evidence.uuid(record)}
     if isinstance(record, Segment | Loss):
         fields |= {"start": str(record.start), "end": str(record.end)}
     if isinstance(record, Segment):
-        fields |= {"uuid": record.uuid, "entries": record.entries, "bytes": record.size}
+        fields |= {"entries": record.entries, "bytes": record.size}
     return fields

@@ -22,13 +22,13 @@ def doctor_command(session: Session) -> int:
     world = session.doors.world(session.config, session.admin, session.store)
     failed = 0
     for check in examine(session.config, world):
-        session.output.line(
-            _text(check), {"check": check.name, "verdict": str(check.verdict), "message": check.message, "remedy": check.remedy}
+        session.output.lines(
+            _texts(check), {"check": check.name, "verdict": str(check.verdict), "message": check.message, "remedy": check.remedy}
         )
         failed += check.verdict is Verdict.FAIL
     return FINDINGS if failed else OK
 
 
-def _text(check: Check) -> str:
+def _texts(check: Check) -> list[str]:
     line = f"{check.verdict:<4}  {check.name}: {check.message}"
-    return f"{line}\n      -> {check.remedy}" if check.remedy else line
+    return [line, f"      -> {check.remedy}"] if check.remedy else [line]

@@ -16,6 +16,7 @@ from offloader.archive.exporting.parquet import ParquetFiles, WrittenFile
 from offloader.archive.exporting.target import Target
 from offloader.archive.items import Missing
 from offloader.archive.messages.encryption import KeyReader
+from offloader.archive.reading.reader import OnDamage, ReadOptions
 from offloader.archive.spark.values import parse_names
 from offloader.archive.topic import ArchivedTopic
 from offloader.cli.parsing import TOPIC, parsed
@@ -26,6 +27,8 @@ from offloader.cli.reading import (
     Ledgers,
     archived_partitions,
     ledger_options,
+    limit_options,
+    limits_of,
     range_options,
     selected,
 )
@@ -85,6 +88,7 @@ def _parse_file_size(text: str) -> int:
 @click.option("--overwrite", is_flag=True, help="Replace an earlier export.")
 @PRIVATE_KEYS
 @ON_DAMAGE
+@limit_options
 @ledger_options
 @command()
 def export_command(
@@ -100,6 +104,8 @@ def export_command(
     overwrite: bool,
     private_keys: KeyReader | None,
     on_damage: str,
+    max_message_size: int | None,
+    max_chunked_message_size: int | None,
     ledgers: str | None,
     cluster: str | None,
     ask_pulsar: bool,
@@ -115,7 +121,8 @@ def export_command(
     """
     wanted = Wanted(selected(start, end), columns, entries, private_keys)
     schema = wanted.schema
-    sources = archived_partitions(session, topic, Ledgers(ledgers, cluster, ask_pulsar), on_damage=on_damage)
+    reading = ReadOptions(on_damage=OnDamage(on_damage), limits=limits_of(max_message_size, max_chunked_message_size))
+    sources = archived_partitions(session, topic, Ledgers(ledgers, cluster, ask_pulsar), reading)
     partitioned = sources[0].name != topic
     target = Target(to, session.doors.new_token(), partitioned=partitioned, overwrite=overwrite)
     if target.is_file and max_file_bytes is not None:

@@ -9,16 +9,14 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 
-import click
-
 from offloader.archive.items import ArchivedEntry, Missing
 from offloader.archive.messages.message import Message
 from offloader.archive.messages.published import time_said
-from offloader.archive.peeking.entry import printable
+from offloader.cli.output import say
 from offloader.cli.topics import time_text
-from offloader.errors import DamagedObjectError
-from offloader.format.entry import OPAQUE, EntryFacts, inspect
+from offloader.format.entry import inspect
 from offloader.model import TopicName
+from offloader.printable import printable
 
 _HEX_LINE = 16
 
@@ -42,7 +40,7 @@ class Format(ABC):
     def turn_to(self, partition: TopicName) -> None:
         """What follows is of this partition."""
         self.topic = partition
-        self._line(f"# {partition}")
+        self._line(printable(f"# {partition}"))
 
     def flush(self) -> None:
         self._out.flush()
@@ -68,12 +66,13 @@ class JsonFormat(Format):
         self._object(_message_fields(message))
 
     def entry(self, entry: ArchivedEntry) -> None:
-        facts = _inspected(entry.data)
+        facts = inspect(entry.data)
         self._object({
             "position": str(entry.position),
             "size": len(entry.data),
             "publishTime": when(time_said(facts)),
             "messages": facts.messages,
+            "unreadable": facts.unreadable,
             "brokerTime": when(facts.broker_time),
             "index": facts.broker_index,
             "sha256": _sha256(entry.data),
@@ -95,14 +94,14 @@ class RawFormat(Format):
 
     def message(self, message: Message) -> None:
         if message.problem is not None:
-            click.echo(f"# {_place(message)} has no value: {message.problem}", err=True)
+            say(f"# {_place(message)} has no value: {message.problem}", err=True)
         self._out.buffer.write(message.value or b"")
 
     def entry(self, entry: ArchivedEntry) -> None:
         self._out.buffer.write(entry.data)
 
     def missing(self, missing: Missing) -> None:
-        click.echo(_gap_line(missing), err=True)
+        say(_gap_line(missing), err=True)
 
     def turn_to(self, partition: TopicName) -> None:
         self.topic = partition
@@ -178,14 +177,7 @@ def _shown(message: Message) -> str:
 
 
 def _gap_line(missing: Missing) -> str:
-    return f"# {missing.start}..{missing.end} is missing: {missing.why}"
-
-
-def _inspected(data: bytes) -> EntryFacts:
-    try:
-        return inspect(data)
-    except DamagedObjectError:  # its frame is one that nothing promises: an opaque entry
-        return OPAQUE
+    return printable(f"# {missing.start}..{missing.end} is missing: {missing.why}")
 
 
 def _hex_lines(data: bytes) -> Iterator[str]:

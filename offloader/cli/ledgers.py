@@ -49,8 +49,8 @@ def inspect(session: Session, ledger: int, *, timeout: int, trusted: tuple[str, 
     Exit code 2 where it could not be closed, or where there are dangers.
 
     \b
-    JSON: {message, ledger, outcome, lastEntry, length, reason, mustComeBack, metadata, bookies, lastConfirmed, reads, writes, steps, dangers};
-    outcome is closed, adopted (it was closed already), would_close or aborted.
+    JSON: {message, ledger, outcome, lastEntry, length, reason, mustComeBack, replaced, metadata, bookies, lastConfirmed, reads, writes, steps,
+    dangers}; outcome is closed, adopted (it was closed already), would_close or aborted; replaced is [{firstEntry, bookie, by}].
     """
     options = Options(dry=True, trusted=trusted, timeout=timeout / 1000)
     store, bookies = session.bookkeeper(options.timeout)

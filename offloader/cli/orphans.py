@@ -13,6 +13,7 @@ from offloader.bookkeeper.recovery.inspection import Options
 from offloader.bookkeeper.recovery.machine import Aborted
 from offloader.bookkeeper.recovery.report import fields, lines
 from offloader.cli.ledgers import check_trusted, close_one, closing_options
+from offloader.cli.output import say
 from offloader.cli.parsing import TOPIC
 from offloader.cli.session import ERROR, FINDINGS, OK, Session, command
 from offloader.cli.topics import topics
@@ -53,7 +54,7 @@ def _tried(session: Session, topic: TopicName, options: Options, *, force: bool)
     try:
         return _close_tail(session, topic, options, force=force)
     except OffloadError as error:
-        click.echo(f"error: {topic}: {error}", err=True)
+        say(f"error: {topic}: {error}", err=True)
         return ERROR
 
 
@@ -74,7 +75,7 @@ def _close_tail(session: Session, topic: TopicName, options: Options, *, force: 
             [] if found.versioned.metadata.closed else [*lines(found), *([f"would be refused: {refused}"] if refused else [])]
         )
         said = {"message": message, "topic": str(topic), **fields(found), "objection": refused}
-        session.output.line("\n".join([*details, f"{topic}: {message}"]), said)
+        session.output.lines([*details, f"{topic}: {message}"], said)
         if isinstance(found.outcome.phase, Aborted) or refused:
             return FINDINGS
     return OK

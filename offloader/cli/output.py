@@ -12,8 +12,15 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from offloader.printable import printable
+
 # What is not a terminal gets lines of any length: nothing is cut off or wrapped.
 ENDLESS = 1_000_000
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print one line. Nothing else prints text on a terminal, but for `cat`'s formats: it may be of others."""
+    click.echo(printable(text), err=err)
 
 
 class Output(ABC):
@@ -29,9 +36,13 @@ class Output(ABC):
     def message(self, text: str, details: Sequence[str] = (), **fields: object) -> None:
         """The details' lines, then one line. JSON is one object: `message` (the line) and the fields."""
 
-    @abstractmethod
     def line(self, text: str, fields: Mapping[str, object]) -> None:
         """One of many lines, printed as soon as it is known. JSON is one object a line."""
+        self.lines([text], fields)
+
+    @abstractmethod
+    def lines(self, texts: Sequence[str], fields: Mapping[str, object]) -> None:
+        """The same with several lines for one object."""
 
 
 class TextOutput(Output):
@@ -42,28 +53,28 @@ class TextOutput(Output):
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> None:
         """Aligned columns."""
         if not rows:
-            click.echo(empty)
+            say(empty)
             return
         table = RichTable(box=None, pad_edge=False, header_style="bold", show_edge=False)
         for number, column in enumerate(columns):
             numeric = all(isinstance(row[number], int) for row in rows)
             table.add_column(column, no_wrap=True, overflow="ignore", justify="right" if numeric else "left")
         for row in rows:
-            table.add_row(*(Text("" if value is None else str(value)) for value in row))
+            table.add_row(*(Text("" if value is None else printable(str(value))) for value in row))
         console = Console(highlight=False, soft_wrap=True, width=ENDLESS)
         with console.capture() as captured:
             console.print(table)
         for line in captured.get().splitlines():
-            click.echo(line.rstrip())
+            click.echo(line.rstrip())  # styled
 
-    def message(self, text: str, details: Sequence[str] = (), **fields: object) -> None:  # noqa: ARG002
+    def message(self, text: str, details: Sequence[str] = (), **fields: object) -> None:
         """The lines."""
-        for line in (*details, text):
-            click.echo(line)
+        self.lines((*details, text), fields)
 
-    def line(self, text: str, fields: Mapping[str, object]) -> None:  # noqa: ARG002
-        """The line."""
-        click.echo(text)
+    def lines(self, texts: Sequence[str], fields: Mapping[str, object]) -> None:  # noqa: ARG002
+        """The lines."""
+        for text in texts:
+            say(text)
 
 
 class JsonOutput(Output):
@@ -80,7 +91,7 @@ class JsonOutput(Output):
         """An object."""
         click.echo(json.dumps({"message": text, **fields}, indent=2, default=str))
 
-    def line(self, text: str, fields: Mapping[str, Any]) -> None:  # noqa: ARG002
+    def lines(self, texts: Sequence[str], fields: Mapping[str, Any]) -> None:  # noqa: ARG002
         """An object on a line of its own."""
         click.echo(json.dumps(fields, default=str))
 

@@ -8,11 +8,12 @@ from typing import Any
 import click
 
 from offloader._proto.pulsar_messages_pb2 import CompressionType
+from offloader.archive.messages.limits import MAX_MESSAGE, parse_message_size
 from offloader.archive.peeking.entry import is_sound, take_apart
 from offloader.archive.peeking.place import Owner, Peeked
 from offloader.archive.stored import OffloadedLedger
 from offloader.cli.formats import when
-from offloader.cli.parsing import POSITION, TOPIC
+from offloader.cli.parsing import POSITION, TOPIC, parsed
 from offloader.cli.reading import Ledgers, archived, ledger_options
 from offloader.cli.session import FINDINGS, OK, Session, command
 from offloader.cli.topics import time_text, topics
@@ -24,10 +25,23 @@ _TIMES = ("publish_time", "event_time", "deliver_at_time", "broker_timestamp")
 @topics.command()
 @click.argument("topic", callback=TOPIC)
 @click.argument("position", metavar="LEDGER:ENTRY", callback=POSITION)
+@click.option(
+    "--max-message-size",
+    metavar="SIZE",
+    callback=parsed(parse_message_size),
+    help="A message or batch that is larger uncompressed is not opened; 5M and 10K by default, as for brokers.",
+)
 @ledger_options
 @command()
 def peek(
-    session: Session, topic: TopicName, position: Position, *, ledgers: str | None, cluster: str | None, ask_pulsar: bool
+    session: Session,
+    topic: TopicName,
+    position: Position,
+    *,
+    max_message_size: int | None,
+    ledgers: str | None,
+    cluster: str | None,
+    ask_pulsar: bool,
 ) -> int:
     """Show one position of a topic: where it is stored, and every field of its entry, also such that have no name here.
 
@@ -39,7 +53,7 @@ def peek(
     brokerEntryMetadata, checksum, messageMetadata, payload, messages, problem}, with Pulsar's names of fields and bytes in hex.
     """
     found = archived(session, topic, Ledgers(ledgers, cluster, ask_pulsar)).peek(position)
-    facts = _facts(found)
+    facts = _facts(found, max_message_size or MAX_MESSAGE)
     if session.output.name == "json":
         session.output.line("", facts)
     else:
@@ -48,7 +62,7 @@ def peek(
     return OK if "entry" not in facts or is_sound(facts["entry"]) else FINDINGS
 
 
-def _facts(found: Peeked) -> dict[str, Any]:
+def _facts(found: Peeked, limit: int) -> dict[str, Any]:
     facts: dict[str, Any] = {"position": str(found.position), "incarnation": found.position.incarnation}
     facts |= _owner(found.owner)
     if found.gap is not None:
@@ -58,7 +72,7 @@ def _facts(found: Peeked) -> dict[str, Any]:
         facts["missing"] = found.missing.why
     if found.stored is not None:
         facts["object"] = _object(found)
-        facts["entry"] = take_apart(found.stored.entry.data)
+        facts["entry"] = take_apart(found.stored.entry.data, limit)
     return facts
 
 
@@ -98,7 +112,13 @@ def _object(found: Peeked) -> dict[str, Any]:
         },
     }
     if part is not None:
-        facts["part"] = {"number": part.number, "offset": part.offset, "size": part.size, "crc32c": f"{part.crc32c:08x}"}
+        facts["part"] = {
+            "number": part.number,
+            "offset": part.offset,
+            "size": part.size,
+            "crc32c": f"{part.crc32c:08x}",
+            "unreadable": part.stats.unreadable,
+        }
     return facts
 
 
@@ -123,11 +143,9 @@ def _listed(values: list[Any], indent: str) -> Iterator[str]:
 
 
 def _text(value: object) -> str:
-    """One line, whatever stands in the entry."""
     if isinstance(value, bool):
         return "yes" if value else "NO"
-    text = str(value)
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return str(value)
 
 
 def _note(name: str, value: Any) -> str:

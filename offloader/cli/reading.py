@@ -16,12 +16,13 @@ from offloader.archive.ledgers.bucket import BucketScan
 from offloader.archive.ledgers.opening import with_ledgers
 from offloader.archive.ledgers.source import LedgerBucket
 from offloader.archive.messages.encryption import PemFiles
+from offloader.archive.messages.limits import DEFAULT_LIMITS, Limits, parse_message_size
 from offloader.archive.reading.reader import DEFAULTS, OnDamage, ReadOptions
 from offloader.archive.reading.stores import Stores
+from offloader.archive.records import TopicRecords
 from offloader.archive.spark.values import parse_publish_time
 from offloader.archive.stored import Selection
 from offloader.archive.topic import ArchivedTopic
-from offloader.archive.view import TopicView
 from offloader.cli.parsing import parse_pair, parsed
 from offloader.cli.session import Session
 from offloader.errors import ConfigError, DataLostError, FatalError
@@ -58,7 +59,7 @@ class Ledgers:
 
 def parse_bound(text: str) -> Bound:
     """A position, or a time in ms. Raises ValueError."""
-    if re.fullmatch(r"\d+:(-1|\d+)", text):
+    if re.fullmatch(r"[0-9]+:(-1|[0-9]+)", text):
         return Position.parse(text)
     time: int | None
     try:
@@ -132,6 +133,32 @@ ON_DAMAGE = click.option(
 )
 
 
+def limit_options(command: C) -> C:
+    """`--max-message-size` and `--max-chunked-message-size`."""
+    options = (
+        click.option(
+            "--max-message-size",
+            metavar="SIZE",
+            callback=parsed(parse_message_size),
+            help="A message or batch that is larger uncompressed is damage; 5M and 10K by default, as for brokers.",
+        ),
+        click.option(
+            "--max-chunked-message-size",
+            metavar="SIZE",
+            callback=parsed(parse_message_size),
+            help="The same for one message in chunks, and for all chunks that wait for others; 128M by default.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def limits_of(message: int | None, chunked: int | None) -> Limits:
+    """What the options say."""
+    return Limits(message or DEFAULT_LIMITS.message, chunked or DEFAULT_LIMITS.chunked)
+
+
 def _key_files(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> PemFiles | None:
     files = dict(parsed(parse_pair)(ctx, param, value))
     return PemFiles(files) if files else None
@@ -161,12 +188,12 @@ def archived(session: Session, topic: TopicName, ledgers: Ledgers) -> ArchivedTo
 
 
 def archived_partitions(
-    session: Session, topic: TopicName, ledgers: Ledgers, *, on_damage: str, follow: bool = False
+    session: Session, topic: TopicName, ledgers: Ledgers, options: ReadOptions, *, follow: bool = False
 ) -> list[ArchivedTopic]:
     """A topic, or the partitions of that name, by number. Raises FatalError where the archive has neither."""
     bucket = ledgers.bucket(session)
-    following = Following(session.doors.live(session.config), KnownCatalogs(session.store).current) if follow else None
-    opener = _Archived(session, bucket, ReadOptions(on_damage=OnDamage(on_damage)), following)
+    following = Following(session.doors.live(session.config), KnownCatalogs(session.store).records) if follow else None
+    opener = _Archived(session, bucket, options, following)
     whole = opener.topic(topic)
     names = {*partitions(session.store, topic)}
     if whole is not None:
@@ -199,13 +226,14 @@ class _Archived:
     def topic(self, name: TopicName, scanned: BucketScan | None = None) -> ArchivedTopic | None:
         """None where the archive does not have it. `scanned`: what the bucket of ledgers has, where that is known already."""
         session, bucket = self.session, self.bucket
-        catalog = session.catalogs.load(name)
-        view = TopicView.of(catalog) if bucket is None else with_ledgers(catalog, bucket, scanned)
-        if catalog.claim is None and not view.ledgers:
+        records = TopicRecords(session.catalogs.history(name))
+        if bucket is not None:
+            records = TopicRecords.of(with_ledgers(records.whole.catalog, bucket, scanned))
+        if records.head.claim is None and not (bucket is not None and records.whole.ledgers):
             return None
         others = () if bucket is None else (bucket.store,)
         stores = Stores(session.storage, others, borrowed=session.store)
-        return ArchivedTopic(stores, view, self.options, self.following)
+        return ArchivedTopic(stores, records, self.options, self.following)
 
 
 def catalog_is_gone(topic: TopicName) -> DataLostError:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
+from offloader.cli.output import say
 from offloader.cli.parsing import TIME
 from offloader.cli.session import Session, command
 from offloader.errors import ConfigError
@@ -40,7 +41,7 @@ def run_command(session: Session, *, until_caught_up: bool, timeout: int | None)
     with stop_on_signals(application), shown(application):
         code = application.run()
     for line in application.unfinished:
-        click.echo(line, err=True)
+        say(line, err=True)
     return code
 
 

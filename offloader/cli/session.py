@@ -17,7 +17,7 @@ from offloader import logs
 from offloader.bookkeeper.api import Bookies, LedgerMetadataStore
 from offloader.cli import doors as real_doors
 from offloader.cli.doors import ClosableAdmin, Doors
-from offloader.cli.output import OUTPUTS, Output
+from offloader.cli.output import OUTPUTS, Output, say
 from offloader.config import Config
 from offloader.config.config import load_storage
 from offloader.errors import ConfigError, OffloadError, OvertakenError
@@ -86,7 +86,7 @@ class Session:
     @cached_property
     def catalogs(self) -> Catalogs:
         """The archive's catalogs, for reading."""
-        return Catalogs(self.store, "", self.doors.new_token)
+        return Catalogs(self.store, "")
 
     @property
     def _path(self) -> Path:
@@ -145,14 +145,14 @@ def _run(
         if debug:
             raise
         for line in str(error).splitlines():
-            click.echo(f"error: {line}", err=True)
+            say(f"error: {line}", err=True)
         return OVERTAKEN if isinstance(error, OvertakenError) else ERROR
     except OSError as error:  # of our own output: whatever else the system refuses is an OffloadError
         if debug:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left of it is not tried again
         if not isinstance(error, BrokenPipeError):  # else whoever reads it has enough of it
-            click.echo(f"error: the output cannot be written: {error.strerror or error}", err=True)
+            say(f"error: the output cannot be written: {error.strerror or error}", err=True)
         return ERROR
 
 
@@ -171,10 +171,10 @@ class Commands(click.Group):
             click.echo(error.format_message(), err=True)
             code = ERROR
         except click.ClickException as error:
-            click.echo(f"error: {error.format_message()}", err=True)
+            say(f"error: {error.format_message()}", err=True)
             code = ERROR
         except click.Abort:
-            click.echo("error: interrupted", err=True)
+            say("error: interrupted", err=True)
             code = INTERRUPTED
         if standalone:
             sys.exit(code or OK)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from enum import Enum
 
 import click
 
 from offloader.archive.checking.bucket import Journals, applications, read_journals
+from offloader.archive.records import TopicRecords
+from offloader.cli.output import say
 from offloader.cli.parsing import TIME, TOPIC
 from offloader.cli.session import ERROR, OK, Session, command
 from offloader.config.units import format_time
-from offloader.errors import FatalError, FormatVersionError, IntegrityError, OffloadError
+from offloader.errors import FatalError, OffloadError
 from offloader.metadata import layout, requests
-from offloader.metadata.log import READERS
-from offloader.metadata.state import TopicCatalog, TopicState
+from offloader.metadata.state import CatalogHead, TopicState
 from offloader.model import OpenSegment, Segment, SegmentStatus, TopicName
 from offloader.storage.base import ObjectStore
 
@@ -68,18 +68,16 @@ def list_topics(session: Session) -> int:
     """
     journals = journals_of(session)
     names = archived_topics(session, journals)
-    with ThreadPoolExecutor(READERS, "catalog-reader") as pool:
-        found = list(pool.map(lambda name: _loaded(session, name), names))
+    found, failed = session.catalogs.heads(names)
     columns = ("topic", "application", "segments", "entries", "bytes", "end", "open", "failure")
-    rows = [_topic_row(catalog, state_of(journals, catalog.topic)) for catalog in found if isinstance(catalog, TopicCatalog)]
+    rows = [_topic_row(catalog, state_of(journals, catalog.topic)) for catalog in found.values()]
     note = no_archive(session.store)
     session.output.table(columns, rows, "No topic can be shown" if names else f"Nothing is offloaded yet{note and ': '}{note}")
     if note and (names or session.output.name == "json"):
-        click.echo(note, err=True)
-    damaged = [error for error in found if not isinstance(error, TopicCatalog)]
-    for error in damaged:
-        click.echo(f"error: {error}", err=True)
-    return ERROR if damaged else OK
+        say(note, err=True)
+    for line in failed.values():
+        say(f"error: {line}", err=True)
+    return ERROR if failed else OK
 
 
 def no_archive(store: ObjectStore) -> str:
@@ -89,21 +87,13 @@ def no_archive(store: ObjectStore) -> str:
     return f"there is no {layout.ROOT} in {store.url}; unless `offloader run` has never been started, storage.root is wrong"
 
 
-def _loaded(session: Session, topic: TopicName) -> TopicCatalog | str:
-    """A topic's catalog, or why it cannot be read."""
-    try:
-        return session.catalogs.load(topic)
-    except (IntegrityError, FormatVersionError) as error:
-        return f"{topic}: {str(error).removeprefix(f'{topic}: ')}"
-
-
-def _topic_row(catalog: TopicCatalog, state: TopicState) -> tuple[object, ...]:
+def _topic_row(catalog: CatalogHead, state: TopicState) -> tuple[object, ...]:
     return (
         str(catalog.topic),
         catalog.claim.application if catalog.claim else "",
-        len(catalog.segments),
-        sum(s.entries for s in catalog.segments),
-        sum(s.size for s in catalog.segments),
+        catalog.segments,
+        catalog.entries,
+        catalog.size,
         None if catalog.end is None else str(catalog.end),
         None if state.open is None else str(status_of(state, state.open)),
         None if state.failure is None else state.failure.reason,
@@ -131,11 +121,14 @@ def segments(session: Session, topic: TopicName) -> None:
 
 
 def _segment_rows(session: Session, topic: TopicName, state: TopicState) -> Iterator[tuple[object, ...]]:
-    catalog = session.catalogs.load(topic)
-    for segment in catalog.segments:
-        yield _offloaded_row(topic, segment)
-    if state.open is not None and all(s.uuid != state.open.uuid for s in catalog.segments):
-        yield _open_row(state, state.open)
+    opened = state.open
+    for view, _ in TopicRecords(session.catalogs.history(topic)).first():
+        for segment in view.catalog.segments:
+            yield _offloaded_row(topic, segment)
+            if opened is not None and opened.uuid == segment.uuid:
+                opened = None
+    if opened is not None:
+        yield _open_row(state, opened)
 
 
 def _offloaded_row(topic: TopicName, s: Segment) -> tuple[object, ...]:
@@ -200,12 +193,12 @@ def _status(session: Session, topic: TopicName) -> tuple[Status, str]:
         raise OffloadError(str(journals.findings[0]))
     known = [t for t in archived_topics(session, journals) if t == topic or t.partitioned_name == str(topic)]
     asked = {r.topic for _, r in requests.pending(session.store, session.config.application, session.doors.clock_ms())}
-    found = [_status_of(session.catalogs.load(t), state_of(journals, t), asked=t in asked) for t in known]
+    found = [_status_of(session.catalogs.head(t), state_of(journals, t), asked=t in asked) for t in known]
     order = (Status.ERROR, Status.RUNNING, Status.SUCCESS)
     return next(((s, reason) for wanted in order for s, reason in found if s is wanted), (Status.NOT_RUN, ""))
 
 
-def _status_of(catalog: TopicCatalog, state: TopicState, *, asked: bool) -> tuple[Status, str]:
+def _status_of(catalog: CatalogHead, state: TopicState, *, asked: bool) -> tuple[Status, str]:
     if state.failure is not None:
         return Status.ERROR, state.failure.reason
     sealing = state.open is not None and state.open.status is not SegmentStatus.ASSIGNED

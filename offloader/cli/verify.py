@@ -47,7 +47,7 @@ def verify_command(
     then there need be no archive; of named topics also what names no topic there. Exit code 2 where something is found.
 
     \b
-    JSON: {message, topics, segments, ledgers, entries, bytes, aborted, findings}; a finding is
+    JSON: {message, topics, segments, ledgers, entries, unreadable, bytes, aborted, findings}; a finding is
     {kind, key, topic, offset, position, message}.
     """
     bucket = Ledgers(ledgers, cluster, ask_pulsar).bucket(session)
@@ -97,8 +97,9 @@ def _of_ledgers(
 
 def _show(session: Session, report: Report, ledgers: int | None, note: str) -> None:
     of_brokers = "" if ledgers is None else f", {ledgers} ledgers of stock brokers"
+    no_messages = f" ({report.unreadable} no messages)" if report.unreadable else ""
     summary = (
-        f"{report.topics} topics, {report.segments} segments, {report.entries} entries, {format_size(report.bytes)} bytes{of_brokers}: "
+        f"{report.topics} topics, {report.segments} segments, {report.entries} entries{no_messages}, {format_size(report.bytes)} bytes{of_brokers}: "
         f"{len(report.findings) or 'no'} findings"
     )
     if report.aborted:
@@ -112,6 +113,7 @@ def _show(session: Session, report: Report, ledgers: int | None, note: str) -> N
         segments=report.segments,
         ledgers=ledgers,
         entries=report.entries,
+        unreadable=report.unreadable,
         bytes=report.bytes,
         aborted=report.aborted,
         findings=[_fields(finding) for finding in report.findings],

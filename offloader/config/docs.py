@@ -70,7 +70,9 @@ _LIMITS = """\
 
 A violated limit is reported at the level that set the value at fault. A worker process holds at most
 `threadsPerTask` x (16 MiB that are read ahead + 3 x `partSizeInBytes` + `blockSizeInBytes` + the largest entry) of data in memory
-for each of its tasks: a part is there twice while it is sent, as it was cut and as it goes out, and meanwhile the next one is cut.
+for each of its tasks: a part is there twice while it is sent, as it was cut and as it goes out, and meanwhile the next one is cut. The
+slow lane's one task holds at most `slowLane.threads` x (2 MiB that are read ahead + 3 x `partSizeInBytes` + `blockSizeInBytes` + the
+largest entry).
 """
 
 

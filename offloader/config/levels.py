@@ -69,6 +69,12 @@ class PolicyLevel(Section):
         description="Entries that are gone before they were offloaded stop the topic until somebody accepts the loss; "
         "`false` records the loss and goes on.",
     )
+    pin_holds_last_entry: bool | None = Field(
+        None,
+        description="The last offloaded entry stays unacknowledged until a later segment is offloaded, so that whatever moves the "
+        "subscription is noticed by its ledger being gone; the price is one ledger a topic that Pulsar keeps. `false` frees that ledger once "
+        "it is closed, and gives this up: what message TTL, a skip or a reset removes behind it, while nobody looks, is missed silently.",
+    )
     start_after_offloaded: bool | None = Field(
         None,
         description="Begin after the ledgers that Pulsar's own offloader has already copied, instead of refusing the topic.",
@@ -96,6 +102,7 @@ DEFAULTS: Mapping[str, object] = MappingProxyType(
         "index_step": 256 * KIB,
         "max_entry_size": 5 * MIB,
         "fail_on_data_loss": True,
+        "pin_holds_last_entry": True,
         "start_after_offloaded": False,
         "source": Source.BROKER,
         "max_bytes_per_second": None,
@@ -149,6 +156,7 @@ class TopicPolicy:
     index_step: int
     max_entry_size: int
     fail_on_data_loss: bool
+    pin_holds_last_entry: bool
     start_after_offloaded: bool
     source: Source
     rates: Rates

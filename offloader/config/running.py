@@ -13,12 +13,17 @@ from offloader.model import MIB
 
 _LOCAL = re.compile(r"local(?:\[(?:[1-9][0-9]*|\*)(?:\s*,\s*[1-9][0-9]*)?\])?|local-cluster\[.+\]")
 _OWNED = {"spark.master", "spark.task.maxFailures"}
+_VISIBLE = "spark.executorEnv.OFFLOADER_"
 
 
 class Spark(Section):
     """The Spark application that moves the data."""
 
-    master: str = Field("local[2]", min_length=1, description="Spark's master URL. `local[N]` runs as `local[N,4]`.")
+    master: str = Field(
+        "local[2]",
+        min_length=1,
+        description="Spark's master URL. `local[N]` runs as `local[N+1,4]`: one task more, for the slow lane.",
+    )
     trigger_ms: Wait = Field(
         5_000, gt=0, description="How often an idle application looks for work. Due work does not wait for it."
     )
@@ -48,6 +53,10 @@ class Spark(Section):
         for name in value:
             if not name.startswith("spark."):
                 raise ValueError(f"{name!r} is not a Spark setting; its name begins with spark.")
+            if name.startswith(_VISIBLE):
+                raise ValueError(
+                    f"{name} would stand in Spark's event log; set the variable where executors are started (docs/spark.md)"
+                )
             if name in _OWNED:
                 raise ValueError(f"{name} is set by the application; spark.master in this file chooses the master")
         return value
@@ -64,9 +73,16 @@ class MetricsSettings(Section):
         le=10_000,
         description="So many topics, those that lag most, have series of their own; the rest are added up under `other`.",
     )
-    liveness_timeout_ms: Time = Field(60_000, gt=0, description="`/healthz` fails when the main loop has not turned for so long.")
+    liveness_timeout_ms: Time = Field(
+        60_000,
+        gt=0,
+        description="`/healthz` fails when the main loop has not turned for so long. What it waits for (the store, up to its retry deadline; its own "
+        "pauses) does not count.",
+    )
     batch_timeout_ms: Time = Field(
-        1_800_000, gt=0, description="`/healthz` fails when a micro-batch has not ended after so long."
+        1_800_000,
+        gt=0,
+        description="`/healthz` fails when a micro-batch has not ended so long after the time that its slices may take.",
     )
 
 
@@ -76,9 +92,35 @@ class SliceLimits(Section):
     byte_budget: Annotated[Size, at_least(5 * MIB, SIZE)] = Field(1024 * MIB, description="Most object bytes of one slice.")
     time_budget_ms: Wait = Field(5_000, gt=0, description="A slice with at least one whole part ends after this.")
     hard_limit_ms: Wait = Field(
-        60_000, gt=0, description="A slice without a whole part ends after this; its topic runs alone next."
+        15_000,
+        gt=0,
+        description="A slice ends after this also without a whole part, and at `timeBudget` where it will clearly have none by then; its "
+        "topic then travels in the slow lane. What a broker has not delivered after so long, it never will.",
     )
     max_gap_lookups: int = Field(1_000, ge=1, description="Most REST calls of one slice that classify missing entries.")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.hard_limit_ms < self.time_budget_ms:
+            raise ValueError("hardLimit is below timeBudget; it is the longer of the two")
+        return self
+
+
+class SlowLane(Section):
+    """The slow lane: topics that cannot fill a part in the time of the others."""
+
+    threads: int = Field(
+        8, ge=1, le=256, description="Slow topics that are read at a time, all in one Spark task. Each holds its part in memory."
+    )
+    time_budget_ms: Wait = Field(
+        300_000, gt=0, description="A slice with at least one whole part ends when another would not be whole after this."
+    )
+    hard_limit_ms: Wait = Field(
+        900_000,
+        gt=0,
+        description="A slice without a whole part ends after this, or after twice the time that its topic should need where that is "
+        "longer; and after more each time that was not enough.",
+    )
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -91,6 +133,9 @@ class Limits(Section):
     """How much is done at a time."""
 
     slice: SliceLimits = Field(default_factory=SliceLimits, description="What one topic may take of one micro-batch.")
+    slow_lane: SlowLane = Field(
+        default_factory=SlowLane, description="What topics may take that cannot fill a part in the time of the others."
+    )
     tasks_per_core: int = Field(2, ge=1, le=16, description="Spark tasks into which a plan's slices are packed, per core.")
     threads_per_task: int = Field(
         4,

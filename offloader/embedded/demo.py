@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
 import sys
@@ -22,6 +21,7 @@ from rich.console import Console
 from offloader import logs
 from offloader.archive.reading.read import entries
 from offloader.config import Config
+from offloader.embedded.orders import events
 from offloader.embedded.settings import ENTRY_METADATA
 from offloader.embedded.standalone import PulsarStandalone
 from offloader.errors import OffloadError
@@ -40,8 +40,10 @@ from offloader.streaming.live import live_table
 FOLDER = Path("demo-data")
 NAMESPACE = "public/orders"
 TOPICS = {"created": 0, "paid": 0, "audit-log": 0, "shipped": 2}  # name: partitions
+ORDERS = f"persistent://{NAMESPACE}/created"
 PRODUCE_SECONDS = 30
 SEAL_SECONDS = 90
+START_SECONDS = 120
 READ_SECONDS = 10.0
 
 
@@ -85,7 +87,7 @@ def _demo(console: Console, stack: ExitStack) -> int:
     )
     application = _start(config, stack)
     production = Production()
-    producers = [threading.Thread(target=_produce, args=(standalone.service_url, n, p, production)) for n, p in TOPICS.items()]
+    producers = [threading.Thread(target=_produce, args=(standalone.service_url, n, production)) for n in TOPICS]
     stack.callback(_end_producers, producers, production)
     for thread in producers:
         thread.start()
@@ -145,18 +147,33 @@ def _start(config: Config, stack: ExitStack) -> Application:
             application.ready.set()
 
     thread = threading.Thread(target=run, name="application")
-    thread.start()
-    stack.callback(thread.join)
-    stack.callback(application.stop)
-    application.ready.wait(120)
+    with _stderr_to(FOLDER / "spark.log"):  # what Spark's JVM says while it starts and later
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(application.stop)
+        application.ready.wait(START_SECONDS)
     if failed:
         raise failed[0]
     return application
 
 
-def _produce(service_url: str, name: str, partitions: int, production: Production) -> None:
-    """Messages of very different sizes, some in batches, some compressed, some with keys."""
-    rng = random.Random(name)
+@contextmanager
+def _stderr_to(path: Path) -> Iterator[None]:
+    """Let processes that are started meanwhile write there; the screen is for the demo's own lines."""
+    sys.stderr.flush()
+    screen = os.dup(sys.stderr.fileno())
+    with path.open("ab") as file:
+        os.dup2(file.fileno(), sys.stderr.fileno())
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(screen, sys.stderr.fileno())
+        os.close(screen)
+
+
+def _produce(service_url: str, name: str, production: Production) -> None:
+    """A shop's orders, most in batches, some compressed."""
     client = pulsar.Client(service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
     producer = client.create_producer(
         f"persistent://{NAMESPACE}/{name}",
@@ -164,14 +181,12 @@ def _produce(service_url: str, name: str, partitions: int, production: Productio
         compression_type=pulsar.CompressionType.LZ4 if name == "audit-log" else pulsar.CompressionType.NONE,
         block_if_queue_full=True,
     )
-    number = 0
-    while not production.stop.is_set():
-        payload = rng.randbytes(rng.choice([0, 20, 200, 1_000, 5_000]))
-        key = f"customer-{rng.randrange(100)}" if partitions or rng.random() < 0.5 else None
-        producer.send_async(payload, lambda _result, _position: None, partition_key=key, properties={"number": str(number)})
-        number += 1
+    for number, event in enumerate(events(name), 1):
+        if production.stop.is_set():
+            break
+        producer.send_async(event.payload, lambda _result, _position: None, partition_key=event.key, properties=event.properties)
         production.messages += 1
-        production.size += len(payload)
+        production.size += len(event.payload)
         if number % 100 == 0:
             production.stop.wait(0.1)
     producer.flush()
@@ -243,7 +258,7 @@ def _compare(config: Config, topic: TopicName, end: Position) -> Compared:
     store = open_store(settings.store(config))
     source = BrokerSource(settings.pulsar(config))
     try:
-        catalog = Catalogs(store, config.application, lambda: "").load(topic)
+        catalog = Catalogs(store, config.application).load(topic)
         broker = _from_broker(source, topic, catalog.claim.begin if catalog.claim else end, end)
         archived = equal = 0
         for entry in entries(store, catalog):
@@ -279,11 +294,7 @@ def _summary(console: Console, config: Config, production: Production, compared:
     console.print(f"  [bold]{'every entry equal, byte for byte' if same else 'NOT EQUAL: see above'}[/]")
     console.print(f"  segments, catalog and journal: {config.storage.root}")
     console.print("\n  what to try next:")
-    for line in (
-        f"topics segments {compared[0].topic}" if compared else "topics list",
-        f"topics cat {compared[0].topic}" if compared else "topics list",
-        "verify",
-    ):
+    for line in ("topics list", f"topics segments {ORDERS}", f"topics cat {ORDERS} --limit 5", "verify"):
         console.print(f"    .venv/bin/offloader {line} --config {FOLDER}/offloader.yaml")
     return 0 if same else 2
 

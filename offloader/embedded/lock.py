@@ -17,7 +17,7 @@ from offloader.errors import FatalError
 PULSAR = "pulsar-4.0.7.lock"
 OFFLOADER = "offloader-4.0.8.lock"
 
-_LINE = re.compile(r"([\w.-]+):([\w.-]+):([\w.-]+)(?::([\w.-]+))? (\d+) ([0-9a-f]{64})")
+_LINE = re.compile(r"([\w.-]+):([\w.-]+):([\w.-]+)(?::([\w.-]+))? ([0-9]+) ([0-9a-f]{64})")
 
 
 @dataclass(frozen=True, slots=True, order=True)

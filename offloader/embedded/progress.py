@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from offloader.printable import printable
 
 Advance = Callable[[int], None]
 _LINES = 10
@@ -15,6 +18,7 @@ _LINES = 10
 @contextmanager
 def download_progress(title: str, total: int, console: Console) -> Iterator[Advance]:
     """Yields the function to call with the number of bytes that have arrived. Safe from several threads."""
+    title = escape(printable(title))
     if not console.is_terminal:
         yield _plain_lines(title, total, console)
         return

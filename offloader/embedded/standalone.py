@@ -40,7 +40,7 @@ class PulsarStandalone:
         zookeeper: bool = False,
         configuration: Mapping[str, str] | None = None,
         offloader: OffloaderSettings | None = None,
-        startup_seconds: float = 120.0,
+        startup_seconds: float = 240.0,
     ) -> None:
         self.directory = directory.resolve()
         self.directory.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ def zookeeper_configuration(port: int) -> dict[str, str]:
         "admin.enableServer": "false",
         "tickTime": "1000",
         "maxSessionTimeout": "8000",
-        "4lw.commands.whitelist": "dump",
+        "4lw.commands.whitelist": "dump,cons",
     }
 
 
@@ -25,8 +25,13 @@ def zookeeper_is_ready(port: int) -> bool:
     soon as that expires.
     """
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=5.0) as connection:
-            connection.sendall(b"dump")
-            return b"Sessions with Ephemerals (0)" in connection.makefile("rb").read()
+        return "Sessions with Ephemerals (0)" in ask_zookeeper(port, "dump")
     except OSError:
         return False
+
+
+def ask_zookeeper(port: int, command: str) -> str:
+    """What it answers to a command of four letters. Raises OSError."""
+    with socket.create_connection(("127.0.0.1", port), timeout=5.0) as connection:
+        connection.sendall(command.encode())
+        return connection.makefile("rb").read().decode()

@@ -77,5 +77,10 @@ def padding_fault(data: bytes | memoryview, done: int = 0) -> int | None:
     return None
 
 
+def end_fault(data: bytes | memoryview, done: int = 0) -> int | None:
+    """The same of what ends a block's entries: a part's index may stand behind the padding's first bytes."""
+    return padding_fault(data[: max(PADDING_SIZE - done, 0)], done)
+
+
 def _first_nonzero(fill: bytes) -> int:
     return len(fill) - len(fill.lstrip(b"\0"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 
 import numpy as np
@@ -25,6 +25,7 @@ class Consecutive:
     entries: Sequence[bytes]
     ends: Int64s
     facts: ManyFacts
+    _looked: dict[int, EntryFacts] = field(default_factory=dict, repr=False)  # at odd ones, once
 
     @classmethod
     def of(cls, ledger: int, first: int, entries: Sequence[bytes]) -> Consecutive:
@@ -44,18 +45,26 @@ class Consecutive:
         return self.before(count) - count * ENTRY_HEADER_SIZE
 
     def facts_of(self, number: int) -> EntryFacts:
-        """What one entry says of itself. Raises DamagedObjectError."""
-        return inspect(self.entries[number]) if self.usual_up_to(number) == number else self.facts.of(number)
+        """What one entry says of itself."""
+        if self.usual_up_to(number) > number:
+            return self.facts.of(number)
+        if number not in self._looked:
+            self._looked[number] = inspect(self.entries[number])
+        return self._looked[number]
+
+    def unreadable(self) -> list[int]:
+        """The numbers of those that are no messages."""
+        return [number for number in self.facts.odd.tolist() if self.facts_of(number).unreadable]
 
     def usual_up_to(self, number: int) -> int:
         """The first odd entry at or after this one, or how many there are."""
         odd = self.facts.odd
-        at = int(np.searchsorted(odd, number))
+        at = int(odd.searchsorted(number))
         return int(odd[at]) if at < len(odd) else len(self)
 
     def fitting(self, size: int) -> int:
         """How many entries, from the first one on, end within so many object bytes."""
-        return int(np.searchsorted(self.ends, size, side="right"))
+        return int(self.ends.searchsorted(size, side="right"))
 
     def pieces(self, first: int, behind: int) -> Iterator[bytes]:
         """Header and entry, header and entry, of the entries number `first` to `behind` - 1."""

@@ -13,10 +13,10 @@ from offloader.errors import IntegrityError
 from offloader.format.blocks import ENTRY_HEADER, ENTRY_HEADER_SIZE, HEADER_SIZE, PADDING_SIZE, BlockHeader, padding
 from offloader.format.consecutive import Consecutive
 from offloader.format.entry import EntryFacts
+from offloader.format.part_index import IndexEntry, encode_part_index, part_index_size
 from offloader.format.ranges import merge_ranges
 from offloader.format.stats import StatsBuilder
 from offloader.model import Cuts, EntryStats, Gap, LedgerRange, Part
-from offloader.part_index import IndexEntry, PartIndex
 
 _BLOCK_OVERHEAD = HEADER_SIZE + PADDING_SIZE
 _PADDING = padding(PADDING_SIZE)
@@ -32,7 +32,7 @@ class CutPart:
     buffers: list[bytes]
     blocks: int
     ledgers: tuple[LedgerRange, ...]
-    index: PartIndex
+    index: tuple[IndexEntry, ...]
     stats: EntryStats
 
     def data(self) -> bytes:
@@ -41,7 +41,8 @@ class CutPart:
 
     def to_part(self, etag: str, crc32c: int, gaps: tuple[Gap, ...] = ()) -> Part:
         """The uploaded part."""
-        return Part(self.number, self.offset, self.size, etag, crc32c, self.blocks, self.ledgers, self.index, self.stats, gaps)
+        indexed = len(self.index)
+        return Part(self.number, self.offset, self.size, etag, crc32c, self.blocks, self.ledgers, indexed, self.stats, gaps)
 
 
 class PartCutter:
@@ -57,7 +58,7 @@ class PartCutter:
         self.next_block = first_block
         self._cuts = cuts
         self._limit = offset + room
-        self._end = offset  # the object's size if everything pending were written
+        self._end = offset  # the object's size if everything pending were written, but for the part's index
         self._open = False
         self._ledger, self._next_entry = -1, 0
         self._block_start = self._block_limit = self._index_limit = 0
@@ -67,17 +68,21 @@ class PartCutter:
     @property
     def pending_bytes(self) -> int:
         """Object bytes of the entries that are in no emitted part."""
-        return self._end - self.offset
+        return self._end - self.offset + part_index_size(len(self._index))
 
     def would_exceed_room(self, data_len: int, ledger: int, entry: int) -> bool:
         """Whether this entry would make the object larger than it may be.
 
         An object that holds nothing yet takes any entry.
         """
-        growth = ENTRY_HEADER_SIZE + data_len
-        if not self._joins_block(ledger, entry, growth):
-            growth += _BLOCK_OVERHEAD
-        return self._end + growth > self._limit and self._end > 0
+        size = ENTRY_HEADER_SIZE + data_len
+        indexed = len(self._index)
+        if self._joins_block(ledger, entry, size):
+            tail = part_index_size(indexed + (self._end + size > self._index_limit))
+        else:
+            size += _BLOCK_OVERHEAD
+            tail = part_index_size(indexed) + part_index_size(1) if self._part_is_full() else part_index_size(indexed + 1)
+        return self._end + size + tail > self._limit and self._end > 0
 
     def offer(self, ledger: int, entry: int, data: bytes, facts: EntryFacts) -> CutPart | None:
         """Take the next entry; returns the part that ended before it, if one did.
@@ -100,11 +105,11 @@ class PartCutter:
         """Take entries from this number on, up to the end of a block; returns how many, and the part that ended before them.
 
         What it cuts is what `offer` would. None taken: the next one would make the object larger than it may be. Raises IntegrityError as
-        `offer`, DamagedObjectError for an entry that is damaged.
+        `offer`.
         """
         entry = entries.first + number
         size = int(entries.ends[number]) - entries.before(number)
-        room = min(self._block_limit, self._limit) - self._end
+        room = min(self._block_limit, self._limit - self._largest_index()) - self._end
         usual = entries.usual_up_to(number) > number
         if not usual or size > room or not self._joins_block(entries.ledger, entry, size):
             length = size - ENTRY_HEADER_SIZE
@@ -117,8 +122,10 @@ class PartCutter:
 
     def finish(self) -> CutPart | None:
         """Everything that is pending as a last part, however short; None if nothing is."""
-        self._close_block()
-        return self._emit() if self.pending_bytes else None
+        if not self.pending_bytes:
+            return None
+        self._close_block(ends_part=True)
+        return self._emit()
 
     def _extend_block(self, entries: Consecutive, first: int, behind: int) -> None:
         """Entries that all fit into the open block."""
@@ -141,10 +148,19 @@ class PartCutter:
     def _turn_block(self, ledger: int, entry: int) -> CutPart | None:
         if (ledger, entry) < (self._ledger, self._next_entry):
             raise IntegrityError(f"entry {ledger}:{entry} came after {self._ledger}:{self._next_entry - 1}; read the slice again")
-        self._close_block()
-        cut = self._emit() if self.pending_bytes >= self._cuts.part_size else None
+        full = self._part_is_full()
+        self._close_block(ends_part=full)
+        cut = self._emit() if full else None
         self._open_block(ledger, entry)
         return cut
+
+    def _part_is_full(self) -> bool:
+        return self.pending_bytes >= self._cuts.part_size
+
+    def _largest_index(self) -> int:
+        """What the part's index takes at most when the open block is full: no two index entries are less than a step apart but by one
+        entry that is longer."""
+        return part_index_size(len(self._index) + 2 * (self._cuts.block_size // self._cuts.index_step + 1))
 
     def _open_block(self, ledger: int, entry: int) -> None:
         self._open = True
@@ -163,21 +179,24 @@ class PartCutter:
         self._index_limit = self._end + self._cuts.index_step
         self._index.append(IndexEntry(self._ledger, entry, self.next_block + self._blocks - 1, position - HEADER_SIZE))
 
-    def _close_block(self) -> None:
+    def _close_block(self, *, ends_part: bool) -> None:
         if not self._open:
             return
         self._open = False
         self._block_limit = 0
+        index = encode_part_index(self._index) if ends_part else b""
+        self._end += len(index)
         length = self._end - self._block_start
         self._buffers[self._header_at] = BlockHeader(2, length, self._first_entry, self._ledger).encode()
-        self._buffers.append(_PADDING)
+        self._buffers += (_PADDING, index)
         count = self._next_entry - self._first_entry
-        size = length - _BLOCK_OVERHEAD - ENTRY_HEADER_SIZE * count
+        size = length - _BLOCK_OVERHEAD - ENTRY_HEADER_SIZE * count - len(index)
         self._ranges.append(LedgerRange(self._ledger, self._first_entry, self._next_entry - 1, count, size))
 
     def _emit(self) -> CutPart:
-        ledgers, index, stats = merge_ranges(self._ranges), PartIndex.of(self._index), self._stats.build()
-        part = CutPart(self.next_part, self.offset, self.pending_bytes, self._buffers, self._blocks, ledgers, index, stats)
+        ledgers, index, stats = merge_ranges(self._ranges), tuple(self._index), self._stats.build()
+        size = self._end - self.offset
+        part = CutPart(self.next_part, self.offset, size, self._buffers, self._blocks, ledgers, index, stats)
         self.offset = self._end
         self.next_part += 1
         self.next_block += self._blocks

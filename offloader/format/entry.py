@@ -4,8 +4,8 @@
     [0e 01][u32 crc32c][u32 length][MessageMetadata][payload]       the CRC32C covers everything after it
     [u32 length][MessageMetadata][payload]                          the same without checksum
 
-A magic promises what follows it: where that does not hold, the entry is damaged. Without a magic nothing is promised: what
-cannot be understood is opaque, and is kept as it is.
+A magic promises what follows it: where that does not hold, the frame is broken. Without a magic nothing is promised. An entry that is
+no message, for the one reason or the other, cannot be looked into: it is stored as it is, and counted.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _CHECKSUM_HEADER = Struct(">2sI")
 class EntryFacts(NamedTuple):
     """What an entry says of itself; None where it does not.
 
-    `messages` is 0 for an opaque entry and for a server-only marker. `broker_index` is the broker's count at the entry's last message.
-    Times are in ms. `aborted`: the transaction whose abort this entry marks.
+    `messages` is what a batch claims, 0 for what is no message and for a server-only marker. `broker_index` is the broker's count at the
+    entry's last message. Times are in ms. `aborted`: the transaction whose abort this entry marks. `unreadable`: it is no message.
     """
 
     messages: int = 0
@@ -40,13 +40,30 @@ class EntryFacts(NamedTuple):
     broker_time: int | None = None
     broker_index: int | None = None
     aborted: Transaction | None = None
+    unreadable: bool = False
 
 
-OPAQUE = EntryFacts()
+UNREADABLE = EntryFacts(unreadable=True)
 
 
 def inspect(data: bytes) -> EntryFacts:
-    """Check an entry's checksum, where it has one, and read its metadata. Raises DamagedObjectError."""
+    """Check an entry's checksum, where it has one, and read its metadata. Of a broken frame nothing is believed."""
+    try:
+        return _inspected(data)
+    except DamagedObjectError:
+        return UNREADABLE
+
+
+def fault(data: bytes) -> str:
+    """What is wrong with an entry's frame or checksum; empty: they hold, or it has none."""
+    try:
+        _inspected(data)
+    except DamagedObjectError as error:
+        return str(error)
+    return ""
+
+
+def _inspected(data: bytes) -> EntryFacts:
     broker_time = index = None
     at = 0
     if data.startswith(MAGIC_BROKER_METADATA):
@@ -57,9 +74,9 @@ def inspect(data: bytes) -> EntryFacts:
         at += _CHECKSUM_HEADER.size
     metadata = _message_head(data, at)
     if metadata is None:
-        return EntryFacts(0, None, broker_time, index)
+        return EntryFacts(0, None, broker_time, index, unreadable=True)
     if not metadata.HasField("marker_type"):
-        return EntryFacts(metadata.num_messages_in_batch, metadata.publish_time, broker_time, index)
+        return EntryFacts(max(metadata.num_messages_in_batch, 0), metadata.publish_time, broker_time, index)
     aborted = transaction_of(metadata) if metadata.marker_type == ABORT_MARKER else None
     return EntryFacts(0, metadata.publish_time, broker_time, index, aborted)
 

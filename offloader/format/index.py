@@ -20,8 +20,8 @@ from google.protobuf.message import DecodeError
 from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo
 from offloader.errors import DamagedObjectError, IntegrityError
 from offloader.format.blocks import ENTRY_HEADER_SIZE, HEADER_SIZE
-from offloader.model import LedgerRange, Part
-from offloader.part_index import IndexEntry
+from offloader.format.part_index import IndexEntry
+from offloader.model import LedgerRange
 
 MAGIC = bytes.fromhex("3d1fb0bc")
 INDEX_ENTRY = Struct(">qiq")  # entry, block number, offset
@@ -70,16 +70,15 @@ def encode_index(data_length: int, groups: Iterable[IndexGroup]) -> bytes:
     return _HEADER.pack(MAGIC, _HEADER.size + len(body), data_length, HEADER_SIZE) + body
 
 
-def index_of_segment(parts: Iterable[Part], ledgers: Iterable[LedgerRange], data_length: int, timestamp: int) -> bytes:
-    """The index object of a segment: `ledgers` as its record has them (one range per ledger), `timestamp` in ms.
+def index_of_segment(entries: Iterable[IndexEntry], ledgers: Iterable[LedgerRange], data_length: int, timestamp: int) -> bytes:
+    """The index object of a segment, of its parts' entries: `ledgers` as its record has them (one range per ledger), `timestamp` in ms.
 
     Raises IntegrityError where parts and record speak of different ledgers.
     """
     ledgers = tuple(ledgers)
     by_ledger: dict[int, list[IndexEntry]] = {}
-    for part in parts:
-        for entry in part.index:
-            by_ledger.setdefault(entry.ledger, []).append(entry)
+    for entry in entries:
+        by_ledger.setdefault(entry.ledger, []).append(entry)
     if sorted(by_ledger) != sorted(r.ledger for r in ledgers):
         raise IntegrityError(f"the parts hold ledgers {sorted(by_ledger)}, the segment's record names {ledgers}")
     groups = (IndexGroup(r.ledger, ledger_info(r, timestamp), tuple(by_ledger[r.ledger])) for r in ledgers)

@@ -41,7 +41,7 @@ class Column:
 
 @dataclass(frozen=True)
 class ManyFacts:
-    """`EntryFacts` of many entries. Nothing is known of those that are `odd`: they are damaged, or not of the usual form."""
+    """`EntryFacts` of many entries. Nothing is known of those that are `odd`: they are no messages, or not of the usual form."""
 
     messages: Int64s
     publish_time: Column
@@ -68,7 +68,7 @@ def inspect_all(entries: Sequence[bytes]) -> ManyFacts:
     odd |= split.checked & (_checksums(entries, split) != split.checksum)
     said = np.where(message.has("num_messages_in_batch"), message.number("num_messages_in_batch"), 1)
     return ManyFacts(
-        np.where(message.has("marker_type"), 0, said),
+        np.where(message.has("marker_type"), 0, np.maximum(said, 0)),
         Column(message.number("publish_time")),
         Column(broker.number("broker_timestamp"), broker.has("broker_timestamp")),
         Column(broker.number("index"), broker.has("index")),

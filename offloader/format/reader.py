@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from offloader.errors import DamagedObjectError
-from offloader.format.blocks import ENTRY_HEADER, ENTRY_HEADER_SIZE, HEADER_SIZE, BlockHeader, decode_header, padding_fault
+from offloader.format.blocks import ENTRY_HEADER, ENTRY_HEADER_SIZE, HEADER_SIZE, BlockHeader, decode_header, end_fault
 
 
 class Block(NamedTuple):
@@ -43,13 +43,13 @@ def read_blocks(data: bytes | memoryview, base_offset: int = 0) -> Iterator[Bloc
 
 
 def entries(block: Block) -> Iterator[StoredEntry]:
-    """A block's entries, then a check of its padding. Raises DamagedObjectError."""
+    """A block's entries, then a check of what ends them. Raises DamagedObjectError."""
     begin = block.offset + HEADER_SIZE
     end = begin
     for found in read_entries(block.contents, begin, block.header.first_entry):
         end = found.offset + ENTRY_HEADER_SIZE + len(found.data)
         yield found
-    fault = padding_fault(block.contents[end - begin :])
+    fault = end_fault(block.contents[end - begin :])
     if fault is not None:
         raise DamagedObjectError(f"offset {end + fault}: neither an entry nor padding")
 

@@ -13,7 +13,7 @@ _LOWEST = -1
 class StatsBuilder:
     """The sums and bounds of the entries added so far."""
 
-    __slots__ = ("_aborted", "_broker_time", "_index", "_messages", "_publish_time")
+    __slots__ = ("_aborted", "_broker_time", "_index", "_messages", "_publish_time", "_unreadable")
 
     def __init__(self) -> None:
         self._messages = 0
@@ -21,11 +21,13 @@ class StatsBuilder:
         self._broker_time = (_HIGHEST, _LOWEST)
         self._index = (_HIGHEST, _LOWEST)
         self._aborted: list[Transaction] = []
+        self._unreadable = 0
 
     def add(self, facts: EntryFacts) -> None:
         """Count one entry in."""
-        messages, publish_time, broker_time, index, aborted = facts
+        messages, publish_time, broker_time, index, aborted, unreadable = facts
         self._messages += messages
+        self._unreadable += unreadable
         if publish_time is not None:
             self._publish_time = _widened(self._publish_time, publish_time)
         if broker_time is not None:
@@ -45,7 +47,7 @@ class StatsBuilder:
     def build(self) -> EntryStats:
         """What has been added so far."""
         times = (*_known(self._publish_time), *_known(self._broker_time), *_known(self._index))
-        return EntryStats(self._messages, *times, aborted=tuple(self._aborted))
+        return EntryStats(self._messages, *times, aborted=tuple(self._aborted), unreadable=self._unreadable)
 
 
 def _widened(bounds: tuple[int, int], value: int) -> tuple[int, int]:

@@ -6,17 +6,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from offloader.errors import DamagedObjectError
-from offloader.format.blocks import ENTRY_HEADER, ENTRY_HEADER_SIZE, HEADER_SIZE, PADDING_SIZE, decode_header
+from offloader.format.blocks import ENTRY_HEADER, ENTRY_HEADER_SIZE, HEADER_SIZE, PADDING_SIZE, decode_header, padding
 from offloader.format.chunks import Chunks
 from offloader.format.index import Index, ledger_info
+from offloader.format.part_index import IndexEntry, encode_part_index
 from offloader.format.ranges import merge_ranges
 from offloader.model import LedgerRange
-from offloader.part_index import IndexEntry
 
 
 @dataclass(frozen=True, slots=True)
 class Accounting:
-    """What an object holds: length == 128 * blocks + 12 * entries + payload + padding. Ledgers in the object's order."""
+    """What an object holds: length == 128 * blocks + 12 * entries + payload + padding, in which the parts' indexes are. Ledgers in the object's order."""
 
     length: int
     blocks: int
@@ -29,8 +29,8 @@ class Accounting:
 def account(data: bytes | Iterable[bytes], index: Index, *, own: bool = False) -> Accounting:
     """Account for each byte of an object, given whole or as chunks of any sizes, of which one at a time is held.
 
-    `own` says that we wrote it: exactly 4 bytes of padding, where Pulsar's V2 blocks may have any number but none. Payloads
-    are not looked at: their check is the parts' CRC32C. Raises DamagedObjectError naming the first offset that is wrong.
+    `own` says that we wrote it: exactly 4 bytes of padding, and behind those of a part's last block the part's index. Pulsar's V2
+    blocks may have any number of bytes but none. Payloads are not looked at: their check is the parts' CRC32C. Raises DamagedObjectError naming the first offset that is wrong.
     """
     walk = _Walk(Chunks((data,) if isinstance(data, bytes) else data), index, own=own)
     return walk.run()
@@ -38,7 +38,10 @@ def account(data: bytes | Iterable[bytes], index: Index, *, own: bool = False) -
 
 def check_ledger_infos(index: Index, ledgers: Iterable[LedgerRange], timestamp: int) -> None:
     """Compare the ledgers' metadata in one of our own index objects with the segment's record. Raises DamagedObjectError."""
-    expected = {held.ledger: ledger_info(held, timestamp) for held in ledgers}
+    try:
+        expected = {held.ledger: ledger_info(held, timestamp) for held in ledgers}
+    except ValueError as error:  # numbers that no index can hold
+        raise DamagedObjectError(f"index: it is of a segment whose record no index can be of ({error})") from error
     found = {group.ledger: group.metadata for group in index.groups}
     for ledger in sorted(expected.keys() | found.keys()):
         if found.get(ledger) != expected.get(ledger):
@@ -56,6 +59,7 @@ class _Walk:
         self._due = next(self._index, None)
         self._ranges: list[LedgerRange] = []  # one per block
         self._padding = 0
+        self._part_index: list[IndexEntry] = []  # those whose part has not ended
 
     def run(self) -> Accounting:
         while not self._chunks.at_end():
@@ -63,6 +67,8 @@ class _Walk:
         length = self._chunks.position
         if length != self._data_length:
             raise DamagedObjectError(f"offset {length}: the object ends here, its index says at {self._data_length}")
+        if self._own and self._part_index:
+            raise DamagedObjectError(f"offset {length}: the object ends here, and its last part's index is missing")
         if self._due is not None:
             raise DamagedObjectError(f"offset {self._due.offset + HEADER_SIZE}: no entry begins where {self._due} points")
         count, payload = sum(r.count for r in self._ranges), sum(r.size for r in self._ranges)
@@ -118,11 +124,24 @@ class _Walk:
             raise DamagedObjectError(
                 f"offset {due.offset + HEADER_SIZE}: the index has {due} near entry {ledger}:{entry} at {at}"
             )
+        if self._own:
+            self._part_index.append(due)
         self._due = next(self._index, None)
 
     def _check_padding(self, begin: int, end: int, head: bytes | memoryview) -> None:
         size = end - begin
-        if size < 1 or (self._own and size != PADDING_SIZE):
+        if self._own and size > PADDING_SIZE:
+            self._check_part_index(begin, size, head)
+        elif size < 1 or (self._own and size != PADDING_SIZE):
             raise DamagedObjectError(f"offset {begin}: {size} bytes of padding")
-        self._chunks.take_padding(begin, end, head)
+        else:
+            self._chunks.take_padding(begin, end, head)
         self._padding += size
+
+    def _check_part_index(self, begin: int, size: int, head: bytes | memoryview) -> None:
+        expected = padding(PADDING_SIZE) + encode_part_index(self._part_index)
+        if size != len(expected):
+            raise DamagedObjectError(f"offset {begin}: {size} bytes of padding and part index, where {len(expected)} belong")
+        if bytes(head) + bytes(self._chunks.take(size - len(head))) != expected:
+            raise DamagedObjectError(f"offset {begin}: padding and part index are not those of the part's blocks")
+        self._part_index.clear()

@@ -19,7 +19,7 @@ from offloader._proto.managed_ledger_pb2 import LedgerMetadataFormat
 from offloader.errors import DamagedObjectError, FatalError
 from offloader.format.blocks import ENTRY_HEADER, ENTRY_HEADER_SIZE, HEADER_SIZE, BlockHeader, padding
 from offloader.format.index import INDEX_ENTRY, decode_entries
-from offloader.part_index import IndexEntry
+from offloader.format.part_index import IndexEntry
 
 MAGIC = bytes.fromhex("de47de47")
 _HEADER = Struct(">4siqqii")  # magic, index length, data length, data header length, entry count, metadata length

@@ -3,18 +3,49 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from hashlib import sha256
+from typing import NamedTuple
 
-from offloader.errors import ClaimedByOtherError, DamagedRecordError, IntegrityError
-from offloader.metadata.catalog_codec import decode_catalog, encode_catalog
-from offloader.metadata.layout import catalog_folder, topics
-from offloader.metadata.log import READERS, NumberedLog
-from offloader.metadata.state import Claim, LedgerClosed, Record, TopicCatalog
+from offloader.errors import (
+    ClaimedByOtherError,
+    DamagedRecordError,
+    FormatVersionError,
+    IntegrityError,
+    ObjectNotFoundError,
+    OffloadError,
+)
+from offloader.metadata.catalog_codec import Written, decode_of, decode_slot, encode_catalog, standing
+from offloader.metadata.generations import behind
+from offloader.metadata.history import History, Kept
+from offloader.metadata.layout import (
+    catalog_folder,
+    claim_key,
+    claims_folder,
+    generations_folder,
+    manifest_key,
+    manifests_folder,
+    newest_key,
+    parse_claim_key,
+    record_key,
+    topic_folder,
+    topics,
+)
+from offloader.metadata.log import READERS, NumberedLog, read_record
+from offloader.metadata.manifest import FAN
+from offloader.metadata.state import CatalogHead, Claim, LedgerClosed, Record, Said, TopicCatalog, record_uuid
 from offloader.model import Loss, Segment, TopicName
 from offloader.storage.base import ObjectStore
+
+LONGEST_HINT = 20
+
+
+class Heads(NamedTuple):
+    """Heads by topic, and in one line why others cannot be read."""
+
+    found: dict[TopicName, CatalogHead]
+    failed: dict[TopicName, str]
 
 
 class Catalogs:
@@ -23,87 +54,249 @@ class Catalogs:
     A topic is released by a claim of nobody (`released`): any application may claim it then.
     """
 
-    def __init__(self, store: ObjectStore, application: str, new_token: Callable[[], str]) -> None:
+    def __init__(self, store: ObjectStore, application: str) -> None:
         self._store = store
         self._application = application
-        self._new_token = new_token
-        self._logs: dict[TopicName, NumberedLog] = {}
+        self._logs: dict[tuple[TopicName, int], NumberedLog] = {}
         self._lock = threading.Lock()
+        self._marked: set[TopicName] = set()
 
     def topics(self) -> Iterator[TopicName]:
-        """Every topic that has a catalog."""
-        return (topic for topic in topics(self._store) if any(True for _ in self._store.list(catalog_folder(topic))))
+        """Every topic that has a catalog; `READERS` of them are looked at at a time."""
+        found = list(topics(self._store))
+        with ThreadPoolExecutor(READERS, "catalog-reader") as pool:
+            yield from (topic for topic, there in zip(found, pool.map(self._has_catalog, found), strict=True) if there)
+
+    def _has_catalog(self, topic: TopicName) -> bool:
+        return any(True for _ in self._store.folders(generations_folder(topic)))
+
+    def claimed(self) -> list[TopicName]:
+        """Topics that the application may have claimed: all that it has, and some that it had. One listing."""
+        keys = (parse_claim_key(key) for key, _ in self._store.list(claims_folder(self._application)))
+        found = [said[1] for said in keys if said is not None]
+        self._marked.update(found)
+        return found
 
     def load(self, topic: TopicName) -> TopicCatalog:
-        """A topic's catalog, empty where it has none. Raises DamagedRecordError, IntegrityError."""
-        return self.refresh(TopicCatalog(topic))
+        """A topic's whole catalog, empty where it has none. Raises DamagedRecordError, IntegrityError."""
+        return self.refresh(TopicCatalog.empty(topic))
 
     def refresh(self, catalog: TopicCatalog) -> TopicCatalog:
-        """A loaded catalog with the records that were written since: nothing else is read. Raises as `load`."""
-        return catalog.apply(*self._records_after(catalog))
+        """A whole catalog with the records that were written since: nothing else is read. Where a rebuild has replaced it, it is loaded
+        anew. Raises as `load`."""
+        history = self.history(catalog.topic, catalog.head)
+        if history.head.generation != catalog.head.generation:
+            catalog = TopicCatalog(CatalogHead(catalog.topic, generation=history.head.generation))
+        since = history.read(range(catalog.next_slot, history.head.next_slot))
+        return catalog.apply(*(written.record for written in since))
 
-    def load_all(self, names: Iterable[TopicName]) -> dict[TopicName, TopicCatalog]:
-        """Several catalogs at a time."""
+    def history(self, topic: TopicName, known: CatalogHead | None = None, kept: Kept | None = None) -> History:
+        """A topic's records as they are now. `known` is a head from before. Raises as `load`."""
+        head, newest = self._newest(known or CatalogHead(topic))
+        history = History(self._store, head, kept)
+        if newest is not None:
+            history.keep(head.next_slot - 1, newest)
+        return history
+
+    def head(self, topic: TopicName) -> CatalogHead:
+        """What a writer needs of a topic's catalog: a few requests, however long that is. Raises as `load`."""
+        return self.refresh_head(CatalogHead(topic))
+
+    def refresh_head(self, head: CatalogHead) -> CatalogHead:
+        """With what was written since. Raises as `load`."""
+        return self._newest(head)[0]
+
+    def heads(self, names: Iterable[TopicName]) -> Heads:
+        """Several heads at a time; those that cannot be read keep no other from being read. Raises what the store raises."""
+
+        def head(topic: TopicName) -> CatalogHead | OffloadError:
+            try:
+                return self.head(topic)
+            except (IntegrityError, FormatVersionError) as error:
+                return error
+
+        wanted = list(names)
         with ThreadPoolExecutor(READERS, "catalog-reader") as pool:
-            return {catalog.topic: catalog for catalog in pool.map(self.load, names)}
+            found = dict(zip(wanted, pool.map(head, wanted), strict=True))
+        return Heads(
+            {topic: each for topic, each in found.items() if isinstance(each, CatalogHead)},
+            {
+                topic: f"{topic}: {str(each).removeprefix(f'{topic}: ')}"
+                for topic, each in found.items()
+                if isinstance(each, OffloadError)
+            },
+        )
 
-    def append(self, catalog: TopicCatalog, record: Record, token: str | None = None) -> TopicCatalog:
-        """Write the next record of a loaded catalog; one that is there already is success.
+    def append(self, head: CatalogHead, record: Said) -> CatalogHead:
+        """Write the next record behind a loaded head; one that is there already is success. A claim that the same application had begun before,
+        of the same incarnation, stands for a later one: it is the head's then.
 
-        `token` makes the bytes: by default a segment's is its uuid, so that a repeated commit writes the same ones.
-        Raises ClaimedByOtherError; IntegrityError where the record does not continue the catalog (any more);
-        OutcomeUnknownError, after which the topic must be loaded again.
+        Raises ClaimedByOtherError; IntegrityError where the record does not continue the catalog (any more); OutcomeUnknownError, after
+        which nothing but the same may be tried before the topic is loaded again.
         """
-        if token is None:
-            token = record.uuid if isinstance(record, Segment) else self._new_token()
-        while not holds(catalog, record):
-            self._check_claim(catalog, record)
-            catalog = self._put(catalog, record, token)
-        return catalog
+        while not self._holds(head, record):
+            self._check_claim(head, record)
+            head, written = self._commit(head, linked(head, record))
+            if written:
+                break
+        if isinstance(record, Claim) and not record.application:
+            self.unmark(head.topic)
+        return head
 
-    def adopt(self, catalog: TopicCatalog, former: str, at: int) -> TopicCatalog:
+    def adopt(self, head: CatalogHead, former: str, at: int) -> CatalogHead:
         """Claim a topic for this application in place of `former`: everything else stays. A no-op where that is not its owner."""
-        while catalog.claim is not None and catalog.claim.application == former:
-            claim = replace(catalog.claim, application=self._application, at=at, reason=f"taken over from {former}")
-            catalog = self._put(catalog, claim, self._new_token())
-        return catalog
+        while head.claim is not None and head.claim.application == former:
+            claim = replace(head.claim, application=self._application, at=at, reason=f"taken over from {former}")
+            head, _ = self._commit(head, linked(head, claim))
+        if head.claim is not None and head.claim.application == self._application:
+            self._store.delete([claim_key(former, head.topic)])
+        return head
 
-    def _put(self, catalog: TopicCatalog, record: Record, token: str) -> TopicCatalog:
-        """Try the next slot: the catalog with the record, or with whatever was written there instead."""
-        following = catalog.apply(record)
-        log = self._log(catalog.topic)
-        if log.append(catalog.next_slot, encode_catalog(token, record)) is None:
-            return following
-        reloaded = self.refresh(catalog)
-        if reloaded.next_slot == catalog.next_slot:
-            raise DamagedRecordError(f"{log.key(catalog.next_slot)} was refused as being there, but is not")
-        return reloaded
+    def mark(self, topic: TopicName) -> None:
+        """Note that the application may have claimed a topic, for `claimed`; once in a process."""
+        if topic not in self._marked:
+            self._store.put(claim_key(self._application, topic), str(topic).encode(), if_absent=True)
+            self._marked.add(topic)
 
-    def _check_claim(self, catalog: TopicCatalog, record: Record) -> None:
-        owner = catalog.claim.application if catalog.claim is not None else ""
+    def unmark(self, topic: TopicName) -> None:
+        """The application has not claimed the topic any more."""
+        self._store.delete([claim_key(self._application, topic)])
+        self._marked.discard(topic)
+
+    def _holds(self, head: CatalogHead, record: Said) -> bool:
+        """Whether the catalog says this already. Raises IntegrityError where it says something else of the same thing."""
+        match record:
+            case Claim():
+                return head.claim is not None and replace(head.claim, former="") == replace(record, former="")
+            case LedgerClosed():
+                last = self._closed_with(head, record.incarnation, record.ledger)
+                if last not in (None, record.last):
+                    raise IntegrityError(f"{head.topic}: ledger {record.ledger} was closed with {last}, not with {record.last}")
+                return _vouched(record) in map(_vouched, head.closed) or (
+                    last is not None and self._is_before(head, record.incarnation, record.ledger)
+                )
+            case Segment() | Loss():
+                return head.is_behind(record.start) and self._has(head, record)
+
+    def _commit(self, head: CatalogHead, record: Said) -> tuple[CatalogHead, bool]:
+        """The record's own object, then the catalog's next slot: the head with the record, or with what was there first."""
+        _after(head, record)  # or it is refused before anything is written
+        uuid = record_uuid(head.topic, record)
+        key, data = record_key(head.topic, uuid), encode_catalog(uuid, record)
+        if isinstance(record, Claim) and record.application:
+            self.mark(head.topic)
+        if head.next_slot == 0 and (left := self._left(head.topic, key)) is not None:
+            reloaded = self.refresh_head(head)
+            if reloaded.next_slot == 0:
+                raise DamagedRecordError(
+                    f"{head.topic} has no catalog, though {left} is there: `offloader catalog rebuild {head.topic}` makes it anew"
+                )
+            return reloaded, False
+        if self._store.put(key, data, if_absent=True) is not None:
+            return self._put(head, record, data)
+        begun = self._begun(head.topic, key, record)
+        head, written = self._put(head, *begun)
+        return head, written and (begun[0] == record or _stands_for(begun[0], record))
+
+    def _left(self, topic: TopicName, own: str) -> str | None:
+        """What there is of a topic but for one object."""
+        return next((key for key, _ in self._store.list(topic_folder(topic)) if key != own), None)
+
+    def _begun(self, topic: TopicName, key: str, wanted: Said) -> tuple[Record, bytes]:
+        """What was begun in a record's place before, by whom ever: that is finished first."""
+        try:
+            data = read_record(self._store, key)
+        except ObjectNotFoundError as error:
+            raise DamagedRecordError(f"{key} was refused as being there, but is not") from error
+        begun = decode_of(topic, key, data)[1]
+        if isinstance(wanted, Segment) and not _same(begun, wanted):
+            raise IntegrityError(f"{key}: segment {wanted.uuid} has a record with other contents")
+        return begun, data
+
+    def _put(self, head: CatalogHead, record: Record, data: bytes) -> tuple[CatalogHead, bool]:
+        """Try the next slot: the head with the record, or with whatever was written there instead, and whether it is the record."""
+        following = _after(head, record)
+        log = self._log(head.topic, head.generation)
+        if log.append(head.next_slot, standing(head, data)) is None:
+            return following, True
+        reloaded = self.refresh_head(head)
+        if (reloaded.generation, reloaded.next_slot) == (head.generation, head.next_slot):
+            raise DamagedRecordError(f"{log.key(head.next_slot)} was refused as being there, but is not")
+        return reloaded, False
+
+    def _closed_with(self, head: CatalogHead, incarnation: int, ledger: int) -> int | None:
+        """A head knows of its end's ledger and of later ones; of others the whole catalog does."""
+        if self._is_before(head, incarnation, ledger):
+            return self.load(head.topic).closed.get((incarnation, ledger))
+        return head.closed_with(incarnation, ledger)
+
+    @staticmethod
+    def _is_before(head: CatalogHead, incarnation: int, ledger: int) -> bool:
+        return head.end is not None and (incarnation, ledger) < head.end[:2]
+
+    def _check_claim(self, head: CatalogHead, record: Said) -> None:
+        owner = head.claim.application if head.claim is not None else ""
         if owner == self._application or (not owner and isinstance(record, Claim)):
             return
-        if catalog.claim is None:
-            raise IntegrityError(f"{catalog.topic}: a {type(record).__name__} stands before any claim")
+        if head.claim is None:
+            raise IntegrityError(f"{head.topic}: a {type(record).__name__} stands before any claim")
         raise ClaimedByOtherError(
-            f"{catalog.topic} is claimed by {owner or 'nobody'}, not by {self._application}: "
+            f"{head.topic} is claimed by {owner or 'nobody'}, not by {self._application}: "
             f"`offloader takeover` adopts another application's topics"
         )
 
-    def _records_after(self, catalog: TopicCatalog) -> Iterator[Record]:
-        log = self._log(catalog.topic)
-        seen: dict[bytes, int] = {}
-        for expected, (slot, data) in enumerate(log.load(after=catalog.next_slot - 1), catalog.next_slot):
+    def _newest(self, head: CatalogHead) -> tuple[CatalogHead, Written | None]:
+        """The head with what was written since, and the last record where there is any of that."""
+        topic, generation = head.topic, head.generation
+        log = self._log(topic, generation)
+        first, said = (head.next_slot, 0) if head.next_slot else self._nearly_all(topic, generation)
+        slots, newer = behind(self._store, topic, generation, first - 1)
+        log.known()
+        if newer is not None:
+            return self._newest(CatalogHead(topic, generation=newer))
+        for expected, slot in enumerate(slots, first):
             if slot != expected:
                 raise DamagedRecordError(f"{log.key(expected)} is missing, though {log.key(slot)} is there")
-            digest = sha256(data).digest()
-            if seen.setdefault(digest, slot) != slot:  # each has a token of its own
-                raise DamagedRecordError(f"{log.key(slot)} is a copy of {log.key(seen[digest])}, or the other way round")
-            yield decode_catalog(log.key(slot), data)
+        if first + len(slots) == head.next_slot:
+            return head, None
+        last = first + len(slots) - 1
+        try:
+            written = decode_slot(topic, generation, last, log.key(last), read_record(self._store, log.key(last)))
+        except ObjectNotFoundError as error:
+            raise DamagedRecordError(
+                f"{log.key(last)} is missing, though {newest_key(topic, generation)} says that it is there"
+            ) from error
+        found = written.before.after(written.record)
+        following = _following(found)
+        if following is not None:
+            return self._newest(following)
+        if said > found.next_slot and self._store.stat(summed := manifest_key(topic, generation, 0, said // FAN - 1)) is not None:
+            raise DamagedRecordError(
+                f"{log.key(found.next_slot)} is missing, though {summed} sums up what follows it: "
+                f"`offloader catalog rebuild {topic}` makes the catalog anew; "
+                f"where that has nothing to do, what is missing is nowhere any more: delete {manifests_folder(topic, generation)}"
+            )
+        return found, written
 
-    def _log(self, topic: TopicName) -> NumberedLog:
+    def _nearly_all(self, topic: TopicName, generation: int) -> tuple[int, int]:
+        """How many records a topic has at least, close to all: as the newest manifest's writer says, else by looking. And what that says."""
+        try:
+            said = self._store.read(newest_key(topic, generation), 0, LONGEST_HINT)[0]
+        except ObjectNotFoundError:
+            said = b""
+        count = FAN * int(said) if said.isdigit() and len(said) < LONGEST_HINT else 0
+        log = self._log(topic, generation)
+        return (count if count and not log.is_empty(count - 1) else log.nearly_all(FAN)), count
+
+    def _has(self, head: CatalogHead, record: Segment | Loss) -> bool:
+        """Whether what accounts for a record's start is that record."""
+        history = History(self._store, head)
+        around = history.slots(lambda row: row.holds(record.start))
+        return any(_is(head, written.record, record) for slot in around for written in history.read([slot.number]))
+
+    def _log(self, topic: TopicName, generation: int) -> NumberedLog:
         with self._lock:
-            return self._logs.setdefault(topic, NumberedLog(self._store, catalog_folder(topic)))
+            return self._logs.setdefault((topic, generation), NumberedLog(self._store, catalog_folder(topic, generation)))
 
 
 def released(claim: Claim, at: int, reason: str) -> Claim:
@@ -111,20 +304,55 @@ def released(claim: Claim, at: int, reason: str) -> Claim:
     return replace(claim, application="", at=at, reason=reason)
 
 
-def holds(catalog: TopicCatalog, record: Record) -> bool:
-    """Whether the catalog says this already. Raises IntegrityError where it says something else of the same thing."""
+def linked(head: CatalogHead, record: Said) -> Said:
+    """A record as it stands behind this head: it names what it follows. A segment was told when it was assigned."""
     match record:
         case Claim():
-            return catalog.claim == record
-        case Segment():
-            same = next((s for s in catalog.segments if s.uuid == record.uuid), None)
-            if same is not None and same != record:
-                raise IntegrityError(f"{catalog.topic}: segment {record.uuid} is in the catalog with other contents")
-            return same is not None
+            return replace(record, former="" if head.claim is None else record_uuid(head.topic, head.claim))
         case Loss():
-            return record in catalog.losses
-        case LedgerClosed():
-            last = catalog.closed.get((record.incarnation, record.ledger), record.last)
-            if last != record.last:
-                raise IntegrityError(f"{catalog.topic}: ledger {record.ledger} was closed with {last}, not with {record.last}")
-            return (record.incarnation, record.ledger) in catalog.closed
+            uuid, end = head.last or ("", None)
+            return replace(record, predecessor_uuid=uuid, predecessor_end=end)
+        case Segment() | LedgerClosed():
+            return record
+
+
+def _is(head: CatalogHead, there: Record, record: Segment | Loss) -> bool:
+    """Whether a record that is there is this one. Raises IntegrityError where it is another one of the same uuid."""
+    if isinstance(record, Loss):
+        return isinstance(there, Loss) and replace(there, predecessor_uuid="", predecessor_end=None) == replace(
+            record, predecessor_uuid="", predecessor_end=None
+        )
+    if not isinstance(there, Segment) or there.uuid != record.uuid:
+        return False
+    if not _same(there, record):
+        raise IntegrityError(f"{head.topic}: segment {record.uuid} is in the catalog with other contents")
+    return True
+
+
+def _stands_for(begun: Record, wanted: Said) -> bool:
+    """What was promised first counts: a later claim of the same would begin later, and what is between them would be nobody's."""
+    if not isinstance(begun, Claim) or not isinstance(wanted, Claim):
+        return False
+    return (begun.application, begun.incarnation, begun.created) == (wanted.application, wanted.incarnation, wanted.created)
+
+
+def _same(first: Record, second: Segment) -> bool:
+    """Whether both are one segment. Where its root lay is told by whoever wrote it first."""
+    return isinstance(first, Segment) and replace(first, driver_properties=()) == replace(second, driver_properties=())
+
+
+def _vouched(closed: LedgerClosed) -> LedgerClosed:
+    """What it says of the ledger, whoever vouched for it."""
+    return replace(closed, vouched_by="")
+
+
+def _after(head: CatalogHead, record: Record) -> CatalogHead:
+    """The head with a record that is proven to follow. Raises IntegrityError."""
+    if isinstance(record, Segment | Loss):
+        head.check_follows(record)
+    return head.after(record)
+
+
+def _following(head: CatalogHead) -> CatalogHead | None:
+    """Of the generation by which a rebuild has ended this one: it wrote that before, all but slot 0."""
+    return None if head.continued_in is None else CatalogHead(head.topic, generation=head.continued_in, next_slot=1)

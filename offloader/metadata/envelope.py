@@ -10,11 +10,13 @@ from crc32c import crc32c
 from google.protobuf.message import DecodeError
 
 from offloader._proto import metadata_pb2 as pb
-from offloader.errors import DamagedRecordError, FormatVersionError
+from offloader.errors import DamagedRecordError, FatalError, FormatVersionError
+from offloader.model import MIB
 
 MAGIC = b"PSOM"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 HEAD = struct.Struct(">4sI")
+LARGEST = 256 * MIB  # of a body; a thousand open segments take some ten
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +29,10 @@ class Opened:
 
 
 def seal(token: str, body: pb.Body, format_version: int = FORMAT_VERSION) -> bytes:
-    """The bytes of a record."""
+    """The bytes of a record. Raises FatalError for one that `unseal` would refuse."""
     plain = body.SerializeToString(deterministic=True)
+    if len(plain) > LARGEST:
+        raise FatalError(f"a record of {len(plain)} bytes is larger than any that is read again ({LARGEST})")
     small = zlib.compress(plain, 1)
     record = pb.Record(format_version=format_version, token=token, body=plain)
     if len(small) < len(plain):
@@ -38,7 +42,7 @@ def seal(token: str, body: pb.Body, format_version: int = FORMAT_VERSION) -> byt
 
 
 def unseal(key: str, data: bytes) -> Opened:
-    """The record that `key` holds. Raises DamagedRecordError, and FormatVersionError for what only a newer version reads."""
+    """The record that `key` holds. Raises DamagedRecordError, and FormatVersionError for what only another version reads."""
     if len(data) < HEAD.size or HEAD.unpack_from(data) != (MAGIC, crc32c(data[HEAD.size :])):
         raise DamagedRecordError(f"{key}: {len(data)} bytes that are no record or do not match their checksum")
     try:
@@ -47,10 +51,23 @@ def unseal(key: str, data: bytes) -> Opened:
             raise FormatVersionError(
                 f"{key} has format version {record.format_version}, this version reads up to {FORMAT_VERSION}: run a newer one"
             )
-        body = pb.Body.FromString(zlib.decompress(record.body) if record.compressed else record.body)
+        if record.format_version < FORMAT_VERSION:
+            raise FormatVersionError(
+                f"{key} has format version {record.format_version}, which only an older version reads: choose another bucket or folder"
+            )
+        body = pb.Body.FromString(_inflated(record.body) if record.compressed else record.body)
     except (DecodeError, zlib.error) as error:
         raise DamagedRecordError(f"{key}: {error}") from error
     kind = body.WhichOneof("kind")
     if kind is None:
         raise FormatVersionError(f"{key} is of a kind that this version does not know: run a newer one")
     return Opened(record.token, kind, body)
+
+
+def _inflated(data: bytes) -> bytes:
+    """What was compressed, and not more of it than a record may have."""
+    stream = zlib.decompressobj()
+    plain = stream.decompress(data, LARGEST + 1)
+    if len(plain) > LARGEST or not stream.eof or stream.unused_data:
+        raise zlib.error("the body is no whole record, or has more bytes than any")
+    return plain

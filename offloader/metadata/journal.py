@@ -5,11 +5,19 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from types import MappingProxyType, TracebackType
 from typing import Self
 
-from offloader.errors import FatalError, OffloadError, OvertakenError
+from offloader.errors import (
+    FatalError,
+    JournalUnavailableError,
+    OffloadError,
+    OutcomeUnknownError,
+    OvertakenError,
+    RetryableError,
+)
 from offloader.metadata.journal_codec import EncodedTopic, encode_changes, encode_full, encode_topic
 from offloader.metadata.journal_rules import snapshot_due
 from offloader.metadata.journal_start import JournalStart, Started
@@ -20,6 +28,9 @@ from offloader.model import TopicName
 from offloader.storage.base import ObjectStore
 
 log = logging.getLogger(__name__)
+
+Waiting = Callable[[], AbstractContextManager[None]]
+CALLS_OF_A_WAIT = 2  # a record is written and, where the slot is taken, read back
 
 
 @dataclass(slots=True)
@@ -53,10 +64,12 @@ class Journal:
         started: Started,
         new_token: Callable[[], str],
         written: Callable[[int], None] = lambda _: None,
+        waiting: Waiting = nullcontext,
     ) -> None:
         self._application = application
         self._new_token = new_token
         self._written = written
+        self._waiting_for_store = waiting
         self._log = NumberedLog(store, epoch_folder(application, started.epoch))
         self._set_topics(started.topics)
         self._next_slot = 1
@@ -72,13 +85,18 @@ class Journal:
 
     @classmethod
     def open(
-        cls, store: ObjectStore, application: str, new_token: Callable[[], str], written: Callable[[int], None] = lambda _: None
+        cls,
+        store: ObjectStore,
+        application: str,
+        new_token: Callable[[], str],
+        written: Callable[[int], None] = lambda _: None,
+        waiting: Waiting = nullcontext,
     ) -> Self:
         """Become the owner; a former one stops at its next record. Raises OvertakenError where another start wins.
 
-        `written` hears of each record's size.
+        `written` hears of each record's size; `waiting` is entered for each wait for the store, of `CALLS_OF_A_WAIT` calls at most.
         """
-        return cls(store, application, JournalStart(store, application).new_epoch(new_token), new_token, written)
+        return cls(store, application, JournalStart(store, application).new_epoch(new_token), new_token, written, waiting)
 
     @staticmethod
     def peek(store: ObjectStore, application: str) -> Mapping[TopicName, TopicState]:
@@ -94,12 +112,15 @@ class Journal:
     def record(self, changes: Iterable[TopicState]) -> None:
         """Make states durable; an idle one removes its topic. Returns when that is done.
 
-        Raises OvertakenError and OutcomeUnknownError, after which nothing more is recorded; after any other error the same
-        states can be recorded again.
+        Raises OvertakenError, after which nothing more is recorded; after any other error the same states can be recorded again. What was
+        tried before is settled first, with the same bytes: an outcome that is not known (JournalUnavailableError) is never taken for a failure.
         """
+        changed = {state.topic: state for state in changes}
+        if not changed and self._tried is None:
+            return  # the driver has nothing to say several times a round
         with self._joining:
             group = self._waiting
-            group.changes.update((state.topic, state) for state in changes)
+            group.changes.update(changed)
         with self._writing:
             if not group.done:
                 self._write(group)
@@ -110,7 +131,9 @@ class Journal:
         """Raises OvertakenError where another process has taken the journal: nothing may be done then."""
         with self._writing:
             self._settle()
-            if not self._log.is_empty(self._next_slot):
+            with self._waiting_for_store():
+                empty = self._log.is_empty(self._next_slot)
+            if not empty:
                 self._stop()
 
     def close(self) -> None:
@@ -141,7 +164,7 @@ class Journal:
 
     def _compose(self, changes: Mapping[TopicName, TopicState]) -> _Tried | None:
         """The next record: the changes, or everything where a snapshot is due. None where nothing changes."""
-        kept = {t: encode_topic(s, self._encoded.get(t)) for t, s in changes.items() if not s.idle}
+        kept = {t: encode_topic(s) for t, s in changes.items() if not s.idle}
         removed = [t for t, s in changes.items() if s.idle and t in self._encoded]
         if not kept and not removed:
             return None
@@ -161,7 +184,14 @@ class Journal:
         tried = self._tried
         if tried is None:
             return
-        if self._log.append(self._next_slot, tried.data) is not None:
+        try:
+            with self._waiting_for_store():
+                other = self._log.append(self._next_slot, tried.data)
+        except OutcomeUnknownError as error:
+            raise JournalUnavailableError(f"what became of a journal record is not known yet: {error}") from error
+        except RetryableError as error:
+            raise JournalUnavailableError(str(error)) from error
+        if other is not None:
             self._stop()
         self._tried = None
         self._written(len(tried.data))
@@ -182,7 +212,8 @@ class Journal:
 
     def _truncate(self) -> None:
         try:
-            self._log.remove(self._removable)
+            with self._waiting_for_store():
+                self._log.remove(self._removable)
             self._removable = []
         except OffloadError as error:  # the next snapshot tries again
             log.warning("journal of %s: old records could not be removed: %s", self._application, error)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from offloader._proto import metadata_pb2 as pb
 from offloader.errors import DamagedRecordError
 from offloader.metadata.envelope import seal, unseal
-from offloader.metadata.part_codec import decode_parts, encode_parts, group
-from offloader.metadata.state import Abandoned, CloseRequest, TopicState
+from offloader.metadata.part_codec import parts_message, read_parts
+from offloader.metadata.state import Abandoned, CloseRequest, Releasing, TopicState
 from offloader.metadata.value_codec import (
     cuts_message,
     damage_of,
@@ -25,16 +25,15 @@ from offloader.metadata.value_codec import (
     unknown_fields,
     word,
 )
-from offloader.model import Failure, FailureKind, OpenSegment, Part, RollReason, SealedFacts, SegmentStatus, Source, TopicName
+from offloader.model import Failure, FailureKind, OpenSegment, RollReason, SealedFacts, SegmentStatus, Source, TopicName
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedTopic:
-    """A topic's state and its bytes; complete groups of parts are taken from the former one."""
+    """A topic's state and its bytes."""
 
     state: TopicState
     data: bytes
-    groups: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,50 +87,39 @@ def decode_journal(key: str, data: bytes) -> JournalRecord:
     return JournalRecord(opened.token, topics, removed, entry.full, taken_over_by=entry.taken_over_by)
 
 
-def encode_topic(state: TopicState, former: EncodedTopic | None = None) -> EncodedTopic:
+def encode_topic(state: TopicState) -> EncodedTopic:
     """A topic's state as bytes."""
     message = pb.Topic(
         id=topic_message(state.topic),
+        open=None if state.open is None else _open_message(state.open),
         failure=_failure_message(state.failure),
         abandoned=[pb.Abandoned(uuid=a.uuid, upload=a.upload, reason=a.reason) for a in state.abandoned],
         requests=[pb.CloseRequest(id=r.id, end=position_message(r.end)) for r in state.requests],
-        releasing=state.releasing,
+        releasing=state.releasing or "",
         lost_after=position_message(state.lost_after),
+        let_go=state.let_go,
     )
-    groups: tuple[bytes, ...] = ()
-    if state.open is not None:
-        groups = _encode_groups(state.open.parts, former)
-        message.open.CopyFrom(_open_message(state.open, groups))
-    return EncodedTopic(state, message.SerializeToString(deterministic=True) + state.unknown_fields, groups)
+    return EncodedTopic(state, message.SerializeToString(deterministic=True) + state.unknown_fields)
 
 
 def decode_topic(key: str, data: bytes) -> EncodedTopic:
     """The opposite of `encode_topic`; `key` is named where the bytes are damaged (DamagedRecordError)."""
     with damage_of(key):
-        message = pb.Topic.FromString(data)
-        groups = tuple(message.open.part_groups)
-        return EncodedTopic(_read_state(message, groups), data, groups)
+        return EncodedTopic(_read_state(pb.Topic.FromString(data)), data)
 
 
-def _read_state(m: pb.Topic, groups: Iterable[bytes]) -> TopicState:
+def _read_state(m: pb.Topic) -> TopicState:
     return TopicState(
         read_topic(m.id),
-        _read_open(m.open, groups) if m.HasField("open") else None,
+        _read_open(m.open) if m.HasField("open") else None,
         _read_failure(m.failure) if m.HasField("failure") else None,
         tuple(Abandoned(a.uuid, a.upload if a.HasField("upload") else None, a.reason) for a in m.abandoned),
         tuple(CloseRequest(r.id, read_position(r.end)) for r in m.requests),
-        m.releasing,
+        word(Releasing, m.releasing) if m.releasing else None,
         read_position(m.lost_after) if m.HasField("lost_after") else None,
+        m.let_go,
         unknown_fields(m),
     )
-
-
-def _encode_groups(parts: tuple[Part, ...], former: EncodedTopic | None) -> tuple[bytes, ...]:
-    known = former.groups if former is not None else ()
-    before = group(former.state.open.parts) if former is not None and former.state.open is not None else []
-    groups = group(parts)
-    same = [i < len(before) and before[i] == g for i, g in enumerate(groups)]
-    return tuple(known[i] if same[i] else encode_parts(g) for i, g in enumerate(groups))
 
 
 def _failure_message(failure: Failure | None) -> pb.Failure | None:
@@ -144,7 +132,7 @@ def _read_failure(m: pb.Failure) -> Failure:
     return Failure(word(FailureKind, m.kind), m.reason, m.attempts, m.retry_at)
 
 
-def _open_message(segment: OpenSegment, groups: Iterable[bytes]) -> pb.OpenSegment:
+def _open_message(segment: OpenSegment) -> pb.OpenSegment:
     return pb.OpenSegment(
         uuid=segment.uuid,
         start=position_message(segment.start),
@@ -155,14 +143,15 @@ def _open_message(segment: OpenSegment, groups: Iterable[bytes]) -> pb.OpenSegme
         predecessor_uuid=segment.predecessor_uuid,
         predecessor_end=position_message(segment.predecessor_end),
         upload=segment.upload,
-        part_groups=groups,
+        parts=parts_message(segment.parts),
         closing_end=position_message(segment.closing_end),
         roll_reason=segment.roll_reason,
         sealed=None if segment.sealed is None else _sealed_message(segment.sealed),
+        former_ledger_last=segment.former_ledger_last,
     )
 
 
-def _read_open(m: pb.OpenSegment, groups: Iterable[bytes]) -> OpenSegment:
+def _read_open(m: pb.OpenSegment) -> OpenSegment:
     return OpenSegment(
         m.uuid,
         read_position(m.start),
@@ -173,10 +162,11 @@ def _read_open(m: pb.OpenSegment, groups: Iterable[bytes]) -> OpenSegment:
         m.predecessor_uuid,
         read_position(m.predecessor_end) if m.HasField("predecessor_end") else None,
         m.upload if m.HasField("upload") else None,
-        tuple(part for data in groups for part in decode_parts(data)),
+        read_parts(m.parts),
         read_position(m.closing_end) if m.HasField("closing_end") else None,
         word(RollReason, m.roll_reason) if m.HasField("roll_reason") else None,
         _read_sealed(m.sealed) if m.HasField("sealed") else None,
+        m.former_ledger_last if m.HasField("former_ledger_last") else None,
     )
 
 

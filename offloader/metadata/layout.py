@@ -3,16 +3,20 @@
     _root
     _journal/<application>/<epoch>/<slot>
     _requests/<application>/<id>, <id>.seen, <id>.done
-    <tenant>/<namespace>/<topic>/<uuid>, <uuid>-index, _catalog/<slot>, _catalog-damaged-<time>/<slot>
+    _claims/<application>/<tenant>/<namespace>/<topic>
+    <tenant>/<namespace>/<topic>/<uuid>, <uuid>-index, <uuid>-record, _catalog/<generation>/<slot>
+    <tenant>/<namespace>/<topic>/_manifests/<generation>/<level>-<number>, records-<number>, newest
 
 Tenants, namespaces, topics and applications are URL-encoded; a leading `_` or `.` is encoded too, so that no name is
-taken for one of ours, for a store's helper folder or for a parent folder. Epochs and slots have 20 digits: key order is their order.
+taken for one of ours, for a store's helper folder or for a parent folder. Epochs, generations and slots have 20 digits: key order is
+their order.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -24,13 +28,19 @@ from offloader.storage.base import ObjectStore
 ROOT = "_root"
 PROOF = "_proof"
 CATALOG = "_catalog"
-MOVED = "_catalog-damaged-"
+MANIFESTS = "_manifests"
 JOURNAL = "_journal"
 REQUESTS = "_requests"
+CLAIMS = "_claims"
+
+INDEX = "-index"
+RECORD = "-record"
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 LEADING = {"_": "%5F", ".": "%2E"}
-SLOT = re.compile(r"\d{20}")
+SLOT = re.compile(r"[0-9]{20}")
+LISTINGS = 8  # at a time
+MANIFEST = re.compile(r"[0-9]{20}/(([0-9]|records)-[0-9]{20}|newest)")
 # Behind a folder's name it makes a key that comes after all of the folder's.
 AFTER_SLASH = chr(ord("/") + 1)
 
@@ -40,16 +50,19 @@ class KeyKind(Enum):
 
     DATA = "data"
     INDEX = "index"
+    RECORD = "record"
     CATALOG = "catalog"
+    MANIFEST = "manifest"
 
 
 @dataclass(frozen=True, slots=True)
 class TopicKey:
-    """A key of a topic, taken apart: `uuid` of data and index objects, `slot` of catalog records."""
+    """A key of a topic, taken apart: `uuid` of data, index and record objects; `generation` and `slot` of the catalog's."""
 
     topic: TopicName
     kind: KeyKind
     uuid: str = ""
+    generation: int = -1
     slot: int = -1
 
 
@@ -65,23 +78,47 @@ def data_key(topic: TopicName, uuid: str) -> str:
 
 def index_key(topic: TopicName, uuid: str) -> str:
     """A segment's index object."""
-    return topic_folder(topic) + uuid + "-index"
+    return topic_folder(topic) + uuid + INDEX
 
 
-def catalog_folder(topic: TopicName) -> str:
-    """A topic's catalog records, with the closing slash."""
+def record_key(topic: TopicName, uuid: str) -> str:
+    """What the catalog says of a segment, beside its objects; so with every other record, which has a uuid of its own."""
+    return topic_folder(topic) + uuid + RECORD
+
+
+def generations_folder(topic: TopicName) -> str:
+    """All generations of a topic's catalog, with the closing slash."""
     return f"{topic_folder(topic)}{CATALOG}/"
 
 
-def moved_catalog_folder(topic: TopicName, at: int) -> str:
-    """Where `catalog rebuild` at a time (ms) puts records that cannot be read, with the closing slash."""
-    return f"{topic_folder(topic)}{MOVED}{at}/"
+def catalog_folder(topic: TopicName, generation: int = 0) -> str:
+    """One generation's records, with the closing slash."""
+    return f"{generations_folder(topic)}{slot_name(generation)}/"
 
 
-def is_moved_record(key: str) -> bool:
-    """Whether a key lies in such a folder."""
-    topic, rest = _topic_of(key)
-    return topic is not None and rest.startswith(MOVED)
+def slot_key(topic: TopicName, generation: int, slot: int) -> str:
+    """A record of a topic's catalog."""
+    return catalog_folder(topic, generation) + slot_name(slot)
+
+
+def manifests_folder(topic: TopicName, generation: int = 0) -> str:
+    """What sums up a generation's records, with the closing slash. Not among them: a listing of the newest has only these."""
+    return f"{topic_folder(topic)}{MANIFESTS}/{slot_name(generation)}/"
+
+
+def manifest_key(topic: TopicName, generation: int, level: int, number: int) -> str:
+    """A manifest."""
+    return f"{manifests_folder(topic, generation)}{level}-{slot_name(number)}"
+
+
+def records_key(topic: TopicName, generation: int, number: int) -> str:
+    """The records that a manifest of level 0 sums up, one behind the other."""
+    return f"{manifests_folder(topic, generation)}records-{slot_name(number)}"
+
+
+def newest_key(topic: TopicName, generation: int) -> str:
+    """How many manifests of level 0 there were when somebody last wrote one: a hint."""
+    return f"{manifests_folder(topic, generation)}newest"
 
 
 def journal_folder(application: str) -> str:
@@ -97,6 +134,24 @@ def epoch_folder(application: str, epoch: int) -> str:
 def requests_folder(application: str) -> str:
     """An application's requests, with the closing slash."""
     return f"{REQUESTS}/{_encode(application)}/"
+
+
+def claims_folder(application: str) -> str:
+    """What an application has claimed, with the closing slash."""
+    return f"{CLAIMS}/{_encode(application)}/"
+
+
+def claim_key(application: str, topic: TopicName) -> str:
+    """Says that an application may have claimed a topic: its catalog says whether."""
+    return claims_folder(application) + topic_folder(topic).removesuffix("/")
+
+
+def parse_claim_key(key: str) -> tuple[str, TopicName] | None:
+    """Application and topic of a key under `_claims`, None for anything else."""
+    folder, _, rest = key.partition("/")
+    application, _, name = rest.partition("/")
+    topic, _ = _topic_of(f"{name}/")
+    return None if folder != CLAIMS or topic is None else (unquote(application), topic)
 
 
 def proof_key(token: str) -> str:
@@ -116,8 +171,17 @@ def parse_slot(name: str) -> int | None:
 
 def parse_journal_key(application: str, key: str) -> tuple[int, int] | None:
     """(epoch, slot) of a key under `journal_folder(application)`, None for anything else."""
-    epoch, _, slot = key.removeprefix(journal_folder(application)).partition("/")
-    numbers = parse_slot(epoch), parse_slot(slot)
+    return _two_numbers(key.removeprefix(journal_folder(application)))
+
+
+def parse_catalog_key(topic: TopicName, key: str) -> tuple[int, int] | None:
+    """(generation, slot) of a key under `generations_folder(topic)`, None for anything else."""
+    return _two_numbers(key.removeprefix(generations_folder(topic)))
+
+
+def _two_numbers(rest: str) -> tuple[int, int] | None:
+    first, _, second = rest.partition("/")
+    numbers = parse_slot(first), parse_slot(second)
     return None if numbers[0] is None or numbers[1] is None else (numbers[0], numbers[1])
 
 
@@ -128,41 +192,36 @@ def parse_topic_key(key: str) -> TopicKey | None:
         return None
     if UUID.fullmatch(rest):
         return TopicKey(topic, KeyKind.DATA, uuid=rest)
-    if rest.endswith("-index") and UUID.fullmatch(rest.removesuffix("-index")):
-        return TopicKey(topic, KeyKind.INDEX, uuid=rest.removesuffix("-index"))
+    for ending, kind in ((INDEX, KeyKind.INDEX), (RECORD, KeyKind.RECORD)):
+        if rest.endswith(ending) and UUID.fullmatch(rest.removesuffix(ending)):
+            return TopicKey(topic, kind, uuid=rest.removesuffix(ending))
     folder, _, name = rest.partition("/")
-    slot = parse_slot(name)
-    return TopicKey(topic, KeyKind.CATALOG, slot=slot) if folder == CATALOG and slot is not None else None
+    if folder == MANIFESTS and MANIFEST.fullmatch(name):
+        return TopicKey(topic, KeyKind.MANIFEST, generation=int(name.partition("/")[0]))
+    numbers = parse_catalog_key(topic, key)
+    return None if numbers is None else TopicKey(topic, KeyKind.CATALOG, generation=numbers[0], slot=numbers[1])
 
 
 def topics(store: ObjectStore) -> Iterator[TopicName]:
-    """All topics that have an object under the root, in key order; one listing call each."""
-    after = ""
-    while (key := next((k for k, _ in store.list("", start_after=after)), None)) is not None:
-        topic, _ = _topic_of(key)
-        if topic is not None:
-            yield topic
-        after = key if topic is None else "/".join(key.split("/")[:3]) + AFTER_SLASH
-        if key.startswith("_"):
-            after = key.partition("/")[0] + AFTER_SLASH
+    """All topics that have an object under the root, in key order; a listing call for each tenant, and one for each namespace or thousand
+    topics of it, `LISTINGS` of them at a time."""
+    namespaces = [folder for tenant in store.folders() if not tenant.startswith("_") for folder in store.folders(tenant)]
+    with ThreadPoolExecutor(LISTINGS, "topic-lister") as pool:
+        for folders in pool.map(lambda namespace: list(store.folders(namespace)), namespaces):
+            yield from (topic for topic, _ in map(_topic_of, folders) if topic is not None)
 
 
 def partitions(store: ObjectStore, topic: TopicName) -> list[TopicName]:
-    """The partitions of a topic that have an object under the root, by number; one listing call each."""
-    prefix = topic_folder(topic).removesuffix("/") + "-partition-"
-    found, after = [], ""
-    while (key := next((k for k, _ in store.list(prefix, start_after=after)), None)) is not None:
-        partition, _ = _topic_of(key)
-        if partition is not None and partition.partitioned_name == str(topic):
-            found.append(partition)
-        after = "/".join(key.split("/")[:3]) + AFTER_SLASH
-    return sorted(found, key=lambda partition: partition.partition)
+    """The partitions of a topic that have an object under the root, by number; one listing call a thousand."""
+    folders = store.folders(topic_folder(topic).removesuffix("/") + "-partition-")
+    found = (partition for partition, _ in map(_topic_of, folders) if partition is not None)
+    return sorted((p for p in found if p.partitioned_name == str(topic)), key=lambda partition: partition.partition)
 
 
 def holds_data(store: ObjectStore, topic: TopicName) -> bool:
     """Whether segments' objects lie under the topic, whatever its catalog says; one listing call."""
     keys = (parse_topic_key(key) for key, _ in store.list(topic_folder(topic)))
-    return any(key is not None and key.kind is not KeyKind.CATALOG for key in keys)
+    return any(key is not None and key.kind in (KeyKind.DATA, KeyKind.INDEX) for key in keys)
 
 
 def _topic_of(key: str) -> tuple[TopicName | None, str]:

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
-from offloader.errors import ObjectNotFoundError, OutcomeUnknownError
+from offloader.ahead import map_ahead
+from offloader.errors import DamagedRecordError, ObjectNotFoundError, OutcomeUnknownError
+from offloader.metadata.envelope import LARGEST
 from offloader.metadata.layout import parse_slot, slot_name
+from offloader.model import MIB
 from offloader.storage.base import ObjectStore
+from offloader.storage.whole import read_whole
 
 READERS = 8
+LARGEST_RECORD = LARGEST + MIB  # with what stands around its body
 
 
 class NumberedLog:
-    """The records of one folder. After an append whose outcome is unknown it takes no more until it is loaded again."""
+    """The records of one folder. After an append whose outcome is unknown it takes nothing but the same again until that is known, or until
+    it is loaded again."""
 
     def __init__(self, store: ObjectStore, folder: str) -> None:
         self._store = store
         self._folder = folder
-        self._unknown = ""
+        self._unknown: tuple[str, bytes] | None = None
 
     def key(self, slot: int) -> str:
         """Where a record lies."""
@@ -27,35 +34,56 @@ class NumberedLog:
     def append(self, slot: int, data: bytes) -> bytes | None:
         """Write a record: None when these bytes hold the slot now, else the bytes of whoever was there before.
 
-        `data` carries a fresh token; whoever tries a slot again passes the same bytes. Raises OutcomeUnknownError.
+        `data` carries a fresh token; whoever tries a slot again passes the same bytes. Raises OutcomeUnknownError, DamagedRecordError.
         """
-        if self._unknown:
-            raise OutcomeUnknownError(f"{self._unknown}: the outcome of this write is still unknown; load the log again")
         key = self.key(slot)
+        if self._unknown is not None and self._unknown != (key, data):
+            raise OutcomeUnknownError(f"{self._unknown[0]}: the outcome of this write is still unknown; load the log again")
         try:
             written = self._store.put(key, data, if_absent=True)
-            there = data if written is not None else self._store.read(key)[0]
+            there = data if written is not None else read_record(self._store, key)
         except OutcomeUnknownError:
-            self._unknown = key
+            self._unknown = key, data
             raise
         except ObjectNotFoundError:
             there = b""  # written by another, and removed since
+        self._unknown = None
         return None if there == data else there
 
     def is_empty(self, slot: int) -> bool:
         """Whether nobody has written the slot yet."""
         return self._store.stat(self.key(slot)) is None
 
+    def nearly_all(self, within: int) -> int:
+        """How many records there are at least: fewer than `within` more may be there. In as many steps as the number has digits."""
+        low = 0
+        step = within
+        while not self.is_empty(low + step - 1):
+            low, step = low + step, 2 * step
+        while step > within:
+            step //= 2
+            if not self.is_empty(low + step - 1):
+                low += step
+        return low
+
+    def known(self) -> None:
+        """What is there has been looked at: it takes records again, also after an unknown outcome."""
+        self._unknown = None
+
     def slots(self, after: int = -1) -> list[int]:
-        """The numbers of the records that are there, in order."""
+        """The numbers of the records that are there, in order. What they are is known again, also after an unknown outcome."""
+        self._unknown = None
         start_after = self.key(after) if after >= 0 else ""
         names = (key.removeprefix(self._folder) for key, _ in self._store.list(self._folder, start_after=start_after))
         return [slot for slot in map(parse_slot, names) if slot is not None]
 
     def load(self, after: int = -1) -> Iterator[tuple[int, bytes]]:
         """All records after a slot, in order; not all at once. Raises ObjectNotFoundError where one is removed meanwhile."""
-        self._unknown = ""
-        slots = self.slots(after)
+        return self.read(self.slots(after))
+
+    def read(self, slots: list[int]) -> Iterator[tuple[int, bytes]]:
+        """These records, as they were listed just now; not all at once. Raises as `load`."""
+        self._unknown = None
         return zip(slots, _read(self._store, [self.key(slot) for slot in slots]), strict=True)
 
     def remove(self, slots: Iterable[int]) -> None:
@@ -66,8 +94,12 @@ class NumberedLog:
 def _read(store: ObjectStore, keys: list[str]) -> Iterator[bytes]:
     """Objects, read several at a time, in the order of the keys. Raises ObjectNotFoundError."""
     if len(keys) <= 1:
-        yield from (store.read(key)[0] for key in keys)
+        yield from (read_record(store, key) for key in keys)
         return
     with ThreadPoolExecutor(min(READERS, len(keys)), "log-reader") as pool:
-        for data, _ in pool.map(store.read, keys):
-            yield data
+        yield from map_ahead(pool, partial(read_record, store), keys, 2 * READERS)
+
+
+def read_record(store: ObjectStore, key: str) -> bytes:
+    """An object that should be a record. Raises ObjectNotFoundError, DamagedRecordError for one that is larger than any."""
+    return read_whole(store, key, LARGEST_RECORD, DamagedRecordError)[0]

@@ -6,19 +6,26 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from offloader.errors import DamagedRecordError, FormatVersionError, ObjectNotFoundError
+from offloader.json_text import parse_json
 from offloader.metadata.layout import requests_folder
-from offloader.model import Position, TopicName
+from offloader.model import MIB, Position, TopicName
 from offloader.storage.base import ObjectStore
+from offloader.storage.whole import read_whole
+
+log = logging.getLogger(__name__)
 
 VERSION = 1
 SEEN, DONE = ".seen", ".done"
 DAY_MS = 24 * 60 * 60 * 1000
+LARGEST = 1 * MIB  # bytes of a request or outcome
+_NUMBERS = range(-(1 << 63), 1 << 63)
 
 
 class RequestKind(StrEnum):
@@ -26,7 +33,7 @@ class RequestKind(StrEnum):
 
     CLOSE = "close"  # close the topic's segment at `position`
     RELEASE = "release"  # offload up to the end, then delete the subscription
-    ACCEPT_LOSS = "accept-loss"  # record what is gone up to `position` as lost and go on
+    ACCEPT_LOSS = "accept-loss"  # record what is gone up to `position` as lost and go on; without one: the topic was deleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +120,23 @@ def wait(
 
 
 def remove_old(store: ObjectStore, application: str, now: int) -> int:
-    """Remove requests that were done more than a day ago; returns how many."""
+    """Remove requests that were done more than a day ago; returns how many. An outcome that cannot be read stays."""
     names = _names(store, application)
     old = [name.removesuffix(DONE) for name in sorted(names) if name.endswith(DONE)]
     # The outcome goes last: a request must not look pending when this is interrupted.
-    old = [i for i in old if (done := outcome_of(store, application, i)) is not None and done.at < now - DAY_MS]
+    old = [i for i in old if (at := _done_at(store, application, i)) is not None and at < now - DAY_MS]
     store.delete([_key(application, i) + suffix for i in old for suffix in ("", SEEN)])
     store.delete([_key(application, i) + DONE for i in old])
     return len(old)
+
+
+def _done_at(store: ObjectStore, application: str, request_id: str) -> int | None:
+    try:
+        outcome = outcome_of(store, application, request_id)
+    except (DamagedRecordError, FormatVersionError) as error:
+        log.warning("the outcome of a request is passed over: %s", error)
+        return None
+    return None if outcome is None else outcome.at
 
 
 def _key(application: str, request_id: str) -> str:
@@ -134,7 +150,7 @@ def _names(store: ObjectStore, application: str) -> set[str]:
 
 def _read(store: ObjectStore, key: str) -> bytes | None:
     try:
-        return store.read(key)[0]
+        return read_whole(store, key, LARGEST, DamagedRecordError)[0]
     except ObjectNotFoundError:
         return None
 
@@ -155,9 +171,9 @@ def _request_bytes(request: Request) -> bytes:
 def _read_request(request_id: str, data: bytes) -> Request:
     fields = _fields(request_id, data)
     try:
-        position = None if fields["position"] is None else Position(*map(int, fields["position"]))
+        position = None if fields["position"] is None else Position(*map(_number, fields["position"]))
         topic, kind = TopicName.parse(str(fields["topic"])), RequestKind(fields["kind"])
-        return Request(kind, topic, int(fields["at"]), str(fields["by"]), position)
+        return Request(kind, topic, _number(fields["at"]), str(fields["by"]), position)
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedRecordError(f"request {request_id}: {error!r}") from error
 
@@ -169,17 +185,24 @@ def _outcome_bytes(outcome: Outcome) -> bytes:
 def _read_outcome(request_id: str, data: bytes) -> Outcome:
     fields = _fields(request_id, data)
     try:
-        return Outcome(bool(fields["ok"]), str(fields["message"]), int(fields["at"]))
+        return Outcome(bool(fields["ok"]), str(fields["message"]), _number(fields["at"]))
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedRecordError(f"outcome of request {request_id}: {error!r}") from error
 
 
 def _fields(request_id: str, data: bytes) -> dict[str, Any]:
     try:
-        fields = json.loads(data)
-        version = int(fields["version"])
+        fields = parse_json(data)
+        version = _number(fields["version"])
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedRecordError(f"request {request_id}: {error!r}") from error
     if version > VERSION:
         raise FormatVersionError(f"request {request_id} was written by a newer version: run that one")
     return dict(fields)
+
+
+def _number(value: object) -> int:
+    """Raises ValueError for what is no whole number, or one that no record could hold."""
+    if not isinstance(value, int) or value not in _NUMBERS:
+        raise ValueError(f"{value!r:.100} is no number of a request")
+    return int(value)

@@ -9,6 +9,7 @@ from offloader._proto import metadata_pb2 as pb
 from offloader.errors import AnotherClusterError, ConfigError, DamagedRecordError, ObjectNotFoundError, UnprovenStoreError
 from offloader.metadata.envelope import seal, unseal
 from offloader.metadata.layout import PROOF, ROOT, proof_key
+from offloader.metadata.log import read_record
 from offloader.storage.base import ObjectStore
 
 
@@ -41,7 +42,7 @@ def open_root(store: ObjectStore, cluster: str, new_uuid: Callable[[], str], *, 
 def read_root(store: ObjectStore) -> Root:
     """Whose root it is. Raises ConfigError where there is none."""
     try:
-        opened = unseal(ROOT, store.read(ROOT)[0])
+        opened = unseal(ROOT, read_record(store, ROOT))
     except ObjectNotFoundError as error:
         raise ConfigError(
             f"storage.root: nothing was offloaded to {store.url} yet; check it, or start `offloader run`"
@@ -60,7 +61,7 @@ def prove(store: ObjectStore, token: str) -> None:
     try:
         if store.put(key, b"first", if_absent=True) is None:
             raise UnprovenStoreError(f"{store.url} refuses to create an object that is not there: it cannot hold metadata")
-        if store.put(key, b"second", if_absent=True) is not None or store.read(key)[0] != b"first":
+        if store.put(key, b"second", if_absent=True) is not None or store.read(key, 0, 10)[0] != b"first":
             raise UnprovenStoreError(f"{store.url} overwrites where it must create: it cannot hold metadata, use another store")
         if key not in (found for found, _ in store.list(f"{PROOF}/")):
             raise UnprovenStoreError(f"{store.url} does not list what was just written: switch listing caches off")

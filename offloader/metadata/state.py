@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import NamedTuple, Self
+from uuid import NAMESPACE_OID, uuid5
 
 from offloader.errors import IntegrityError
-from offloader.model import Failure, LedgerList, Loss, OpenSegment, Position, Segment, TopicName, Transaction
+from offloader.model import Ending, Failure, LedgerList, Loss, OpenSegment, Position, Segment, TopicName, Transaction
 
 
 @dataclass(frozen=True, slots=True)
 class Abandoned:
-    """An upload that must never be completed: its uuid is not used again, it is aborted when the store lets us."""
+    """An upload that must never be completed: its uuid is not used again, it is aborted when the store lets us. Where `uuid` is empty, only
+    the upload is given up: its segment, which holds no entry, is offloaded."""
 
     uuid: str
     upload: str | None
@@ -26,12 +30,20 @@ class CloseRequest:
     end: Position
 
 
+class Releasing(StrEnum):
+    """Who asked for a topic's release."""
+
+    POLICY = "policy"  # goes on only as long as that says so
+    REQUEST = "request"  # goes on whatever policies say
+
+
 @dataclass(frozen=True, slots=True)
 class TopicState:
     """What the journal holds of one topic.
 
-    `releasing`: the subscription is to be deleted once everything up to its end is offloaded. `lost_after`: the subscription had gone,
-    so what followed this position up to the first ledger that is left is lost.
+    `releasing`: the subscription is to be deleted once everything up to its end is offloaded, and who asked for that. `lost_after`: the subscription had gone,
+    so what followed this position up to the first ledger that is left is lost. `let_go`: a release may have deleted the subscription itself:
+    what is lost since then nobody has to accept.
     """
 
     topic: TopicName
@@ -39,8 +51,9 @@ class TopicState:
     failure: Failure | None = None
     abandoned: tuple[Abandoned, ...] = ()
     requests: tuple[CloseRequest, ...] = ()
-    releasing: bool = False
+    releasing: Releasing | None = None
     lost_after: Position | None = None
+    let_go: bool = False
     unknown_fields: bytes = b""
 
     @property
@@ -51,61 +64,298 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Whose topic it is, and which incarnation the records after it speak of. `begin` is the first position that we keep."""
+    """Whose topic it is, and which incarnation the records after it speak of. `created`: when that was made, None where nobody knows any
+    more. `begin` is the first position that we keep; `former` the uuid of the claim in whose place it is. `token`: of the subscription that
+    keeps what follows, which no other one has; empty where nobody knows it."""
 
     application: str
     incarnation: int
-    created: str
+    created: int | None
     begin: Position
     at: int
     reason: str = ""
+    former: str = ""
+    token: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerClosed:
-    """A ledger that was open when its last entry was offloaded has since been closed with `last`. `vouched_by`: who says that nothing is
-    missing behind that entry, where no record proves it any more."""
+    """A ledger was closed with `last`, the last entry that is offloaded. `followed_by`: the ledger that Pulsar listed next; None: whatever
+    is listed next is taken to follow, and the pin may pass that entry. `vouched_by`: who says that nothing is missing behind it, where no
+    record proves it any more."""
 
     incarnation: int
     ledger: int
     last: int
     vouched_by: str = ""
+    followed_by: int | None = None
+
+    def ends_with(self, position: Position) -> bool:
+        """Whether it speaks of this position as its ledger's last."""
+        return (self.incarnation, self.ledger, self.last) == position
 
 
-Record = Claim | Segment | Loss | LedgerClosed
+@dataclass(frozen=True, slots=True)
+class GenerationBegun:
+    """The first record of a generation that a rebuild has made."""
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationEnded:
+    """The last record of a generation: from here on `next` is in force."""
+
+    next: int
+
+
+REBUILT = "catalog rebuild"
+"""Who accepted a loss, or why there is a claim, where a rebuild has made the record."""
+
+Said = Claim | Segment | Loss | LedgerClosed
+"""What a catalog says of its topic: each has an object of its own beside the segments."""
+Record = Said | GenerationBegun | GenerationEnded
+
+
+def record_uuid(topic: TopicName, record: Said) -> str:
+    """A record's own uuid. A segment's is drawn when it is assigned; any other's follows from what it stands behind, so that of several
+    that are tried in the same place only one can have an object."""
+    match record:
+        case Segment():
+            return record.uuid
+        case Claim():
+            name = f"claim after {record.former}"
+        case Loss():
+            # One that a rebuild made stands beside one that an application may have begun in its place.
+            until = f" until {record.end}" if record.accepted_by == REBUILT else ""
+            name = f"loss of {record.start.incarnation} after {record.predecessor_uuid}{until}"
+        case LedgerClosed():
+            before = "" if record.followed_by is None else f" before {record.followed_by}"
+            name = f"end of {record.incarnation}:{record.ledger}{before}"
+    return str(uuid5(NAMESPACE_OID, f"{topic} {name}"))
+
+
+class Start(NamedTuple):
+    """Where the next segment starts, and what proves that it follows: see `Segment.former_ledger_last`."""
+
+    position: Position
+    former_ledger_last: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewestSegment:
+    """What a writer needs of the last segment."""
+
+    uuid: str
+    start: Position
+    end: Position
+    size: int
+    crc32c: int
+
+    @classmethod
+    def of(cls, segment: Segment) -> Self:
+        """Of a whole record."""
+        return cls(segment.uuid, segment.start, segment.end, segment.size, segment.crc32c)
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogHead:
+    """All that a writer knows of a topic's catalog, however long that is.
+
+    `begin`: where the first claim of the present incarnation begins. `end`: the last position accounted for in it; None before its first
+    record. `closed`: what is recorded of the ends of its ledger and of later ones. `last`: the last segment or loss of all, which the next
+    one follows. `next_slot` is where the next record goes; `segments`, `entries` and `size` are sums. `continued_in`: the generation that
+    is in force instead.
+    """
+
+    topic: TopicName
+    claim: Claim | None = None
+    begin: Position | None = None
+    end: Position | None = None
+    newest: NewestSegment | None = None
+    closed: tuple[LedgerClosed, ...] = ()
+    next_slot: int = 0
+    segments: int = 0
+    entries: int = 0
+    size: int = 0
+    last: Ending | None = None
+    generation: int = 0
+    continued_in: int | None = None
+
+    def closed_with(self, incarnation: int, ledger: int) -> int | None:
+        """The last entry that a ledger is recorded to have been closed with: the end's ledger, or a later one."""
+        return next((c.last for c in self.closed if (c.incarnation, c.ledger) == (incarnation, ledger)), None)
+
+    @property
+    def closing(self) -> LedgerClosed | None:
+        """What is recorded of the ledger of the end: that it ended there, and what follows it."""
+        end = self.end
+        return None if end is None else next((c for c in self.closed if c.ends_with(end)), None)
+
+    @property
+    def accounted(self) -> Position | None:
+        """The last position that nobody needs any more: the end or, before the first record, what lies before the claim's begin."""
+        if self.end is not None or self.claim is None:
+            return self.end
+        return self.claim.begin._replace(entry=self.claim.begin.entry - 1)
+
+    def is_of(self, created: int, ledgers: LedgerList) -> bool:
+        """Whether a topic that was created then, and has these ledgers, is the incarnation that the catalog speaks of: ledger ids are never
+        used again."""
+        return self.claim is None or created == self.claim.created or self.has_ledger_in(ledgers)
+
+    def has_ledger_in(self, ledgers: LedgerList) -> bool:
+        """Whether a topic's list has a ledger that we know to be its."""
+        claim, newest = self.claim, self.newest
+        if claim is None:
+            return False
+        known = {claim.begin.ledger, *(p.ledger for p in (self.end,) if p is not None)}
+        if newest is not None and newest.end.incarnation == claim.incarnation:
+            known |= {newest.start.ledger, newest.end.ledger}
+        return any(ledger in ledgers for ledger in known)
+
+    def next_start(self, ledgers: LedgerList) -> Start | None:
+        """Where the next segment starts; None while nothing proves what follows.
+
+        A ledger that nobody wrote to is replaced when its topic is loaded again: what is to begin there begins with the next one.
+        """
+        after = self.accounted
+        if after is None:
+            return None
+        if after.ledger in ledgers:
+            position = ledgers.successor(after)
+            if position is None:
+                return None
+            return Start(position, None if position.ledger == after.ledger else ledgers.closed_with(after.ledger))
+        following = ledgers.next_ledger(after.ledger)
+        if following is None or not self.is_settled(ledgers):
+            return None
+        return Start(Position(after.incarnation, following, 0), after.entry)
+
+    def is_settled(self, ledgers: LedgerList) -> bool:
+        """Whether what is accounted for ends with a ledger that need not be listed any more to know what follows."""
+        if self.end is None:  # where it was claimed, nobody had written yet
+            return self.claim is not None and self.claim.begin.entry == 0
+        closing = self.closing
+        return closing is not None and (closing.followed_by is None or closing.followed_by in ledgers)
+
+    def check_follows(self, record: Segment | Loss) -> None:
+        """Raises IntegrityError unless it is proven that a record starts right after what is accounted for."""
+        before, start = self.accounted, record.start
+        if before is None or start.incarnation != before.incarnation or start <= before:
+            return  # refused by `after`, with better words
+        if start.ledger == before.ledger and start.entry == before.entry + 1:
+            return
+        ended = record.former_ledger_last if isinstance(record, Segment) else None
+        if ended is None:
+            ended = self.closed_with(*before[:2])
+        if start.ledger > before.ledger and start.entry == 0 and ended == before.entry:
+            return
+        raise IntegrityError(
+            f"{self.topic}: nothing proves that what starts at {start} follows on {before}: it would leave a hole"
+        )
+
+    def is_behind(self, position: Position) -> bool:
+        """Whether a position lies in what is accounted for, or in a former incarnation."""
+        if self.claim is not None and position.incarnation < self.claim.incarnation:
+            return True
+        return self.end is not None and position <= self.end
+
+    def after(self, record: Record) -> CatalogHead:
+        """The head with the record of the next slot. Raises IntegrityError where it does not continue the catalog."""
+        if self.continued_in is not None:
+            raise IntegrityError(f"{self.topic}: a {type(record).__name__} stands behind the end of generation {self.generation}")
+        following = replace(self, next_slot=self.next_slot + 1)
+        match record:
+            case Claim():
+                if self.claim is not None and self.claim.incarnation == record.incarnation:
+                    return replace(following, claim=record)
+                return replace(following, claim=record, begin=record.begin, end=None)
+            case Segment():
+                self._check_continues(record.start, f"segment {record.uuid}")
+                return replace(
+                    following,
+                    end=record.end,
+                    newest=NewestSegment.of(record),
+                    closed=_closed_from(record.end, self.closed),
+                    segments=self.segments + 1,
+                    entries=self.entries + record.entries,
+                    size=self.size + record.size,
+                    last=Ending(record.uuid, record.end),
+                )
+            case Loss():
+                self._check_continues(record.start, "a loss")
+                last = Ending(record_uuid(self.topic, record), record.end)
+                return replace(following, end=record.end, closed=_closed_from(record.end, self.closed), last=last)
+            case LedgerClosed():
+                kept = (
+                    closed for closed in self.closed if (closed.incarnation, closed.ledger) != (record.incarnation, record.ledger)
+                )
+                return replace(following, closed=_closed_from(self.end, (*kept, record)))
+            case GenerationBegun():
+                return following
+            case GenerationEnded():
+                if record.next <= self.generation:
+                    raise IntegrityError(f"{self.topic}: generation {self.generation} would go on in {record.next}")
+                return replace(following, continued_in=record.next)
+
+    def _check_continues(self, start: Position, what: str) -> None:
+        if self.claim is None:
+            raise IntegrityError(f"{self.topic}: {what} stands before any claim")
+        if start.incarnation != self.claim.incarnation or (self.end is not None and start <= self.end):
+            raise IntegrityError(f"{self.topic}: {what} starts at {start}, which does not continue {self.end}")
+
+
+def _closed_from(end: Position | None, closed: Iterable[LedgerClosed]) -> tuple[LedgerClosed, ...]:
+    """What is of account for what follows `end`."""
+    return tuple(c for c in closed if end is None or (c.incarnation, c.ledger) >= end[:2])
 
 
 @dataclass(frozen=True, slots=True)
 class TopicCatalog:
-    """The fold of a topic's catalog records. `next_slot` is where the next record goes; `entries` and `size` are sums over the segments;
-    `begins`: where the first claim of each incarnation begins."""
+    """A topic's history: the fold of its catalog's records, as far back as they were read.
 
-    topic: TopicName
-    claim: Claim | None = None
+    `closed`: the last entries of ledgers that were closed after their last entry was offloaded. `begins`: where the first claim of each
+    incarnation begins.
+    """
+
+    head: CatalogHead
     segments: tuple[Segment, ...] = ()
     losses: tuple[Loss, ...] = ()
     closed: dict[tuple[int, int], int] = field(default_factory=dict)
-    next_slot: int = 0
-    entries: int = 0
-    size: int = 0
     begins: dict[int, Position] = field(default_factory=dict)
+
+    @classmethod
+    def empty(cls, topic: TopicName) -> Self:
+        """Of a topic without records."""
+        return cls(CatalogHead(topic))
+
+    @classmethod
+    def after(cls, head: CatalogHead) -> Self:
+        """Of what follows a head: records may be added."""
+        begins = {} if head.claim is None or head.begin is None else {head.claim.incarnation: head.begin}
+        closed = {(each.incarnation, each.ledger): each.last for each in head.closed}
+        return cls(head, closed=closed, begins=begins)
+
+    @property
+    def topic(self) -> TopicName:
+        return self.head.topic
+
+    @property
+    def claim(self) -> Claim | None:
+        return self.head.claim
 
     @property
     def end(self) -> Position | None:
         """The last position accounted for in the present incarnation; None before its first record."""
-        return _end(self.claim, self.segments, self.losses)
+        return self.head.end
+
+    @property
+    def next_slot(self) -> int:
+        return self.head.next_slot
 
     @property
     def aborted(self) -> frozenset[Transaction]:
         """The transactions whose abort markers are in segments that were copied complete; their entries are, too."""
         return frozenset(t for segment in self.segments for part in segment.parts for t in part.stats.aborted)
-
-    def begins_at(self, ledgers: LedgerList) -> Position | None:
-        """Where the next segment starts: the claim's begin, or the successor of the end (None while that is unknown)."""
-        if self.claim is None:
-            return None
-        end = self.end
-        return self.claim.begin if end is None else ledgers.successor(end)
 
     def apply(self, *records: Record) -> TopicCatalog:
         """The catalog with more records. Raises IntegrityError where one does not continue it."""
@@ -116,72 +366,39 @@ class TopicCatalog:
 
 
 class CatalogFold:
-    """A catalog that takes records, each in the same time however many there are. `claim` and `next_slot` are set where records that
-    cannot be read are passed over."""
+    """A catalog that takes records, each in the same time however many there are. `head` is set where records that cannot be read are
+    passed over."""
 
     def __init__(self, catalog: TopicCatalog) -> None:
-        self.claim = catalog.claim
-        self.next_slot = catalog.next_slot
-        self._topic = catalog.topic
+        self.head = catalog.head
         self._segments = list(catalog.segments)
         self._uuids = {s.uuid for s in catalog.segments}
         self._losses = list(catalog.losses)
         self._closed = dict(catalog.closed)
-        self._entries = catalog.entries
-        self._size = catalog.size
         self._begins = dict(catalog.begins)
 
     def catalog(self) -> TopicCatalog:
         """What the records add up to."""
-        segments, losses = tuple(self._segments), tuple(self._losses)
-        return TopicCatalog(
-            self._topic,
-            self.claim,
-            segments,
-            losses,
-            dict(self._closed),
-            self.next_slot,
-            self._entries,
-            self._size,
-            dict(self._begins),
-        )
+        return TopicCatalog(self.head, tuple(self._segments), tuple(self._losses), dict(self._closed), dict(self._begins))
 
     def add(self, record: Record) -> None:
         """The record of the next slot. Raises IntegrityError, and is as before, where it does not continue the others."""
+        if isinstance(record, Segment) and record.uuid in self._uuids:
+            raise IntegrityError(f"{self.head.topic}: segment {record.uuid} is in the catalog already")
+        before, self.head = self.head, self.head.after(record)
         match record:
             case Claim():
-                self.claim = record
                 self._begins.setdefault(record.incarnation, record.begin)
             case Segment():
-                self._check_continues(record.start, record.uuid)
+                self._take_ends(before.end, record)
                 self._segments.append(record)
                 self._uuids.add(record.uuid)
-                self._entries += record.entries
-                self._size += record.size
             case Loss():
-                self._check_continues(record.start, "loss")
-                self._losses += (replace(record, start=first, end=last, also=()) for first, last in record.also)
-                self._losses.append(replace(record, also=()))
+                self._losses.append(record)
             case LedgerClosed():
                 self._closed[record.incarnation, record.ledger] = record.last
-        self.next_slot += 1
 
-    def _check_continues(self, start: Position, what: str) -> None:
-        if self.claim is None:
-            raise IntegrityError(f"{self._topic}: {what} stands before any claim")
-        end = _end(self.claim, self._segments, self._losses)
-        if start.incarnation != self.claim.incarnation or (end is not None and start <= end):
-            raise IntegrityError(f"{self._topic}: {what} starts at {start}, which does not continue {end}")
-        if what in self._uuids:
-            raise IntegrityError(f"{self._topic}: segment {what} is in the catalog already")
-
-
-def _end(claim: Claim | None, segments: Sequence[Segment], losses: Sequence[Loss]) -> Position | None:
-    """The end of the last of these that belongs to the claim's incarnation."""
-    last: Position | None = None
-    spans: tuple[Segment | Loss, ...] = (*segments[-1:], *losses[-1:])
-    for span in spans:
-        mine = claim is not None and span.end.incarnation == claim.incarnation
-        if mine and (last is None or span.end > last):
-            last = span.end
-    return last
+    def _take_ends(self, before: Position | None, segment: Segment) -> None:
+        """A segment may say what the ledger before its first one was closed with."""
+        if segment.former_ledger_last is not None and before is not None:
+            self._closed[before.incarnation, before.ledger] = segment.former_ledger_last

@@ -3,38 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from offloader.errors import ConfigError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal import Journal
 from offloader.metadata.journal_codec import EncodedTopic
 from offloader.metadata.journal_start import JournalStart
-from offloader.metadata.state import TopicCatalog
+from offloader.metadata.layout import topics
+from offloader.metadata.state import CatalogHead
 from offloader.model import TopicName
 from offloader.storage.base import ObjectStore
 
 
-def takeover(
-    store: ObjectStore, old_application: str, new_application: str, new_token: Callable[[], str], now: int
-) -> tuple[TopicName, ...]:
-    """Adopt all topics of an application; returns those that changed hands. Interrupted anywhere, it can be repeated.
+class TakenOver(NamedTuple):
+    """The topics that changed hands; and in one line each, why others were passed over: nobody knows whose they are."""
+
+    topics: tuple[TopicName, ...]
+    failed: Mapping[TopicName, str]
+
+
+def takeover(store: ObjectStore, old_application: str, new_application: str, new_token: Callable[[], str], now: int) -> TakenOver:
+    """Adopt all topics of an application. Interrupted anywhere, it can be repeated; a topic whose catalog cannot be read stays where it is
+    until it can be, and the takeover is repeated.
 
     Neither application may run: the old one meets a fence and stops for good, the new one is overtaken by this process.
     Each topic's state is in the new journal before its catalog is claimed, so that no topic is ever without an owner
-    who knows its open segment. Raises ConfigError, OvertakenError, OutcomeUnknownError.
+    who knows its open segment. Raises ConfigError, OvertakenError, and JournalUnavailableError: repeated, it goes on.
     """
     if old_application == new_application:
         raise ConfigError(f"application: {new_application} cannot take over itself")
     inherited = _end_journal(store, old_application, new_application, new_token)
-    catalogs = Catalogs(store, new_application, new_token)
-    known = catalogs.load_all(catalogs.topics())
+    catalogs = Catalogs(store, new_application)
+    known, failed = catalogs.heads(topics(store))
     owned = [c for c in known.values() if c.claim is not None and c.claim.application == old_application]
     with Journal.open(store, new_application, new_token) as journal:
-        wanted = [t for t in inherited if _may_adopt(t, known, old_application) and t not in journal.topics]
+        wanted = [t for t in inherited if t not in failed and _may_adopt(t, known, old_application) and t not in journal.topics]
         journal.record(inherited[topic].state for topic in wanted)
-    for catalog in owned:
-        catalogs.adopt(catalog, old_application, now)
-    return tuple(sorted({*wanted, *(c.topic for c in owned)}))
+    for head in owned:
+        catalogs.adopt(head, old_application, now)
+    return TakenOver(tuple(sorted({*wanted, *(c.topic for c in owned)})), failed)
 
 
 def _end_journal(store: ObjectStore, old: str, new: str, new_token: Callable[[], str]) -> Mapping[TopicName, EncodedTopic]:
@@ -48,7 +56,7 @@ def _end_journal(store: ObjectStore, old: str, new: str, new_token: Callable[[],
     return start.new_epoch(new_token, taken_over_by=new).topics
 
 
-def _may_adopt(topic: TopicName, catalogs: Mapping[TopicName, TopicCatalog], old: str) -> bool:
+def _may_adopt(topic: TopicName, catalogs: Mapping[TopicName, CatalogHead], old: str) -> bool:
     """A topic that has been claimed by somebody else is that one's, whatever the old journal remembers of it."""
     catalog = catalogs.get(topic)
     return catalog is None or catalog.claim is None or catalog.claim.application == old

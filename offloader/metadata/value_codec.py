@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ def damage_of(key: str) -> Iterator[None]:
     """Whatever goes wrong while a record is decoded is damage of `key`."""
     try:
         yield
-    except (ValueError, TypeError, IndexError, KeyError, OverflowError, DecodeError, zlib.error) as error:
+    except (ValueError, TypeError, IndexError, KeyError, OverflowError, DecodeError, zlib.error, struct.error) as error:
         raise DamagedRecordError(f"{key}: {error}") from error
 
 

@@ -46,6 +46,9 @@ FAILURES = Definition("counter", "offloader_failures", ("namespace", "kind"), "F
 GAPS = Definition(
     "counter", "offloader_gap_entries", ("namespace", "kind"), "Entries that Pulsar does not deliver, recorded as gaps."
 )
+UNREADABLE = Definition(
+    "counter", "offloader_unreadable_entries", ("namespace",), "Entries uploaded that are no messages: copied as they are."
+)
 LOSSES = Definition(
     "counter", "offloader_losses", ("namespace",), "Loss records: ranges that were gone before they were offloaded."
 )
@@ -58,9 +61,9 @@ ABANDONED = Definition(
 THROTTLED = Definition("counter", "offloader_throttled_seconds", ("namespace",), "Time that topics waited for a rate limit.")
 DROPPED = Definition("counter", "offloader_receipts_dropped", ("reason",), "Receipts that do not continue the journal's state.")
 BATCH_SECONDS = Definition(
-    "histogram", "offloader_batch_seconds", (), "Duration of micro-batches, from plan to journal.", SECONDS
+    "histogram", "offloader_batch_seconds", ("lane",), "Duration of micro-batches, from plan to journal.", SECONDS
 )
-BATCH_SLICES = Definition("counter", "offloader_slices", (), "Slices planned.")
+BATCH_SLICES = Definition("counter", "offloader_slices", ("lane",), "Slices planned.")
 JOURNAL_RECORDS = Definition("counter", "offloader_journal_records", (), "Records appended to the journal.")
 JOURNAL_BYTES = Definition("counter", "offloader_journal_bytes", (), "Bytes appended to the journal.")
 REQUESTS = Definition("counter", "offloader_requests", ("command", "outcome"), "Requests from the command line, answered.")
@@ -84,7 +87,15 @@ PINNED_SECONDS = Definition(
 )
 TICKED = Definition("gauge", "offloader_loop_age_seconds", (), "Time since the main loop last turned.")
 BATCH_AGE = Definition(
-    "gauge", "offloader_batch_age_seconds", (), "For how long the present micro-batch has been under way, 0 without one."
+    "gauge", "offloader_batch_age_seconds", ("lane",), "For how long the present micro-batch has been under way, 0 without one."
 )
+LANE_TOPICS = Definition("gauge", "offloader_lane_topics", ("lane",), "Topics by the lane that they travel in.")
+ROUND_SECONDS = Definition(
+    "histogram", "offloader_round_seconds", (), "Duration of the main loop's rounds; they wait for the journal alone.", SECONDS
+)
+LONGEST_ROUND = Definition("gauge", "offloader_longest_round_seconds", (), "The longest round of the main loop so far.")
+WORK_QUEUED = Definition("gauge", "offloader_work_queued", ("kind",), "Work of the main loop that waits for a thread.")
+WORK_RUNNING = Definition("gauge", "offloader_work_running", ("kind",), "Work of the main loop that is being done.")
+WORK_AGE = Definition("gauge", "offloader_work_oldest_seconds", ("kind",), "Age of the oldest work of the main loop.")
 
 ALL = tuple(value for value in list(globals().values()) if isinstance(value, Definition))

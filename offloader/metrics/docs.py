@@ -17,8 +17,8 @@ The application listens on `metrics.host`:`metrics.port` (127.0.0.1:9464 by defa
 | path | says |
 | --- | --- |
 | `/metrics` | the series below, in Prometheus' text format or as OpenMetrics |
-| `/healthz` | 200 while the main loop turns and batches end; 503 when it has not for `metrics.livenessTimeout`, or a batch has not for \
-`metrics.batchTimeout`: restart the process |
+| `/healthz` | 200 while the main loop turns, or waits for the store within its retry deadline, and batches end; 503 when it has not for `metrics.livenessTimeout`, or a batch has not ended \
+`metrics.batchTimeout` after the time that its slices may take: restart the process |
 | `/readyz` | 200 when the store and Pulsar answered when they were last asked; 503 and the reason otherwise: do not restart |
 
 There is no access control: the address is loopback unless the configuration says otherwise.

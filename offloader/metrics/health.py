@@ -1,10 +1,14 @@
-"""Whether the application is alive (its main loop turns, its batches end) and ready (the store and Pulsar answered when last asked)."""
+"""Whether the application is alive (its main loop turns or waits for what will end, its batches end) and ready (the store and Pulsar answered when last asked)."""
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Literal, NamedTuple
+
+from offloader.model import Lane
 
 Service = Literal["store", "pulsar"]
 
@@ -17,27 +21,42 @@ class Verdict(NamedTuple):
 
 
 class Health:
-    """`timeout`: seconds without a tick after which the loop counts as stuck; `batch_timeout`: those of a batch. `clock` in seconds."""
+    """`timeout`: seconds without a tick after which the loop counts as stuck, beyond what it may wait for; `batch_timeout`: those of a batch
+    beyond what its slices may take. `clock` in seconds."""
 
     def __init__(self, timeout: float, batch_timeout: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._timeout = timeout
         self._batch_timeout = batch_timeout
         self._clock = clock
-        self._batch_began: float | None = None
+        self._batches: dict[Lane, tuple[float, float]] = {}  # when it began, and what its slices may take
         self._ticked = clock()
+        self._waits: dict[str, float] = {}  # what the loop waits for, and until when that may last
+        self._waits_lock = threading.Lock()
         self._problems: dict[Service, str] = {"store": "not asked yet", "pulsar": "not asked yet"}
 
     def tick(self) -> None:
         """The main loop has turned."""
         self._ticked = self._clock()
 
-    def batch_began(self) -> None:
-        """A plan was given to Spark."""
-        self._batch_began = self._clock()
+    @contextmanager
+    def waiting(self, what: str, longest: float) -> Iterator[None]:
+        """The main loop waits for something that ends by itself within so many seconds: until then it is not stuck."""
+        with self._waits_lock:
+            self._waits = self._waits | {what: self._clock() + longest}
+        try:
+            yield
+        finally:
+            with self._waits_lock:
+                self._waits = {other: until for other, until in self._waits.items() if other != what}
+            self.tick()
 
-    def batch_ended(self) -> None:
+    def batch_began(self, lane: Lane, longest: float) -> None:
+        """A plan was given to Spark, whose longest slice may take so many seconds."""
+        self._batches = self._batches | {lane: (self._clock(), longest)}
+
+    def batch_ended(self, lane: Lane) -> None:
         """Its receipts are in, or it is lost."""
-        self._batch_began = None
+        self._batches = {other: batch for other, batch in self._batches.items() if other is not lane}
 
     def checked(self, service: Service, problem: str = "") -> None:
         """A service answered, or why it did not."""
@@ -48,19 +67,19 @@ class Health:
         """Seconds since the last tick."""
         return self._clock() - self._ticked
 
-    @property
-    def batch_age(self) -> float:
-        """For how many seconds the present batch has been under way; 0 where there is none."""
-        began = self._batch_began
-        return 0.0 if began is None else self._clock() - began
+    def batch_age(self, lane: Lane) -> float:
+        """For how many seconds the lane's present batch has been under way; 0 where there is none."""
+        batch = self._batches.get(lane)
+        return 0.0 if batch is None else self._clock() - batch[0]
 
     def alive(self) -> Verdict:
         """For `/healthz`."""
-        age, batch_age = self.age, self.batch_age
-        if age > self._timeout:
+        age, now = self.age, self._clock()
+        if now - max([self._ticked, *self._waits.values()]) > self._timeout:
             return Verdict(False, f"the main loop has not turned for {age:.0f} s")
-        if batch_age > self._batch_timeout:
-            return Verdict(False, f"a batch has been under way for {batch_age:.0f} s")
+        for lane, (began, longest) in self._batches.items():
+            if now - began > longest + self._batch_timeout:
+                return Verdict(False, f"a batch of the {lane} lane has been under way for {now - began:.0f} s")
         return Verdict(True, "ok")
 
     def ready(self) -> Verdict:

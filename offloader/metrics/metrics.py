@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Literal, Self
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -14,7 +15,7 @@ from offloader.metrics.health import Health
 from offloader.metrics.rate import RateCollector
 from offloader.metrics.server import MetricsServer
 from offloader.metrics.topics import TopicLag, TopicsCollector
-from offloader.model import FailureKind, GapKind, RollReason, TopicName
+from offloader.model import FailureKind, GapKind, Lane, RollReason, TopicName
 
 DropReason = Literal["unknown-run", "unknown-topic", "stale"]
 Outcome = Literal["ok", "error", "unknown"]
@@ -36,9 +37,16 @@ class Metrics:
         self.registry.register(self._rate)
         self._counters = {x: self._counter(x) for x in d.ALL if x.kind == "counter"}
         self._histograms = {x: self._histogram(x) for x in d.ALL if x.kind == "histogram"}
-        self._states = Gauge(d.STATES.name, d.STATES.help, d.STATES.labels, registry=self.registry)
+        self._states = self._gauge(d.STATES)
         Gauge(d.TICKED.name, d.TICKED.help, registry=self.registry).set_function(lambda: self.health.age)
-        Gauge(d.BATCH_AGE.name, d.BATCH_AGE.help, registry=self.registry).set_function(lambda: self.health.batch_age)
+        ages = self._gauge(d.BATCH_AGE)
+        for lane in Lane:
+            ages.labels(lane).set_function(partial(self.health.batch_age, lane))
+        self._longest_round = self._gauge(d.LONGEST_ROUND)
+        self._longest_seconds = 0.0
+        self._works: dict[str, tuple[int, int, float]] = {}
+        self._work = {x: self._gauge(x) for x in (d.WORK_QUEUED, d.WORK_RUNNING, d.WORK_AGE)}
+        self._lanes = self._gauge(d.LANE_TOPICS)
 
     @classmethod
     def start(cls, settings: MetricsSettings) -> Self:
@@ -71,6 +79,10 @@ class Metrics:
         """A gap was recorded."""
         self._count(d.GAPS, topic.namespace, kind, by=entries)
 
+    def unreadable(self, topic: TopicName, entries: int) -> None:
+        """Entries that are no messages were uploaded."""
+        self._count(d.UNREADABLE, topic.namespace, by=entries)
+
     def receipt_dropped(self, reason: DropReason) -> None:
         """A receipt does not continue the journal's state."""
         self._count(d.DROPPED, reason)
@@ -83,10 +95,10 @@ class Metrics:
 
     # What the main process did
 
-    def batch(self, seconds: float, slices: int) -> None:
+    def batch(self, lane: Lane, seconds: float, slices: int) -> None:
         """A micro-batch ended."""
-        self._histograms[d.BATCH_SECONDS].observe(seconds)
-        self._count(d.BATCH_SLICES, by=slices)
+        self._histograms[d.BATCH_SECONDS].labels(lane).observe(seconds)
+        self._count(d.BATCH_SLICES, lane, by=slices)
 
     def segment(self, reason: RollReason, topic: TopicName | None = None, size: int | None = None) -> None:
         """A segment was committed."""
@@ -130,7 +142,21 @@ class Metrics:
         if verb in WRITES and outcome != "ok":
             self._count(d.WRITE_ERRORS)
 
+    def round(self, seconds: float) -> None:
+        """A round of the main loop ended. Told by the main loop alone."""
+        self._histograms[d.ROUND_SECONDS].observe(seconds)
+        self._longest_seconds = max(self._longest_seconds, seconds)
+        self._longest_round.set(self._longest_seconds)
+
     # How things stand
+
+    def work(self, kind: str, queued: int, running: int, oldest: float) -> None:
+        """How much work of a kind the main loop has posted. `oldest` in seconds."""
+        if self._works.get(kind) == (queued, running, oldest):
+            return  # of most kinds there is nothing, and a gauge costs more than knowing that
+        self._works[kind] = queued, running, oldest
+        for definition, value in ((d.WORK_QUEUED, queued), (d.WORK_RUNNING, running), (d.WORK_AGE, oldest)):
+            self._work[definition].labels(kind).set(value)
 
     def topics(self, lags: Iterable[TopicLag]) -> None:
         """How far each topic is behind; replaces what was said before."""
@@ -142,12 +168,20 @@ class Metrics:
         for state, count in counts.items():
             self._states.labels(state).set(count)
 
+    def topic_lanes(self, counts: Mapping[Lane, int]) -> None:
+        """How many topics travel in which lane; replaces what was said before."""
+        for lane in Lane:
+            self._lanes.labels(lane).set(counts.get(lane, 0))
+
     def _count(self, definition: d.Definition, *labels: str, by: float = 1) -> None:
         counter = self._counters[definition]
         (counter.labels(*labels) if labels else counter).inc(by)
 
     def _counter(self, definition: d.Definition) -> Counter:
         return Counter(definition.name, definition.help, definition.labels, registry=self.registry)
+
+    def _gauge(self, definition: d.Definition) -> Gauge:
+        return Gauge(definition.name, definition.help, definition.labels, registry=self.registry)
 
     def _histogram(self, definition: d.Definition) -> Histogram:
         return Histogram(definition.name, definition.help, definition.labels, buckets=definition.buckets, registry=self.registry)

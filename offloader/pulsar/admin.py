@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+
+import httpx
 
 from offloader.errors import AuthorizationFailedError, FatalError
 from offloader.model import TopicName
-from offloader.pulsar.api import TopicInfo
+from offloader.pulsar.api import Identity, TopicInfo
 from offloader.pulsar.loaded import loaded_by
-from offloader.pulsar.managed_ledger import topic_info
+from offloader.pulsar.managed_ledger import LAZY_CURSORS, keeps_properties, pin_token, topic_info
 from offloader.pulsar.rest import RestClient
 from offloader.pulsar.settings import PulsarSettings
+from offloader.pulsar.shapes import mapping, texts, topic_names
 
 SYSTEM_NAMESPACE = "pulsar/system"
 
 
 class AdminClient:
-    """`Admin` over HTTP. Thread safe."""
+    """`Admin` over HTTP. Thread safe. `transport` carries the requests, by default over sockets."""
 
-    def __init__(self, settings: PulsarSettings) -> None:
+    def __init__(self, settings: PulsarSettings, *, transport: httpx.BaseTransport | None = None) -> None:
         self._settings = settings
-        self.rest = RestClient(settings)
+        self.rest = RestClient(settings, transport=transport)
 
     def version(self) -> str:
         """The broker's version."""
@@ -35,45 +37,76 @@ class AdminClient:
             name = None
         if name:
             return name
-        names = [n for n in self.rest.get("clusters") if n != "global"]
+        names = [n for n in texts(self.rest.get("clusters"), "the clusters") if n != "global"]
         if len(names) != 1:
             raise FatalError(
                 f"which of the clusters {names} this is, only a super user may ask: give the offloader's role that right"
             )
-        return str(names[0])
+        return names[0]
+
+    def identity(self) -> Identity:
+        """See `Admin.identity`."""
+        try:
+            said = mapping(self.rest.get("brokers/internal-configuration"), "the brokers' internal configuration")
+        except AuthorizationFailedError:  # only super users may read it
+            said = {}
+        named = (said.get(name) for name in ("metadataStoreUrl", "zookeeperServers", "configurationMetadataStoreUrl"))
+        return Identity(self.cluster(), " ".join(str(store) for store in named if store))
 
     def runtime_configuration(self) -> Mapping[str, str]:
         """The broker's configuration as it runs. For super users."""
-        return dict(self.rest.get("brokers/configuration/runtime"))
+        said = mapping(self.rest.get("brokers/configuration/runtime"), "the brokers' configuration")
+        return {name: str(value) for name, value in said.items()}
+
+    def tenants(self) -> list[str]:
+        """Their names. For super users."""
+        return texts(self.rest.get("tenants"), "the tenants")
+
+    def namespaces_of(self, tenant: str) -> list[str]:
+        """See `Admin.namespaces_of`."""
+        return texts(self.rest.get(f"namespaces/{tenant}"), f"the namespaces of {tenant}")
 
     def namespaces(self) -> list[str]:
         """See `Admin.namespaces`."""
-        return sorted(name for tenant in self.rest.get("tenants") for name in self.rest.get(f"namespaces/{tenant}"))
+        return sorted(name for tenant in self.tenants() for name in self.namespaces_of(tenant))
 
     def namespace_properties(self, namespace: str) -> Mapping[str, str]:
         """What operators attached to the namespace."""
-        return dict(self.rest.get(f"namespaces/{namespace}/properties") or {})
+        said = mapping(self.rest.get(f"namespaces/{namespace}/properties"), f"the properties of {namespace}", or_none=True)
+        return {name: str(value) for name, value in said.items()}
 
     def namespace_policies(self, namespace: str) -> Mapping[str, object]:
         """See `Admin.namespace_policies`."""
-        return dict(self.rest.get(f"namespaces/{namespace}"))
+        return mapping(self.rest.get(f"namespaces/{namespace}"), f"the policies of {namespace}")
 
     def topics(self, namespace: str) -> list[TopicName]:
         """See `Admin.topics`."""
         if namespace == SYSTEM_NAMESPACE:
             return []
-        names = [TopicName.parse(name) for name in self.rest.get(f"persistent/{namespace}")]
+        names = topic_names(self.rest.get(f"persistent/{namespace}"), f"the topics of {namespace}")
         return sorted(name for name in names if not is_system_topic(name))
 
     def topic_info(self, topic: TopicName) -> TopicInfo:
         """See `TopicInfo`. The topic is loaded if it is not."""
         path = topic.rest_path
-        stats: dict[str, Any] = self.rest.get(f"{path}/internalStats")  # first: only this one says 404 of a missing topic
+        stats = self.rest.get(f"{path}/internalStats")  # first: only this one says 404 of a missing topic
         return topic_info(self.rest.get(f"{path}/internal-info"), stats)
+
+    def pin_token(self, topic: TopicName, subscription: str) -> str | None:
+        """See `Admin.pin_token`. The owner's version counts: while brokers are upgraded there are several."""
+        stats, owner = self.rest.get_of_owner(f"{topic.rest_path}/stats")
+        return pin_token(stats, subscription) if keeps_properties(self.rest.text("brokers/version", address=owner)) else None
+
+    def shows_pin_tokens(self) -> bool:
+        """See `Admin.shows_pin_tokens`. Where only super users may know, it is as by default."""
+        try:
+            return self.runtime_configuration().get(LAZY_CURSORS, "").lower() != "true"
+        except AuthorizationFailedError:
+            return True
 
     def loaded_by(self, topic: TopicName) -> str | None:
         """See `Admin.loaded_by`."""
-        brokers = [str(broker) for broker in self.rest.get(f"brokers/{self.cluster()}")]
+        brokers = texts(self.rest.get(f"brokers/{self.cluster()}"), "the brokers")
         return loaded_by(self._settings, brokers, topic)
 
     def close(self) -> None:

@@ -39,17 +39,26 @@ class TopicEnd:
 class TopicInfo:
     """A topic's managed ledger. `sizes` maps ledger id to (entries, bytes), the open ledger's current ones included.
 
-    `created` identifies the incarnation: it changes when the topic is deleted and created again, and at no other time.
-    `subscriptions`: names of the durable ones.
+    `created`, in milliseconds, is another one when the topic is deleted and created again, and at no other time.
+    `subscriptions`: names of the durable ones. `token`: of the pin that there was before and after the list was read; empty: one that is not
+    ours; None: not asked for, or nobody can tell.
     """
 
-    created: str
+    created: int
     ledgers: LedgerList
     sizes: Mapping[int, tuple[int, int]]
     last_confirmed: tuple[int, int] | None
     terminated: bool
     offloaded: frozenset[int]
     subscriptions: frozenset[str] = frozenset()
+    token: str | None = None
+
+
+class Identity(NamedTuple):
+    """Who answers for a cluster: its name, and where its brokers keep their metadata (empty where we may not read that)."""
+
+    cluster: str
+    stores: str = ""
 
 
 class EntryReader(Protocol):
@@ -98,6 +107,10 @@ class Pins(Protocol):
         """
         ...
 
+    def groups(self, topics: list[TopicName]) -> list[list[TopicName]]:
+        """The topics, those together that are asked in one place: one that hangs shall hold no others. Waits for nothing."""
+        ...
+
     def ends(self, topics: list[TopicName]) -> dict[TopicName, TopicEnd | Exception]:
         """Ends of many held topics at once (pipelined); a topic's failure is its value. Reconnects by itself."""
         ...
@@ -120,7 +133,8 @@ class Pins(Protocol):
 
 
 class Admin(Protocol):
-    """The admin REST calls that we use. Raises BrokerUnavailableError, AuthorizationFailedError, TopicNotFoundError."""
+    """The admin REST calls that we use. Raises BrokerUnavailableError, AuthorizationFailedError, ProtocolError, and, where Pulsar itself says
+    that what was asked for is not there, TopicNotFoundError or NamespaceNotFoundError."""
 
     def version(self) -> str: ...
 
@@ -128,7 +142,17 @@ class Admin(Protocol):
         """The cluster's name."""
         ...
 
+    def identity(self) -> Identity:
+        """Who answers now."""
+        ...
+
     def runtime_configuration(self) -> Mapping[str, str]: ...
+
+    def tenants(self) -> list[str]: ...
+
+    def namespaces_of(self, tenant: str) -> list[str]:
+        """All `tenant/namespace` of a tenant."""
+        ...
 
     def namespaces(self) -> list[str]:
         """All `tenant/namespace` that we may see."""
@@ -141,6 +165,15 @@ class Admin(Protocol):
         ...
 
     def topic_info(self, topic: TopicName) -> TopicInfo: ...
+
+    def pin_token(self, topic: TopicName, subscription: str) -> str | None:
+        """The token that a durable subscription was made with, which it keeps as long as it is there. Empty: none, so we did not make it.
+        None: these brokers do not keep it. Raises BrokerUnavailableError where there is no such subscription now."""
+        ...
+
+    def shows_pin_tokens(self) -> bool:
+        """Whether what `pin_token` says is the subscription's own, also after its topic was loaded anew."""
+        ...
 
     def loaded_by(self, topic: TopicName) -> str | None:
         """The broker that has the topic loaded, None where none has; does not load it. For super users. Up to a minute behind."""

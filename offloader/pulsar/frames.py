@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from offloader._proto.pulsar_wire_pb2 import BaseCommand
 from offloader.errors import ProtocolError
@@ -94,6 +94,7 @@ class FrameBuffer:
         except DecodeError as error:
             raise ProtocolError("the broker sent a command that cannot be parsed") from error
         if command.type != MESSAGE:
+            _check_text(command)
             return Frame(command, None)
         if middle == end or not command.HasField("message"):
             raise ProtocolError("the broker sent a message without an entry")
@@ -110,3 +111,13 @@ class FrameBuffer:
             self._view = memoryview(self._data)
         self._view[: len(left)] = left
         self._begin, self._end = 0, len(left)
+
+
+def _check_text(message: Message) -> None:
+    """Where text is no UTF-8 the library gives bytes, which nobody expects. Raises ProtocolError."""
+    for field, value in message.ListFields():
+        for one in value if field.is_repeated else (value,):
+            if isinstance(one, Message):
+                _check_text(one)
+            elif field.type == field.TYPE_STRING and not isinstance(one, str):
+                raise ProtocolError(f"the broker sent a command whose {field.name} is no text")

@@ -6,11 +6,14 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from offloader.model import Gap, GapKind, TopicName
+from offloader.pulsar.managed_ledger import topic_info
 from offloader.pulsar.rest import RestClient
 
 POOL = 8
-# How a broker says that it has no such entry: its ledger is gone (404), it is behind the ledger's or the topic's end (500).
-ABSENT = ("Message id not found", "No such entry", "LastConfirmedEntry")
+REMEDY = (
+    "if that lasts, the entry may be one that no broker can show, such as one that is no message: with pulsar.metadataServiceUri it is "
+    "copied from bookies"
+)
 
 
 def explain(
@@ -47,12 +50,20 @@ def _look(rest: RestClient, topic: TopicName, ledger: int, entry: int) -> GapKin
     response = rest.request("HEAD", path)  # the headers say it; the payload may be large
     if response.is_success:
         return kind_of(response.headers)
+    if not _is_listed(rest, topic, ledger, entry):
+        return None
     response = rest.request("GET", path)  # only with a body does an error say why
     if response.is_success:
         return kind_of(response.headers)
-    if any(words in response.text for words in ABSENT):
-        return None
-    raise rest.error(path, response)
+    error = rest.error(path, response)
+    raise type(error)(f"{error}; {REMEDY}")
+
+
+def _is_listed(rest: RestClient, topic: TopicName, ledger: int, entry: int) -> bool:
+    """Whether the topic's ledger list has the entry: what a broker answers for one that is not there differs, 404 or 500."""
+    stats = rest.get(f"{topic.rest_path}/internalStats")
+    entries, _ = topic_info(rest.get(f"{topic.rest_path}/internal-info"), stats).sizes.get(ledger, (0, 0))
+    return bool(entry < entries)
 
 
 def _append(gaps: list[Gap], kind: GapKind, ledger: int, entry: int) -> None:

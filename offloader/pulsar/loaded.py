@@ -7,6 +7,7 @@ from dataclasses import replace
 from offloader.model import TopicName
 from offloader.pulsar.rest import RestClient
 from offloader.pulsar.settings import PulsarSettings
+from offloader.pulsar.shapes import mapping
 
 STATISTICS_AGE_MS = 60_000
 """How old a broker's statistics may be (`statsUpdateFrequencyInSecs`; seen with 4.0.7)."""
@@ -24,7 +25,9 @@ def loaded_by(settings: PulsarSettings, brokers: list[str], topic: TopicName) ->
 def _has(settings: PulsarSettings, topic: TopicName) -> bool:
     client = RestClient(settings)
     try:
-        bundles = (client.get("broker-stats/topics") or {}).get(topic.namespace, {})
+        said = mapping(client.get("broker-stats/topics"), "the broker's statistics", or_none=True)
     finally:
         client.close()
-    return any(str(topic) in bundle.get("persistent", {}) for bundle in bundles.values())
+    bundles = mapping(said.get(topic.namespace), "a namespace's statistics", or_none=True)
+    loaded = (mapping(bundle, "a bundle's statistics").get("persistent", {}) for bundle in bundles.values())
+    return any(str(topic) in mapping(topics, "a bundle's topics") for topics in loaded)

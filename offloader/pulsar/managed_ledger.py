@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import unquote_plus
 
-from offloader.errors import ProtocolError
+from offloader.errors import BrokerUnavailableError, ProtocolError
 from offloader.model import LedgerList, LedgerSpan
 from offloader.pulsar.api import TopicInfo
+
+PIN_PROPERTY = "pin"
+"""The property of our subscriptions that has their token. Brokers store a subscription's properties when it is made; whoever subscribes to it
+later changes nothing."""
+LAZY_CURSORS = "lazyCursorRecovery"
+"""The setting of brokers that load a topic before its cursors. What they then say of a subscription's properties are those of whoever
+subscribes first after the load; what is stored with the cursor stays unseen."""
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def topic_info(info: Mapping[str, Any], stats: Mapping[str, Any]) -> TopicInfo:
     """From `internal-info` (its creation date identifies the incarnation) and `internalStats`. Raises ProtocolError."""
     try:
         return _topic_info(info, stats)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise ProtocolError(f"the broker describes a managed ledger in a way that we do not know ({error!r})") from error
 
 
@@ -34,7 +44,7 @@ def _topic_info(info: Mapping[str, Any], stats: Mapping[str, Any]) -> TopicInfo:
         end = confirmed[1] if confirmed[0] == current else -1
         spans[-1] = LedgerSpan(current, end if terminated else None)
     return TopicInfo(
-        created=str(info["creationDate"]),
+        created=instant(info["creationDate"]),
         ledgers=LedgerList(tuple(spans)),
         sizes=sizes,
         last_confirmed=confirmed if confirmed[1] >= 0 else None,
@@ -42,6 +52,38 @@ def _topic_info(info: Mapping[str, Any], stats: Mapping[str, Any]) -> TopicInfo:
         offloaded=frozenset(x["ledgerId"] for x in ledgers if x.get("offloaded")),
         subscriptions=frozenset(unquote_plus(name) for name in stats["cursors"]),
     )
+
+
+def pin_token(stats: Any, subscription: str) -> str | None:
+    """See `Admin.pin_token`; from a topic's `stats`. Raises ProtocolError."""
+    try:
+        found = stats["subscriptions"].get(subscription)
+        if found is None:
+            raise BrokerUnavailableError(f"the subscription {subscription} is not there now")
+        properties = found.get("subscriptionProperties")
+        if properties is None:
+            return None
+        token = properties.get(PIN_PROPERTY, "")
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ProtocolError(f"the broker describes a topic's subscriptions in a way that we do not know ({error!r})") from error
+    if not isinstance(token, str):
+        raise ProtocolError(f"the broker says that the subscription's token is of type {type(token).__name__}")
+    return token
+
+
+def keeps_properties(version: str) -> bool:
+    """Whether a broker stores a subscription's properties: since 2.10.1. Before, they were those of whoever subscribed first after each load.
+    A version that we cannot read does not tell."""
+    found = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", version.strip())
+    return found is not None and tuple(int(part or 0) for part in found.groups()) >= (2, 10, 1)
+
+
+def instant(text: str) -> int:
+    """Milliseconds of a date as brokers write it: ISO 8601 with the offset of the time zone of the one that answers. Raises ValueError."""
+    at = datetime.fromisoformat(text)
+    if at.tzinfo is None:
+        raise ValueError(f"{text!r} does not say in which time zone")
+    return (at - EPOCH) // timedelta(milliseconds=1)
 
 
 def _position(text: str) -> tuple[int, int]:

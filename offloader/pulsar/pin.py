@@ -4,28 +4,37 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
+from uuid import uuid4
 
 from offloader.errors import BrokerUnavailableError, FatalError, OffloadError
 from offloader.model import Position, TopicName
 from offloader.pulsar.api import TopicEnd
 from offloader.pulsar.commands import Subscription
 from offloader.pulsar.lookup import TopicLookup
+from offloader.pulsar.managed_ledger import PIN_PROPERTY
 from offloader.pulsar.pin_consumer import PinConsumer
 from offloader.pulsar.pool import ConnectionPool
 from offloader.pulsar.settings import PulsarSettings
 
 # Threads that subscribe again, all topics at once after a broker's restart.
 RECONNECTS = 8
+CLOSE_SECONDS = 5.0  # in which brokers confirm that we have let go; one that hangs finds out when the connection ends
 
 
 class BrokerPins:
-    """`Pins` over shared connections; one consumer a topic."""
+    """`Pins` over shared connections; one consumer a topic.
 
-    def __init__(self, settings: PulsarSettings) -> None:
+    Each time that we subscribe we bring a new token: a subscription that is there keeps its own, one that is made by this has another one
+    than any before it.
+    """
+
+    def __init__(self, settings: PulsarSettings, new_token: Callable[[], str] = lambda: str(uuid4())) -> None:
         self._settings = settings
+        self._new_token = new_token
         self._pool = ConnectionPool(settings)
         self._lookup = TopicLookup(self._pool)
         self._lock = threading.Lock()
@@ -34,11 +43,20 @@ class BrokerPins:
     def open(self, topic: TopicName) -> TopicEnd:
         """See `Pins.open`."""
         with self._lock:
-            pin = self._held.get(topic) or PinConsumer(self._lookup, topic, self._subscription(topic))
+            pin = self._held.get(topic) or PinConsumer(self._lookup, topic, partial(self._subscription, topic))
         end = pin.end(*pin.ask_end(), self._settings.operation_timeout)
         with self._lock:
             self._held[topic] = pin
         return end
+
+    def groups(self, topics: list[TopicName]) -> list[list[TopicName]]:
+        """See `Pins.groups`: one group a connection; of those that must subscribe again one for each broker that had them."""
+        with self._lock:
+            held = {topic: self._held.get(topic) for topic in topics}
+        places: dict[object, list[TopicName]] = {}
+        for topic, pin in held.items():
+            places.setdefault(None if pin is None else pin.place, []).append(topic)
+        return list(places.values())
 
     def ends(self, topics: list[TopicName]) -> dict[TopicName, TopicEnd | Exception]:
         """See `Pins.ends`. Lasts no longer than about twice the operation time-out, whatever fails."""
@@ -54,13 +72,13 @@ class BrokerPins:
             if pin.topic not in found:
                 try:
                     asked[pin] = pin.ask_end()
-                except OffloadError as error:
+                except Exception as error:  # noqa: BLE001 (a topic's failure is its value, whatever it is)
                     found[pin.topic] = error
         deadline = time.monotonic() + self._settings.operation_timeout
         for pin, (connection, reply) in asked.items():
             try:
                 found[pin.topic] = pin.end(connection, reply, max(0.0, deadline - time.monotonic()))
-            except OffloadError as error:
+            except Exception as error:  # noqa: BLE001
                 found[pin.topic] = error
         return found
 
@@ -79,31 +97,32 @@ class BrokerPins:
         with self._lock:
             pin = self._held.pop(topic, None)
         if pin is not None:
-            self._disconnect([pin])
+            self._disconnect([pin], self._settings.operation_timeout)
 
     def close(self) -> None:
         """See `Pins.close`."""
         with self._lock:
             pins, self._held = list(self._held.values()), {}
-        self._disconnect(pins)
+        self._disconnect(pins, CLOSE_SECONDS)
         self._pool.close()
 
-    def _disconnect(self, pins: list[PinConsumer]) -> None:
+    def _disconnect(self, pins: list[PinConsumer], seconds: float) -> None:
         """Wait for the receipts, so that somebody else may subscribe at once; a lost connection has let go as well."""
         replies = []
         for pin in pins:
             with suppress(BrokerUnavailableError):
-                replies.append(pin.disconnect())
-        deadline = time.monotonic() + self._settings.operation_timeout
+                replies.append(pin.disconnect(for_good=True))
+        deadline = time.monotonic() + seconds
         for reply in replies:
             if reply is not None:
                 with suppress(OffloadError, TimeoutError, CancelledError):
                     reply.result(max(0.0, deadline - time.monotonic()))
 
     def _reconnect(self, pins: Iterable[PinConsumer]) -> dict[TopicName, TopicEnd | Exception]:
-        """Subscribe again; returns the failures. What is not begun in time is left for the next round."""
+        """Subscribe again; returns the failures. What is not begun in time is left for the next round, and comes first there: topics that
+        hang keep no others from their turn."""
         deadline = time.monotonic() + self._settings.operation_timeout
-        todo = list(pins)
+        todo = sorted(pins, key=lambda pin: pin.tried_at)
         if not todo:
             return {}
         with ThreadPoolExecutor(RECONNECTS, thread_name_prefix="pin") as pool:
@@ -112,6 +131,7 @@ class BrokerPins:
 
     def _subscription(self, topic: TopicName) -> Subscription:
         properties = {"application": self._settings.application} if self._settings.application else {}
+        properties[PIN_PROPERTY] = self._new_token()
         return Subscription(
             str(topic),
             self._settings.subscription,
@@ -133,6 +153,6 @@ def _connect(pin: PinConsumer, deadline: float) -> Exception | None:
         return BrokerUnavailableError(f"{pin.topic}: there was no time left to subscribe again in this round")
     try:
         pin.connect()
-    except OffloadError as error:
+    except Exception as error:  # noqa: BLE001
         return error
     return None

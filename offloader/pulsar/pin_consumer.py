@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 from offloader._proto.pulsar_wire_pb2 import BaseCommand
@@ -48,14 +49,20 @@ class Attachment:
 
 
 class PinConsumer:
-    """Subscribes when it is first needed, and again after an unload or a lost connection. Thread safe."""
+    """Subscribes when it is first needed, and again after an unload or a lost connection; never once it was let go of for good. Thread safe.
 
-    def __init__(self, lookup: TopicLookup, topic: TopicName, subscription: Subscription) -> None:
+    `subscription` says with what, anew each time.
+    """
+
+    def __init__(self, lookup: TopicLookup, topic: TopicName, subscription: Callable[[], Subscription]) -> None:
         self.topic = topic
         self._lookup = lookup
         self._subscription = subscription
         self._lock = threading.RLock()
         self._attachment: Attachment | None = None
+        self._over = False
+        self._broker: str | None = None  # which one had the consumer last
+        self.tried_at = 0.0  # when it last began to subscribe, on the monotonic clock
         self._mark_delete: tuple[int, int] | None = None
 
     @property
@@ -63,18 +70,28 @@ class PinConsumer:
         """Whether the broker has our consumer, as far as we know."""
         return self._attachment is not None and not self._attachment.closed
 
+    @property
+    def place(self) -> object:
+        """The connection to the broker that has our consumer; where none has it, the name of the one that had it last."""
+        attachment = self._attachment
+        return self._broker if attachment is None or attachment.closed else attachment.connection
+
     def connect(self) -> Attachment:
         """Subscribe, unless we are. Raises SubscriptionBusyError, TopicNotFoundError, BrokerUnavailableError, ..."""
         with self._lock:
+            if self._over:  # whoever was late would make the subscription anew, and nobody would ever delete it
+                raise FatalError(f"{self.topic}: the pin was let go of")
             if self._attachment is not None and not self._attachment.closed:
                 return self._attachment
             if self._attachment is not None:
                 self._lookup.forget(self.topic)
+            self.tried_at = time.monotonic()
             try:
                 self._attachment = self._subscribe()
             except TopicMovedError:  # the address was remembered from before the move
                 self._lookup.forget(self.topic)
                 self._attachment = self._subscribe()
+            self._broker = self._attachment.connection.name
             return self._attachment
 
     def ask_end(self) -> tuple[Attachment, Reply]:
@@ -100,18 +117,20 @@ class PinConsumer:
     def unsubscribe(self) -> None:
         """Delete the subscription. Raises OutcomeUnknownError when the receipt is missing."""
         self._write("unsubscribing from", commands.unsubscribe)
-        self.disconnect()
+        self.disconnect(for_good=True)
 
-    def disconnect(self) -> Reply | None:
+    def disconnect(self, *, for_good: bool = False) -> Reply | None:
         """Let go of the consumer, keep the subscription."""
         with self._lock:
+            self._over = self._over or for_good
             attached, self._attachment = self._attachment, None
         self._lookup.forget(self.topic)
         return None if attached is None else attached.let_go()
 
     def _subscribe(self) -> Attachment:
         attached = Attachment(self._lookup.connection(self.topic))
-        build = lambda n: commands.subscribe(attached.consumer_id, n, self._subscription)  # noqa: E731
+        subscription = self._subscription()
+        build = lambda n: commands.subscribe(attached.consumer_id, n, subscription)  # noqa: E731
         try:
             attached.connection.call(build, self._lookup.timeout, f"pinning {self.topic}")
         except OffloadError:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import re
+import time
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
+import httpcore
 import httpx
 
 from offloader.errors import (
@@ -21,54 +22,73 @@ from offloader.errors import (
     ProtocolError,
     TopicNotFoundError,
 )
+from offloader.json_text import parse_json
+from offloader.model import MIB
 from offloader.pulsar.auth import authentication
+from offloader.pulsar.deadlines import Deadlines
+from offloader.pulsar.redirects import hosts_named, refusal
 from offloader.pulsar.settings import PulsarSettings
 
 MAX_REDIRECTS = 10
-CONNECTIONS = 16
+MAX_ANSWER = 64 * MIB  # a namespace with half a million topics
+CONNECTIONS = 64  # more than there are threads that ask: one server that hangs keeps no call to another waiting
 _AGAIN = {408, 429}
-_NO_NAMESPACE = re.compile(r"(namespace|tenant)\b", re.IGNORECASE)
-# How brokers word a 401 to somebody who is known and may not: the second one of older versions, and through a proxy.
-_WHO_WE_ARE_IS_KNOWN = re.compile(r"^Unauthorized to |super-user")
 
 
 class RestClient:
-    """Thread safe. Only for calls that may be repeated: another host may be asked for one that was served already."""
+    """Thread safe. Only for calls that may be repeated: another host may be asked for one that was served already.
 
-    def __init__(self, settings: PulsarSettings) -> None:
+    `transport` carries the requests, by default over sockets.
+    """
+
+    def __init__(self, settings: PulsarSettings, *, transport: httpx.BaseTransport | None = None) -> None:
         self._urls = settings.admin_urls
         self._authentication = authentication(settings)
+        self._deadlines = Deadlines(httpcore.SyncBackend())
         self._client = httpx.Client(
-            verify=settings.ssl_context() if settings.admin_url.startswith("https://") else False,
             timeout=httpx.Timeout(settings.operation_timeout, connect=settings.connect_timeout),
+            trust_env=False,
+            transport=transport or self._over_sockets(settings),
+        )
+        self._patience = settings.operation_timeout
+        self._current = 0  # the host that answered last
+        self._named = {urlsplit(url).hostname or "" for url in self._urls}
+
+    def _over_sockets(self, settings: PulsarSettings) -> httpx.HTTPTransport:
+        transport = httpx.HTTPTransport(
+            verify=settings.ssl_context() if settings.admin_url.startswith("https://") else False,
             limits=httpx.Limits(max_connections=CONNECTIONS),
             trust_env=False,
         )
-        self._current = 0  # the host that answered last
+        transport._pool._network_backend = self._deadlines  # noqa: SLF001 (httpx passes none on)
+        return transport
 
     def get(self, path: str, **query: str) -> Any:
         """The JSON that a path below /admin/v2/ gives, None where the answer is empty."""
-        text = self.text(path, **query)
-        try:
-            return json.loads(text) if text else None
-        except ValueError as error:
-            raise ProtocolError(f"{path}: the broker's answer is not JSON") from error
+        return _json(path, self._success(path, self.request("GET", path, **query)))
 
-    def text(self, path: str, **query: str) -> str:
-        """The text that a path below /admin/v2/ gives."""
-        response = self.request("GET", path, **query)
-        if response.is_error:
-            raise self.error(path, response)
-        return response.text
+    def get_of_owner(self, path: str) -> tuple[Any, str]:
+        """The same of a topic's path, and the address of the broker that has answered: the topic's owner, or what stands before it."""
+        response = self._success(path, self.request("GET", path))
+        return _json(path, response), str(response.request.url).partition("/admin/")[0]
 
-    def request(self, method: str, path: str, *, body: Any = None, **query: str) -> httpx.Response:
+    def text(self, path: str, *, address: str | None = None, **query: str) -> str:
+        """The text that a path below /admin/v2/ gives. `address`: of this broker, and no other."""
+        return self._success(path, self.request("GET", path, address=address, **query)).text
+
+    def request(self, method: str, path: str, *, body: Any = None, address: str | None = None, **query: str) -> httpx.Response:
         """The first host's answer that is one, whatever its status; `body` is sent as JSON. Raises BrokerUnavailableError."""
+        if address is not None:
+            try:
+                return self._follow(method, address, path, query, body)
+            except (httpx.RequestError, httpx.InvalidURL, ValueError) as error:
+                raise BrokerUnavailableError(f"{address} did not answer ({type(error).__name__}: {error})") from error
         problems: list[str] = []
         first = self._current
         for number in range(first, first + len(self._urls)):
             url = self._urls[number % len(self._urls)]
             try:
-                response = self._follow(method, f"{url}/admin/v2/{path}", query, body)
+                response = self._follow(method, url, path, query, body)
             except (httpx.RequestError, httpx.InvalidURL, ValueError) as error:  # the latter two: sent to what is no host
                 problems.append(f"{url} did not answer ({type(error).__name__}: {error})")
                 continue
@@ -76,17 +96,24 @@ class RestClient:
             return response
         raise BrokerUnavailableError("; ".join(problems))
 
+    def _success(self, path: str, response: httpx.Response) -> httpx.Response:
+        if response.is_error:
+            raise self.error(path, response)
+        return response
+
     def error(self, path: str, response: httpx.Response) -> OffloadError:
-        """The error that a status stands for."""
+        """The error that an answer stands for: by its status, by whether a Pulsar gave it, and by what was asked; never by its words."""
         status, reason = response.status_code, _reason(response)
-        said = f"{path}: the broker answered {status}: {reason}"
-        if status == 403 or (status == 401 and _WHO_WE_ARE_IS_KNOWN.search(reason)):
+        by_pulsar = reason is not None
+        said = f"{path}: the broker answered {status}: {reason if reason is not None else _plain(response)}"
+        if status == 403 or (status == 401 and by_pulsar and self._authentication.headers()):  # who we are is known
             return AuthorizationFailedError(said)
         if status == 401:
             return AuthenticationFailedError(said)
+        if status == 404 and by_pulsar:
+            return TopicNotFoundError(said) if _about_topic(path) else NamespaceNotFoundError(said)
         if status == 404:
-            about_topic = path.startswith("persistent/") and not _NO_NAMESPACE.match(reason)
-            return TopicNotFoundError(said) if about_topic else NamespaceNotFoundError(said)
+            return BrokerUnavailableError(f"{said}; that is no answer of a broker: see what stands between us and the cluster")
         if status >= 500 or status in _AGAIN:
             return BrokerUnavailableError(said)
         return FatalError(said)
@@ -95,22 +122,97 @@ class RestClient:
         """Close the connections."""
         self._client.close()
 
-    def _follow(self, method: str, url: str, query: Mapping[str, str], body: Any) -> httpx.Response:
+    def _follow(self, method: str, base: str, path: str, query: Mapping[str, str], body: Any) -> httpx.Response:
         """Brokers redirect to the one that owns the topic; it wants to know who we are as well."""
+        url = f"{base}/admin/v2/{path}"
         parameters: Mapping[str, str] | None = query
         for _ in range(MAX_REDIRECTS):
-            response = self._client.request(method, url, params=parameters, headers=self._authentication.headers(), json=body)
+            response = self._send(method, url, parameters, body)
             if not response.is_redirect:
                 return response
-            url, parameters = urljoin(url, response.headers["Location"]), None
+            if "Location" not in response.headers:
+                raise BrokerUnavailableError(
+                    f"{url} answered {response.status_code} and does not say where to go: that is no broker's answer"
+                )
+            target = urljoin(url, response.headers["Location"])
+            self._check_redirect(base, path, url, target)
+            url, parameters = target, None
         raise BrokerUnavailableError(f"{url}: {MAX_REDIRECTS} brokers in a row sent us to another one")
 
+    def _check_redirect(self, base: str, path: str, source: str, target: str) -> None:
+        """Our credentials go only to brokers. Raises BrokerUnavailableError."""
+        why = refusal(source, target, self._named)
+        if why and urlsplit(target).hostname not in self._named:
+            self._named |= self._ask_for_hosts(base, path)
+            why = refusal(source, target, self._named)
+        if why:
+            raise BrokerUnavailableError(f"{source} sends us to {target}, which is not followed: {why}")
 
-def _reason(response: httpx.Response) -> str:
-    """What the broker says, as one line."""
+    def _ask_for_hosts(self, base: str, path: str) -> set[str]:
+        """The hosts that the cluster names: of its brokers (for super users), or of the one that serves the topic."""
+        questions = [f"{base}/admin/v2/brokers"]
+        domain, *names = path.split("/")[:4]
+        if domain == "persistent" and len(names) == 3:
+            questions.append(f"{base}/lookup/v2/topic/{domain}/{'/'.join(names)}")
+        found: set[str] = set()
+        for question in questions:
+            response = self._send("GET", question)
+            if response.is_success:
+                with suppress(ValueError):  # whoever answers so is no broker, and names none
+                    found |= hosts_named(parse_json(response.text))
+        return found
+
+    def _send(self, method: str, url: str, parameters: Mapping[str, str] | None = None, body: Any = None) -> httpx.Response:
+        """One request, which ends in time, and of whose answer no more is read than an answer may have. Raises ProtocolError."""
+        headers = {**self._authentication.headers(), "Accept-Encoding": "identity"}
+        content, until = bytearray(), time.monotonic() + self._patience
+        with (
+            self._deadlines.within(self._patience),
+            self._client.stream(method, _url(url), params=parameters or None, headers=headers, json=body) as response,
+        ):
+            for piece in response.iter_bytes():
+                content += piece
+                if time.monotonic() > until:
+                    raise httpx.ReadTimeout(f"it answers for longer than {self._patience} s")
+                if len(content) > MAX_ANSWER:
+                    raise ProtocolError(f"{url}: the answer has more than {MAX_ANSWER} bytes")
+        kept = {name: value for name, value in response.headers.items() if name not in ("content-encoding", "content-length")}
+        return httpx.Response(response.status_code, headers=kept, content=bytes(content), request=response.request)
+
+
+@lru_cache(maxsize=1_000)
+def _url(text: str) -> httpx.URL:
+    """The same few are asked for all the time, and reading one costs as much as asking."""
+    return httpx.URL(text)
+
+
+def _json(path: str, response: httpx.Response) -> Any:
+    try:
+        return parse_json(response.text) if response.text else None
+    except ValueError as error:
+        raise ProtocolError(f"{path}: the broker's answer is not JSON ({error})") from error
+
+
+def _about_topic(path: str) -> bool:
+    """Whether a call is about one topic: `persistent/tenant/namespace/topic/…`."""
+    return path.startswith("persistent/") and path.count("/") > 2
+
+
+def _reason(response: httpx.Response) -> str | None:
+    """What Pulsar says, as one line; None: the answer has not the form that Pulsar gives its errors."""
+    try:
+        said = parse_json(response.text)
+    except ValueError:
+        return None
+    reason = said.get("reason") if isinstance(said, dict) else None
+    return _one_line(reason) or response.reason_phrase if isinstance(reason, str) else None
+
+
+def _plain(response: httpx.Response) -> str:
+    """What somebody else says; nothing of a page that is made for people."""
     text = response.text
-    with suppress(ValueError, KeyError, TypeError):  # not every error has a JSON body
-        text = str(response.json()["reason"])
-    if text.lstrip().startswith("<"):  # a page made for people
-        text = ""
-    return " ".join(text.split())[:300] or response.reason_phrase
+    return ("" if text.lstrip().startswith("<") else _one_line(text)) or response.reason_phrase
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:300]

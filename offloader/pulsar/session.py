@@ -120,8 +120,10 @@ class Session:
             if self._failure is not None:
                 raise BrokerUnavailableError(str(self._failure))
             self._next_id += 1
-            self._replies[self._next_id] = reply
-            self._output += encode(build(self._next_id))
+            number = self._next_id
+            self._replies[number] = reply
+            self._output += encode(build(number))
+        reply.add_done_callback(lambda _: self._forget(number))
         self._wake()
         return reply
 
@@ -256,6 +258,11 @@ class Session:
                 return
             self._output += frame
         self._wake()
+
+    def _forget(self, request_id: int) -> None:
+        """Nobody waits for it any more."""
+        with self._lock:
+            self._replies.pop(request_id, None)
 
     def _answer(self, request_id: int, command: BaseCommand, error: OffloadError | None = None) -> None:
         with self._lock:

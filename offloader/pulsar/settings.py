@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from urllib.parse import urlsplit
 
@@ -34,7 +34,7 @@ class PulsarSettings:
     service_url: str = "pulsar://127.0.0.1:6650"
     admin_url: str = "http://127.0.0.1:8080"
     auth_plugin: str = ""
-    auth_params: str = ""
+    auth_params: str = field(default="", repr=False)
     tls_trust_certs_file: str = ""
     tls_allow_insecure: bool = False
     tls_verify_hostname: bool = True

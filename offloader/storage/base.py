@@ -6,7 +6,7 @@ are never pickled: pass a `StoreSettings` and open it again.
 
 Errors, all stores: `StoreUnavailableError`, `StoreFullError` (retryable); `AccessDeniedError`, `BucketNotFoundError`
 (fatal); `OutcomeUnknownError` where a write may have happened. Whatever retries a store does are bounded by its
-`retry_deadline` seconds and one more attempt.
+`retry_deadline` seconds and one more attempt; `longest_call` is what a call comes to at most, attempts that look what became of one included.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ class ObjectStore(Protocol):
     url: str
     min_part_size: int  # every part but an object's last must have at least this many bytes
     retry_deadline: float  # seconds one call may spend retrying
+    longest_call: float  # seconds after which a call of one object has ended, well or not; 0 where there is no such bound
 
     def put(self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False) -> Stat | None:
         """Write a whole object atomically: readers see nothing or all of it, and after this call they see it.
@@ -115,7 +116,18 @@ class ObjectStore(Protocol):
 
     def list(self, prefix: str = "", start_after: str = "") -> Iterator[tuple[str, int]]:
         """(key, size) of every object whose key begins with `prefix`, in key order, after `start_after`. An object is
-        listed as soon as its write has returned. Uploads and the store's own helper files never appear."""
+        listed as soon as its write has returned. Uploads and the store's own helper files never appear.
+
+        With `start_after` no more is looked at than what is taken needs, as far as the store can: whoever takes only the first few
+        gives one.
+        """
+        ...
+
+    def folders(self, prefix: str = "") -> Iterator[str]:
+        """What keys have up to the first `/` behind `prefix`, closing slash included, each once and in key order: a thousand a request.
+
+        A store of real folders may have some that hold no object.
+        """
         ...
 
     def delete(self, keys: Iterable[str]) -> None:

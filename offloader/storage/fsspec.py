@@ -25,11 +25,13 @@ from offloader.errors import (
     UnprovenStoreError,
     UploadGoneError,
 )
+from offloader.json_text import parse_json
 from offloader.storage.base import OpenUpload, Stat, UploadedPart
 from offloader.storage.fsspec_errors import translated
 from offloader.storage.fsspec_open import AZURE, GOOGLE, must_create, open_file_system
 from offloader.storage.rules import (
     HELPER_FOLDERS,
+    LARGEST_DESCRIPTION,
     check_crc,
     check_key,
     check_parts,
@@ -47,6 +49,7 @@ from offloader.storage.rules import (
 PROVEN = frozenset({"memory"}) | GOOGLE | AZURE
 COMPOSE_LIMIT = 32  # Google Cloud Storage composes no more sources in one request
 READ_ATTEMPTS = 20
+CALLS_OF_ONE = 2  # a write, and a look what became of it
 CLIENTS_RETRY_S = 100.0  # the clients' own tries, from outside not to be changed: gcsfs's took 34 s, adlfs's 88 s
 _UPLOADS = HELPER_FOLDERS[0]
 _BOUNDARY = b"--==0=="  # gcsfs separates an object's metadata and bytes by it, whatever the bytes are
@@ -71,6 +74,7 @@ class FsspecStore:
         self.url = url
         self.min_part_size = 1
         self.retry_deadline = CLIENTS_RETRY_S if protocol in GOOGLE | AZURE else 0.0
+        self.longest_call = CALLS_OF_ONE * self.retry_deadline
         self._protocol = protocol
         self._fs, path = open_file_system(url, options or {}, setting)
         self._base = path.rstrip("/") + "/"
@@ -136,13 +140,13 @@ class FsspecStore:
     def list_uploads(self, prefix: str = "") -> Iterator[OpenUpload]:
         """See `ObjectStore.list_uploads`."""
         with translated("listing uploads"):
-            for path in sorted(self._find(f"{self._base}{_UPLOADS}/")):
-                if not path.endswith("/upload.json"):
+            for path, size in sorted(self._find(f"{self._base}{_UPLOADS}/").items()):
+                if not path.endswith("/upload.json") or size > LARGEST_DESCRIPTION:
                     continue
-                with suppress(FileNotFoundError):  # ended since it was listed
-                    info = json.loads(self._fs.cat_file(path))
+                with suppress(FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):  # ended since, or not ours
+                    info = parse_json(self._fs.cat_file(path))
                     if info["key"].startswith(prefix):
-                        yield OpenUpload(info["key"], make_handle(info["key"], path.split("/")[-2]), info["began_at"])
+                        yield OpenUpload(info["key"], make_handle(info["key"], path.split("/")[-2]), int(info["began_at"]))
 
     def read(self, key: str, offset: int = 0, length: int | None = None) -> tuple[bytes, Stat]:
         """See `ObjectStore.read`."""
@@ -171,12 +175,45 @@ class FsspecStore:
     def list(self, prefix: str = "", start_after: str = "") -> Iterator[tuple[str, int]]:
         """See `ObjectStore.list`."""
         folder = prefix.rpartition("/")[0]
+        if start_after:
+            yield from self._walk(f"{folder}/" if folder else "", prefix, start_after)
+            return
         with translated(f"listing {prefix}"):
             found = self._find(f"{self._base}{folder}/" if folder else self._base)
         for path in sorted(found):
             key = path.removeprefix(self._base)
             if key.startswith(prefix) and key > start_after and not key.startswith(f"{_UPLOADS}/"):
                 yield key, found[path]
+
+    def folders(self, prefix: str = "") -> Iterator[str]:
+        """See `ObjectStore.folders`."""
+        found = self._in_folder(prefix[: prefix.rfind("/") + 1], prefix)
+        return (key for key, _ in found if key.endswith("/") and key.startswith(prefix))
+
+    def _walk(self, folder: str, prefix: str, start_after: str) -> Iterator[tuple[str, int]]:
+        """Folder by folder: those that come before are passed over, and what nobody takes is not listed."""
+        for key, size in self._in_folder(folder, prefix):
+            if not key.endswith("/"):
+                if key.startswith(prefix) and key > start_after:
+                    yield key, size
+            elif (key > start_after or start_after.startswith(key)) and (key.startswith(prefix) or prefix.startswith(key)):
+                yield from self._walk(key, prefix, start_after)
+
+    def _in_folder(self, folder: str, prefix: str) -> Sequence[tuple[str, int]]:
+        """Objects and folders (with the closing slash) that are directly in one, in the order of keys."""
+        path = self._base + folder
+        with translated(f"listing {prefix}"):
+            try:
+                entries = self._fs.ls(path.rstrip("/"), detail=True)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+        found = []
+        for entry in entries:
+            name = entry["name"].rstrip("/")
+            if name.startswith(path):
+                key = name.removeprefix(self._base)
+                found.append((f"{key}/", 0) if entry["type"] == "directory" else (key, entry["size"]))
+        return sorted((key, size) for key, size in found if key != f"{_UPLOADS}/")
 
     def delete(self, keys: Iterable[str]) -> None:
         """See `ObjectStore.delete`."""
@@ -265,7 +302,7 @@ class FsspecStore:
 
     def _if_equal(self, key: str, data: bytes) -> Stat | None:
         try:
-            found, stat = self.read(key)
+            found, stat = self.read(key, 0, len(data) + 1)
         except ObjectNotFoundError:  # deleted since: still, another writer was first
             return None
         return stat if found == data else None

@@ -45,7 +45,7 @@ class LocalStore:
         self.root = Path(root).absolute()
         self.url = self.root.as_uri()
         self.min_part_size = 1
-        self.retry_deadline = 0.0
+        self.retry_deadline = self.longest_call = 0.0
         self._uploads, self._tmp = (self.root / name for name in HELPER_FOLDERS)
         self._synced: set[Path] = set()
         self._prepared = False
@@ -138,6 +138,15 @@ class LocalStore:
         with os_errors(f"{self.url}: listing {prefix}"):
             yield from _walk(start, f"{folder}/" if folder else "", prefix, start_after)
 
+    def folders(self, prefix: str = "") -> Iterator[str]:
+        """See `ObjectStore.folders`: without those that hold no object."""
+        base = prefix[: prefix.rfind("/") + 1]
+        with os_errors(f"{self.url}: listing {prefix}"):
+            for name, entry in _entries(self._path(base[:-1]) if base else self.root, base):
+                key = base + name
+                if name.endswith("/") and key.startswith(prefix) and any(True for _ in _walk(Path(entry.path), key, "", "")):
+                    yield key
+
     def delete(self, keys: Iterable[str]) -> None:
         """See `ObjectStore.delete`."""
         touched: set[Path] = set()
@@ -228,7 +237,7 @@ class LocalStore:
 
     def _if_equal(self, key: str, data: bytes) -> Stat | None:
         try:
-            found, stat_ = self.read(key)
+            found, stat_ = self.read(key, 0, len(data) + 1)
         except ObjectNotFoundError:  # deleted since: still, another writer was first
             return None
         if found != data:
@@ -238,26 +247,32 @@ class LocalStore:
 
 
 def _walk(folder: Path, base: str, prefix: str, start_after: str) -> Iterator[tuple[str, int]]:
-    for name, entry in _entries(folder, base):
+    for name, entry in _entries(folder, base, prefix, start_after):
         key = base + name
         if name.endswith("/"):
-            wanted = key.startswith(prefix) or prefix.startswith(key)
-            if wanted and (key > start_after or start_after.startswith(key)):
-                yield from _walk(Path(entry.path), key, prefix, start_after)
-        elif key.startswith(prefix) and key > start_after:
+            yield from _walk(Path(entry.path), key, prefix, start_after)
+        else:
             with suppress(FileNotFoundError):  # deleted since the folder was read
                 yield key, entry.stat().st_size
 
 
-def _entries(folder: Path, base: str) -> list[tuple[str, os.DirEntry[str]]]:
+def _entries(folder: Path, base: str, prefix: str = "", start_after: str = "") -> list[tuple[str, os.DirEntry[str]]]:
+    """What may be wanted of a folder: nothing else is kept, however much there is."""
     # Sorted with the slash that folders have in keys: "a-b" comes before "a/b".
     try:
         with os.scandir(folder) as found:
-            named = [(entry.name + "/" if entry.is_dir() else entry.name, entry) for entry in found]
+            all_named = ((entry.name + "/" if entry.is_dir() else entry.name, entry) for entry in found)
+            named = [item for item in all_named if _may_be_wanted(base + item[0], prefix, start_after)]
     except (FileNotFoundError, NotADirectoryError):
         return []
     helpers = () if base else tuple(f"{name}/" for name in HELPER_FOLDERS)
     return sorted((item for item in named if item[0] not in helpers), key=lambda item: item[0])
+
+
+def _may_be_wanted(key: str, prefix: str, start_after: str) -> bool:
+    if not key.endswith("/"):
+        return key.startswith(prefix) and key > start_after
+    return (key.startswith(prefix) or prefix.startswith(key)) and (key > start_after or start_after.startswith(key))
 
 
 def _sweep(folder: Path, *, before: float) -> None:

@@ -30,9 +30,10 @@ from pathlib import Path
 from crc32c import crc32c as checksum
 
 from offloader.errors import PartRejectedError, UploadGoneError
+from offloader.json_text import parse_json
 from offloader.storage.base import UploadedPart
 from offloader.storage.local_files import complete, opened, read_at, sync_folder, temporary, uncache, write_at
-from offloader.storage.rules import part_etag, total_size
+from offloader.storage.rules import LARGEST_DESCRIPTION, part_etag, total_size
 
 _END = "end"
 
@@ -82,7 +83,8 @@ class UploadFolder:
     def info(self) -> UploadInfo:
         """Key, metadata and begin. An upload that a broken disk has left without them is as good as gone."""
         try:
-            return UploadInfo(**json.loads((self.folder / "upload.json").read_bytes()))
+            with opened(self.folder / "upload.json", os.O_RDONLY) as fd:
+                return UploadInfo(**parse_json(read_at(fd, 0, LARGEST_DESCRIPTION)))
         except (ValueError, TypeError) as error:
             raise FileNotFoundError(errno.ENOENT, "no description of an upload", str(self.folder)) from error
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import uuid4
@@ -52,7 +51,7 @@ class MemoryStore:
         self.backing = backing or MemoryBacking()
         self.url = url
         self.min_part_size = min_part_size
-        self.retry_deadline = 0.0
+        self.retry_deadline = self.longest_call = 0.0
 
     def put(self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False) -> Stat | None:
         """See `ObjectStore.put`."""
@@ -123,9 +122,13 @@ class MemoryStore:
     def list(self, prefix: str = "", start_after: str = "") -> Iterator[tuple[str, int]]:
         """See `ObjectStore.list`."""
         with self.backing.lock:
-            keys = sorted(key for key in self.backing.objects if key.startswith(prefix))
-            later = keys[bisect_right(keys, start_after) :]
-            return iter([(key, self.backing.objects[key].stat.size) for key in later])
+            found = sorted([key for key in self.backing.objects if key > start_after and key.startswith(prefix)])
+            return iter([(key, self.backing.objects[key].stat.size) for key in found])
+
+    def folders(self, prefix: str = "") -> Iterator[str]:
+        """See `ObjectStore.folders`."""
+        rests = ((key, key[len(prefix) :].partition("/")) for key, _ in self.list(prefix))
+        return iter(sorted({prefix + name + slash for _, (name, slash, _) in rests if slash}))
 
     def delete(self, keys: Iterable[str]) -> None:
         """See `ObjectStore.delete`."""

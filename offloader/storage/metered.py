@@ -24,6 +24,7 @@ class MeteredStore:
         self.url = store.url
         self.min_part_size = store.min_part_size
         self.retry_deadline = store.retry_deadline
+        self.longest_call = store.longest_call
 
     def put(self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False) -> Stat | None:
         return self._told("put", lambda: self._store.put(key, data, meta=meta, if_absent=if_absent))
@@ -60,6 +61,9 @@ class MeteredStore:
             raise
         finally:
             self._tell("list", time.monotonic() - began, outcome)
+
+    def folders(self, prefix: str = "") -> Iterator[str]:
+        return iter(self._told("list", lambda: [*self._store.folders(prefix)]))
 
     def delete(self, keys: Iterable[str]) -> None:
         self._told("delete", lambda: self._store.delete(keys))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Self
 from urllib.parse import unquote, urlsplit
@@ -30,10 +31,16 @@ class StoreSettings:
     root: str
     endpoint: str | None = None
     region: str | None = None
-    access_key: str | None = None
+    access_key: str | None = field(default=None, repr=False)
     secret_key: str | None = field(default=None, repr=False)
-    options: tuple[tuple[str, str], ...] = ()
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     setting: str = field(default="root", compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for a URL with a password: a URL is shown wherever something is said of its store."""
+        with suppress(ValueError):  # what is no URL is refused where it is opened
+            if urlsplit(self.root).password or urlsplit(self.endpoint or "").password:
+                raise ConfigError(f"{self.setting}: the URL has a password in it; pass it as an option of the store")
 
     @property
     def scheme(self) -> str:

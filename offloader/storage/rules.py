@@ -11,6 +11,7 @@ from offloader.storage.base import UploadedPart
 
 MAX_KEY_BYTES = 1024  # S3's limit
 HELPER_FOLDERS = (".uploads", ".tmp")  # of the stores themselves, at the root
+LARGEST_DESCRIPTION = 64 * 1024  # of an upload: its key and metadata
 
 
 def check_key(key: str) -> str:

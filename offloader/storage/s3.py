@@ -25,15 +25,20 @@ from offloader.storage.s3_checks import crc_text, is_made_of
 INDEX_TYPE = "application/octet-stream"
 DATA_TYPE = "application/unknown"
 DELETE_BATCH = 1000
+REQUESTS_OF_A_CALL = 2  # a write, and a look what became of it
 
 
 class S3Store:
-    """`ObjectStore` in S3. `client` is a boto3 client without retries of its own (see `s3_client.py`), closed with the store."""
+    """`ObjectStore` in S3. `client` is a boto3 client without retries of its own (see `s3_client.py`) that waits at most `attempt_timeout` seconds
+    for an answer, closed with the store."""
 
-    def __init__(self, client: Any, bucket: str, prefix: str = "", *, retry_deadline: float = 60.0) -> None:
+    def __init__(
+        self, client: Any, bucket: str, prefix: str = "", *, retry_deadline: float = 60.0, attempt_timeout: float = 35.0
+    ) -> None:
         self.url = f"s3://{bucket}/{prefix}".rstrip("/")
         self.min_part_size = 5 * MIB
         self.retry_deadline = retry_deadline
+        self.longest_call = REQUESTS_OF_A_CALL * (retry_deadline + attempt_timeout)
         self._client = client
         self._bucket = bucket
         self._base = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
@@ -138,16 +143,16 @@ class S3Store:
 
     def list(self, prefix: str = "", start_after: str = "") -> Iterator[tuple[str, int]]:
         """See `ObjectStore.list`."""
-        request: dict[str, Any] = {"Bucket": self._bucket, "Prefix": self._base + prefix}
-        if start_after:
-            request["StartAfter"] = self._base + start_after
-        more = True
-        while more:
-            page = self._calls.read(f"listing {prefix}", partial(_told, self._client.list_objects_v2, request))
+        from_there = {"StartAfter": self._base + start_after} if start_after else {}
+        for page in self._pages(prefix, from_there):
             for found in page.get("Contents", ()):
                 yield found["Key"].removeprefix(self._base), found["Size"]
-            more = page.get("IsTruncated", False)
-            request["ContinuationToken"] = page.get("NextContinuationToken", "")
+
+    def folders(self, prefix: str = "") -> Iterator[str]:
+        """See `ObjectStore.folders`."""
+        for page in self._pages(prefix, {"Delimiter": "/"}):
+            for found in page.get("CommonPrefixes", ()):
+                yield found["Prefix"].removeprefix(self._base)
 
     def delete(self, keys: Iterable[str]) -> None:
         """See `ObjectStore.delete`."""
@@ -159,6 +164,15 @@ class S3Store:
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
+
+    def _pages(self, prefix: str, more_of_request: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
+        request: dict[str, Any] = {"Bucket": self._bucket, "Prefix": self._base + prefix, **more_of_request}
+        more = True
+        while more:
+            page = self._calls.read(f"listing {prefix}", partial(_told, self._client.list_objects_v2, request))
+            yield page
+            more = page.get("IsTruncated", False)
+            request["ContinuationToken"] = page.get("NextContinuationToken", "")
 
     def _at(self, key: str) -> dict[str, Any]:
         return {"Bucket": self._bucket, "Key": self._base + check_key(key)}
@@ -173,7 +187,7 @@ class S3Store:
 
     def _if_equal(self, key: str, data: bytes) -> Stat | None:
         try:
-            found, stat = self.read(key)
+            found, stat = self.read(key, 0, len(data) + 1)
         except ObjectNotFoundError:  # deleted since: still, another writer was first
             return None
         return stat if found == data else None

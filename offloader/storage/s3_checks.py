@@ -41,9 +41,9 @@ def is_made_of(head: Mapping[str, object], parts: Sequence[UploadedPart]) -> boo
     if head.get("ContentLength") != total_size(parts):
         return False
     checksum = str(head.get("ChecksumCRC32C") or "")
-    if re.fullmatch(r".+-\d+", checksum):
+    if re.fullmatch(r".+-[0-9]+", checksum):
         return checksum == composite_crc(parts)
     etag, expected = str(head.get("ETag") or "").strip('"'), composite_etag(parts)
-    if expected is None or not re.fullmatch(r"[0-9a-f]{32}-\d+", etag):
+    if expected is None or not re.fullmatch(r"[0-9a-f]{32}-[0-9]+", etag):
         return True
     return etag == expected

@@ -33,7 +33,10 @@ def open_s3(settings: StoreSettings) -> S3Store:
         client.meta.config.s3["payload_signing_enabled"] = _signs_payloads(options, client.meta.endpoint_url)
     except (BotoCoreError, ValueError) as e:
         raise ConfigError(f"store: {e}") from e
-    return S3Store(client, bucket, prefix, retry_deadline=_number(options, "retry_deadline", 60.0))
+    attempt_timeout = client.meta.config.connect_timeout + client.meta.config.read_timeout
+    return S3Store(
+        client, bucket, prefix, retry_deadline=_number(options, "retry_deadline", 60.0), attempt_timeout=attempt_timeout
+    )
 
 
 def addressing_style(settings: StoreSettings) -> str:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
 import shutil
 import signal
 import tempfile
 import threading
-import time
 import uuid
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from types import FrameType
 
 from py4j.protocol import Py4JError
@@ -21,12 +21,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from offloader.bookkeeper.connect import check_installed
+from offloader.clock import SteadyClock
 from offloader.config import Config
 from offloader.errors import AuthorizationFailedError, ConfigError
 from offloader.metadata.catalog import Catalogs
-from offloader.metadata.journal import Journal
+from offloader.metadata.journal import CALLS_OF_A_WAIT, Journal, Waiting
 from offloader.metadata.root import open_root
 from offloader.metrics import Metrics
+from offloader.model import Lane
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.exactness import EXPOSING, check_exactness
 from offloader.pulsar.pin import BrokerPins
@@ -40,17 +42,18 @@ from offloader.streaming.caught_up import CaughtUp, Outcome
 from offloader.streaming.context import Context
 from offloader.streaming.desk import RequestDesk
 from offloader.streaming.driver import Driver
+from offloader.streaming.executor import worker_function
 from offloader.streaming.plan_server import PlanServer
-from offloader.streaming.planner import Limits
 from offloader.streaming.rates import RateLimits
 from offloader.streaming.roster import Roster
+from offloader.streaming.secrets import Public, without_secrets
 from offloader.streaming.supervised import SupervisedQuery
 from offloader.streaming.tasks import WorkerSettings
+from offloader.streaming.work import Pool, Work
 from offloader.streaming.wrapping import wrapped_store
 
 log = logging.getLogger(__name__)
 
-ADOPTERS = 16  # topics that are taken in at a time: they wait for brokers, not for us
 WATCH_EVERY = 0.2  # seconds between looks at the query and the driver
 
 
@@ -63,6 +66,7 @@ class Application:
         self._timeout = timeout
         self._stop = threading.Event()
         self._failure: BaseException | None = None
+        self._clock_ms = SteadyClock()
         self.driver: Driver | None = None
         self.ready = threading.Event()
         self.ended = threading.Event()
@@ -77,22 +81,26 @@ class Application:
         with ExitStack() as stack:
             stack.callback(self.ended.set)
             edges = self._reach(stack)
+            public, secrets = without_secrets(derived.pulsar(self.config), derived.store(self.config))
+            if spark_side.is_local(self.config.spark.master):
+                os.environ.update(secrets)  # before the JVM starts: its Python processes inherit it
             session = spark_side.session(self.config.spark, self.config.application)
             stack.callback(_quietly(session.stop))
             checkpoint = stack.enter_context(_checkpoint(self.config.spark.checkpoint))
             # Only now, when nothing of ours can be missing any more: this ends the process that has the journal.
-            driver, limits = self._take_over(stack, *edges)
+            slots = spark_side.Slots(session)
+            driver = self._take_over(stack, slots.number, *edges)
             self.driver = driver
             thread = threading.Thread(target=self._drive, args=(driver,), name="driver")
             thread.start()
             stack.callback(thread.join)
             stack.callback(driver.stop)
-            outcome = self._watch(driver, session, checkpoint, limits)
+            outcome = self._watch(driver, session, slots, checkpoint, public)
         if self._failure is not None:
             raise self._failure
         return outcome
 
-    def _reach(self, stack: ExitStack) -> tuple[AdminClient, Metrics, ObjectStore]:
+    def _reach(self, stack: ExitStack) -> tuple[AdminClient, Metrics, ObjectStore, str]:
         """What can be refused without harm to a process of the same name that is at work."""
         config = self.config
         if derived.bookkeeper(config) is not None:
@@ -104,33 +112,37 @@ class Application:
         stack.callback(metrics.close)
         store = MeteredStore(wrapped_store("driver", open_store(derived.store(config))), metrics.store_request)
         stack.callback(store.close)
-        open_root(store, admin.cluster(), _new_uuid)
-        return admin, metrics, store
+        root = open_root(store, admin.cluster(), _new_uuid)
+        return admin, metrics, store, root.cluster
 
-    def _take_over(self, stack: ExitStack, admin: AdminClient, metrics: Metrics, store: ObjectStore) -> tuple[Driver, Limits]:
+    def _take_over(
+        self, stack: ExitStack, slots: int, admin: AdminClient, metrics: Metrics, store: ObjectStore, cluster: str
+    ) -> Driver:
         config = self.config
-        journal = stack.enter_context(Journal.open(store, config.application, _new_uuid, metrics.journaled))
+        journal = stack.enter_context(
+            Journal.open(store, config.application, _new_uuid, metrics.journaled, _waits(metrics, store))
+        )
         pins = BrokerPins(derived.pulsar(config))
         stack.callback(pins.close)
         source = BrokerSource(derived.pulsar(config))
         stack.callback(source.close)
-        pool = stack.enter_context(ThreadPoolExecutor(config.limits.sealers + config.limits.upload_starters))
-        adopters = ThreadPoolExecutor(ADOPTERS, thread_name_prefix="adopter")
-        stack.callback(adopters.shutdown, cancel_futures=True)
+        pools = {kind: Pool(threads, kind) for kind, threads in derived.threads(config).items()}
+        for pool in pools.values():
+            stack.callback(pool.shutdown)
         context = Context(
             application=config.application,
+            cluster=cluster,
             subscription=config.pulsar.subscription,
             store=store,
             journal=journal,
-            catalogs=Catalogs(store, config.application, _new_uuid),
+            catalogs=Catalogs(store, config.application),
             admin=admin,
             pins=pins,
             source=source,
             policies=config.policies,
             metrics=metrics,
-            pool=pool,
-            adopters=adopters,
-            clock_ms=_now_ms,
+            work=Work(pools, self._clock_ms),
+            clock_ms=self._clock_ms,
             new_uuid=_new_uuid,
             jitter=random.random,
         )
@@ -138,10 +150,9 @@ class Application:
         roster = Roster(context, rates, config.discovery_interval_ms, config.namespaces, until_caught_up=self._until_caught_up)
         plans = PlanServer(run=_new_uuid())
         stack.callback(plans.close)
-        limits = derived.limits(config, spark_side.cores(config.spark.master))
+        lanes = derived.lanes(config, slots)
         desk = RequestDesk(context, config.spark.trigger_ms)
-        driver = Driver(context, roster, plans, limits, desk, rates, config.spark.trigger_ms)
-        return driver, limits
+        return Driver(context, roster, plans, lanes, desk, rates, config.spark.trigger_ms)
 
     def _drive(self, driver: Driver) -> None:
         try:
@@ -151,39 +162,44 @@ class Application:
             self._stop.set()
             driver.stop()
 
-    def _watch(self, driver: Driver, session: SparkSession, checkpoint: str, limits: Limits) -> int:
-        """Keep a query running until it is time to stop. Returns the exit code."""
+    def _watch(self, driver: Driver, session: SparkSession, slots: spark_side.Slots, checkpoint: str, public: Public) -> int:
+        """Keep each lane's query running until it is time to stop. Returns the exit code."""
         config = self.config
-        workers = WorkerSettings(derived.pulsar(config), derived.bookkeeper(config), derived.store(config), limits.threads)
         wait = config.spark.trigger_ms / 1000
-        caught_up = CaughtUp(driver, _now_ms(), self._timeout) if self._until_caught_up else None
+        caught_up = CaughtUp(driver, self._clock_ms(), self._timeout) if self._until_caught_up else None
 
-        def start() -> StreamingQuery:
+        def start(lane: Lane) -> StreamingQuery:
             folder = f"{checkpoint}/{_new_uuid()}"
-            return spark_side.start_query(session, driver.plans, workers, driver.commit, folder, wait)
+            threads = driver.lanes[lane].threads
+            workers = WorkerSettings(public, derived.bookkeeper(config), threads)
+            work, commit = worker_function(workers), partial(driver.commit, lane)
+            return spark_side.start_query(session, driver.plans, lane, work, commit, folder, wait)
 
-        query = SupervisedQuery(start, driver.batches_since_restart)
+        queries = {lane: SupervisedQuery(partial(start, lane), partial(driver.batches_since_restart, lane)) for lane in Lane}
         self.ready.set()
         while not self._stop.wait(WATCH_EVERY):
-            if query.restarted():
-                driver.replan()
+            for query in queries.values():
+                query.keep_running()
+            if slots.changed():
+                driver.lanes = derived.lanes(config, slots.number)
             if caught_up is not None:
-                outcome = caught_up.look(_now_ms())
+                outcome = caught_up.look(self._clock_ms())
                 if outcome is not Outcome.NOT_YET:
                     self.unfinished = caught_up.unfinished()
-                    self._end(driver, query, session)
+                    self._end(driver, queries.values(), session)
                     return 0 if outcome is Outcome.CAUGHT_UP else 2
-        self._end(driver, query, session)
+        self._end(driver, queries.values(), session)
         return 0
 
-    def _end(self, driver: Driver, query: SupervisedQuery, session: SparkSession) -> None:
+    def _end(self, driver: Driver, queries: Iterable[SupervisedQuery], session: SparkSession) -> None:
         """Stop between batches where that is possible soon: Spark ends such a query without a stack trace."""
         driver.finish_batch(timeout=self.config.limits.slice.time_budget_ms / 1000 + 10)
         driver.stop()
         driver.plans.close()
         # Spark warns of jobs that it means to cancel and that are done.
         _quietly(lambda: session.sparkContext.setLogLevel("ERROR"))()
-        query.stop()
+        for query in queries:
+            query.stop()
 
 
 def _quietly(action: Callable[[], object]) -> Callable[[], None]:
@@ -230,8 +246,9 @@ def stop_on_signals(application: Application) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+def _waits(metrics: Metrics, store: ObjectStore) -> Waiting:
+    """The journal's waits, told to `/healthz`."""
+    return partial(metrics.health.waiting, "journal", CALLS_OF_A_WAIT * store.longest_call)
 
 
 def _check_brokers(admin: AdminClient, *, vouched: bool) -> None:

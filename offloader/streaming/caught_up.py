@@ -7,10 +7,13 @@ from enum import Enum
 from offloader.model import Failure, FailureKind, TopicName
 from offloader.streaming.acknowledging import acknowledged
 from offloader.streaming.driver import Driver
+from offloader.streaming.evidence import CONFIRM_MS
 from offloader.streaming.topics import Topic
 
 GIVE_UP_ATTEMPTS = 5  # failures in a row of every topic that is left
 ACCEPTED_WITHIN_MS = 30_000  # a loss does not go away; but a request that accepts it may have waited for the start
+
+FOUND_OUT_WITHIN_MS = 3 * CONFIRM_MS  # what became of a topic, where that can be found out at all
 
 
 class Outcome(Enum):
@@ -49,8 +52,8 @@ class CaughtUp:
 
     def _there(self, name: TopicName, topic: Topic) -> bool:
         goal, begin, end = topic.retire_at, topic.begin(), topic.catalog.end
-        if goal is None:
-            return False  # a topic that is disabled or released: the next look says where it ends
+        if goal is None or topic.inquiry is not None or topic.gone or topic.missing:
+            return False  # a topic that is disabled or released: the next look says where it ends; one that is to be taken in anew: that look
         nothing_to_do = goal.ledger < 0 or (begin is not None and goal < begin)
         reached = nothing_to_do or (end is not None and end >= goal)
         return reached and not topic.undecided and self._driver.state(name).open is None and acknowledged(topic)
@@ -59,6 +62,8 @@ class CaughtUp:
         state, topic = self._driver.state(name), self._driver.roster.topics.get(name)
         if topic is not None and topic.undecided and state.open is None:
             return True
+        if topic is not None and topic.inquiry is not None:
+            return now - self._lost.setdefault(name, now) >= FOUND_OUT_WITHIN_MS
         found, failure = self._found.setdefault(name, state.failure), state.failure
         if failure is None or failure.kind is not FailureKind.DATA_LOST:
             self._lost.pop(name, None)
@@ -77,4 +82,6 @@ class CaughtUp:
         if failure is not None:
             return failure.reason
         topic = self._driver.roster.topics.get(name)
+        if topic is not None and topic.inquiry is not None:
+            return topic.unseen
         return "an open transaction is in the way" if topic is not None and topic.undecided else "not there yet"

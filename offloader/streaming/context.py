@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from offloader.config.policies import Policies
@@ -17,6 +16,8 @@ from offloader.model import TopicName
 from offloader.pulsar.api import Admin, EntrySource, Pins
 from offloader.storage.base import ObjectStore
 from offloader.streaming import segments
+from offloader.streaming.topics import Topic
+from offloader.streaming.work import Work
 from offloader.streaming.worker import failure_kind
 
 log = logging.getLogger(__name__)
@@ -24,11 +25,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Context:
-    """One application's world. `pool` runs what must not hold up the driver's thread: seals, look-ups, acknowledgements; `adopters` take in
-    new topics, which may wait long for a broker that hangs: the driver never waits for them.
-    """
+    """One application's world. Whatever may be waited for is posted as `work`; the journal alone is written in the driver's thread."""
 
     application: str
+    cluster: str
     subscription: str
     store: ObjectStore
     journal: Journal
@@ -38,8 +38,7 @@ class Context:
     source: EntrySource
     policies: Policies
     metrics: Metrics
-    pool: Executor
-    adopters: Executor
+    work: Work
     clock_ms: Callable[[], int]
     new_uuid: Callable[[], str]
     jitter: Callable[[], float]
@@ -47,6 +46,10 @@ class Context:
     def state(self, topic: TopicName) -> TopicState:
         """The topic's journal state."""
         return self.journal.topics.get(topic) or TopicState(topic)
+
+    def busy(self, topic: Topic) -> bool:
+        """Whether something is under way that will change what is known of the topic: nothing is decided about it meanwhile."""
+        return topic.travels or topic.looking or self.work.concerns(topic.name)
 
     def record(self, state: TopicState) -> None:
         """Journal one topic's state, where it differs."""

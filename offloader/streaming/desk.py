@@ -5,20 +5,31 @@ from __future__ import annotations
 import logging
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
 
 from offloader.errors import OffloadError
 from offloader.metadata import requests
 from offloader.metadata.requests import Outcome, Request, RequestKind
-from offloader.metadata.state import CloseRequest, TopicState
-from offloader.model import Position
-from offloader.streaming import segments
+from offloader.metadata.state import CloseRequest, Releasing, TopicState
+from offloader.model import Position, RollReason
+from offloader.streaming import evidence, segments
 from offloader.streaming.context import Context
 from offloader.streaming.roster import Roster
-from offloader.streaming.topics import Topic, lost_range
+from offloader.streaming.topics import Topic
+from offloader.streaming.work import Kind
 
 log = logging.getLogger(__name__)
 
 Pending = list[tuple[str, Request]]
+LOOK = ""  # the key of looking for requests; answers have their request's
+
+
+class _Taken(NamedTuple):
+    """A request that is worked on, and when it was first seen here: whoever asks has another clock."""
+
+    request: Request
+    seen_at: int
 
 
 class RequestDesk:
@@ -29,37 +40,46 @@ class RequestDesk:
         self._poll_ms = poll_ms
         self._look_at = 0
         self._remove_at = 0
-        self._asking: Future[Pending] | None = None
-        self._taken: dict[str, Request] = {}
+        self._taken: dict[str, _Taken] = {}
+        self._answers: dict[str, tuple[RequestKind, Outcome]] = {}  # which the store does not have yet
 
     @property
     def busy(self) -> bool:
-        """Whether a look for requests is under way, or one is being worked on."""
-        return self._asking is not None or bool(self._taken)
+        """Whether a request is being worked on."""
+        return bool(self._taken or self._answers)
 
     def serve(self, roster: Roster, now: int) -> None:
         """Take in what is new, answer what is satisfied. A store that does not answer delays requests, nothing else."""
+        if now >= self._look_at:
+            self._look_at = now + self._poll_ms
+            call, then = partial(self._look, frozenset(self._taken), now), partial(self._begin_all, roster)
+            self._context.work.post(Kind.REQUEST, LOOK, call, then, wakes=bool)  # mostly there is nothing
+            for request_id in self._answers:
+                self._have_answered(request_id)
+        for request_id, taken in list(self._taken.items()):
+            if request_id not in self._answers:
+                self._answer(request_id, taken, roster, now)
+
+    def _look(self, taken: frozenset[str], now: int) -> Pending:
+        """Not in the driver's thread: requests that were not taken yet, which are marked as seen."""
+        store, application = self._context.store, self._context.application
+        if now >= self._remove_at:
+            self._remove_at = now + requests.DAY_MS // 24
+            requests.remove_old(store, application, now)
+        found = [(id_, request) for id_, request in requests.pending(store, application, now) if id_ not in taken]
+        for request_id, _ in found:
+            requests.mark_seen(store, application, request_id)
+        return found
+
+    def _begin_all(self, roster: Roster, answer: Future[Pending]) -> None:
         try:
-            self._take(roster, now)
-            for request_id, request in list(self._taken.items()):
-                self._answer(request_id, request, roster, now)
+            found = answer.result()
         except OffloadError as error:
             log.warning("requests wait: %s", error)
-
-    def _take(self, roster: Roster, now: int) -> None:
-        context = self._context
-        if self._asking is not None and self._asking.done():
-            answer, self._asking = self._asking, None
-            for request_id, request in answer.result():
-                if request_id not in self._taken:
-                    requests.mark_seen(context.store, context.application, request_id)
-                    self._begin(request_id, request, roster, now)
-        if self._asking is None and now >= self._look_at:
-            self._look_at = now + self._poll_ms
-            self._asking = context.pool.submit(requests.pending, context.store, context.application, now)
-            if now >= self._remove_at:
-                self._remove_at = now + requests.DAY_MS // 24
-                requests.remove_old(context.store, context.application, now)
+            return
+        for request_id, request in found:
+            if request_id not in self._taken and request_id not in self._answers:
+                self._begin(request_id, request, roster, self._context.clock_ms())
 
     def _begin(self, request_id: str, request: Request, roster: Roster, now: int) -> None:
         """Record what is asked of a topic that we have; refuse the others in one line, once all topics are known."""
@@ -73,7 +93,7 @@ class RequestDesk:
         log.info("request id=%s kind=%s topic=%s", request_id, request.kind, request.topic)
         topic.look_again_at = 0
         self._record(request_id, request, topic)
-        self._taken[request_id] = request
+        self._taken[request_id] = _Taken(request, now)
 
     def _refusal(self, request: Request, topic: Topic | None, roster: Roster) -> str:
         """Why the request cannot be served; empty: it can."""
@@ -85,11 +105,13 @@ class RequestDesk:
         return ""
 
     def _refused_loss(self, request: Request, topic: Topic) -> str:
-        lost = lost_range(self._context.state(topic.name), topic.catalog, topic.info.ledgers)
+        if request.position is None:
+            return "" if topic.inquiry is not None or topic.gone else f"{topic.name} is there: it was not deleted"
+        lost = evidence.lost(self._context.state(topic.name), topic.catalog, topic.info.ledgers, topic.confirmed)
         if lost is None:
             return f"nothing of {topic.name} is lost"
-        if request.position is None or request.position._replace(incarnation=topic.incarnation) < lost[1]:
-            return f"the loss reaches from {lost[0]} to {lost[1]}: accept it with --to {lost[1]}"
+        if request.position._replace(incarnation=topic.incarnation) < lost.last:
+            return f"the loss reaches from {lost.first} to {lost.last}: accept it with --to {lost.last}"
         return ""
 
     def _record(self, request_id: str, request: Request, topic: Topic) -> None:
@@ -101,52 +123,79 @@ class RequestDesk:
                 if end is not None and not any(r.id == request_id for r in state.requests):
                     context.record(replace(state, requests=(*state.requests, CloseRequest(request_id, end))))
             case RequestKind.RELEASE:
-                context.record(replace(state, releasing=True))
+                context.record(replace(state, releasing=Releasing.REQUEST))
+                if topic.retire is RollReason.DISABLED:
+                    topic.retire = RollReason.RELEASED  # also where it is enabled again meanwhile
+            case RequestKind.ACCEPT_LOSS if end is None:
+                if topic.inquiry is not None:
+                    topic.inquiry.vouched = True
             case RequestKind.ACCEPT_LOSS:
                 topic.accepted_loss = end
                 context.record(replace(state, failure=None))
 
-    def _answer(self, request_id: str, request: Request, roster: Roster, now: int) -> None:
-        outcome = self._outcome(request_id, request, roster, now)
+    def _answer(self, request_id: str, taken: _Taken, roster: Roster, now: int) -> None:
+        outcome = self._outcome(request_id, taken, roster, now)
         if outcome is not None:
-            self._done(request_id, request.kind, outcome)
-            self._taken.pop(request_id, None)
+            self._done(request_id, taken.request.kind, outcome)
 
-    def _outcome(self, request_id: str, request: Request, roster: Roster, now: int) -> Outcome | None:
+    def _outcome(self, request_id: str, taken: _Taken, roster: Roster, now: int) -> Outcome | None:
+        request = taken.request
         topic = roster.topics.get(request.topic)
         if request.kind is RequestKind.RELEASE and roster.was_released(request.topic):
             advice = "disable it in the configuration, or the next start claims it again"
             return Outcome(True, f"{request.topic} is released; {advice}", now)
+        deleted = request.kind is RequestKind.ACCEPT_LOSS and request.position is None
         if topic is None:
-            return Outcome(False, f"{request.topic} does not exist any more", now)
+            return Outcome(deleted, f"{request.topic} does not exist any more", now)
+        if deleted:
+            waits = topic.inquiry is not None or topic.gone
+            return None if waits else Outcome(True, f"{topic.name} is incarnation {topic.incarnation} now", now)
         match request.kind:
             case RequestKind.CLOSE:
-                return self._closed(request_id, request, topic, now)
+                return self._closed(request_id, taken, topic, now)
             case RequestKind.ACCEPT_LOSS:
                 return _loss_accepted(topic, now)
             case RequestKind.RELEASE:
                 return None
 
-    def _closed(self, request_id: str, request: Request, topic: Topic, now: int) -> Outcome | None:
-        end = topic.catalog.end
-        state = self._only_what_is_readable(topic, self._context.state(topic.name), request.at)
+    def _closed(self, request_id: str, taken: _Taken, topic: Topic, now: int) -> Outcome | None:
+        request, end = taken.request, topic.catalog.end
+        state = self._only_what_is_readable(topic, self._context.state(topic.name), taken.seen_at)
         state, done = segments.satisfied(state, end)
         if not any(r.id == request_id for r in done):
             return _nothing_to_do(request, topic, state, now)
         self._context.record(state)
         return Outcome(True, _where(topic, end), now)
 
-    def _only_what_is_readable(self, topic: Topic, state: TopicState, asked_at: int) -> TopicState:
-        """A command reads the ledger's end, which may be a marker or an aborted entry: no broker delivers that, but bookies do."""
+    def _only_what_is_readable(self, topic: Topic, state: TopicState, seen_at: int) -> TopicState:
+        """A command reads the ledger's end, which may be a marker or an aborted entry: no broker delivers that, but bookies do.
+
+        What the topic's end was known to be before the request was seen here proves nothing of it.
+        """
         last = topic.last
-        if last is None or topic.known_at <= asked_at or all(r.end <= last for r in state.requests):
+        if last is None or topic.known_at <= seen_at or all(r.end <= last for r in state.requests):
             return state
         state = replace(state, requests=tuple(replace(r, end=min(r.end, last)) for r in state.requests))
         self._context.record(state)
         return state
 
     def _done(self, request_id: str, kind: RequestKind, outcome: Outcome) -> None:
-        requests.mark_done(self._context.store, self._context.application, request_id, outcome)
+        self._answers[request_id] = kind, outcome
+        self._have_answered(request_id)
+
+    def _have_answered(self, request_id: str) -> None:
+        context, (_, outcome) = self._context, self._answers[request_id]
+        call = partial(requests.mark_done, context.store, context.application, request_id, outcome)
+        context.work.post(Kind.REQUEST, request_id, call, partial(self._answered, request_id))
+
+    def _answered(self, request_id: str, answer: Future[None]) -> None:
+        try:
+            answer.result()
+        except OffloadError as error:
+            log.warning("requests wait: %s", error)
+            return
+        kind, outcome = self._answers.pop(request_id)
+        self._taken.pop(request_id, None)
         self._context.metrics.request(kind, "done" if outcome.ok else "refused")
         log.info("request id=%s ok=%s %s", request_id, outcome.ok, outcome.message)
 
@@ -167,7 +216,7 @@ def _nothing_to_do(request: Request, topic: Topic, state: TopicState, now: int) 
 
 
 def _where(topic: Topic, end: Position | None) -> str:
-    newest = topic.catalog.segments[-1] if topic.catalog.segments else None
+    newest = topic.catalog.newest
     if newest is None:
         return "Nothing to offload"
     return f"segment {newest.uuid} {newest.start} to {newest.end}" if newest.end == end else f"offloaded up to {end}"

@@ -1,7 +1,8 @@
 """The one process that decides: rounds of looking, deciding, journaling, and publishing plans; receipts come back between them.
 
-Everything here runs in one thread (`run`), which owns all topics; other threads only put receipts and discoveries into its inbox. Work that
-is not data (requests, seals, acknowledgements, discovery) goes on while a batch runs.
+Everything here runs in one thread (`run`), which owns all topics. It never waits but for the journal: whatever else may take long is posted
+as work, and its result is taken in a later round. Other threads only put receipts into its inbox, or wake it. Batches run beside that, one of
+each lane at a time.
 """
 
 from __future__ import annotations
@@ -9,21 +10,25 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 
 from offloader.errors import OffloadError, OutcomeUnknownError, RetryableError
 from offloader.metadata import layout
 from offloader.metadata.state import TopicState
-from offloader.model import Receipt, TopicName
+from offloader.model import Lane, Receipt, TopicName
 from offloader.streaming import acknowledging, planner, segments, sources
+from offloader.streaming.compacting import Compacting
 from offloader.streaming.context import Context
 from offloader.streaming.desk import RequestDesk
+from offloader.streaming.foreseen import only_foreseen
+from offloader.streaming.lanes import Limits
 from offloader.streaming.looking import look
 from offloader.streaming.plan_server import PlanServer
-from offloader.streaming.planner import Begin, Decision, Hold, Limits, Plan, Read, Seal
+from offloader.streaming.planner import Begin, Decision, Hold, Plan, Seal
 from offloader.streaming.rates import RateLimits
 from offloader.streaming.receiving import receive, tell_of_abandoned
 from offloader.streaming.roster import Roster
@@ -32,6 +37,7 @@ from offloader.streaming.sealing import AbandonedUploads, Sealing
 from offloader.streaming.status import TopicStatus, status_of
 from offloader.streaming.tails import explain_old_tails
 from offloader.streaming.topics import Topic, source_of
+from offloader.streaming.work import Kind
 
 log = logging.getLogger(__name__)
 
@@ -40,23 +46,33 @@ BUSY_WAIT = 0.25  # seconds between rounds while something is under way
 
 
 @dataclass
-class _Batch:
-    """What foreachBatch delivered, and the event that lets Spark go on."""
+class Batch:
+    """What a lane's foreachBatch delivered, and the event that lets Spark go on."""
 
+    lane: Lane
     receipts: list[Receipt]
     accounted: bool = False  # it is received again while the journal is not reachable
     done: threading.Event = field(default_factory=threading.Event)
 
 
+@dataclass(frozen=True)
+class _Outstanding:
+    """A plan whose receipts are not in yet."""
+
+    plan: Plan
+    since: int
+
+
 class Driver:
-    """Plans, takes receipts, seals, acknowledges. `roster` says which topics there are."""
+    """Plans, takes receipts, seals, acknowledges. `roster` says which topics there are. `lanes`: what one micro-batch of each may hold; may
+    be replaced at any time."""
 
     def __init__(
         self,
         context: Context,
         roster: Roster,
         plans: PlanServer,
-        limits: Limits,
+        lanes: Mapping[Lane, Limits],
         desk: RequestDesk,
         rates: RateLimits,
         poll_ms: int,
@@ -64,32 +80,42 @@ class Driver:
         self.context = context
         self.roster = roster
         self.plans = plans
-        self._limits = limits
+        self.lanes = lanes
         self._desk = desk
         self._rates = rates
         self._poll_ms = poll_ms
-        self._inbox: queue.Queue[_Batch | None] = queue.Queue()
-        self._sealing = Sealing(context, wake=lambda: self._inbox.put(None))
+        self._inbox: queue.Queue[Batch | None] = queue.Queue()  # None: there is something to look at
+        self._batches_in: deque[Batch] = deque()
+        context.work.wake = lambda: self._inbox.put(None)
+        self._sealing = Sealing(context)
         self._abandoned = AbandonedUploads(context)
-        self._outstanding: Plan | None = None
+        self._compacting = Compacting(context)
+        self._outstanding: dict[Lane, _Outstanding] = {}
         self._number = 0
-        self._published_at = 0
         self._stopping = threading.Event()
         self._draining = threading.Event()
-        self._idle = threading.Event()
+        self._idle = threading.Event()  # no plan of the fast lane is outstanding
         self._idle.set()
         self._checked_at = 0
-        self._batches = 0
+        self._batches: Counter[Lane] = Counter()
         self._statuses: tuple[TopicStatus, ...] = ()
         self._stated_at = 0
+        self._slow_rests_until = 0
         self._due_at = 0  # when a topic that is held back may go on
+        self._begun_uploads: list[tuple[TopicName, str, Future[str]]] = []
+        self._trouble = 0  # rounds in a row that could not be ended
 
     # The application's side
 
-    def commit(self, receipts: list[Receipt]) -> None:
-        """Called by foreachBatch: returns once the receipts are journaled (or the driver stops)."""
-        batch = _Batch(receipts)
+    def deliver(self, lane: Lane, receipts: list[Receipt]) -> Batch:
+        """Hand over what came of a lane's plan. The batch is done once the receipts are journaled."""
+        batch = Batch(lane, receipts)
         self._inbox.put(batch)
+        return batch
+
+    def commit(self, lane: Lane, receipts: list[Receipt]) -> None:
+        """Called by foreachBatch: returns once the receipts are journaled (or the driver stops)."""
+        batch = self.deliver(lane, receipts)
         while not batch.done.wait(BUSY_WAIT) and not self._stopping.is_set():
             pass
 
@@ -99,32 +125,43 @@ class Driver:
         self._inbox.put(None)
 
     def run(self) -> None:
-        """Rounds until stopped. Raises OvertakenError, OutcomeUnknownError (journal) and other errors that end the application."""
-        trouble = 0
-        while not self._stopping.is_set():
-            try:
-                self.round()
-                self._wait()
-                trouble = 0
-                self.context.metrics.health.checked("store")
-            except RetryableError as error:
-                trouble += 1
-                self.context.metrics.health.checked("store", str(error))
-                log.warning("waiting, nothing is lost (%d): %s", trouble, error)
-                self._stopping.wait(min(0.5 * 2**trouble, 30.0))
+        """Rounds until stopped. Raises OvertakenError and other errors that end the application."""
+        try:
+            while not self._stopping.is_set():
+                self._rest(self.turn())
+        finally:
+            self._idle.set()  # nobody takes what is outstanding any more
 
-    def replan(self) -> None:
-        """The batch of the outstanding plan is lost (its query died): its topics are planned again."""
-        self._outstanding = None
-        self.context.metrics.health.batch_ended()
+    def _rest(self, seconds: float) -> None:
+        with self.context.metrics.health.waiting("pause", seconds):
+            if self._trouble:
+                self._stopping.wait(seconds)  # what is done meanwhile cannot be journaled either
+            else:
+                self._wait(seconds)
 
-    def batches_since_restart(self) -> int:
-        """How many batches were committed since the last call."""
-        done, self._batches = self._batches, 0
-        return done
+    def turn(self) -> float:
+        """One round; what can be retried is, at a later one. Returns the seconds after which the next one is due, if nothing wakes us."""
+        began = self.context.clock_ms()
+        try:
+            self.round()
+        except RetryableError as error:
+            self._trouble += 1
+            self.context.metrics.health.checked("store", str(error))
+            log.warning("waiting, nothing is lost (%d): %s", self._trouble, error)
+            return min(2.0 ** (self._trouble - 1), 30.0)
+        finally:
+            self.context.metrics.round((self.context.clock_ms() - began) / 1000)
+        self._trouble = 0
+        self.context.metrics.health.checked("store")
+        return self._pause()
+
+    def batches_since_restart(self, lane: Lane) -> int:
+        """How many batches of the lane were committed since the last call."""
+        return self._batches.pop(lane, 0)
 
     def finish_batch(self, timeout: float) -> None:
-        """Publish no more plans; wait for the one that is outstanding, but no longer than `timeout` seconds."""
+        """Publish no more plans; wait for the fast lane's outstanding one, but no longer than `timeout` seconds. A slow slice may take
+        minutes: what it has read is read again."""
         self._draining.set()
         self._idle.wait(timeout)
 
@@ -135,32 +172,40 @@ class Driver:
         context = self.context
         now = context.clock_ms()
         context.metrics.health.tick()
-        if now - self._checked_at >= self._poll_ms or self._outstanding is None:
+        if now - self._checked_at >= self._poll_ms or Lane.FAST not in self._outstanding:
             context.journal.check_not_overtaken()
             self._checked_at = now
         self._take_receipts()
+        self._take_done()
         self.roster.update()
         self._desk.serve(self.roster, now)
-        self._sealing.collect(self.roster.topics.values())
         self._release_retired()
         acknowledging.acknowledge_all(context, self.roster.topics.values())
         self._abandoned.abort(now)
+        self._compacting.look(self.roster.topics.values())
         self._state_how_it_stands(now)
-        if self._outstanding is None and not self._draining.is_set():
+        self._take_done()
+        if not self._draining.is_set():
             self._plan()
 
-    def _wait(self) -> None:
-        """Until a batch is in, a seal is done, or the next round is due."""
+    def _take_done(self) -> None:
+        """Take what is done, and journal what came of it: a topic is not decided on in between."""
+        self.context.work.take()
+        self._sealing.collect()
+        self._journal_begun()
+
+    def _wait(self, seconds: float) -> None:
+        """Until something is in or done, or for so long."""
         try:
-            batch = self._inbox.get(timeout=self._pause())
+            batch = self._inbox.get(timeout=seconds)
         except queue.Empty:
             return
         if batch is not None:
-            self._take(batch)
+            self._batches_in.append(batch)
 
     def _pause(self) -> float:
         """Seconds until the next round. A round looks at every topic: idle ones do not need it four times a second."""
-        if self._outstanding is not None or not self.roster.settled or self._desk.busy:
+        if Lane.FAST in self._outstanding or not self.roster.settled or self._desk.busy:
             return BUSY_WAIT
         return max(BUSY_WAIT, min(self._due_at - self.context.clock_ms(), self._poll_ms) / 1000)
 
@@ -170,65 +215,80 @@ class Driver:
         for _ in range(self._inbox.qsize()):
             batch = self._inbox.get()
             if batch is not None:
-                self._take(batch)
+                self._batches_in.append(batch)
+        while self._batches_in:
+            self._take(self._batches_in[0])
+            self._batches_in.popleft()
 
-    def _take(self, batch: _Batch) -> None:
-        received = receive(self.context, self.roster.topics, self._rates, self.plans.run, batch.receipts)
+    def _take(self, batch: Batch) -> None:
+        received = receive(self.context, self.roster.topics, self._rates, self.lanes[Lane.FAST], self.plans.run, batch.receipts)
+        outstanding = self._outstanding.get(batch.lane)
+        ours = outstanding if outstanding is not None and _is_of(batch, outstanding.plan) else None
         if not batch.accounted:
             batch.accounted = True
             received.account()
-        try:
-            self.context.journal.record(received.states.values())
-        except RetryableError:
-            self._inbox.put(batch)  # the journal is not reachable: the batch stays uncommitted
-            raise
-        self._batch_ended(batch, self.context.clock_ms())
-        self._idle.set()
+            if ours is not None:  # whatever the journal does now, Spark has done its part
+                self.context.metrics.health.batch_ended(batch.lane)
+        self.context.journal.record(received.states.values())  # where it is not reachable the batch is received again
+        if ours is not None:
+            self._batch_ended(batch, ours, self.context.clock_ms())
+        self._batches[batch.lane] += 1
         batch.done.set()
 
-    def _batch_ended(self, batch: _Batch, now: int) -> None:
-        """Its duration counts from the plan's publication; a batch of no plan of ours (a replay) has none."""
-        if self._outstanding is not None:
-            took = now - self._published_at
-            self.context.metrics.batch(took / 1000, len(batch.receipts))
-            longest = max((r.elapsed_ms for r in batch.receipts), default=0)
-            size = sum(r.read_bytes for r in batch.receipts)
-            log.debug(
-                "batch plan=%d slices=%d bytes=%d took=%d ms longest slice=%d ms",
-                self._number, len(batch.receipts), size, took, longest,
-            )  # fmt: skip
-        self._outstanding = None
-        self.context.metrics.health.batch_ended()
-        self._batches += 1
+    def _batch_ended(self, batch: Batch, outstanding: _Outstanding, now: int) -> None:
+        """Its duration counts from the plan's publication."""
+        took = now - outstanding.since
+        self.context.metrics.batch(batch.lane, took / 1000, len(batch.receipts))
+        longest = max((r.elapsed_ms for r in batch.receipts), default=0)
+        size = sum(r.read_bytes for r in batch.receipts)
+        log.debug(
+            "batch plan=%d lane=%s slices=%d bytes=%d took=%d ms longest slice=%d ms",
+            outstanding.plan.number, batch.lane, len(batch.receipts), size, took, longest,
+        )  # fmt: skip
+        del self._outstanding[batch.lane]
+        if batch.lane is Lane.SLOW:
+            self._slow_rests_until = now + longest
+        self.plans.withdraw(outstanding.plan)
+        for work in outstanding.plan.slices:
+            if work.topic in self.roster.topics:
+                self.roster.topics[work.topic].travels = False
+        if batch.lane is Lane.FAST:
+            self._idle.set()
 
     # Planning
 
     def _plan(self) -> None:
+        """Where only the slow lane is free, its topics alone are decided on."""
         context = self.context
-        for topic in self.roster.topics.values():
+        topics = [topic for topic in self.roster.topics.values() if not topic.travels]
+        if Lane.FAST in self._outstanding:
+            topics = [topic for topic in topics if topic.speed.lane not in self._outstanding]
+            if not topics:
+                return
+        for topic in topics:
             topic.source = source_of(self.state(topic.name), topic.rules)
-        failures = look(context, self.roster.topics.values())
-        answered = len(failures) < len(self.roster.topics) or not failures
-        context.metrics.health.checked("pulsar", "" if answered else "no topic could be looked at")
-        for name, error in failures.items():
-            sources.could_not_look(self.roster, self.roster.topics[name], error)
-        seen = [t for t in self.roster.topics.values() if not t.unseen and t.name not in failures]
-        explain_old_tails(context, seen, context.clock_ms())
-        sources.check_all(context, self.roster, self._sealing, set(failures))
-        decisions = self._decide(
-            name for name, topic in self.roster.topics.items() if name not in failures and not topic.gone and not topic.trouble
-        )
-        if any(isinstance(d.step, Begin) for d in decisions):
-            self._begin_uploads([d for d in decisions if isinstance(d.step, Begin)])
-            decisions = self._decide([d.state.topic for d in decisions if isinstance(d.step, Begin | Read)]) + [
-                d for d in decisions if isinstance(d.step, Seal | Hold)
-            ]
+        look(context, topics, self._looked)
+        self._take_done()
+        explain_old_tails(context, topics, context.clock_ms())
+        self._take_done()
+        sources.check_all(context, self.roster, topics, self._sealing)
+        self._take_done()
+        decisions = self._decide(topic.name for topic in topics if self._may_be_decided(topic))
+        decisions = self._begin_uploads(decisions)
         holds = [d.step.until for d in decisions if isinstance(d.step, Hold) and d.step.until is not None]
         self._due_at = min(holds, default=context.clock_ms() + self._poll_ms)
         for decision in decisions:
             if isinstance(decision.step, Seal):
                 self._sealing.start(self.roster.topics[decision.state.topic], decision.state)
         self._publish(decisions)
+
+    def _may_be_decided(self, topic: Topic) -> bool:
+        ours = self.roster.topics.get(topic.name) is topic
+        return ours and topic.readable and not self.context.busy(topic)
+
+    def _looked(self, topic: Topic, error: OffloadError | None) -> None:
+        if error is not None:
+            sources.could_not_look(topic, error)
 
     def _decide(self, names: Iterable[TopicName]) -> list[Decision]:
         """One decision a topic; what they change is journaled before anything acts on it."""
@@ -237,9 +297,10 @@ class Driver:
         for name in list(names):
             topic = self.roster.topics[name]
             allowance, allowed_at = self._rates.allowance(name, now)
-            view = topic.view(self.state(name), allowance, allowed_at)
+            view = topic.view(self.state(name), self.lanes[Lane.SLOW], allowance, allowed_at)
             try:
-                decisions.append(planner.decide(view, now, self.context.new_uuid))
+                with only_foreseen():
+                    decisions.append(planner.decide(view, now, self.context.new_uuid))
                 self._measure_throttling(topic, decisions[-1], now)
                 self._tell_of_abandoned(decisions[-1])
             except OffloadError as error:
@@ -258,39 +319,68 @@ class Driver:
         for gone in decision.state.abandoned[len(decision.view.state.abandoned) :]:
             tell_of_abandoned(self.context, decision.state.topic, gone.reason)
 
-    def _begin_uploads(self, decisions: list[Decision]) -> None:
-        store = self.context.store
-        begun: list[tuple[TopicState, Future[str]]] = []
-        for decision in decisions:
-            key = layout.data_key(decision.state.topic, segments.opened(decision.state).uuid)
-            begun.append((decision.state, self.context.pool.submit(store.begin, key, meta=OBJECT_META)))
-        self.context.journal.record([self._begun(state, answer) for state, answer in begun])
+    def _begin_uploads(self, decisions: list[Decision]) -> list[Decision]:
+        """Have uploads begun; the decisions with new ones for those that have begun already."""
+        context, begins = self.context, [d.state for d in decisions if isinstance(d.step, Begin)]
+        if not begins:
+            return decisions
+        for state in begins:
+            uuid = segments.opened(state).uuid
+            call = partial(context.store.begin, layout.data_key(state.topic, uuid), meta=OBJECT_META)
+            context.work.post(Kind.BEGIN, state.topic, call, partial(self._take_begun, state.topic, uuid))
+        self._take_done()
+        others = [d for d in decisions if not isinstance(d.step, Begin)]
+        return others + self._decide(state.topic for state in begins if not context.work.has(Kind.BEGIN, state.topic))
 
-    def _begun(self, state: TopicState, answer: Future[str]) -> TopicState:
+    def _take_begun(self, name: TopicName, uuid: str, answer: Future[str]) -> None:
+        self._begun_uploads.append((name, uuid, answer))
+
+    def _journal_begun(self) -> None:
+        """All uploads that have begun meanwhile, in one record."""
+        begun: dict[TopicName, TopicState] = {}
+        for name, uuid, answer in self._begun_uploads:
+            begun[name] = self._begun(begun.get(name) or self.state(name), uuid, answer)
+        self.context.journal.record(begun.values())
+        self._begun_uploads.clear()
+
+    def _begun(self, state: TopicState, uuid: str, answer: Future[str]) -> TopicState:
+        """An upload is its uuid's: a segment that has another one by now does not get it."""
         try:
-            return segments.uploading(state, answer.result())
+            return segments.uploading(state, uuid, answer.result())
         except OffloadError as error:
             log.warning("cannot begin an upload topic=%s: %s", state.topic, error)
+            if not segments.awaits_upload(state, uuid):
+                return state
             if isinstance(error, OutcomeUnknownError):
                 state = segments.abandoned(state, self.context.new_uuid(), str(error))
             return self.context.failed(state, error)
 
     def _publish(self, decisions: list[Decision]) -> None:
-        plan = planner.plan(self.plans.run, self._number + 1, decisions, self._limits)
-        if not plan.tasks:
-            return
-        self._number = plan.number
-        self._outstanding = plan
-        self._idle.clear()
+        for lane in Lane:
+            if lane not in self._outstanding and not self._rests(lane):
+                plan = planner.plan(self.plans.run, self._number + 1, lane, decisions, self.lanes[lane])
+                if plan.tasks:
+                    self._hand_out(plan)
+
+    def _rests(self, lane: Lane) -> bool:
+        """A slow slice that has held the only slot lets the others have it for as long, while they want it."""
+        shared = lane is Lane.SLOW and self.lanes[lane].longest_ms is not None
+        return shared and Lane.FAST in self._outstanding and self.context.clock_ms() < self._slow_rests_until
+
+    def _hand_out(self, plan: Plan) -> None:
         now = self.context.clock_ms()
+        self._number = plan.number
+        self._outstanding[plan.lane] = _Outstanding(plan, now)
+        if plan.lane is Lane.FAST:
+            self._idle.clear()
         for work in plan.slices:
-            self.roster.topics[work.topic].planned_at = now
-        self._published_at = now
-        self.context.metrics.health.batch_began()
+            topic = self.roster.topics[work.topic]
+            topic.planned_at, topic.travels = now, True
+        self.context.metrics.health.batch_began(plan.lane, plan.longest_ms / 1000)
         self.plans.publish(plan)
         log.debug(
-            "planned plan=%d at=%d slices=%d tasks=%d topics=%s",
-            plan.number, now, len(plan.slices), len(plan.tasks), ",".join(str(work.topic) for work in plan.slices),
+            "planned plan=%d lane=%s at=%d slices=%d tasks=%d topics=%s", plan.number, plan.lane, now,
+            len(plan.slices), len(plan.tasks), ",".join(str(work.topic) for work in plan.slices),
         )  # fmt: skip
 
     # How things stand
@@ -304,10 +394,15 @@ class Driver:
         if now - self._stated_at < STATE_EVERY_MS:
             return
         self._stated_at = now
+        unseen = bool(self.roster.topics) and all(topic.unseen for topic in self.roster.topics.values())
+        self.context.metrics.health.checked("pulsar", "no topic could be looked at" if unseen else "")
         self._statuses = tuple(status_of(t, self.state(t.name), now) for t in self.roster.topics.values())
         metrics = self.context.metrics
         metrics.topics(s.lag for s in self._statuses)
         metrics.topic_states(Counter(s.state for s in self._statuses))
+        for kind, standing in self.context.work.standing().items():
+            metrics.work(kind, standing.queued, standing.running, standing.oldest_ms / 1000)
+        metrics.topic_lanes(Counter(t.speed.lane for t in self.roster.topics.values()))
 
     # Small things
 
@@ -318,3 +413,8 @@ class Driver:
     def _release_retired(self) -> None:
         for topic in list(self.roster.topics.values()):
             self.roster.retire_if_done(topic, self.state(topic.name))
+
+
+def _is_of(batch: Batch, plan: Plan) -> bool:
+    """Whether the batch is what Spark made of this plan: not of an earlier one, nor the empty one with which each query begins."""
+    return any((r.run, r.plan) == (plan.run, plan.number) for r in batch.receipts)

@@ -6,7 +6,7 @@ import logging
 from dataclasses import replace
 
 from offloader.metadata.state import TopicState
-from offloader.model import LedgerList, Loss, Position, RollReason
+from offloader.model import LedgerList, Loss, RollReason
 from offloader.streaming import segments
 from offloader.streaming.context import Context
 from offloader.streaming.topics import Topic
@@ -27,16 +27,10 @@ def end_old(context: Context, topic: Topic, state: TopicState, reason: str) -> T
     return segments.complete(state, (), LedgerList(()), context.clock_ms())
 
 
-def record_lost_tail(context: Context, topic: Topic, reason: str) -> None:
-    """Record what the ended incarnation had beyond the catalog's end, up to the last position that was ever seen."""
-    catalog, last = topic.catalog, topic.last_seen
-    if catalog.claim is None or last is None:
-        return
-    end = catalog.end
-    first = catalog.claim.begin if end is None else Position(end.incarnation, end.ledger, end.entry + 1)
-    if last < first:
-        return
-    loss = Loss(first, last, reason, "nobody: nothing is left to wait for", context.clock_ms())
-    log.error("loss recorded topic=%s from=%s to=%s: %s", topic.name, first, last, reason)
-    topic.catalog = context.catalogs.append(catalog, loss, token=context.new_uuid())
-    context.metrics.loss(topic.name)
+def lost_tail(topic: Topic, reason: str, now: int) -> Loss | None:
+    """What the ended incarnation had beyond the catalog's end, up to the last position that was ever seen; to be recorded."""
+    after, last = topic.catalog.accounted, topic.last_seen
+    if after is None or last is None or last <= after:
+        return None
+    first = after._replace(entry=after.entry + 1)
+    return Loss(first, last, reason, "nobody: nothing is left to wait for", now)

@@ -10,7 +10,9 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
+from offloader.printable import printable
 from offloader.streaming.status import TopicStatus
 
 if TYPE_CHECKING:
@@ -35,7 +37,9 @@ class LiveTable:
             table.add_column(name, justify="right")
         shown = sorted(statuses, key=lambda s: (-s.lag_bytes, s.topic))[: self._most]
         for s in shown:
-            table.add_row(str(s.topic), s.state, str(s.segments), f"{s.entries:,}", decimal(s.size), decimal(s.lag_bytes))
+            table.add_row(
+                Text(printable(str(s.topic))), s.state, str(s.segments), f"{s.entries:,}", decimal(s.size), decimal(s.lag_bytes)
+            )
         total = sum(s.size for s in statuses)
         table.add_section()
         table.add_row(

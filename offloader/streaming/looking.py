@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from functools import partial
 
 from offloader.errors import OffloadError
 from offloader.metadata.state import LedgerClosed
-from offloader.model import Position, TopicName
+from offloader.model import TopicName
 from offloader.pulsar.api import TopicEnd, TopicInfo
 from offloader.streaming.context import Context
-from offloader.streaming.tails import explain_tail
+from offloader.streaming.foreseen import foreseen
+from offloader.streaming.inquiries import inquire
+from offloader.streaming.observing import managed_ledger
+from offloader.streaming.tails import have_tail_explained
 from offloader.streaming.topics import Topic
+from offloader.streaming.work import Kind
 
 log = logging.getLogger(__name__)
 
-DELETED = "the topic was deleted"
-RECREATED = "the topic was deleted and created again"
+Told = Callable[[Topic, OffloadError | None], None]
+"""Hears what came of a look at a topic: why it failed, or None."""
+
+LEAST_MS = 250  # between two looks at a topic
 QUIETEST_MS = 60_000  # a quiet topic is looked at this often at least
 # A ledger may be closed while the end stays where it is: soon after its last entry, or much later (roll-over by age, unload).
 CLOSED_SOON_MS = 2_000
@@ -25,35 +32,62 @@ CLOSED_LATER_MS = 30_000
 LIST_CHECKS = 8  # ledger lists read in one look though no consumer's end moved: two REST calls each
 
 
-def look(context: Context, topics: Iterable[Topic]) -> dict[TopicName, OffloadError]:
-    """Refresh ends and, where they moved, ledger lists. A topic's failure is returned, its former view stays."""
+def look(context: Context, topics: Iterable[Topic], told: Told) -> None:
+    """Have ends refreshed and, where they moved, ledger lists. Topics that hang together are asked together: they hold no others. What
+    failed is told; the topic's former view stays."""
     now = context.clock_ms()
-    due = [t for t in topics if not t.gone and t.look_again_at <= now]
-    ends = context.pins.ends([t.name for t in due])
-    failures: dict[TopicName, OffloadError] = {}
-    moved: list[tuple[Topic, TopicEnd]] = []
+    due = {t.name: t for t in topics if max(t.look_again_at, t.seen_at + LEAST_MS) <= now and _may_be_looked_at(context, t)}
+    for group in context.pins.groups(list(due)):
+        asked = [due[name] for name in group]
+        for topic in asked:
+            topic.looking = True
+        call = partial(context.pins.ends, group)
+        context.work.post(Kind.LOOK, tuple(group), call, partial(_take_ends, context, asked, now, told))
+
+
+def _may_be_looked_at(context: Context, topic: Topic) -> bool:
+    return not (
+        topic.gone
+        or topic.inquiry
+        or topic.pin_released
+        or topic.travels
+        or topic.looking
+        or context.work.has(Kind.LEDGERS, topic.name)
+        or context.work.has(Kind.RELEASE, topic.name)
+    )
+
+
+def _take_ends(
+    context: Context, topics: list[Topic], began: int, told: Told, answer: Future[dict[TopicName, TopicEnd | Exception]]
+) -> None:
+    now = context.clock_ms()
+    try:
+        ends = answer.result()
+    except OffloadError as error:
+        ends = dict.fromkeys((topic.name for topic in topics), error)
     waiting: list[tuple[Topic, TopicEnd]] = []
-    for topic in due:
+    for topic in topics:
+        topic.looking = False
         end = ends[topic.name]
-        if isinstance(end, OffloadError):
-            failures[topic.name] = end
-            _failed(context, topic, now)
-            continue
         if isinstance(end, Exception):
-            raise end
-        topic.seen_at, topic.unseen = now, ""
+            _failed(context, topic, began)
+            told(topic, foreseen(end))
+            continue
         if end.mark_delete != topic.end.mark_delete:
             topic.acknowledged = None  # the broker knows better: it may have taken back what it had confirmed
         if end != topic.end or _end_is_awaited(context, topic):
-            moved.append((topic, end))
+            _refresh_ledgers(context, topic, end, began, told)
             continue
+        topic.seen_at = began
         topic.looks.succeeded()
+        topic.unseen = ""
         _quiet(topic, now)
-        if _close_not_seen(topic, now) or _may_have_hidden(topic, now):
+        told(topic, None)
+        if topic.doubted or _close_not_seen(topic, now) or _may_have_hidden(topic, now):
             waiting.append((topic, end))
-    waiting.sort(key=lambda pair: pair[0].ledgers_at)
-    failures.update(_refresh_ledgers(context, moved + waiting[:LIST_CHECKS], now))
-    return failures
+    waiting.sort(key=lambda pair: (not pair[0].doubted, pair[0].ledgers_at))
+    for topic, end in waiting[:LIST_CHECKS]:
+        _refresh_ledgers(context, topic, end, began, told)
 
 
 def _failed(context: Context, topic: Topic, began: int) -> None:
@@ -75,7 +109,7 @@ def _may_have_hidden(topic: Topic, now: int) -> bool:
 
 
 def _close_not_seen(topic: Topic, now: int) -> bool:
-    """Everything is offloaded, but the end of its last ledger is not known to be closed: whether it is time to ask again."""
+    """Everything is offloaded, and its last ledger is not known to be closed: whether it is time to ask again."""
     end, ledgers = topic.catalog.end, topic.info.ledgers
     if end is None or (topic.last is not None and topic.last > end):
         return False
@@ -91,63 +125,46 @@ def _quiet(topic: Topic, now: int) -> None:
     topic.look_again_at = now + min(quiet_for // 4, QUIETEST_MS, max(topic.rules.roll_ms // 10, 1_000))
 
 
-def _refresh_ledgers(context: Context, moved: list[tuple[Topic, TopicEnd]], now: int) -> dict[TopicName, OffloadError]:
-    asked: list[tuple[Topic, TopicEnd, Future[TopicInfo]]] = [
-        (topic, end, context.pool.submit(context.admin.topic_info, topic.name)) for topic, end in moved
-    ]
-    failures: dict[TopicName, OffloadError] = {}
-    for topic, end, answer in asked:
-        try:
-            info = answer.result()
-        except OffloadError as error:
-            failures[topic.name] = error
-            _failed(context, topic, now)
-            continue
-        if topic.catalog.claim is not None and info.created != topic.catalog.claim.created:
-            topic.gone = RECREATED
-            continue
-        topic.looks.succeeded()
-        before = topic.last
-        topic.info_before, topic.info = topic.info, info
-        topic.ledgers_at = now
-        moved_on = end.last != topic.end.last
-        if end != topic.end:
-            topic.look_again_at = now
-        topic.end = end
-        if _end_is_awaited(context, topic):
-            explain_tail(context, topic)
-        if moved_on or topic.last != before:
-            topic.looked_at = topic.look_again_at = now
-        topic.last_seen = topic.last
-    return failures
+def _refresh_ledgers(context: Context, topic: Topic, end: TopicEnd, began: int, told: Told) -> None:
+    call = partial(managed_ledger, context.admin, topic.catalog, context.subscription)
+    context.work.post(Kind.LEDGERS, topic.name, call, partial(_take_ledgers, context, topic, end, began, told))
 
 
-def record_closed_ledger(context: Context, topic: Topic) -> None:
-    """Record the id that the ledger of the catalog's end was closed with, once Pulsar lists it: only then may the pin pass it."""
-    end = topic.catalog.end
-    if end is None or (end.incarnation, end.ledger) in topic.catalog.closed or end.entry < 0:
+def _take_ledgers(context: Context, topic: Topic, end: TopicEnd, began: int, told: Told, answer: Future[TopicInfo]) -> None:
+    try:
+        info = answer.result()
+    except OffloadError as error:
+        _failed(context, topic, began)
+        told(topic, error)
         return
-    last = topic.info.ledgers.closed_with(end.ledger)
-    if last is None or last != end.entry:
+    if not topic.catalog.is_of(info.created, info.ledgers):
+        inquire(topic)
         return
-    if any(r.ledger == end.ledger and r.closed_with is not None for s in topic.catalog.segments[-1:] for r in s.ledgers):
-        return
-    _record_end(context, topic, end)
+    topic.looks.succeeded()
+    topic.unseen = ""
+    before = topic.last
+    topic.info, topic.doubted = info, False
+    topic.seen_at = topic.ledgers_at = began  # with the end, not before: who waits for it would take the former one
+    moved_on = end.last != topic.end.last
+    if end != topic.end:
+        topic.look_again_at = began
+    topic.end = end
+    if _end_is_awaited(context, topic):
+        have_tail_explained(context, topic)
+    if moved_on or topic.last != before:
+        topic.looked_at = topic.look_again_at = began
+    topic.last_seen = topic.last
+    told(topic, None)
 
 
-def record_replaced_ledger(context: Context, topic: Topic) -> None:
-    """A loss ended right before a ledger that nobody has written to, and that was replaced when the topic was loaded again: it ended empty.
-    Only where nothing of it is lost: else it may have held something."""
-    end, ledgers = topic.catalog.end, topic.info.ledgers
-    if end is None or end.entry >= 0 or (end.incarnation, end.ledger) in topic.catalog.closed:
-        return
-    if end.ledger in ledgers and ledgers.closed_with(end.ledger) != end.entry:
-        return
-    _record_end(context, topic, end)
-
-
-def _record_end(context: Context, topic: Topic, end: Position) -> None:
-    """The catalog says where a ledger ended."""
-    topic.catalog = context.catalogs.append(
-        topic.catalog, LedgerClosed(end.incarnation, end.ledger, end.entry), token=context.new_uuid()
-    )
+def closed_ledger(topic: Topic) -> LedgerClosed | None:
+    """How the ledger of the catalog's end was closed, and what follows it, to be recorded while Pulsar lists both: whatever moves the pin later,
+    what follows is known as long as that ledger is there."""
+    end, ledgers, holds = topic.catalog.end, topic.info.ledgers, topic.rules.pin_holds_last_entry
+    if end is None or end.entry < 0 or ledgers.closed_with(end.ledger) != end.entry:
+        return None
+    following, closing = ledgers.following(end.ledger), topic.catalog.closing
+    gives_up_more = closing is not None and closing.followed_by is not None and not holds
+    if following is None or (closing is not None and not gives_up_more):
+        return None
+    return LedgerClosed(*end, followed_by=following if holds else None)

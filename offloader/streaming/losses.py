@@ -6,28 +6,37 @@ import logging
 from dataclasses import replace
 
 from offloader.metadata.state import TopicState
-from offloader.model import Failure, FailureKind, Loss, Position, RollReason
-from offloader.streaming import segments
+from offloader.model import Failure, FailureKind, Loss, RollReason
+from offloader.streaming import evidence, segments
 from offloader.streaming.context import Context
-from offloader.streaming.topics import Topic, accounted, lost_range
+from offloader.streaming.evidence import Lost
+from offloader.streaming.topics import Topic
 
 log = logging.getLogger(__name__)
 
+NOT_KEPT = "nobody kept it between release and claim"
+RELEASE = "release"  # accepts it
 
-def handle(context: Context, topic: Topic, state: TopicState) -> TopicState:
-    """The topic's state after what its ledger list says; unchanged where nothing is gone."""
-    state = _recorded_already(topic, _vanished(topic, state))
-    lost = lost_range(state, topic.catalog, topic.info.ledgers)
+
+def handle(context: Context, topic: Topic, state: TopicState) -> tuple[TopicState, Loss | None]:
+    """The topic's state after what its ledger list says, and what is to be recorded as lost; unchanged where nothing is gone."""
+    state = _doubted(topic, _recorded_already(topic, state))
+    lost = evidence.lost(state, topic.catalog, topic.info.ledgers, topic.confirmed)
     if lost is None:
         topic.accepted_loss = None
-        return replace(state, lost_after=None)
+        begin, there = topic.begin(), topic.confirmed
+        topic.awaited = begin if begin is not None and there is not None and begin <= there else None
+        held_again = state.let_go and state.releasing is None and state.lost_after is None and not topic.doubted
+        return replace(state, let_go=False) if held_again else state, None
     if state.open is not None and state.open.parts:
         covered = state.open.covered
         if covered is None or state.open.closing_end == covered or state.open.sealed is not None:
-            return state
-        log.error("data lost topic=%s from=%s to=%s: sealing at %s, the last uploaded entry", topic.name, *lost, covered)
-        return segments.closing(state, covered, RollReason.DATA_LOST)
-    return _record_or_wait(context, topic, state, *lost)
+            return state, None
+        log.error(
+            "data lost topic=%s from=%s to=%s: sealing at %s, the last uploaded entry", topic.name, lost.first, lost.last, covered
+        )
+        return segments.closing(state, covered, RollReason.DATA_LOST), None
+    return _record_or_wait(context, topic, state, lost)
 
 
 def _recorded_already(topic: Topic, state: TopicState) -> TopicState:
@@ -42,52 +51,45 @@ def _recorded_already(topic: Topic, state: TopicState) -> TopicState:
     return state
 
 
-def _vanished(topic: Topic, state: TopicState) -> TopicState:
-    """Ledgers with entries beyond everything that is accounted for were listed before and are not any more: nobody kept them."""
-    after, before = accounted(topic.catalog), topic.info_before
-    topic.info_before = None
-    if before is None or after is None or state.open is not None or state.lost_after is not None:
+def _doubted(topic: Topic, state: TopicState) -> TopicState:
+    """Remembers in the journal that nobody can say what followed: a restart would forget what was seen."""
+    after = topic.catalog.accounted
+    if state.open is not None or state.lost_after is not None or not evidence.doubtful(topic.catalog, topic.listed):
         return state
-    gone = [(ledger, count - 1) for ledger, (count, _) in before.sizes.items() if count and ledger not in topic.info.ledgers]
-    return replace(state, lost_after=after) if any(last > (after.ledger, after.entry) for last in gone) else state
-
-
-def behind_moved_pin(topic: Topic, state: TopicState) -> TopicState:
-    """The pin was moved past what is accounted for: unless what follows that is certain to be there, nobody knows what was trimmed."""
-    after = accounted(topic.catalog)
-    if after is None or state.open is not None or state.lost_after is not None:
-        return state
-    if _certain(topic, after):
-        topic.kept = topic.info.ledgers
-        return state
-    log.error("the pin of topic=%s was moved: what followed %s may be gone", topic.name, after)
+    log.error("the pin of topic=%s was moved or deleted: what followed %s may be gone", topic.name, after)
     return replace(state, lost_after=after)
 
 
-def _certain(topic: Topic, after: Position) -> bool:
-    """Ledgers are trimmed in their order: the one of `after` is still listed, or else the one that was known to follow it."""
-    following = None if topic.kept is None else topic.kept.next_ledger(after.ledger)
-    return after.ledger in topic.info.ledgers or (following is not None and following in topic.info.ledgers)
-
-
-def _record_or_wait(context: Context, topic: Topic, state: TopicState, first: Position, last: Position) -> TopicState:
+def _record_or_wait(context: Context, topic: Topic, state: TopicState, lost: Lost) -> tuple[TopicState, Loss | None]:
+    first, last = lost.first, lost.last
     accepted = topic.accepted_loss is not None and topic.accepted_loss >= last
-    if topic.rules.fail_on_data_loss and not accepted:
+    if topic.rules.fail_on_data_loss and not (accepted or lost.extends or state.let_go):
         reason = (
             f"{first} up to ledger {last.ledger} is gone before it was offloaded; run `offloader topics accept-loss {topic.name} --to {last}` "
             "to record the loss and go on"
         )
-        again = context.clock_ms() + segments.BACKOFF_LAST_MS
+        now = context.clock_ms()
+        again = now + segments.BACKOFF_LAST_MS
         if state.failure is not None and state.failure.reason == reason:
-            return replace(state, failure=replace(state.failure, retry_at=again))
+            if state.failure.retry_at - now > segments.BACKOFF_LAST_MS // 2:
+                return state, None  # each renewal is a record of the journal
+            return replace(state, failure=replace(state.failure, retry_at=again)), None
         log.error("data lost topic=%s: %s", topic.name, reason)
-        return replace(state, failure=Failure(FailureKind.DATA_LOST, reason, 1, again))
-    accepted_by = "accept-loss" if accepted else "failOnDataLoss: false"
-    loss = Loss(first, last, "trimmed before it was offloaded", accepted_by, context.clock_ms())
-    topic.catalog = context.catalogs.append(topic.catalog, loss, token=context.new_uuid())
+        return replace(state, failure=Failure(FailureKind.DATA_LOST, reason, 1, again)), None
+    reason, accepted_by = "trimmed before it was offloaded", "failOnDataLoss: false"
+    if state.let_go:
+        reason, accepted_by = NOT_KEPT, RELEASE
+    elif accepted or lost.extends:
+        accepted_by = "accept-loss" if accepted else "the loss before it"
+    return state, Loss(first, last, reason, accepted_by, context.clock_ms(), uncounted=True)
+
+
+def recorded(context: Context, topic: Topic, loss: Loss) -> None:
+    """The catalog has the loss: the topic goes on behind it."""
+    state = context.state(topic.name)
+    if state.open is not None and not state.open.parts:
+        state = segments.dropped(state, "its data was lost")
+    context.record(replace(state, failure=None, lost_after=None))
     topic.accepted_loss = None
     context.metrics.loss(topic.name)
-    log.error("loss recorded topic=%s from=%s to=%s by=%s", topic.name, first, last, accepted_by)
-    if state.open is not None:
-        state = segments.dropped(state, "its data was lost")
-    return replace(state, failure=None, lost_after=None)
+    log.error("loss recorded topic=%s from=%s to=%s by=%s: %s", topic.name, loss.start, loss.end, loss.accepted_by, loss.reason)

@@ -1,4 +1,4 @@
-"""When to try again what failed in the driver's thread, where nothing else goes on while a broker is waited for."""
+"""When to ask again who did not answer, so that what hangs is asked less and less often."""
 
 from __future__ import annotations
 

@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from offloader.metadata.state import TopicState
+from offloader.metadata.state import Start, TopicState
 from offloader.model import (
     Cuts,
+    Ending,
     FailureKind,
+    Lane,
     LedgerList,
     Position,
     RollReason,
     SealedFacts,
-    Segment,
     Slice,
     Source,
     TopicName,
 )
-from offloader.streaming import segments
+from offloader.streaming import lanes, segments
+from offloader.streaming.lanes import Limits, Speed
 
 ROLL_SPREAD = 0.10  # topics that started together do not roll together
 MAX_INDEX_BYTES = 16 * 1024 * 1024
@@ -43,33 +45,44 @@ class Rules:
     source: Source = Source.BROKER
     fail_on_data_loss: bool = True
     min_roll_ms: int = 0
+    pin_holds_last_entry: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """As far as a slice is sure to come: less than a part, in about so many bytes."""
+
+    end: Position
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
     """Everything that a decision about one topic rests on.
 
-    `begin`: where its next segment starts; None while that is unknown. `last`: the last readable position, None: no data.
+    `begin`: where its next segment starts, and the proof that it follows; None while that is unknown. `last`: the last readable position, None: no data.
     `pending_bytes`: estimate of what lies after the last uploaded position; below `wanted_bytes` it is not read again (the last
     slice found less than a part, and how much was missing). `retire`: seal what is there up to `last` and open no other
-    segment. `allowance`: bytes that rate limits leave now; `allowed_at`: when they leave more.
+    segment. `allowance`: bytes that rate limits leave now; `allowed_at`: when they leave more. `reach`: its slices hold others up, and cannot
+    bring a whole part in the time that they have; None: they can, or may take as long as they like.
     """
 
     state: TopicState
     rules: Rules
     ledgers: LedgerList
-    begin: Position | None
+    begin: Start | None
     last: Position | None
     pending_bytes: int
     wanted_bytes: int = 0
-    predecessor: Segment | None = None
+    predecessor: Ending | None = None
     retire: RollReason | None = None
     retire_at: Position | None = None
     allowance: int | None = None
     allowed_at: int = 0
-    slow: int = 0
+    speed: Speed = field(default_factory=Speed)
     died: bool = False
     planned_at: int = 0
+    reach: Reach | None = None
 
     @property
     def topic(self) -> TopicName:
@@ -130,7 +143,8 @@ def decide(view: TopicView, now: int, new_uuid: Callable[[], str]) -> Decision:
     if state.failure and now < state.failure.retry_at:
         return Decision(view, state, Hold(f"failed: {state.failure.reason}", state.failure.retry_at))
     if _another_source_helps(view):
-        return Decision(view, segments.begun_anew(state, new_uuid(), view.rules.source), Hold("begun anew", now))
+        reason = f"begun anew from source {view.rules.source} instead of {segments.opened(state).source}"
+        return Decision(view, segments.begun_anew(state, new_uuid(), view.rules.source, reason), Hold("begun anew", now))
     if state.open is None:
         hold = _why_not_open(view)
         if hold is not None or view.begin is None:
@@ -144,7 +158,27 @@ def decide(view: TopicView, now: int, new_uuid: Callable[[], str]) -> Decision:
             now=now,
             predecessor=view.predecessor,
         )
+    if view.reach is not None:
+        state = _within_reach(view, view.reach, state, new_uuid)
     return _decide_open(view, state, now)
+
+
+def _within_reach(view: TopicView, reach: Reach, state: TopicState, new_uuid: Callable[[], str]) -> TopicState:
+    """No part will be whole: the segment ends with those that it has or, where it has none, as far as one slice comes.
+
+    An end beyond that was fixed before its topic was known to be slow. A short part may have been written for it, so the uuid is another.
+    """
+    segment = segments.opened(state)
+    end = segment.closing_end
+    if segment.sealed is not None or (end is not None and end <= reach.end):
+        return state
+    if segment.covered is not None:
+        return segments.closing(state, segment.covered, RollReason.SIZE)
+    if end is not None:
+        reason = f"begun anew with an earlier end: its topic is slow, and no slice comes as far as {end}"
+        state = segments.begun_anew(state, new_uuid(), segment.source, reason)
+    there = view.last is not None and view.last >= reach.end
+    return segments.closing(state, reach.end, RollReason.SIZE) if there else state
 
 
 def _another_source_helps(view: TopicView) -> bool:
@@ -157,9 +191,9 @@ def _another_source_helps(view: TopicView) -> bool:
 
 
 def _why_not_open(view: TopicView) -> Hold | None:
-    if view.last is None or view.begin is None or view.last < view.begin:
+    if view.last is None or view.begin is None or view.last < view.begin.position:
         return Hold("caught up")
-    if view.retire_at is not None and view.retire_at < view.begin:
+    if view.retire_at is not None and view.retire_at < view.begin.position:
         return Hold("caught up with the end it retires at")
     return None
 
@@ -179,9 +213,14 @@ def _decide_open(view: TopicView, state: TopicState, now: int) -> Decision:
     roll = roll_at(view.topic, segment.assigned_at, view.rules.roll_ms)
     if start is None or view.last is None or view.last < start:
         return Decision(view, state, Hold("caught up, open segment", roll))
-    if view.pending_bytes < max(view.wanted_bytes, enough(state, view.rules)):
+    if view.pending_bytes < max(view.wanted_bytes, enough(state, view.rules) + _rest_of_a_block(view)):
         return Decision(view, state, Hold("less than a part", roll))
     return _read(view, state, Read(start, view.last, seal=False))
+
+
+def _rest_of_a_block(view: TopicView) -> int:
+    """A part ends with a block: where reading is slow, nothing is read before that is there too, or it would be read in vain."""
+    return view.rules.cuts.block_size if view.speed.lane is Lane.SLOW else 0
 
 
 def _roll_due(view: TopicView, state: TopicState, now: int) -> tuple[Position, RollReason] | None:
@@ -199,7 +238,7 @@ def _roll_due(view: TopicView, state: TopicState, now: int) -> tuple[Position, R
         return (reached, RollReason.REQUEST)
     if covered is not None and segment.size >= view.rules.max_size:
         return (covered, RollReason.SIZE)
-    if covered is not None and sum(len(p.index) for p in segment.parts) * INDEX_ENTRY_BYTES >= MAX_INDEX_BYTES:
+    if covered is not None and sum(p.indexed for p in segment.parts) * INDEX_ENTRY_BYTES >= MAX_INDEX_BYTES:
         return (covered, RollReason.INDEX)
     if now >= roll_at(view.topic, segment.assigned_at, view.rules.roll_ms):
         return (reached, RollReason.AGE)
@@ -234,27 +273,11 @@ def _read(view: TopicView, state: TopicState, read: Read) -> Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What one micro-batch may hold. `tasks` run at once, each with `threads` threads."""
-
-    tasks: int
-    threads: int
-    byte_budget: int
-    time_budget_ms: int = 5_000
-    hard_limit_ms: int = 60_000
-    max_gap_lookups: int = 1_000
-    queue_factor: int = 4
-
-    @property
-    def slots(self) -> int:
-        return self.tasks * self.threads
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
-    """One micro-batch: slices packed into tasks."""
+    """One micro-batch of a lane: slices packed into tasks."""
 
     run: str
+    lane: Lane
     number: int
     tasks: tuple[tuple[Slice, ...], ...]
 
@@ -262,31 +285,44 @@ class Plan:
     def slices(self) -> tuple[Slice, ...]:
         return tuple(s for task in self.tasks for s in task)
 
+    @property
+    def longest_ms(self) -> int:
+        """What its slices may take, one after the other where there are more of them than threads."""
+        return max((s.hard_limit_ms for s in self.slices), default=0)
 
-def plan(run: str, number: int, decisions: Iterable[Decision], limits: Limits) -> Plan:
-    """Choose the slices of the next micro-batch and pack them into tasks.
 
-    Least recently planned first, so that no topic starves. A topic whose task died has a task to itself. A slow topic runs alone: one
-    of them a batch, with a limit that doubles each time.
+def plan(run: str, number: int, lane: Lane, decisions: Iterable[Decision], limits: Limits) -> Plan:
+    """Choose the slices of a lane's next micro-batch and pack them into tasks.
+
+    Least recently planned first, so that no topic starves. A topic whose task died has a task to itself. The slow lane has one task at a
+    time, since it may sit in its slot for minutes.
     """
-    reads = [(d, d.step) for d in decisions if isinstance(d.step, Read)]
+    reads = [(d, d.step) for d in decisions if isinstance(d.step, Read) and d.view.speed.lane is lane]
     reads.sort(key=lambda pair: (pair[0].view.planned_at, str(pair[0].view.topic)))
-    slow = [pair for pair in reads if pair[0].view.slow]
-    if slow and slow[0] == reads[0]:
-        chosen = slow[:1]
-    else:
-        chosen = [pair for pair in reads if not pair[0].view.slow][: limits.slots * limits.queue_factor]
+    if lane is Lane.SLOW:
+        first_alone = bool(reads) and reads[0][0].view.died
+        reads = reads[:1] if first_alone else [pair for pair in reads if not pair[0].view.died]
+    chosen = reads[: limits.slots * limits.queue_factor]
     rounds = max(1, -(-len(chosen) // limits.slots))
-    time_budget = limits.time_budget_ms // rounds
-    slices = [_slice(run, number, d, read, limits, time_budget) for d, read in chosen]
-    return Plan(run, number, _pack(slices, limits))
+    slices = [_slice(run, number, d, read, limits, rounds) for d, read in chosen]
+    return Plan(run, lane, number, _pack(slices, limits))
 
 
-def _slice(run: str, number: int, decision: Decision, read: Read, limits: Limits, time_budget: int) -> Slice:
+def _slice(run: str, number: int, decision: Decision, read: Read, limits: Limits, rounds: int) -> Slice:
     view, segment = decision.view, segments.opened(decision.state)
     if segment.upload is None:
         raise AssertionError("a slice is planned only after its upload has begun")
-    budget = limits.byte_budget if view.allowance is None else min(limits.byte_budget, max(view.allowance, 1))
+    part = enough(decision.state, view.rules)
+    goal = max(min(part, view.pending_bytes), 1) if read.seal else max(part, 1)
+    if read.seal and view.reach is not None:
+        goal = min(goal, view.reach.size)
+    slow = view.speed.lane is Lane.SLOW
+    hard_limit_ms = lanes.patience_ms(view.speed, goal, limits) if slow else limits.hard_limit_ms
+    budget = limits.byte_budget
+    if slow and not read.seal:
+        budget = min(budget, _whole_parts(view.pending_bytes, goal))
+    if view.allowance is not None:
+        budget = min(budget, max(view.allowance, 1))
     return Slice(
         topic=view.topic,
         run=run,
@@ -301,14 +337,24 @@ def _slice(run: str, number: int, decision: Decision, read: Read, limits: Limits
         first_block=segment.blocks + 1,
         room=max(view.rules.max_size - segment.size, 0),
         byte_budget=budget,
-        time_budget_ms=time_budget,
-        hard_limit_ms=limits.hard_limit_ms * 2 ** min(view.slow, 6),
+        time_budget_ms=limits.time_budget_ms // rounds if view.reach is None else hard_limit_ms,
+        hard_limit_ms=hard_limit_ms,
+        silent_ms=limits.silent_ms,
+        goal=goal,
+        read_ahead=limits.read_ahead,
         source=segment.source,
         cuts=segment.cuts,
         ledgers=tuple(s for s in view.ledgers.spans if read.start.ledger <= s.ledger <= read.bound.ledger),
+        lane=view.speed.lane,
         max_gap_lookups=limits.max_gap_lookups * 2 ** min(decision.state.failure.attempts if decision.state.failure else 0, 10),
         alone=view.died,
+        stall_ms=lanes.stall_ms(view.speed, limits),
     )
+
+
+def _whole_parts(pending: int, part: int) -> int:
+    """Bytes after which nothing but the rest of a part is left: where reading is slow, that is not read in vain."""
+    return max((pending // part - 1) * part, part // 2, 1)
 
 
 def _pack(slices: list[Slice], limits: Limits) -> tuple[tuple[Slice, ...], ...]:

@@ -10,8 +10,9 @@ from functools import partial
 from offloader.errors import OffloadError
 from offloader.metadata.state import TopicState
 from offloader.model import FailureKind, Receipt, SliceStop, TopicName
-from offloader.streaming import planner, segments
+from offloader.streaming import lanes, planner, segments
 from offloader.streaming.context import Context, tell_back_off
+from offloader.streaming.lanes import Limits
 from offloader.streaming.rates import RateLimits
 from offloader.streaming.segments import StaleReceiptError
 from offloader.streaming.topics import Topic
@@ -38,11 +39,11 @@ class Received:
 
 
 def receive(
-    context: Context, topics: Mapping[TopicName, Topic], rates: RateLimits, run: str, receipts: list[Receipt]
+    context: Context, topics: Mapping[TopicName, Topic], rates: RateLimits, fast: Limits, run: str, receipts: list[Receipt]
 ) -> Received:
     """The states to journal. A receipt of another run, of a topic that is not ours, or that does not continue the journal is dropped and
     counted."""
-    received = Received()
+    received, best = Received(), lanes.best_rate(receipts)
     for receipt in receipts:
         topic = topics.get(receipt.topic)
         if topic is None or receipt.run != run:
@@ -56,6 +57,7 @@ def receive(
             received.then(partial(context.metrics.receipt_dropped, "stale"))
         else:
             received.states[receipt.topic] = state
+            received.then(partial(_change_lane, topic, receipt, fast, best))
             received.then(partial(_account, context, topic, rates, receipt, state))
     return received
 
@@ -100,16 +102,25 @@ def _count(context: Context, receipt: Receipt) -> None:
         metrics.offloaded(name, part.size, part.entries)
         for gap in part.gaps:
             metrics.gap(name, gap.kind, gap.last - gap.first + 1)
+        if part.stats.unreadable:
+            log.info("unreadable entries topic=%s count=%s from=%s to=%s", name, part.stats.unreadable, part.first, part.last)
+            metrics.unreadable(name, part.stats.unreadable)
     metrics.entries_read(name, receipt.read_bytes)
     if receipt.failure_kind is not None:
         log.warning("slice failed topic=%s kind=%s reason=%s", name, receipt.failure_kind, receipt.failure_reason)
         metrics.failure(receipt.failure_kind, name)
 
 
+def _change_lane(topic: Topic, receipt: Receipt, fast: Limits, best: float) -> None:
+    before, topic.speed = topic.speed, lanes.after(topic.speed, receipt, fast, best)
+    if topic.speed.lane is not before.lane:
+        log.info("topic=%s goes to the %s lane: it was read at %d B/s", topic.name, topic.speed.lane, topic.speed.rate)
+
+
 def _learn(topic: Topic, receipt: Receipt, state: TopicState) -> None:
     """When and how to plan the topic next."""
-    topic.slow = topic.slow + 1 if receipt.stop is SliceStop.SLOW else 0
     topic.died = receipt.failure_kind is FailureKind.TASK_DIED
+    topic.doubted = topic.doubted or receipt.stop is SliceStop.FAILED
     short = receipt.stop is SliceStop.BOUND and not receipt.finished
-    pending = topic.view(state, None, 0).pending_bytes if state.open else 0
+    pending = topic.pending(state) if state.open else 0
     topic.wanted_bytes = planner.after_slice(pending, receipt.seen_bytes, planner.enough(state, topic.rules)) if short else 0

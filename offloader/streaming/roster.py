@@ -4,28 +4,47 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future
-from dataclasses import replace
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
 
 from offloader.config.levels import TopicPolicy
+from offloader.config.policies import namespace_switch
 from offloader.doctor.check import Check, Verdict
-from offloader.errors import OffloadError, RetryableError, TopicNotFoundError
+from offloader.errors import AnotherClusterError, NamespaceNotFoundError, OffloadError, RetryableError, TopicNotFoundError
 from offloader.metadata.catalog import released
-from offloader.metadata.state import TopicState
+from offloader.metadata.log import READERS
+from offloader.metadata.state import CatalogHead, Releasing, TopicState
 from offloader.model import Position, RollReason, TopicName
 from offloader.streaming.acknowledging import acknowledged
 from offloader.streaming.adoption import adopt, next_incarnation, rules_of
 from offloader.streaming.context import Context
 from offloader.streaming.discovery import Discovery, discover
-from offloader.streaming.looking import DELETED
+from offloader.streaming.patience import Patience
 from offloader.streaming.rates import RateLimits
 from offloader.streaming.tails import explain_tail
 from offloader.streaming.topics import Topic
+from offloader.streaming.work import Kind
 
 log = logging.getLogger(__name__)
 
 ADOPT_AGAIN_MS = 2_000
 REFUSED_FOR_GOOD_MS = 120_000  # longer than a broker holds a subscription for a process that is gone
+
+
+class _Remembered(NamedTuple):
+    """Of topics that only the bucket's list of claims knows: which are ours and disabled, and of which that is not known yet."""
+
+    ours: frozenset[TopicName]
+    unclear: frozenset[TopicName]
+
+
+@dataclass
+class _Attempt:
+    """When a thread began with it: that it stood in a queue says nothing of who was asked."""
+
+    began: int = 0
 
 
 class Roster:
@@ -43,16 +62,16 @@ class Roster:
         self._configured = list(configured)
         self._until_caught_up = until_caught_up
         self._policies: dict[TopicName, TopicPolicy] = {}
-        self._discovery: Future[Discovery] | None = None
         self._discover_at = 0
         self._dangers: dict[str, tuple[Check, ...]] = {}
-        self._adopting: dict[TopicName, Future[Topic]] = {}
-        self._adopt_again_at: dict[TopicName, int] = {}
+        self._adopting: set[TopicName] = set()
+        self._adoptions: dict[TopicName, Patience] = {}  # those that failed
         self._forgotten: set[TopicName] = set()  # since the newest discovery began, which may have seen them
         self._released: set[TopicName] = set()
         self._barred: set[TopicName] = set()
         self._retrying: dict[TopicName, int] = {}  # refused for now (a busy pin, a broker that does not answer): since when
         self._claimed: frozenset[TopicName] = frozenset()
+        self._unclear: frozenset[TopicName] | None = None  # of the bucket's list of claims; None: the list was not read yet
         self.discovered = False
 
     @property
@@ -71,18 +90,22 @@ class Roster:
         return any(isinstance(error, RetryableError) for error in self.unread.values())
 
     def update(self) -> None:
-        """Take what discovery found, adopt new topics; never waits."""
+        """Have topics discovered, and new ones adopted."""
         now = self._context.clock_ms()
-        self._take_discovery(now)
-        self._take_adopted(now)
+        self._have_discovered(now)
         for name, policy in self._policies.items():
             wanted = self._wanted(name, policy) and name not in self.topics and name not in self._adopting
             if wanted and self._refuse(name):
                 continue
-            if wanted and self._adopt_again_at.get(name, 0) <= now:
-                self._adopting[name] = self._context.adopters.submit(self._adopt, name, policy)
+            patience = self._adoptions.get(name, Patience())
+            if wanted and patience.again_at <= now:
+                self._adopting.add(name)
+                attempt = _Attempt()
+                call, then = partial(self._adopt, name, policy, attempt), partial(self._adopted, name, attempt)
+                self._context.work.post(_kind(patience), name, call, then)
 
-    def _adopt(self, name: TopicName, policy: TopicPolicy) -> Topic:
+    def _adopt(self, name: TopicName, policy: TopicPolicy, attempt: _Attempt) -> Topic:
+        attempt.began = self._context.clock_ms()
         topic = adopt(self._context, name, policy)
         if self._until_caught_up and topic.hidden_tail() is not None:
             explain_tail(self._context, topic)
@@ -109,27 +132,28 @@ class Roster:
         """Whether this run gave the topic's subscription up."""
         return name in self._released
 
-    def _take_discovery(self, now: int) -> None:
-        if self._discovery is not None and self._discovery.done():
-            answer, self._discovery = self._discovery, None
-            self._discovered(answer, now)
-        if self._discovery is None and now >= self._discover_at:
-            self._discover_at = now + self._interval_ms
-            self._forgotten = set()
-            self._discovery = self._context.pool.submit(self._discover, self._known())
+    def _have_discovered(self, now: int) -> None:
+        if now < self._discover_at or self._context.work.has(Kind.DISCOVER, ""):
+            return
+        self._discover_at = now + self._interval_ms
+        self._forgotten = set()
+        self._context.work.post(Kind.DISCOVER, "", partial(self._discover, self._known()), self._discovered)
 
     def _known(self) -> set[TopicName]:
         """Topics whose policies must be known, also where nothing enables any of their namespace: those that were released wait for that."""
         return {*self.topics, *self._context.journal.topics, *self._barred, *self._claimed}
 
-    def _discovered(self, answer: Future[Discovery], now: int) -> None:
+    def _discovered(self, answer: Future[tuple[Discovery, _Remembered]]) -> None:
+        now = self._context.clock_ms()
         try:
-            found = answer.result()
+            found, remembered = answer.result()
         except OffloadError as error:
             log.warning("cannot discover topics, tried again soon: %s", error)
             self._discover_at = now + ADOPT_AGAIN_MS
             return
         self.discovered = True
+        self._claimed |= remembered.ours
+        self._unclear = remembered.unclear
         self.unread = found.unread
         if self._unread_for_now:
             self._discover_at = now + ADOPT_AGAIN_MS
@@ -148,27 +172,40 @@ class Roster:
         self._policies = stay | {n: p for n, p in found.policies.items() if n not in self._forgotten}
         self.refused = {n: why for n, why in self.refused.items() if n in self._policies}
         self._retrying = {n: since for n, since in self._retrying.items() if n in self._policies}
-        self._adopt_again_at = {n: at for n, at in self._adopt_again_at.items() if n in self._policies}
+        self._adoptions = {n: patience for n, patience in self._adoptions.items() if n in self._policies}
 
-    def _discover(self, known: set[TopicName]) -> Discovery:
-        """Runs in the pool. The first time topics that only the bucket remembers are looked at too: one that was disabled
-        while nothing ran is still to be released. One that is enabled and not listed was deleted."""
+    def _discover(self, known: set[TopicName]) -> tuple[Discovery, _Remembered]:
+        """Runs in the pool. Topics that only the bucket's list of claims remembers are looked at too, until it is clear whether they are
+        ours: one that was disabled while nothing ran is still to be released. One that is enabled and not listed is not there now: nothing
+        is concluded from that."""
         context = self._context
-        if self.discovered:
-            return discover(context.admin, context.policies, sorted(known), self._configured, self._interval_ms)
-        remembered = {*context.catalogs.topics()} - known
+        remembered = {*(context.catalogs.claimed() if self._unclear is None else self._unclear)} - known
         found = discover(context.admin, context.policies, sorted({*known, *remembered}), self._configured, self._interval_ms)
-        deleted = {n for n in remembered if n in found.policies and found.policies[n].enabled and n not in found.listed}
-        found = replace(found, policies={n: p for n, p in found.policies.items() if n not in deleted})
-        self._claimed = frozenset(n for n, p in found.policies.items() if not p.enabled and n not in known and self._ours(n))
-        return found
+        absent = {n for n in remembered if n in found.policies and found.policies[n].enabled and n not in found.listed}
+        found = replace(found, policies={n: p for n, p in found.policies.items() if n not in absent})
+        disabled = [name for name, policy in found.policies.items() if name in remembered and not policy.enabled]
+        with ThreadPoolExecutor(READERS, "claims") as pool:
+            ours = dict(zip(disabled, pool.map(self._ours, disabled), strict=True))
+        unread = {n for n in remembered if n.namespace in found.unread} | {n for n in disabled if ours[n] is None}
+        return found, _Remembered(frozenset(n for n in disabled if ours[n]), frozenset(unread))
 
-    def _ours(self, name: TopicName) -> bool:
+    def _ours(self, name: TopicName) -> bool | None:
+        """Whether a topic that is in the list of claims is claimed; else it is taken from the list. None: its catalog cannot be read."""
+        catalogs = self._context.catalogs
         try:
-            claim = self._context.catalogs.load(name).claim
+            if self._is_claimed(name):
+                return True
+            catalogs.unmark(name)
+            if not self._is_claimed(name):
+                return False
+            catalogs.mark(name)  # another process of this application has claimed it meanwhile
         except OffloadError as error:
             log.warning("cannot read the catalog of topic=%s: %s", name, error)
-            return False
+            return None
+        return True
+
+    def _is_claimed(self, name: TopicName) -> bool:
+        claim = self._context.catalogs.head(name).claim
         return claim is not None and claim.application == self._context.application
 
     def _wanted(self, name: TopicName, policy: TopicPolicy) -> bool:
@@ -180,18 +217,25 @@ class Roster:
         """A policy may have changed: new rules, or an end."""
         topic.rules = rules_of(policy)
         self._rates.set(topic.name, policy.rates)
-        if policy.enabled and topic.retire is RollReason.DISABLED and not self._context.state(topic.name).releasing:
-            topic.retire = topic.retire_at = None
-        elif not policy.enabled and topic.retire is None:
-            self._retire(topic, RollReason.DISABLED)
-            log.info("%s topic=%s", "release" if policy.released else "pause", topic.name)
-        if not policy.enabled and policy.released:
-            self._context.record(replace(self._context.state(topic.name), releasing=True))
-        if self._context.state(topic.name).releasing and topic.retire is None:
+        if self._context.state(topic.name).releasing is not Releasing.REQUEST:
+            self._follow(topic, policy)
+        elif topic.retire is None:
             self._retire(topic, RollReason.RELEASED)
         if self._until_caught_up and topic.retire is None:
             topic.retire_at = _end_of(topic)
             topic.retire = RollReason.CAUGHT_UP
+
+    def _follow(self, topic: Topic, policy: TopicPolicy) -> None:
+        """Nobody but the policies says whether the topic is offloaded: a release that they do not ask for any more is taken back."""
+        if not policy.released and (topic.pin_released or topic.deleting):
+            return
+        state = self._context.state(topic.name)
+        self._context.record(replace(state, releasing=Releasing.POLICY if policy.released else None))
+        if policy.enabled and topic.retire is RollReason.DISABLED:
+            topic.retire = topic.retire_at = None
+        elif not policy.enabled and topic.retire is None:
+            self._retire(topic, RollReason.DISABLED)
+            log.info("%s topic=%s", "release" if policy.released else "pause", topic.name)
 
     def _retire(self, topic: Topic, reason: RollReason) -> None:
         """Offload up to the end that the topic has now, and no further: the next look says where that is."""
@@ -203,57 +247,65 @@ class Roster:
         if topic.retire is not None and topic.retire_at is None and topic.known_at > topic.retire_asked:
             topic.retire_at = _end_of(topic)
 
-    def _take_adopted(self, now: int) -> None:
-        for name, answer in list(self._adopting.items()):
-            if not answer.done():
-                continue
-            del self._adopting[name]
-            try:
-                topic = answer.result()
-            except OffloadError as error:
-                if isinstance(error, TopicNotFoundError):
-                    self._claimed -= {name}  # nothing is left that could be released
-                self._adopt_again_at[name] = now + ADOPT_AGAIN_MS
-                if self.refused.get(name) != str(error):
-                    log.warning("cannot offload topic=%s: %s", name, error)
-                self.refused[name] = str(error)
-                if isinstance(error, RetryableError):
-                    self._retrying.setdefault(name, now)
-                else:
-                    self._retrying.pop(name, None)
-                continue
+    def _adopted(self, name: TopicName, attempt: _Attempt, answer: Future[Topic]) -> None:
+        try:
+            topic = answer.result()
+        except OffloadError as error:
+            self._not_adopted(name, attempt, error)
+        else:
+            self._apply(topic, self._policies[name])
             self.refused.pop(name, None)
             self._retrying.pop(name, None)
+            self._adoptions.pop(name, None)
             self._released.discard(name)  # by a former request: the next one is for the subscription that it has now
-            self._apply(topic, self._policies[name])
             self.topics[name] = topic  # only now: another thread watches how far it is from its goal
+        self._adopting.discard(name)
 
-    def perhaps_deleted(self, topic: Topic) -> None:
-        """A look says that the topic is gone: it is, when its own name is not found while its namespace can be read."""
-        try:
-            self._context.admin.topics(topic.name.namespace)
-            self._context.admin.topic_info(topic.name)
-        except TopicNotFoundError:
-            log.warning("deleted topic=%s", topic.name)
-            topic.gone = DELETED
-        except OffloadError as error:
-            log.info("cannot tell whether topic=%s is deleted: %s", topic.name, error)
+    def _not_adopted(self, name: TopicName, attempt: _Attempt, error: OffloadError) -> None:
+        now = self._context.clock_ms()
+        if isinstance(error, TopicNotFoundError):
+            self._claimed -= {name}  # nothing is left that could be released
+        patience = self._adoptions.setdefault(name, Patience())
+        patience.failed(attempt.began, now)
+        patience.again_at = max(patience.again_at, now + ADOPT_AGAIN_MS)
+        if self.refused.get(name) != str(error):
+            log.warning("cannot offload topic=%s: %s", name, error)
+        self.refused[name] = str(error)
+        if isinstance(error, RetryableError):
+            self._retrying.setdefault(name, now)
+        else:
+            self._retrying.pop(name, None)
+
+    def take_in_anew(self, topic: Topic) -> None:
+        """The topic was held only to find out what became of it: it is there."""
+        del self.topics[topic.name]
 
     def forget(self, topic: Topic) -> None:
         """The topic does not exist any more and everything of it is recorded."""
-        self._context.pins.drop(topic.name)
-        self._context.journal.record([TopicState(topic.name)])
-        self._forgotten.add(topic.name)
-        self.topics.pop(topic.name, None)
-        self._policies.pop(topic.name, None)
+        call, then = partial(self._context.pins.drop, topic.name), partial(self._dropped, topic.name)
+        self._context.work.post(Kind.RELEASE, topic.name, call, then)
+
+    def _dropped(self, name: TopicName, answer: Future[None]) -> None:
+        try:
+            answer.result()
+        except OffloadError as error:
+            log.info("cannot let go of topic=%s yet: %s", name, error)
+            return
+        self._context.journal.record([TopicState(name)])
+        self._forgotten.add(name)
+        self.topics.pop(name, None)
+        self._policies.pop(name, None)
 
     def renew(self, topic: Topic) -> None:
         """Go on with the topic's next incarnation; tried again where Pulsar does not answer."""
         began = self._context.clock_ms()
-        if began < topic.letting_go.again_at:
-            return
+        if began >= topic.letting_go.again_at:
+            call, then = partial(next_incarnation, self._context, topic), partial(self._renewed, topic, began)
+            self._context.work.post(_kind(topic.letting_go), topic.name, call, then)
+
+    def _renewed(self, topic: Topic, began: int, answer: Future[Topic]) -> None:
         try:
-            renewed = next_incarnation(self._context, topic)
+            renewed = answer.result()
         except OffloadError as error:
             topic.letting_go.failed(began, self._context.clock_ms())
             log.info("cannot adopt the next incarnation of topic=%s yet: %s", topic.name, error)
@@ -267,45 +319,111 @@ class Roster:
         self._fix_retirement(topic)
         if (
             not (state.releasing or topic.pin_released)
-            or topic.gone
-            or topic.trouble
+            or not topic.readable
             or state.open is not None
             or state.abandoned
-            or topic.sealing is not None
+            or self._context.busy(topic)
             or not acknowledged(topic)
         ):
             return
         if topic.retire is None:
             self._retire(topic, RollReason.RELEASED)
-        begin, now = topic.begin(), self._context.clock_ms()
-        if topic.retire_at is None or (begin is not None and begin <= topic.retire_at) or now < topic.letting_go.again_at:
+        now = self._context.clock_ms()
+        if not _is_at_its_end(topic) or now < topic.letting_go.again_at:
             return
+        if topic.pin_released:
+            self._have_claim_ended(topic)
+        else:
+            call = partial(self._check_release, topic.catalog, by_policy=state.releasing is Releasing.POLICY)
+            then = partial(self._release, topic, now)
+            self._context.work.post(Kind.RELEASE, topic.name, call, then)
+
+    def _check_release(self, catalog: CatalogHead, *, by_policy: bool) -> None:
+        """Whoever says that a topic is disabled may be another cluster: it is asked once more. Raises AnotherClusterError."""
+        if by_policy and not self._is_disabled(catalog.topic):
+            raise AnotherClusterError(f"{catalog.topic}: it was said to be disabled, and is not")
+        info = self._context.admin.topic_info(catalog.topic)
+        if not catalog.is_of(info.created, info.ledgers):
+            raise AnotherClusterError(f"{catalog.topic}: the topic of that name that is there is not the one that is offloaded")
+
+    def _release(self, topic: Topic, began: int, answer: Future[None]) -> None:
+        """The journal knows of it before the subscription is deleted: whoever finds it gone then knows who did that."""
+        state = self._context.state(topic.name)
+        if not self._let_go(topic, began, answer) or state.releasing is None:  # nobody asks for it any more
+            return
+        self._context.record(replace(state, let_go=True))
+        call = partial(self._delete_pin, topic.catalog, by_policy=state.releasing is Releasing.POLICY)
+        topic.deleting = self._context.work.post(Kind.RELEASE, topic.name, call, partial(self._pin_released, topic, began))
+
+    def _delete_pin(self, catalog: CatalogHead, *, by_policy: bool) -> None:
+        """The journal may have taken an hour since the check. Raises as that."""
+        self._check_release(catalog, by_policy=by_policy)
+        self._context.pins.release(catalog.topic)
+
+    def _is_disabled(self, name: TopicName) -> bool:
+        context = self._context
         try:
-            if not topic.pin_released:
-                self._context.pins.release(topic.name)
-                topic.pin_released = True
-            self._end_claim(topic)
+            switch = namespace_switch(context.admin.namespace_properties(name.namespace))
+        except NamespaceNotFoundError:
+            switch = None
+        return context.policies.of(name, switch).released
+
+    def _pin_released(self, topic: Topic, began: int, answer: Future[None]) -> None:
+        topic.deleting = False
+        if self._let_go(topic, began, answer):
+            topic.pin_released = True
+            self._have_claim_ended(topic)
+        else:
+            topic.doubted = True  # it may have been deleted all the same
+
+    def _have_claim_ended(self, topic: Topic) -> None:
+        by_policy = self._context.state(topic.name).releasing is Releasing.POLICY
+        then = partial(self._claim_ended, topic, self._context.clock_ms(), by_policy)
+        self._context.work.post(Kind.RELEASE, topic.name, partial(self._end_claim, topic.name), then)
+
+    def _let_go(self, topic: Topic, began: int, answer: Future[None]) -> bool:
+        """Whether that worked."""
+        try:
+            answer.result()
         except OffloadError as error:
-            topic.letting_go.failed(now, self._context.clock_ms())
+            topic.letting_go.failed(began, self._context.clock_ms())
             log.warning("cannot release the subscription of topic=%s yet: %s", topic.name, error)
+            return False
+        return True
+
+    def _claim_ended(self, topic: Topic, began: int, by_policy: bool, answer: Future[None]) -> None:  # noqa: FBT001 (see `partial`)
+        if not self._let_go(topic, began, answer):
             return
+        if not by_policy:  # the policy keeps it out by itself, as long as it says so
+            self._barred.add(topic.name)
+        self._context.journal.record([TopicState(topic.name)])
         log.info("released topic=%s end=%s", topic.name, topic.catalog.end)
         self._released.add(topic.name)
-        self._barred.add(topic.name)
         self._claimed -= {topic.name}
-        self._context.journal.record([TopicState(topic.name)])
-        del self.topics[topic.name]
+        self.topics.pop(topic.name, None)
 
-    def _end_claim(self, topic: Topic) -> None:
-        """Nobody's topic from here on: any application may claim it."""
+    def _end_claim(self, name: TopicName) -> None:
+        """Nobody's topic from here on: any application may claim it. Not in the driver's thread."""
         context = self._context
-        topic.catalog = context.catalogs.load(topic.name)
-        claim = topic.catalog.claim
-        if claim is not None and claim.application:
-            ended = released(claim, context.clock_ms(), "released")
-            topic.catalog = context.catalogs.append(topic.catalog, ended, token=context.new_uuid())
+        catalog = context.catalogs.head(name)
+        if catalog.claim is not None and catalog.claim.application:
+            ended = released(catalog.claim, context.clock_ms(), "released")
+            context.catalogs.append(catalog, ended)
+
+
+def _kind(patience: Patience) -> Kind:
+    return Kind.ADOPT_AGAIN if patience.in_vain else Kind.ADOPT
 
 
 def _end_of(topic: Topic) -> Position:
     """Where the topic ends now; before its first ledger where it is empty."""
     return topic.last or Position(topic.incarnation, -1, -1)
+
+
+def _is_at_its_end(topic: Topic) -> bool:
+    """Whether everything up to the end that it retires at is accounted for. Where nothing proves what follows the catalog's end, no more is
+    than that: a loss that nobody has accepted yet may be in the way."""
+    end, begin, after = topic.retire_at, topic.begin(), topic.catalog.accounted
+    if end is None:
+        return False
+    return end < begin if begin is not None else after is not None and end <= after

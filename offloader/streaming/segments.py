@@ -12,9 +12,10 @@ from typing import assert_never
 
 from offloader.errors import IntegrityError, PartRejectedError, UploadGoneError
 from offloader.format.crc import combine
-from offloader.metadata.state import Abandoned, CloseRequest, TopicState
+from offloader.metadata.state import Abandoned, CloseRequest, Start, TopicState
 from offloader.model import (
     Cuts,
+    Ending,
     Failure,
     FailureKind,
     Gap,
@@ -32,7 +33,6 @@ from offloader.model import (
     SliceStop,
     Source,
 )
-from offloader.part_index import PartIndex
 
 BACKOFF_FIRST_MS = 1_000
 BACKOFF_LAST_MS = 300_000
@@ -44,7 +44,7 @@ class StaleReceiptError(IntegrityError):
 
 
 def assigned(
-    state: TopicState, *, uuid: str, start: Position, source: Source, cuts: Cuts, now: int, predecessor: Segment | None
+    state: TopicState, *, uuid: str, start: Start, source: Source, cuts: Cuts, now: int, predecessor: Ending | None
 ) -> TopicState:
     """A new segment begins at `start`. Only when none is open: a failed one is resumed before another is opened."""
     if state.open is not None:
@@ -53,7 +53,8 @@ def assigned(
         state,
         open=OpenSegment(
             uuid=uuid,
-            start=start,
+            start=start.position,
+            former_ledger_last=start.former_ledger_last,
             source=source,
             cuts=cuts,
             assigned_at=now,
@@ -70,9 +71,18 @@ def opened(state: TopicState) -> OpenSegment:
     return state.open
 
 
-def uploading(state: TopicState, upload: str) -> TopicState:
-    """The segment's upload has begun."""
-    return replace(state, open=replace(opened(state), upload=upload))
+def awaits_upload(state: TopicState, uuid: str) -> bool:
+    """Whether the open segment has this uuid and no upload yet."""
+    return state.open is not None and state.open.uuid == uuid and state.open.upload is None
+
+
+def uploading(state: TopicState, uuid: str, upload: str) -> TopicState:
+    """An upload of the object `uuid` has begun: the segment's, or one that nobody waits for any more and that is to be ended."""
+    if awaits_upload(state, uuid):
+        return replace(state, open=replace(opened(state), upload=upload))
+    if (state.open is not None and state.open.upload == upload) or any(a.upload == upload for a in state.abandoned):
+        return state
+    return replace(state, abandoned=(*state.abandoned, Abandoned(uuid, upload, "its segment went on without it")))
 
 
 def closing(state: TopicState, end: Position, reason: RollReason) -> TopicState:
@@ -136,6 +146,17 @@ def failed(state: TopicState, kind: FailureKind, reason: str, now: int, jitter: 
     return replace(state, failure=Failure(kind, reason, attempts, now + int(delay * (1 - 0.25 * jitter))))
 
 
+def not_of_the_future(state: TopicState, now: int) -> TopicState:
+    """A process whose clock was ahead wrote this: what it says is to come waits no longer than it would from now on. What a segment that is
+    being sealed says stays as it is: its record may have been written."""
+    segment, failure = state.open, state.failure
+    if segment is not None and segment.sealed is None and segment.assigned_at > now:
+        state = replace(state, open=replace(segment, assigned_at=now))
+    if failure is not None and failure.retry_at > now + BACKOFF_LAST_MS:
+        state = replace(state, failure=replace(failure, retry_at=now + BACKOFF_LAST_MS))
+    return state
+
+
 def abandoned(state: TopicState, new_uuid: str, reason: str) -> TopicState:
     """Give the segment's range a new uuid, from its beginning; the old upload must never be completed."""
     segment = opened(state)
@@ -145,11 +166,10 @@ def abandoned(state: TopicState, new_uuid: str, reason: str) -> TopicState:
     return replace(state, open=renewed, abandoned=(*state.abandoned, Abandoned(segment.uuid, segment.upload, reason)))
 
 
-def begun_anew(state: TopicState, new_uuid: str, source: Source) -> TopicState:
-    """The segment's range from its beginning and from another source, under another uuid: what was read so far has other bytes. Where it
-    will end is open again."""
-    segment = opened(state)
-    state = abandoned(state, new_uuid, f"begun anew from source {source} instead of {segment.source}")
+def begun_anew(state: TopicState, new_uuid: str, source: Source, reason: str) -> TopicState:
+    """The segment's range from its beginning, under another uuid, since what it comes to will have other bytes. Where it will end is open
+    again."""
+    state = abandoned(state, new_uuid, reason)
     renewed = replace(opened(state), source=source, status=SegmentStatus.ASSIGNED, closing_end=None, roll_reason=None)
     return replace(state, open=renewed, failure=None)
 
@@ -267,12 +287,13 @@ def as_record(state: TopicState, driver: str, driver_properties: tuple[tuple[str
         source=segment.source,
         roll_reason=segment.roll_reason or RollReason.SIZE,
         ledgers=facts.ledgers,
-        parts=tuple(replace(p, index=PartIndex()) for p in segment.parts),
+        parts=segment.parts,
         gaps=facts.gaps,
         predecessor_uuid=segment.predecessor_uuid,
         predecessor_end=segment.predecessor_end,
         driver=driver,
         driver_properties=driver_properties,
+        former_ledger_last=segment.former_ledger_last,
     )
 
 
@@ -293,5 +314,5 @@ def must_abandon(error: Exception) -> bool:
 
 
 def unused(segment: OpenSegment) -> Abandoned:
-    """The upload of a segment that turned out to hold no entry."""
-    return Abandoned(segment.uuid, segment.upload, "the segment holds no entry")
+    """The upload of a segment that turned out to hold no entry: the segment itself is offloaded."""
+    return Abandoned("", segment.upload, "the segment holds no entry")

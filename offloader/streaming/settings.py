@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
 from offloader.bookkeeper.connect import BookKeeperSettings
 from offloader.bookkeeper.settings import BookieSettings
 from offloader.config import Config
 from offloader.config.connections import Storage
 from offloader.config.levels import ENTRY_OVERHEAD
+from offloader.model import MIB, Lane
 from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.open import StoreSettings
-from offloader.streaming.planner import Limits
+from offloader.streaming.lanes import Limits
+from offloader.streaming.work import THREADS, Kind
+
+log = logging.getLogger(__name__)
+
+SLOW_READ_AHEAD = 2 * MIB  # what comes slowly is not there to be read ahead
 
 
 def pulsar(config: Config) -> PulsarSettings:
@@ -52,8 +62,13 @@ def bookkeeper(config: Config) -> BookKeeperSettings | None:
 
 def _largest_entry(config: Config) -> int:
     """Bytes of payload, in whichever topic."""
+    return max(_everywhere(config, "max_entry_size"))
+
+
+def _everywhere(config: Config, setting: str) -> list[int]:
+    """A setting's values for whichever topics."""
     policies = config.policies
-    return max(int(policies.resolve("max_entry_size", layers).value) for layers in policies.scopes())
+    return [int(policies.resolve(setting, layers).value) for layers in policies.scopes()]
 
 
 def store(config: Config) -> StoreSettings:
@@ -67,14 +82,33 @@ def store_of(section: Storage) -> StoreSettings:
     return StoreSettings(root=section.root, endpoint=section.endpoint, region=section.region, options=options)
 
 
-def limits(config: Config, cores: int) -> Limits:
-    """What one micro-batch may hold on this many cores."""
+def lanes(config: Config, slots: int) -> Mapping[Lane, Limits]:
+    """What one micro-batch of each lane may hold where Spark runs this many tasks at once.
+
+    One slot is left to the slow lane, which takes no more than one: it never holds all of them. Where there is but one, nobody waits for a
+    slow slice longer than for half of the shortest roll.
+    """
     section = config.limits
-    return Limits(
-        tasks=cores * section.tasks_per_core,
+    if slots == 1:
+        log.warning("Spark runs one task at a time: others wait for topics that are read slowly, whose segments are small")
+    fast = Limits(
+        tasks=max(slots - 1, 1) * section.tasks_per_core,
         threads=section.threads_per_task,
         byte_budget=section.slice.byte_budget,
         time_budget_ms=section.slice.time_budget_ms,
         hard_limit_ms=section.slice.hard_limit_ms,
+        silent_ms=section.slice.hard_limit_ms,
         max_gap_lookups=section.slice.max_gap_lookups,
     )
+    slow = replace(fast, tasks=1, threads=section.slow_lane.threads, queue_factor=1, read_ahead=SLOW_READ_AHEAD)
+    if slots > 1:
+        slow = replace(slow, time_budget_ms=section.slow_lane.time_budget_ms, hard_limit_ms=section.slow_lane.hard_limit_ms)
+    else:
+        shortest = min(_everywhere(config, "max_rollover_ms"))
+        slow = replace(slow, longest_ms=max(slow.hard_limit_ms, min(shortest // 2, section.slow_lane.hard_limit_ms)))
+    return {Lane.FAST: fast, Lane.SLOW: slow}
+
+
+def threads(config: Config) -> Mapping[Kind, int]:
+    """How many threads of the main process each kind of work has."""
+    return {**THREADS, Kind.BEGIN: config.limits.upload_starters, Kind.SEAL: config.limits.sealers}

@@ -40,7 +40,7 @@ def status_of(topic: Topic, state: TopicState, now: int) -> TopicStatus:
     return TopicStatus(
         topic=topic.name,
         state=_word(topic, state),
-        segments=len(topic.catalog.segments),
+        segments=topic.catalog.segments,
         entries=topic.catalog.entries + sum(p.entries for p in parts),
         size=topic.catalog.size + sum(p.size for p in parts),
         lag_bytes=pending_bytes(topic.info, start, topic.last),

@@ -14,7 +14,9 @@ from offloader.errors import FatalError
 log = logging.getLogger(__name__)
 
 _GONE = (Py4JError, ConnectionError)
-MOST_RESTARTS = 5  # in a row, each without a committed batch in between
+# In a row, each without a committed batch in between. Spark gives a Python process ten seconds to connect, which a busy machine may not
+# keep for minutes; and a start of the whole application takes far longer than one of a query.
+MOST_RESTARTS = 20
 
 
 class SupervisedQuery:
@@ -26,11 +28,11 @@ class SupervisedQuery:
         self._restarts = 0
         self._query = self._started()
 
-    def restarted(self) -> bool:
-        """Start the query again where it has died: what was planned for it is lost. Raises FatalError when that does not help."""
+    def keep_running(self) -> None:
+        """Start the query again where it has died: it then runs the plan that is outstanding. Raises FatalError when that does not help."""
         try:
             if self._query is not None and self._query.isActive:
-                return False
+                return
             reason = self._why_dead()
         except _GONE as error:
             raise FatalError(f"Spark's JVM does not answer any more, it may have been killed: {_first_line(error)}") from error
@@ -38,7 +40,6 @@ class SupervisedQuery:
         if self._restarts > MOST_RESTARTS:
             raise FatalError(f"Spark's query ended {self._restarts} times in a row without a batch: {reason}")
         self._query = self._started()
-        return True
 
     def stop(self) -> None:
         """End it. What Spark says while it shuts down is of no interest any more."""

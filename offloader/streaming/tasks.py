@@ -5,52 +5,43 @@ Connections and store clients are kept per process and settings, because Spark r
 
 from __future__ import annotations
 
+import os
 import pickle
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
-import pyarrow as pa
 from pyspark import TaskContext
 
 from offloader.bookkeeper.connect import BookKeeperSettings
 from offloader.errors import OffloadError
 from offloader.model import Receipt, Slice
-from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.base import ObjectStore
-from offloader.storage.open import StoreSettings, open_store
+from offloader.storage.open import open_store
 from offloader.streaming.reading import Sources
+from offloader.streaming.secrets import Public, with_secrets
 from offloader.streaming.worker import died, refused, run_slice
 from offloader.streaming.wrapping import wrapped_store
-
-RECEIPT_SCHEMA = "receipt binary"
-RECEIPT_ARROW_SCHEMA = pa.schema([("receipt", pa.binary())])
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """What an executor needs to reach Pulsar, its bookies and the store."""
+    """What an executor needs to reach Pulsar, its bookies and the store, but for credentials."""
 
-    pulsar: PulsarSettings
+    public: Public
     bookkeeper: BookKeeperSettings | None
-    storage: StoreSettings
     threads: int
 
 
-def worker_function(settings: WorkerSettings) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for `mapInArrow`: rows of slices in, rows of receipts out."""
-
-    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        slices = [pickle.loads(value) for batch in batches for value in batch.column(0).to_pylist()]  # noqa: S301 (our own driver's)
-        context = TaskContext.get()
-        died_before = context is not None and context.attemptNumber() > 0
-        receipts = map(died, slices) if died_before else run_slices(slices, settings)
-        for receipt in receipts:
-            yield pa.record_batch([pa.array([pickle.dumps(receipt)], pa.binary())], schema=RECEIPT_ARROW_SCHEMA)
-
-    return work
+def answers(slices: list[bytes], settings: bytes) -> Iterator[bytes]:
+    """Pickled receipts of pickled slices, as they come."""
+    work: list[Slice] = [pickle.loads(value) for value in slices]  # noqa: S301 (our own driver's)
+    context = TaskContext.get()
+    died_before = context is not None and context.attemptNumber() > 0
+    receipts = map(died, work) if died_before else run_slices(work, pickle.loads(settings))  # noqa: S301 (the same)
+    return map(pickle.dumps, receipts)
 
 
 def run_slices(slices: list[Slice], settings: WorkerSettings) -> Iterator[Receipt]:
@@ -78,13 +69,14 @@ def _clock_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-_open: dict[WorkerSettings, tuple[Sources, ObjectStore]] = {}
+_open: dict[tuple[object, ...], tuple[Sources, ObjectStore]] = {}
 _opening = threading.Lock()
 
 
 def _connections(settings: WorkerSettings) -> tuple[Sources, ObjectStore]:
+    reached = (settings.public, settings.bookkeeper)
     with _opening:
-        if settings not in _open:
-            sources = Sources(settings.pulsar, settings.bookkeeper)
-            _open[settings] = sources, wrapped_store("worker", open_store(settings.storage))
-        return _open[settings]
+        if reached not in _open:
+            pulsar, storage = with_secrets(settings.public, os.environ)
+            _open[reached] = Sources(pulsar, settings.bookkeeper), wrapped_store("worker", open_store(storage))
+        return _open[reached]

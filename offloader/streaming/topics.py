@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from offloader.metadata.state import TopicCatalog, TopicState
-from offloader.model import LedgerList, Position, RollReason, Source, TopicName
+from offloader.metadata.state import CatalogHead, TopicState
+from offloader.model import Position, RollReason, Source, TopicName
 from offloader.pulsar.api import TopicEnd, TopicInfo
-from offloader.streaming import segments
+from offloader.streaming import lanes, segments
+from offloader.streaming.evidence import Listed
+from offloader.streaming.lanes import Limits, Speed
 from offloader.streaming.patience import Patience
-from offloader.streaming.planner import Rules, TopicView
+from offloader.streaming.planner import Reach, Rules, TopicView, enough
+
+if TYPE_CHECKING:
+    from offloader.streaming.inquiries import Inquiry
 
 ENTRY_OVERHEAD = 12  # bytes that the object format adds to an entry
 
@@ -24,21 +29,23 @@ class Topic:
 
     name: TopicName
     rules: Rules
-    catalog: TopicCatalog
+    catalog: CatalogHead
     info: TopicInfo
     end: TopicEnd
     looked_at: int
     source: Source = Source.BROKER  # where what is open, or will be opened next, is read from
     look_again_at: int = 0
     ledgers_at: int = 0  # when its ledger list was last read, since it was adopted
+    doubted: bool = False  # a slice has failed since then: what it was to read may have been trimmed, which moves no end
     wanted_bytes: int = 0
-    slow: int = 0
+    speed: Speed = field(default_factory=Speed)
+    travels: bool = False  # a slice of it is in a plan whose receipts are not in yet
     died: bool = False
     planned_at: int = 0
     throttled_since: int = 0
     retire: RollReason | None = None
     retire_at: Position | None = None
-    sealing: Future[TopicCatalog] | None = field(default=None, repr=False)
+    looking: bool = False  # its end is being asked for
     alarm: str = ""
     unseen: str = ""  # why it could not be looked at
     trouble: str = ""  # what is wrong with this topic's catalog: it is loaded anew before anything else
@@ -49,12 +56,14 @@ class Topic:
     acknowledging: Patience = field(default_factory=Patience)
     letting_go: Patience = field(default_factory=Patience)
     accepted_loss: Position | None = None
+    inquiry: Inquiry | None = None  # it may be gone
+    missing: bool = False  # it was held only to find out what became of it, and is there: it is to be taken in
     gone: str = ""  # why there is nothing left to read of this incarnation
     last_seen: Position | None = None
     seen_at: int = 0  # when its end was last looked at
     hidden_end: Position | None = None  # the end of a tail that no broker delivers, and that is explained
-    info_before: TopicInfo | None = None  # the ledgers that were listed before the newest look
-    kept: LedgerList | None = None  # the ledgers of the newest look at which nothing could be missing
+    awaited: Position | None = None  # the first position that was seen to be there and is not accounted for
+    deleting: bool = False  # its pin, for good
     pin_released: bool = False
     tail_looked_at: int = 0
     undecided: bool = False  # an open transaction keeps the tail from being read
@@ -62,6 +71,11 @@ class Topic:
     @property
     def incarnation(self) -> int:
         return self.catalog.claim.incarnation if self.catalog.claim else 0
+
+    @property
+    def readable(self) -> bool:
+        """Whether there is anything to decide: it is there, and its catalog is sound."""
+        return not (self.gone or self.inquiry or self.trouble)
 
     @property
     def known_at(self) -> int:
@@ -102,37 +116,44 @@ class Topic:
         return Position(self.incarnation, *self.end.mark_delete)
 
     def begin(self) -> Position | None:
-        """Where the next segment starts; None while the next ledger is not listed.
+        """Where the next segment starts; None while nothing proves what follows the catalog's end."""
+        start = self.catalog.next_start(self.info.ledgers)
+        return None if start is None else start.position
 
-        A ledger that nobody wrote to is replaced when its topic is loaded again: the beginning moves on with it.
-        """
-        ledgers = self.info.ledgers
-        begin = self.catalog.begins_at(ledgers)
-        if begin is None or begin.entry > 0 or begin.ledger in ledgers:
-            return begin
-        following = ledgers.next_ledger(begin.ledger)
-        return None if following is None else Position(begin.incarnation, following, 0)
+    @property
+    def listed(self) -> Listed:
+        """What Pulsar's list has of it."""
+        return Listed(self.info.ledgers, self.mark_delete, self.awaited, self.info.token)
 
-    def view(self, state: TopicState, allowance: int | None, allowed_at: int) -> TopicView:
-        """The planner's view of the topic."""
-        begin = self.begin()
-        start = segments.next_position(state, self.info.ledgers) if state.open else begin
+    def _next(self, state: TopicState) -> Position | None:
+        return segments.next_position(state, self.info.ledgers) if state.open else self.begin()
+
+    def pending(self, state: TopicState) -> int:
+        """An estimate of what lies after the last uploaded position."""
+        return pending_bytes(self.info, self._next(state), self.last)
+
+    def view(self, state: TopicState, slow: Limits, allowance: int | None = None, allowed_at: int = 0) -> TopicView:
+        """The planner's view of the topic. `slow`: the slow lane's limits."""
+        begin, start = self.catalog.next_start(self.info.ledgers), self._next(state)
         return TopicView(
             state=state,
             rules=self.rules,
             ledgers=self.info.ledgers,
             begin=begin,
             last=self.last,
-            pending_bytes=pending_bytes(self.info, start, self.last),
+            pending_bytes=self.pending(state),
             wanted_bytes=self.wanted_bytes,
-            predecessor=self.catalog.segments[-1] if self.catalog.segments else None,
+            predecessor=self.catalog.last,
             retire=self.retire or (RollReason.TERMINATED if self.info.terminated else None),
             retire_at=self.retire_at,
             allowance=allowance,
             allowed_at=allowed_at,
-            slow=self.slow,
+            speed=self.speed,
             died=self.died,
             planned_at=self.planned_at,
+            reach=None
+            if start is None
+            else reach(self.info, start, lanes.sure_bytes(self.speed, slow), enough(state, self.rules)),
         )
 
 
@@ -156,74 +177,14 @@ def pending_bytes(info: TopicInfo, start: Position | None, last: Position | None
     return max(total, 1)
 
 
-def lost_range(state: TopicState, catalog: TopicCatalog, ledgers: LedgerList) -> tuple[Position, Position] | None:
-    """What was there and is gone before it was offloaded: (first lost, -1 of the first ledger that is left).
-
-    An open segment's data was seen, so its ledger must be listed. Without one, only what follows the catalog's end can be missed, and
-    only when that ledger is not known to have ended there. (A ledger that nobody wrote to is replaced when a topic is loaded
-    again: that is no loss.)
-    """
-    if state.open is not None:
-        covered = state.open.covered
-        first = state.open.start if covered is None else _entry_after(covered)
-    elif state.lost_after is not None:
-        first = _entry_after(state.lost_after)
-    elif catalog.end is not None and catalog.end.entry >= 0 and not _end_recorded(catalog, catalog.end):
-        first = _entry_after(catalog.end)
-    else:
+def reach(info: TopicInfo, start: Position, sure: int | None, part: int) -> Reach | None:
+    """How far `sure` bytes come in the ledger of `start`, at least an entry; None: far enough, a part is less."""
+    if sure is None or sure >= part:
         return None
-    following = ledgers.next_ledger(first.ledger)
-    if first.ledger in ledgers or following is None:
-        return None
-    return first, Position(first.incarnation, following, -1)
-
-
-def accounted(catalog: TopicCatalog) -> Position | None:
-    """The last position that nobody needs any more: the catalog's end or, before its first record, what lies before the claim's begin."""
-    if catalog.end is not None or catalog.claim is None:
-        return catalog.end
-    return catalog.claim.begin._replace(entry=catalog.claim.begin.entry - 1)
-
-
-def _entry_after(position: Position) -> Position:
-    return Position(position.incarnation, position.ledger, position.entry + 1)
-
-
-def acknowledgeable(catalog: TopicCatalog, end: Position, ledgers: LedgerList) -> Position | None:
-    """How far the pin may be acknowledged once `end` is offloaded.
-
-    All of it, but where `end` is the last entry seen of a ledger whose end is not recorded, only up to the entry before: Pulsar then cannot
-    trim a ledger whose end nobody has recorded.
-    """
-    if _end_recorded(catalog, end) or _more_entries_seen(end, ledgers):
-        return end
-    return Position(end.incarnation, end.ledger, end.entry - 1) if end.entry > 0 else _last_of_former_ledger(catalog, end)
-
-
-def _last_of_former_ledger(catalog: TopicCatalog, end: Position) -> Position | None:
-    newest = catalog.segments[-1] if catalog.segments else None
-    if newest is None or newest.end.incarnation != end.incarnation:
-        return None
-    former = [r for r in newest.ledgers if r.ledger < end.ledger]
-    return Position(end.incarnation, former[-1].ledger, former[-1].last) if former else newest.predecessor_end
-
-
-def _end_recorded(catalog: TopicCatalog, end: Position) -> bool:
-    if (end.incarnation, end.ledger) in catalog.closed:
-        return True
-    return any(
-        r.ledger == end.ledger and r.closed_with is not None for s in catalog.segments[-1:] for r in s.ledgers if s.end == end
-    )
-
-
-def _more_entries_seen(end: Position, ledgers: LedgerList) -> bool:
-    last = ledgers.closed_with(end.ledger)
-    return last is not None and last > end.entry
-
-
-def normalised(position: Position, ledgers: LedgerList) -> Position:
-    """A mark-delete as the broker may write it: a closed ledger's last entry is -1 of the next ledger."""
-    last = ledgers.closed_with(position.ledger)
-    ended = position.ledger not in ledgers or (last is not None and position.entry >= last)
-    following = ledgers.next_ledger(position.ledger) if ended else None
-    return position if following is None else Position(position.incarnation, following, -1)
+    entries, size = info.sizes.get(start.ledger, (0, 0))
+    average = size // entries + ENTRY_OVERHEAD if entries > 0 else part
+    closed = info.ledgers.closed_with(start.ledger)
+    count = max(sure // average, 1)
+    if closed is not None:
+        count = min(count, closed - start.entry + 1)
+    return Reach(start._replace(entry=start.entry + count - 1), count * average)

@@ -26,12 +26,11 @@ from offloader.format.cutter import CutPart, PartCutter
 from offloader.model import FailureKind, Gap, LedgerList, Part, Position, Receipt, Slice, SliceStop
 from offloader.pulsar.api import EntryReader, EntrySource, Extent, RawEntry
 from offloader.storage.base import ObjectStore
+from offloader.streaming.arrivals import Arrivals
 from offloader.streaming.uploads import PartUploads
 
 READ_TIMEOUT = 0.2  # seconds; how often a waiting slice looks at its clock
 QUIET_MS = 1_000  # a reader that is silent for so long may be before entries that no broker delivers
-SILENT_SHARE = 1 / 3  # of the hard limit: what no broker has delivered by then although it is stored, none will
-READER_BYTES = 16 * 1024 * 1024
 
 FAILURE_KINDS: tuple[tuple[type[OffloadError], FailureKind], ...] = (
     (UploadGoneError, FailureKind.UPLOAD_GONE),
@@ -73,6 +72,7 @@ def _not_begun(work: Slice, kind: FailureKind, reason: str) -> Receipt:
         first_part=work.first_part,
         start=work.start,
         stop=SliceStop.FAILED,
+        lane=work.lane,
         failure_kind=kind,
         failure_reason=reason,
     )
@@ -93,13 +93,16 @@ class _SliceRun:
         self._source = source
         self._uploads = PartUploads(store, work.upload)
         self._clock = clock_ms
-        self._began = clock_ms()
+        self._began = self._part_began = clock_ms()
+        self._cut = self._sending_ms = 0
         self._ledgers = LedgerList(work.ledgers)
         self._at = _Progress(expected=work.start)
         self._parts: list[Part] = []
         self._gaps: list[Gap] = []
         self._finished = False
         self._lookups_left = work.max_gap_lookups
+        self._arrivals = Arrivals()
+        self._read_again = False  # what was delivered last does not prove what is stored
         self._cutter = PartCutter(
             work.cuts, first_part=work.first_part, offset=work.offset, first_block=work.first_block, room=work.room
         )
@@ -121,7 +124,7 @@ class _SliceRun:
         return replace(receipt, finished=False, failure_kind=failure_kind(error), failure_reason=_reason(error))
 
     def _receipt(self, stop: SliceStop) -> Receipt:
-        work = self._work
+        work, elapsed = self._work, self._clock() - self._began
         return Receipt(
             topic=work.topic,
             run=work.run,
@@ -131,26 +134,39 @@ class _SliceRun:
             first_part=work.first_part,
             start=work.start,
             stop=stop,
+            lane=work.lane,
             parts=tuple(self._parts),
             seen_to=self._at.seen_to,
             seen_bytes=self._cutter.pending_bytes,
             gaps=tuple(self._gaps),
             finished=self._finished,
-            elapsed_ms=self._clock() - self._began,
+            elapsed_ms=elapsed,
+            reading_ms=elapsed - self._sending_ms,
             read_bytes=self._at.read_bytes,
         )
 
     def _read_all(self) -> SliceStop:
+        start: Position | None = self._work.start
+        while start is not None:
+            reader = self._open(start)
+            try:
+                stop = self._follow(reader)
+            finally:
+                reader.close()
+            if stop is not None:
+                return stop
+            start = self._at.expected
+        return self._finish()
+
+    def _open(self, start: Position) -> EntryReader:
         work = self._work
         extent = Extent(self._ledgers, (work.bound.ledger, work.bound.entry))
-        reader = self._source.open(work.topic, work.start.ledger, work.start.entry, max_bytes=READER_BYTES, extent=extent)
-        try:
-            return self._follow(reader)
-        finally:
-            reader.close()
+        return self._source.open(work.topic, start.ledger, start.entry, max_bytes=work.read_ahead, extent=extent)
 
-    def _follow(self, reader: EntryReader) -> SliceStop:
+    def _follow(self, reader: EntryReader) -> SliceStop | None:
+        """None: what comes next must be read again."""
         heard = asked = self._clock()  # when something was accounted for, and when the silence was last looked into
+        self._read_again = False
         while True:
             if self._at_bound():
                 return self._finish()
@@ -163,8 +179,24 @@ class _SliceRun:
             stop = self._take_all(entries)
             if stop is not None:
                 return stop
-            if now - self._began >= self._work.hard_limit_ms:
-                return SliceStop.BUDGET if self._parts or self._uploads.busy else SliceStop.SLOW
+            if self._waits_in_vain(now) or self._hangs(now - heard):
+                return SliceStop.BUDGET if self._cut else SliceStop.SLOW
+            if self._read_again:
+                return None
+
+    def _hangs(self, silent_ms: int) -> bool:
+        stall_ms = self._work.stall_ms
+        return stall_ms is not None and silent_ms >= stall_ms
+
+    def _waits_in_vain(self, now: int) -> bool:
+        """Whether the part that is being cut will not be whole by the hard limit, at the pace at which it has grown so far. What the time
+        budget allows is waited for in any case."""
+        work, used = self._work, now - self._began
+        if used < work.time_budget_ms:
+            return False
+        seen, goal = self._cutter.pending_bytes, work.cuts.part_size if self._cut else work.goal
+        left = work.hard_limit_ms - (self._part_began - self._began)
+        return used >= work.hard_limit_ms or (now - self._part_began) * goal > left * seen
 
     def _at_bound(self) -> bool:
         expected = self._at.expected
@@ -188,7 +220,7 @@ class _SliceRun:
                 stop = self._take_run(entries[first:behind])
             else:
                 behind, stop = self._take_out_of_turn(entries, first)
-            if stop is not None:
+            if stop is not None or self._read_again:
                 return stop
             first = behind
         return None
@@ -211,9 +243,11 @@ class _SliceRun:
         """Cut entries that follow each other in one ledger."""
         first = run[0].entry
         entries = Consecutive.of(run[0].ledger, first, [data for _, _, data in run])
+        trusted = self._arrivals.trusted(entries)
+        self._read_again = trusted < len(run)
         taken = 0
         try:
-            while taken < len(run):
+            while taken < trusted:
                 count, part = self._cutter.offer_all(entries, taken)
                 taken += count
                 if part is not None:
@@ -223,7 +257,7 @@ class _SliceRun:
                 elif not count:
                     return SliceStop.FULL
         finally:
-            self._at.read_bytes += entries.size(min(taken + 1, len(run)))
+            self._at.read_bytes += entries.size(len(run) if self._read_again else min(taken + 1, len(run)))
             if taken:
                 self._reach(first + taken - 1)
         return self._finish() if self._at_bound() else None
@@ -252,17 +286,24 @@ class _SliceRun:
         return number + 1, None
 
     def _budget_used(self, taken: int) -> bool:
-        """`taken`: bytes of the run that is being cut."""
+        """Whether another part would be one too many, or not be whole in time. `taken`: bytes of the run that is being cut."""
         used = self._clock() - self._began
-        return used >= self._work.time_budget_ms or self._at.read_bytes + taken >= self._work.byte_budget
+        next_part = used + used // self._cut
+        return next_part > self._work.time_budget_ms or self._at.read_bytes + taken >= self._work.byte_budget
 
     def _upload(self, cut: CutPart) -> None:
         self._settle()
         self._uploads.start(cut)
+        self._cut += 1
+        self._part_began = self._clock()
 
     def _settle(self) -> None:
         """Take the part that was under way as uploaded, with the gaps that lie before its end."""
-        uploaded = self._uploads.wait()
+        before = self._clock()
+        try:
+            uploaded = self._uploads.wait()
+        finally:
+            self._sending_ms += self._clock() - before
         if uploaded is not None:
             cut, etag, checksum = uploaded
             inside, self._gaps = _split(self._gaps, cut)
@@ -306,7 +347,7 @@ class _SliceRun:
         unexplained = self._explain_up_to_bound()
         if self._at.seen_to != before:
             return True
-        too_long = silent_ms >= self._work.hard_limit_ms * SILENT_SHARE and not self._work.source.complete
+        too_long = silent_ms >= self._work.silent_ms and not self._work.source.complete
         if unexplained is not None and too_long:
             raise self._unexplained(*unexplained)
         return False

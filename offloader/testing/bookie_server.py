@@ -50,7 +50,7 @@ class ServerAuthentication:
 
 
 class BookieServer:
-    """A context manager; its end closes all connections. `requests`: what was asked, in order of arrival.
+    """A context manager; its end closes all connections. `requests`: what was asked, in order of arrival. `faults`: what goes wrong.
 
     `tls`: START_TLS is possible. `authentication`: asked for before anything else.
     """
@@ -71,7 +71,7 @@ class BookieServer:
         self.authentication = authentication
         self.batches = batches
         self.lock = threading.Lock()
-        self._faults: list[Fault] = []
+        self.faults: list[Fault] = []
         self._open: set[socket.socket] = set()
         self._listener = socket.create_server(("127.0.0.1", port))
         self.address = HostPort(*self._listener.getsockname()[:2])
@@ -93,7 +93,7 @@ class BookieServer:
     def add(self, fault: Fault) -> Fault:
         """Let one more thing go wrong; its `times` counts down."""
         with self.lock:
-            self._faults.append(fault)
+            self.faults.append(fault)
         return fault
 
     def hang_up(self) -> None:
@@ -108,7 +108,7 @@ class BookieServer:
         """Record a request; what goes wrong with it."""
         with self.lock:
             self.requests.append(asked)
-            for fault in self._faults:
+            for fault in self.faults:
                 if fault.times > 0 and fault.matches(asked):
                     fault.times -= 1
                     return fault

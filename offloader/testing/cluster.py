@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from offloader.bookkeeper.source import BookKeeperSource
 from offloader.errors import TopicNotFoundError
 from offloader.model import GapKind, LedgerList, LedgerSpan, TopicName
+from offloader.pulsar.managed_ledger import LAZY_CURSORS, PIN_PROPERTY
 from offloader.testing.cluster_clients import MemoryAdmin, MemoryPins, MemorySource
 from offloader.testing.cluster_ledgers import MemoryBookies, MemoryLedgers
-from offloader.testing.cluster_state import Ledger, Namespace, State, Stored, Topic
+from offloader.testing.cluster_state import Ledger, Namespace, Place, State, Stored, Topic
 from offloader.testing.faults import Faults
+
+PIN = "__offloader"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,7 @@ class Produced:
     `delivered` says whether a reader gets it, `hidden` why it does not (None too where nothing explains it).
     """
 
-    created: str
+    created: int
     ledger: int
     entry: int
     data: bytes
@@ -108,6 +112,9 @@ class MemoryCluster:
         """Close the ledger, break off its readers, load the topic again with a new ledger."""
         with self.changed:
             self.state.unload(self._topic(topic))
+            if self.configuration.get(LAZY_CURSORS) == "true":
+                for cursor in self._topic(topic).cursors.values():
+                    cursor.properties = {PIN_PROPERTY: self.state.new_token()}  # what whoever subscribes next brings is shown
             self.changed.notify_all()
 
     def terminate(self, topic: TopicName) -> None:
@@ -138,25 +145,44 @@ class MemoryCluster:
         with self.changed:
             self._ledger(topic, ledger).offloaded = True
 
-    def move_pin(self, topic: TopicName, ledger: int, entry: int, subscription: str = "__offloader") -> None:
-        """Move the subscription's mark-delete, as TTL, a backlog quota or an operator does."""
+    def move_pin(self, topic: TopicName, ledger: int, entry: int, subscription: str = PIN) -> None:
+        """Move the subscription's mark-delete, and check retention."""
         with self.changed:
-            self._topic(topic).cursors[subscription].mark = (ledger, entry)
+            found = self._topic(topic)
+            self.state.move(found, found.cursors[subscription], (ledger, entry))
+            self.state.trim(found)
+            self.changed.notify_all()
+
+    def skip_all(self, topic: TopicName, subscription: str = PIN) -> None:
+        """Move the mark-delete to the last entry, as `skip_all` does, message TTL, or a backlog quota."""
+        self._move(topic, subscription, lambda found, mark: found.last_confirmed() or mark)
+
+    def skip(self, topic: TopicName, count: int, subscription: str = PIN) -> None:
+        """Move the mark-delete on by that many entries, as `skip` does."""
+        self._move(topic, subscription, lambda found, mark: _after(found, mark, count))
+
+    def reset(self, topic: TopicName, ledger: int, entry: int, subscription: str = PIN) -> None:
+        """Let the subscription begin at an entry, as `resetcursor` does: the mark-delete is the entry before, in whichever ledger."""
+        self._move(topic, subscription, lambda found, _: _before(found, (ledger, entry)))
+
+    def check_retention(self, topic: TopicName) -> None:
+        """As a broker does every `retentionCheckIntervalInSeconds`."""
+        with self.changed:
             self.state.trim(self._topic(topic))
             self.changed.notify_all()
 
-    def delete_subscription(self, topic: TopicName, subscription: str = "__offloader") -> None:
+    def delete_subscription(self, topic: TopicName, subscription: str = PIN) -> None:
         """Delete the subscription behind its owner's back."""
         with self.changed:
             self.state.unsubscribe(self._topic(topic), subscription)
             self.changed.notify_all()
 
     def add_subscription(self, topic: TopicName, subscription: str) -> None:
-        """A durable subscription of somebody else, at the first entry; it keeps data, too."""
+        """A durable subscription that somebody else makes, at the first entry; it keeps data, too."""
         with self.changed:
-            self._topic(topic).cursor(subscription, owner=None)
+            self._topic(topic).cursor(subscription, owner=None, properties={})
 
-    def mark_delete(self, topic: TopicName, subscription: str = "__offloader") -> tuple[int, int] | None:
+    def mark_delete(self, topic: TopicName, subscription: str = PIN) -> tuple[int, int] | None:
         """Where the pin stands, None where there is none."""
         with self.changed:
             cursor = self._topic(topic).cursors.get(subscription)
@@ -188,6 +214,13 @@ class MemoryCluster:
             self.changed.notify_all()
             return position
 
+    def _move(self, topic: TopicName, subscription: str, place: Callable[[Topic, Place], Place]) -> None:
+        with self.changed:
+            found = self._topic(topic)
+            cursor = found.cursors[subscription]
+            self.state.move(found, cursor, place(found, cursor.mark))
+            self.changed.notify_all()
+
     def _topic(self, topic: TopicName) -> Topic:
         found = self.state.topics.get(topic)
         if found is None:
@@ -196,3 +229,15 @@ class MemoryCluster:
 
     def _ledger(self, topic: TopicName, ledger: int) -> Ledger:
         return next(found for found in self._topic(topic).ledgers if found.id == ledger)
+
+
+def _after(topic: Topic, mark: Place, count: int) -> Place:
+    """The entry that is so many entries on, or the last one."""
+    following = [place for place, _ in topic.placed() if place > mark][:count]
+    return following[-1] if following else mark
+
+
+def _before(topic: Topic, place: Place) -> Place:
+    """The entry before, or before the first one."""
+    earlier = [found for found, _ in topic.placed() if found < place]
+    return earlier[-1] if earlier else (topic.ledgers[0].id, -1)

@@ -6,13 +6,20 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from offloader.errors import FatalError, OffloadError, SubscriptionBusyError, TopicMovedError, TopicNotFoundError
+from offloader.errors import (
+    FatalError,
+    NamespaceNotFoundError,
+    SubscriptionBusyError,
+    TopicMovedError,
+    TopicNotFoundError,
+)
 from offloader.model import Gap, GapKind, LedgerList, LedgerSpan, Position, TopicName
-from offloader.pulsar.api import EntryReader, Extent, RawEntry, TopicEnd, TopicInfo
+from offloader.pulsar.api import EntryReader, Extent, Identity, RawEntry, TopicEnd, TopicInfo
+from offloader.pulsar.managed_ledger import LAZY_CURSORS, PIN_PROPERTY, keeps_properties, pin_token
 
 if TYPE_CHECKING:
     from offloader.testing.cluster import MemoryCluster
-    from offloader.testing.cluster_state import Cursor, Topic
+    from offloader.testing.cluster_state import Cursor, Namespace, Topic
 
 T = TypeVar("T")
 
@@ -22,17 +29,37 @@ class MemoryAdmin:
 
     def __init__(self, cluster: MemoryCluster) -> None:
         self._cluster = cluster
+        self.broker_version = "4.0.7"
         self.loaded: dict[TopicName, str] = {}
 
     def version(self) -> str:
-        """A fixed version."""
+        """What `broker_version` says."""
         self._cluster.faults.before("admin.version")
-        return "4.0.7"
+        return self.broker_version
 
     def cluster(self) -> str:
         """The name given to the cluster."""
         self._cluster.faults.before("admin.cluster")
         return self._cluster.name
+
+    def identity(self) -> Identity:
+        """The same name."""
+        return Identity(self.cluster(), f"memory:{self._cluster.name}")
+
+    def tenants(self) -> list[str]:
+        """Those of the namespaces."""
+        self._cluster.faults.before("admin.tenants")
+        with self._cluster.changed:
+            return sorted({name.partition("/")[0] for name in self._cluster.state.namespaces})
+
+    def namespaces_of(self, tenant: str) -> list[str]:
+        """Those made or with topics."""
+        self._cluster.faults.before("admin.namespaces_of")
+        with self._cluster.changed:
+            found = sorted(name for name in self._cluster.state.namespaces if name.partition("/")[0] == tenant)
+        if not found:
+            raise NamespaceNotFoundError(f"tenant {tenant} does not exist")
+        return found
 
     def runtime_configuration(self) -> Mapping[str, str]:
         """What `MemoryCluster.configuration` says."""
@@ -48,16 +75,24 @@ class MemoryAdmin:
     def namespace_properties(self, namespace: str) -> Mapping[str, str]:
         """A copy."""
         self._cluster.faults.before("admin.namespace_properties")
-        return dict(self._cluster.namespace(namespace).properties)
+        return dict(self._namespace(namespace).properties)
 
     def namespace_policies(self, namespace: str) -> Mapping[str, object]:
         """A copy."""
         self._cluster.faults.before("admin.namespace_policies")
-        return dict(self._cluster.namespace(namespace).policies)
+        return dict(self._namespace(namespace).policies)
+
+    def _namespace(self, name: str) -> Namespace:
+        with self._cluster.changed:
+            found = self._cluster.state.namespaces.get(name)
+        if found is None:
+            raise NamespaceNotFoundError(f"namespace {name} does not exist")
+        return found
 
     def topics(self, namespace: str) -> list[TopicName]:
         """In order of their names."""
         self._cluster.faults.before("admin.topics")
+        self._namespace(namespace)
         with self._cluster.changed:
             return sorted(t for t in self._cluster.state.topics if t.namespace == namespace)
 
@@ -75,6 +110,18 @@ class MemoryAdmin:
                 offloaded=frozenset(x.id for x in found.ledgers if x.offloaded),
                 subscriptions=frozenset(found.cursors),
             )
+
+    def pin_token(self, topic: TopicName, subscription: str) -> str | None:
+        """From the properties that the subscription was made with."""
+        self._cluster.faults.before("admin.pin_token", topic)
+        with self._cluster.changed:
+            cursors = _find(self._cluster, topic).cursors
+            stats = {name: {"subscriptionProperties": dict(cursor.properties)} for name, cursor in cursors.items()}
+        return pin_token({"subscriptions": stats}, subscription) if keeps_properties(self.broker_version) else None
+
+    def shows_pin_tokens(self) -> bool:
+        """Not where `MemoryCluster.configuration` has cursors loaded lazily."""
+        return self.runtime_configuration().get(LAZY_CURSORS) != "true"
 
     def loaded_by(self, topic: TopicName) -> str | None:
         """What `loaded` says."""
@@ -98,12 +145,16 @@ class MemoryPins:
             self._held.add(topic)
         return _answer(end, lost)
 
+    def groups(self, topics: list[TopicName]) -> list[list[TopicName]]:
+        """All in one place."""
+        return [topics] if topics else []
+
     def ends(self, topics: list[TopicName]) -> dict[TopicName, TopicEnd | Exception]:
         """A failure is a value. Faults of the call `pins.ends` concern one topic each."""
         return {topic: self._try_end(topic) for topic in topics}
 
     def acknowledge(self, topic: TopicName, position: Position) -> None:
-        """Move the mark-delete; trimming follows at once."""
+        """Move the mark-delete."""
         lost = self._cluster.faults.before("pins.acknowledge", topic)
         with self._cluster.changed:
             cursor = self._cursor(topic)
@@ -116,8 +167,8 @@ class MemoryPins:
         with self._cluster.changed:
             self._cursor(topic)
             self._cluster.state.unsubscribe(_find(self._cluster, topic), self._subscription)
-            self._held.discard(topic)
-        _answer(None, lost)
+        _answer(None, lost)  # who does not know that it is gone may subscribe again
+        self._held.discard(topic)
 
     def drop(self, topic: TopicName) -> None:
         """Let go, keep the subscription."""
@@ -137,7 +188,7 @@ class MemoryPins:
                 if topic not in self._held:
                     raise FatalError(f"{topic}: the pin is not held; open it first")
                 return _answer(self._end(topic), lost)
-        except OffloadError as error:
+        except Exception as error:  # noqa: BLE001 (a failure is a value)
             return error
 
     def _end(self, topic: TopicName) -> TopicEnd:
@@ -145,7 +196,8 @@ class MemoryPins:
         return TopicEnd(_find(self._cluster, topic).last_readable(), cursor.mark)
 
     def _cursor(self, topic: TopicName) -> Cursor:
-        cursor = _find(self._cluster, topic).cursor(self._subscription, self)
+        properties = {PIN_PROPERTY: self._cluster.state.new_token()}  # as `BrokerPins`: another one each time
+        cursor = _find(self._cluster, topic).cursor(self._subscription, self, properties)
         if cursor.owner not in (None, self):
             raise SubscriptionBusyError(f"{topic}: another consumer holds the subscription {self._subscription}")
         cursor.owner = self

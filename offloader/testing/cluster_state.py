@@ -45,16 +45,17 @@ class Ledger:
 
 @dataclass
 class Cursor:
-    """A durable subscription: its mark-delete and who consumes it."""
+    """A durable subscription: its mark-delete, who consumes it, and the properties that it was made with and keeps."""
 
     mark: Place
     owner: object | None
+    properties: dict[str, str] = field(default_factory=dict)
 
 
 class Topic:
     """One incarnation of a topic."""
 
-    def __init__(self, name: TopicName, created: str, ledger: Ledger) -> None:
+    def __init__(self, name: TopicName, created: int, ledger: Ledger) -> None:
         self.name = name
         self.created = created
         self.ledgers = [ledger]
@@ -79,11 +80,11 @@ class Topic:
         """Remove a ledger and its data."""
         self.ledgers = [ledger for ledger in self.ledgers if ledger.id != ledger_id]
 
-    def cursor(self, subscription: str, owner: object | None) -> Cursor:
-        """The subscription's cursor, made at the first entry where it is absent."""
+    def cursor(self, subscription: str, owner: object | None, properties: Mapping[str, str]) -> Cursor:
+        """The subscription's cursor, made at the first entry where it is absent. One that is there keeps the properties that it has."""
         found = self.cursors.get(subscription)
         if found is None:
-            found = self.cursors[subscription] = Cursor((self.ledgers[0].id, -1), owner)
+            found = self.cursors[subscription] = Cursor((self.ledgers[0].id, -1), owner, dict(properties))
         return found
 
     def stored(self) -> Iterator[Stored]:
@@ -137,6 +138,7 @@ class State:
         self._rng = rng
         self._entries_per_ledger = entries_per_ledger
         self._last_ledger = rng.randrange(100)
+        self._tokens = 0
         self._created = 0
 
     def create(self, name: TopicName) -> None:
@@ -145,7 +147,7 @@ class State:
             raise FatalError(f"{name} exists already")
         self.namespaces.setdefault(name.namespace, Namespace())
         self._created += 1
-        self.topics[name] = Topic(name, f"2026-01-01T00:00:00.{self._created:06d}Z", Ledger(self._new_ledger_id()))
+        self.topics[name] = Topic(name, 1_767_225_600_000 + self._created, Ledger(self._new_ledger_id()))
 
     def append(self, topic: Topic, entry: Stored) -> Place:
         """Write one entry to the open ledger; a full one rolls."""
@@ -185,10 +187,8 @@ class State:
                 cursor.mark = (topic.ledgers[-1].id, -1)
 
     def trim(self, topic: Topic) -> None:
-        """Retention 0: a closed ledger goes once every cursor is past it. The last ledger always stays.
-
-        A cursor at a ledger's last entry is past it, too, and stays there: Pulsar does the same, but only at its
-        periodic check.
+        """Retention 0: a closed ledger goes once every cursor is past it, also one that stands at its last entry. The last ledger always
+        stays. A cursor stays where it is, in a ledger that is not there any more.
         """
         ends = {x.id: x.last for x in topic.ledgers}
         needed = [mark[0] + (mark[1] == ends.get(mark[0])) for mark in (c.mark for c in topic.cursors.values())]
@@ -198,7 +198,12 @@ class State:
     def acknowledge(self, topic: Topic, cursor: Cursor, place: Place) -> None:
         """Cumulative. A position behind the mark-delete changes nothing, nor does one past the last entry."""
         if cursor.mark < place <= topic.last_written():
-            cursor.mark = place
+            self.move(topic, cursor, place)
+
+    def move(self, topic: Topic, cursor: Cursor, place: Place) -> None:
+        """Put the mark-delete somewhere. Trimming follows at once where that is in another ledger, else at the next check of retention."""
+        before, cursor.mark = cursor.mark, place
+        if before[0] != place[0]:
             self.trim(topic)
 
     def unsubscribe(self, topic: Topic, subscription: str) -> None:
@@ -223,6 +228,11 @@ class State:
     def batch(self) -> int:
         """How many entries one read gives at most: real brokers are not regular either."""
         return self._rng.randint(1, 50)
+
+    def new_token(self) -> str:
+        """One that no other subscription has."""
+        self._tokens += 1
+        return f"pin-{self._tokens}"
 
     def _new_ledger_id(self) -> int:
         self._last_ledger += self._rng.randint(1, 4)

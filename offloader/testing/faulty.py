@@ -112,6 +112,7 @@ class FaultyStore:
         self.url = store.url
         self.min_part_size = store.min_part_size
         self.retry_deadline = store.retry_deadline
+        self.longest_call = store.longest_call
 
     def put(self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False) -> Stat | None:
         """See `ObjectStore.put`."""
@@ -142,6 +143,10 @@ class FaultyStore:
     def read(self, key: str, offset: int = 0, length: int | None = None) -> tuple[bytes, Stat]:
         """See `ObjectStore.read`."""
         return self._call("read", key, lambda: self.store.read(key, offset, length))
+
+    def folders(self, prefix: str = "") -> Iterator[str]:
+        """See `ObjectStore.folders`."""
+        return self._call("list", prefix, lambda: self.store.folders(prefix))
 
     def stat(self, key: str) -> Stat | None:
         """See `ObjectStore.stat`."""

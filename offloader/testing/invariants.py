@@ -9,17 +9,18 @@ from offloader.archive.checking.bucket import read_journals
 from offloader.archive.checking.findings import Kind
 from offloader.archive.checking.records import ReadCatalog, read_catalog
 from offloader.archive.checking.verify import verify
-from offloader.archive.continuity import closed_with, spans
+from offloader.archive.continuity import spans
 from offloader.archive.items import ArchivedEntry, Item
 from offloader.archive.reading.read import items
 from offloader.errors import OffloadError
 from offloader.model import GapKind, Position, TopicName
 from offloader.storage.base import ObjectStore
+from offloader.streaming.evidence import pin_target
 from offloader.testing.pace import Pace
 from offloader.testing.truth import Truth, sha256
 
 # What may be left behind without harm: named by a journal, or invisible to readers.
-HARMLESS = frozenset({Kind.ABANDONED_OBJECT, Kind.LEFT_OVER, Kind.OPEN_UPLOAD})
+HARMLESS = frozenset({Kind.ABANDONED_OBJECT, Kind.LEFT_OVER, Kind.OPEN_UPLOAD, Kind.UNCOMMITTED_RECORD})
 
 Place = tuple[int, int]
 
@@ -137,10 +138,10 @@ def _pin(truth: Truth, read: ReadCatalog, *, at_rest: bool) -> Iterator[str]:
     if left:
         yield f"at rest: {len(left)} entries from {_text(left[0])} on are not offloaded"
     if mark is not None and end is not None:
-        behind = [place for place in sorted(truth.entries) if max(mark, (begin[0], begin[1] - 1)) < place <= last]
-        one_short = behind == [last] and closed_with(read.catalog, end) is None
-        if behind and not one_short:
-            yield f"3: at rest the pin stands at {_text(mark)}, {len(behind)} entries before the end {_text(last)}"
+        wanted = _place(pin_target(read.catalog.head) or end)
+        behind = [place for place in sorted(truth.entries) if max(mark, (begin[0], begin[1] - 1)) < place <= wanted]
+        if behind:
+            yield f"3: at rest the pin stands at {_text(mark)}, {len(behind)} entries before {_text(wanted)}"
 
 
 def _windows(read: ReadCatalog) -> list[tuple[Place, Place]]:

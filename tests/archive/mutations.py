@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from random import Random
 
 from offloader.archive.checking.bucket import check_root
@@ -17,14 +18,14 @@ from offloader.archive.view import TopicView
 from offloader.metadata import layout
 from offloader.metadata.journal import Journal
 from offloader.metadata.layout import KeyKind, parse_topic_key
-from offloader.metadata.state import TopicState
+from offloader.metadata.state import Releasing, TopicState
 from offloader.model import Cuts, OpenSegment, Position, Source, TopicName
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from tests.archive.support import APPLICATION, META, TOPIC, Archive, gap, stream, uuid_of
 from tests.format.support import Stored, broker_metadata
 
 OTHER = replace(TOPIC, name="invoices")
-KINDS = ("data", "index", "catalog", "journal", "root")
+KINDS = ("data", "index", "record", "catalog", "journal", "root")
 Read = list[tuple[Position, bytes]]
 
 
@@ -54,8 +55,8 @@ _BACKING = MemoryBacking()
 def kind_of(key: str) -> str:
     parsed = parse_topic_key(key)
     if parsed is not None:
-        return {KeyKind.DATA: "data", KeyKind.INDEX: "index", KeyKind.CATALOG: "catalog"}[parsed.kind]
-    return "root" if key == layout.ROOT else "journal"
+        return {KeyKind.DATA: "data", KeyKind.INDEX: "index", KeyKind.RECORD: "record", KeyKind.CATALOG: "catalog"}[parsed.kind]
+    return "root" if key == layout.ROOT else "claim" if key.startswith(f"{layout.CLAIMS}/") else "journal"
 
 
 def opaque(ledger: int, first: int, last: int, seed: int) -> list[Stored]:
@@ -65,6 +66,7 @@ def opaque(ledger: int, first: int, last: int, seed: int) -> list[Stored]:
     return [Stored(ledger, n, broker_metadata(5, n) * (n % 2) + body) for n, body in enumerate(bodies, first)]
 
 
+@cache  # its uuids are always the same, and so is the store that holds it
 def bucket() -> Bucket:
     """Two topics of several ledgers, with gaps, a loss, an end on its own record, two incarnations; one has a segment open."""
     store = MemoryStore(_BACKING)
@@ -77,7 +79,7 @@ def bucket() -> Bucket:
     )
     numbers = iter(range(1000))
     with Journal.open(store, APPLICATION, lambda: f"journal-{next(numbers)}") as journal:
-        journal.record([TopicState(OTHER, releasing=True)])
+        journal.record([TopicState(OTHER, releasing=Releasing.REQUEST)])
         journal.record([TopicState(TOPIC, open=opened)])
     objects = {key: store.read(key)[0] for key, _ in store.list()}
     return Bucket(objects, truths, upload)
@@ -95,15 +97,13 @@ def _orders(archive: Archive) -> Read:
 
 
 def _invoices(archive: Archive) -> Read:
-    tokens = iter(range(1000))
-    archive.catalogs._new_token = lambda: f"other-{next(tokens)}"
     archive._uuids = iter(range(50, 100))
     archive.claim(1)
     first, second = opaque(1, 0, 9, 3), stream(12, 0, 8)
     archive.add(first)
     archive.closed(1, 9)
     archive.incarnation = 1
-    archive.claim(12, created="later")
+    archive.claim(12, created=2)
     archive.add(second)
     return [(Position(0, s.ledger, s.entry), s.data) for s in first] + [(Position(1, s.ledger, s.entry), s.data) for s in second]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offloader.archive.known import KnownCatalogs
-from offloader.metadata.layout import catalog_folder
+from offloader.metadata.layout import catalog_folder, topic_folder
 from offloader.model import TopicName
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, Archive, stream
@@ -51,7 +51,7 @@ def test_a_catalog_that_was_made_anew_is_read_anew(segments: int) -> None:
     written(store)
     known = KnownCatalogs(store)
     known.current(TOPIC)
-    store.delete([key for key, _ in store.list(catalog_folder(TOPIC))])
+    store.delete([key for key, _ in store.list(topic_folder(TOPIC))])
     archive = written(store, segments=segments)
     assert known.current(TOPIC) == archive.catalog
     assert known.current(TOPIC) == archive.catalog
@@ -66,12 +66,12 @@ def test_a_catalog_that_is_gone_is_empty() -> None:
     assert known.current(TOPIC).next_slot == 0
 
 
-def test_only_so_many_segments_are_kept_of_topics_used_longest_ago() -> None:
+def test_only_so_many_records_are_kept_those_used_last() -> None:
     store = Reads()
     topics = [TopicName("public", "default", f"t{number}") for number in range(3)]
     for topic in topics:
         written(store, topic)
-    known = KnownCatalogs(store, most_segments=6)
+    known = KnownCatalogs(store, most_kept=8)
     for topic in (*topics, topics[1], topics[2]):
         store.keys.clear()
         known.current(topic)

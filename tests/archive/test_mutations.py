@@ -21,6 +21,7 @@ BUCKET = bucket()
 CALLED = {
     "data": {Kind.DAMAGED_PART, Kind.WRONG_SIZE},
     "index": {Kind.DAMAGED_INDEX},
+    "record": {Kind.DAMAGED_RECORD},
     "catalog": {Kind.DAMAGED_RECORD},
     "journal": {Kind.DAMAGED_RECORD},
     "root": {Kind.DAMAGED_RECORD},
@@ -56,7 +57,7 @@ def check_readers(store: MemoryStore, *, complete: bool = False, mixed_up: bool 
 def test_the_bucket_is_sound() -> None:
     assert findings(BUCKET.store()) == []
     check_readers(BUCKET.store(), complete=True)
-    assert {kind_of(key) for key in BUCKET.objects} == set(KINDS)
+    assert {kind_of(key) for key in BUCKET.objects} == {*KINDS, "claim"}
 
 
 @given(objects, st.data())
@@ -86,9 +87,14 @@ def test_an_object_in_place_of_another(key: str, other: str) -> None:
     check_readers(store, mixed_up=both_records and layout.parse_topic_key(key).topic != layout.parse_topic_key(other).topic)
 
 
-@pytest.mark.parametrize("key", [key for kind in ("data", "index", "root") for key in BUCKET.keys(kind)])
+@pytest.mark.parametrize("key", [key for kind in ("data", "index", "record", "root") for key in BUCKET.keys(kind)])
 def test_an_object_that_is_gone(key: str) -> None:
-    called = {"data": Kind.MISSING_OBJECT, "index": Kind.MISSING_INDEX, "root": Kind.DAMAGED_RECORD}
+    called = {
+        "data": Kind.MISSING_OBJECT,
+        "index": Kind.MISSING_INDEX,
+        "record": Kind.MISSING_RECORD,
+        "root": Kind.DAMAGED_RECORD,
+    }
     store = BUCKET.store(**{key: None})
     check_found(findings(store), key, {called[kind_of(key)]})
     check_readers(store)
@@ -103,6 +109,13 @@ def test_a_record_of_a_catalog_that_is_gone(key: str) -> None:
     store = BUCKET.store(**{key: None})
     check_found(findings(store), key, {Kind.DAMAGED_RECORD})
     check_readers(store)
+
+
+@pytest.mark.parametrize("key", BUCKET.keys("claim"))
+def test_a_claim_that_is_gone_from_the_list(key: str) -> None:
+    store = BUCKET.store(**{key: None})
+    check_found(findings(store), key, {Kind.MISSING_CLAIM})
+    check_readers(store, complete=True)
 
 
 @pytest.mark.parametrize("key", without_last(BUCKET.keys("journal")))
@@ -137,7 +150,7 @@ def test_the_last_record_of_a_journal_that_is_gone_is_missed_by_the_upload_that_
 def test_an_object_that_stands_under_another_name_as_well(key: str, name: str) -> None:
     store = BUCKET.store(**{key + name: BUCKET.objects[key]})
     if kind_of(key) != "journal":
-        check_found(findings(store), key + name, {Kind.STRAY_OBJECT})
+        check_found(findings(store), key + name, {Kind.LEFT_OVER if kind_of(key) == "claim" else Kind.STRAY_OBJECT})
     check_readers(store, complete=True)
 
 

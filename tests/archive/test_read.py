@@ -18,6 +18,7 @@ from offloader.model import Cuts, GapKind, Position
 from tests.archive.support import TOPIC, Archive, gap, stream
 from tests.format.support import Stored, small_cuts
 
+BEGINS = (b"", b"\x0e\x01", b"\x0e\x02")  # also of entries that promise what they do not have
 LEDGERS = {3: 29, 7: 11, 8: 40}  # ledger: the id it was closed with
 
 
@@ -34,7 +35,7 @@ def archives(draw: st.DrawFn) -> tuple[Archive, list[Stored], set[tuple[int, int
     while places:
         count = random.randint(1, len(places))
         mine, places = places[:count], places[count:]
-        present = [Stored(*p, random.randbytes(random.randint(0, 400)).lstrip(b"\x0e")) for p in mine if p not in hidden]
+        present = [Stored(*p, random.choice(BEGINS) + random.randbytes(random.randint(0, 400))) for p in mine if p not in hidden]
         gaps = [gap(ledger, entry, entry) for ledger, entry in mine if (ledger, entry) in hidden]
         archive.add(present, gaps, closed=LEDGERS, cuts=cuts)
         kept += present
@@ -103,7 +104,7 @@ def test_a_topic_that_was_created_again_is_read_through() -> None:
     archive.claim()
     archive.add(stream(9, 0, 4))
     archive.incarnation = 1
-    archive.claim(created="later")
+    archive.claim(created=2)
     archive.add(stream(12, 0, 1))
     positions = [e.position for e in entries(archive.store, archive.catalog)]
     assert positions == [Position(0, 9, e) for e in range(5)] + [Position(1, 12, e) for e in range(2)]
@@ -120,6 +121,14 @@ def test_the_next_ledger_follows_once_the_end_of_the_one_before_is_recorded() ->
     assert "nothing records that ledger 1 ended with 4" in found[5].why
     archive.closed(1, 4)
     assert [type(item) for item in items(archive.store, archive.catalog)] == [ArchivedEntry] * 10
+
+
+def test_an_entry_that_was_copied_broken_is_read_alone_too() -> None:
+    archive, poison = Archive(), Stored(1, 5, b"\x0e\x02 and no frame")
+    archive.claim()
+    archive.add([*stream(1, 0, 4), poison, *stream(1, 6, 9)])
+    place = Position(0, 1, 5)
+    assert list(items(archive.store, archive.catalog, place, place)) == [ArchivedEntry(place, poison.data)]
 
 
 def test_a_hole_between_segments_is_an_error() -> None:

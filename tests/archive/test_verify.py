@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -11,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.archive.checking.findings import Kind
+from offloader.archive.checking.records import parts_of, read_catalog
 from offloader.archive.checking.verify import verify
 from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs
-from offloader.metadata.catalog_codec import encode_catalog
+from offloader.metadata.catalog_codec import decode_slot, encode_catalog, standing
 from offloader.metadata.journal import Journal
-from offloader.metadata.state import Abandoned, TopicState
+from offloader.metadata.state import Abandoned, Releasing, TopicState
 from offloader.model import Cuts, OpenSegment, Position, Segment, Source
 from tests.archive.support import APPLICATION, META, TOPIC, Archive, gap, message, stream, uuid_of
 from tests.format.support import Stored
@@ -49,7 +49,12 @@ def open_segment(uuid: str, start: Position, upload: str | None = None) -> OpenS
 def rewrite(archive: Archive, number: int, change: Callable[[Segment], Segment]) -> None:
     """Put another record into the slot of the segment."""
     segment = archive.catalog.segments[number]
-    archive.store.put(layout.catalog_folder(TOPIC) + layout.slot_name(number + 1), encode_catalog("t", change(segment)))
+    changed = change(segment)
+    data = encode_catalog(changed.uuid, changed)
+    key = layout.slot_key(TOPIC, 0, number + 1)
+    before = decode_slot(TOPIC, 0, number + 1, key, archive.store.read(key)[0]).before
+    archive.store.put(key, standing(before, data))
+    archive.store.put(layout.record_key(TOPIC, changed.uuid), data)
 
 
 def test_a_sound_archive_has_no_findings_and_is_counted() -> None:
@@ -242,7 +247,7 @@ def test_the_uploads_of_others_are_never_ended(key) -> None:
 def test_no_upload_is_ended_while_a_journal_cannot_be_read() -> None:
     archive = sound()
     archive.store.begin(layout.data_key(TOPIC, uuid_of(50)))
-    journal(archive, TopicState(TOPIC, releasing=True))
+    journal(archive, TopicState(TOPIC, releasing=Releasing.REQUEST))
     for key, _ in list(archive.store.list(layout.journal_folder(APPLICATION))):
         archive.store.put(key, b"rubbish")
     report = verify(archive.store, abort_uploads=True)
@@ -262,8 +267,7 @@ def test_an_open_segment_must_continue_the_catalog_of_its_application() -> None:
 def two_topics() -> tuple[Archive, Archive]:
     archive, other = sound(), Archive(topic=replace(TOPIC, name="other"))
     other.store.backing = archive.store.backing
-    tokens = itertools.count()
-    other.catalogs = Catalogs(other.store, APPLICATION, lambda: f"other-{next(tokens)}")
+    other.catalogs = Catalogs(other.store, APPLICATION)
     other.claim()
     return archive, other
 
@@ -275,8 +279,8 @@ def test_a_record_of_another_topic_is_found_for_a_topic_that_is_named(slot) -> N
     first = layout.catalog_folder(TOPIC) + layout.slot_name(0)
     there = layout.catalog_folder(other.topic) + layout.slot_name(slot)
     archive.store.put(first, archive.store.read(there)[0])
-    found = [f for f in verify(archive.store, [TOPIC]).findings if "is a copy" in f.message]
-    assert [(f.kind, f.key, there in f.message) for f in found] == [(Kind.DAMAGED_RECORD, first, True)]
+    found = [f for f in verify(archive.store, [TOPIC]).findings if "is a copy of" in f.message]
+    assert [(f.kind, f.key) for f in found] == [(Kind.DAMAGED_RECORD, first)]
 
 
 def test_what_is_the_same_in_other_topics_is_not_a_named_topics_matter() -> None:
@@ -299,7 +303,7 @@ def test_a_topic_may_be_claimed_again_from_a_later_place_on() -> None:
     archive = sound()
     archive.claim(4, 21)
     archive.incarnation = 1
-    archive.claim(2, 0, created="again")
+    archive.claim(2, 0, created=3)
     archive.add(stream(2, 0, 5))
     assert kinds(archive) == []
 
@@ -309,3 +313,55 @@ def test_only_the_topics_asked_for() -> None:
     archive.store.put("public/default/other/rubbish", b"x")
     assert verify(archive.store, [TOPIC]).findings == ()
     assert [f.kind for f in verify(archive.store).findings] == [Kind.STRAY_OBJECT]
+
+
+def test_a_lost_end_of_a_catalog_is_told_by_the_records_beside_the_segments() -> None:
+    archive = Archive()
+    archive.claim(3)
+    kept = [archive.add(stream(3, first, first + 4)) for first in (0, 5, 10, 15)]
+    archive.store.delete([layout.slot_key(TOPIC, 0, slot) for slot in (3, 4)])
+    found = {f.key: f.message for f in verify(archive.store).findings if f.kind is Kind.UNCOMMITTED_RECORD}
+    assert [layout.record_key(TOPIC, segment.uuid) for segment in kept[2:]] == list(found)
+    assert all("it goes on where the catalog ends" in message for message in found.values())
+
+
+def test_the_objects_of_a_lost_end_are_not_told_as_what_can_be_deleted() -> None:
+    archive = Archive()
+    archive.claim(3)
+    kept = [archive.add(stream(3, first, first + 4)) for first in (0, 5, 10)]
+    archive.store.delete([layout.slot_key(TOPIC, 0, slot) for slot in (2, 3)])
+    stray = uuid_of(999)
+    archive.store.put(layout.data_key(TOPIC, stray), b"x")
+    found = {f.key: f.message for f in verify(archive.store).findings if f.kind is Kind.STRAY_OBJECT}
+    ours = {key(TOPIC, segment.uuid) for segment in kept[1:] for key in (layout.data_key, layout.index_key)}
+    assert found.keys() == ours | {layout.data_key(TOPIC, stray)}
+    assert all("goes on where the catalog ends: do not delete it" in found[key] for key in ours)
+    assert found[layout.data_key(TOPIC, stray)] == "neither a catalog nor a journal names it"
+
+
+def test_what_is_kept_of_a_segment_does_not_grow_with_its_parts() -> None:
+    archive = sound()
+    whole, slim = (read_catalog(archive.store, TOPIC, slim=slim) for slim in (False, True))
+    assert [replace(segment, parts=()) for segment in whole.catalog.segments] == list(slim.catalog.segments)
+    assert any(segment.parts for segment in whole.catalog.segments)
+    assert (slim.findings, slim.records, slim.unreadable) == (whole.findings, whole.records, whole.unreadable)
+    records = {record.uuid: record for record in slim.records}
+    assert [parts_of(archive.store, TOPIC, records[s.uuid]) for s in whole.catalog.segments] == list(whole.catalog.segments)
+
+
+def test_a_record_that_is_changed_while_the_archive_is_verified_is_told_of() -> None:
+    archive = sound()
+    record = next(r for r in read_catalog(archive.store, TOPIC, slim=True).records if r.uuid == uuid_of(1))
+    data, _ = archive.store.read(record.key)
+    archive.store.put(record.key, data[:-1] + bytes([data[-1] ^ 1]))
+    assert parts_of(archive.store, TOPIC, record) is None
+    archive.store.delete([record.key])
+    assert parts_of(archive.store, TOPIC, record) is None
+
+
+def test_an_object_is_compared_with_the_record_that_counts_where_there_are_two_of_its_uuid() -> None:
+    archive = sound()
+    head, segment = Catalogs(archive.store, APPLICATION).head(TOPIC), archive.catalog.segments[-1]
+    copy = encode_catalog(segment.uuid, replace(segment, size=segment.size - 1))
+    archive.store.put(layout.slot_key(TOPIC, head.generation, head.next_slot), standing(head, copy))
+    assert set(kinds(archive, quick=True)) == {Kind.DAMAGED_RECORD}

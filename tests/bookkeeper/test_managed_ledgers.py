@@ -164,6 +164,17 @@ def _field_ends(record: bytes) -> set[int]:
     return ends
 
 
+@pytest.mark.parametrize("packed", [codec for codec in Compression.values() if codec != Compression.NONE])
+@pytest.mark.parametrize("more", [-1, 1, 1000])
+def test_a_record_is_as_long_as_its_envelope_says(packed, more):
+    body = info(Listed(3, 60, 9)).SerializeToString() + bytes(5)  # a block's last literals may look like any end
+    metadata = ManagedLedgerInfoMetadata(compressionType=packed, uncompressedSize=len(body)).SerializeToString()
+    whole = envelope(body, packed)
+    said = ManagedLedgerInfoMetadata(compressionType=packed, uncompressedSize=len(body) + more).SerializeToString()
+    with pytest.raises(DamagedRecordError, match="managed ledger"):
+        decode_record(MAGIC + len(said).to_bytes(4, "big") + said + whole[6 + len(metadata) :])
+
+
 @pytest.mark.parametrize("size", [-1, 2**31 - 1])
 def test_a_record_of_no_possible_size_is_refused(size):
     metadata = ManagedLedgerInfoMetadata(compressionType=Compression.ZSTD, uncompressedSize=size).SerializeToString()

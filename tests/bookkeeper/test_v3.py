@@ -52,6 +52,7 @@ def test_a_request_arrives_as_meant(request, number):
         assert message.read.master_key == (request.fence or b"")
     if isinstance(request, Add):
         assert (message.add.body, message.add.master_key) == (request.stored, request.master_key)
+        assert (message.header.priority > 0) == request.recovery
     if isinstance(request, WriteLac):
         assert (message.write_lac.body, message.write_lac.master_key) == (request.body, request.master_key)
 

@@ -125,3 +125,11 @@ def test_accept_loss(topic) -> None:
     served = serve(topic)
     assert topic.ok("topics", "accept-loss", "orders", "--to", "99:-1") == f"Loss accepted for {TOPIC}\n"
     assert (served[0].kind, served[0].position) == (RequestKind.ACCEPT_LOSS, Position(0, 99, -1))
+
+
+def test_a_topic_that_was_deleted_is_said_to_be(topic) -> None:
+    served = serve(topic)
+    assert topic.ok("topics", "accept-loss", "orders", "--deleted") == f"Loss accepted for {TOPIC}\n"
+    assert (served[0].kind, served[0].position) == (RequestKind.ACCEPT_LOSS, None)
+    for how in ([], ["--deleted", "--to", "99:-1"]):
+        assert topic.run("topics", "accept-loss", "orders", *how).exit_code != 0

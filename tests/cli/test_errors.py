@@ -68,7 +68,10 @@ from tests.cli.support import CONFIG
         (["topics", "export", "x", "--to", "y", "--columns", ","], "Invalid value for '--columns': it names nothing"),
         (["topics", "export", "x", "--to", "y", "--entries", "--columns", "value"], "there are topic, ledgerId, entryId,"),
         (["topics", "export", "x", "--to", "y", "--max-file-bytes", "big"], "'big' is not a size"),
-        (["topics", "accept-loss", "x"], "Missing option '--to'."),
+        (
+            ["topics", "accept-loss", "x"],
+            "say how far the loss reaches (--to LEDGER:ENTRY), or that the topic was deleted (--deleted)",
+        ),
         (["topics", "offload", "x", "--timeout", "soon"], "'soon' is not a time; write a whole number with ms, s, m, h, d or w"),
         (["topics", "list", "--output", "xml"], "Invalid value for '-o' / '--output': 'xml' is not one of 'text', 'json'."),
         (["topics", "list", "--log-level", "loud"], "'loud' is not one of 'debug', 'info', 'warning', 'error'"),

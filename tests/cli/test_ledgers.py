@@ -14,7 +14,7 @@ from offloader.bookkeeper.stored import encode
 from offloader.cli.doors import Doors
 from offloader.errors import AuthorizationFailedError, BrokerUnavailableError
 from offloader.model import TopicName
-from offloader.testing.bookkeeper import SimulatedCluster
+from offloader.testing.bookkeeper import SimulatedBookie, SimulatedCluster
 
 TOPIC = TopicName.parse("public/default/t")
 HOUR = 3_600_000
@@ -98,6 +98,33 @@ def test_close_gives_up_where_too_little_is_known(line, bookkeeper):
     assert result.exit_code == 2
     assert "at least 1 of b1:3181 and b2:3181 must come back" in result.stdout.splitlines()[-1]
     assert bookkeeper.read(12).state is LedgerState.IN_RECOVERY
+
+
+def test_a_bookie_that_is_gone_is_replaced_and_it_is_said_beforehand(line, bookkeeper):
+    bookkeeper.bookies["b4:3181"] = SimulatedBookie()
+    bookkeeper.metadata.cluster.register("b4:3181", None)
+    bookkeeper.metadata.cluster.put_ledger(12, replace(bookkeeper.read(12), ack_quorum=3))
+    bookkeeper.bookies["b1:3181"].up = False
+    end = "last entry 0, 10 bytes; from entry 0 on b4:3181 in place of b1:3181"
+    said = line.run("ledgers", "inspect", "12").stdout.splitlines()
+    assert said[-1] == f"ledger 12: would be closed, {end}"
+    assert "who would take which entry:" in said
+    assert bookkeeper.read(12).state is LedgerState.OPEN
+    assert 12 not in bookkeeper.bookies["b4:3181"].memory.ledgers
+    closed = line.json("ledgers", "close", "12")
+    assert closed["message"] == f"ledger 12: closed, {end}"
+    assert closed["replaced"] == [{"firstEntry": 0, "bookie": "b1:3181", "by": "b4:3181"}]
+    assert bookkeeper.read(12).closed
+
+
+def test_what_could_not_be_written_back_is_not_promised(line, bookkeeper):
+    bookkeeper.metadata.cluster.put_ledger(12, replace(bookkeeper.read(12), ack_quorum=3))
+    bookkeeper.bookies["b1:3181"].up = False
+    result = line.run("ledgers", "close", "12", "--dry-run")
+    assert result.exit_code == 2
+    assert "only 2 of 3 bookies that must hold it would take it" in result.stdout
+    assert "b1:3181 must come back (b1:3181: " in result.stdout.splitlines()[-1]
+    assert not bookkeeper.fenced(12)
 
 
 def test_a_dry_run_closes_nothing(line, bookkeeper):
@@ -269,6 +296,7 @@ def test_a_ledger_whose_time_of_creation_makes_no_sense_is_shown_all_the_same(li
 
 
 def test_what_is_not_there(line):
+    line.cluster.create(replace(TOPIC, name="another"))
     assert line.error("ledgers", "inspect", "99") == "there is no ledger 99"
     assert "has no managed ledger" in line.error("topics", "close-orphan-tail", "nothing")
     assert "metadataServiceUri" in _unset(line)

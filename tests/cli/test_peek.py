@@ -44,7 +44,8 @@ def test_a_message_is_shown_to_the_last_field(archived) -> None:
     assert (found["position"], found["incarnation"], found["segment"]["uuid"]) == ("1:0", 0, segment.uuid)
     held = found["object"]
     assert (held["key"], held["offset"], held["block"]["number"]) == (layout.data_key(TOPIC, segment.uuid), 140, 1)
-    assert held["part"] == {"number": 1, "offset": 0, "size": segment.size, "crc32c": f"{segment.parts[0].crc32c:08x}"}
+    crc = f"{segment.parts[0].crc32c:08x}"
+    assert held["part"] == {"number": 1, "offset": 0, "size": segment.size, "crc32c": crc, "unreadable": 1}
     entry = found["entry"]
     assert entry["brokerEntryMetadata"] == {"broker_timestamp": 5, "index": 9}
     assert entry["checksum"]["ok"]

@@ -13,7 +13,7 @@ from offloader.archive.ledgers.names import data_key, index_key
 from offloader.cli.docs import render
 from offloader.metadata import layout
 from offloader.metadata.journal import Journal
-from offloader.metadata.state import TopicState
+from offloader.metadata.state import Releasing, TopicState
 from offloader.model import TopicName
 from offloader.storage.local import LocalStore
 from tests.archive.ledgers.support import put_ledger
@@ -50,7 +50,7 @@ def archived(line):
 
 def test_verify_of_a_sound_archive(archived) -> None:
     size = archived.archive.catalog.segments[0].size
-    assert archived.ok("verify") == f"1 topics, 1 segments, 6 entries, {size} bytes: no findings\n"
+    assert archived.ok("verify") == f"1 topics, 1 segments, 6 entries (1 no messages), {size} bytes: no findings\n"
     assert archived.json("verify", "--quick", "orders")["findings"] == []
 
 
@@ -77,7 +77,7 @@ def test_verify_ends_uploads_only_when_asked(archived) -> None:
 
 def test_takeover(archived) -> None:
     with Journal.open(archived.archive.store, "app", archived.archive.token) as journal:
-        journal.record([TopicState(TOPIC, releasing=True)])
+        journal.record([TopicState(TOPIC, releasing=Releasing.REQUEST)])
     archived.config = archived.config.replace("application: app", "application: heir")
     assert archived.ok("takeover", "app") == "heir has taken over 1 topics of app\n"
     assert archived.archive.catalog.claim.application == "heir"

@@ -17,6 +17,8 @@ from tests.archive.support import APPLICATION, TOPIC, stream, uuid_of
 OPEN = OpenSegment(uuid_of(50), Position(0, 2, 0), Source.BROKER, Cuts(), 1_700_000_000_000)
 FAILURE = Failure(FailureKind.RETRYABLE, "the store has no room left", 3, 0)
 
+ZERO = "0" * 20
+
 
 def record(line, state) -> None:
     with Journal.open(line.archive.store, APPLICATION, line.archive.token) as journal:
@@ -53,12 +55,12 @@ def test_a_folder_that_is_not_there(line, tmp_path) -> None:
 
 
 def test_a_root_above_the_right_one_is_told(line) -> None:
-    line.archive.store.put("production/public/default/orders/_catalog/00000000000000000000", b"")
+    line.archive.store.put(f"production/public/default/orders/_catalog/{ZERO}/{ZERO}", b"")
     result = line.run("topics", "list")
     assert (result.exit_code, result.stderr.startswith("there is no _root in memory://")) == (0, True)
 
 
-@pytest.mark.parametrize("key", ["x/y/z/_catalog/00000000000000000000", "public/default/orders/_catalog/00000000000000000001"])
+@pytest.mark.parametrize("key", [f"x/y/z/_catalog/{ZERO}/{ZERO}", f"public/default/orders/_catalog/{ZERO}/00000000000000000001"])
 def test_a_catalog_that_cannot_be_read_hides_no_other_topic(offloaded, key) -> None:
     offloaded.archive.topic = replace(TOPIC, name="sound")
     offloaded.archive.claim()
@@ -71,7 +73,7 @@ def test_a_catalog_that_cannot_be_read_hides_no_other_topic(offloaded, key) -> N
 
 
 def test_where_no_catalog_can_be_read_there_is_something_all_the_same(line) -> None:
-    line.root().archive.store.put("public/default/orders/_catalog/00000000000000000000", b"rubbish")
+    line.root().archive.store.put(f"public/default/orders/_catalog/{ZERO}/{ZERO}", b"rubbish")
     result = line.run("topics", "list")
     assert (result.exit_code, result.stdout) == (1, "No topic can be shown\n")
 

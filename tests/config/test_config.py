@@ -27,7 +27,7 @@ def test_the_smallest_file():
     assert (config.storage.root, config.storage.scheme) == ("s3://archive/pulsar", "s3")
     assert (config.spark.master, config.spark.trigger_ms, config.discovery_interval_ms) == ("local[2]", 5000, 60_000)
     assert (config.metrics.port, config.metrics.host) == (9464, "127.0.0.1")
-    assert (config.limits.slice.time_budget_ms, config.limits.slice.hard_limit_ms) == (5000, 60_000)
+    assert (config.limits.slice.time_budget_ms, config.limits.slice.hard_limit_ms) == (5000, 15_000)
 
 
 def test_empty_sections_are_allowed():
@@ -83,6 +83,11 @@ def test_secrets_are_never_shown():
         ),
         ("spark: {trigger: 8d}", "spark.trigger: 8d is too large; the most is 1w (line 4)"),
         ("limits: {slice: {hardLimit: 10000000w}}", "limits.slice.hardLimit: 10000000w is too large; the most is 1w (line 4)"),
+        (
+            "spark: {conf: {spark.executorEnv.OFFLOADER_PULSAR_AUTH_PARAMS: token}}",
+            "spark.conf: spark.executorEnv.OFFLOADER_PULSAR_AUTH_PARAMS would stand in Spark's event log; set the variable where "
+            "executors are started (docs/spark.md) (line 4)",
+        ),
         ("spark: {conf: {a: 1}}", "spark.conf: 'a' is not a Spark setting; its name begins with spark. (line 4)"),
         (
             "limits: {slice: {hardLimit: 1s}}",

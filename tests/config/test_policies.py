@@ -165,6 +165,7 @@ VALUES = {
     "index_step": st.integers(4096, 2**31),
     "max_entry_size": st.integers(1, 2**31),
     "fail_on_data_loss": st.booleans(),
+    "pin_holds_last_entry": st.booleans(),
     "start_after_offloaded": st.booleans(),
     "source": st.sampled_from([Source.BROKER, Source.BOOKKEEPER]),
     "max_bytes_per_second": st.integers(1, 2**40),

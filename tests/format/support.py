@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from offloader._proto.pulsar_messages_pb2 import BrokerEntryMetadata, MessageMetadata
 from offloader.format.cutter import CutPart, PartCutter
-from offloader.format.entry import OPAQUE
+from offloader.format.entry import UNREADABLE
 from offloader.format.index import index_of_segment
 from offloader.format.ranges import merge_ranges
 from offloader.model import GIB, Cuts, LedgerRange
@@ -109,7 +109,7 @@ def cutter(cuts: Cuts, room: int = GIB) -> PartCutter:
 def cut_all(stream: list[Stored], cuts: Cuts) -> list[CutPart]:
     """A whole segment, cut in one go."""
     working = cutter(cuts)
-    parts = [working.offer(s.ledger, s.entry, s.data, OPAQUE) for s in stream]
+    parts = [working.offer(s.ledger, s.entry, s.data, UNREADABLE) for s in stream]
     return [p for p in (*parts, working.finish()) if p is not None]
 
 
@@ -125,4 +125,4 @@ class Sealed:
 def sealed(parts: list[CutPart]) -> Sealed:
     data = b"".join(p.data() for p in parts)
     ledgers = merge_ranges(r for p in parts for r in p.ledgers)
-    return Sealed(data, index_of_segment([p.to_part("etag", 0) for p in parts], ledgers, len(data), TIMESTAMP), ledgers)
+    return Sealed(data, index_of_segment([e for p in parts for e in p.index], ledgers, len(data), TIMESTAMP), ledgers)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.errors import IntegrityError
+from offloader.errors import DamagedObjectError, IntegrityError
 from offloader.format.cutter import CutPart, PartCutter
-from offloader.format.entry import OPAQUE, EntryFacts
+from offloader.format.entry import UNREADABLE, EntryFacts
+from offloader.format.part_index import IndexEntry, decode_part_index, encode_part_index, part_index_size
 from offloader.format.reader import entries, read_blocks
 from offloader.model import GIB, KIB, Cuts, EntryStats, Gap, GapKind, LedgerRange
-from offloader.part_index import IndexEntry
 
 from .support import Stored, cut_all, cutter, small_cuts, streams
 
@@ -35,14 +36,14 @@ def _cut_in_slices(stream: list[Stored], cuts: Cuts, slice_lengths: list[int]) -
     done = 0
     for length in slice_lengths:
         working = _continued(cuts, parts)
-        offered = [working.offer(s.ledger, s.entry, s.data, OPAQUE) for s in stream[done : done + length]]
+        offered = [working.offer(s.ledger, s.entry, s.data, UNREADABLE) for s in stream[done : done + length]]
         whole = [p for p in offered if p is not None]
         parts += whole
         done += sum(r.count for p in whole for r in p.ledgers)
         assert (working.offset, working.next_part) == (sum(p.size for p in parts), len(parts) + 1)
         assert working.next_block == sum(p.blocks for p in parts) + 1
     working = _continued(cuts, parts)
-    offered = [working.offer(s.ledger, s.entry, s.data, OPAQUE) for s in stream[done:]]
+    offered = [working.offer(s.ledger, s.entry, s.data, UNREADABLE) for s in stream[done:]]
     return [p for p in (*parts, *offered, working.finish()) if p is not None]
 
 
@@ -57,15 +58,48 @@ def _essence(part: CutPart) -> tuple[object, ...]:
 
 @given(streams(), small_cuts())
 def test_a_block_ends_only_where_the_next_entry_does_not_fit_or_does_not_follow(stream, cuts):
-    blocks = [b for p in cut_all(stream, cuts) for b in read_blocks(p.data())]
+    blocks, lengths = [], []
+    for part in cut_all(stream, cuts):
+        blocks += read_blocks(part.data())
+        lengths += [b.header.length for b in read_blocks(part.data())]
+        lengths[-1] -= part_index_size(len(part.index))  # which is no reason to end a block
     contents = [list(entries(b)) for b in blocks]
-    for block, held in zip(blocks, contents, strict=True):
+    for length, held in zip(lengths, contents, strict=True):
         assert held
-        assert block.header.length == 128 + sum(12 + len(e.data) for e in held) + 4
-        assert block.header.length <= cuts.block_size or len(held) == 1
-    for before, after, held, following in zip(blocks, blocks[1:], contents, contents[1:], strict=False):
+        assert length == 128 + sum(12 + len(e.data) for e in held) + 4
+        assert length <= cuts.block_size or len(held) == 1
+    for before, after, length, held, following in zip(blocks, blocks[1:], lengths, contents, contents[1:], strict=False):
         follows = after.header.ledger == before.header.ledger and following[0].entry == held[-1].entry + 1
-        assert not follows or before.header.length + 12 + len(following[0].data) > cuts.block_size
+        assert not follows or length + 12 + len(following[0].data) > cuts.block_size
+
+
+@given(streams(), small_cuts())
+def test_a_part_ends_with_its_index(stream, cuts):
+    for cut in cut_all(stream, cuts):
+        part = cut.to_part("etag", 0)
+        assert part.indexed == len(cut.index)
+        assert tuple(decode_part_index(cut.data()[-part_index_size(part.indexed) :], part)) == cut.index
+
+
+@given(streams(max_entries=10), small_cuts(), st.data())
+def test_any_flipped_bit_of_a_part_s_index_is_damage(stream, cuts, data):
+    cut = cut_all(stream, cuts)[-1]
+    part = cut.to_part("etag", 0)
+    tail = bytearray(cut.data()[-part_index_size(part.indexed) :])
+    bit = data.draw(st.integers(0, len(tail) * 8 - 1))
+    tail[bit // 8] ^= 1 << bit % 8
+    with pytest.raises(
+        DamagedObjectError, match=f"offset {part.offset + part.size - len(tail)}: the index of part {part.number}"
+    ):
+        decode_part_index(bytes(tail), part)
+
+
+def test_an_index_of_another_length_is_not_the_part_s():
+    (cut,) = cut_all([Stored(1, 0, b"a"), Stored(2, 0, b"b")], Cuts())
+    part = cut.to_part("etag", 0)
+    for tail in (b"", encode_part_index(cut.index[:1]), cut.data()[-part_index_size(2) : -1]):
+        with pytest.raises(DamagedObjectError, match="the index of part 1 is damaged"):
+            decode_part_index(tail, part)
 
 
 @given(streams(), small_cuts())
@@ -112,14 +146,18 @@ def test_every_block_is_indexed_and_no_step_is_longer_than_asked_for_but_by_one_
 
 def test_a_part_may_have_exactly_the_part_size_and_not_one_byte_less():
     stream = [Stored(ledger, 0, b"a") for ledger in range(1, 5)]
-    assert [p.size for p in cut_all(stream, Cuts(part_size=145))] == [145] * 4
-    assert [p.size for p in cut_all(stream, Cuts(part_size=146))] == [290] * 2
+    assert [p.size for p in cut_all(stream, Cuts(part_size=177))] == [145 + 32] * 4
+    assert [p.size for p in cut_all(stream, Cuts(part_size=178))] == [290 + 60] * 2
 
 
 def test_one_entry_larger_than_a_block_gets_a_block_of_its_own():
     stream = [Stored(1, 0, b"a"), Stored(1, 1, b"b" * 5000), Stored(1, 2, b"c")]
     (part,) = cut_all(stream, Cuts(part_size=KIB * 100, block_size=KIB, index_step=KIB))
-    assert [b.header.length for b in read_blocks(part.data())] == [128 + 13 + 4, 128 + 5012 + 4, 128 + 13 + 4]
+    assert [b.header.length for b in read_blocks(part.data())] == [
+        128 + 13 + 4,
+        128 + 5012 + 4,
+        128 + 13 + 4 + part_index_size(3),
+    ]
 
 
 @given(streams(), small_cuts(), st.integers(0, 6000))
@@ -129,7 +167,7 @@ def test_an_object_exceeds_its_room_only_by_a_first_entry_that_is_larger(stream,
     for stored in stream:
         if working.would_exceed_room(len(stored.data), stored.ledger, stored.entry):
             break
-        cut = working.offer(stored.ledger, stored.entry, stored.data, OPAQUE)
+        cut = working.offer(stored.ledger, stored.entry, stored.data, UNREADABLE)
         size += cut.size if cut else 0
         taken += 1
         assert size + working.pending_bytes <= room or taken == 1
@@ -145,14 +183,15 @@ def test_an_object_exceeds_its_room_only_by_a_first_entry_that_is_larger(stream,
 def test_an_object_that_holds_something_takes_nothing_past_its_room():
     working = PartCutter(Cuts(), first_part=2, offset=1000, first_block=2, room=100)
     assert working.would_exceed_room(1, 1, 0)
-    assert not PartCutter(Cuts(), first_part=2, offset=1000, first_block=2, room=145).would_exceed_room(1, 1, 0)
+    assert PartCutter(Cuts(), first_part=2, offset=1000, first_block=2, room=176).would_exceed_room(1, 1, 0)
+    assert not PartCutter(Cuts(), first_part=2, offset=1000, first_block=2, room=177).would_exceed_room(1, 1, 0)
 
 
 @given(streams(), small_cuts())
 def test_pending_bytes_are_those_of_the_part_that_finish_gives(stream, cuts):
     working = cutter(cuts)
     for stored in stream:
-        working.offer(stored.ledger, stored.entry, stored.data, OPAQUE)
+        working.offer(stored.ledger, stored.entry, stored.data, UNREADABLE)
     pending = working.pending_bytes
     last = working.finish()
     assert last is not None
@@ -169,9 +208,9 @@ def test_nothing_offered_gives_no_part():
 
 def test_a_finished_cutter_goes_on_with_a_new_block():
     working = cutter(Cuts())
-    working.offer(1, 0, b"a", OPAQUE)
+    working.offer(1, 0, b"a", UNREADABLE)
     first = working.finish()
-    working.offer(1, 1, b"b", OPAQUE)
+    working.offer(1, 1, b"b", UNREADABLE)
     second = working.finish()
     assert first is not None
     assert second is not None
@@ -182,9 +221,9 @@ def test_a_finished_cutter_goes_on_with_a_new_block():
 @pytest.mark.parametrize("late", [(3, 4), (3, 5), (2, 9)])
 def test_an_entry_that_does_not_come_after_the_last_one_is_refused(late):
     working = cutter(Cuts())
-    working.offer(3, 5, b"a", OPAQUE)
+    working.offer(3, 5, b"a", UNREADABLE)
     with pytest.raises(IntegrityError, match="came after 3:5"):
-        working.offer(*late, b"b", OPAQUE)
+        working.offer(*late, b"b", UNREADABLE)
 
 
 def test_a_part_carries_the_bounds_of_its_own_entries_only():
@@ -203,7 +242,7 @@ def test_a_part_carries_the_bounds_of_its_own_entries_only():
 
 def test_entries_that_say_nothing_have_no_bounds():
     (part,) = cut_all([Stored(1, 0, b"a")], Cuts())
-    assert part.stats == EntryStats(0, None, None, None, None, None, None)
+    assert part.stats == EntryStats(unreadable=1)
 
 
 def test_an_uploaded_part_keeps_everything_but_the_bytes():
@@ -212,8 +251,8 @@ def test_an_uploaded_part_keeps_everything_but_the_bytes():
     cut = working.finish()
     assert cut is not None
     part = cut.to_part("etag", 77, (Gap(GapKind.MARKER, 1, 2, 2),))
-    assert (part.number, part.offset, part.size, part.etag, part.crc32c, part.blocks) == (1, 0, 145, "etag", 77, 1)
-    assert (part.ledgers, part.index, part.stats) == (cut.ledgers, cut.index, cut.stats)
+    assert (part.number, part.offset, part.size, part.etag, part.crc32c, part.blocks) == (1, 0, 177, "etag", 77, 1)
+    assert (part.ledgers, part.indexed, part.stats) == (cut.ledgers, 1, cut.stats)
     assert part.gaps == (Gap(GapKind.MARKER, 1, 2, 2),)
     assert (part.first, part.last, part.entries) == ((1, 3), (1, 3), 1)
 
@@ -227,8 +266,11 @@ def test_the_exact_bytes_of_a_small_object():
         "00000000 0000000000000008 fedcdead"
     )
     second = (
-        "26a66d32 0000000000000080 0000000000000091 0000000000000000 0000000000000015"
+        "26a66d32 0000000000000080 00000000000000cd 0000000000000000 0000000000000015"
         + "00" * 92
         + "00000001 0000000000000000 7a fedcdead"
     )
-    assert part.data() == bytes.fromhex(first + second)
+    index = bytes.fromhex(
+        "0000000000000014 0000000000000007 00000001 00000000000000000000000000000015 0000000000000000 00000002 000000000000009f"
+    )
+    assert part.data() == bytes.fromhex(first + second) + index + crc32c(index).to_bytes(4, "big")

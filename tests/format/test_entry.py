@@ -1,4 +1,4 @@
-"""What an entry says of itself is read exactly; a promised checksum is kept or the entry is refused; the rest is opaque."""
+"""What an entry says of itself is read exactly; one that is no message is told from others, whatever its bytes are."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
-from offloader.errors import DamagedObjectError
-from offloader.format.entry import ABORT_MARKER, COMMIT_MARKER, OPAQUE, EntryFacts, crc_ok, inspect
+from offloader.format.entry import ABORT_MARKER, COMMIT_MARKER, UNREADABLE, EntryFacts, crc_ok, fault, inspect
 
 from .support import broker_metadata, checksummed, plain
 
@@ -44,8 +43,8 @@ def test_an_entry_without_checksum_is_legal():
     assert inspect(broker_metadata(time=5, index=7) + plain(SINGLE)) == EntryFacts(1, 1_700_000_000_000, 5, 7)
 
 
-def test_an_opaque_entry_keeps_what_the_broker_says_of_it():
-    assert inspect(broker_metadata(time=5, index=7) + b"?") == EntryFacts(0, None, 5, 7)
+def test_an_entry_that_is_no_message_keeps_what_the_broker_says_of_it():
+    assert inspect(broker_metadata(time=5, index=7) + b"?") == EntryFacts(0, None, 5, 7, unreadable=True)
 
 
 def test_unknown_metadata_fields_do_no_harm():
@@ -58,14 +57,15 @@ def test_unknown_metadata_fields_do_no_harm():
     [b"", b"\0", b"\0\0\0\0", b"\0\0\0\x05abc", b"\xff" * 40, b"not an entry at all", plain(MessageMetadata())],
     ids=["empty", "one byte", "no metadata", "too short", "ones", "text", "no publish time"],
 )
-def test_what_promises_nothing_and_cannot_be_understood_is_opaque(data):
-    assert inspect(data) == OPAQUE == EntryFacts(0, None, None, None)
+def test_what_promises_nothing_and_cannot_be_understood_is_unreadable(data):
+    assert inspect(data) == UNREADABLE == EntryFacts(0, None, None, None, unreadable=True)
     assert crc_ok(data)
+    assert fault(data) == ""
 
 
-def test_a_checksum_that_holds_makes_unreadable_metadata_opaque_and_not_damaged():
+def test_unreadable_metadata_under_a_checksum_that_holds_are_not_damaged():
     body = b"\0\0\0\x02\xff\xff"
-    assert inspect(b"\x0e\x01" + crc32c.crc32c(body).to_bytes(4, "big") + body) == OPAQUE
+    assert inspect(b"\x0e\x01" + crc32c.crc32c(body).to_bytes(4, "big") + body) == UNREADABLE
 
 
 @given(st.data())
@@ -74,8 +74,8 @@ def test_any_flipped_bit_under_a_checksum_is_found(data):
     bit = data.draw(st.integers(16, len(entry) * 8 - 1))
     damaged = bytearray(entry)
     damaged[bit // 8] ^= 1 << bit % 8
-    with pytest.raises(DamagedObjectError, match="CRC32C"):
-        inspect(bytes(damaged))
+    assert inspect(bytes(damaged)) == UNREADABLE
+    assert "CRC32C" in fault(bytes(damaged))
     assert not crc_ok(bytes(damaged))
 
 
@@ -87,14 +87,27 @@ def test_an_entry_that_ends_too_early_is_damaged(kept):
     if kept >= len(front + checksummed(BATCH)) or cut_between_frames:
         assert crc_ok(entry)
         return
-    with pytest.raises(DamagedObjectError):
-        inspect(entry)
+    assert inspect(entry) == UNREADABLE
+    assert fault(entry)
     assert not crc_ok(entry)
 
 
 def test_broker_metadata_that_cannot_be_parsed_is_damaged():
-    with pytest.raises(DamagedObjectError, match="broker metadata"):
-        inspect(b"\x0e\x02\0\0\0\x02\xff\xff" + checksummed(SINGLE))
+    entry = b"\x0e\x02\0\0\0\x02\xff\xff" + checksummed(SINGLE)
+    assert inspect(entry) == UNREADABLE
+    assert "broker metadata" in fault(entry)
+
+
+@given(st.binary(max_size=60) | st.builds(lambda rest: b"\x0e\x02" + rest, st.binary(max_size=60)))
+def test_no_bytes_are_too_odd_to_be_looked_at(entry):
+    facts = inspect(entry)
+    assert facts.messages >= 0
+    assert facts.unreadable or not fault(entry)
+
+
+@pytest.mark.parametrize("claimed", [-1, -(2**31)])
+def test_a_batch_of_less_than_no_messages_counts_none(claimed):
+    assert inspect(checksummed(MessageMetadata(producer_name="p", publish_time=1, num_messages_in_batch=claimed))).messages == 0
 
 
 @pytest.mark.parametrize(("kind", "aborted"), [(COMMIT_MARKER, None), (ABORT_MARKER, (1, (1 << 64) - 1))])

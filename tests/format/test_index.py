@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo
 from offloader.errors import DamagedObjectError, IntegrityError
 from offloader.format.index import Index, IndexGroup, decode_index, encode_index, index_of_segment, ledger_info
+from offloader.format.part_index import IndexEntry
 from offloader.format.reader import read_entries
 from offloader.model import Cuts, LedgerRange
-from offloader.part_index import IndexEntry
 
 from .support import TIMESTAMP, Stored, cut_all, sealed, small_cuts, streams, v2_one_ledger_one_block
 
@@ -35,20 +35,20 @@ def test_the_index_that_pulsar_wrote():
 
 def test_the_exact_bytes_of_a_small_index():
     ledgers = (LedgerRange(20, 7, 8, 2, 3, closed_with=9), LedgerRange(21, 0, 0, 1, 1))
-    parts = [p.to_part("etag", 0) for p in cut_all([Stored(20, 7, b"abc"), Stored(20, 8, b""), Stored(21, 0, b"z")], Cuts())]
+    parts = cut_all([Stored(20, 7, b"abc"), Stored(20, 8, b""), Stored(21, 0, b"z")], Cuts())
     expected = (
         "3d1fb0bc 0000007a 0000000000000130 0000000000000080"
         "0000000000000014 00000001 0000000d  0814 100a 1803 2080d095ffbc31  0000000000000007 00000001 0000000000000000"
         "0000000000000015 00000001 0000000d  0815 1001 1801 2080d095ffbc31  0000000000000000 00000002 000000000000009f"
     )
-    assert index_of_segment(parts, ledgers, 304, TIMESTAMP) == bytes.fromhex(expected)
+    assert index_of_segment([e for p in parts for e in p.index], ledgers, 304, TIMESTAMP) == bytes.fromhex(expected)
 
 
 @pytest.mark.parametrize("named", [[], [20, 20], [20, 21]])
 def test_parts_and_record_must_speak_of_the_same_ledgers(named):
-    parts = [p.to_part("etag", 0) for p in cut_all([Stored(20, 7, b"abc")], Cuts())]
+    parts = cut_all([Stored(20, 7, b"abc")], Cuts())
     with pytest.raises(IntegrityError, match=r"hold ledgers \[20\]"):
-        index_of_segment(parts, [LedgerRange(ledger, 7, 7, 1, 3) for ledger in named], 147, TIMESTAMP)
+        index_of_segment(parts[0].index, [LedgerRange(ledger, 7, 7, 1, 3) for ledger in named], 147, TIMESTAMP)
 
 
 @given(streams(), small_cuts())

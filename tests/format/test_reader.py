@@ -59,7 +59,6 @@ ENTRY = bytes.fromhex("00000001 0000000000000005 61")
         (ENTRY + ENTRY, "offset 1145: entry 5 stands where 6 belongs"),
         (bytes.fromhex("00000001 0000000000000004 61"), "offset 1132: entry 4 stands where 5 belongs"),
         (ENTRY + bytes.fromhex("00000002 0000000000000006 61"), "offset 1141: entry 6 of 2 bytes is cut off"),
-        (ENTRY + padding(20) + b"\xfd", "offset 1161: neither an entry nor padding"),
         (ENTRY + b"\0", "offset 1141: neither an entry nor padding"),
         (ENTRY + b"\xfe\xdd" + bytes(20), "offset 1142: neither an entry nor padding"),
     ],

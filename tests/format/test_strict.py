@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from offloader.errors import DamagedObjectError
 from offloader.format.blocks import BlockHeader, padding
 from offloader.format.index import IndexGroup, decode_index, encode_index
+from offloader.format.part_index import IndexEntry, part_index_size
 from offloader.format.reader import entries, read_blocks
 from offloader.format.strict import Accounting, account, check_ledger_infos
 from offloader.model import Cuts, LedgerRange
-from offloader.part_index import IndexEntry
 
 from .support import TIMESTAMP, Sealed, Stored, cut_all, sealed, small_cuts, streams, v2_one_ledger_one_block
 
@@ -26,12 +26,13 @@ def small_segment() -> Sealed:
 
 @given(streams(), small_cuts())
 def test_every_byte_of_our_objects_is_accounted_for(stream, cuts):
-    segment = sealed(cut_all(stream, cuts))
+    parts = cut_all(stream, cuts)
+    segment = sealed(parts)
     found = account(segment.data, decode_index(segment.index), own=True)
     assert found.ledgers == segment.ledgers
     assert found.entries == len(stream)
     assert found.payload == sum(len(s.data) for s in stream)
-    assert found.padding == 4 * found.blocks
+    assert found.padding == 4 * found.blocks + sum(part_index_size(len(p.index)) for p in parts)
     assert found.length == 128 * found.blocks + 12 * found.entries + found.payload + found.padding == len(segment.data)
     check_ledger_infos(decode_index(segment.index), segment.ledgers, TIMESTAMP)
 
@@ -63,7 +64,7 @@ def test_the_object_that_pulsar_wrote_has_padding_of_its_own_length():
     index = decode_index(fixture.index)
     whole = LedgerRange(20, 0, 64, 65, 1_362_425)
     assert account(fixture.data, index) == Accounting(5_242_880, 1, 65, 1_362_425, 3_879_547, (whole,))
-    with pytest.raises(DamagedObjectError, match="3879547 bytes of padding"):
+    with pytest.raises(DamagedObjectError, match="3879547 bytes of padding and part index, where 36 belong"):
         account(fixture.data, index, own=True)
 
 
@@ -115,6 +116,14 @@ def test_two_objects_with_swapped_blocks_are_not_each_other():
     rest = segment.data[second.offset + second.header.length :]
     with pytest.raises(DamagedObjectError):
         account(swapped + rest, decode_index(segment.index), own=True)
+
+
+def test_an_object_whose_last_part_has_no_index_is_not_whole():
+    data = block(0, ENTRY_0, padding(4))
+    index = decode_index(index_for(data, (0, 1, 0)))
+    assert account(data, index).entries == 1
+    with pytest.raises(DamagedObjectError, match="offset 145: the object ends here, and its last part's index is missing"):
+        account(data, index, own=True)
 
 
 def block(first: int, contents: str, tail: bytes) -> bytes:

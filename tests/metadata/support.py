@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from offloader.metadata.state import Abandoned, Claim, CloseRequest, LedgerClosed, TopicState
+from offloader.format.part_index import part_index_size
+from offloader.metadata.state import Abandoned, Claim, CloseRequest, LedgerClosed, Releasing, TopicState
 from offloader.model import (
     GIB,
     KIB,
@@ -37,7 +38,6 @@ from offloader.model import (
     Source,
     TopicName,
 )
-from offloader.part_index import IndexEntry, PartIndex
 
 Draw = Callable[[Generator, int], NDArray[Any]]  # so many random numbers
 
@@ -55,7 +55,7 @@ gaps = st.builds(Gap, st.sampled_from(GapKind), i64, i64, i64)
 ledgers = st.builds(LedgerRange, i64, i64, i64, i64, i64, st.none() | i64)
 u64 = st.integers(0, (1 << 64) - 1)
 transactions = st.lists(st.tuples(u64, u64), max_size=3).map(tuple)
-stats = st.builds(EntryStats, i64, *(st.none() | i64 for _ in range(6)), aborted=transactions)
+stats = st.builds(EntryStats, i64, *(st.none() | u64 for _ in range(6)), aborted=transactions, unreadable=st.integers(0, 2**40))
 etags = st.binary(min_size=16, max_size=16).map(bytes.hex) | text
 
 
@@ -63,8 +63,7 @@ def tuples(of: st.SearchStrategy, most: int = 3) -> st.SearchStrategy:
     return st.lists(of, max_size=most).map(tuple)
 
 
-indexes = tuples(st.builds(IndexEntry, i64, i64, i64, i64), 6).map(PartIndex.of)
-parts = st.builds(Part, i64, i64, i64, etags, u32, i64, tuples(ledgers), indexes, stats, tuples(gaps))
+parts = st.builds(Part, i64, i64, i64, etags, u32, i64, tuples(ledgers), i64, stats, tuples(gaps))
 sealed_facts = st.builds(SealedFacts, i64, i64, u32, positions, tuples(ledgers), tuples(gaps))
 open_segments = st.builds(
     OpenSegment,
@@ -81,6 +80,7 @@ open_segments = st.builds(
     st.none() | positions,
     st.none() | st.sampled_from(RollReason),
     st.none() | sealed_facts,
+    st.none() | i64,
 )
 failures = st.builds(Failure, st.sampled_from(FailureKind), text, i64, i64)
 abandoned = st.builds(Abandoned, uuids, st.none() | text, text)
@@ -92,7 +92,7 @@ topic_states = st.builds(
     st.none() | failures,
     tuples(abandoned),
     tuples(requests),
-    st.booleans(),
+    st.none() | st.sampled_from(Releasing),
     st.none() | positions,
 )
 segments = st.builds(
@@ -115,11 +115,10 @@ segments = st.builds(
     text,
     tuples(st.tuples(text, text)),
     tuples(i64),
+    st.none() | i64,
 )
-claims = st.builds(Claim, text, i64, text, positions, i64, text)
-losses = st.builds(
-    Loss, positions, positions, text, text, i64, st.lists(st.tuples(positions, positions), max_size=2).map(tuple), st.booleans()
-)
+claims = st.builds(Claim, text, i64, st.none() | i64, positions, i64, text, text)
+losses = st.builds(Loss, positions, positions, text, text, i64, st.booleans(), st.just("") | uuids, st.none() | positions)
 catalog_records = claims | segments | losses | st.builds(LedgerClosed, i64, i64, i64, st.text(max_size=5))
 
 
@@ -147,7 +146,7 @@ def numbered_topic(n: int) -> TopicName:
 
 
 def claim(application: str = "app", incarnation: int = 0) -> Claim:
-    return Claim(application, incarnation, "2026-01-01", position(0, incarnation=incarnation), 5)
+    return Claim(application, incarnation, 1_767_225_600_000, position(0, incarnation=incarnation), 5)
 
 
 def offloaded(uuid: str, first: int, last: int, incarnation: int = 0) -> Segment:
@@ -177,14 +176,15 @@ def full_segment(sizes: Draw, messages: Draw, seed: int) -> OpenSegment:
     entry, offset, block = 0, 0, 0
     done: list[Part] = []
     while offset < GIB:
-        begin, first, index, first_block = offset, entry, [], block
+        begin, first, indexed, first_block = offset, entry, 0, block
         while offset - begin < cut.part_size:
             block, base = block + 1, drawn.start(entry)
             after = drawn.after(entry, base + cut.block_size - 132)
             while entry < after:
-                index.append(IndexEntry(ledger, first_entry + entry, block, offset + drawn.start(entry) - base))
+                indexed += 1
                 entry = min(drawn.reaching(drawn.start(entry) + cut.index_step), after)
             offset += 128 + drawn.start(after) - base + 4
+        offset += part_index_size(indexed)
         size = drawn.start(entry) - drawn.start(first) - 12 * (entry - first)
         ranges = (LedgerRange(ledger, first_entry + first, first_entry + entry - 1, entry - first, size),)
         seen, said = (first_message + int(drawn.messages[n - 1]) if n else first_message for n in (first, entry))
@@ -192,7 +192,7 @@ def full_segment(sizes: Draw, messages: Draw, seed: int) -> OpenSegment:
         times = (since, until, since + random.randrange(4), until + random.randrange(4))
         told = EntryStats(said - seen, *times, seen, said - 1)
         etag, crc = random.randbytes(16).hex(), random.getrandbits(32)
-        done.append(Part(len(done) + 1, begin, offset - begin, etag, crc, block - first_block, ranges, PartIndex.of(index), told))
+        done.append(Part(len(done) + 1, begin, offset - begin, etag, crc, block - first_block, ranges, indexed, told))
     return OpenSegment(
         f"{random.getrandbits(128):032x}", position(0, ledger), Source.BROKER, cut, 1, upload="u" * 120, parts=tuple(done)
     )
@@ -227,17 +227,17 @@ class _Drawn:
 
 # (name, entries' sizes, their messages, most bytes that a snapshot of 1,000 such segments may have)
 MIXES: list[tuple[str, Draw, Draw, int]] = [
-    ("batches of 100 KiB, all alike", lambda _, n: np.full(n, 100 * KIB), lambda _, n: np.full(n, 100), 10_000_000),
+    ("batches of 100 KiB, all alike", lambda _, n: np.full(n, 100 * KIB), lambda _, n: np.full(n, 100), 6_000_000),
     (
         "batches of 100 KiB, +-1 %",
         lambda r, n: 100 * KIB * r.uniform(0.99, 1.01, n),
         lambda r, n: r.integers(98, 103, n),
-        10_000_000,
+        6_000_000,
     ),
-    ("batches of 10 KiB, +-1 %", lambda r, n: 10 * KIB * r.uniform(0.99, 1.01, n), lambda _, n: np.full(n, 10), 10_000_000),
-    ("unbatched 1 KiB, +-10 %", lambda r, n: KIB * r.uniform(0.9, 1.1, n), lambda _, n: np.ones(n), 10_000_000),
-    ("unbatched 1 MiB, +-10 %", lambda r, n: MIB * r.uniform(0.9, 1.1, n), lambda _, n: np.ones(n), 10_000_000),
+    ("batches of 10 KiB, +-1 %", lambda r, n: 10 * KIB * r.uniform(0.99, 1.01, n), lambda _, n: np.full(n, 10), 6_000_000),
+    ("unbatched 1 KiB, +-10 %", lambda r, n: KIB * r.uniform(0.9, 1.1, n), lambda _, n: np.ones(n), 6_000_000),
+    ("unbatched 1 MiB, +-10 %", lambda r, n: MIB * r.uniform(0.9, 1.1, n), lambda _, n: np.ones(n), 6_000_000),
     # The worst: sizes that nobody could predict.
-    ("exponential, mean 1 KiB", lambda r, n: 50 + r.exponential(KIB, n), lambda _, n: np.ones(n), 15_000_000),
-    ("exponential, mean 100 KiB", lambda r, n: 50 + r.exponential(100 * KIB, n), lambda _, n: np.full(n, 10), 15_000_000),
+    ("exponential, mean 1 KiB", lambda r, n: 50 + r.exponential(KIB, n), lambda _, n: np.ones(n), 6_000_000),
+    ("exponential, mean 100 KiB", lambda r, n: 50 + r.exponential(100 * KIB, n), lambda _, n: np.full(n, 10), 6_000_000),
 ]

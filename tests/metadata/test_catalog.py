@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 
 from offloader.errors import ClaimedByOtherError, DamagedRecordError, IntegrityError, OutcomeUnknownError, StoreUnavailableError
 from offloader.metadata.catalog import Catalogs, released
-from offloader.metadata.layout import catalog_folder, data_key, slot_name
+from offloader.metadata.catalog_codec import plain
+from offloader.metadata.layout import catalog_folder, data_key, record_key, slot_name
 from offloader.metadata.log import NumberedLog
-from offloader.metadata.state import CatalogFold, LedgerClosed, TopicCatalog
-from offloader.model import Loss
+from offloader.metadata.state import CatalogFold, CatalogHead, LedgerClosed, Said, Start, TopicCatalog, record_uuid
+from offloader.model import LedgerList, LedgerRange, LedgerSpan, Loss, Segment
 from offloader.storage.memory import MemoryStore
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 
-from .support import OTHER_TOPIC, TOPIC, claim, numbered_topic, offloaded, position, tokens
+from .support import OTHER_TOPIC, TOPIC, claim, numbered_topic, offloaded, position
 
 
 @pytest.fixture
@@ -28,17 +29,18 @@ def store() -> MemoryStore:
 @pytest.fixture
 def process(store: MemoryStore) -> Callable[..., Catalogs]:
     def one(application: str = "app", *faults: StoreFault) -> Catalogs:
-        return Catalogs(FaultyStore(store, StoreFaults(faults)), application, tokens(application))
+        return Catalogs(FaultyStore(store, StoreFaults(faults)), application)
 
     return one
 
 
-def claimed(catalogs: Catalogs) -> TopicCatalog:
-    return catalogs.append(catalogs.load(TOPIC), claim())
+def claimed(catalogs: Catalogs) -> CatalogHead:
+    return catalogs.append(catalogs.head(TOPIC), claim())
 
 
 def records(store: MemoryStore) -> list[bytes]:
-    return [store.read(key)[0] for key, _ in store.list(catalog_folder(TOPIC))]
+    """As they stand beside the segments."""
+    return [plain(store.read(key)[0]) for key, _ in store.list(catalog_folder(TOPIC))]
 
 
 def loss(first: int, last: int) -> Loss:
@@ -46,7 +48,7 @@ def loss(first: int, last: int) -> Loss:
 
 
 def test_a_topic_without_records_has_an_empty_catalog(process):
-    assert process().load(TOPIC) == TopicCatalog(TOPIC)
+    assert process().load(TOPIC) == TopicCatalog.empty(TOPIC)
 
 
 def test_what_was_appended_is_loaded(process):
@@ -54,40 +56,44 @@ def test_what_was_appended_is_loaded(process):
     catalog = claimed(catalogs)
     for record in (offloaded("a", 0, 9), LedgerClosed(0, 7, 20), loss(10, 12), offloaded("b", 13, 20)):
         catalog = catalogs.append(catalog, record)
-    assert catalog == process().load(TOPIC)
-    assert [s.uuid for s in catalog.segments] == ["a", "b"]
-    assert (catalog.end, catalog.next_slot, catalog.closed) == (position(20), 5, {(0, 7): 20})
+    found = process().load(TOPIC)
+    assert catalog == found.head == process().head(TOPIC)
+    assert [s.uuid for s in found.segments] == ["a", "b"]
+    assert (catalog.end, catalog.next_slot, found.closed) == (position(20), 5, {(0, 7): 20})
 
 
 def test_several_catalogs_are_loaded_at_once(process):
     catalogs = process()
     names = [numbered_topic(n) for n in range(20)]
-    written = {name: catalogs.append(catalogs.load(name), claim()) for name in names}
-    assert process().load_all(names) == written
+    written = {name: catalogs.append(catalogs.head(name), claim()) for name in names}
+    assert process().heads(names) == (written, {})
 
 
 def test_a_refresh_reads_only_what_was_written_since(store, process):
-    known = claimed(process())
+    head = claimed(process())
     for n in range(5):
-        known = process().append(known, offloaded(f"known{n}", 10 * n, 10 * n + 9))
-    newest = process().append(process().append(known, LedgerClosed(0, 7, 90)), offloaded("new", 50, 59))
+        head = process().append(head, offloaded(f"known{n}", 10 * n, 10 * n + 9))
+    known = process().load(TOPIC)
+    process().append(process().append(head, LedgerClosed(0, 7, 90)), offloaded("new", 50, 59))
     faults = StoreFaults()
-    reading = Catalogs(FaultyStore(store, faults), "app", tokens())
-    assert reading.refresh(known) == newest == reading.refresh(newest)
+    reading = Catalogs(FaultyStore(store, faults), "app")
+    newest = reading.refresh(known)
+    assert newest == reading.refresh(newest) == process().load(TOPIC)
     assert (faults.calls["list"], faults.calls["read"]) == (2, 2)
 
 
 def test_records_add_up_to_the_same_together_and_one_by_one():
     records = [claim(), offloaded("a", 0, 9), LedgerClosed(0, 7, 30), loss(10, 12), offloaded("b", 13, 20), claim(incarnation=1)]
-    one_by_one = TopicCatalog(TOPIC)
+    one_by_one = TopicCatalog.empty(TOPIC)
     for record in records:
         one_by_one = one_by_one.apply(record)
-    assert TopicCatalog(TOPIC).apply(*records) == one_by_one
-    assert (one_by_one.entries, one_by_one.size, one_by_one.next_slot) == (18, 200, 6)
+    assert TopicCatalog.empty(TOPIC).apply(*records) == one_by_one
+    head = one_by_one.head
+    assert (head.segments, head.entries, head.size, head.next_slot) == (2, 18, 200, 6)
 
 
 def test_a_refused_record_leaves_the_others_as_they_were():
-    fold = CatalogFold(TopicCatalog(TOPIC))
+    fold = CatalogFold(TopicCatalog.empty(TOPIC))
     for record in (claim(), offloaded("a", 0, 9), LedgerClosed(0, 7, 30)):
         fold.add(record)
     before = fold.catalog()
@@ -100,14 +106,14 @@ def test_a_refused_record_leaves_the_others_as_they_were():
 
 
 def test_a_catalog_does_not_change_when_records_are_added_to_it():
-    before = TopicCatalog(TOPIC).apply(claim(), LedgerClosed(0, 7, 30))
+    before = TopicCatalog.empty(TOPIC).apply(claim(), LedgerClosed(0, 7, 30))
     before.apply(LedgerClosed(0, 8, 1), offloaded("a", 0, 9))
     assert (before.closed, before.segments, before.next_slot) == ({(0, 7): 30}, (), 2)
 
 
 def test_a_segment_s_uuid_is_new():
     with pytest.raises(IntegrityError, match="segment a is in the catalog already"):
-        TopicCatalog(TOPIC).apply(claim(), offloaded("a", 0, 9), offloaded("a", 10, 19))
+        TopicCatalog.empty(TOPIC).apply(claim(), offloaded("a", 0, 9), offloaded("a", 10, 19))
 
 
 def test_the_topics_are_those_with_a_catalog(store, process):
@@ -125,10 +131,53 @@ def test_a_record_that_does_not_continue_the_catalog_is_not_written(store, proce
     assert len(records(store)) == 2
 
 
+def following(ledger: int, entry: int, said: int | None = None) -> Segment:
+    """A segment that starts there, and says what the ledger before its first one was closed with."""
+    start = position(entry, ledger)
+    held = (LedgerRange(ledger, entry, entry + 9, 10, 50),)
+    return replace(offloaded("b", 0, 9), start=start, end=start._replace(entry=entry + 9), ledgers=held, former_ledger_last=said)
+
+
+@pytest.mark.parametrize(
+    "hole", [following(7, 11), following(8, 0), following(8, 0, 8), following(8, 0, 10), following(8, 1, 9), loss(11, 12)]
+)
+def test_a_record_that_is_not_proven_to_follow_is_refused(store, process, hole):
+    catalogs = process()
+    catalog = catalogs.append(claimed(catalogs), offloaded("a", 0, 9))
+    with pytest.raises(IntegrityError, match="would leave a hole"):
+        catalogs.append(catalog, hole)
+    assert len(records(store)) == 2
+
+
+def test_the_first_record_begins_where_the_topic_was_claimed(process):
+    with pytest.raises(IntegrityError, match="would leave a hole"):
+        process().append(claimed(process()), offloaded("a", 1, 9))
+
+
+def test_a_segment_itself_proves_that_it_follows_into_another_ledger(process):
+    catalogs = process()
+    catalog = catalogs.append(claimed(catalogs), offloaded("a", 0, 9))
+    catalog = catalogs.append(catalog, following(8, 0, 9))
+    assert (catalog.end, process().load(TOPIC).closed) == (position(9, 8), {(0, 7): 9})
+
+
+def test_what_follows_is_known_only_from_a_list_that_still_has_the_ledger_before():
+    catalog = TopicCatalog.empty(TOPIC).apply(claim(), offloaded("a", 0, 9))
+    spans = (LedgerSpan(7, 9), LedgerSpan(8, -1), LedgerSpan(9, None))
+    assert catalog.head.next_start(LedgerList(spans)) == Start(position(0, 9), 9)
+    assert catalog.head.next_start(LedgerList(spans[2:])) is None
+    assert catalog.head.next_start(LedgerList((LedgerSpan(7, 12), *spans[1:]))) == Start(position(10))
+
+
+def test_a_ledger_that_nobody_wrote_to_may_be_replaced():
+    catalog = TopicCatalog.empty(TOPIC).apply(claim())
+    assert catalog.head.next_start(LedgerList((LedgerSpan(9, None),))) == Start(position(0, 9), -1)
+
+
 @pytest.mark.parametrize("record", [offloaded("a", 0, 9), loss(0, 9), LedgerClosed(0, 7, 9)])
 def test_nothing_stands_before_a_claim(store, process, record):
     with pytest.raises(IntegrityError, match="stands before any claim"):
-        process().append(TopicCatalog(TOPIC), record)
+        process().append(CatalogHead(TOPIC), record)
     assert records(store) == []
 
 
@@ -149,15 +198,16 @@ def test_a_commit_repeated_after_a_crash_is_found_behind_later_records(process):
     stale = claimed(process())
     first = process().append(stale, offloaded("a", 0, 9))
     later = process().append(first, offloaded("b", 10, 19))
-    assert process().append(stale, offloaded("a", 0, 9)) == first  # what its writer knows, as when it had returned at once
-    assert process().append(first, LedgerClosed(0, 7, 30)) == process().load(TOPIC) == later.apply(LedgerClosed(0, 7, 30))
+    for known in (stale, first, later):
+        assert process().append(known, offloaded("a", 0, 9)) in (first, later)
+    assert process().append(first, LedgerClosed(0, 7, 30)) == process().head(TOPIC) == later.after(LedgerClosed(0, 7, 30))
 
 
 def test_a_commit_has_the_same_bytes_however_often_it_runs(process):
     written = []
     for _ in range(2):
         other = MemoryStore()
-        catalogs = Catalogs(other, "app", tokens())
+        catalogs = Catalogs(other, "app")
         catalogs.append(claimed(catalogs), offloaded("a", 0, 9))
         written.append(records(other)[1])
     assert written[0] == written[1]
@@ -167,7 +217,7 @@ def test_a_segment_s_uuid_with_other_contents_is_an_alarm(process):
     catalogs = process()
     stale = claimed(catalogs)
     catalogs.append(stale, offloaded("a", 0, 9))
-    with pytest.raises(IntegrityError, match="segment a is in the catalog with other contents"):
+    with pytest.raises(IntegrityError, match="segment a has a record with other contents"):
         catalogs.append(stale, offloaded("a", 0, 8))
 
 
@@ -178,16 +228,17 @@ def test_a_ledger_is_closed_once(process):
         catalogs.append(catalog, LedgerClosed(0, 7, 21))
 
 
-def test_a_lost_answer_is_found_out_by_loading_again(store, process):
+@pytest.mark.parametrize("load", [True, False])
+def test_a_lost_answer_is_found_out_by_loading_again_or_by_trying_the_same_again(store, process, load):
     stale = claimed(process())
-    catalogs = process("app", StoreFault("put", Effect.LOST))
-    for _ in range(2):  # nothing more is tried before
-        with pytest.raises(OutcomeUnknownError):
-            catalogs.append(stale, offloaded("a", 0, 9))
+    catalogs = process("app", StoreFault("put", Effect.LOST, key=lambda key: "_catalog" in key))
     with pytest.raises(OutcomeUnknownError):
-        catalogs.append(stale, LedgerClosed(0, 7, 1))
-    found = catalogs.load(TOPIC)
-    assert found.segments == (offloaded("a", 0, 9),)
+        catalogs.append(stale, offloaded("a", 0, 9))
+    for other in (LedgerClosed(0, 7, 1), offloaded("b", 0, 9)):  # nothing else is tried before
+        with pytest.raises(OutcomeUnknownError):
+            catalogs.append(stale, other)
+    found = catalogs.load(TOPIC).head if load else catalogs.append(stale, offloaded("a", 0, 9))
+    assert catalogs.load(TOPIC).segments == (offloaded("a", 0, 9),)
     assert catalogs.append(found, offloaded("a", 0, 9)) == found
     assert len(records(store)) == 2
 
@@ -196,7 +247,7 @@ def test_one_topic_s_unknown_outcome_does_not_stop_the_others(process):
     catalogs = process("app", StoreFault("put", Effect.LOST))
     with pytest.raises(OutcomeUnknownError):
         claimed(catalogs)
-    assert catalogs.append(catalogs.load(OTHER_TOPIC), claim()).claim == claim()
+    assert catalogs.append(catalogs.head(OTHER_TOPIC), claim()).claim == claim()
 
 
 def test_what_did_not_happen_is_tried_again(process):
@@ -213,7 +264,7 @@ def test_a_record_that_still_continues_the_catalog_goes_into_the_next_slot(proce
     stale = claimed(process())
     process().append(stale, LedgerClosed(0, 6, 3))
     catalog = process().append(stale, offloaded("a", 0, 9))
-    assert (catalog.segments, catalog.next_slot) == ((offloaded("a", 0, 9),), 3)
+    assert (process().load(TOPIC).segments, catalog.next_slot) == ((offloaded("a", 0, 9),), 3)
 
 
 def test_a_record_that_continues_no_more_is_dropped(store, process):
@@ -243,17 +294,17 @@ def test_of_racing_commits_exactly_one_is_in_the_catalog(process):
 def test_processes_with_stale_views_never_fork_the_catalog(steps: list[tuple[int, bool]]):
     """Each works on whatever it loaded last; the catalog is always one chain without overlaps."""
     store = MemoryStore()
-    processes = [Catalogs(store, "app", tokens(str(n))) for n in range(3)]
-    views = [processes[0].append(processes[0].load(TOPIC), claim())] * 3
+    processes = [Catalogs(store, "app") for n in range(3)]
+    views = [processes[0].append(processes[0].head(TOPIC), claim())] * 3
     for number, (who, reload) in enumerate(steps):
         if reload:
-            views[who] = processes[who].refresh(views[who])
-            assert views[who] == processes[who].load(TOPIC)
+            views[who] = processes[who].refresh_head(views[who])
+            assert views[who] == processes[who].load(TOPIC).head
         first = 0 if views[who].end is None else views[who].end.entry + 1
         try:
             views[who] = processes[who].append(views[who], offloaded(f"u{number}", first, first + 4))
         except IntegrityError:
-            views[who] = processes[who].load(TOPIC)
+            views[who] = processes[who].head(TOPIC)
     chain = processes[0].load(TOPIC).segments
     assert [s.start.entry for s in chain] == [5 * n for n in range(len(chain))]
 
@@ -278,9 +329,9 @@ def test_a_claim_that_changed_meanwhile_is_noticed_before_anything_is_written(pr
 
 
 def test_of_two_claims_the_first_counts(process):
-    process("first").append(TopicCatalog(TOPIC), claim("first"))
+    process("first").append(CatalogHead(TOPIC), claim("first"))
     with pytest.raises(ClaimedByOtherError):
-        process("second").append(TopicCatalog(TOPIC), claim("second"))
+        process("second").append(CatalogHead(TOPIC), claim("second"))
 
 
 def test_a_new_incarnation_is_a_new_claim_of_the_same_application(process):
@@ -304,7 +355,7 @@ def test_only_the_named_application_s_claim_is_adopted(process):
     catalog = claimed(process())
     assert process("heir").adopt(catalog, "someone", 7) == catalog
     adopted = process("heir").adopt(catalog, "app", 7)
-    assert adopted.claim == replace(claim("heir"), at=7, reason="taken over from app")
+    assert adopted.claim == replace(claim("heir"), at=7, reason="taken over from app", former=record_uuid(TOPIC, catalog.claim))
     assert process("heir").adopt(catalog, "app", 7) == adopted
 
 
@@ -337,4 +388,92 @@ def test_a_store_that_refuses_what_is_not_there_does_not_hang_us(process):
             return None
 
     with pytest.raises(DamagedRecordError, match="refused as being there, but is not"):
-        claimed(Catalogs(Broken(), "app", tokens()))
+        claimed(Catalogs(Broken(), "app"))
+
+
+# The objects beside the segments
+
+
+def begun(process: Callable[..., Catalogs], head: CatalogHead, record: Said) -> None:
+    """Its process ends between its two writes."""
+    fault = StoreFault("put", key=lambda key: "_catalog" in key)
+    with pytest.raises(StoreUnavailableError):
+        process("app", fault).append(head, record)
+
+
+def test_each_record_has_an_object_of_its_own_with_the_same_bytes(store, process):
+    head = claimed(process())
+    for record in (offloaded("00000000-0000-4000-8000-000000000001", 0, 9), LedgerClosed(0, 7, 12), loss(10, 12)):
+        head = process().append(head, record)
+    beside = [store.read(key)[0] for key, _ in store.list() if key.endswith("-record")]
+    assert sorted(beside) == sorted(records(store))
+
+
+def test_a_claim_that_was_begun_is_finished_by_whoever_comes_next(process):
+    begun(process, CatalogHead(TOPIC), claim())
+    with pytest.raises(ClaimedByOtherError):
+        process("other").append(CatalogHead(TOPIC), claim("other"))
+    assert process().head(TOPIC).claim == claim()
+
+
+def test_a_loss_that_was_begun_is_finished_before_another_one_in_its_place(process):
+    head = process().append(claimed(process()), offloaded("a", 0, 9))
+    begun(process, head, loss(10, 12))
+    with pytest.raises(IntegrityError, match="does not continue"):
+        process().append(head, loss(10, 14))
+    found = process().load(TOPIC)
+    assert [(each.start, each.end) for each in found.losses] == [(position(10), position(12))]
+    assert process().append(found.head, loss(13, 14)).end == position(14)
+
+
+def test_an_end_that_somebody_vouched_for_and_nobody_finished_is_recorded_once(process):
+    head = process().append(claimed(process()), offloaded("a", 0, 9))
+    vouched = LedgerClosed(0, 7, 9, "catalog rebuild --ended")
+    begun(process, head, vouched)
+    catalogs = process("app", StoreFault("put", key=lambda key: key.endswith(slot_name(5))))  # or it would never end
+    found = catalogs.append(head, LedgerClosed(0, 7, 9))
+    assert (found.closed, found.next_slot) == ((vouched,), head.next_slot + 1)
+    assert process().append(found, LedgerClosed(0, 7, 9)) == found == process().head(TOPIC)
+
+
+def test_a_segment_that_was_begun_is_committed_with_the_same_bytes(store, process):
+    head = claimed(process())
+    begun(process, head, offloaded("a", 0, 9))
+    process().append(head, offloaded("a", 0, 9))
+    assert store.read(record_key(TOPIC, "a"))[0] == records(store)[1]
+
+
+def test_a_seal_that_is_repeated_from_a_root_of_another_name_is_the_same_segment(process):
+    head = claimed(process())
+    first = replace(offloaded("a", 0, 9), driver_properties=(("root", "s3://one"),))
+    begun(process, head, first)
+    process().append(head, replace(first, driver_properties=(("root", "s3://alias"),)))
+    assert process().load(TOPIC).segments == (first,)
+
+
+def test_a_record_follows_what_was_last_and_a_claim_the_claim_before(process):
+    head = process().append(claimed(process()), offloaded("a", 0, 9))
+    head = process().append(head, loss(10, 12))
+    (lost,) = process().load(TOPIC).losses
+    assert (lost.predecessor_uuid, lost.predecessor_end) == ("a", position(9))
+    assert head.last == (record_uuid(TOPIC, lost), position(12))
+    again = process().append(head, claim(incarnation=1)).claim
+    assert again is not None
+    assert again.former == record_uuid(TOPIC, claim())
+
+
+def test_a_topic_whose_catalog_is_gone_is_not_begun_anew(store, process):
+    claimed(process())
+    store.put(data_key(TOPIC, "00000000-1111-2222-3333-444444444444"), b"")
+    store.delete([key for key, _ in store.list(catalog_folder(TOPIC))])
+    with pytest.raises(DamagedRecordError, match=r"has no catalog, though .* `offloader catalog rebuild"):
+        claimed(process())
+
+
+def test_a_claim_is_listed_before_it_stands_and_until_it_is_over(process):
+    begun(process, CatalogHead(TOPIC), claim())
+    assert process().claimed() == [TOPIC]
+    head = claimed(process())
+    assert head.claim is not None
+    process().append(head, released(head.claim, 9, "done"))
+    assert process().claimed() == []

@@ -1,12 +1,15 @@
 """Key names: every name has its own place, and every key tells whose it is."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offloader.archive.ledgers.names import parse_key
 from offloader.metadata import layout
 from offloader.metadata.layout import KeyKind, TopicKey
-from offloader.model import TopicName
+from offloader.model import Position, TopicName
 from offloader.storage.memory import MemoryStore
+from offloader.storage.metered import MeteredStore
 
 from .support import TOPIC
 
@@ -18,7 +21,11 @@ topics = st.builds(TopicName, names, names, names)
 def test_the_layout_is_the_design_s():
     assert layout.data_key(TOPIC, UUID) == f"acme/orders/placed-partition-3/{UUID}"
     assert layout.index_key(TOPIC, UUID) == f"acme/orders/placed-partition-3/{UUID}-index"
-    assert layout.catalog_folder(TOPIC) + layout.slot_name(12) == "acme/orders/placed-partition-3/_catalog/00000000000000000012"
+    assert layout.catalog_folder(TOPIC) + layout.slot_name(12) == (
+        "acme/orders/placed-partition-3/_catalog/00000000000000000000/00000000000000000012"
+    )
+    assert layout.record_key(TOPIC, UUID) == f"acme/orders/placed-partition-3/{UUID}-record"
+    assert layout.claim_key("app", TOPIC) == "_claims/app/acme/orders/placed-partition-3"
     assert layout.epoch_folder("app", 3) == "_journal/app/00000000000000000003/"
     assert layout.requests_folder("app") == "_requests/app/"
     assert layout.ROOT == "_root"
@@ -33,8 +40,10 @@ def test_a_topic_s_name_is_one_folder():
 def test_a_key_tells_its_topic(topic: TopicName):
     assert layout.parse_topic_key(layout.data_key(topic, UUID)) == TopicKey(topic, KeyKind.DATA, uuid=UUID)
     assert layout.parse_topic_key(layout.index_key(topic, UUID)) == TopicKey(topic, KeyKind.INDEX, uuid=UUID)
-    slot = layout.catalog_folder(topic) + layout.slot_name(5)
-    assert layout.parse_topic_key(slot) == TopicKey(topic, KeyKind.CATALOG, slot=5)
+    assert layout.parse_topic_key(layout.record_key(topic, UUID)) == TopicKey(topic, KeyKind.RECORD, uuid=UUID)
+    slot = layout.catalog_folder(topic, 3) + layout.slot_name(5)
+    assert layout.parse_topic_key(slot) == TopicKey(topic, KeyKind.CATALOG, generation=3, slot=5)
+    assert layout.parse_claim_key(layout.claim_key("a/b", topic)) == ("a/b", topic)
 
 
 @given(topics)
@@ -57,6 +66,29 @@ def test_what_is_not_ours_is_nobody_s():
         assert layout.parse_topic_key(key) is None
     assert layout.parse_journal_key("app", "_journal/app/1/2") is None
     assert list(layout.topics(store)) == []
+
+
+def test_digits_of_other_scripts_number_nothing():
+    arabic = "\u0660" * 19 + "\u0661"
+    assert layout.parse_slot(arabic) is None
+    topic = TopicName("acme", "orders", "t")
+    for key in (f"_catalog/{arabic}/{arabic}", f"_manifests/{arabic}/newest", f"_manifests/{0:020d}/{arabic[0]}-{0:020d}"):
+        assert layout.parse_topic_key(layout.topic_folder(topic) + key) is None
+    assert parse_key(f"{UUID}-ledger-1\u0660") is None
+    with pytest.raises(ValueError, match="is not a position"):
+        Position.parse("\u0661:\u0661")
+
+
+def test_a_thousand_topics_take_few_requests():
+    plain, asked = MemoryStore(), []
+    for number in range(1000):
+        topic = TopicName("acme", "orders", f"topic-partition-{number}")
+        plain.put(layout.data_key(topic, UUID), b"")
+    store = MeteredStore(plain, lambda verb, _, __: asked.append(verb))
+    assert len(list(layout.topics(store))) == 1000
+    assert asked == ["list"] * 3
+    assert len(layout.partitions(store, TopicName("acme", "orders", "topic"))) == 1000
+    assert asked == ["list"] * 4
 
 
 @given(st.sets(topics, max_size=6))

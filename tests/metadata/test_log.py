@@ -46,16 +46,21 @@ def test_a_writer_whose_first_try_was_repeated_by_its_client_has_won():
     assert NumberedLog(FaultyStore(MemoryStore(), faults), "f/").append(0, b"ours") is None
 
 
-def test_after_an_unknown_outcome_nothing_is_appended_until_the_log_is_loaded():
+@pytest.mark.parametrize("load", [True, False])
+def test_after_an_unknown_outcome_only_the_same_bytes_may_be_tried_until_the_log_is_loaded(load: bool):
     store = MemoryStore()
     log = NumberedLog(FaultyStore(store, StoreFaults([StoreFault("put", Effect.LOST)])), "f/")
-    for _ in range(2):
-        with pytest.raises(OutcomeUnknownError):
-            log.append(0, b"ours")
-    with pytest.raises(OutcomeUnknownError, match="load the log again"):
-        log.append(1, b"more")
-    assert list(log.load()) == [(0, b"ours")]
+    with pytest.raises(OutcomeUnknownError):
+        log.append(0, b"ours")
+    for slot, data in ((1, b"more"), (0, b"other"), (1, b"ours")):
+        with pytest.raises(OutcomeUnknownError, match="load the log again"):
+            log.append(slot, data)
+    if load:
+        assert list(log.load()) == [(0, b"ours")]
+    else:
+        assert log.append(0, b"ours") is None
     assert log.append(1, b"more") is None
+    assert list(log.load()) == [(0, b"ours"), (1, b"more")]
 
 
 def test_what_certainly_did_not_happen_may_be_tried_again():

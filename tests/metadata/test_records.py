@@ -1,34 +1,36 @@
 """Records: what was written is read back; what is damaged is told apart; what a newer version wrote is not lost."""
 
+import zlib
 from dataclasses import replace
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader._proto import metadata_pb2 as pb
-from offloader.errors import DamagedRecordError, FormatVersionError
+from offloader.errors import DamagedRecordError, FatalError, FormatVersionError
 from offloader.metadata import envelope
-from offloader.metadata.catalog_codec import decode_catalog, encode_catalog
+from offloader.metadata.catalog_codec import decode_catalog, encode_catalog, standing
 from offloader.metadata.envelope import seal, unseal
 from offloader.metadata.journal_codec import decode_journal, decode_topic, encode_changes, encode_fence, encode_full, encode_topic
-from offloader.metadata.part_codec import GROUP, decode_parts, encode_parts, group
-from offloader.metadata.state import Record, TopicState
+from offloader.metadata.part_codec import parts_message, read_parts
+from offloader.metadata.state import CatalogHead, Record, Releasing, TopicState
 from offloader.model import Part
 
 from . import support
-from .support import MIXES, TOPIC, catalog_records, claim, full_segment, numbered_topic, offloaded, state, topic_states
+from .support import MIXES, TOPIC, catalog_records, claim, full_segment, offloaded, state, topic_states
 
 
 @given(st.lists(support.parts, min_size=1, max_size=4))
 def test_parts_survive(parts: list[Part]):
-    assert decode_parts(encode_parts(parts)) == tuple(parts)
+    assert read_parts(parts_message(parts)) == tuple(parts)
 
 
 @pytest.mark.parametrize("mix", MIXES, ids=lambda m: m[0])
 def test_the_parts_of_a_full_segment_survive(mix):
     parts = full_segment(mix[1], mix[2], seed=1).parts
-    assert tuple(p for g in group(parts) for p in decode_parts(encode_parts(g))) == parts
+    assert read_parts(parts_message(parts)) == parts
 
 
 @given(topic_states)
@@ -65,22 +67,8 @@ def test_fields_of_a_newer_version_are_kept_when_a_topic_is_rewritten(topic: Top
     read = decode_topic("key", newer).state
     assert read.unknown_fields == b"\xfa\x3e\x05hello\xf8\x3f\x07"
     assert not replace(TopicState(topic.topic), unknown_fields=read.unknown_fields).idle
-    changed = replace(read, releasing=not read.releasing)
+    changed = replace(read, releasing=None if read.releasing else Releasing.POLICY)
     assert decode_topic("key", encode_topic(changed).data).state == changed
-
-
-def test_complete_groups_of_parts_are_encoded_once():
-    segment = full_segment(MIXES[-1][1], MIXES[-1][2], seed=1)
-    before = encode_topic(TopicState(TOPIC, open=replace(segment, parts=segment.parts[: GROUP + 1])))
-    after = encode_topic(TopicState(TOPIC, open=replace(segment, parts=segment.parts[: GROUP + 2])), before)
-    assert after.groups[0] is before.groups[0]
-    assert after == encode_topic(after.state)
-
-
-def test_another_segment_s_groups_are_not_taken_for_this_one_s():
-    one, other = (full_segment(MIXES[0][1], MIXES[0][2], seed) for seed in (1, 2))
-    before = encode_topic(TopicState(TOPIC, open=one))
-    assert encode_topic(TopicState(TOPIC, open=other), before) == encode_topic(TopicState(TOPIC, open=other))
 
 
 DAMAGED = [
@@ -101,7 +89,7 @@ def test_any_flipped_bit_is_damage(record, data: st.DataObject):
         decode("the/key", bytes(flipped))
 
 
-@pytest.mark.parametrize(("whole", "decode"), DAMAGED)
+@pytest.mark.parametrize(("whole", "decode"), [*DAMAGED, (standing(CatalogHead(TOPIC), DAMAGED[0][0]), decode_catalog)])
 def test_any_truncation_is_damage(whole: bytes, decode):
     for length in range(len(whole)):
         with pytest.raises(DamagedRecordError, match="the/key"):
@@ -116,15 +104,20 @@ def test_a_record_of_the_wrong_use_is_damage():
 
 
 def test_contents_that_make_no_sense_are_damage():
-    broken = pb.PartGroup(count=2, etags=bytes(16), crcs=bytes(4)).SerializeToString()
-    body = pb.Body(segment=pb.Segment(uuid="u", source="broker", roll_reason="age", part_groups=[broken]))
-    with pytest.raises(DamagedRecordError, match="the/key: 2 parts with 1 etags"):
+    broken = pb.Parts(etags=["a", "b"], crcs=[1, 2], size=[1, 1])
+    body = pb.Body(segment=pb.Segment(uuid="u", source="broker", roll_reason="age", parts=broken))
+    with pytest.raises(DamagedRecordError, match="the/key: a column of 0 values where 2 belong"):
         decode_catalog("the/key", seal("t", body))
 
 
 def test_a_newer_format_version_is_told_apart_from_damage():
-    with pytest.raises(FormatVersionError, match=r"the/key has format version 2, .* run a newer one"):
+    with pytest.raises(FormatVersionError, match=r"the/key has format version 3, .* run a newer one"):
         unseal("the/key", seal("t", pb.Body(fence=pb.Fence()), envelope.FORMAT_VERSION + 1))
+
+
+def test_an_older_format_version_is_refused_in_one_line():
+    with pytest.raises(FormatVersionError, match=r"^the/key has format version 1, .* choose another bucket or folder$"):
+        unseal("the/key", seal("t", pb.Body(fence=pb.Fence()), 1))
 
 
 def test_a_record_kind_of_a_newer_version_is_refused():
@@ -149,7 +142,19 @@ def test_a_body_is_compressed_only_where_that_helps():
 @pytest.mark.parametrize("mix", MIXES, ids=lambda m: m[0])
 def test_a_snapshot_of_1000_open_segments_of_1_gib_stays_small(mix):
     _, size, messages, most = mix
-    kinds = [encode_topic(TopicState(TOPIC, open=full_segment(size, messages, seed))) for seed in range(2)]
-    topics = [encode_topic(replace(kinds[n % 2].state, topic=numbered_topic(n)), kinds[n % 2]).data for n in range(1000)]
-    assert sum(map(len, topics)) < most  # two segments' parts, repeated: this is without what compression finds in that
-    assert len(encode_full("t", topics)) < most
+    one = encode_topic(TopicState(TOPIC, open=full_segment(size, messages, seed=1))).data
+    assert 1000 * len(encode_full("t", [one])) < most  # a thousand others, of which compression finds nothing in common
+
+
+@pytest.mark.parametrize("cut", [0, 1])
+def test_no_record_takes_more_memory_than_a_record_may(monkeypatch, cut):
+    monkeypatch.setattr(envelope, "LARGEST", 1_000_000)
+    largest = seal("t", pb.Body(claim=pb.Claim(reason="x" * 999_900)))
+    assert unseal("key", largest).kind == "claim"
+    with pytest.raises(FatalError, match="larger than any"):
+        seal("t", pb.Body(claim=pb.Claim(reason="x" * 1_000_000)))
+    bomb = zlib.compress(bytes(50_000_000))
+    record = pb.Record(format_version=envelope.FORMAT_VERSION, token="t", body=bomb[: len(bomb) - cut], compressed=True)
+    data = record.SerializeToString()
+    with pytest.raises(DamagedRecordError, match="key: the body is no whole record"):
+        unseal("key", envelope.HEAD.pack(envelope.MAGIC, crc32c(data)) + data)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.errors import DamagedRecordError, FormatVersionError
-from offloader.metadata import requests
+from offloader.metadata import layout, requests
 from offloader.metadata.requests import DAY_MS, Outcome, Request, RequestKind
 from offloader.model import TopicName
 from offloader.storage.memory import MemoryStore
@@ -117,3 +117,34 @@ def test_an_answer_that_cannot_be_read_is_told(store):
     store.put("_requests/app/b.done", json.dumps({"version": 2}).encode())
     with pytest.raises(FormatVersionError, match="newer version"):
         requests.outcome_of(store, "app", "b")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[" * 100_000,
+        b'{"version": 1, "kind": ' + b"[" * 100_000,
+        b'{"version": Infinity}',
+        b'{"version": 1e400}',
+        b'{"version": 1, "kind": "close", "topic": "a/b/\\ud800", "at": 1, "by": "", "position": null}',
+        b'{"version": 1, "kind": "close", "topic": "a/b/c", "at": 1, "by": "", "position": [0, 9223372036854775808, 1]}',
+        b'{"version": 1, "kind": "close", "topic": "a/b/c", "at": 99999999999999999999, "by": "", "position": null}',
+        b" " * (requests.LARGEST + 1),
+    ],
+    ids=["deep", "deep inside", "infinity", "large float", "half a character", "position", "time", "large"],
+)
+def test_no_request_is_more_than_damage(store, data):
+    store.put(f"{requests.requests_folder('app')}1", data)
+    assert requests.pending(store, "app", 7) == []
+    outcome = requests.outcome_of(store, "app", "1")
+    assert outcome is not None
+    assert not outcome.ok
+
+
+def test_an_outcome_that_cannot_be_read_keeps_no_other_from_being_removed(store):
+    new_token = tokens()
+    damaged, old = (requests.submit(store, "app", CLOSE, new_token) for _ in range(2))
+    requests.mark_done(store, "app", old, Outcome(True, "", 0))
+    store.put(layout.requests_folder("app") + damaged + requests.DONE, b"{")
+    assert requests.remove_old(store, "app", 2 * DAY_MS) == 1
+    assert {key.split("/")[-1] for key, _ in store.list()} == {damaged, f"{damaged}.done"}

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from offloader.errors import ConfigError, OvertakenError
+from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal import Journal
-from offloader.metadata.state import TopicState
+from offloader.metadata.state import TopicState, record_uuid
 from offloader.metadata.takeover import takeover
 from offloader.model import TopicName
 from offloader.storage.memory import MemoryBacking, MemoryStore
@@ -27,21 +28,21 @@ def store() -> MemoryStore:
     """Application `old` owns three topics, one of them idle, and remembers one of `foreign`'s and one never claimed."""
     store = MemoryStore()
     for application, topics in (("old", (TOPIC, OTHER_TOPIC, IDLE)), ("foreign", (FOREIGN,))):
-        catalogs = Catalogs(store, application, tokens())
+        catalogs = Catalogs(store, application)
         for topic in topics:
-            catalogs.append(catalogs.load(topic), claim(application))
+            catalogs.append(catalogs.head(topic), claim(application))
     with Journal.open(store, "old", tokens("old")) as journal:
         journal.record([state(TOPIC), state(OTHER_TOPIC), state(FOREIGN), state(UNCLAIMED)])
     return store
 
 
 def take(store, name: str = "t") -> tuple[TopicName, ...]:
-    return takeover(store, "old", "new", tokens(name), 77)
+    return takeover(store, "old", "new", tokens(name), 77).topics
 
 
 def owners(store: MemoryStore) -> dict[TopicName, str]:
-    catalogs = Catalogs(store, "reader", tokens())
-    return {topic: catalog.claim.application for topic, catalog in catalogs.load_all(catalogs.topics()).items()}
+    catalogs = Catalogs(store, "reader")
+    return {topic: catalog.claim.application for topic, catalog in catalogs.heads(catalogs.topics()).found.items()}
 
 
 TAKEN = {TOPIC: "new", OTHER_TOPIC: "new", IDLE: "new", FOREIGN: "foreign"}
@@ -52,8 +53,10 @@ def test_claims_and_open_segments_change_hands(store):
     assert owners(store) == TAKEN
     with Journal.open(store, "new", tokens("new")) as journal:
         assert journal.topics == {TOPIC: state(TOPIC), OTHER_TOPIC: state(OTHER_TOPIC), UNCLAIMED: state(UNCLAIMED)}
-    adopted = Catalogs(store, "new", tokens()).load(TOPIC).claim
-    assert adopted == replace(claim("new"), at=77, reason="taken over from old")
+    adopted = Catalogs(store, "new").load(TOPIC).claim
+    former = record_uuid(TOPIC, claim("old"))
+    assert adopted == replace(claim("new"), at=77, reason="taken over from old", former=former)
+    assert sorted(Catalogs(store, "new").claimed()) == sorted((TOPIC, OTHER_TOPIC, IDLE))
 
 
 def test_a_running_old_application_stops(store):
@@ -94,12 +97,12 @@ def test_a_commit_that_the_old_application_had_under_way_counts_or_is_refused(st
     """It reaches the catalog before the claim does: the claim goes behind it."""
 
     def commit():
-        old = Catalogs(store, "old", tokens("late"))
-        old.append(old.load(TOPIC), offloaded("late", 0, 9))
+        old = Catalogs(store, "old")
+        old.append(old.head(TOPIC), offloaded("late", 0, 9))
 
     first_claim = StoreFault("put", Effect.HOOK, hook=commit, key=lambda k: "_catalog" in k)
     take(FaultyStore(store, StoreFaults([first_claim])))
-    catalog = Catalogs(store, "new", tokens()).load(TOPIC)
+    catalog = Catalogs(store, "new").load(TOPIC)
     assert (catalog.claim.application, [s.uuid for s in catalog.segments]) == ("new", ["late"])
 
 
@@ -159,3 +162,26 @@ def test_an_application_that_never_was_is_a_typing_error(store):
         takeover(store, "odl", "new", tokens(), 1)
     with pytest.raises(ConfigError, match="cannot take over itself"):
         takeover(store, "old", "old", tokens(), 1)
+
+
+def test_a_damaged_catalog_keeps_no_other_topic_from_changing_hands(store):
+    key = layout.slot_key(IDLE, 0, 0)
+    sound = store.read(key)[0]
+    store.put(key, b"damage")
+    taken = takeover(store, "old", "new", tokens("a"), 77)
+    assert taken.topics == tuple(sorted((TOPIC, OTHER_TOPIC, UNCLAIMED)))
+    assert [(topic, key in line) for topic, line in taken.failed.items()] == [(IDLE, True)]
+    store.put(key, sound)
+    assert takeover(store, "old", "new", tokens("b"), 77) == ((IDLE,), {})
+    assert owners(store) == TAKEN
+
+
+def test_an_open_segment_whose_catalog_is_damaged_changes_hands_when_that_is_mended(store):
+    key = layout.slot_key(TOPIC, 0, 0)
+    sound = store.read(key)[0]
+    store.put(key, b"damage")
+    assert TOPIC not in take(store)
+    assert TOPIC not in Journal.peek(store, "new")
+    store.put(key, sound)
+    assert take(store, "again") == (TOPIC,)
+    assert Journal.peek(store, "new")[TOPIC] == state(TOPIC)

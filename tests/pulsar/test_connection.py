@@ -138,6 +138,7 @@ def test_a_late_answer_hurts_nobody(broker, connect):
     connection = connect()
     with pytest.raises(BrokerUnavailableError):
         ask(connection, 0.1)
+    assert not connection.session._replies, "what nobody waits for is kept"
     fake.found(*late[0])
     broker.on(fake.LOOKUP, fake.found)
     assert ask(connection).lookup_response.broker_service_url == broker.url

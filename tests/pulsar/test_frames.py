@@ -101,3 +101,11 @@ def test_garbage_is_refused_or_waited_for_and_nothing_else(data):
 @given(st.integers(-1, 2**62), st.integers(-1, 2**62))
 def test_positions_survive_the_wire(ledger, entry):
     assert commands.position(message_id(ledger, entry)) == (ledger, entry)
+
+
+def test_text_that_is_no_text_is_refused():
+    """The library gives bytes for it, which nobody expects."""
+    sound = command(lookup_response={"request_id": 1, "broker_service_url": "pulsar://host:6650"})
+    broken = encode(sound).replace(b"pulsar://h", b"pulsar://\xff")
+    with pytest.raises(ProtocolError, match="whose broker_service_url is no text"):
+        list(feed(FrameBuffer(), broken))

@@ -2,9 +2,9 @@
 
 import pytest
 
-from offloader.errors import ProtocolError
+from offloader.errors import BrokerUnavailableError, ProtocolError
 from offloader.model import LedgerSpan
-from offloader.pulsar.managed_ledger import topic_info
+from offloader.pulsar.managed_ledger import keeps_properties, pin_token, topic_info
 
 INFO = {"version": 1, "creationDate": "2026-11-21T12:12:20.531Z"}
 
@@ -25,7 +25,7 @@ def test_the_open_ledgers_own_counts_are_in_the_current_ones():
     assert found.ledgers.spans == (LedgerSpan(3, 49), LedgerSpan(7, None))
     assert found.sizes == {3: (50, 500), 7: (5, 50)}
     assert found.last_confirmed == (7, 4)
-    assert found.created == "2026-11-21T12:12:20.531Z"
+    assert found.created == 1_795_263_140_531
     assert found.offloaded == {3}
     assert not found.terminated
 
@@ -77,3 +77,45 @@ def test_answers_that_we_do_not_know_are_refused(broken):
 def test_names_of_subscriptions_are_told_as_users_wrote_them():
     answer = {**stats([(1, 1, 1, False)], "1:0"), "cursors": {"my+subscription": {}, "a%2Fb%2Bc": {}}}
     assert topic_info(INFO, answer).subscriptions == {"my subscription", "a/b+c"}
+
+
+def subscribed(said):
+    return {"subscriptions": {"__offloader": said, "other": {"subscriptionProperties": {"pin": "another"}}}}
+
+
+@pytest.mark.parametrize(
+    ("said", "token"),
+    [
+        ({"subscriptionProperties": {"application": "a", "pin": "one"}}, "one"),
+        ({"subscriptionProperties": {"application": "a"}}, ""),
+        ({"subscriptionProperties": {}}, ""),
+        ({"subscriptionProperties": None}, None),
+        ({}, None),
+    ],
+)
+def test_a_subscription_says_which_one_it_is(said, token):
+    assert pin_token(subscribed(said), "__offloader") == token
+
+
+def test_a_subscription_that_is_not_there_now_is_worth_another_try():
+    with pytest.raises(BrokerUnavailableError):
+        pin_token({"subscriptions": {}}, "__offloader")
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [None, [], {}, {"subscriptions": None}, {"subscriptions": []}, subscribed([]), subscribed({"subscriptionProperties": []}),
+     subscribed({"subscriptionProperties": {"pin": 3}}), subscribed({"subscriptionProperties": {"pin": None}})],
+)  # fmt: skip
+def test_an_answer_of_another_form_says_nothing_of_a_subscription(damaged):
+    with pytest.raises((ProtocolError, BrokerUnavailableError)):
+        pin_token(damaged, "__offloader")
+
+
+@pytest.mark.parametrize(
+    ("version", "keeps"),
+    [("2.8.4", False), ("2.10.0", False), ("2.10", False), ("2.10.1", True), ("2.11.0-SNAPSHOT", True), ("4.0.7", True), ("4.1", True),
+     ("10.0.0", True), ("2.10.3.9\n", True), ("", False), ("dev", False)],
+)  # fmt: skip
+def test_since_which_version_a_subscription_keeps_its_properties(version, keeps):
+    assert keeps_properties(version) is keeps

@@ -61,7 +61,20 @@ def test_the_application_is_named(broker, settings):
     pins.open(TOPIC)
     asked = broker.wait_for(fake.SUBSCRIBE).subscribe
     assert asked.consumer_name == "app"
-    assert [(p.key, p.value) for p in asked.subscription_properties] == [("application", "app")]
+    assert ("application", "app") in [(p.key, p.value) for p in asked.subscription_properties]
+    pins.close()
+
+
+def test_whoever_subscribes_brings_a_token_that_no_other_one_has(broker, settings):
+    """What is made by subscribing again is not taken for what was there before."""
+    tokens = map("token-{}".format, range(10))
+    pins = BrokerPins(settings, lambda: next(tokens))
+    pins.open(TOPIC)
+    close_consumer(broker, TOPIC)
+    wait_until_closed(pins, TOPIC)
+    assert pins.ends([TOPIC]) == {TOPIC: TopicEnd(None, (1, -1))}
+    asked = [{p.key: p.value for p in c.subscribe.subscription_properties} for c in broker.received(fake.SUBSCRIBE)]
+    assert [properties["pin"] for properties in asked] == ["token-0", "token-1"]
     pins.close()
 
 
@@ -222,6 +235,21 @@ def test_what_cannot_be_reconnected_in_time_is_left_for_the_next_round(broker, i
     pins.close()
 
 
+@pytest.mark.parametrize("let_go", [BrokerPins.release, BrokerPins.drop])
+def test_a_pin_that_was_let_go_of_does_not_subscribe_again_for_whoever_is_late(broker, settings, let_go):
+    pins = BrokerPins(settings)
+    pins.open(TOPIC)
+    late = pins._held[TOPIC]
+    let_go(pins, TOPIC)
+    with pytest.raises(FatalError, match="let go"):
+        late.ask_end()
+    with pytest.raises(FatalError, match="let go"):
+        late.acknowledge(1, 0)
+    assert len(broker.received(fake.SUBSCRIBE)) == 1
+    assert pins.open(TOPIC) == TopicEnd(None, (1, -1))
+    pins.close()
+
+
 def wait_until_closed(pins, topic):
     deadline = threading.Event()
     for _ in range(500):
@@ -229,3 +257,45 @@ def wait_until_closed(pins, topic):
             return
         deadline.wait(0.01)
     raise AssertionError("the consumer was not closed")
+
+
+def hang_for(broker, hung):
+    """The broker does not answer who subscribes to these topics."""
+    answer = fake.succeed("subscribe")
+    broker.on(fake.SUBSCRIBE, lambda peer, c: None if c.subscribe.topic in hung else answer(peer, c))
+    broker.peers[0].close()
+
+
+def test_topics_whose_subscribing_hangs_do_not_keep_others_from_subscribing_again(broker, impatient):
+    pins = BrokerPins(impatient)
+    for topic in TOPICS:
+        pins.open(topic)
+    *hung, healthy = TOPICS
+    hang_for(broker, {str(topic) for topic in hung})
+    for topic in TOPICS:
+        wait_until_closed(pins, topic)
+    rounds = [pins.ends(TOPICS)[healthy] for _ in range(3)]
+    assert TopicEnd(None, (1, -1)) in rounds, "whoever was not tried in one round is tried first in the next"
+    pins.close()
+
+
+def test_who_must_subscribe_again_is_asked_with_those_of_the_same_broker(broker, settings):
+    other = fake.FakeBroker()
+    there = {str(topic) for topic in TOPICS[:3]}
+
+    def found(peer, c):
+        url = (other if c.lookup.topic in there else broker).url
+        peer.send(lookup_response={"request_id": c.lookup.request_id, "response": 1, "broker_service_url": url})
+
+    broker.on(fake.LOOKUP, found)
+    pins = BrokerPins(settings)
+    for topic in TOPICS[:6]:
+        pins.open(topic)
+    assert sorted(pins.groups(TOPICS[:6])) == [TOPICS[:3], TOPICS[3:6]]
+    for peer in (*broker.peers, *other.peers):
+        peer.close()
+    for topic in TOPICS[:6]:
+        wait_until_closed(pins, topic)
+    assert sorted(pins.groups(TOPICS[:6])) == [TOPICS[:3], TOPICS[3:6]]
+    pins.close()
+    other.close()

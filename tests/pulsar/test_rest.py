@@ -1,14 +1,21 @@
 """The admin REST client against a scripted HTTP server."""
 
+import contextlib
 import dataclasses
+import gzip
 import json
 import socket
 import ssl
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import offloader.pulsar.rest
 from offloader.errors import (
     AuthenticationFailedError,
     AuthorizationFailedError,
@@ -22,6 +29,7 @@ from offloader.model import Gap, GapKind, TopicName
 from offloader.pulsar.admin import AdminClient, is_system_topic
 from offloader.pulsar.gaps import explain, kind_of
 from offloader.pulsar.policies import effective_policies
+from offloader.pulsar.redirects import refusal
 from offloader.pulsar.rest import MAX_REDIRECTS, RestClient
 from offloader.pulsar.settings import PulsarSettings
 from tests.pulsar.certificates import certificate
@@ -100,13 +108,11 @@ def client(admin):
     ("status", "path", "reason", "error"),
     [
         (401, "x", "who", AuthenticationFailedError),
-        (401, "x", "Unauthorized to validateTopicOperation", AuthorizationFailedError),
-        (401, "x", "This operation requires super-user access", AuthorizationFailedError),
         (403, "x", "no", AuthorizationFailedError),
         (404, "persistent/a/b/c/internalStats", "Topic persistent://a/b/c not found", TopicNotFoundError),
-        (404, "persistent/a/b/c/internalStats", "Namespace not found", NamespaceNotFoundError),
+        (404, "persistent/a/b/c/internalStats", "Namespace not found", TopicNotFoundError),
         (404, "namespaces/a/b", "Namespace does not exist", NamespaceNotFoundError),
-        (404, "persistent/a/b/c", "Tenant a does not exist", NamespaceNotFoundError),
+        (404, "persistent/a/b", "Tenant a does not exist", NamespaceNotFoundError),
         (404, "persistent/a/b/namespace/x", "Topic persistent://a/b/namespace not found", TopicNotFoundError),
         (412, "x", "not supported", FatalError),
         (429, "x", "slower", BrokerUnavailableError),
@@ -119,6 +125,70 @@ def test_statuses_are_typed_and_carry_the_brokers_reason(admin, rest, status, pa
     with pytest.raises(error, match=f"the broker answered {status}: {reason} stack") as raised:
         rest.get(path)
     assert type(raised.value) is error
+
+
+# What brokers have said of a topic that they do not have, by version. The form is the same in all: an object with a `reason`.
+NOT_FOUND = [
+    "Topic not found",  # 2.8, 2.9.1
+    "Topic persistent://a/b/c not found",  # from 2.9.3 and 2.10.1 on
+    "Partitioned Topic not found",  # of a partition whose topic is not there
+    "Internal topics have not been generated yet",
+    "Topic partitions were not yet created",  # 3.0
+]
+
+
+@pytest.mark.parametrize("call", ["internalStats", "internal-info", "stats"])
+@pytest.mark.parametrize("reason", NOT_FOUND)
+def test_a_topic_that_is_not_there_is_told_by_the_form_of_the_answer_in_every_version(admin, rest, call, reason):
+    admin.on(f"/admin/v2/persistent/a/b/c/{call}", {"reason": reason}, 404)
+    with pytest.raises(TopicNotFoundError):
+        rest.get(f"persistent/a/b/c/{call}")
+
+
+@pytest.mark.parametrize("path", ["persistent/a/b", "persistent/a/b/c/internalStats", "namespaces/a/b"])
+@pytest.mark.parametrize(
+    "body", ["default backend - 404", "<html><body>404</body></html>", '{"message":"no Route matched"}', "[404]", "", "[" * 10**5]
+)
+def test_a_404_that_no_pulsar_gave_says_nothing_of_what_there_is(admin, rest, path, body):
+    admin.on(f"/admin/v2/{path}", body, 404)
+    with pytest.raises(BrokerUnavailableError, match=r"404.* no answer of a broker"):
+        rest.get(path)
+
+
+def test_a_401_is_about_what_we_may_where_a_broker_says_it_and_knows_who_we_are(admin):
+    rest = RestClient(PulsarSettings(admin_url=f"http://{admin.host}", auth_plugin="token", auth_params="token:abc"))
+    admin.on("/admin/v2/x", {"reason": "whatever"}, 401)
+    with pytest.raises(AuthorizationFailedError):
+        rest.get("x")
+    admin.on("/admin/v2/x", "<html>Authentication required", 401)
+    with pytest.raises(AuthenticationFailedError):
+        rest.get("x")
+    rest.close()
+
+
+@pytest.mark.parametrize("wrong", [None, 7, "text", {}, [7], [None], ["://x"], {"a": 1}])
+def test_lists_are_lists_of_names(admin, client, wrong):
+    admin.on("/admin/v2/persistent/public/ns", json.dumps(wrong))
+    with pytest.raises(ProtocolError, match="public/ns"):
+        client.topics("public/ns")
+
+
+@pytest.mark.parametrize("wrong", ["null", "7", "[]", '"text"', "[" * 10**5])
+@pytest.mark.parametrize(
+    "call", ["namespace_policies", "topic_info", "runtime_configuration", "namespace_properties", "cluster", "identity"]
+)
+def test_objects_are_objects(admin, client, call, wrong):
+    for path in ("namespaces/public/ns", "namespaces/public/ns/properties", "brokers/configuration/runtime", "clusters"):
+        admin.on(f"/admin/v2/{path}", wrong)
+    admin.on("/admin/v2/brokers/internal-configuration", wrong)
+    for path in ("internalStats", "internal-info"):
+        admin.on(f"{PATH}/{path}", wrong)
+    argument = {"namespace_policies": ["public/ns"], "namespace_properties": ["public/ns"], "topic_info": [TOPIC]}.get(call, [])
+    if call == "namespace_properties" and wrong == "null":
+        assert client.namespace_properties("public/ns") == {}
+        return
+    with pytest.raises(ProtocolError):
+        getattr(client, call)(*argument)
 
 
 def test_an_error_without_a_json_body_is_told_in_one_line(admin, rest):
@@ -151,6 +221,87 @@ def test_redirects_are_followed_with_our_credentials(admin):
         owner.close()
 
 
+TOPIC_CALL = "persistent/public/ns/a%20topic/internalStats"
+LOOKUP = "/lookup/v2/topic/persistent/public/ns/a%20topic"
+
+
+@pytest.fixture
+def elsewhere():
+    """A host that goes by another name, and what it was asked with."""
+    other = FakeAdmin()
+    other.name = f"http://localhost:{other.http.server_port}"
+    other.on(f"/admin/v2/{TOPIC_CALL}", [1])
+    yield other
+    other.close()
+
+
+@pytest.fixture
+def trusting(admin):
+    rest = RestClient(PulsarSettings(admin_url=f"http://{admin.host}", auth_plugin="token", auth_params="token:abc"))
+    yield rest
+    rest.close()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"/admin/v2/brokers": ["another.host:8080"], LOOKUP: {"httpUrl": "http://another.host:8080"}},
+        {"/admin/v2/brokers": "localhost", LOOKUP: [["localhost"], None, 7]},
+        {"/admin/v2/brokers": "<html>localhost</html>", LOOKUP: "[" * 100_000},
+    ],
+)
+def test_the_token_goes_to_no_host_that_the_cluster_does_not_name(admin, elsewhere, trusting, said):
+    admin.on(f"/admin/v2/{TOPIC_CALL}", "", 307, Location=f"{elsewhere.name}/admin/v2/{TOPIC_CALL}")
+    for path, answer in said.items():
+        admin.on(path, answer)
+    with pytest.raises(BrokerUnavailableError, match=r"not followed: neither pulsar\.adminUrl nor the cluster itself names"):
+        trusting.get(TOPIC_CALL)
+    assert elsewhere.asked == []
+
+
+@pytest.mark.parametrize("path", ["/admin/v2/brokers", LOOKUP])
+def test_brokers_that_the_cluster_names_get_the_token(admin, elsewhere, trusting, path):
+    admin.on(f"/admin/v2/{TOPIC_CALL}", "", 307, Location=f"{elsewhere.name}/admin/v2/{TOPIC_CALL}")
+    admin.on(path, ["other:8080", "localhost:1"] if path != LOOKUP else {"brokerUrl": "pulsar://localhost:6650", "nativeUrl": ""})
+    for _ in range(2):
+        assert trusting.get(TOPIC_CALL) == [1]
+    assert [headers["Authorization"] for headers in elsewhere.headers] == ["Bearer abc"] * 2
+    assert [asked for _, asked in admin.asked].count(path) == 1
+
+
+def test_who_is_asked_who_belongs_to_the_cluster_sends_nobody_further(admin, elsewhere, trusting):
+    admin.on(f"/admin/v2/{TOPIC_CALL}", "", 307, Location=f"{elsewhere.name}/admin/v2/{TOPIC_CALL}")
+    admin.on("/admin/v2/brokers", "", 302, Location=f"{elsewhere.name}/login")
+    with pytest.raises(BrokerUnavailableError, match="not followed"):
+        trusting.get(TOPIC_CALL)
+    assert elsewhere.asked == []
+
+
+@given(st.sampled_from(["https", "http"]), st.sampled_from(["http", "ftp", "file", ""]), st.text("ab.:@/?#[]\\ ", max_size=12))
+def test_nothing_leaves_https_and_nobody_is_taken_for_a_named_host(here, scheme, rest):
+    source, named = f"{here}://trusted:1/x", {"trusted"}
+    target = f"{scheme}:{rest}"
+    with contextlib.suppress(ValueError):
+        why = refusal(source, target, named)
+        assert why or (httpx.URL(target).host == "trusted" and scheme in (here, "https"))
+    with contextlib.suppress(ValueError, httpx.InvalidURL):
+        target = f"{here}://trusted{rest}"
+        assert refusal(source, target, named) or httpx.URL(target).host == "trusted"
+    assert refusal("https://trusted/x", "http://trusted/x", named)
+    assert refusal("http://trusted/x", "https://trusted/x", named) == ""
+
+
+def test_no_more_is_read_than_an_answer_may_have(admin, rest, monkeypatch):
+    monkeypatch.setattr(offloader.pulsar.rest, "MAX_ANSWER", 1000)
+    bomb = gzip.compress(b"[" + b" " * 100_000 + b"]").decode("latin-1")
+    admin.on("/admin/v2/x", "[" + " " * 2000 + "]")
+    admin.on("/admin/v2/y", bomb, **{"Content-Encoding": "gzip"})
+    for path in ("x", "y"):
+        with pytest.raises((ProtocolError, BrokerUnavailableError)):
+            rest.get(path)
+
+
 def test_redirects_without_end_are_given_up(admin, rest):
     admin.on("/admin/v2/x", "", 307, Location="/admin/v2/x")
     with pytest.raises(BrokerUnavailableError, match="in a row"):
@@ -161,7 +312,7 @@ def test_redirects_without_end_are_given_up(admin, rest):
 @pytest.mark.parametrize("elsewhere", ["http://a..b:8080/x", "http://[/x"])
 def test_a_redirect_to_what_is_no_host_is_no_answer(admin, rest, elsewhere):
     admin.on("/admin/v2/x", status=307, Location=elsewhere)
-    with pytest.raises(BrokerUnavailableError, match="did not answer"):
+    with pytest.raises(BrokerUnavailableError, match=r"did not answer|not followed"):
         rest.get("x")
 
 
@@ -233,6 +384,15 @@ def test_a_topic_is_asked_in_the_order_that_tells_a_missing_one(admin, client):
         client.topic_info(TOPIC)
 
 
+@pytest.mark.parametrize(
+    ("says", "status", "shown"), [("true", 200, False), ("false", 200, True), (None, 200, True), (None, 403, True)]
+)
+def test_where_brokers_load_cursors_lazily_what_they_say_of_a_token_is_not_the_subscriptions(admin, client, says, status, shown):
+    configuration = {"reason": "no"} if status == 403 else {} if says is None else {"lazyCursorRecovery": says}
+    admin.on("/admin/v2/brokers/configuration/runtime", configuration, status)
+    assert client.shows_pin_tokens() is shown
+
+
 def test_effective_policies_fall_back_to_the_brokers_configuration(admin, client):
     for name, value in {
         "messageTTL": 60,
@@ -288,15 +448,69 @@ def test_no_more_entries_are_looked_up_than_allowed(admin, rest):
     assert len(admin.asked) == 20
 
 
-@pytest.mark.parametrize("reason", ["Message id not found", "Message: No such entry", "LastConfirmedEntry is 7:3"])
-def test_an_entry_that_is_not_there_is_not_explained(admin, rest, reason):
-    admin.on(f"{PATH}/ledger/7/entry/0", {"reason": reason}, 404 if "id" in reason else 500)
-    assert explain(rest, TOPIC, 7, 0, 0, limit=9) == ((), 0)
+def listed(admin, entries):
+    """A topic with one closed ledger, 7, and an open one."""
+    ledgers = [{"ledgerId": 7, "entries": entries, "size": 10}, {"ledgerId": 9, "entries": 0, "size": 0}]
+    stats = {"ledgers": ledgers, "lastConfirmedEntry": "9:-1", "state": "LedgerOpened", "currentLedgerEntries": 0}
+    admin.on(f"{PATH}/internalStats", {**stats, "currentLedgerSize": 0, "cursors": {}})
+    admin.on(f"{PATH}/internal-info", {"creationDate": "2026-11-21T12:12:20.531Z"})
 
 
-def test_a_broker_in_trouble_explains_nothing(admin, rest):
+@pytest.mark.parametrize("status", [404, 500])
+def test_an_entry_that_is_not_listed_is_not_explained_whatever_is_answered_for_it(admin, rest, status):
+    listed(admin, 3)
+    for ledger, entry in ((7, 3), (8, 0), (9, 0)):
+        admin.on(f"{PATH}/ledger/{ledger}/entry/{entry}", {"reason": "any words"}, status)
+        assert explain(rest, TOPIC, ledger, entry, entry, limit=9) == ((), entry)
+
+
+def test_a_broker_in_trouble_explains_nothing_and_what_would_help_is_said(admin, rest):
+    """It may be the entry: one that is no message brokers neither deliver nor show."""
+    listed(admin, 3)
     admin.on(f"{PATH}/ledger/7/entry/0", {"reason": "oops"}, 500)
-    with pytest.raises(BrokerUnavailableError):
+    with pytest.raises(
+        BrokerUnavailableError, match=r"500: oops; if that lasts, .* with pulsar\.metadataServiceUri it is copied"
+    ):
         explain(rest, TOPIC, 7, 0, 0, limit=9)
     with pytest.raises(TopicNotFoundError):
         explain(rest, TOPIC, 7, 1, 1, limit=9)
+
+
+@pytest.mark.parametrize(
+    ("begins", "goes_on"),
+    [
+        (b"", b"H"),
+        (b"HTTP/1.1 200 ", b"O"),
+        (b"HTTP/1.1 200 OK\r\n", b"x-a: b\r\n"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", b"["),
+    ],
+    ids=["nothing", "status", "headers", "body"],
+)
+def test_an_answer_that_trickles_without_end_is_given_up(begins, goes_on):
+    def trickle(listener, stopping):
+        connection, _ = listener.accept()
+        connection.sendall(begins)
+        while not stopping.wait(0.02):
+            with contextlib.suppress(OSError):
+                connection.sendall(goes_on)
+        connection.close()
+
+    stopping = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=trickle, args=(listener, stopping))
+        thread.start()
+        rest = RestClient(PulsarSettings(admin_url=f"http://127.0.0.1:{listener.getsockname()[1]}", operation_timeout=0.3))
+        began = time.monotonic()
+        with pytest.raises(BrokerUnavailableError, match=r"did not answer \(ReadTimeout"):
+            rest.get("x")
+        assert time.monotonic() - began < 20, "as long as a connection may trickle"
+        rest.close()
+        stopping.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("status", [300, 302, 304])
+def test_a_redirect_that_does_not_say_where_to_is_no_answer(status):
+    carried = httpx.MockTransport(lambda _: httpx.Response(status))
+    with pytest.raises(BrokerUnavailableError, match=f"answered {status} and does not say where"):
+        AdminClient(PulsarSettings(admin_url="http://localhost:8080"), transport=carried).namespace_properties("public/ns")

@@ -11,7 +11,7 @@ from multiprocessing.synchronize import Barrier
 import pytest
 
 from offloader.errors import FatalError, ObjectNotFoundError
-from offloader.storage.base import ObjectStore
+from offloader.storage.base import ObjectStore, Stat
 from offloader.storage.open import StoreSettings, open_store
 from tests.storage.bench import Bench, noise, processes
 from tests.storage.contract_uploads import UploadContract
@@ -137,6 +137,31 @@ class ObjectContract:
     def test_if_absent_with_the_same_bytes_is_ours(self, store: ObjectStore) -> None:
         first = store.put("slot", b"token 1", if_absent=True)
         assert store.put("slot", b"token 1", if_absent=True) == first
+
+    def test_of_what_was_there_first_no_more_is_read_than_could_be_ours(
+        self, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store.put("slot", b"x" * 100_000)
+        asked: list[int | None] = []
+        read = store.read
+
+        def watched(key: str, offset: int = 0, length: int | None = None) -> tuple[bytes, Stat]:
+            asked.append(length)
+            return read(key, offset, length)
+
+        monkeypatch.setattr(store, "read", watched)
+        assert store.put("slot", b"x" * 10, if_absent=True) is None
+        assert all(length is not None and length < 100 for length in asked)
+
+    def test_folders_are_told_once_each_in_the_order_of_keys(self, store: ObjectStore) -> None:
+        for key in ("b/c/1", "b/c/2", "b/c-d/x/y", "b/e", "a-/z", "a/z/1", "a/z/2", "f"):
+            store.put(key, b"")
+        assert list(store.folders()) == ["a-/", "a/", "b/"]
+        assert list(store.folders("b/")) == ["b/c-d/", "b/c/"]
+        assert list(store.folders("b/c")) == ["b/c-d/", "b/c/"]
+        assert list(store.folders("b/c/")) == list(store.folders("none/")) == []
+        store.delete(["a/z/1", "a/z/2"])
+        assert set(store.folders("b/c-d/")) == {"b/c-d/x/"}
 
     def test_a_deleted_object_can_be_created_again(self, store: ObjectStore) -> None:
         store.put("slot", b"1", if_absent=True)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from itertools import product
 
 import fsspec
 import pytest
 
 from offloader.errors import UnprovenStoreError
+from offloader.metadata.layout import topic_folder, topics
+from offloader.model import TopicName
 from offloader.storage.fsspec import COMPOSE_LIMIT, FsspecStore
 from tests.storage.bench import Bench, check_parts_in_steps
 from tests.storage.contract import StoreContract
@@ -41,3 +44,28 @@ def test_many_parts_are_composed_in_steps(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(fsspec, "url_to_fs", lambda url, **_: (Composing(), url.removeprefix("memory:/")))
     store = FsspecStore(f"memory://{uuid.uuid4().hex}/root")
     check_parts_in_steps(store)
+
+
+class Counting(fsspec.get_filesystem_class("memory")):
+    """Counts what it lists."""
+
+    cachable = False
+    listed = 0
+
+    def ls(self, path: str, detail: bool = True, **kwargs: object) -> list[object]:
+        found = super().ls(path, detail, **kwargs)
+        type(self).listed += len(found)
+        return found
+
+
+def test_the_topics_of_a_root_are_listed_without_their_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fsspec, "url_to_fs", lambda url, **_: (Counting(), url.removeprefix("memory:/")))
+    store = FsspecStore(f"memory://{uuid.uuid4().hex}/root")
+    names = [TopicName("tenant", "ns", f"topic{number}") for number in range(5)]
+    for name, count in product(names, range(100)):
+        store.put(f"{topic_folder(name)}_catalog/{0:020d}/{count:020d}", b"")
+    Counting.listed = 0
+    assert list(topics(store)) == names
+    in_one = 100 + 1 + 1  # its first generation, that folder, and the folder of catalogs
+    above = len(names) + 1 + 1  # topics, namespaces, tenants
+    assert Counting.listed <= (len(names) + 1) * (in_one + above)

@@ -39,7 +39,10 @@ def test_memory_stores_of_one_name_are_one_bucket() -> None:
 
 
 def test_the_options_of_s3_are_taken(stores: Stores) -> None:
-    assert stores.open(StoreSettings("s3://b", region="r", options=(("retry_deadline", "2.5"),))).retry_deadline == 2.5
+    options = (("retry_deadline", "2.5"), ("connect_timeout", "1"), ("read_timeout", "4"))
+    store = stores.open(StoreSettings("s3://b", region="r", options=options))
+    assert store.retry_deadline == 2.5
+    assert store.longest_call == 2 * (2.5 + 1 + 4)
 
 
 @pytest.mark.parametrize(

@@ -19,16 +19,18 @@ from offloader.errors import ConfigError, RetryableError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal import Journal
 from offloader.metrics import Metrics
-from offloader.model import Receipt, Slice, Source, TopicName
+from offloader.model import Lane, Receipt, Slice, Source, TopicName
 from offloader.pulsar.api import EntrySource
 from offloader.storage.base import ObjectStore
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from offloader.streaming.acknowledging import acknowledged
 from offloader.streaming.context import Context
-from offloader.streaming.driver import Driver, _Batch
-from offloader.streaming.planner import Limits, Plan
+from offloader.streaming.driver import Driver
+from offloader.streaming.lanes import Limits
+from offloader.streaming.planner import Plan
 from offloader.streaming.rates import RateLimits
 from offloader.streaming.roster import Roster
+from offloader.streaming.work import Kind, Work
 from offloader.streaming.worker import died, refused, run_slice
 from offloader.testing.cluster import MemoryCluster
 from offloader.testing.pace import Pace
@@ -47,6 +49,7 @@ policies:
   blockSizeInBytes: 4096
   indexStepInBytes: 4096
   failOnDataLoss: {fail}
+  pinHoldsLastEntry: {hold}
 namespaces: {{public/default: {{topics: {{"persistent://public/default/t": {{policies: {rate}}}}}}}}}
 """
 
@@ -69,17 +72,23 @@ class Inline(Executor):
         return future
 
 
+MOST_WAKES = 20
+
+
 class NoPlans:
-    """Stands for the plan server: keeps the newest plan, and tells of each."""
+    """Stands for the plan server: keeps each lane's newest plan, and tells of each."""
 
     def __init__(self, run: str, tell: Callable[[Plan], None]) -> None:
         self.run = run
-        self.plan: Plan | None = None
+        self.newest: dict[Lane, Plan] = {}
         self._tell = tell
 
     def publish(self, plan: Plan) -> None:
-        self.plan = plan
+        self.newest[plan.lane] = plan
         self._tell(plan)
+
+    def withdraw(self, plan: Plan) -> None:
+        pass
 
 
 class NoRequests:
@@ -115,6 +124,7 @@ class Simulation:
     part: int = 8 * 1024
     roll: str = "60s"
     fail_on_data_loss: bool = True
+    pin_holds_last_entry: bool = True
     enabled: bool = True
     start_after_offloaded: bool = False
     rate: int | None = None
@@ -123,6 +133,11 @@ class Simulation:
     store: ObjectStore | None = None
     application: str = "sim"
     limits: Limits = field(default_factory=lambda: Limits(tasks=2, threads=2, byte_budget=40 * 1024))
+    slow: Limits = field(
+        default_factory=lambda: Limits(
+            tasks=1, threads=4, byte_budget=40 * 1024, time_budget_ms=300_000, hard_limit_ms=900_000, queue_factor=1
+        )
+    )
     desk: Any = field(default_factory=NoRequests)
     cluster_of: Simulation | None = None
 
@@ -148,6 +163,7 @@ class Simulation:
             part=self.part,
             roll=self.roll,
             fail=str(self.fail_on_data_loss).lower(),
+            hold=str(self.pin_holds_last_entry).lower(),
             enabled=str(self.enabled).lower(),
             after=str(self.start_after_offloaded).lower(),
             source="bookkeeper" if self.source is Source.BOOKKEEPER else "broker",
@@ -159,17 +175,17 @@ class Simulation:
         self.journal = Journal.open(self.store, self.application, self.uuid)
         self.context = Context(
             application=self.application,
+            cluster=self.cluster.name,
             subscription="__offloader",
             store=self.store,
             journal=self.journal,
-            catalogs=Catalogs(self.store, self.application, self.uuid),
+            catalogs=Catalogs(self.store, self.application),
             admin=self.cluster.admin,
             pins=self.pins,
             source=self.cluster.source,
             policies=self.config.policies,
             metrics=Metrics(),
-            pool=Inline(),
-            adopters=Inline(),
+            work=Work(dict.fromkeys(Kind, Inline()), self.clock),
             clock_ms=self.clock,
             new_uuid=self.uuid,
             jitter=self.rng.random,
@@ -177,13 +193,15 @@ class Simulation:
         rates = RateLimits()
         self.roster = Roster(self.context, rates, 1_000, [])
         self.plans = NoPlans(self.uuid(), self.planned)
-        self.driver = Driver(self.context, self.roster, self.plans, self.limits, self.desk, rates, 1)
+        self.driver = Driver(
+            self.context, self.roster, self.plans, {Lane.FAST: self.limits, Lane.SLOW: self.slow}, self.desk, rates, 1
+        )
 
     def kill(self) -> None:
         """The driver is gone in mid-air; another one starts."""
         self.kills += 1
-        if self.plans.plan is not None:
-            self.zombies.extend(self.plans.plan.slices)
+        for plan in self.plans.newest.values():
+            self.zombies.extend(plan.slices)
         self.pins.close()
         self.journal.close()
         self.start()
@@ -193,9 +211,13 @@ class Simulation:
         self.journal.close()
 
     def round(self) -> None:
-        """A round as the driver's loop runs it: what can be retried is, at the next one."""
+        """Rounds as the driver's loop runs them, while what was posted wakes it: what can be retried is, at the next one."""
         try:
             self.driver.round()
+            for _ in range(MOST_WAKES):
+                if self.driver._inbox.empty():
+                    return
+                self.driver.round()
         except RetryableError:
             self.clock.now += 1_000
 
@@ -205,6 +227,10 @@ class Simulation:
             self.clock.now += step_ms
             self.round()
             self.batch()
+
+    def until_believed(self) -> None:
+        """So many looks that what is seen all the time is believed."""
+        self.rounds(12, step_ms=11_000)
 
     def forget_failure(self, topic: TopicName) -> None:
         self.journal.record([replace(self.driver.state(topic), failure=None)])
@@ -217,8 +243,11 @@ class Simulation:
             self.pace.planned(work.topic, self.clock.now)
 
     def batch(self, *, deaths: float = 0.0) -> int:
-        """Run the published plan and commit its receipts. Returns the number of slices."""
-        plan, self.plans.plan = self.plans.plan, None
+        """Run the published plans and commit their receipts. Returns the number of slices."""
+        return sum(self.batch_of(lane, deaths) for lane in Lane)
+
+    def batch_of(self, lane: Lane, deaths: float = 0.0) -> int:
+        plan = self.plans.newest.pop(lane, None)
         if plan is None:
             return 0
         receipts: list[Receipt] = []
@@ -232,8 +261,10 @@ class Simulation:
                     receipts.append(died(work))
                 else:
                     receipts.append(self.run(work))
-        self.pace.batch(max(receipt.elapsed_ms for receipt in receipts))
-        self.driver._take(_Batch(receipts))
+        if lane is Lane.FAST:
+            self.pace.batch(max(receipt.elapsed_ms for receipt in receipts))
+        self.driver.deliver(lane, receipts)
+        self.driver._take_receipts()
         return len(plan.slices)
 
     def switch(self, source: Source) -> None:
@@ -259,7 +290,8 @@ class Simulation:
         work = self.rng.choice(self.zombies)
         receipt = self.run(work)
         if self.rng.random() < 0.5:
-            self.driver._take(_Batch([receipt]))
+            self.driver.deliver(work.lane, [receipt])
+            self.driver._take_receipts()
 
     def settle(self, rounds: int = 3_000, step_ms: int = 30_000) -> None:
         """Rounds and batches until nothing is open; fails when that takes too long."""
@@ -276,14 +308,8 @@ class Simulation:
         if any(s.open is not None for s in self.journal.topics.values()):
             return False
         for topic in self.roster.topics.values():
-            fresh = self.cluster.admin.topic_info(topic.name).ledgers
             end = topic.catalog.end
-            stale = (
-                end is not None
-                and end.ledger in fresh
-                and topic.info.ledgers.closed_with(end.ledger) != fresh.closed_with(end.ledger)
-            )
-            if stale or not acknowledged(topic):
+            if not acknowledged(topic) or topic.inquiry is not None or topic.gone:
                 return False
             all_of_it = topic.rules.source is Source.BOOKKEEPER
             truth = [

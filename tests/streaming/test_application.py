@@ -36,6 +36,7 @@ class Surroundings:
 
     def session(self, monkeypatch: pytest.MonkeyPatch, made: Callable[[], object]) -> None:
         monkeypatch.setattr(module.spark_side, "session", lambda *_: made())
+        monkeypatch.setattr(module.spark_side, "Slots", lambda _: SimpleNamespace(number=2))
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from offloader.errors import BrokerUnavailableError
 from offloader.model import TopicName
 from offloader.pulsar.api import TopicEnd
 from offloader.streaming.patience import FIRST_MS, LAST_MS, SOON_MS, Patience
+from offloader.streaming.work import Kind
 from tests.streaming.simulation import Simulation
 
 HEALTHY = TopicName.parse("public/default/t")
@@ -76,8 +76,7 @@ def test_looks_that_are_waited_for_become_rare_and_the_other_topics_go_on() -> N
 
 def test_topics_that_cannot_be_adopted_yet_keep_no_other_topic_waiting() -> None:
     sim = started()
-    sim.context = replace(sim.context, adopters=(stuck := Stuck()))
-    sim.roster._context = sim.context
+    sim.context.work._executors = {**sim.context.work._executors, Kind.ADOPT: (stuck := Stuck())}
     for topic in HUNG:
         sim.cluster.create(topic)
     assert go_on(sim) > 10

@@ -3,7 +3,6 @@
 import sys
 import threading
 from dataclasses import replace
-from itertools import pairwise
 from types import SimpleNamespace
 from typing import cast
 
@@ -28,7 +27,15 @@ class Watched:
 
     def __init__(self, failure):
         goal = Position(0, 5, 9)
-        topic = SimpleNamespace(retire_at=goal, undecided=False, catalog=SimpleNamespace(end=None), begin=lambda: goal)
+        topic = SimpleNamespace(
+            retire_at=goal,
+            undecided=False,
+            catalog=SimpleNamespace(end=None),
+            begin=lambda: goal,
+            inquiry=None,
+            gone="",
+            missing=False,
+        )
         self.roster = SimpleNamespace(settled=True, refused={}, unread={}, topics={TOPIC: topic})
         self.failure = failure
 
@@ -54,6 +61,15 @@ def test_a_topic_that_fails_often_enough_is_given_up():
         assert watch.look(attempts) is Outcome.NOT_YET
     driver.failure = failed(GIVE_UP_ATTEMPTS, 9)
     assert watch.look(9) is Outcome.CANNOT
+
+
+def test_a_topic_that_is_to_be_taken_in_anew_is_not_there_yet():
+    driver = Watched(None)
+    (topic,) = driver.roster.topics.values()
+    topic.begin, topic.acknowledged, topic.retire_at = (lambda: Position(0, 5, 10)), None, Position(0, -1, -1)
+    topic.missing = True
+    watch = CaughtUp(cast("Driver", driver), 0, None)
+    assert watch.left() == [TOPIC]
 
 
 def test_a_namespace_that_could_not_be_read_is_not_caught_up():
@@ -128,6 +144,7 @@ def test_a_topic_is_seen_by_the_watching_thread_only_once_it_has_its_goal():
 def test_a_topic_that_was_created_again_has_a_goal_too():
     sim = Simulation(1)
     sim.cluster.create(TOPIC)
+    sim.cluster.create(TopicName.parse("t/n/witness"))
     sim.produce(TOPIC, 30)
     sim.settle()
     sim.pins.close()
@@ -263,7 +280,7 @@ def test_an_open_transaction_behind_aborted_entries_is_in_the_way(before):
     assert watch.unfinished() == [f"not caught up: {TOPIC}: an open transaction is in the way"]
 
 
-def test_a_long_tail_is_looked_up_in_several_rounds_while_other_topics_go_on():
+def test_a_long_tail_is_looked_up_in_several_pieces():
     sim = with_hidden_tail(2 * MAX_LOOKUPS + 500, roll="20s")
     sim.rounds(4)
     driver, asked = sim.driver, []
@@ -276,5 +293,4 @@ def test_a_long_tail_is_looked_up_in_several_rounds_while_other_topics_go_on():
     sim.rounds(60)
     assert sim.roster.topics[TOPIC].hidden_tail() is None
     assert len(asked) == 3
-    assert all(later - earlier >= 1_000 for earlier, later in pairwise(asked))
     assert asked[-1] - asked[0] < 20_000

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from concurrent.futures import Future
 
 import pytest
 
 from offloader.errors import AuthorizationFailedError, BrokerUnavailableError, SubscriptionBusyError
 from offloader.metadata import requests
+from offloader.metadata.catalog import Catalogs
+from offloader.metadata.layout import claim_key
 from offloader.metadata.requests import Request, RequestKind
+from offloader.metadata.state import Claim
 from offloader.model import Position, RollReason, TopicName
+from offloader.storage.memory import MemoryStore
 from offloader.streaming.desk import RequestDesk
-from offloader.streaming.discovery import Discovery
+from offloader.testing.faulty import FaultyStore, StoreFaults
 from offloader.testing.invariants import check_invariants
 from offloader.testing.truth import truth_of_cluster
 from tests.streaming.simulation import Simulation
@@ -29,9 +34,9 @@ def started(**settings: object) -> Simulation:
     return sim
 
 
-def ask(sim: Simulation, kind: RequestKind, topic: TopicName, position: Position | None = None) -> str:
+def ask(sim: Simulation, kind: RequestKind, topic: TopicName, position: Position | None = None, ahead_ms: int = 0) -> str:
     sim.driver._desk = RequestDesk(sim.context, 1)
-    return requests.submit(sim.store, "sim", Request(kind, topic, sim.clock.now, "test", position), sim.uuid)
+    return requests.submit(sim.store, "sim", Request(kind, topic, sim.clock.now + ahead_ms, "test", position), sim.uuid)
 
 
 def end(sim: Simulation, topic: TopicName = T) -> Position:
@@ -78,13 +83,15 @@ def test_a_manual_close_survives_a_restart_and_never_closes_twice() -> None:
     assert len(sim.context.catalogs.load(T).segments) == 1
 
 
-def test_a_close_of_a_ledger_that_ends_in_a_marker_is_satisfied_by_what_is_readable() -> None:
+@pytest.mark.parametrize("ahead_ms", [0, 3_600_000, -3_600_000])
+def test_a_close_of_a_ledger_that_ends_in_a_marker_is_satisfied_by_what_is_readable(ahead_ms: int) -> None:
+    """Whatever the clock of whoever asked says."""
     sim = started(entries_per_ledger=None)
     sim.produce(T, 10)
     from offloader.model import GapKind
 
     sim.cluster.add_hidden(T, GapKind.MARKER)
-    request = ask(sim, RequestKind.CLOSE, T, end(sim))
+    request = ask(sim, RequestKind.CLOSE, T, end(sim), ahead_ms)
     sim.rounds(12)
     assert requests.outcome_of(sim.store, "sim", request).ok
 
@@ -305,11 +312,11 @@ def test_a_deleted_topic_does_not_come_back_from_a_discovery_that_was_under_way(
     sim = started(roll="5s")
     sim.produce(T, 30)
     sim.settle()
-    under_way: Future[Discovery] = Future()
+    under_way: Future[object] = Future()
     seen = sim.roster._discover({T, OTHER})
     sim.roster._discovery = under_way
     sim.cluster.delete(T)
-    sim.rounds(6)
+    sim.until_believed()
     assert T not in sim.roster.topics
     under_way.set_result(seen)
     asked = sim.cluster.faults.count("admin.topic_info", T)
@@ -359,3 +366,47 @@ def test_what_is_known_of_a_namespace_that_cannot_be_read_stays() -> None:
     sim.rounds(6)
     assert busy in sim.roster.refused
     assert {T, OTHER, busy} <= sim.roster._policies.keys()
+
+
+def test_a_start_asks_the_bucket_only_for_what_it_owns() -> None:
+    """However many topics of others lie there, and however many of its own were disabled and released before."""
+    requests_made = []
+    for others in (0, 40):
+        faults = StoreFaults()
+        sim = started(roll="5s", store=FaultyStore(MemoryStore(), faults))
+        sim.produce(T, 30)
+        sim.settle()
+        catalogs = Catalogs(sim.store, "somebody-else")
+        for number in range(others):
+            name = TopicName.parse(f"public/elsewhere/t{number}")
+            catalogs.append(catalogs.head(name), Claim("somebody-else", 0, 1, Position(0, 3, 0), 1))
+        sim.kill()
+        before = Counter(faults.calls)
+        sim.rounds(6)
+        assert sim.roster.settled
+        requests_made.append(sum(faults.calls[call] - before[call] for call in ("list", "read", "stat")))
+    assert requests_made[0] == requests_made[1]
+
+
+def test_a_topic_that_was_disabled_while_nothing_ran_is_found_by_the_list_of_claims() -> None:
+    sim = started(roll="5s")
+    sim.produce(T, 30)
+    sim.settle()
+    stale = TopicName.parse("public/default/never-claimed")
+    Catalogs(sim.store, sim.application).mark(stale)
+    sim.cluster.namespace("public/default").properties[SWITCH] = "false"
+    sim.kill()
+    sim.rounds(20)
+    assert T not in sim.roster.topics
+    assert sim.cluster.mark_delete(T) is None
+    assert Catalogs(sim.store, sim.application).claimed() == []
+
+
+def test_a_claim_that_is_gone_from_the_list_is_listed_again_at_the_next_start() -> None:
+    sim = started(roll="5s")
+    sim.produce(T, 30)
+    sim.settle()
+    sim.store.delete([claim_key(sim.application, T)])
+    sim.kill()
+    sim.rounds(6)
+    assert T in Catalogs(sim.store, sim.application).claimed()

@@ -56,7 +56,7 @@ def test_a_topic_with_transactions_is_copied_complete_and_nothing_is_recorded_as
     sim.rounds(25)
     found = catalog(sim)
     assert found.end == last_place(sim), "also what follows the beginning of an open transaction"
-    assert found.entries == len(sim.cluster.entries(T))
+    assert found.head.entries == len(sim.cluster.entries(T))
     assert [gap for s in found.segments for gap in s.gaps] == []
     assert {s.source for s in found.segments} == {source}
     check(sim)
@@ -91,7 +91,7 @@ def test_bookies_fill_only_what_the_broker_keeps_back() -> None:
     sim = started(Source.FILLED)
     sim.produce(T, 40)
     sim.rounds(20)
-    assert catalog(sim).entries == 40
+    assert catalog(sim).head.entries == 40
     assert sim.cluster.faults.count("bookies.read") == 0
     check(sim)
 

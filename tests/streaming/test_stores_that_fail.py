@@ -6,8 +6,10 @@ import pytest
 
 from offloader.archive.checking.findings import Kind
 from offloader.errors import OvertakenError, StoreUnavailableError
-from offloader.model import FailureKind, TopicName
+from offloader.metadata.layout import KeyKind, parse_topic_key
+from offloader.model import FailureKind, Lane, RollReason, TopicName
 from offloader.storage.memory import MemoryBacking, MemoryStore
+from offloader.streaming import planner
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 from offloader.testing.invariants import HARMLESS, check_invariants
 from offloader.testing.truth import truth_of_cluster
@@ -55,6 +57,54 @@ def test_a_lost_answer_at_each_object_of_a_seal(part: str) -> None:
     check(sim)
 
 
+def parts_ends(key: str) -> bool:
+    return parsed.kind is KeyKind.DATA if (parsed := parse_topic_key(key)) else False
+
+
+def test_a_seal_that_cannot_read_its_parts_indexes_goes_on_later() -> None:
+    faults = StoreFaults()
+    sim = started(faults)
+    faults.add(StoreFault("read", key=parts_ends, times=3, after=2))
+    sim.produce(T, 60)
+    sim.settle()
+    check(sim)
+
+
+def test_an_object_that_is_damaged_before_its_seal_is_not_committed_and_is_made_again_once_it_is_deleted() -> None:
+    backing, faults = MemoryBacking(), StoreFaults()
+    sim = started(faults, backing, max_size=10**7)
+    store = MemoryStore(backing)
+
+    def damage() -> None:
+        (key,) = [key for key, _ in store.list() if parts_ends(key)]
+        data, stat = store.read(key)
+        store.put(key, data[:-20] + bytes([data[-20] ^ 1]) + data[-19:], meta=stat.meta)
+
+    faults.add(StoreFault("read", Effect.HOOK, key=parts_ends, hook=damage))
+    sim.produce(T, 60)
+    for _ in range(30):
+        if sim.driver.state(T).failure is None:
+            sim.rounds(1, 10_000)
+    failure, uuid = sim.driver.state(T).failure, sim.driver.state(T).open.uuid
+    assert failure.kind is FailureKind.INTEGRITY
+    assert f"{uuid}: offset" in failure.reason
+    assert not sim.context.catalogs.load(T).segments
+    store.delete([key for key, _ in store.list() if uuid in key])
+    sim.settle()
+    assert sim.context.catalogs.load(T).segments[0].uuid != uuid
+    check(sim)
+
+
+def test_segments_that_end_by_the_size_of_their_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner, "MAX_INDEX_BYTES", 30 * planner.INDEX_ENTRY_BYTES)
+    sim = started(StoreFaults(), roll="60m", max_size=10**7)
+    sim.produce(T, 300)
+    sim.rounds(30)
+    assert {s.roll_reason for s in sim.context.catalogs.load(T).segments} == {RollReason.INDEX}
+    sim.settle()
+    check(sim)
+
+
 def test_one_topic_s_store_fails_and_the_others_advance() -> None:
     faults = StoreFaults()
     sim = started(faults, roll="5s")
@@ -86,10 +136,10 @@ def test_receipts_count_once_however_often_the_journal_is_tried(
     ):
         monkeypatch.setattr(place, name, lambda *_, name=name: counted.append(name))
     sim.produce(T, 60)
-    while sim.plans.plan is None:
+    while not sim.plans.newest:
         sim.clock.now += 1_000
         sim.round()
-    assert len(sim.plans.plan.slices) == 1
+    assert len(sim.plans.newest[Lane.FAST].slices) == 1
     if not settled_by_the_next_look:
         monkeypatch.setattr(sim.journal, "check_not_overtaken", lambda: None)  # as between two polls
     faults.add(StoreFault("put", key=lambda key: key.startswith("_journal"), times=3))
@@ -205,6 +255,49 @@ def test_a_lost_answer_to_a_loss_or_to_the_next_incarnation_s_claim(lost: str) -
         sim.produce(T, 3)
     faults.add(StoreFault("put", Effect.LOST, key=lambda key: "_catalog" in key and "/t/" in key, times=2))
     sim.rounds(20)
+    sim.until_believed()
     sim.produce(T, 5)
     sim.settle()
     check(sim)
+
+
+def test_an_outage_of_the_journal_is_no_topic_s_trouble_and_losses_that_wait_write_nothing_each_round() -> None:
+    faults = StoreFaults()
+    sim = started(faults, roll="10s", max_size=10**8, entries_per_ledger=5)
+    sim.produce(T, 7)
+    sim.settle()
+    held = sim.context.catalogs.head(T).end
+    assert held is not None
+    sim.produce(T, 12)
+    sim.cluster.lose(T, held.ledger)
+    sim.rounds(10)
+    failure = sim.driver.state(T).failure
+    assert failure is not None
+    assert failure.kind is FailureKind.DATA_LOST
+    before = faults.calls["put"]
+    for _ in range(20):
+        sim.clock.now += 100
+        sim.driver.round()
+    assert faults.calls["put"] == before, "nothing has changed"
+    faults.add(StoreFault("put", key=lambda key: "_journal" in key, times=1_000))
+    sim.clock.now = failure.retry_at
+    sim.driver._checked_at = sim.clock.now  # it was looked at a moment ago whether somebody else owns the journal
+    with pytest.raises(StoreUnavailableError):
+        sim.driver.round()
+    assert not any(topic.trouble for topic in sim.roster.topics.values())
+
+
+def test_a_batch_that_spark_has_done_is_not_overdue_while_the_journal_is_away() -> None:
+    faults = StoreFaults()
+    sim = started(faults, roll="10s", max_size=10**8)
+    sim.produce(T, 60)
+    health = sim.context.metrics.health
+    while not sim.plans.newest:
+        sim.clock.now += 1_000
+        sim.round()
+    plan = next(iter(sim.plans.newest.values()))
+    assert health._batches
+    faults.add(StoreFault("put", key=lambda key: "_journal" in key, times=1_000))
+    sim.driver.deliver(plan.lane, [sim.run(work) for task in plan.tasks for work in task])
+    sim.driver.turn()
+    assert not health._batches

@@ -31,17 +31,18 @@ def test_a_query_that_cannot_be_started_is_started_again() -> None:
         return query
 
     query = SupervisedQuery(start, lambda: 0)  # type: ignore[arg-type]
-    assert query.restarted()
-    assert not query.restarted()
+    query.keep_running()
+    query.keep_running()
+    assert len(attempts) == 2
     query.stop()
 
 
 def test_a_query_that_dies_again_and_again_without_a_batch_ends_the_application() -> None:
     query = SupervisedQuery(Query, lambda: 0)  # type: ignore[arg-type]
     for _ in range(MOST_RESTARTS):
-        assert query.restarted()
+        query.keep_running()
     with pytest.raises(FatalError, match="in a row without a batch"):
-        query.restarted()
+        query.keep_running()
 
 
 @pytest.mark.parametrize("error", [Py4JNetworkError("cannot connect to the Java server"), ConnectionResetError("reset")])
@@ -56,10 +57,18 @@ def test_a_jvm_that_is_gone_ends_the_application(error: Exception) -> None:
 
     query = SupervisedQuery(Gone, lambda: 0)  # type: ignore[arg-type]
     with pytest.raises(FatalError, match=f"JVM does not answer any more, .*: .*{error}"):
-        query.restarted()
+        query.keep_running()
     query.stop()
 
 
 def test_batches_in_between_start_the_count_anew() -> None:
-    query = SupervisedQuery(Query, lambda: 1)  # type: ignore[arg-type]
-    assert all(query.restarted() for _ in range(5 * MOST_RESTARTS))
+    starts = []
+
+    def start() -> Query:
+        starts.append(1)
+        return Query()
+
+    query = SupervisedQuery(start, lambda: 1)  # type: ignore[arg-type]
+    for _ in range(5 * MOST_RESTARTS):
+        query.keep_running()
+    assert len(starts) == 1 + 5 * MOST_RESTARTS

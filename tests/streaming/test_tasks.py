@@ -3,12 +3,13 @@
 from offloader.model import FailureKind
 from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.open import StoreSettings
+from offloader.streaming.secrets import Public
 from offloader.streaming.tasks import WorkerSettings, run_slices
 from tests.streaming.test_worker import work
 
 
 def test_a_store_that_cannot_be_opened_refuses_each_slice_and_says_why():
-    settings = WorkerSettings(PulsarSettings(), None, StoreSettings("s3://"), threads=2)
+    settings = WorkerSettings(Public(PulsarSettings(), StoreSettings("s3://"), ()), None, threads=2)
     slices = [work("one"), work("other")]
     receipts = list(run_slices(slices, settings))
     assert [receipt.upload for receipt in receipts] == ["one", "other"]

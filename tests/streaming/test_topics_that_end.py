@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from offloader.metadata.state import Abandoned, TopicCatalog, TopicState
+from offloader.archive.checking.verify import verify
+from offloader.archive.rebuilding.evidence import Given
+from offloader.archive.rebuilding.write import rebuild
+from offloader.metadata import layout
+from offloader.metadata.catalog import Catalogs
+from offloader.metadata.state import Abandoned, Releasing, TopicCatalog, TopicState
 from offloader.model import FailureKind, GapKind, Position, RollReason, TopicName
 from offloader.storage.memory import MemoryStore
 from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
@@ -50,7 +55,7 @@ def test_a_deleted_topic_is_sealed_at_its_last_uploaded_part_and_the_rest_is_rec
     assert sim.driver.state(T).open.parts
     last = max((e.ledger, e.entry) for e in sim.cluster.entries(T))
     sim.cluster.delete(T)
-    sim.rounds(10)
+    sim.until_believed()
     found = catalog(sim)
     assert found.segments[-1].roll_reason is RollReason.DELETED
     loss = found.losses[-1]
@@ -66,7 +71,7 @@ def test_a_topic_created_again_is_another_incarnation_and_goes_on() -> None:
     sim.rounds(3)
     sim.cluster.delete(T)
     sim.cluster.create(T)
-    sim.rounds(6)
+    sim.until_believed()
     sim.produce(T, 20)
     sim.settle()
     found = catalog(sim)
@@ -85,7 +90,7 @@ def test_a_topic_created_again_while_nobody_looked() -> None:
     sim.cluster.delete(T)
     sim.cluster.create(T)
     sim.start()
-    sim.rounds(6)
+    sim.until_believed()
     sim.produce(T, 20)
     sim.settle()
     assert catalog(sim).claim.incarnation == 1
@@ -279,7 +284,7 @@ def test_a_topic_deleted_soon_after_a_restart_has_its_tail_recorded_as_lost() ->
     sim.kill()
     sim.rounds(3)
     sim.cluster.delete(T)
-    sim.rounds(8)
+    sim.until_believed()
     found = catalog(sim)
     assert (found.end.ledger, found.end.entry) == last
     sim.close()
@@ -322,12 +327,15 @@ def test_a_damaged_catalog_of_a_disabled_topic_does_not_keep_the_others_from_bei
     sim.close()
 
 
-def offloaded_up_to_a_closed_ledger(fail: bool) -> Simulation:
-    """Two full ledgers are offloaded and their ends recorded; the topic waits in an empty one."""
-    sim = started(fail_on_data_loss=fail)
+def offloaded_up_to_a_closed_ledger(fail: bool, *, hold: bool = True) -> Simulation:
+    """Two full ledgers are offloaded; the topic waits in an empty one. The pin keeps the last full one, unless that is given up."""
+    sim = started(fail_on_data_loss=fail, pin_holds_last_entry=hold)
     sim.produce(T, 40)
     sim.settle()
-    assert catalog(sim).end.ledger not in sim.cluster.admin.topic_info(T).ledgers
+    sim.rounds(5)
+    sim.cluster.check_retention(T)
+    sim.rounds(5)
+    assert (catalog(sim).end.ledger in sim.cluster.admin.topic_info(T).ledgers) is hold
     return sim
 
 
@@ -350,8 +358,9 @@ def accept(sim: Simulation) -> None:
 
 @pytest.mark.parametrize("down", [True, False])
 @pytest.mark.parametrize("fail", [True, False])
-def test_a_pin_moved_past_ledgers_that_were_then_trimmed_is_a_recorded_loss(down: bool, fail: bool) -> None:
-    sim = offloaded_up_to_a_closed_ledger(fail)
+@pytest.mark.parametrize("hold", [True, False])
+def test_a_pin_moved_past_ledgers_that_were_then_trimmed_is_a_recorded_loss(down: bool, fail: bool, hold: bool) -> None:
+    sim = offloaded_up_to_a_closed_ledger(fail, hold=hold)
     end = catalog(sim).end
     if down:
         sim.pins.close()
@@ -381,10 +390,15 @@ def test_a_pin_moved_past_everything_so_that_only_an_empty_ledger_is_left_is_a_r
     check(sim)
 
 
-def test_an_empty_ledger_that_is_replaced_after_a_loss_is_not_lost_too() -> None:
-    sim = offloaded_up_to_a_closed_ledger(False)
+@pytest.mark.parametrize("fail", [True, False])
+def test_an_empty_ledger_that_is_replaced_after_a_loss_extends_it_and_waits_for_nobody(fail: bool) -> None:
+    """Nobody knows whether somebody had written to it."""
+    sim = offloaded_up_to_a_closed_ledger(fail)
     all_expires_while_nothing_runs(sim)
     sim.rounds(4)
+    if fail:
+        accept(sim)
+        sim.rounds(2)
     (loss,) = catalog(sim).losses
     sim.cluster.unload(T)
     sim.kill()
@@ -392,7 +406,38 @@ def test_an_empty_ledger_that_is_replaced_after_a_loss_is_not_lost_too() -> None
     assert loss.end.ledger not in sim.roster.topics[T].info.ledgers
     sim.produce(T, 30)
     sim.settle()
-    assert catalog(sim).losses == (loss,)
+    before, more = catalog(sim).losses
+    assert before == loss
+    assert more.start == loss.end._replace(entry=0)
+    assert more.accepted_by == "the loss before it"
+    check(sim)
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+def test_an_idle_topic_behind_a_loss_loses_nothing_more_however_often_it_is_unloaded(hidden: bool) -> None:
+    """Its catalog does not grow. What is written at last, also where no broker delivers it, is offloaded."""
+    sim = offloaded_up_to_a_closed_ledger(True)
+    all_expires_while_nothing_runs(sim)
+    sim.rounds(4)
+    accept(sim)
+    sim.rounds(2)
+    slots = catalog(sim).next_slot
+    for number in range(5):
+        sim.cluster.unload(T)
+        if number == 2:
+            sim.kill()
+        sim.rounds(4, step_ms=60_000)
+        assert sim.driver.state(T).failure is None
+    assert catalog(sim).next_slot == slots
+    if hidden:
+        sim.cluster.add_hidden(T, GapKind.MARKER)
+        sim.kill()  # consumers' end tells nothing of it, a start asks for the ledgers
+    else:
+        sim.produce(T, 30)
+    sim.rounds(10, step_ms=60_000)
+    sim.settle()
+    assert len(catalog(sim).losses) == 2
+    assert len(catalog(sim).segments) > 1
     check(sim)
 
 
@@ -412,7 +457,7 @@ def test_a_pin_moved_within_ledgers_that_are_all_there_is_an_alarm_and_no_loss()
     entry = sim.cluster.produce(T, b"one")
     sim.produce(T, 10)
     sim.cluster.move_pin(T, *entry)
-    sim.round()
+    sim.rounds(2)
     assert sim.roster.topics[T].alarm
     sim.settle()
     assert not catalog(sim).losses
@@ -427,8 +472,6 @@ def test_a_subscription_deleted_before_the_first_segment_and_its_data_trimmed_is
         sim.pins.close()
     sim.cluster.add_pending(T, b"in a transaction")
     sim.cluster.resolve(T, commit=True)
-    if not down:
-        sim.roster.topics[T].info = sim.cluster.admin.topic_info(T)  # its entries were seen, and nothing is open yet
     sim.produce(T, 68)
     sim.cluster.delete_subscription(T)
     if down:
@@ -450,13 +493,11 @@ def started_with_aborts_that_fail(times: int) -> Simulation:
 def test_the_upload_of_a_deleted_topic_is_ended_before_the_topic_is_forgotten() -> None:
     sim = started_with_aborts_that_fail(3)
     sim.produce(T, 40)
-    while sim.plans.plan is None:
+    while not sim.plans.newest:
         sim.clock.now += 1_000
         sim.round()
     assert list(sim.store.list_uploads())
     sim.cluster.delete(T)
-    sim.plans.plan = None
-    sim.driver.replan()  # its slice met a topic that is not there
     sim.rounds(40, step_ms=6_000)
     assert T not in sim.roster.topics
     assert T not in sim.journal.topics
@@ -467,7 +508,7 @@ def test_the_upload_of_a_deleted_topic_is_ended_before_the_topic_is_forgotten() 
 def test_the_abandoned_upload_of_a_released_topic_is_ended_before_the_topic_is_let_go() -> None:
     sim = started_with_aborts_that_fail(3)
     upload = sim.store.begin("some/key")
-    sim.journal.record([TopicState(T, releasing=True, abandoned=(Abandoned(sim.uuid(), upload, "a test"),))])
+    sim.journal.record([TopicState(T, releasing=Releasing.REQUEST, abandoned=(Abandoned(sim.uuid(), upload, "a test"),))])
     sim.rounds(20, step_ms=6_000)
     assert T not in sim.roster.topics
     assert not list(sim.store.list_uploads())
@@ -484,7 +525,8 @@ def test_a_topic_deleted_while_nothing_ran_is_sealed_at_its_last_uploaded_part_a
     sim.pins.close()
     sim.cluster.delete(T)
     sim.kill()
-    sim.rounds(20)
+    sim.until_believed()
+    sim.rounds(8)
     found = catalog(sim)
     assert found.end == (segment.covered if uploaded else segment.start)
     assert bool(found.segments) is uploaded
@@ -494,3 +536,94 @@ def test_a_topic_deleted_while_nothing_ran_is_sealed_at_its_last_uploaded_part_a
     assert T not in sim.journal.topics
     assert not list(sim.store.list_uploads())
     sim.close()
+
+
+def test_a_segment_of_gaps_alone_is_no_abandoned_one_while_its_upload_cannot_be_ended() -> None:
+    faults = StoreFaults()
+    sim = started(roll="30s", max_size=10**7, store=FaultyStore(MemoryStore(), faults))
+    sim.produce(T, 3)
+    sim.rounds(60)
+    faults.add(StoreFault("abort", times=10_000))
+    before = len(catalog(sim).segments)
+    for _ in range(8):
+        sim.cluster.add_hidden(T, GapKind.ABORTED)
+    sim.rounds(200)
+    found = catalog(sim)
+    assert (before, len(found.segments), found.segments[-1].size) == (1, 2, 0)
+    upload = next(iter(sim.store.list_uploads())).upload
+    assert [(each.uuid, each.upload) for each in sim.driver.state(T).abandoned] == [("", upload)]
+    assert not [finding for finding in verify(sim.store).findings if finding.topic == T]
+    plain = sim.store.store if isinstance(sim.store, FaultyStore) else sim.store
+    sim.close()
+    plain.delete([key for key, _ in plain.list(layout.generations_folder(T))])
+    rebuild(plain, T, Given("sim", sim.clock.now), iter(map(str, range(100))).__next__)
+    assert Catalogs(plain, "app").load(T).segments == found.segments
+
+
+def test_a_catalog_that_has_lost_its_end_is_not_gone_on_with_where_the_journal_knows_more() -> None:
+    sim = started(roll="2h", max_size=3_000)
+    while len(catalog(sim).segments) < 3 or sim.driver.state(T).open is None:
+        sim.produce(T, 5)
+        sim.rounds(2)
+    before = catalog(sim)
+    sim.kill()
+    slot = before.next_slot - 1
+    kept = {key: sim.store.read(key)[0] for key in (layout.slot_key(T, 0, slot), layout.slot_key(T, 0, slot - 1))}
+    sim.store.delete(kept)
+    sim.start()
+    sim.rounds(20)
+    assert T not in sim.roster.topics
+    assert catalog(sim).next_slot == slot - 1
+    for key, data in kept.items():
+        sim.store.put(key, data)
+    sim.rounds(200)
+    assert T in sim.roster.topics
+    assert catalog(sim).segments[: len(before.segments)] == before.segments
+    sim.close()
+
+
+def test_a_process_that_never_lives_for_a_minute_takes_no_topic_for_deleted() -> None:
+    """Looks are not journaled: each start begins anew, and until one lasts nothing of the topic is given up."""
+    sim = started(roll="2h", max_size=10**6)
+    sim.produce(T, 60)
+    sim.rounds(3)
+    segment = sim.driver.state(T).open
+    assert segment is not None
+    assert segment.parts
+    sim.cluster.delete(T)
+    for _ in range(6):
+        sim.kill()
+        sim.rounds(4, step_ms=10_000)
+        kept = sim.journal.topics[T].open
+        assert kept is not None
+        assert (kept.uuid, kept.closing_end) == (segment.uuid, None)
+        assert not catalog(sim).losses
+    sim.until_believed()
+    sim.rounds(5, step_ms=11_000)
+    assert T not in sim.journal.topics
+    assert [s.uuid for s in catalog(sim).segments] == [segment.uuid]
+    check(sim, at_rest=False)
+
+
+def test_what_was_seen_behind_a_loss_and_is_gone_is_a_loss_though_nothing_more_is_written() -> None:
+    sim = started(roll="10s", max_size=10**8, entries_per_ledger=20, enabled=False, fail_on_data_loss=False)
+    properties = sim.cluster.namespace("public/default").properties
+    properties["offloader.enabled"] = "true"
+    sim.rounds(4)
+    sim.produce(T, 40)
+    sim.cluster.produce(OTHER, b"x")
+    sim.settle()
+    all_expires_while_nothing_runs(sim)
+    sim.rounds(8)
+    (loss,) = catalog(sim).losses
+    del properties["offloader.enabled"]  # paused: no segment is opened
+    sim.rounds(5)
+    sim.produce(T, 10)
+    sim.rounds(10, step_ms=10_000)
+    last = sim.cluster.entries(T)[-1]
+    sim.cluster.move_pin(T, last.ledger, last.entry)
+    sim.cluster.unload(T)
+    sim.cluster.check_retention(T)
+    sim.rounds(10, step_ms=60_000)
+    assert catalog(sim).losses[0] == loss
+    assert catalog(sim).losses[-1].end.ledger > last.ledger

@@ -8,7 +8,7 @@ import pytest
 
 from offloader.errors import StoreUnavailableError
 from offloader.format.cutter import CutPart
-from offloader.format.entry import OPAQUE
+from offloader.format.entry import UNREADABLE
 from offloader.metadata.layout import data_key
 from offloader.model import Cuts
 from offloader.storage.memory import MemoryStore
@@ -38,7 +38,7 @@ class Gated(MemoryStore):
 
 def parts(count: int) -> list[CutPart]:
     working = cutter(Cuts(part_size=200, block_size=200, index_step=100))
-    found = [working.offer(1, entry, b"x" * 100, OPAQUE) for entry in range(count + 1)]
+    found = [working.offer(1, entry, b"x" * 100, UNREADABLE) for entry in range(count + 1)]
     return [part for part in found if part is not None]
 
 

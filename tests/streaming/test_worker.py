@@ -63,7 +63,7 @@ def work(upload, *, seal=True):
     return Slice(
         topic=TOPIC, run="r", plan=1, uuid=UUID, upload=upload, start=Position(0, 5, 0), bound=Position(0, 5, len(ENTRIES) - 1),
         seal=seal, first_part=1, offset=0, first_block=1, room=1 << 30, byte_budget=1 << 30, time_budget_ms=60_000,
-        hard_limit_ms=60_000, source=Source.BROKER, cuts=CUTS, ledgers=(LedgerSpan(5, None),),
+        hard_limit_ms=60_000, silent_ms=2_000, goal=4096, read_ahead=1 << 24, source=Source.BROKER, cuts=CUTS, ledgers=(LedgerSpan(5, None),),
     )  # fmt: skip
 
 
@@ -137,7 +137,7 @@ def test_what_came_first_is_what_a_slice_failed_for():
 
 def test_a_slice_with_a_part_is_not_slow():
     reader_stops_after = 60  # one whole part of about 36 entries, then silence
-    receipt = run(MemoryStore(), entries=ENTRIES[:reader_stops_after], hard_limit_ms=50, seal=False)
+    receipt = run(MemoryStore(), entries=ENTRIES[:reader_stops_after], time_budget_ms=50, hard_limit_ms=50, seal=False)
     assert receipt.stop is SliceStop.BUDGET
     assert len(receipt.parts) == 1
 
@@ -152,3 +152,45 @@ def test_an_entry_that_a_broker_never_delivers_fails_the_slice_though_nothing_fo
 def test_bookies_that_are_silent_are_waited_for():
     receipt = run(MemoryStore(), entries=[], hard_limit_ms=6_000, source=Source.BOOKKEEPER)
     assert (receipt.stop, receipt.failure_kind) == (SliceStop.SLOW, None)
+
+
+DAY_MS = 24 * 3_600_000
+
+
+class Slowly(ScriptedReader):
+    """An entry every so many reads."""
+
+    def __init__(self, entries, every):
+        super().__init__(entries)
+        self._every = every
+        self._reads = 0
+
+    def read(self, timeout):
+        self._reads += 1
+        now = self._entries[:1] if self._reads % self._every == 0 else []
+        self._entries = self._entries[len(now) :]
+        return now
+
+
+def slowly(entries, every, **changes):
+    """A slice of a topic that is given a day, over bookies, from which nothing is explained."""
+    store = MemoryStore()
+    source = ScriptedSource(Slowly(entries, every))
+    told = {"time_budget_ms": DAY_MS, "hard_limit_ms": DAY_MS, "source": Source.BOOKKEEPER, "stall_ms": 10_000, **changes}
+    clock = iter(range(0, 10 * DAY_MS, 50))
+    return run_slice(replace(work(store.begin(data_key(TOPIC, UUID))), **told), source, store, lambda: next(clock))
+
+
+def test_a_slice_that_may_take_a_day_ends_soon_when_nothing_comes_any_more():
+    receipt = slowly(ENTRIES[:20], 1)
+    assert (receipt.stop, receipt.parts) == (SliceStop.SLOW, ())
+    assert 10_000 <= receipt.elapsed_ms < 20_000
+    with_a_part = slowly(ENTRIES[:60], 1)
+    assert (with_a_part.stop, len(with_a_part.parts)) == (SliceStop.BUDGET, 1)
+    assert with_a_part.elapsed_ms < 40_000
+
+
+def test_a_slice_that_is_slow_and_advances_is_not_ended():
+    receipt = slowly(ENTRIES, 40)
+    assert (receipt.stop, receipt.finished) == (SliceStop.BOUND, True)
+    assert receipt.elapsed_ms > 10 * 10_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -12,17 +12,19 @@ from offloader.errors import ConfigError, FormatVersionError, IntegrityError, Ob
 from offloader.metadata.envelope import unseal
 from offloader.metadata.journal_start import JournalStart
 from offloader.metadata.layout import (
+    CLAIMS,
     JOURNAL,
     PROOF,
     REQUESTS,
     ROOT,
     KeyKind,
+    TopicKey,
+    catalog_folder,
     epoch_folder,
-    is_moved_record,
     journal_folder,
     parse_topic_key,
 )
-from offloader.metadata.log import NumberedLog
+from offloader.metadata.log import NumberedLog, read_record
 from offloader.metadata.root import read_root
 from offloader.metadata.state import TopicState
 from offloader.model import OpenSegment, TopicName
@@ -55,14 +57,8 @@ class Journals:
 
 
 def applications(store: ObjectStore) -> list[str]:
-    """Every application that has a journal; one listing call each."""
-    found: list[str] = []
-    after = ""
-    while (key := next((k for k, _ in store.list(f"{JOURNAL}/", start_after=after)), None)) is not None:
-        folder = key.split("/")[1]
-        found.append(unquote(folder))
-        after = max(f"{JOURNAL}/{folder}0", key)  # "0" is the character after "/"
-    return found
+    """Every application that has a journal; one listing call a thousand."""
+    return [unquote(folder.split("/")[1]) for folder in store.folders(f"{JOURNAL}/")]
 
 
 def read_journals(store: ObjectStore, names: Iterable[str]) -> Journals:
@@ -104,19 +100,43 @@ def _tokens(store: ObjectStore, application: str, epoch: int) -> Iterator[tuple[
     for slot in log.slots():
         try:
             key = log.key(slot)
-            yield key, unseal(key, store.read(key)[0]).token
+            yield key, unseal(key, read_record(store, key)).token
         except ObjectNotFoundError:
             continue
 
 
-def stray_objects(keys: Iterable[str], offloaded: set[tuple[TopicName, str]], journals: Journals) -> Iterator[Finding]:
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What catalogs name: their segments and their records, each with its topic, and the generations that are in force."""
+
+    segments: Collection[tuple[TopicName, str]]
+    records: Collection[tuple[TopicName, str]]
+    generations: Mapping[TopicName, int]
+
+
+def stray_objects(keys: Iterable[str], named: Named, journals: Journals) -> Iterator[Finding]:
     """Objects that neither a catalog nor a journal names. `keys` were listed before both were read."""
+    told: set[tuple[TopicName, int]] = set()
     for key in keys:
         parsed = parse_topic_key(key)
         if parsed is None:
             yield from _of_no_topic(key)
-        elif parsed.kind is not KeyKind.CATALOG and (parsed.topic, parsed.uuid) not in offloaded:
-            yield from _unnamed(key, parsed.topic, parsed.uuid, journals)
+        elif parsed.kind in (KeyKind.CATALOG, KeyKind.MANIFEST):
+            if (parsed.topic, parsed.generation) not in told:
+                told.add((parsed.topic, parsed.generation))
+                yield from _not_in_force(parsed.topic, parsed.generation, named.generations.get(parsed.topic, parsed.generation))
+        elif (parsed.topic, parsed.uuid) not in (named.records if parsed.kind is KeyKind.RECORD else named.segments):
+            yield from _unnamed(key, parsed, journals)
+
+
+def _not_in_force(topic: TopicName, generation: int, in_force: int) -> Iterator[Finding]:
+    folder = catalog_folder(topic, generation)
+    if generation < in_force:
+        yield Finding(Kind.LEFT_OVER, folder, f"replaced by generation {in_force} of this catalog; it can be deleted", topic)
+    elif generation > in_force:
+        yield Finding(
+            Kind.LEFT_OVER, folder, "of a rebuild that was interrupted; unless one is under way it can be deleted", topic
+        )
 
 
 def open_uploads(uploads: Iterable[OpenUpload], journals: Journals) -> Iterator[tuple[OpenUpload | None, Finding]]:
@@ -134,18 +154,19 @@ def open_uploads(uploads: Iterable[OpenUpload], journals: Journals) -> Iterator[
 def _of_no_topic(key: str) -> Iterator[Finding]:
     if key.startswith(f"{PROOF}/"):
         yield Finding(Kind.LEFT_OVER, key, "left by an interrupted start; it can be deleted")
-    elif is_moved_record(key):
-        yield Finding(Kind.LEFT_OVER, key, "a damaged record, moved aside by `offloader catalog rebuild`; it can be deleted")
-    elif key != ROOT and not key.startswith((f"{JOURNAL}/", f"{REQUESTS}/")):
+    elif key != ROOT and not key.startswith((f"{JOURNAL}/", f"{REQUESTS}/", f"{CLAIMS}/")):
         yield Finding(Kind.STRAY_OBJECT, key, "its name is none that the offloader writes")
 
 
-def _unnamed(key: str, topic: TopicName, uuid: str, journals: Journals) -> Iterator[Finding]:
+def _unnamed(key: str, parsed: TopicKey, journals: Journals) -> Iterator[Finding]:
+    topic, uuid = parsed.topic, parsed.uuid
     held = [state for _, state in journals.of(topic)]
     if any(state.open is not None and state.open.uuid == uuid for state in held):
         return
     reason = next((a.reason for state in held for a in state.abandoned if a.uuid == uuid), None)
-    if reason is None:
+    if reason is None and parsed.kind is KeyKind.RECORD:
+        yield Finding(Kind.UNCOMMITTED_RECORD, key, "neither the catalog has it nor a journal names it", topic)
+    elif reason is None:
         yield Finding(Kind.STRAY_OBJECT, key, "neither a catalog nor a journal names it", topic)
     else:
         yield Finding(Kind.ABANDONED_OBJECT, key, f"abandoned: {reason}", topic)
@@ -155,6 +176,6 @@ def _names_upload(journals: Journals, topic: TopicName, uuid: str, upload: str) 
     for _, state in journals.of(topic):
         if state.open is not None and state.open.uuid == uuid and state.open.upload in (None, upload):
             return True
-        if any(a.uuid == uuid and a.upload in (None, upload) for a in state.abandoned):
+        if any(a.upload == upload or (a.uuid == uuid and a.upload is None) for a in state.abandoned):
             return True
     return False

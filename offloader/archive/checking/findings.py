@@ -24,6 +24,7 @@ class Kind(StrEnum):
     WRONG_ENTRIES = "wrong-entries"
     WRONG_STATISTICS = "wrong-statistics"
     DAMAGED_RECORD = "damaged-record"
+    DAMAGED_MANIFEST = "damaged-manifest"
     HOLE = "hole"
     OVERLAP = "overlap"
     UNPROVEN_END = "unproven-end"
@@ -32,6 +33,9 @@ class Kind(StrEnum):
     NOT_CLAIMED = "not-claimed"
     STRAY_OBJECT = "stray-object"
     ABANDONED_OBJECT = "abandoned-object"
+    MISSING_RECORD = "missing-record"
+    UNCOMMITTED_RECORD = "uncommitted-record"
+    MISSING_CLAIM = "missing-claim"
     LEFT_OVER = "left-over"
     OPEN_UPLOAD = "open-upload"
     SECOND_COPY = "second-copy"
@@ -43,12 +47,13 @@ MEANINGS: Mapping[Kind, str] = {
     Kind.WRONG_SIZE: "a data object is not as long as the catalog says",
     Kind.WRONG_METADATA: "an object in S3 has no format version in its metadata: stock readers refuse it",
     Kind.DAMAGED_PART: "a part's bytes do not have the recorded CRC32C",
-    Kind.DAMAGED_ENTRY: "an entry's own checksum does not match",
+    Kind.DAMAGED_ENTRY: "an entry is no message or does not have its own checksum, and no record says that it was copied so",
     Kind.DAMAGED_INDEX: "an index object cannot be read, or is not of this segment",
     Kind.UNACCOUNTED_BYTES: "bytes that the format and the index do not account for",
     Kind.WRONG_ENTRIES: "an object holds other entries than the catalog says",
     Kind.WRONG_STATISTICS: "a part's messages, times or indexes are not those recorded",
     Kind.DAMAGED_RECORD: "a record of a catalog or journal cannot be read, or contradicts itself",
+    Kind.DAMAGED_MANIFEST: "a manifest does not say what its records say: readers may be slow or misled; `offloader catalog compact` writes it anew",
     Kind.HOLE: "positions between two segments are in neither",
     Kind.OVERLAP: "positions are in two segments",
     Kind.UNPROVEN_END: "a segment goes on in a later ledger, and nothing records that the one before had ended",
@@ -57,7 +62,10 @@ MEANINGS: Mapping[Kind, str] = {
     Kind.NOT_CLAIMED: "an application works on a topic that another one has claimed",
     Kind.STRAY_OBJECT: "neither a catalog nor a journal names the object",
     Kind.ABANDONED_OBJECT: "a journal names the object as one that must not be used",
-    Kind.LEFT_OVER: "a helper object of an interrupted start, or a record that was moved aside; it can be deleted",
+    Kind.MISSING_RECORD: "a record of a catalog has no copy beside the segments: a rebuild could not bring it back",
+    Kind.UNCOMMITTED_RECORD: "a record beside the segments is in no catalog: it was given up, or is being written",
+    Kind.MISSING_CLAIM: "a catalog says whose its topic is, and the list of claims does not: its application's next start lists it",
+    Kind.LEFT_OVER: "of an interrupted start or rebuild, of a generation of a catalog or a claim that is not in force; it can be deleted",
     Kind.OPEN_UPLOAD: "no journal names the upload: it costs, and never becomes an object; or it is another product's",
     Kind.SECOND_COPY: "two pairs of objects of Pulsar's own offloader hold the same ledger: only one of them is read",
 }

@@ -10,7 +10,7 @@ from offloader.archive.checking.findings import Finding, Kind, offset_in
 from offloader.archive.reading.objects import read_ranges
 from offloader.archive.runs import runs
 from offloader.errors import DamagedObjectError, DamagedRecordError
-from offloader.format.entry import inspect
+from offloader.format.entry import fault, inspect
 from offloader.format.reader import Block, StoredEntry, entries, read_blocks
 from offloader.format.stats import StatsBuilder
 from offloader.metadata.layout import data_key
@@ -54,7 +54,7 @@ class PartStream:
         try:
             for block in read_blocks(data, part.offset):
                 for stored in entries(block):
-                    self._check_entry(block, stored, stats)
+                    self._check_entry(part, block, stored, stats)
         except DamagedObjectError as error:
             self._add(Kind.UNACCOUNTED_BYTES, str(error), offset_in(str(error)))
             self.damaged = True
@@ -64,17 +64,18 @@ class PartStream:
                 Kind.WRONG_STATISTICS, f"part {part.number} has {stats.build()}, the catalog says {part.stats}", part.offset
             )
 
-    def _check_entry(self, block: Block, stored: StoredEntry, stats: StatsBuilder) -> None:
+    def _check_entry(self, part: Part, block: Block, stored: StoredEntry, stats: StatsBuilder) -> None:
         found = (block.header.ledger, stored.entry)
         expected = next(self._expected, None)
         if found != expected and not self._wrong_entries:
             self._wrong_entries = True  # everything after it is shifted
             belongs = "nothing" if expected is None else f"{expected[0]}:{expected[1]}"
             self._add(Kind.WRONG_ENTRIES, f"{found[0]}:{found[1]} stands where {belongs} belongs", stored.offset, expected)
-        try:
-            stats.add(inspect(stored.data))
-        except DamagedObjectError as error:
-            self._add(Kind.DAMAGED_ENTRY, f"{found[0]}:{found[1]}: {error}", stored.offset, (found[0] or 0, found[1]))
+        facts = inspect(stored.data)
+        stats.add(facts)
+        if facts.unreadable and not part.stats.unreadable:
+            why = fault(stored.data) or "it is no message"
+            self._add(Kind.DAMAGED_ENTRY, f"{found[0]}:{found[1]}: {why}", stored.offset, (found[0] or 0, found[1]))
 
     def _add(self, kind: Kind, message: str, offset: int | None, at: tuple[int, int] | None = None) -> None:
         position = None if at is None else Position(self._segment.start.incarnation, *at)

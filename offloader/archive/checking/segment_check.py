@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from offloader.archive.checking.findings import Finding, Kind, offset_in
 from offloader.archive.checking.part_check import PartStream
-from offloader.archive.reading.objects import naming
+from offloader.archive.reading.objects import naming, read_index
 from offloader.errors import DamagedObjectError, ObjectNotFoundError
 from offloader.format.index import Index, decode_index
 from offloader.format.strict import account, check_ledger_infos
 from offloader.metadata.layout import data_key, index_key
-from offloader.model import LedgerRange, RollReason, Segment, TopicName
+from offloader.model import LedgerRange, Segment, TopicName
 from offloader.storage.base import ObjectStore, Stat
 
 # The one key that Pulsar's readers look for in an object's metadata.
@@ -19,8 +17,9 @@ VERSION_KEY = "s3managedledgeroffloaderformatversion"
 
 
 def check_objects(store: ObjectStore, topic: TopicName, segment: Segment, *, quick: bool) -> list[Finding]:
-    """Everything that is wrong with a segment's objects; a segment without entries has none. Raises what the store raises."""
-    if not segment.parts:
+    """Everything that is wrong with a segment's objects; a segment without entries has none. `quick` needs no parts. Raises what the store
+    raises."""
+    if not (segment.size if quick else segment.parts):
         return []
     checks = _SegmentCheck(store, topic, segment)
     there = checks.data_is_there()
@@ -54,9 +53,9 @@ class _SegmentCheck:
         """The index, where it is there and sound."""
         key, segment = self._index_key, self._segment
         try:
-            data, stat = self._store.read(key)
+            data, stat = read_index(self._store, key)
             index = decode_index(data)
-            check_ledger_infos(index, _in_index(segment, index), segment.offloaded_at)
+            check_ledger_infos(index, _in_index(segment), segment.offloaded_at)
         except ObjectNotFoundError:
             self._add(Kind.MISSING_INDEX, key, f"the catalog's segment {segment.uuid} has no index object")
             return None
@@ -99,11 +98,6 @@ class _SegmentCheck:
         self.findings.append(Finding(kind, key, text, self._topic, offset_in(text), self._segment.start))
 
 
-def _in_index(segment: Segment, index: Index) -> list[LedgerRange]:
-    """The ledgers that have a place in the index: those with entries. A record that was made again may not know the end that the
-    index names for its last ledger."""
-    *held, last = [r for r in segment.ledgers if r.count]
-    said = next((group.info.entries - 1 for group in index.groups if group.ledger == last.ledger), last.last)
-    if segment.roll_reason is RollReason.UNKNOWN and last.closed_with is None and said > last.last:
-        last = replace(last, closed_with=said)
-    return [*held, last]
+def _in_index(segment: Segment) -> list[LedgerRange]:
+    """The ledgers that have a place in the index: those with entries."""
+    return [r for r in segment.ledgers if r.count]

@@ -8,14 +8,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 
-from offloader.archive.checking.bucket import Journals, applications, open_uploads, read_journals, stray_objects
-from offloader.archive.checking.copies import copies, tokens_elsewhere
+from offloader.ahead import map_ahead
+from offloader.archive.checking.beside import check_beside
+from offloader.archive.checking.bucket import Journals, Named, applications, open_uploads, read_journals, stray_objects
+from offloader.archive.checking.claims import check_claims
+from offloader.archive.checking.copies import copies
+from offloader.archive.checking.ends import lost_ends
 from offloader.archive.checking.findings import Finding, Kind
-from offloader.archive.checking.records import ReadCatalog, read_catalog
+from offloader.archive.checking.records import ReadCatalog, ReadRecord, parts_of, read_catalog
 from offloader.archive.checking.segment_check import check_objects
 from offloader.metadata import layout
 from offloader.metadata.layout import catalog_folder, data_key, journal_folder, topic_folder
-from offloader.metadata.state import TopicCatalog
+from offloader.metadata.state import REBUILT, TopicCatalog
 from offloader.model import OpenSegment, Segment, TopicName
 from offloader.storage.base import ObjectStore, OpenUpload
 
@@ -33,6 +37,7 @@ class Report:
     entries: int
     bytes: int
     aborted: tuple[str, ...] = ()
+    unreadable: int = 0  # of the entries, those that are no messages and were copied as they are
 
 
 def verify(
@@ -44,7 +49,6 @@ def verify(
 ) -> Report:
     """Check topics, by default all of the root. `quick`: existence, sizes, indexes and continuity only, no data is read.
 
-    Of topics that are chosen, the other topics' catalogs are listed as well: a record may be a copy of one of theirs.
     Safe beside running applications: the listing comes before the journals and these before the catalogs, the way that a
     segment goes. `abort_uploads` ends the uploads of segments that no journal names; nothing else is ever changed. Raises what the store raises.
     """
@@ -55,15 +59,17 @@ def verify(
     journals = read_journals(store, applications(store))
     names = sorted(layout.topics(store)) if chosen is None else chosen
     with ThreadPoolExecutor(THREADS, "verify") as pool:
-        read = dict(zip(names, pool.map(lambda topic: read_catalog(store, topic), names), strict=True))
-        elsewhere = [] if chosen is None else list(tokens_elsewhere(store, read.keys(), listed, pool))
+        read = {
+            r.catalog.topic: r for r in map_ahead(pool, lambda topic: read_catalog(store, topic, slim=True), names, 2 * THREADS)
+        }
     findings = [*journals.findings, *_of_records(read), *_of_journals(store, read, journals)]
-    same = copies(chain(journals.tokens, *(r.tokens for r in read.values()), elsewhere))
-    findings += (finding for finding in same if finding.topic is None or finding.topic in read)
+    findings += copies(chain(journals.tokens, *(_tokens(r) for r in read.values())))
     findings += _of_objects(store, read, quick=quick)
-    findings += stray_objects(
-        (key for key, _ in listed), {(topic, s.uuid) for topic, r in read.items() for s in r.catalog.segments}, journals
-    )
+    with ThreadPoolExecutor(THREADS, "verify") as pool:
+        findings += check_beside(store, read.values(), dict(listed), pool, quick=quick)
+    if chosen is None:
+        findings += check_claims(store, read, [key for key, _ in listed])
+    findings += lost_ends(store, stray_objects((key for key, _ in listed), _named(read), journals), read, journals)
     unnamed = list(open_uploads(uploads, journals))
     findings += [finding for _, finding in unnamed]
     ours = (upload for upload, _ in unnamed if upload is not None)
@@ -76,6 +82,19 @@ def verify(
         entries=sum(s.entries for s in segments),
         bytes=sum(s.size for s in segments),
         aborted=tuple(aborted),
+        unreadable=sum(r.unreadable for r in read.values()),
+    )
+
+
+def _tokens(read: ReadCatalog) -> Iterator[tuple[str, str]]:
+    return ((record.key, record.uuid) for record in read.records)
+
+
+def _named(read: Mapping[TopicName, ReadCatalog]) -> Named:
+    return Named(
+        {(topic, segment.uuid) for topic, r in read.items() for segment in r.catalog.segments},
+        {(topic, record.uuid) for topic, r in read.items() for record in r.records},
+        {topic: r.catalog.head.generation for topic, r in read.items()},
     )
 
 
@@ -116,14 +135,18 @@ def _against_journals(read: ReadCatalog, journals: Journals) -> Iterator[Finding
             yield from _check_follows(catalog, segment)
 
 
+def _stands_for(catalog: TopicCatalog, segment: OpenSegment) -> bool:
+    """Whether the catalog ends with a loss that a rebuild has recorded in place of what the segment follows."""
+    last = catalog.losses[-1] if catalog.losses else None
+    return last is not None and last.accepted_by == REBUILT and last.end == segment.predecessor_end
+
+
 def _check_follows(catalog: TopicCatalog, segment: OpenSegment) -> Iterator[Finding]:
     """The open segment names what the catalog ended with when it was assigned."""
     topic, key = catalog.topic, catalog_folder(catalog.topic)
-    last = catalog.segments[-1].uuid if catalog.segments else ""
-    if segment.predecessor_uuid != last:
-        message = (
-            f"it ends with segment {last or 'none'}, the open segment {segment.uuid} follows {segment.predecessor_uuid or 'none'}"
-        )
+    last = catalog.head.last.uuid if catalog.head.last is not None else ""
+    if segment.predecessor_uuid != last and not _stands_for(catalog, segment):
+        message = f"it ends with {last or 'none'}, the open segment {segment.uuid} follows {segment.predecessor_uuid or 'none'}"
         yield Finding(Kind.WRONG_PREDECESSOR, key, message, topic, position=segment.start)
     end = catalog.end
     if end is not None and end.ledger == segment.start.ledger and end.entry + 1 < segment.start.entry:
@@ -132,14 +155,26 @@ def _check_follows(catalog: TopicCatalog, segment: OpenSegment) -> Iterator[Find
 
 
 def _of_objects(store: ObjectStore, read: Mapping[TopicName, ReadCatalog], *, quick: bool) -> Iterator[Finding]:
-    segments = [(topic, segment) for topic, r in read.items() for segment in r.catalog.segments]
-
-    def check(work: tuple[TopicName, Segment]) -> list[Finding]:
-        return check_objects(store, *work, quick=quick)
+    def check(work: tuple[TopicName, Segment, ReadRecord]) -> list[Finding]:
+        topic, slim, record = work
+        segment = slim if quick else parts_of(store, topic, record)
+        if segment is not None:
+            return check_objects(store, topic, segment, quick=quick)
+        return [
+            Finding(
+                Kind.DAMAGED_RECORD, record.key, "it is another one now than when this check began", topic, position=slim.start
+            )
+        ]
 
     with ThreadPoolExecutor(THREADS if quick else DEEP_THREADS, "verify") as pool:
-        for found in pool.map(check, segments):
+        for found in map_ahead(pool, check, _with_objects(read), 2 * THREADS):
             yield from found
+
+
+def _with_objects(read: Mapping[TopicName, ReadCatalog]) -> Iterator[tuple[TopicName, Segment, ReadRecord]]:
+    for topic, r in read.items():
+        pairs = zip(r.catalog.segments, r.of_segments, strict=True)
+        yield from ((topic, segment, record) for segment, record in pairs if segment.size)
 
 
 def _abort(store: ObjectStore, uploads: Iterable[OpenUpload]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from offloader.errors import FatalError
 from offloader.model import TopicName
 
 SUFFIX = ".parquet"
-_PART = re.compile(r"part-\d{5,}\.parquet")
+_PART = re.compile(r"part-[0-9]{5,}\.parquet")
 
 
 class Target:

@@ -8,9 +8,9 @@ from itertools import accumulate
 
 from offloader.archive.following.succession import Hole, Turn, hole_before, next_position
 from offloader.archive.items import Missing
+from offloader.archive.records import TopicRecords
 from offloader.archive.stored import EntryRun, ReadItem
 from offloader.errors import DataLostError, RetryableError, UnexplainedGapError
-from offloader.metadata.state import TopicCatalog
 from offloader.model import MIB, Gap, LedgerList, Position, TopicName
 from offloader.pulsar.api import Admin, EntrySource, RawEntry
 
@@ -30,14 +30,14 @@ class Patience:
     trouble: float = 60.0
 
 
-RunsAfter = Callable[[TopicCatalog, Position | None], Iterator[ReadItem]]
+RunsAfter = Callable[[TopicRecords, Position | None], Iterator[ReadItem]]
 
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """The archive's side: a topic's catalog as it is now, and what it has after a position."""
+    """The archive's side: a topic's records as they are now, and what it has after a position."""
 
-    catalog: Callable[[], TopicCatalog]
+    records: Callable[[], TopicRecords]
     runs_after: RunsAfter
 
 
@@ -85,8 +85,8 @@ class Follower:
 
     def _round(self) -> Iterator[ReadItem]:
         """The archive as it is now, then Pulsar until that takes us back."""
-        catalog = self._archived.catalog()
-        for item in self._archived.runs_after(catalog, self._after):
+        records = self._archived.records()
+        for item in self._archived.runs_after(records, self._after):
             yield self._accounted(item)
         expected = self._expected()
         if isinstance(expected, Position):
@@ -143,8 +143,8 @@ class Follower:
 
     def _expected(self) -> Position | Turn:
         info = self._admin.topic_info(self._topic)  # first: what a later look misses there is in the catalog by then
-        catalog = self._archived.catalog()
-        if catalog.claim is not None and catalog.claim.created != info.created:
+        catalog = self._archived.records().head
+        if not catalog.is_of(info.created, info.ledgers):
             raise DataLostError(f"{self._topic} was deleted and created again; the archive is of the former one")
         self._ledgers = info.ledgers
         return next_position(self._after, catalog, info.ledgers)

@@ -10,8 +10,8 @@ from functools import partial
 from typing import Self
 
 from offloader.archive.following.follower import Archived, Follower, Patience, RunsAfter
+from offloader.archive.records import TopicRecords
 from offloader.archive.stored import ReadItem
-from offloader.metadata.state import TopicCatalog
 from offloader.model import Position, TopicName
 from offloader.pulsar.api import Admin, EntrySource
 from offloader.pulsar.settings import PulsarSettings
@@ -37,10 +37,10 @@ class Live:
 
 @dataclass(frozen=True)
 class Following:
-    """How topics of an archive are followed. `current`: a topic's catalog as it is now."""
+    """How topics of an archive are followed. `current`: a topic's records as they are now."""
 
     live: Live
-    current: Callable[[TopicName], TopicCatalog]
+    current: Callable[[TopicName], TopicRecords]
 
     def runs(self, topic: TopicName, runs_after: RunsAfter, after: Position | None) -> Iterator[ReadItem]:
         """Everything after a position. Raises as Follower does."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from offloader.archive.continuity import closed_with
-from offloader.metadata.state import TopicCatalog
+from offloader.metadata.state import CatalogHead
 from offloader.model import LedgerList, Position
 
 
@@ -27,14 +26,14 @@ class Hole:
     last: int
 
 
-def next_position(after: Position | None, catalog: TopicCatalog, ledgers: LedgerList) -> Position | Turn:
+def next_position(after: Position | None, catalog: CatalogHead, ledgers: LedgerList) -> Position | Turn:
     """The position to read next from Pulsar, whose ledgers are `ledgers` now; `after` is the last one accounted for."""
     if catalog.end is not None and (after is None or catalog.end > after):
         return Turn.ARCHIVE
     if after is None:
         return _begin(catalog, ledgers)
     if after.ledger not in ledgers:
-        if closed_with(catalog, after) != after.entry:
+        if catalog.closed_with(*after[:2]) != after.entry:
             return Turn.LOST
         following = ledgers.next_ledger(after.ledger)
         return Turn.WAIT if following is None else Position(after.incarnation, following, 0)
@@ -54,7 +53,7 @@ def hole_before(expected: Position, found: tuple[int, int], ledgers: LedgerList)
     return Turn.WAIT if last is None else Hole(expected.ledger, expected.entry, last)
 
 
-def _begin(catalog: TopicCatalog, ledgers: LedgerList) -> Position | Turn:
+def _begin(catalog: CatalogHead, ledgers: LedgerList) -> Position | Turn:
     """Nothing has been read: where the topic's claim begins, or, where nobody claims it, with the first ledger there is.
 
     A ledger that nothing was written to vanishes when its topic is unloaded: the claim then begins with the one after it.

@@ -10,8 +10,8 @@ from offloader.errors import DamagedObjectError
 from offloader.format.blocks import ENTRY_HEADER, ENTRY_HEADER_SIZE, HEADER_SIZE, decode_header
 from offloader.format.chunks import Chunks
 from offloader.format.entry import crc_ok
+from offloader.format.part_index import IndexEntry
 from offloader.format.v1 import LedgerIndex
-from offloader.part_index import IndexEntry
 
 
 @dataclass(frozen=True, slots=True)

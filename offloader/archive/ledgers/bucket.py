@@ -16,6 +16,7 @@ from offloader.archive.checking.findings import Finding, Kind
 from offloader.archive.ledgers.found import Contradiction, FoundLedgers
 from offloader.archive.ledgers.names import LedgerKey, data_key, index_key, parse_key
 from offloader.archive.ledgers.pair import LedgerPair, owner_of
+from offloader.archive.reading.objects import read_index
 from offloader.archive.stored import OffloadedLedger
 from offloader.bookkeeper.managed_ledgers import topic_of
 from offloader.errors import DamagedObjectError, FatalError, ObjectNotFoundError
@@ -133,7 +134,7 @@ def _owned(store: ObjectStore, key: LedgerKey, heads: MutableMapping[str, Stat])
 def _name_inside(store: ObjectStore, pair: LedgerPair) -> str:
     """For stores that keep no metadata: the index object's copy of BookKeeper's record."""
     try:
-        return owner_of(decode_ledger_index(store.read(pair.index_key)[0], pair.ledger))
+        return owner_of(decode_ledger_index(read_index(store, pair.index_key)[0], pair.ledger))
     except (DamagedObjectError, ObjectNotFoundError):
         return ""
 

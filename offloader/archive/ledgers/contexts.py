@@ -65,7 +65,7 @@ def contexts_of_rest(stats: Mapping[str, Any], info: Mapping[str, Any]) -> tuple
 
 
 def found_in(
-    topic: TopicName, contexts: Iterable[LedgerContext], url_of: Callable[[str], str] = lambda _: "", created: str = ""
+    topic: TopicName, contexts: Iterable[LedgerContext], url_of: Callable[[str], str] = lambda _: "", created: int | None = None
 ) -> FoundLedgers:
     """The ledgers with a complete copy. `url_of` gives the URL of the store with a bucket's objects; "": no bucket is named."""
     contexts = tuple(contexts)

@@ -30,7 +30,7 @@ class FoundLedgers:
     topic: TopicName
     ledgers: tuple[OffloadedLedger, ...] = ()
     listed: LedgerList | None = None
-    created: str = ""
+    created: int | None = None
     findings: tuple[Finding, ...] = ()
     doubtful: tuple[OffloadedLedger, ...] = ()
     contradictions: tuple[Contradiction, ...] = ()

@@ -44,8 +44,8 @@ def _present(catalog: TopicCatalog, found: FoundLedgers) -> int:
     """Pulsar lists the ledgers of the present incarnation only; it may be one that the catalog has not heard of."""
     if catalog.claim is None:
         return 0
-    another = found.created not in ("", catalog.claim.created)
-    return catalog.claim.incarnation + another
+    same = found.created is None or found.listed is None or catalog.head.is_of(found.created, found.listed)
+    return catalog.claim.incarnation + (not same)
 
 
 def _incarnation_of(catalog: TopicCatalog, ledger: int) -> int:

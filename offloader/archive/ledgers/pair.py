@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from offloader.archive.checking.findings import Finding, Kind, offset_in
 from offloader.archive.ledgers.account import LedgerAccount, account_ledger
 from offloader.archive.ledgers.names import data_key, index_key
-from offloader.archive.reading.objects import read_ranges
+from offloader.archive.reading.objects import read_index, read_ranges
 from offloader.archive.stored import LAST_ENTRY, OffloadedLedger, Unreadable
 from offloader.bookkeeper.managed_ledgers import managed_ledger_name, managed_ledger_of
 from offloader.errors import DamagedObjectError, ObjectNotFoundError
@@ -49,7 +49,7 @@ class LedgerPair:
     def read_index(self) -> None:
         """Whether the index can be read, and is of a closed ledger that is not empty."""
         try:
-            self.index = decode_ledger_index(self.store.read(self.index_key)[0], self.ledger)
+            self.index = decode_ledger_index(read_index(self.store, self.index_key)[0], self.ledger)
         except ObjectNotFoundError:
             message = (
                 f"ledger {self.ledger} has no index object: it was never completed, is being written, or its index was deleted"

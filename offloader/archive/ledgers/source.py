@@ -12,6 +12,7 @@ from offloader.archive.ledgers.found import FoundLedgers
 from offloader.errors import TopicNotFoundError
 from offloader.model import TopicName
 from offloader.pulsar.admin import AdminClient
+from offloader.pulsar.managed_ledger import instant
 from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.base import Stat
 from offloader.storage.open import StoreSettings, open_store
@@ -63,4 +64,4 @@ class LedgerBucket:
             except TopicNotFoundError:
                 return None
             info = client.rest.get(f"{topic.rest_path}/internal-info")
-        return found_in(topic, contexts_of_rest(stats, info), self.url_of, str(info["creationDate"]))
+        return found_in(topic, contexts_of_rest(stats, info), self.url_of, instant(info["creationDate"]))

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from offloader.archive.messages.lookback import Chunk, ChunkKey
 from offloader.archive.messages.message import Problem
-from offloader.model import MIB, Position
+from offloader.model import Position
 
-MAX_PENDING = 128 * MIB
 _REMEMBERED = 10_000
+_CHUNK = 200  # bytes that a chunk takes beside its payload
 
 
 class Assembled(NamedTuple):
@@ -29,10 +29,12 @@ class Assembled(NamedTuple):
 
 @dataclass(slots=True)
 class _Pending:
-    """Chunks of a message that is not complete. `headless`: its chunk 0 was not read, nothing is known of what came before."""
+    """Chunks of a message that is not complete, and about how many bytes they take. `headless`: its chunk 0 was not read, nothing is known
+    of what came before."""
 
     headless: bool = False
     chunks: list[Chunk] = field(default_factory=list)
+    size: int = 0
     problem: Problem | None = None
 
     def add(self, chunk: Chunk) -> None:
@@ -40,30 +42,29 @@ class _Pending:
             return
         if self.headless or chunk.number == len(self.chunks):
             self.chunks.append(chunk)
+            self.size += _CHUNK + len(chunk.payload or b"")
         elif chunk.number > len(self.chunks):
             self.give_up(Problem.CHUNKS_MISSING)
 
     def give_up(self, problem: Problem) -> None:
         self.problem = problem
         self.chunks.clear()
-
-    @property
-    def size(self) -> int:
-        return sum(len(chunk.payload or b"") for chunk in self.chunks)
+        self.size = 0
 
 
 class Assembler:
-    """Takes chunks in the topic's order. Holds at most `limit` bytes of them, but for one message that is larger by itself: beyond, the
-    oldest of the others is given up.
+    """Takes chunks in the topic's order. Holds at most `limit` bytes of them: beyond, the oldest message is given up, and one that is
+    larger by itself.
 
     `past` gives the chunks before the first entry that was read.
     """
 
-    def __init__(self, past: Callable[[ChunkKey], list[Chunk] | Problem], limit: int = MAX_PENDING) -> None:
+    def __init__(self, past: Callable[[ChunkKey], list[Chunk] | Problem], limit: int) -> None:
         self._past = past
         self._limit = limit
         self._size = 0
         self._pending: dict[ChunkKey, _Pending] = {}
+        self._held: dict[ChunkKey, None] = {}  # those pending messages that have chunks, the oldest first
         self._ended: dict[ChunkKey, None] = {}  # a last chunk that comes again is no message
 
     def add(self, chunk: Chunk) -> Assembled | None:
@@ -74,8 +75,12 @@ class Assembler:
         before = pending.size
         pending.add(chunk)
         self._size += pending.size - before
+        if pending.problem is not None:
+            self._held.pop(chunk.key, None)
+        if pending.size > self._limit:
+            self._give_up(chunk.key, Problem.TOO_LARGE)
         if chunk.number < chunk.total - 1:
-            self._make_room(pending)
+            self._make_room(chunk.key)
             return None
         self._end(chunk.key)
         return self._assembled(pending, chunk)
@@ -87,26 +92,31 @@ class Assembler:
             self._ended.pop(chunk.key, None)
         elif chunk.key in self._ended:
             return None
-        return self._pending.setdefault(chunk.key, _Pending(headless=chunk.number > 0))
+        if chunk.key not in self._pending:
+            self._pending[chunk.key] = _Pending(headless=chunk.number > 0)
+            self._held[chunk.key] = None
+        return self._pending[chunk.key]
 
     def _end(self, key: ChunkKey) -> None:
         pending = self._pending.pop(key, None)
+        self._held.pop(key, None)
         if pending is not None:
             self._size -= pending.size
         self._ended[key] = None
         if len(self._ended) > _REMEMBERED:
             del self._ended[next(iter(self._ended))]
 
-    def _make_room(self, latest: _Pending) -> None:
-        for pending in self._pending.values():
-            if self._size <= self._limit:
-                break
-            if pending is latest:
-                continue
-            self._size -= pending.size
-            pending.give_up(Problem.CHUNKS_DROPPED)
+    def _make_room(self, latest: ChunkKey) -> None:
+        while self._size > self._limit:
+            self._give_up(next(key for key in self._held if key != latest), Problem.CHUNKS_DROPPED)
         if len(self._pending) > _REMEMBERED:
             self._end(next(iter(self._pending)))
+
+    def _give_up(self, key: ChunkKey, problem: Problem) -> None:
+        pending = self._pending[key]
+        self._size -= pending.size
+        pending.give_up(problem)
+        del self._held[key]
 
     def _assembled(self, pending: _Pending, last: Chunk) -> Assembled | None:
         if pending.problem is None and last.payload is None:
@@ -115,26 +125,26 @@ class Assembler:
             past = self._past(last.key)
             if isinstance(past, Problem):
                 return Assembled(None, past, None)
-            return _replayed([*past, *pending.chunks])
-        return _joined(pending)
+            return self._replayed([*past, *pending.chunks])
+        return self._joined(pending)
 
+    def _replayed(self, chunks: list[Chunk]) -> Assembled | None:
+        """What the last of these chunks gives, the first one being an edge; None where it only comes again."""
+        pending = _Pending()
+        for chunk in chunks[:-1]:
+            pending.add(chunk)
+            if chunk.number == chunk.total - 1:
+                return None
+        pending.add(chunks[-1])
+        return self._joined(pending)
 
-def _replayed(chunks: list[Chunk]) -> Assembled | None:
-    """What the last of these chunks gives, the first one being an edge; None where it only comes again."""
-    pending = _Pending()
-    for chunk in chunks[:-1]:
-        pending.add(chunk)
-        if chunk.number == chunk.total - 1:
-            return None
-    pending.add(chunks[-1])
-    return _joined(pending)
-
-
-def _joined(pending: _Pending) -> Assembled:
-    if pending.problem is not None:
-        return Assembled(None, pending.problem, None)
-    first = pending.chunks[0].position
-    payloads = [chunk.payload for chunk in pending.chunks if chunk.payload is not None]
-    if len(payloads) < len(pending.chunks):
-        return Assembled(None, Problem.UNDECRYPTABLE, first)
-    return Assembled(b"".join(payloads), None, first)
+    def _joined(self, pending: _Pending) -> Assembled:
+        if pending.size > self._limit:
+            pending.give_up(Problem.TOO_LARGE)
+        if pending.problem is not None:
+            return Assembled(None, pending.problem, None)
+        first = pending.chunks[0].position
+        payloads = [chunk.payload for chunk in pending.chunks if chunk.payload is not None]
+        if len(payloads) < len(pending.chunks):
+            return Assembled(None, Problem.UNDECRYPTABLE, first)
+        return Assembled(b"".join(payloads), None, first)

@@ -46,7 +46,8 @@ def message_batches(
     """The messages of entries in the topic's order, with these columns of MESSAGE_SCHEMA (None: all; none: only a count).
 
     A batch has at most `max_rows` rows, and about `max_bytes` of payloads unless one entry has more. `gather`: small runs wait for
-    more to come. What a column does not need is neither parsed nor decompressed. Raises DamagedObjectError naming position and offset, KeyError for an unknown column.
+    more to come. Whatever the columns are, the rows are the same, so batches are always opened; of other messages nothing
+    is parsed or decompressed that no column needs. Raises DamagedObjectError naming position and offset, KeyError for an unknown column.
     """
     options = options or UnpackOptions()
     maker = _Maker(topic, columns, wanted or MessageFilter(), options)
@@ -116,7 +117,7 @@ class _Maker:
         self._topic = topic
         self._wanted = wanted
         self._schema = _schema(MESSAGE_SCHEMA, columns)
-        self._opener = Opener(options)
+        self._opener = Opener(options, self._wanted)
         self.needs = Needs.of(self._schema.names, wanted)
 
     def batches(self, entries: Entries, envelopes: Envelopes) -> Iterator[pa.RecordBatch]:
@@ -156,9 +157,10 @@ class _Maker:
         yield _batch(self._schema, [row_column(name, view) for name in self._schema.names], len(view))
 
     def _of_messages(self, messages: list[Message]) -> Iterator[pa.RecordBatch]:
-        found = [message for message in messages if self._wanted.matches(message)]
-        if found:
-            yield _batch(self._schema, [message_column(name, found, self._topic) for name in self._schema.names], len(found))
+        if messages:
+            yield _batch(
+                self._schema, [message_column(name, messages, self._topic) for name in self._schema.names], len(messages)
+            )
 
 
 def _entry_column(name: str, entries: Entries, topic: TopicName, times: _Times | None) -> pa.Array:

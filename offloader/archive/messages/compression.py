@@ -1,74 +1,60 @@
-"""Payloads decompressed, as Pulsar's producers compress them."""
+"""Payloads decompressed, as Pulsar's producers compress them: exactly as long as their metadata say, or damage.
+
+No decoder is believed that does not say how much it wrote: what it has not written is memory of other messages.
+"""
 
 from __future__ import annotations
 
 import zlib
 from functools import cache
 
+import lz4.block
 import pyarrow as pa
 
 from offloader._proto.pulsar_messages_pb2 import CompressionType
-from offloader.errors import DamagedObjectError
+from offloader.errors import DamagedObjectError, MessageTooLargeError
 
-# Clients hold sizes in 32 bits, as Arrow does. A broker's limit is no limit here: it counts the compressed bytes.
-MAX_UNCOMPRESSED = 2**31 - 1
+MAX_UNCOMPRESSED = 2**31 - 1  # clients hold sizes in 32 bits
 
-_CODECS: dict[int, str] = {CompressionType.LZ4: "lz4_raw", CompressionType.ZSTD: "zstd", CompressionType.SNAPPY: "snappy"}
-_LZ4_LAST_LITERALS = 5
+_CODECS: dict[int, str] = {CompressionType.ZSTD: "zstd", CompressionType.SNAPPY: "snappy"}
 
 
-def decompress(compression: int, payload: bytes | memoryview, size: int, limit: int = MAX_UNCOMPRESSED) -> bytes | memoryview:
+def decompress(compression: int, payload: bytes | memoryview, size: int, limit: int) -> bytes | memoryview:
     """The payload, which its metadata say has `size` bytes uncompressed.
 
-    Raises DamagedObjectError where it has not, where the codec is unknown, and where `size` is above `limit`, which no client can
-    read.
+    Raises DamagedObjectError where it has not, and where the codec is unknown; MessageTooLargeError, before anything is allocated, where
+    `size` is above `limit`.
     """
     if compression == CompressionType.NONE:
         return payload
     if compression not in CompressionType.values():
         raise DamagedObjectError(f"the payload's compression {compression} is unknown")
     name = CompressionType.Name(compression)
-    if size > limit:
-        raise DamagedObjectError(f"the {name} payload would have {size} bytes uncompressed, more than the limit of {limit}")
-    if size == 0:
+    if not 0 <= size <= min(limit, MAX_UNCOMPRESSED):
+        raise MessageTooLargeError(f"the {name} payload would have {size} bytes uncompressed, more than the limit of {limit}")
+    if size == 0 and not payload:
         return b""
+    try:
+        found = _decompressed(compression, payload, size)
+    except (OSError, pa.ArrowInvalid, zlib.error, lz4.block.LZ4BlockError) as error:
+        raise DamagedObjectError(f"the {name} payload of {size} bytes cannot be decompressed: {error}") from error
+    if found is None or len(found) != size:
+        raise DamagedObjectError(f"the {name} payload does not have the {size} bytes that its metadata say")
+    return found
+
+
+def _decompressed(compression: int, payload: bytes | memoryview, size: int) -> bytes | None:
+    """What the payload has, but no more than `size` bytes and one; None where it says itself that it has another size."""
     if compression == CompressionType.ZLIB:
-        found = _inflated(payload, size)
-    else:
-        found = _decompressed(_codec(_CODECS[compression]), payload, size)
-        if not _is_whole(compression, payload, found):
-            raise DamagedObjectError(f"the {name} payload does not have the {size} bytes that its metadata say")
-    return found
-
-
-def _inflated(payload: bytes | memoryview, size: int) -> bytes:
-    """Pulsar's Java client flushes a stream and never ends it: only the size says whether it is whole."""
-    stream = zlib.decompressobj()
-    try:
-        found = stream.decompress(payload, size + 1)
-    except zlib.error as error:
-        raise DamagedObjectError(f"the ZLIB payload cannot be decompressed: {error}") from error
-    if len(found) != size:
-        raise DamagedObjectError(f"the ZLIB payload does not have the {size} bytes that its metadata say")
-    return found
-
-
-def _decompressed(codec: pa.Codec, payload: bytes | memoryview, size: int) -> bytes:
-    try:
-        found: bytes = codec.decompress(pa.py_buffer(payload), size, asbytes=True)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise DamagedObjectError(f"the {codec.name} payload of {size} bytes cannot be decompressed: {error}") from error
-    return found
-
-
-def _is_whole(compression: int, payload: bytes | memoryview, found: bytes) -> bool:
-    """Arrow returns `size` bytes even where LZ4 and Snappy wrote fewer: what they say of their end must hold."""
-    if compression == CompressionType.SNAPPY:
-        return _leading_varint(payload) == len(found)
+        # Pulsar's Java client flushes a stream and never ends it: only the size says whether it is whole.
+        return zlib.decompressobj().decompress(payload, size + 1)
     if compression == CompressionType.LZ4:
-        count = min(_LZ4_LAST_LITERALS, len(found))  # a block's last bytes are literals
-        return len(payload) > count and payload[-count:] == found[-count:]
-    return True
+        written: bytes = lz4.block.decompress(payload, uncompressed_size=size)
+        return written
+    if compression == CompressionType.SNAPPY and _leading_varint(payload) != size:
+        return None  # Arrow's decoder writes as many bytes as this says, and gives `size`
+    found: bytes = _codec(_CODECS[compression]).decompress(pa.py_buffer(payload), size, asbytes=True)
+    return found
 
 
 def _leading_varint(data: bytes | memoryview) -> int:

@@ -11,6 +11,7 @@ from offloader.archive.messages.encryption import encryption_of
 from offloader.archive.messages.entries import Entries
 from offloader.archive.messages.envelope import parse_envelope
 from offloader.archive.messages.envelopes import Envelopes
+from offloader.archive.messages.filters import MessageFilter
 from offloader.archive.messages.message import Encryption, Message, Problem
 from offloader.archive.messages.needs import Needs
 from offloader.archive.messages.payloads import Payloads, UnpackOptions
@@ -49,18 +50,20 @@ class Contents:
 class Opener:
     """Opens the payloads of many entries, in the topic's order. Raises DamagedObjectError, unless damage is kept."""
 
-    def __init__(self, options: UnpackOptions) -> None:
-        self._limit = options.max_uncompressed
+    def __init__(self, options: UnpackOptions, wanted: MessageFilter) -> None:
+        self._limit = options.limits.message
         self._payloads = Payloads(options)
-        self._unpacker = Unpacker(options, self._payloads)
+        self._unpacker = Unpacker(options, wanted, self._payloads)
 
     def open(self, entries: Entries, envelopes: Envelopes, unwanted: Mask, needs: Needs) -> Contents:
-        """`unwanted` entries give no row, but may have chunks of messages that do."""
+        """`unwanted` entries give no row, but may have chunks of messages that do.
+
+        Batches are always opened: only what is in them says how many rows they give. What is one message is opened for its value.
+        """
         self._payloads.starts(entries.position(0))
         apart = envelopes.odd | envelopes.chunk
         contents = Contents(entries.data, envelopes.payload, unwanted | apart)
-        needed = envelopes.doubtful | (envelopes.batch & needs.batches) | needs.payloads
-        compressed = (envelopes.compression != 0) & needed
+        compressed = (envelopes.compression != 0) & (envelopes.batch | needs.payloads)
         closed = (compressed | envelopes.encrypted) & ~contents.dropped
         opened: dict[int, bytes | memoryview] = {}
         for number in np.flatnonzero(closed | apart).tolist():
@@ -69,9 +72,8 @@ class Opener:
                 continue
             try:
                 self._open(contents, opened, entries, envelopes, number)
-            except DamagedObjectError as error:
-                damaged = self._unpacker.damaged(entries.position(number), int(entries.offset[number]), error)
-                _set_apart(contents, number, [damaged])
+            except DamagedObjectError:
+                self.unpack_apart(contents, entries, number)  # which tells what is wrong
         contents.lay_out(opened)
         return contents
 

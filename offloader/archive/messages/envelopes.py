@@ -8,13 +8,12 @@ from functools import cached_property
 
 import numpy as np
 
-from offloader._proto.pulsar_messages_pb2 import BrokerEntryMetadata, MessageMetadata
+from offloader._proto.pulsar_messages_pb2 import BrokerEntryMetadata, KeyValue, MessageMetadata
 from offloader.archive.messages.entries import Entries
 from offloader.format.frames import frames
 from offloader.format.scan import Fields, Int64s, Mask, Ranges, scan
 
 _BROKER_FIELDS = frozenset({"broker_timestamp", "index"})
-_LEAST_MESSAGE = 6  # bytes of a message in a batch: a length, a payload size
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Envelopes:
 
     @cached_property
     def messages(self) -> Int64s:
-        """As many messages as the metadata say that a batch has; 1 for what is none."""
+        """As many messages as the metadata claim that a batch has; 1 for what is none."""
         return np.where(self.batch, np.maximum(self.metadata.number("num_messages_in_batch"), 0), 1)
 
     @cached_property
@@ -52,12 +51,6 @@ class Envelopes:
         """Bytes of the payload in clear, as the metadata say."""
         said = self.metadata.number("uncompressed_size")
         return np.where(self.compression != 0, said, self.payload.end - self.payload.begin)
-
-    @cached_property
-    def doubtful(self) -> Mask:
-        """Batches that need not have as many messages as they say: rewritten by compaction, or smaller than so many can be."""
-        too_many = self.messages * _LEAST_MESSAGE > self.size
-        return self.batch & (self.metadata.has("compacted_batch_indexes") | too_many)
 
 
 def parse_envelopes(entries: Entries, wanted: Collection[str]) -> Envelopes:
@@ -67,5 +60,8 @@ def parse_envelopes(entries: Entries, wanted: Collection[str]) -> Envelopes:
     metadata = scan(data, split.message, MessageMetadata, {*wanted, "publish_time"})
     broker_fields = scan(data, split.broker, BrokerEntryMetadata, _BROKER_FIELDS & set(wanted))
     odd = split.odd | metadata.odd | broker_fields.odd | ~metadata.has("publish_time")
+    if "properties" in wanted:  # the only field that has others inside
+        properties = metadata.repeated("properties")
+        odd[properties.row[scan(data, properties.ranges, KeyValue, {"key", "value"}).odd]] = True
     payload = Ranges(np.where(odd, 0, split.message.end), np.where(odd, 0, entries.ranges.end))
     return Envelopes(metadata, broker_fields, payload, odd)

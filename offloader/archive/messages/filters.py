@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from offloader.archive.messages.message import Message, Problem
+from offloader.archive.messages.message import Message
 
 
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
     """Publish times in ms, both ends included; any of the keys; all of the properties. None and empty: no condition.
 
-    Damage that is kept as a row is always wanted: what it was cannot be known. An encrypted entry that stays closed has the key
-    and the properties of its envelope.
+    Damage that is kept as a row is wanted unless it is known not to be: keys and properties of a damaged batch are unknown, and of bytes
+    that are no message so is the time. An encrypted entry that stays closed has the key and the properties of its envelope.
     """
 
     published_from: int | None = None
@@ -23,13 +23,15 @@ class MessageFilter:
 
     def matches(self, message: Message) -> bool:
         """Whether a message is wanted."""
-        if message.problem is Problem.DAMAGED:
+        if message.publish_time is not None and not self.covers(message.publish_time):
+            return False
+        if message.unknown:
             return True
-        time = message.publish_time
-        if self.published_from is not None and (time is None or time < self.published_from):
-            return False
-        if self.published_to is not None and (time is None or time > self.published_to):
-            return False
         if self.keys is not None and message.key not in self.keys:
             return False
         return all(message.properties.get(name) == value for name, value in self.properties.items())
+
+    def covers(self, time: int) -> bool:
+        """Whether messages of this publish time are wanted."""
+        early, late = self.published_from, self.published_to
+        return (early is None or time >= early) and (late is None or time <= late)

@@ -15,6 +15,7 @@ class Problem(StrEnum):
     CHUNKS_TOO_FAR = "chunks-too-far"  # its first chunks lie further back than is read
     CHUNKS_DROPPED = "chunks-dropped"  # too many chunked messages were open at once, this one had waited long
     UNDECRYPTABLE = "undecryptable"  # encrypted, and no key that was given opens it
+    TOO_LARGE = "too-large"  # larger than is allowed to be read; only where damage is not to be raised
     DAMAGED = "damaged"  # its bytes are no message; only where damage is not to be raised
 
 
@@ -41,8 +42,8 @@ class Message:
     `position` is the entry's: the last chunk's, where a message was chunked; its first chunk is at `first_chunk`. `batch_index` is -1
     where it was not in a batch. `value` is None for a null value (a tombstone), and where `problem` says why.
     `key` and `ordering_key` are bytes; a key that the client had put into base64 is decoded. `sequence_id` is signed, as in clients.
-    `encryption` is None for a message that was not encrypted. An encrypted entry that stays closed is one message, whatever
-    `batch_size` says.
+    `encryption` is None for a message that was not encrypted. An entry that stays closed, or is damaged, is one message, whatever
+    `batch_size` says; `unknown`: it may have had any keys and properties, as a batch's messages have their own.
     """
 
     position: Position
@@ -63,3 +64,4 @@ class Message:
     encryption: Encryption | None = None
     problem: Problem | None = None
     first_chunk: Position | None = None
+    unknown: bool = False

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from offloader.archive.messages.filters import MessageFilter
 
+# `properties` too: they are the only fields that may be damaged inside, and damage must not depend on the columns.
 _ALWAYS = frozenset({
     "publish_time", "compression", "uncompressed_size", "num_messages_in_batch", "encryption_keys", "marker_type",
-    "num_chunks_from_msg", "compacted_batch_indexes",
+    "num_chunks_from_msg", "properties",
 })  # fmt: skip
 _KEY = frozenset({"partition_key", "partition_key_b64_encoded", "null_partition_key"})
 _FIELDS = {
     "value": frozenset({"null_value"}),
     "__key": _KEY,
-    "__messageProperties": frozenset({"properties"}),
     "__eventTime": frozenset({"event_time"}),
     "__sequenceId": frozenset({"sequence_id"}),
     "__orderingKey": frozenset({"ordering_key"}),
@@ -25,17 +25,15 @@ _FIELDS = {
     "__brokerPublishTime": frozenset({"broker_timestamp"}),
     "__index": frozenset({"index"}),
 }
-_IN_BATCHES = frozenset({"value", "__key", "__messageProperties", "__eventTime", "__sequenceId", "__orderingKey", "__problem"})
 _IN_PAYLOADS = frozenset({"value", "__problem"})
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """`fields`: of the metadata of entries, and of the messages in batches. `batches`: these must be opened; `payloads`: all must."""
+    """`fields`: of the metadata of entries, and of the messages in batches. `payloads`: also what is no batch must be opened."""
 
     columns: frozenset[str]
     fields: frozenset[str]
-    batches: bool
     payloads: bool
 
     @classmethod
@@ -47,4 +45,4 @@ class Needs:
         if wanted.properties:
             read.add("__messageProperties")
         fields = _ALWAYS.union(*(_FIELDS.get(column, frozenset()) for column in read))
-        return cls(frozenset(read), fields, bool(read & _IN_BATCHES), bool(read & _IN_PAYLOADS))
+        return cls(frozenset(read), fields, bool(read & _IN_PAYLOADS))

@@ -6,14 +6,15 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from offloader.archive.messages.chunks import MAX_PENDING, Assembled, Assembler
-from offloader.archive.messages.compression import MAX_UNCOMPRESSED, decompress
+from offloader.archive.messages.chunks import Assembled, Assembler
+from offloader.archive.messages.compression import decompress
 from offloader.archive.messages.encryption import Decryptor, KeyReader
 from offloader.archive.messages.envelope import Envelope
+from offloader.archive.messages.limits import DEFAULT_LIMITS, Limits
 from offloader.archive.messages.lookback import LOOK_BACK, Chunk, ChunkKey, LookBack, Past
 from offloader.archive.messages.message import Problem
 from offloader.archive.messages.text import text
-from offloader.errors import DamagedObjectError
+from offloader.errors import DamagedObjectError, MessageTooLargeError
 from offloader.model import Position, Transaction
 
 
@@ -22,7 +23,7 @@ class UnpackOptions:
     """What messages are unpacked with.
 
     `keys` decrypts; without it encrypted entries stay closed. `look_back` finds the first chunks of messages whose last chunk is
-    what is read first, at most `look_back_bytes` back. Sizes in bytes: one payload uncompressed, all chunks that wait for others.
+    what is read first, at most `look_back_bytes` back. `limits`: how large a message may be.
     `keep_damaged`: an entry that cannot be unpacked is a message with Problem.DAMAGED, not an error. `aborted` gives the transactions
     whose entries are left out, as far as they are known by now. `object_of` names the object that an entry is in, "" where it is in none.
     """
@@ -30,8 +31,7 @@ class UnpackOptions:
     keys: KeyReader | None = None
     look_back: LookBack | None = None
     look_back_bytes: int = LOOK_BACK
-    max_uncompressed: int = MAX_UNCOMPRESSED
-    max_pending: int = MAX_PENDING
+    limits: Limits = DEFAULT_LIMITS
     keep_damaged: bool = False
     aborted: Callable[[], Collection[Transaction]] = frozenset
     object_of: Callable[[Position], str] = lambda _: ""
@@ -51,7 +51,7 @@ class Payloads:
     def __init__(self, options: UnpackOptions) -> None:
         self._options = options
         self._decryptor = None if options.keys is None else Decryptor(options.keys)
-        self._assembler = Assembler(self._past_chunks, options.max_pending)
+        self._assembler = Assembler(self._past_chunks, options.limits.chunked)
         self._start: Position | None = None
         self._past: Past | None = None
 
@@ -69,14 +69,17 @@ class Payloads:
         payload = self._decrypted(envelope)
         if payload is None:
             return Opened(None, Problem.UNDECRYPTABLE)
-        return Opened(self._decompressed(envelope, payload))
+        return Opened(_decompressed(envelope, payload, self._options.limits.message))
 
     def _open_chunked(self, position: Position, envelope: Envelope) -> Opened | None:
         found = self._assembler.add(self._chunk(position, envelope))
+        limit = self._options.limits.chunked
+        if found is not None and found.problem is Problem.TOO_LARGE:
+            raise MessageTooLargeError(f"the chunked message has more bytes than the limit of {limit}")
         if found is None or found.payload is None:
             return found and Opened(None, found.problem, found.first_chunk)
         _check_whole(found, envelope)
-        return Opened(self._decompressed(envelope, found.payload), None, found.first_chunk)
+        return Opened(_decompressed(envelope, found.payload, limit), None, found.first_chunk)
 
     def _chunk(self, position: Position, envelope: Envelope) -> Chunk:
         metadata = envelope.metadata
@@ -99,11 +102,12 @@ class Payloads:
             return envelope.payload
         return None if self._decryptor is None else self._decryptor.decrypt(envelope.metadata, envelope.payload)
 
-    def _decompressed(self, envelope: Envelope, payload: bytes | memoryview) -> bytes | memoryview:
-        metadata = envelope.metadata
-        if not metadata.compression:
-            return payload
-        return decompress(metadata.compression, payload, metadata.uncompressed_size, self._options.max_uncompressed)
+
+def _decompressed(envelope: Envelope, payload: bytes | memoryview, limit: int) -> bytes | memoryview:
+    metadata = envelope.metadata
+    if not metadata.compression:
+        return payload
+    return decompress(metadata.compression, payload, metadata.uncompressed_size, limit)
 
 
 def _check_whole(found: Assembled, envelope: Envelope) -> None:

@@ -34,7 +34,7 @@ class Pairs:
 class Rows:
     """`entry` and `batch_index` (-1: not in a batch) say which message a row is.
 
-    `single` has the metadata of messages in batches that were looked into (`inside`), `value` lies in the contents' data.
+    `single` has the metadata of messages in batches (`inside`), `value` lies in the contents' data.
     """
 
     entry: Int64s
@@ -52,13 +52,12 @@ def make_rows(entries: Entries, envelopes: Envelopes, contents: Contents, needs:
     closed = np.zeros(len(contents.dropped), np.bool_)
     closed[list(contents.problem)] = True
     batch = envelopes.batch & ~closed & ~contents.dropped
-    looked_into = batch & (envelopes.doubtful | needs.batches)
     count = np.where(contents.dropped, 0, np.where(batch, envelopes.messages, 1))
-    starts, odd = _walked(contents, looked_into, count)
+    starts, odd = _walked(contents, batch, count)
     count[odd] = 0
     entry = np.repeat(np.arange(len(count)), count)
     batch_index = np.where(batch[entry], np.arange(len(entry)) - (np.cumsum(count) - count)[entry], -1)
-    inside = looked_into[entry]
+    inside = batch[entry]
     single, value, bad = _singles(contents, entry, inside, starts, needs)
     odd[entry[bad]] = True
     own = single.repeated("properties")

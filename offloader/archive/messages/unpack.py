@@ -11,11 +11,12 @@ from offloader._proto.pulsar_messages_pb2 import MessageMetadata, SingleMessageM
 from offloader.archive.messages.committed import committed
 from offloader.archive.messages.encryption import encryption_of
 from offloader.archive.messages.envelope import Envelope, parse_envelope, signed
+from offloader.archive.messages.filters import MessageFilter
 from offloader.archive.messages.message import Message, Problem
 from offloader.archive.messages.payloads import Opened, Payloads, UnpackOptions
 from offloader.archive.messages.text import raw, text, unbase64
 from offloader.archive.stored import EntryRun
-from offloader.errors import DamagedObjectError
+from offloader.errors import DamagedObjectError, MessageTooLargeError
 from offloader.model import Position
 
 
@@ -27,10 +28,13 @@ class Single(NamedTuple):
 
 
 class Unpacker:
-    """Unpacks a topic's entries in their order. Only chunked messages make it remember anything."""
+    """Unpacks a topic's entries in their order, and gives the messages that are wanted. Only chunked messages make it remember anything."""
 
-    def __init__(self, options: UnpackOptions | None = None, payloads: Payloads | None = None) -> None:
+    def __init__(
+        self, options: UnpackOptions | None = None, wanted: MessageFilter | None = None, payloads: Payloads | None = None
+    ) -> None:
         self._options = options or UnpackOptions()
+        self._wanted = wanted or MessageFilter()
         self._payloads = payloads or Payloads(self._options)
 
     def messages(self, run: EntryRun) -> Iterator[Message]:
@@ -45,21 +49,34 @@ class Unpacker:
                 yield from self.entry_messages(position, kept.data[begin:end], kept.offset + begin)
 
     def entry_messages(self, position: Position, entry: bytes | memoryview, offset: int = 0) -> list[Message]:
-        """The messages of one entry, which stands at `offset` of its object. Raises DamagedObjectError."""
+        """The messages of one entry, which stands at `offset` of its object. Raises DamagedObjectError.
+
+        What was published at a time that is not wanted is not opened, but for chunks.
+        """
         self._payloads.starts(position)
+        envelope = None
         try:
             envelope = parse_envelope(entry)
+            if not envelope.is_chunk and not self._wanted.covers(signed(envelope.metadata.publish_time)):
+                return []
             opened = self._payloads.open(position, envelope)
-            return [] if opened is None else _messages(position, envelope, opened)
+            found = [] if opened is None else _messages(position, envelope, opened)
         except DamagedObjectError as error:
-            return [self.damaged(position, offset, error)]
+            found = [self.damaged(position, offset, error, envelope)]
+        return [message for message in found if self._wanted.matches(message)]
 
-    def damaged(self, position: Position, offset: int, error: DamagedObjectError) -> Message:
-        """What stands for an entry that cannot be unpacked. Raises DamagedObjectError, unless damage is kept."""
-        if self._options.keep_damaged:
-            return Message(position, problem=Problem.DAMAGED)
-        key = self._options.object_of(position)
-        raise DamagedObjectError(f"{key and key + ': '}{position} (offset {offset}): {error}") from error
+    def damaged(self, position: Position, offset: int, error: DamagedObjectError, envelope: Envelope | None) -> Message:
+        """What stands for an entry that cannot be unpacked: what its envelope says, where that is sound. Raises DamagedObjectError, unless
+        damage is kept."""
+        if not self._options.keep_damaged:
+            key = self._options.object_of(position)
+            raise type(error)(f"{key and key + ': '}{position} (offset {offset}): {error}") from error
+        problem = Problem.TOO_LARGE if isinstance(error, MessageTooLargeError) else Problem.DAMAGED
+        if envelope is None:
+            return Message(position, problem=problem, unknown=True)
+        found = _closed(position, envelope, Opened(None, problem))
+        found.unknown = envelope.is_batch
+        return found
 
 
 def unpack_batch(payload: bytes | memoryview, count: int) -> Iterator[Single]:
@@ -82,10 +99,15 @@ def unpack_batch(payload: bytes | memoryview, count: int) -> Iterator[Single]:
 def _messages(position: Position, envelope: Envelope, opened: Opened) -> list[Message]:
     if envelope.is_batch and opened.payload is not None:
         return _of_batch(position, envelope, opened.payload)
+    return [_closed(position, envelope, opened)]
+
+
+def _closed(position: Position, envelope: Envelope, opened: Opened) -> Message:
+    """The entry as one message."""
     metadata = envelope.metadata
     has = metadata.HasField
     value = None if opened.payload is None or metadata.null_value else bytes(opened.payload)
-    message = Message(
+    return Message(
         position,
         -1,
         metadata.num_messages_in_batch,
@@ -105,12 +127,11 @@ def _messages(position: Position, envelope: Envelope, opened: Opened) -> list[Me
         opened.problem,
         opened.first_chunk,
     )
-    return [message]
 
 
 def _of_batch(position: Position, envelope: Envelope, payload: bytes | memoryview) -> list[Message]:
     """Key, ordering key and properties are each message's own; event time and sequence id are the entry's where it has none."""
-    outer = _messages(position, envelope, Opened(None))[0]
+    outer = _closed(position, envelope, Opened(None))
     null = envelope.metadata.null_value
     last = outer.batch_size - 1
     index = outer.broker_index

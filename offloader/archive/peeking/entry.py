@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
 from typing import Any
 
 import crc32c
@@ -11,20 +9,22 @@ from google.protobuf.message import DecodeError
 
 from offloader._proto.pulsar_messages_pb2 import BrokerEntryMetadata, CompressionType, MessageMetadata
 from offloader.archive.messages.compression import decompress
-from offloader.archive.messages.unpack import unpack_batch
+from offloader.archive.messages.limits import MAX_MESSAGE
+from offloader.archive.messages.unpack import Single, unpack_batch
 from offloader.archive.peeking.fields import Facts, fields_of
 from offloader.errors import DamagedObjectError
 from offloader.format.entry import MAGIC_BROKER_METADATA, MAGIC_CHECKSUM
+from offloader.printable import printable
 
 PREVIEW = 64
 MAX_SHOWN = 1000  # messages of a batch
 
 
-def take_apart(data: bytes) -> Facts:
-    """Everything that an entry says. `problem` says where it ends to make sense."""
+def take_apart(data: bytes, limit: int = MAX_MESSAGE) -> Facts:
+    """Everything that an entry says, of a payload of at most so many bytes. `problem` says where it ends to make sense."""
     facts: Facts = {"size": len(data)}
     try:
-        _take_apart(data, facts)
+        _take_apart(data, facts, limit)
     except DamagedObjectError as error:
         facts["problem"] = str(error)
     return facts
@@ -36,7 +36,7 @@ def is_sound(facts: Facts) -> bool:
     return "problem" not in facts and (checksum is None or checksum["ok"])
 
 
-def _take_apart(data: bytes, facts: Facts) -> None:
+def _take_apart(data: bytes, facts: Facts, limit: int) -> None:
     at = 0
     if data.startswith(MAGIC_BROKER_METADATA):
         end = _end(data, 2, "broker entry metadata")
@@ -50,7 +50,7 @@ def _take_apart(data: bytes, facts: Facts) -> None:
     if not metadata.HasField("publish_time"):
         raise DamagedObjectError("it is no message: there is no publish time")
     facts["payload"] = {"offset": end, "size": len(data) - end}
-    _payload(metadata, data[end:], facts)
+    _payload(metadata, data[end:], facts, limit)
 
 
 def _checksum(data: bytes, at: int) -> Facts:
@@ -60,7 +60,7 @@ def _checksum(data: bytes, at: int) -> Facts:
     return {"stored": f"{stored:08x}", "computed": f"{computed:08x}", "ok": stored == computed}
 
 
-def _payload(metadata: MessageMetadata, payload: bytes, facts: Facts) -> None:
+def _payload(metadata: MessageMetadata, payload: bytes, facts: Facts, limit: int) -> None:
     shown: Facts = facts["payload"]
     opened: bytes | memoryview = payload
     if metadata.encryption_keys:
@@ -68,48 +68,26 @@ def _payload(metadata: MessageMetadata, payload: bytes, facts: Facts) -> None:
     elif metadata.num_chunks_from_msg > 1:
         shown["note"] = f"chunk {metadata.chunk_id + 1} of {metadata.num_chunks_from_msg}"
     else:
-        opened = decompress(metadata.compression, payload, metadata.uncompressed_size)
+        opened = decompress(metadata.compression, payload, metadata.uncompressed_size, limit)
         if metadata.compression != CompressionType.NONE:
             shown["uncompressedSize"] = len(opened)
         if metadata.HasField("num_messages_in_batch"):
             facts["messages"] = []
-            for message in islice(_singles(opened, metadata.num_messages_in_batch), MAX_SHOWN):
-                facts["messages"].append(message)
+            for number, message in enumerate(unpack_batch(opened, metadata.num_messages_in_batch)):
+                if number < MAX_SHOWN:  # the others are looked at for what is wrong
+                    facts["messages"].append(_single(number, message))
             return
     shown["preview"] = preview(opened)
 
 
-def _singles(payload: bytes | memoryview, count: int) -> Iterator[Facts]:
-    for number, single in enumerate(unpack_batch(payload, count)):
-        yield {"batchIndex": number, "metadata": fields_of(single.metadata), "preview": preview(single.payload)}
+def _single(number: int, message: Single) -> Facts:
+    return {"batchIndex": number, "metadata": fields_of(message.metadata), "preview": preview(message.payload)}
 
 
 def preview(payload: bytes | memoryview) -> str:
     """The beginning of a payload, on one line."""
     shown = printable(bytes(payload[:PREVIEW]))
     return shown + "…" if len(payload) > PREVIEW else shown
-
-
-def printable(data: bytes) -> str:
-    """Readable on one line, whatever the bytes."""
-    text = data.decode("utf-8", "surrogateescape")
-    return text if text.isprintable() else text.translate(_SHOWN)
-
-
-class _Shown(dict[int, str]):
-    """What stands for a character, or for a byte that is no UTF-8 (U+DC80 and up)."""
-
-    def __missing__(self, code: int) -> str:
-        char = chr(code)
-        if 0xDC80 <= code <= 0xDCFF:
-            shown = f"\\x{code - 0xDC00:02x}"
-        else:
-            shown = char if char.isprintable() else char.encode("unicode_escape").decode()
-        self[code] = shown
-        return shown
-
-
-_SHOWN = _Shown()
 
 
 def _end(data: bytes, at: int, what: str) -> int:

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from offloader.archive.items import ArchivedEntry, Missing
 from offloader.archive.reading.fetches import Fetch
-from offloader.archive.reading.objects import naming
+from offloader.archive.reading.objects import naming, read_index
 from offloader.archive.reading.plan import plan
 from offloader.archive.reading.points import Points, decode_points
 from offloader.archive.reading.scan import Fault, Scanner
 from offloader.archive.reading.stores import Stores
+from offloader.archive.records import TopicRecords
 from offloader.archive.stored import OffloadedLedger, Piece, Selection
 from offloader.archive.view import TopicView
 from offloader.errors import DamagedObjectError, FatalError
@@ -48,15 +49,17 @@ class Peeked:
     missing: Missing | None = None
 
 
-def peek(stores: Stores, view: TopicView, position: Position) -> Peeked:
+def peek(stores: Stores, records: TopicRecords, position: Position) -> Peeked:
     """Look at a position. Two requests where it is an entry, none otherwise.
 
     Raises FatalError for a position that is not in the archive; DamagedObjectError, ObjectNotFoundError.
     """
-    planned = plan(view, Selection(position, position))
-    owner = _owner(view, position)
+    alone = Selection(position, position)
+    views = [view for view, _ in records.views(alone)]
+    planned = records.plan(alone)
+    owner = next((owner for view in views if (owner := _owner(view, position)) is not None), None)
     if not planned or owner is None:
-        raise FatalError(f"{view.topic}: {position} is not in the archive, which has {_extent(view)}")
+        raise FatalError(f"{records.topic}: {position} is not in the archive, which has {_extent(records)}")
     item = planned[0]
     if isinstance(item, Missing):
         if item.damaged:
@@ -85,18 +88,19 @@ def _part(owner: Owner, position: Position) -> Part | None:
     return next((part for part in parts if part.first <= place <= part.last), None)
 
 
-def _extent(view: TopicView) -> str:
-    items = plan(view)
-    if not items:
+def _extent(records: TopicRecords) -> str:
+    firsts = (items[0] for view, wanted in records.first() if (items := plan(view, wanted)))
+    lasts = (items[-1] for view, wanted in records.last() if (items := plan(view, wanted)))
+    first, last = next(firsts, None), next(lasts, None)
+    if first is None or last is None:
         return "nothing yet"
-    first, last = items[0], items[-1]
     return f"{first.first if isinstance(first, Piece) else first.start}..{last.last if isinstance(last, Piece) else last.end}"
 
 
 def _read(store: ObjectStore, piece: Piece, position: Position) -> Stored:
     """From its block's header on: only that says whose the block is."""
     held = piece.object
-    encoded, _ = store.read(held.index_key)
+    encoded, _ = read_index(store, held.index_key)
     with naming(held.index_key):
         points = decode_points(encoded, held.ledger)
         if held.size not in (None, points.data_length):

@@ -7,9 +7,16 @@ from contextlib import contextmanager
 
 from offloader.errors import DamagedObjectError
 from offloader.model import MIB
-from offloader.storage.base import ObjectStore
+from offloader.storage.base import ObjectStore, Stat
+from offloader.storage.whole import read_whole
 
 READ_SIZE = 4 * MIB
+LARGEST_INDEX = 256 * MIB  # a segment ends when it has 16 MiB of index; a V1 index of 1 TiB has 4 MiB in blocks of 5 MiB
+
+
+def read_index(store: ObjectStore, key: str) -> tuple[bytes, Stat]:
+    """An object that should be an index. Raises ObjectNotFoundError, DamagedObjectError for one that is larger than any."""
+    return read_whole(store, key, LARGEST_INDEX, DamagedObjectError)
 
 
 def read_ranges(store: ObjectStore, key: str, begin: int, end: int, read_size: int = READ_SIZE) -> Iterator[bytes]:

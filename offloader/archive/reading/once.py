@@ -26,7 +26,7 @@ def spans_once(view: TopicView) -> list[Span]:
 def located(view: TopicView, position: Position) -> Position:
     """A position, in the incarnation that its ledger belongs to: ledger ids grow over a cluster's life, and are not used twice."""
     known = spans_once(view)
-    reached = (span.end.incarnation for span in known if _reaches(span, position))
+    reached = (span.end.incarnation for span in known if reaches(span, position))
     last = known[-1].end.incarnation if known else position.incarnation
     return position._replace(incarnation=next(reached, last))
 
@@ -48,7 +48,7 @@ def _lost_of(losses: Iterable[Loss], place: tuple[int, int]) -> Iterator[tuple[i
             yield loss.start.entry if begin == place else 0, loss.end.entry if end == place else LAST_ENTRY
 
 
-def _reaches(span: Span, position: Position) -> bool:
+def reaches(span: Span, position: Position) -> bool:
     """A loss may end right before the first ledger of the next incarnation, and name that."""
     if isinstance(span, Loss) and span.end.ledger == position.ledger:
         return span.end.entry >= position.entry

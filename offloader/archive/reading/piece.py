@@ -10,7 +10,7 @@ from offloader.archive.reading.expected import Expected, OnDamage, sound_lead
 from offloader.archive.reading.fetches import Fetch, fetches
 from offloader.archive.reading.indexes import IndexCache, LoadedIndex
 from offloader.archive.reading.meter import Meter
-from offloader.archive.reading.objects import naming
+from offloader.archive.reading.objects import naming, read_index
 from offloader.archive.reading.points import decode_points
 from offloader.archive.reading.scan import Fault, Scanner
 from offloader.archive.reading.stores import OpenedStore
@@ -142,7 +142,7 @@ class PieceWork:
 
     def _load(self) -> LoadedIndex:
         key = self._object.index_key
-        data, _ = self._meter.read(self._store.read(key))
+        data, _ = self._meter.read(read_index(self._store, key))
         with naming(key):
             return self._indexes.put(self._name, LoadedIndex(decode_points(data, self._object.ledger)))
 

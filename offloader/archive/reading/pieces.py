@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from offloader.archive.continuity import LedgerPart
-from offloader.archive.messages.published import bounds
 from offloader.archive.runs import Run, clipped, runs
 from offloader.archive.stored import Cut, DataObject, Piece, Selection
 from offloader.errors import DamagedRecordError
@@ -20,7 +19,7 @@ LEDGER_CUT = 8 * MIB
 
 def may_hold(stats: EntryStats, selection: Selection) -> bool:
     """Whether entries may be wanted for their publish time. Where no entry says one, that cannot be excluded."""
-    known = bounds(stats)
+    known = stats.publish_bounds
     if known is None:
         return True
     early, late = selection.published_from, selection.published_to
@@ -108,8 +107,8 @@ class _PartCut:
         self.last = (run.ledger, run.last)
 
     def cut(self, *, alone: bool) -> Cut:
-        """Read whole, for only then its checksum proves what is in it; but for one entry that is wanted alone."""
+        """Read whole, for only then its checksum proves what is in it; but for one entry that is wanted alone, and whose own does."""
         part = self.part
-        if alone and part.entries > 1:
+        if alone and part.entries > 1 and not part.stats.unreadable:
             return Cut(*self.last, size=part.size // part.entries)
         return Cut(*self.last, part.size, part.offset, part.crc32c)

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from offloader.archive.items import Missing
+from offloader.archive.messages.limits import DEFAULT_LIMITS, Limits
 from offloader.archive.reading.expected import OnDamage
 from offloader.archive.reading.indexes import SHARED, IndexCache
 from offloader.archive.reading.meter import Meter, ReadStats
@@ -21,7 +22,7 @@ from offloader.archive.stored import PlanItem, ReadItem
 from offloader.errors import ConfigError
 from offloader.model import KIB, MIB
 
-__all__ = ["OnDamage", "PieceReader", "ReadOptions", "ReadStats"]
+__all__ = ["Limits", "OnDamage", "PieceReader", "ReadOptions", "ReadStats"]
 
 SMALLEST_READ = 1 * KIB
 T = TypeVar("T")
@@ -29,11 +30,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How much is fetched at a time (bytes), how many fetches are under way ahead of the one in use, what damage does."""
+    """How much is fetched at a time (bytes), how many fetches are under way ahead of the one in use, what damage does, how large messages
+    may be."""
 
     read_size: int = 4 * MIB
     prefetch: int = 2
     on_damage: OnDamage = OnDamage.FAIL
+    limits: Limits = DEFAULT_LIMITS
 
     def __post_init__(self) -> None:
         if self.read_size < SMALLEST_READ:

@@ -10,7 +10,7 @@ import numpy as np
 from offloader.archive.reading.points import Points
 from offloader.archive.stored import EntryRun
 from offloader.errors import DamagedObjectError
-from offloader.format.blocks import ENTRY_HEADER, ENTRY_HEADER_SIZE, HEADER_SIZE, padding_fault
+from offloader.format.blocks import ENTRY_HEADER, ENTRY_HEADER_SIZE, HEADER_SIZE, end_fault
 
 ALIKE = 8  # entries of one length, after which more of it are expected
 _HEADER = np.dtype([("length", ">i4"), ("entry", ">i8")])
@@ -133,7 +133,7 @@ class Stretch:
         self.at += len(piece)
 
     def _check(self, data: memoryview, done: int) -> None:
-        fault = padding_fault(data, done)
+        fault = end_fault(data, done)
         if fault is not None:
             raise DamagedObjectError(f"offset {self.at + fault}: neither an entry nor padding")
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import takewhile
 
-from offloader.archive.reading.plan import plan
 from offloader.archive.runs import Run
 from offloader.archive.stored import Piece, PlanItem, Selection
-from offloader.archive.view import TopicView
 from offloader.model import Position
 
 
-def unbroken(view: TopicView, selection: Selection) -> list[PlanItem]:
+def unbroken(plan: Callable[[Selection], list[PlanItem]], selection: Selection) -> list[PlanItem]:
     """A plan that leaves out only what lies before the first and after the last entry that may be wanted.
 
-    A message's chunks may lie in parts that no wanted message is in. All that is missing is in it, also what is missing before and after.
+    A message's chunks may lie in parts that no wanted message is in. What is lost is in it, also before and after.
     """
-    planned = plan(view, selection)
+    planned = plan(selection)
     if not selection.is_timed:
         return planned
     read = [number for number, item in enumerate(planned) if isinstance(item, Piece) and item.cuts]
@@ -34,7 +32,7 @@ def unbroken(view: TopicView, selection: Selection) -> list[PlanItem]:
     return [
         *planned[: read[0]],
         *_only_gaps(first, before),
-        *plan(view, between),
+        *plan(between),
         *_only_gaps(last, after),
         *planned[read[-1] + 1 :],
     ]

@@ -1,1 +1,2 @@
-"""A topic's catalog made again: `gather` reads what is left, `propose` (pure) says what the catalog should be, `replace` writes it."""
+"""A topic's catalog made again: `gather` reads the records beside the segments, `propose` (pure) puts them in order, `write` begins a new
+generation with them."""

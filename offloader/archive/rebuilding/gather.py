@@ -1,135 +1,139 @@
-"""Everything that is left of a topic, read and checked. Writes nothing."""
+"""Every record that is left of a topic, from beside the segments and from the catalog in force. Writes nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
+from dataclasses import replace
 
-from offloader.archive.checking.bucket import Journals, applications, read_journals
-from offloader.archive.rebuilding.consistent import absent_for, consistent
-from offloader.archive.rebuilding.foreign import of_others
-from offloader.archive.rebuilding.found import Evidence, FoundObject, Note, NoteKind, is_made
-from offloader.archive.rebuilding.scan import scan
-from offloader.errors import DamagedObjectError, DamagedRecordError, FatalError, ObjectNotFoundError
-from offloader.metadata.catalog_codec import decode_catalog
-from offloader.metadata.layout import KeyKind, catalog_folder, data_key, index_key, parse_topic_key, slot_name, topic_folder
-from offloader.metadata.log import NumberedLog
-from offloader.metadata.state import Record
+from offloader.ahead import map_ahead
+from offloader.archive.checking.bucket import applications, read_journals
+from offloader.archive.rebuilding.evidence import Evidence, Note, NoteKind
+from offloader.errors import DamagedRecordError, IntegrityError, ObjectNotFoundError
+from offloader.metadata.catalog_codec import decode_of
+from offloader.metadata.generations import Slots, found_after, last_slot, newest_open
+from offloader.metadata.layout import (
+    KeyKind,
+    catalog_folder,
+    data_key,
+    parse_topic_key,
+    record_key,
+    slot_name,
+    topic_folder,
+)
+from offloader.metadata.log import READERS, read_record
+from offloader.metadata.state import CatalogHead, GenerationEnded, Record, Said, TopicCatalog, record_uuid
 from offloader.model import Segment, TopicName
 from offloader.storage.base import ObjectStore
 
-THREADS = 2  # each holds a stretch of an object in memory
-MOST_LOST = 100_000  # records in a row
-
 
 def gather(store: ObjectStore, topic: TopicName) -> Evidence:
-    """Raises FormatVersionError where a newer version has written, and what the store raises."""
-    parsed = [parse_topic_key(key) for key, _ in store.list(topic_folder(topic))]
-    data = {k.uuid for k in parsed if k is not None and k.kind is KeyKind.DATA}
-    indexes = {k.uuid for k in parsed if k is not None and k.kind is KeyKind.INDEX}
+    """Raises FormatVersionError where another version has written, and what the store raises."""
+    listed = (parse_topic_key(name) for name, _ in store.list(topic_folder(topic)))
+    parsed = [key for key in listed if key is not None]
     journals = read_journals(store, applications(store))
-    readable, damaged = _read_records(store, topic)
-    _check_numbers(topic, sorted(readable.keys() | damaged.keys()))
-    absent = {r.uuid for r in readable.values() if isinstance(r, Segment) and r.parts and r.uuid not in data}
-    look = _Look(store, topic, data, indexes, journals)
-    look.at_objects(r for r in readable.values() if not is_made(r))
-    made = {slot: r for slot, r in readable.items() if is_made(r) and (not isinstance(r, Segment) or r.uuid in look.sound)}
-    readable = {slot: r for slot, r in readable.items() if slot not in made}
-    kept, _ = consistent(readable, absent)
-    look.at_objects(kept.values())
-    wrong = absent_for(kept, absent, tuple(look.sound.values()))
-    kept, contradicting = consistent({slot: r for slot, r in readable.items() if slot not in wrong}, absent)
-    look.at_objects(kept.values())
-    ours = {r.predecessor_uuid for r in kept.values() if isinstance(r, Segment)}
-    taken = {r.uuid for r in made.values() if isinstance(r, Segment)}
-    look.leave_out(of_others(store, topic, journals, [o for o in look.sound.values() if o.uuid not in ours], taken))
+    found = found_after(store, topic)
+    look = _Look(store, topic)
+    in_force = look.at_catalog(found)
+    look.at_records({key.uuid for key in parsed if key.kind is KeyKind.RECORD})
+    opened = tuple(journals.open_segments(topic))
+    states = [state for _, state in journals.of(topic)]
+    abandoned = {each.uuid for state in states for each in state.abandoned if each.uuid}
+    objects = {key.uuid for key in parsed if key.kind in (KeyKind.DATA, KeyKind.INDEX)}
+    known = look.records.keys() | abandoned | {segment.uuid for _, segment in opened}
+    strays = (Note(NoteKind.LEFT_OUT, data_key(topic, uuid), "its record is lost") for uuid in sorted(objects - known))
+    unread = (Note(NoteKind.UNKNOWN, f.key, f"what the journal names: {f.message}") for f in journals.findings)
     return Evidence(
         topic,
-        kept,
-        damaged | wrong | contradicting,
-        tuple(look.sound.values()),
-        tuple(journals.open_segments(topic)),
-        (*(Note(NoteKind.UNKNOWN, f.key, f"what the journal names: {f.message}") for f in journals.findings), *look.notes),
-        made,
+        look.records,
+        look.sources,
+        look.committed,
+        look.committed - look.beside,
+        look.catalog,
+        in_force,
+        found,
+        {key.generation for key in parsed if key.kind is KeyKind.MANIFEST},
+        opened,
+        abandoned,
+        objects,
+        (*look.notes, *strays, *unread),
     )
 
 
-def _check_numbers(topic: TopicName, slots: Sequence[int]) -> None:
-    """Raises FatalError for a number that no record can have come to: all slots before it would have to be filled."""
-    for before, slot in pairwise((-1, *slots)):
-        if slot - before > MOST_LOST:
-            raise FatalError(
-                f"{catalog_folder(topic)}{slot_name(slot)}: {slot - before - 1} records would be missing before it, which cannot be: move it away"
-            )
-
-
-def _read_records(store: ObjectStore, topic: TopicName) -> tuple[dict[int, Record], dict[int, str]]:
-    log = NumberedLog(store, catalog_folder(topic))
-    readable: dict[int, Record] = {}
-    damaged: dict[int, str] = {}
-    for slot, data in log.load():
-        try:
-            readable[slot] = decode_catalog(log.key(slot), data)
-        except DamagedRecordError as error:
-            damaged[slot] = str(error).removeprefix(log.key(slot)).lstrip(": ")
-    return readable, damaged
+def last_ended(store: ObjectStore, topic: TopicName, generation: int, found: Slots) -> int | None:
+    """The generation by which another one was ended, as its last record says."""
+    if generation not in found:
+        return None
+    key = catalog_folder(topic, generation) + slot_name(found[generation][-1])
+    try:
+        record = decode_of(topic, key, read_record(store, key))[1]
+    except IntegrityError:
+        return None
+    return record.next if isinstance(record, GenerationEnded) else None
 
 
 class _Look:
-    """The objects that no record names."""
-
-    def __init__(self, store: ObjectStore, topic: TopicName, data: set[str], indexes: set[str], journals: Journals) -> None:
-        self.sound: dict[str, FoundObject] = {}
+    def __init__(self, store: ObjectStore, topic: TopicName) -> None:
+        self.records: dict[str, Said] = {}
+        self.sources: dict[str, str] = {}
+        self.committed: set[str] = set()
+        self.beside: set[str] = set()
+        self.catalog: TopicCatalog | None = None
         self.notes: list[Note] = []
         self._store = store
         self._topic = topic
-        self._data = data
-        self._indexes = indexes
-        self._looked_at = _named_by_journals(journals, topic)
 
-    def at_objects(self, records: Iterable[Record]) -> None:
-        """Those that these records do not name, unless they were looked at before."""
-        named = {r.uuid for r in records if isinstance(r, Segment)}
-        for uuid in named & self.sound.keys():
-            del self.sound[uuid]
-        for uuid, reason in self._looked_at.items():
-            if reason and uuid in self._data and uuid not in named:
-                self.notes.append(Note(NoteKind.LEFT_OUT, data_key(self._topic, uuid), reason))
-                self._looked_at[uuid] = ""
-        unnamed = sorted((self._data | self._indexes) - named - self._looked_at.keys())
-        with ThreadPoolExecutor(THREADS, "rebuild") as pool:
-            for found in pool.map(self._scanned, unnamed):
-                if isinstance(found, Note):
-                    self.notes.append(found)
-                else:
-                    self.sound[found.uuid] = found
-        self._looked_at.update(dict.fromkeys(unnamed, ""))
+    def at_catalog(self, found: Slots) -> int | None:
+        """The generation in force, if any is, and what can be read of it."""
+        if not found:
+            return None
+        first_seen = newest_open(found)
+        generation = min(found) if first_seen is None else first_seen
+        while (following := last_ended(self._store, self._topic, generation, found)) is not None:
+            generation = following
+        folder, slots = catalog_folder(self._topic, generation), found.get(generation, [])
+        records = dict(self._read(folder + slot_name(slot) for slot in slots))
+        for key, record in records.items():
+            if isinstance(record, Said):
+                self._take(record, key)
+        self.committed = set(self.records)
+        if len(records) == len(slots) == last_slot(found, generation) + 1:
+            self._add_up(list(records.values()), generation)
+        return generation
 
-    def leave_out(self, reasons: Mapping[str, str]) -> None:
-        """Objects that are not this topic's, and why not."""
-        for uuid, reason in sorted(reasons.items()):
-            del self.sound[uuid]
-            self.notes.append(Note(NoteKind.LEFT_OUT, data_key(self._topic, uuid), reason))
-
-    def _scanned(self, uuid: str) -> FoundObject | Note:
-        key = data_key(self._topic, uuid)
-        if uuid not in self._indexes:
-            return Note(NoteKind.LEFT_OUT, key, "it has no index object: restore that, if it was ever written")
-        if uuid not in self._data:
-            return Note(NoteKind.LEFT_OUT, index_key(self._topic, uuid), "its data object is not there: restore it")
+    def _add_up(self, records: list[Record], generation: int) -> None:
         try:
-            return scan(self._store, self._topic, uuid)
-        except (DamagedObjectError, ObjectNotFoundError) as error:
-            return Note(NoteKind.LEFT_OUT, key, f"it is damaged, restore it: {str(error).removeprefix(key).lstrip(': ')}")
+            self.catalog = TopicCatalog(CatalogHead(self._topic, generation=generation)).apply(*records)
+        except IntegrityError as error:
+            self.notes.append(Note(NoteKind.DAMAGED, catalog_folder(self._topic, generation), str(error)))
 
+    def at_records(self, uuids: set[str]) -> None:
+        """Those that have an object of their own."""
+        for key, record in self._read(record_key(self._topic, uuid) for uuid in sorted(uuids)):
+            if isinstance(record, Said) and record_key(self._topic, record_uuid(self._topic, record)) == key:
+                self._take(record, key)
+                self.beside.add(record_uuid(self._topic, record))
+            else:
+                self.notes.append(Note(NoteKind.DAMAGED, key, "it holds another record"))
 
-def _named_by_journals(journals: Journals, topic: TopicName) -> dict[str, str]:
-    """Uuids that must not get a record here, and why; of open ones nothing is to be said, their application goes on with them."""
-    held: Mapping[str, str] = {}
-    for application, state in journals.of(topic):
-        held = {**held, **{a.uuid: f"abandoned: {a.reason}" for a in state.abandoned}}
-        if state.open is not None:
-            why = f"the journal of {application} has it open, but that was taken over" if application in journals.ended else ""
-            held = {**held, state.open.uuid: why}
-    return dict(held)
+    def _take(self, record: Said, key: str) -> None:
+        slim = replace(record, parts=(), gaps=()) if isinstance(record, Segment) else record
+        uuid = record_uuid(self._topic, record)
+        self.records.setdefault(uuid, slim)
+        self.sources[uuid] = key
+
+    def _read(self, keys: Iterable[str]) -> Iterator[tuple[str, Record]]:
+        def read(key: str) -> tuple[str, Record | None, str]:
+            try:
+                return key, decode_of(self._topic, key, read_record(self._store, key))[1], ""
+            except ObjectNotFoundError:
+                return key, None, "it was removed just now"
+            except DamagedRecordError as error:
+                return key, None, str(error).removeprefix(key).lstrip(": ")
+
+        with ThreadPoolExecutor(READERS, "record-reader") as pool:
+            for key, record, problem in map_ahead(pool, read, keys, 2 * READERS):
+                if record is None:
+                    self.notes.append(Note(NoteKind.DAMAGED, key, problem))
+                else:
+                    yield key, record

@@ -11,7 +11,7 @@ from offloader.archive.restoring.pairs import Existing
 from offloader.archive.restoring.policies import KEEPS_EVERYTHING, check_policies, inherited, left_to_broker
 from offloader.archive.restoring.schemas import Schemas
 from offloader.archive.restoring.target import PulsarTarget
-from offloader.errors import AuthorizationFailedError, NamespaceNotFoundError
+from offloader.errors import AbsentError, AuthorizationFailedError, NamespaceNotFoundError
 from offloader.model import TopicName
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.lookup import TopicLookup
@@ -36,7 +36,7 @@ class TargetCluster:
         rest = self._admin.rest
         try:
             partitioned = [TopicName.parse(name) for name in rest.get(f"persistent/{namespace}/partitioned")]
-        except NamespaceNotFoundError as error:
+        except AbsentError as error:
             raise NamespaceNotFoundError(f"{namespace} does not exist: create it, with a retention without end") from error
         counts = {topic: rest.get(f"{topic.rest_path}/partitions")["partitions"] for topic in partitioned}
         return Existing(set(self._admin.topics(namespace)), counts)

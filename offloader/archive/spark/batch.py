@@ -13,13 +13,12 @@ from pyspark.sql.types import StructType
 
 from offloader.archive.spark.filters import EVERYTHING, Bounds, narrowing
 from offloader.archive.spark.metrics import MetricsFolder, PlanMetrics
-from offloader.archive.spark.options import Options
+from offloader.archive.spark.options import Form, Options
 from offloader.archive.spark.planning import (
+    asked_of,
     check_positions,
     checked_portions,
-    items_of,
     size_of,
-    stored_bytes,
     task_size,
     tasks,
     wanted,
@@ -45,11 +44,17 @@ class ArchiveReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Tasks of about `maxPartitionBytes`. Raises DataLostError, DamagedRecordError, ConfigError."""
-        views = Views(self._options).load()
-        check_positions(self._options, views)
-        meant = [view for topic, view in views.items() if self._narrowing.may_have(topic)]
-        asked = [(view, items_of(view, wanted(view, self._options), self._narrowing)) for view in meant]
-        return read_tasks(str(uuid.uuid4()), asked, views.values(), self._options)
+        known = Views(self._options).load()
+        check_positions(self._options, known)
+        meant = [records for topic, records in known.items() if self._narrowing.may_have(topic)]
+        messages = self._options.form is Form.MESSAGES
+        asked = [
+            each
+            for records in meant
+            for each in asked_of(records, wanted(records, self._options), self._narrowing, look_back=messages)
+        ]
+        stored = sum(records.stored_bytes for records in known.values())
+        return read_tasks(str(uuid.uuid4()), asked, stored, self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return record_batches(partition, self._options, self._schema)
@@ -67,8 +72,8 @@ class FilteringReader(ArchiveReader):
         return filters
 
 
-def read_tasks(plan: str, asked: Asked, views: Iterable[TopicView], options: Options) -> list[ReadTask]:
-    """The tasks of a plan; log and metrics tell what they are about to read, of what is stored.
+def read_tasks(plan: str, asked: Asked, stored: int, options: Options) -> list[ReadTask]:
+    """The tasks of a plan; log and metrics tell what they are about to read, of so many bytes that are stored.
 
     Raises DataLostError unless the options allow losses.
     """
@@ -76,7 +81,7 @@ def read_tasks(plan: str, asked: Asked, views: Iterable[TopicView], options: Opt
     most = task_size(size, options.max_partition_bytes)
     found = [portion for view, items in asked for portion in checked_portions(view, items, most, options)]
     planned = [ReadTask(plan, number, task) for number, task in enumerate(tasks(found, most))]
-    metrics = PlanMetrics(sum(map(stored_bytes, views)), size, len(planned))
+    metrics = PlanMetrics(stored, size, len(planned))
     log.info(
         "plan %s: %d tasks for about %d of %d bytes stored", plan, metrics.tasks, metrics.bytes_planned, metrics.bytes_stored
     )

@@ -5,7 +5,7 @@ They only leave out what cannot match: Spark evaluates every filter again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -22,7 +22,6 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from offloader.archive.continuity import Span
 from offloader.archive.spark.values import in_ms
 from offloader.archive.stored import Selection
 from offloader.model import Position, TopicName
@@ -75,6 +74,7 @@ class Narrowing:
 
 
 EVERYTHING = Narrowing()
+Extent = tuple[Position, Position]  # first and last position of an incarnation, or of a part of it
 
 
 def narrowing(filters: Iterable[Filter], names: ColumnNames) -> Narrowing:
@@ -88,7 +88,7 @@ def narrowing(filters: Iterable[Filter], names: ColumnNames) -> Narrowing:
     )
 
 
-def selection(known: Sequence[Span], wanted: Selection, narrowing: Narrowing) -> Selection | None:
+def selection(known: Iterable[Extent], wanted: Selection, narrowing: Narrowing) -> Selection | None:
     """The narrowest selection that has everything that is wanted and may match; None where that is nothing."""
     if narrowing.empty:
         return None
@@ -102,13 +102,13 @@ def selection(known: Sequence[Span], wanted: Selection, narrowing: Narrowing) ->
     return None if published.empty or max(starts) > min(ends) else found
 
 
-def _clipped(known: Sequence[Span], narrowing: Narrowing) -> Iterator[tuple[Position, Position]]:
+def _clipped(known: Iterable[Extent], narrowing: Narrowing) -> Iterator[tuple[Position, Position]]:
     """What the filters on ledger and entry leave of each span."""
     ledger = narrowing.ledger
     entry = narrowing.entry if ledger.least is not None and ledger.least == ledger.greatest else Bounds()
     for each in known:
-        incarnation = each.start.incarnation
-        start, end = each.start, each.end
+        start, end = each
+        incarnation = start.incarnation
         if ledger.least is not None:
             start = max(start, Position(incarnation, ledger.least, entry.least or 0))
         if ledger.greatest is not None:

@@ -10,7 +10,11 @@ import logging
 from collections import defaultdict
 from dataclasses import asdict, dataclass, fields
 
+from offloader.errors import DamagedRecordError
+from offloader.json_text import parse_json
+from offloader.model import MIB
 from offloader.storage.open import StoreSettings, open_store
+from offloader.storage.whole import read_whole
 
 PLAN = "plan.json"
 
@@ -69,7 +73,7 @@ class MetricsFolder:
         try:
             for key, _ in store.list(""):
                 plan, _, name = key.partition("/")
-                said = json.loads(store.read(key)[0])
+                said = parse_json(read_whole(store, key, MIB, DamagedRecordError)[0])
                 if name == PLAN:
                     plans[plan] = said
                 else:

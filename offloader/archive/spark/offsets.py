@@ -42,11 +42,6 @@ def decode(offset: Mapping[str, str]) -> Ends:
     return {TopicName.parse(topic): Position(*map(int, text.split(":"))) for topic, text in offset.items()}
 
 
-def end_of(view: TopicView) -> Position | None:
-    """The last position that is archived, or known to be missing."""
-    return max((each.end for each in spans_once(view)), default=None)
-
-
 def before(view: TopicView, position: Position) -> Position | None:
     """The offset after which `position` is the first to be read; None: the topic's beginning."""
     return max((min(each.end, _before(position)) for each in spans_once(view) if each.start < position), default=None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from offloader.archive.messages.limits import MAX_CHUNKED, MAX_MESSAGE
 from offloader.archive.spark.values import NOWHERE, Positions
 from offloader.model import MIB, TopicName
 from offloader.storage.open import StoreSettings
@@ -47,6 +48,8 @@ class Options:
     read_size: int = 4 * MIB
     prefetch: int = 2
     skip_damage: bool = False
+    max_message_size: int = MAX_MESSAGE
+    max_chunked_message_size: int = MAX_CHUNKED
     fail_on_data_loss: bool = True
     wait_for_topics: bool = False
     push_filters: bool = False

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from offloader.archive.messages.limits import parse_message_size
 from offloader.archive.spark.options import Form, Ledgers, Options
 from offloader.archive.spark.values import (
     parse_choice,
@@ -87,6 +88,8 @@ _FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "pollInterval": ("poll_ms", lambda text: parse_time(text, 1000)),
     "readSize": ("read_size", _at_least(4 * KIB, parse_size)),
     "prefetch": ("prefetch", _whole),
+    "maxMessageSize": ("max_message_size", parse_message_size),
+    "maxChunkedMessageSize": ("max_chunked_message_size", parse_message_size),
     "onDamage": ("skip_damage", _is("skip", "fail")),
     "failOnDataLoss": ("fail_on_data_loss", parse_switch),
     "waitingForNonExistedTopic": ("wait_for_topics", parse_switch),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from offloader.archive.items import Missing
 from offloader.archive.messages.lookback import LOOK_BACK
-from offloader.archive.reading.once import located, spans_once
 from offloader.archive.reading.plan import plan, split
+from offloader.archive.records import TopicRecords
 from offloader.archive.spark.filters import EVERYTHING, Narrowing, selection
 from offloader.archive.spark.options import Form, Options
 from offloader.archive.spark.stretches import stretches
@@ -50,21 +50,30 @@ def check_positions(options: Options, topics: Collection[TopicName]) -> None:
             raise ConfigError(f"{option}: {unknown} is not among the topics that are read")
 
 
-def wanted(view: TopicView, options: Options) -> Selection:
+def wanted(records: TopicRecords, options: Options) -> Selection:
     """What the options ask of a topic."""
-    start, end = options.starting_position.of(view.topic), options.ending_position.of(view.topic)
+    start, end = options.starting_position.of(records.topic), options.ending_position.of(records.topic)
     return Selection(
-        None if start is None else located(view, start),
-        None if end is None else located(view, end),
+        None if start is None else records.located(start),
+        None if end is None else records.located(end),
         options.starting_time,
         options.ending_time,
     )
 
 
-def items_of(view: TopicView, asked: Selection, narrowing: Narrowing = EVERYTHING) -> list[PlanItem]:
-    """What must be read of a topic. Raises DamagedRecordError."""
-    narrowest = selection(spans_once(view), asked, narrowing)
-    return [] if narrowest is None else plan(view, narrowest)
+def asked_of(
+    records: TopicRecords, asked: Selection, narrowing: Narrowing = EVERYTHING, *, look_back: bool = True
+) -> Iterator[tuple[TopicView, list[PlanItem]]]:
+    """What must be read of a topic, stretch by stretch, each with the records that it needs. Raises DamagedRecordError."""
+    narrowest = selection(records.extents(asked), asked, narrowing)
+    if narrowest is None:
+        return
+    back = LOOK_BACK + STEP if look_back else 0
+    for view, part in records.views(narrowest, back=back):
+        items = plan(view, part)
+        if items and look_back:
+            view = replace(view, also_aborted=records.aborted(_first_of(items)))
+        yield view, items
 
 
 def check_losses(topic: TopicName, items: Iterable[PlanItem]) -> None:
@@ -101,7 +110,7 @@ def portions(view: TopicView, items: Sequence[PlanItem], max_bytes: int, *, look
     whole = _whole(view, _first_of(items), _last_of(items))
     past = Past(view, whole)
     groups = (group for stretch in stretches(items, whole) for group in split(stretch, max_bytes))
-    aborted = view.catalog.aborted
+    aborted = view.aborted
     return [Portion(view.topic, group, past.before(_first_of(group)), aborted) for group in groups]
 
 
@@ -142,11 +151,6 @@ def tasks(found: Iterable[Portion], max_bytes: int) -> list[tuple[Portion, ...]]
         packed[-1].append(portion)
         room -= portion.size
     return [tuple(task) for task in packed]
-
-
-def stored_bytes(view: TopicView) -> int:
-    """What is stored of a topic."""
-    return sum(size for _, _, size in extents(view))
 
 
 def extents(view: TopicView) -> list[tuple[Position, Position, int]]:

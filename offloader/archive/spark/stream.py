@@ -15,7 +15,8 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from offloader.archive.reading.once import located
+from offloader.archive.messages.lookback import LOOK_BACK
+from offloader.archive.records import TopicRecords
 from offloader.archive.spark.batch import read_tasks
 from offloader.archive.spark.offsets import (
     Ends,
@@ -25,14 +26,13 @@ from offloader.archive.spark.offsets import (
     check_not_removed,
     decode,
     encode,
-    end_of,
     items_between,
     last_served,
     step_size,
     steps,
 )
-from offloader.archive.spark.options import Options
-from offloader.archive.spark.planning import check_positions
+from offloader.archive.spark.options import Form, Options
+from offloader.archive.spark.planning import STEP, check_positions
 from offloader.archive.spark.task import record_batches
 from offloader.archive.spark.views import Views
 from offloader.archive.stored import PlanItem, Selection
@@ -59,7 +59,7 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._clock = clock
         self._wait = wait
         self._views: Views | None = None
-        self._known: dict[TopicName, TopicView] = {}
+        self._known: dict[TopicName, TopicRecords] = {}
         self._looked_at: float | None = None
         self._only_known = False
         self._turn: TopicName | None = None
@@ -68,7 +68,7 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The beginning, or where `startingOffsets` or `startingPosition` says."""
         self._look()
         check_positions(self._options, self._known)
-        starts = ((topic, self._start(view)) for topic, view in self._known.items())
+        starts = ((topic, self._start(records)) for topic, records in self._known.items())
         return encode({topic: start for topic, start in starts if start is not None})
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -95,7 +95,7 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802
         """Where the archive ends, for the query's progress."""
-        ends = ((topic, end_of(view)) for topic, view in self._known.items())
+        ends = ((topic, records.last_position) for topic, records in self._known.items())
         return encode({topic: end for topic, end in ends if end is not None}) or None
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
@@ -104,36 +104,39 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if begun == ends:
             return []
         self._look_for(ends)
-        asked = [(self._known[topic], self._items(topic, begun.get(topic), ends[topic])) for topic in ends]
+        moved = [topic for topic in ends if begun.get(topic) != ends[topic]]
+        asked = [self._asked(self._known[topic], begun.get(topic), ends[topic]) for topic in moved]
         plan = f"{zlib.crc32(json.dumps([start, end]).encode()):08x}"
-        return read_tasks(plan, asked, [self._known[topic] for topic in ends], self._options)
+        return read_tasks(plan, asked, sum(self._known[topic].stored_bytes for topic in ends), self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return record_batches(partition, self._options, self._schema)
 
-    def _items(self, topic: TopicName, after: Position | None, end: Position) -> list[PlanItem]:
-        if after == end:
-            return []
-        view = self._known[topic]
+    def _asked(self, records: TopicRecords, after: Position | None, end: Position) -> tuple[TopicView, list[PlanItem]]:
+        view = records.behind(after, back=LOOK_BACK + STEP if self._options.form is Form.MESSAGES else 0)
         items = items_between(view, after, self._times, end)
         if self._options.fail_on_data_loss and after is not None:
             check_not_removed(view, after)
-        return items
+        return view, items
 
     @property
     def _times(self) -> Selection:
         return Selection(published_from=self._options.starting_time, published_to=self._options.ending_time)
 
-    def _start(self, view: TopicView) -> Position | None:
+    def _start(self, records: TopicRecords) -> Position | None:
         if self._options.from_latest:
-            return end_of(view)
-        position = self._options.starting_position.of(view.topic)
-        return None if position is None else before(view, located(view, position))
+            return records.last_position
+        given = self._options.starting_position.of(records.topic)
+        if given is None:
+            return None
+        position = records.located(given)
+        return before(records.behind(position._replace(entry=position.entry - 1)), position)
 
     def _advanced(self, ends: Ends, budget: int | None) -> Ends:
-        behind = [view for topic, view in self._known.items() if end_of(view) != ends.get(topic)]
-        step = step_size(budget, len(behind), self._options.max_partition_bytes)
-        pending = {view.topic: steps(view, ends.get(view.topic), self._times, step, budget) for view in behind}
+        moved = {topic: records for topic, records in self._known.items() if records.last_position != ends.get(topic)}
+        step = step_size(budget, len(moved), self._options.max_partition_bytes)
+        behind = {topic: records.behind(ends.get(topic)) for topic, records in moved.items()}
+        pending = {topic: steps(view, ends.get(topic), self._times, step, budget) for topic, view in behind.items()}
         return advance(ends, pending, budget, self._turn)
 
     def _look(self) -> None:
@@ -145,7 +148,7 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _look_for(self, ends: Ends) -> None:
         """Look again where not everything is known that a batch is to read: it was planned before a restart."""
-        if any(topic not in self._known or (end_of(self._known[topic]) or end) < end for topic, end in ends.items()):
+        if any(topic not in self._known or (self._known[topic].last_position or end) < end for topic, end in ends.items()):
             self._look()
         unknown = next((topic for topic in ends if topic not in self._known), None)
         if unknown is not None:
@@ -157,7 +160,7 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _check_reaches(self, ends: Ends) -> None:
         """Raises DataLostError where the archive ends before what was planned or read once: segments are never taken back."""
         for topic, end in ends.items() if self._options.fail_on_data_loss else ():
-            there = end_of(self._known[topic]) if topic in self._known else end
+            there = self._known[topic].last_position if topic in self._known else end
             if there is None or there < end:
                 raise DataLostError(
                     f"{topic}: it reached up to {end}, and the archive ends with {there or 'nothing'} now: records of its catalog are gone; "

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from offloader.archive.items import Missing
+from offloader.archive.messages.limits import Limits
 from offloader.archive.messages.payloads import UnpackOptions
 from offloader.archive.reading.expected import OnDamage
 from offloader.archive.reading.reader import PieceReader, ReadOptions
@@ -81,6 +82,7 @@ class TaskWork:
             unpack = UnpackOptions(
                 key_reader(self._options),
                 LookBack(self._back, portion.before),
+                limits=Limits(self._options.max_message_size, self._options.max_chunked_message_size),
                 keep_damaged=self._options.skip_damage,
                 aborted=portion.aborted.copy,
                 object_of=partial(object_of, portion.items),

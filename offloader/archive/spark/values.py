@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from offloader.json_text import parse_json
 from offloader.model import Position, TopicName
 
 
@@ -34,8 +34,8 @@ def parse_positions(text: str) -> Positions:
     if not text.lstrip().startswith("{"):
         return Positions(only=Position.parse(text.strip()))
     try:
-        said = json.loads(text)
-    except json.JSONDecodeError as error:
+        said = parse_json(text)
+    except ValueError as error:
         raise ValueError(f"it is not JSON: {error}") from error
     if not all(isinstance(position, str) for position in said.values()):
         raise ValueError('write each position as text: {"persistent://tenant/namespace/topic": "LEDGER:ENTRY"}')
@@ -44,7 +44,7 @@ def parse_positions(text: str) -> Positions:
 
 def parse_publish_time(text: str) -> int:
     """Milliseconds since the epoch, or ISO 8601 (UTC where it names no zone)."""
-    if re.fullmatch(r"\d+", text.strip()):
+    if re.fullmatch(r"[0-9]+", text.strip()):
         return int(text)
     try:
         moment = datetime.fromisoformat(text.strip())

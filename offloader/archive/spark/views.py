@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from offloader.archive.ledgers.opening import with_ledgers
+from offloader.archive.records import TopicRecords
 from offloader.archive.spark.opening import known_catalogs, opened_stores
 from offloader.archive.spark.options import Options
-from offloader.archive.view import TopicView
 from offloader.errors import ConfigError, DataLostError
 from offloader.metadata import layout
 from offloader.metadata.log import READERS
@@ -25,16 +25,16 @@ log = logging.getLogger("offloader.archive.spark")
 
 
 class Views:
-    """The views of the topics that the options name. Only what was written since is read when they are loaded again."""
+    """The records of the topics that the options name. Only what was written since is read when they are loaded again."""
 
     def __init__(self, options: Options) -> None:
         self._store = opened_stores(options).open().store
         self._options = options
         self._ledgers = _bucket(options)
         self._catalogs = known_catalogs(options)
-        self._known: dict[TopicName, TopicView] = {}
+        self._known: dict[TopicName, TopicRecords] = {}
 
-    def load(self) -> dict[TopicName, TopicView]:
+    def load(self) -> dict[TopicName, TopicRecords]:
         """As they are now, in the order of their names. Raises ConfigError where a topic is not in the archive, or there is none."""
         if self._options.topics:
             partitions = self._partitions()
@@ -52,16 +52,16 @@ class Views:
 
     def _refresh(self, names: Iterable[TopicName]) -> None:
         with ThreadPoolExecutor(READERS, "catalog-reader") as pool:
-            for view in pool.map(self._view, names):
-                self._known[view.topic] = view
+            for records in pool.map(self._records, names):
+                self._known[records.topic] = records
 
-    def _view(self, name: TopicName) -> TopicView:
-        catalog = self._catalogs.current(name)
-        return TopicView.of(catalog) if self._ledgers is None else with_ledgers(catalog, self._ledgers)
+    def _records(self, name: TopicName) -> TopicRecords:
+        records = self._catalogs.records(name)
+        return records if self._ledgers is None else TopicRecords.of(with_ledgers(records.whole.catalog, self._ledgers))
 
     def _is_archived(self, name: TopicName) -> bool:
-        view = self._known[name]
-        return view.catalog.next_slot > 0 or bool(view.ledgers)
+        records = self._known[name]
+        return records.head.next_slot > 0 or (self._ledgers is not None and bool(records.whole.ledgers))
 
     def _all(self) -> set[TopicName]:
         found = set(layout.topics(self._store))

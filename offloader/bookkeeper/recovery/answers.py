@@ -38,8 +38,10 @@ def answered(ledger: int, request: BookieRequest, future: Future[Any], metadata:
 def _failed(request: BookieRequest, error: BaseException) -> Answered:
     if not isinstance(error, OffloadError):
         raise error
-    kind = Answer.UNKNOWN if isinstance(request, WriteBack) else answer(error)
-    return Answered(request, kind, why=str(error))
+    kind = answer(error)
+    if isinstance(request, WriteBack):  # asked for its end only, a bookie that has nothing of the ledger yet would take an entry
+        kind = Answer.POSITIVE if request.dry and kind is Answer.NEGATIVE else Answer.UNKNOWN
+    return Answered(request, kind, why="" if kind is Answer.POSITIVE else str(error))
 
 
 def _entry(ledger: int, request: ReadEntry, entry: int, stored: bytes, metadata: LedgerMetadata) -> Answered:

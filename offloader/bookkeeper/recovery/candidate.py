@@ -13,7 +13,8 @@ NOBODY: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An entry, its write set and the answers so far. `writing`: it is recoverable, and so are all entries before it."""
+    """An entry, its write set and the answers so far. `holders`: the bookies that are to hold it once the ledger is closed; none before
+    it is known that it is recoverable, and so are all entries before it."""
 
     entry: int
     write_set: tuple[str, ...]
@@ -21,17 +22,24 @@ class Candidate:
     negative: frozenset[str] = NOBODY
     unknown: frozenset[str] = NOBODY
     held: Held | None = None
-    writing: bool = False
+    holders: tuple[str, ...] = ()
     accepted: frozenset[str] = NOBODY
     refused: frozenset[str] = NOBODY
+
+    @property
+    def writing(self) -> bool:
+        """Whether it is being written back."""
+        return bool(self.holders)
 
     def reads(self, *, fence: bool) -> tuple[ReadEntry, ...]:
         """What to send to learn of it: to all of its write set at once."""
         return tuple(ReadEntry(bookie, self.entry, fence) for bookie in sorted(set(self.write_set)))
 
-    def writes(self) -> tuple[WriteBack, ...]:
-        """What to send to make it safe: to those, too, that have it."""
-        return tuple(WriteBack(bookie, self.held) for bookie in sorted(set(self.write_set)) if self.held is not None)
+    def placed(self, holders: tuple[str, ...], *, dry: bool) -> tuple[Candidate, tuple[WriteBack, ...]]:
+        """To be held by these, and what to send: to those, too, that have it, but to nobody twice."""
+        assert self.held is not None
+        more = sorted(set(holders).difference(self.holders, self.accepted))
+        return replace(self, holders=holders), tuple(WriteBack(bookie, self.held, dry) for bookie in more)
 
     def after(self, event: Answered) -> Candidate:
         """With one answer more; those that come after the first positive one change nothing."""
@@ -63,8 +71,8 @@ class Candidate:
 
     @property
     def safe(self) -> Verdict:
-        """Whether its write-backs have come to enough bookies."""
-        return judge_write_back(self.write_set, self.ack_quorum, accepted=self.accepted, refused=self.refused)
+        """Whether its write-backs have come to enough of its holders. What others took counts no more."""
+        return judge_write_back(self.holders, self.ack_quorum, accepted=self.accepted, refused=self.refused)
 
     @property
     def missing_answers(self) -> Missing:
@@ -79,4 +87,5 @@ class Candidate:
     @property
     def missing_copies(self) -> Missing:
         """Who must take the entry before it is safe."""
-        return missing(self.refused, lambda back: len(self.accepted | back) >= self.ack_quorum)
+        kept = self.accepted.intersection(self.holders)
+        return missing(self.refused, lambda back: len(kept | back) >= self.ack_quorum)

@@ -39,8 +39,8 @@ def judge(
 def judge_write_back(
     write_set: Sequence[str], ack_quorum: int, *, accepted: Collection[str], refused: Collection[str]
 ) -> Verdict:
-    """Whether a recovered entry is safe: as many different bookies as the ack quorum took it. The ensemble is never changed for it."""
-    if len(accepted) >= ack_quorum:
+    """Whether a recovered entry is safe: as many different bookies of its write set as the ack quorum took it."""
+    if len(set(write_set).intersection(accepted)) >= ack_quorum:
         return Verdict.RECOVERABLE
     return Verdict.ABORT if {*accepted, *refused}.issuperset(write_set) else Verdict.UNDECIDED
 

@@ -2,22 +2,26 @@
 
 Several entries are asked for at once, but decided in order: what lies behind an entry that is not there does not belong to the ledger,
 and nothing is written back before all entries before it are known to belong to it.
+
+Where too few bookies take an entry back, others take the place of those that did not, from the first entry on that is not safe yet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from offloader.bookkeeper.model import LedgerMetadata
-from offloader.bookkeeper.recovery.candidate import Candidate
+from offloader.bookkeeper.recovery.candidate import NOBODY, Candidate
 from offloader.bookkeeper.recovery.decisions import Missing, Verdict
 from offloader.bookkeeper.recovery.messages import Answered, BookieRequest, ReadLast
+from offloader.bookkeeper.recovery.replacing import with_others
 
 
 class Reading(NamedTuple):
-    """How the forward reads are done. `window`: entries asked for at once. A dry run neither fences nor writes back."""
+    """How the forward reads are done. `window`: entries asked for at once. A dry run neither fences nor writes back: it only asks each
+    bookie whether it would take an entry."""
 
     window: int = 8
     dry: bool = False
@@ -32,10 +36,16 @@ class Stop(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """`end`: the last entry that is safe, `length` its length where it was seen. `sealed`: the entry that is not there;
+    """`metadata`: as it was read; it says who may have an entry. `written`: the same with the ensembles that the ledger is to be closed
+    with; it says who is to hold one. `spares`: bookies that can take another's place, in the order in which they do; those that lost
+    theirs come last.
+
+    `end`: the last entry that is safe, `length` its length where it was seen. `sealed`: the entry that is not there;
     once it was found, only write-backs are still waited for. `confirmed`: the highest LAC heard of. `stop`: it does not go on."""
 
     metadata: LedgerMetadata
+    written: LedgerMetadata
+    spares: tuple[str, ...]
     reading: Reading
     end: int
     length: int | None
@@ -82,8 +92,9 @@ def _advance(forward: Forward) -> Advance:
         acknowledged = candidate.entry <= forward.confirmed
         match candidate.proven if acknowledged else candidate.verdict:
             case Verdict.RECOVERABLE:
-                writes += () if candidate.writing or forward.reading.dry else candidate.writes()
-                decided.append(replace(candidate, writing=True))
+                placed, sent = _placed(forward, candidate)
+                writes += sent
+                decided.append(placed)
             case Verdict.UNRECOVERABLE:
                 forward = replace(forward, sealed=candidate)
                 break
@@ -92,22 +103,52 @@ def _advance(forward: Forward) -> Advance:
             case Verdict.UNDECIDED:
                 decided += forward.candidates[number:]
                 break
-    return _extend(_keep(forward, decided), writes)
+    forward, more = _replace(_keep(forward, decided))
+    forward = _keep(forward, list(forward.candidates))  # one that has its place again may have taken entries before
+    return _extend(forward, (*writes, *more))
+
+
+def _placed(forward: Forward, candidate: Candidate) -> tuple[Candidate, Sequence[BookieRequest]]:
+    """It belongs to the ledger: on those bookies that are to hold it."""
+    return candidate.placed(forward.written.write_set(candidate.entry), dry=forward.reading.dry)
 
 
 def _keep(forward: Forward, candidates: list[Candidate]) -> Forward:
     """These are left; the first ones of them that are safe become part of the ledger."""
     end, length = forward.end, forward.length
-    while candidates and (held := candidates[0].held) is not None and _is_safe(forward.reading, candidates[0]):
+    while candidates and (held := candidates[0].held) is not None and _is_safe(candidates[0]):
         end, length = held.entry, held.length
         candidates = candidates[1:]
-    unsafe = next((c for c in candidates if c.writing and c.safe is Verdict.ABORT), None)
-    stop = None if unsafe is None else _unsafe(unsafe)
-    return replace(forward, end=end, length=length, candidates=tuple(candidates), stop=stop)
+    return replace(forward, end=end, length=length, candidates=tuple(candidates))
 
 
-def _is_safe(reading: Reading, candidate: Candidate) -> bool:
-    return candidate.writing and (reading.dry or candidate.safe is Verdict.RECOVERABLE)
+def _is_safe(candidate: Candidate) -> bool:
+    return candidate.writing and candidate.safe is Verdict.RECOVERABLE
+
+
+def _replace(forward: Forward) -> Advance:
+    """While an entry cannot be safe where it is, other bookies take the place of those that did not take it. None is asked twice to take
+    the same one."""
+    writes: list[BookieRequest] = []
+    while (unsafe := _unsafe_in(forward)) is not None:
+        refusing = NOBODY.union(*(candidate.refused for candidate in forward.candidates))
+        usable = tuple(bookie for bookie in forward.spares if bookie not in refusing)
+        written, taken, replaced = with_others(forward.written, forward.end + 1, unsafe.refused, usable)
+        if not taken:
+            return replace(forward, stop=_unsafe(unsafe, forward.reading)), ()
+        left = tuple(bookie for bookie in forward.spares if bookie not in taken)
+        forward = replace(forward, written=written, spares=(*left, *replaced))
+        candidates = []
+        for candidate in forward.candidates:
+            placed, sent = _placed(forward, candidate) if candidate.writing else (candidate, ())
+            candidates.append(placed)
+            writes += sent
+        forward = replace(forward, candidates=tuple(candidates))
+    return forward, tuple(writes)
+
+
+def _unsafe_in(forward: Forward) -> Candidate | None:
+    return next((c for c in forward.candidates if c.writing and c.safe is Verdict.ABORT), None)
 
 
 def _extend(forward: Forward, writes: Iterable[BookieRequest]) -> Advance:
@@ -116,21 +157,27 @@ def _extend(forward: Forward, writes: Iterable[BookieRequest]) -> Advance:
         return forward, ()
     if forward.sealed is not None:
         return forward, tuple(writes)
-    metadata, candidates = forward.metadata, forward.candidates
+    candidates = forward.candidates
     first = candidates[-1].entry + 1 if candidates else forward.end + 1
     entries = range(first, first + forward.reading.window - len(candidates))
-    added = tuple(Candidate(entry, metadata.write_set(entry), metadata.ack_quorum) for entry in entries)
+    added = tuple(Candidate(entry, _asked(forward, entry), forward.metadata.ack_quorum) for entry in entries)
     reads = (read for candidate in added for read in candidate.reads(fence=not forward.reading.dry))
     return replace(forward, candidates=(*candidates, *added)), (*writes, *reads)
+
+
+def _asked(forward: Forward, entry: int) -> tuple[str, ...]:
+    """Those that may have it: bookies that have just taken another's place have nothing."""
+    return forward.metadata.write_set(entry)
 
 
 def _undecided(candidate: Candidate) -> Stop:
     return Stop(f"entry {candidate.entry} can be neither found nor ruled out", candidate.missing_answers)
 
 
-def _unsafe(candidate: Candidate) -> Stop:
-    taken = f"{len(candidate.accepted)} of {candidate.ack_quorum} bookies"
-    return Stop(f"entry {candidate.entry} was found, but only {taken} that must hold it took it", candidate.missing_copies)
+def _unsafe(candidate: Candidate, reading: Reading) -> Stop:
+    accepted = len(candidate.accepted.intersection(candidate.holders))
+    taken = f"only {accepted} of {candidate.ack_quorum} bookies that must hold it {'would take' if reading.dry else 'took'} it"
+    return Stop(f"entry {candidate.entry} was found, but {taken}, and no other bookie is left to", candidate.missing_copies)
 
 
 def lost(candidate: Candidate) -> Stop:

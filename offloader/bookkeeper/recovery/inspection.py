@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from offloader.bookkeeper.api import Bookies, LedgerMetadataStore
 from offloader.bookkeeper.model import NO_ENTRY, Versioned
@@ -17,18 +18,19 @@ from offloader.bookkeeper.recovery.survey import Reports, acknowledged, marked_u
 @dataclass(frozen=True)
 class Options:
     """`dry`: nothing is fenced and nothing written. `trusted`: bookies that are believed, whatever speaks against it. `timeout`: seconds
-    for each request to a bookie. `window`: entries that are asked for at once."""
+    for each request to a bookie. `window`: entries that are asked for at once. `choice`: which bookies take the place of others."""
 
     dry: bool = True
     trusted: Collection[str] = ()
     timeout: float = TIMEOUT
     window: int = 8
+    choice: random.Random = field(default_factory=random.SystemRandom)
 
 
 @dataclass(frozen=True)
 class Inspection:
     """`versioned`: the metadata as it was found. `reports`: none where a closed ledger was only taken as it is.
-    `distrusted`: bookies whose *no such entry* was not believed."""
+    `distrusted`: bookies whose *no such entry* was not believed. `dry`: nothing was written back."""
 
     ledger: int
     versioned: Versioned
@@ -36,6 +38,7 @@ class Inspection:
     dangers: tuple[Danger, ...]
     distrusted: frozenset[str]
     outcome: Outcome
+    dry: bool = True
 
 
 def examine(ledger: int, store: LedgerMetadataStore, bookies: Bookies, options: Options | None = None) -> Inspection:
@@ -53,7 +56,7 @@ def examine(ledger: int, store: LedgerMetadataStore, bookies: Bookies, options: 
     rules = Rules(Reading(options.window, options.dry), doubted, acknowledged(metadata, reports, marked))
     outcome = recover(
         ledger, store, bookies, rules, timeout=options.timeout,
-        suspects=lambda now: young_cookies(now, store) - frozenset(options.trusted),
+        suspects=lambda now: young_cookies(now, store) - frozenset(options.trusted), choice=options.choice,
     )  # fmt: skip
     found = dangers(metadata, reports, outcome.evidence, marked)
-    return Inspection(ledger, versioned, reports, tuple(found), doubted, outcome)
+    return Inspection(ledger, versioned, reports, tuple(found), doubted, outcome, options.dry)

@@ -1,8 +1,8 @@
 """Recovery, step by step: a frozen state and an event give the next state and what to do. Pure.
 
-OPEN to IN_RECOVERY by compare-and-set; fence; read forward and write back; CLOSED by compare-and-set. Whoever finds the metadata
-changed reads it again and begins anew; whoever finds the ledger CLOSED takes it as it is. Nothing is cut off and no ensemble is
-changed: what cannot be proven ends the attempt, and the ledger stays IN_RECOVERY for the next.
+OPEN to IN_RECOVERY by compare-and-set; fence; read forward and write back; CLOSED, and the ensembles that were changed meanwhile, by
+compare-and-set. Whoever finds the metadata changed reads it again and begins anew; whoever finds the ledger CLOSED takes it as it is.
+Nothing is cut off: what cannot be proven ends the attempt, and the ledger stays IN_RECOVERY for the next.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from offloader.bookkeeper.recovery.messages import (
     Request,
     WriteMetadata,
 )
+from offloader.bookkeeper.recovery.replacing import spares
 from offloader.bookkeeper.status import Answer
 
 
@@ -36,13 +37,15 @@ class Rules:
     """How one ledger is to be recovered.
 
     `distrusted`: bookies whose *no such entry* counts for nothing, because they seem to have lost disks. `confirmed`: an entry that is
-    known to be acknowledged, whatever the bookies say now. `rounds`: how often the metadata may change under us.
+    known to be acknowledged, whatever the bookies say now. `rounds`: how often the metadata may change under us. `writable`: registered
+    bookies that take entries, in the order in which they are to take the place of those that do not.
     """
 
     reading: Reading = field(default_factory=Reading)
     distrusted: frozenset[str] = frozenset()
     confirmed: int = NO_ENTRY
     rounds: int = 20
+    writable: tuple[str, ...] = ()
 
 
 class Ending(StrEnum):
@@ -203,7 +206,9 @@ def _fenced(state: Recovery, fencing: Fencing) -> Step:
         return _aborted(state, Stop("too few bookies answered to keep the writer from acknowledging more", fencing.missing))
     floor = fencing.floor
     length = 0 if floor == NO_ENTRY else None
-    forward, requests = Forward(fencing.metadata, state.rules.reading, floor, length, fencing.floor).begin()
+    metadata = fencing.metadata
+    others = spares(metadata, state.rules.writable)
+    forward, requests = Forward(metadata, metadata, others, state.rules.reading, floor, length, fencing.floor).begin()
     return replace(state, phase=forward), requests
 
 
@@ -229,11 +234,10 @@ def _measured(state: Recovery, phase: Measuring) -> Step:
 
 def _close(state: Recovery, forward: Forward, length: int) -> Step:
     assert state.versioned is not None
-    metadata, version = state.versioned
-    closed = replace(metadata, state=LedgerState.CLOSED, last_entry=forward.end, length=length)
+    closed = replace(forward.written, state=LedgerState.CLOSED, last_entry=forward.end, length=length)
     if state.rules.reading.dry:
         return replace(state, phase=Done(closed, Ending.WOULD_CLOSE, forward)), ()
-    return replace(state, phase=Closing(closed, forward)), (WriteMetadata(closed, version),)
+    return replace(state, phase=Closing(closed, forward)), (WriteMetadata(closed, state.versioned.version),)
 
 
 def _done(state: Recovery, metadata: LedgerMetadata, ending: Ending) -> Step:

@@ -53,10 +53,11 @@ class ReadEntry:
 
 @dataclass(frozen=True, slots=True)
 class WriteBack:
-    """Write a recovered entry to a bookie of its write set."""
+    """Write a recovered entry to a bookie that is to hold it; `dry`: only find out whether it would take it."""
 
     bookie: str
     held: Held
+    dry: bool = False
 
     @property
     def entry(self) -> int:

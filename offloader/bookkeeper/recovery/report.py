@@ -25,7 +25,8 @@ def lines(found: Inspection) -> Iterator[str]:
         "last confirmed entry that each bookie knows", (_of_last(b, said) for b, said in sorted(evidence.last.items()))
     )
     yield from _section("who has which entry", map(_of_row, rows(evidence.reads)))
-    yield from _section("who took which entry that was written back", map(_of_row, rows(evidence.writes)))
+    taken = "who would take which entry" if found.dry else "who took which entry that was written back"
+    yield from _section(taken, map(_of_row, rows(evidence.writes)))
     yield from _section("steps", evidence.steps)
     yield from _section("dangers", map(str, found.dangers))
 
@@ -36,6 +37,7 @@ def fields(found: Inspection) -> dict[str, Any]:
     return {
         "ledger": found.ledger,
         **_verdict_fields(phase),
+        "replaced": [{"firstEntry": first, "bookie": bookie, "by": by} for first, bookie, by in found.outcome.replaced],
         "metadata": _metadata_fields(metadata, found.versioned.version),
         "bookies": [_bookie_fields(report, found) for report in found.reports.values()],
         "lastConfirmed": {bookie: {**_said_fields(said), "entry": said.confirmed} for bookie, said in evidence.last.items()},

@@ -6,10 +6,11 @@ One thread. Answers come in through a queue; a request that is not answered in t
 from __future__ import annotations
 
 import itertools
+import random
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -35,7 +36,9 @@ from offloader.bookkeeper.recovery.messages import (
     WriteBack,
     WriteMetadata,
 )
+from offloader.bookkeeper.recovery.replacing import Replaced, replaced
 from offloader.errors import (
+    BookieUnavailableError,
     MetadataUnavailableError,
     OutcomeUnknownError,
     RecoveryAbortedError,
@@ -49,11 +52,12 @@ Suspects = Callable[[LedgerMetadata], Collection[str]]
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a recovery ended."""
+    """How a recovery ended. `before`: the metadata that it went by, None where the ledger was closed already."""
 
     ledger: int
     phase: Done | Aborted
     evidence: Evidence
+    before: LedgerMetadata | None = None
 
     @property
     def metadata(self) -> LedgerMetadata:
@@ -63,11 +67,19 @@ class Outcome:
         return self.phase.metadata
 
     @property
+    def replaced(self) -> tuple[Replaced, ...]:
+        """Who took whose place."""
+        if self.before is None or isinstance(self.phase, Aborted):
+            return ()
+        return tuple(replaced(self.before, self.phase.metadata))
+
+    @property
     def message(self) -> str:
         """One line: what came of it, and what to do."""
         if isinstance(self.phase, Done):
             metadata = self.phase.metadata
-            return f"ledger {self.ledger}: {self.phase.ending}, last entry {metadata.last_entry}, {metadata.length} bytes"
+            end = f"ledger {self.ledger}: {self.phase.ending}, last entry {metadata.last_entry}, {metadata.length} bytes"
+            return "; ".join([end, *map(str, self.replaced)])
         bookies = self.phase.missing.bookies
         reasons = "; ".join(f"{b}: {why}" for b in bookies if (why := self.evidence.problems(b)))
         back = f"; {self.phase.missing}" if bookies else ""
@@ -101,6 +113,7 @@ class Recoverer:
     def __post_init__(self) -> None:
         self._tokens = itertools.count()
         self._waiting: dict[int, _Waiting] = {}  # in the order of their deadlines
+        self._asked_to_take: dict[str, Future[Any]] = {}  # of a dry run: one question to each bookie
         self._metadata: ReadMetadata | WriteMetadata | None = None
         self._unsettled: OutcomeUnknownError | None = None
         self.state, requests = start(self.rules)
@@ -116,7 +129,8 @@ class Recoverer:
         """Once `state.over`."""
         phase = self.state.phase
         assert isinstance(phase, Done | Aborted)
-        return Outcome(self.ledger, phase, self.evidence)
+        versioned = self.state.versioned
+        return Outcome(self.ledger, phase, self.evidence, versioned.metadata if versioned else None)
 
     @property
     def busy(self) -> bool:
@@ -215,8 +229,20 @@ class Recoverer:
                 return self.bookies.read_lac(bookie, self.ledger)
             case ReadEntry(bookie, entry, fence):
                 return self.bookies.read(bookie, self.ledger, entry, fence=key if fence else None)
+            case WriteBack(bookie, dry=True):
+                return self._would_take(bookie)
             case WriteBack(bookie, held):
                 return self.bookies.recovery_add(bookie, self.ledger, held.entry, held.stored, key)
+
+    def _would_take(self, bookie: str) -> Future[Any]:
+        """Succeeds for one that is registered to take entries and answers; what it answers does not matter."""
+        if bookie not in self.rules.writable:
+            refused: Future[Any] = Future()
+            refused.set_exception(BookieUnavailableError(f"{bookie}: is not registered to take entries"))
+            return refused
+        if bookie not in self._asked_to_take:
+            self._asked_to_take[bookie] = self.bookies.read_lac(bookie, self.ledger)
+        return self._asked_to_take[bookie]
 
     @property
     def _metadata_of_round(self) -> LedgerMetadata:
@@ -236,8 +262,8 @@ class Recoverer:
 
     def _write(self, request: WriteMetadata) -> Event:
         self._unsettled = None
-        if request.metadata.closed and self.suspects is not None:
-            more = frozenset(self.suspects(request.metadata)) - self.state.rules.distrusted
+        if request.metadata.closed and self.suspects is not None:  # who was asked counts, not who is to hold it
+            more = frozenset(self.suspects(self._metadata_of_round)) - self.state.rules.distrusted
             if more:
                 return Distrusted(more)
         try:
@@ -257,11 +283,19 @@ def recover(
     *,
     timeout: float = TIMEOUT,
     suspects: Suspects | None = None,
+    choice: random.Random | None = None,
 ) -> Outcome:
     """Close the ledger, whoever wrote it. `timeout`: seconds for each request to a bookie. Raises as `Recoverer.turn`.
 
-    `suspects` None: those with a cookie that is younger than the ledger.
+    `suspects` None: those with a cookie that is younger than the ledger. `choice`: chooses, among all bookies that are registered to take
+    entries, those that take the place of others.
     """
     if suspects is None:
         suspects = partial(young_cookies, store=store)
-    return Recoverer(ledger, store, bookies, rules or Rules(), timeout, suspects).run()
+    rules = replace(rules or Rules(), writable=_writable(store, choice or random.SystemRandom()))
+    return Recoverer(ledger, store, bookies, rules, timeout, suspects).run()
+
+
+def _writable(store: LedgerMetadataStore, choice: random.Random) -> tuple[str, ...]:
+    found = sorted(bookie for bookie, writable in store.available().items() if writable)
+    return tuple(choice.sample(found, len(found)))

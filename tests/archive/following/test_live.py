@@ -12,9 +12,9 @@ from offloader.archive.following.follower import Patience
 from offloader.archive.following.live import Following, Live
 from offloader.archive.known import KnownCatalogs
 from offloader.archive.reading.stores import Stores
+from offloader.archive.records import TopicRecords
 from offloader.archive.stored import Selection
 from offloader.archive.topic import ArchivedTopic
-from offloader.archive.view import TopicView
 from offloader.errors import ConfigError
 from offloader.model import GapKind, Position
 from offloader.storage.local import LocalStore
@@ -38,7 +38,7 @@ def topic(sim: Simulation, idle: float = 0.2) -> ArchivedTopic:
     live = Live(lambda: nullcontext((sim.cluster.source, sim.cluster.admin)), Patience(idle=idle), seconds, seconds.pause)
     catalogs = sim.context.catalogs
     return ArchivedTopic(
-        Stores.of(sim.store), TopicView.of(catalogs.load(TOPIC)), following=Following(live, KnownCatalogs(sim.store).current)
+        Stores.of(sim.store), TopicRecords(catalogs.history(TOPIC)), following=Following(live, KnownCatalogs(sim.store).records)
     )
 
 

@@ -108,7 +108,7 @@ def missing(items) -> list[str]:
 def test_offloaded_by_brokers_alone(world):
     for ledger in (3, 5, 8):
         world.offload(ledger, 20)
-    assert world.read(joined(TopicCatalog(TOPIC), world.listed())) == world.truth
+    assert world.read(joined(TopicCatalog.empty(TOPIC), world.listed())) == world.truth
 
 
 def test_first_by_brokers_and_then_by_us(world):
@@ -151,7 +151,7 @@ def test_a_ledger_that_is_in_pulsar_alone_is_no_silent_hole(world):
     world.fill(5, 10)
     world.offload(8, 10)
     world.offload(9, 10)
-    (why,) = missing(world.read(joined(TopicCatalog(TOPIC), world.listed())))
+    (why,) = missing(world.read(joined(TopicCatalog.empty(TOPIC), world.listed())))
     assert "between 3 and 8" in why
 
 
@@ -167,7 +167,7 @@ def test_empty_ledgers_are_no_hole(world):
     world.offload(3, 20)
     world.held[4] = []
     world.offload(5, 10)
-    assert world.read(joined(TopicCatalog(TOPIC), world.listed())) == world.truth
+    assert world.read(joined(TopicCatalog.empty(TOPIC), world.listed())) == world.truth
 
 
 def test_what_came_before_a_ledger_that_pulsar_lists_no_more_is_not_proven(world):
@@ -183,7 +183,7 @@ def test_ledgers_that_a_topic_of_an_earlier_incarnation_had(world):
     world.archive.claim(5)
     world.segment(5, count=5)
     world.archive.incarnation = 1
-    world.archive.claim(20, created="later")
+    world.archive.claim(20, created=2)
     world.segment(20, count=5)
     for ledger in (3, 8, 25):
         world.offload(ledger, 5)
@@ -192,19 +192,17 @@ def test_ledgers_that_a_topic_of_an_earlier_incarnation_had(world):
 
 
 def test_pulsars_list_is_of_the_present_incarnation(world):
-    world.archive.claim(5, created="then")
+    world.archive.claim(5, created=1)
     world.segment(5, count=5)
     world.offload(9, 5)
     contexts = [LedgerContext(9, 4, 300, UUID, complete=True)]
-    places = [
-        joined(world.catalog, found_in(TOPIC, contexts, created=created)).ledgers[0].start for created in ("", "then", "later")
-    ]
+    places = [joined(world.catalog, found_in(TOPIC, contexts, created=created)).ledgers[0].start for created in (None, 1, 2)]
     assert places == [Position(0, 9, 0), Position(0, 9, 0), Position(1, 9, 0)]
 
 
 def test_damage_in_a_brokers_object_is_an_error_that_names_it(world):
     world.offload(3, 20)
-    view = joined(TopicCatalog(TOPIC), world.listed())
+    view = joined(TopicCatalog.empty(TOPIC), world.listed())
     flip(world.bucket, f"{UUID}-ledger-3", 300)
     with pytest.raises(DamagedObjectError, match=rf"{UUID}-ledger-3.*offset \d+"):
         world.read(view)
@@ -233,7 +231,7 @@ def test_a_pair_that_is_not_sound_is_no_silent_hole(world, ledger, damage):
     key_of, spoil = UNSOUND[damage]
     key = key_of(UUID, ledger)
     spoil(world.bucket, key)
-    view = joined(TopicCatalog(TOPIC), world.scanned())
+    view = joined(TopicCatalog.empty(TOPIC), world.scanned())
     with pytest.raises((DamagedObjectError, ObjectNotFoundError), match=key):
         world.read(view)
     items = world.read(view, OnDamage.SKIP)
@@ -283,11 +281,11 @@ def test_an_object_that_may_be_the_topics_is_told(world):
     world.bucket.put(data_key(UUID, 5), b"x")
     (why,) = (
         item.why
-        for item in world.read(joined(TopicCatalog(TOPIC), world.scanned()))
+        for item in world.read(joined(TopicCatalog.empty(TOPIC), world.scanned()))
         if isinstance(item, Missing) and "-ledger-" in item.why
     )
     assert why.startswith(f"unproven: {index_key(UUID, 5)}: ")
-    assert joined(TopicCatalog(TOPIC), scan(world.bucket).of(TopicName.parse("public/default/nothing"))).ledgers == ()
+    assert joined(TopicCatalog.empty(TOPIC), scan(world.bucket).of(TopicName.parse("public/default/nothing"))).ledgers == ()
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 25), st.sampled_from("bbsp")), min_size=1, max_size=8))
@@ -358,6 +356,6 @@ def _between_segments(ledger: int, kinds: list[tuple[int, str]]) -> bool:
 def test_uuids_may_differ_from_ledger_to_ledger(world):
     world.offload(3, 5)
     put_ledger(world.bucket, 7, world.fill(7, 5), uuid_of(9))
-    view = joined(TopicCatalog(TOPIC), world.scanned())
+    view = joined(TopicCatalog.empty(TOPIC), world.scanned())
     assert [held.uuid for held in view.ledgers] == [UUID, uuid_of(9)]
     assert [item for item in world.read(view) if not isinstance(item, Missing)] == world.truth

@@ -32,7 +32,10 @@ STATS = {
     ],
     "cursors": {},
 }
-INFO = {"creationDate": "then", "ledgers": [{"ledgerId": 8}, {"ledgerId": 3, "offloadedContextUuid": OTHER_UUID}]}
+INFO = {
+    "creationDate": "1970-01-01T01:00:00.001+01:00",
+    "ledgers": [{"ledgerId": 8}, {"ledgerId": 3, "offloadedContextUuid": OTHER_UUID}],
+}
 
 
 @pytest.fixture
@@ -65,7 +68,7 @@ def test_brokers_say_more(settings, admin):
     admin.on(f"{PATH}/internal-info", INFO)
     found = LedgerBucket(settings, admin=asking(admin)).find(TOPIC)
     assert [(held.uuid, held.store) for held in found.ledgers] == [(OTHER_UUID, settings.root)]
-    assert found.created == "then"
+    assert found.created == 1
     assert found.listed is not None
     # In this order: a copy that is complete keeps its uuid.
     assert [path for _, path in admin.asked] == [f"{PATH}/internalStats", f"{PATH}/internal-info"]

@@ -24,8 +24,8 @@ def expected(entries: Sequence[Encoded], first: int = 0, start: int = 0) -> list
     return [row for n, entry in enumerate(entries) if n >= start for row in entry.rows_at(first + n)]
 
 
-def by_messages(runs: Iterable[EntryRun], options: UnpackOptions | None = None) -> list[Row]:
-    unpacker = Unpacker(options)
+def by_messages(runs: Iterable[EntryRun], options: UnpackOptions | None = None, wanted: MessageFilter | None = None) -> list[Row]:
+    unpacker = Unpacker(options, wanted)
     return [_comparable(message_row(message, TOPIC)) for run in runs for message in unpacker.messages(run)]
 
 

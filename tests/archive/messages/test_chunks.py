@@ -8,11 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offloader.archive.messages.chunks import Assembler
 from offloader.archive.messages.columns import message_batches
+from offloader.archive.messages.limits import MAX_CHUNKED, Limits
+from offloader.archive.messages.lookback import Chunk
 from offloader.archive.messages.message import Problem
 from offloader.archive.messages.payloads import UnpackOptions
 from offloader.archive.messages.unpack import Unpacker
 from offloader.archive.stored import EntryRun
+from offloader.errors import MessageTooLargeError
 from offloader.model import Position
 from tests.archive.messages.encoder import LEDGER, TOPIC, Encoded, Producer, Sent, chunked, run_of, single
 from tests.archive.messages.rows import by_columns, by_messages, expected
@@ -115,16 +119,62 @@ def test_nothing_is_read_back_where_nothing_is_missing():
     assert before.asked == 0
 
 
+LARGE_A = chunked(Producer("a"), Sent(b"a" * 30_000), 3, "a-1")
+LARGE_B = chunked(Producer("b"), Sent(b"b" * 30_000), 3, "a-1")
+
+
 def test_the_oldest_is_given_up_where_too_much_waits():
-    options = UnpackOptions(max_pending=35)
-    rows = read([A[0], B[0], A[1], B[1], A[2], B[2]], options)
-    assert rows == [(4, None, Problem.CHUNKS_DROPPED), (5, b"b" * 30, None)]
+    options = UnpackOptions(limits=Limits(chunked=35_000))
+    (a, b), first_b = (LARGE_A, LARGE_B), LARGE_B[0]
+    rows = read([a[0], first_b, a[1], b[1], a[2], b[2]], options)
+    assert rows == [(4, None, Problem.CHUNKS_DROPPED), (5, b"b" * 30_000, None)]
 
 
-def test_one_message_may_be_larger_than_what_may_wait():
-    assert read(list(A), UnpackOptions(max_pending=15)) == [(2, b"a" * 30, None)]
-    rows = read([A[0], B[0], A[1], A[2], B[1], B[2]], UnpackOptions(max_pending=15))
-    assert rows == [(3, None, Problem.CHUNKS_DROPPED), (5, b"b" * 30, None)]
+def test_one_message_is_no_larger_than_what_may_wait():
+    options = UnpackOptions(limits=Limits(chunked=25_000), keep_damaged=True)
+    rows = read([LARGE_A[0], B[0], LARGE_A[1], LARGE_A[2], B[1], B[2]], options)
+    assert rows == [(3, None, Problem.TOO_LARGE), (5, b"b" * 30, None)]
+    with pytest.raises(MessageTooLargeError, match=r"77:2 .*more bytes than the limit of 25000"):
+        list(Unpacker(UnpackOptions(limits=Limits(chunked=25_000))).messages(run_of([entry.data for entry in LARGE_A])))
+
+
+def test_what_was_read_back_counts():
+    before = Before([LARGE_A[0].data, LARGE_A[1].data])
+    options = UnpackOptions(look_back=before, limits=Limits(chunked=25_000), keep_damaged=True)
+    assert read([LARGE_A[2]], options, 2) == [(2, None, Problem.TOO_LARGE)]
+
+
+def test_a_chunked_message_is_no_larger_in_clear_than_is_allowed():
+    packed = chunked(Producer("a", compression=3), Sent(b"a" * 30_000), 3, "a-1")
+    assert read(packed, UnpackOptions(limits=Limits(chunked=30_000))) == [(2, b"a" * 30_000, None)]
+    options = UnpackOptions(limits=Limits(chunked=29_999), keep_damaged=True)
+    assert read(packed, options) == [(2, None, Problem.TOO_LARGE)]
+
+
+def test_what_a_chunk_costs_does_not_depend_on_how_many_came_before():
+    """Steps that are counted, not time: each chunk's payload is asked for its length once."""
+
+    class Counted(bytes):
+        asked = 0
+
+        def __len__(self) -> int:
+            Counted.asked += 1
+            return super().__len__()
+
+    assembler = Assembler(lambda _: [], MAX_CHUNKED)
+    count = 2000
+    found = [assembler.add(Chunk(("p", "u"), n, count, Position(0, 1, n), Counted(b"x"))) for n in range(count)]
+    assert found[-1] is not None
+    assert found[-1].payload == b"x" * count
+    assert Counted.asked <= 3 * count
+
+
+def test_chunks_without_bytes_take_room_too():
+    heads = [Chunk(("p", str(n)), 0, 2, Position(0, 1, n), b"") for n in range(100)]
+    assembler = Assembler(lambda _: [], 2000)
+    for head in heads:
+        assembler.add(head)
+    assert len(assembler._held) <= 10
 
 
 @pytest.mark.parametrize(
@@ -141,7 +191,7 @@ def test_a_last_chunk_of_unusual_form_ends_its_message(unusual):
 
 
 def test_memory_stays_bounded_where_messages_are_never_finished():
-    options = UnpackOptions(max_pending=10_000)
+    options = UnpackOptions(limits=Limits(chunked=10_000))
     heads = [chunked(Producer("p"), Sent(bytes(2000)), 2, f"p-{n}")[0].data for n in range(200)]
     unpacker = Unpacker(options)
     assert list(unpacker.messages(run_of(heads))) == []

@@ -39,13 +39,15 @@ def test_an_unknown_column_is_refused():
         list(message_batches([run_of([PACKED.data])], TOPIC, ["nothing"]))
 
 
-@pytest.mark.parametrize("columns", [[], ["__publishTime"], ["__messageId", "__index", "__producerName"]])
-def test_what_no_column_needs_is_not_decompressed(columns: list[str], monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("columns", [[], ["__publishTime"], ["__messageId", "__key", "__producerName"]])
+def test_what_no_column_needs_is_not_decompressed_but_for_batches(columns: list[str], monkeypatch: pytest.MonkeyPatch):
+    packed = single(Producer(compression=3), Sent(b"one"))
     monkeypatch.setattr(contents, "decompress", None)
-    found = list(message_batches([run_of([PACKED.data, ENTRY_IN_BETWEEN.data])], TOPIC, columns))
-    assert sum(b.num_rows for b in found) == 3
-    with pytest.raises(TypeError):
-        list(message_batches([run_of([PACKED.data])], TOPIC, [*columns, "__key"]))
+    found = list(message_batches([run_of([packed.data, ENTRY_IN_BETWEEN.data])], TOPIC, columns))
+    assert sum(b.num_rows for b in found) == 2
+    for entry, asked in ((packed, [*columns, "value"]), (PACKED, columns)):
+        with pytest.raises(TypeError):
+            list(message_batches([run_of([entry.data])], TOPIC, asked))
 
 
 def test_entries_of_another_time_are_not_decompressed(monkeypatch: pytest.MonkeyPatch):

@@ -10,12 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader._proto.pulsar_messages_pb2 import CompressionType
-from offloader.archive.messages.compression import decompress
-from offloader.errors import DamagedObjectError
+from offloader.archive.messages import compression
+from offloader.archive.messages.compression import MAX_UNCOMPRESSED
+from offloader.errors import DamagedObjectError, MessageTooLargeError
 from tests.archive.messages.encoder import compressed
 
 CODECS = [codec for codec in CompressionType.values() if codec != CompressionType.NONE]
 DATA = b"some text " * 100
+
+
+def decompress(codec: int, payload: bytes, size: int, limit: int = MAX_UNCOMPRESSED) -> bytes:
+    return bytes(compression.decompress(codec, payload, size, limit))
 
 
 @given(st.sampled_from(CompressionType.values()), st.binary(max_size=100), st.integers(1, 50))
@@ -27,11 +32,29 @@ def test_what_was_compressed_comes_back(codec: int, piece: bytes, times: int):
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("size", [0, 1, len(DATA) - 1, len(DATA) + 1, 2 * len(DATA)])
 def test_another_size_than_said_is_damage(codec: int, size: int):
-    if size == 0:
-        assert decompress(codec, compressed(codec, b""), 0) == b""
-    else:
-        with pytest.raises(DamagedObjectError, match=str(size)):
-            decompress(codec, compressed(codec, DATA), size)
+    with pytest.raises(DamagedObjectError, match=str(size)):
+        decompress(codec, compressed(codec, DATA), size)
+
+
+@pytest.mark.parametrize("codec", CompressionType.values())
+def test_nothing_is_nothing(codec: int):
+    assert decompress(codec, compressed(codec, b""), 0) == b""
+    assert decompress(codec, b"", 0) == b""
+
+
+@given(st.sampled_from(CODECS), st.binary(max_size=300), st.integers(1, 300), st.booleans())
+def test_no_byte_of_another_message_is_ever_given(codec: int, data: bytes, more: int, like_the_end: bool):
+    """The payload may even end as the overstated text would have to end, with a block's last literals."""
+    filled = compressed(codec, data + bytes(5)) if like_the_end else compressed(codec, data)
+    with pytest.raises(DamagedObjectError):
+        decompress(codec, filled, len(data) + 5 * like_the_end + more)
+
+
+def test_a_size_that_is_overstated_gives_no_memory_of_others():
+    packed = compressed(CompressionType.LZ4, b"end\0\0\0\0\0")
+    for size in (16, 4096, 1_000_000):
+        with pytest.raises(DamagedObjectError, match=f"the {size} bytes"):
+            decompress(CompressionType.LZ4, packed, size)
 
 
 @given(st.sampled_from(CODECS), st.binary(max_size=200), st.integers(0, 1000))
@@ -42,7 +65,7 @@ def test_bytes_that_were_not_compressed_are_damage_or_something_of_that_size(cod
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_sizes_above_the_limit_are_refused_before_anything_is_allocated(codec: int):
-    with pytest.raises(DamagedObjectError, match="more than the limit of 999"):
+    with pytest.raises(MessageTooLargeError, match="more than the limit of 999"):
         decompress(codec, compressed(codec, DATA), 1000, limit=999)
 
 

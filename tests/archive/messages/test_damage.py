@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.archive.messages.columns import entry_batches, message_batches
+from offloader.archive.messages.filters import MessageFilter
+from offloader.archive.messages.limits import Limits
 from offloader.archive.messages.payloads import UnpackOptions
 from offloader.archive.messages.unpack import Unpacker
-from offloader.errors import DamagedObjectError
+from offloader.errors import DamagedObjectError, MessageTooLargeError
 from tests.archive.messages.encoder import TOPIC, Encoded, Producer, Sent, batch, chunked, run_of, single
-from tests.archive.messages.rows import COLUMNS, by_columns, by_messages
+from tests.archive.messages.rows import COLUMNS, by_columns, by_messages, pruned
 from tests.archive.messages.streams import streams
 
 GOOD = single(Producer(), Sent(b"good"))
@@ -100,11 +102,60 @@ def test_an_entry_without_message_metadata_is_damage():
             list(Unpacker().messages(run_of([data])))
 
 
-def test_a_batch_that_claims_more_than_it_can_hold_is_not_counted():
-    huge = batch(Producer(), [Sent(b"one")])
-    huge.metadata.num_messages_in_batch = 2**31 - 1
-    with pytest.raises(DamagedObjectError):
-        list(message_batches([run_of([huge.data])], TOPIC, []))
+@st.composite
+def lying(draw: st.DrawFn) -> list[bytes]:
+    """Entries of which some claim other counts and sizes than they have."""
+    found = draw(streams(max_size=6))
+    for entry in found:
+        if draw(st.booleans()):
+            entry.metadata.num_messages_in_batch = draw(st.sampled_from([-1, 0, 1, 2, 3, 100, 3_000_000, 2**31 - 1]))
+        if draw(st.booleans()):
+            entry.metadata.uncompressed_size = draw(st.sampled_from([0, 1, 12, 100, 18_000_000, 2**32 - 1]))
+    return [entry.data for entry in found]
+
+
+SUBSETS = st.lists(st.sampled_from(COLUMNS), unique=True) | st.sampled_from([[], ["__publishTime"], ["__key"]])
+
+
+@given(lying() | garbled(), SUBSETS, st.sampled_from([None, Producer().publish_time, Producer().publish_time + 1]))
+def test_the_rows_do_not_depend_on_the_columns(entries: list[bytes], columns: list[str], since: int | None):
+    """Damage inside a single message's value is told to whoever asks for the value; it has its row in any case."""
+    options, run, wanted = UnpackOptions(keep_damaged=True), run_of(entries), MessageFilter(published_from=since)
+    rows = by_messages([run], options, wanted)
+    assert by_columns([run], options, COLUMNS, wanted) == rows
+    assert not columns or by_columns([run], options, columns, wanted) == pruned(rows, columns)
+    assert sum(found.num_rows for found in message_batches([run], TOPIC, columns, options=options, wanted=wanted)) == len(rows)
+
+
+@given(lying())
+def test_a_batch_that_lies_is_damage_whatever_is_asked_for(entries: list[bytes]):
+    run, told = run_of(entries), []
+    for columns in ([], ["__publishTime"], ["__key"], ["__messageId"]):
+        try:
+            told.append(sum(found.num_rows for found in message_batches([run], TOPIC, columns)))
+        except DamagedObjectError as error:
+            told.append(str(error))
+    assert len(set(told)) == 1
+
+
+@pytest.mark.parametrize("columns", [[], ["__publishTime"], None])
+@pytest.mark.parametrize("codec", [0, 1, 3])
+def test_a_count_is_not_believed(codec: int, columns: list[str] | None):
+    huge = batch(Producer(compression=codec), [Sent(b"one")])
+    huge.metadata.num_messages_in_batch, huge.metadata.uncompressed_size = 3_000_000, 18_000_000
+    for options in (UnpackOptions(), UnpackOptions(limits=Limits(message=2**31 - 1))):
+        with pytest.raises(DamagedObjectError):
+            list(message_batches([run_of([huge.data])], TOPIC, columns, options=options))
+
+
+def test_what_is_larger_than_is_allowed_is_told_apart():
+    bomb = single(Producer(compression=3), Sent(bytes(10_000_000)))
+    run = run_of([bomb.data])
+    (row,) = by_columns([run], UnpackOptions(keep_damaged=True), ["__publishTime", "value", "__problem"])
+    assert row == {"__publishTime": Producer().publish_time * 1000, "value": None, "__problem": "too-large"}
+    with pytest.raises(MessageTooLargeError, match=r"77:0 .*10000000 bytes uncompressed"):
+        list(message_batches([run], TOPIC))
+    assert by_columns([run], UnpackOptions(limits=Limits(message=10_000_000)), ["__problem"]) == [{"__problem": None}]
 
 
 def test_kept_damage_stands_in_its_place():

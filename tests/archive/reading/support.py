@@ -117,7 +117,7 @@ def _fill(built: Topic, random: Random, cuts: Cuts, incarnation: int, ledger: in
     by_brokers = {x.start.ledger for x in built.ledgers}
     for n, entry in places[:begin]:
         built.truth[Position(incarnation, n, entry)] = held[n][entry]
-    built.archive.claim(*places[begin], created=f"{incarnation}")
+    built.archive.claim(*places[begin], created=incarnation)
     rest = places[begin:]
     while rest:
         count = random.randint(1, len(rest))

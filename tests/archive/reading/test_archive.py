@@ -41,7 +41,7 @@ def root(tmp_path: Path) -> Path:
     built.add([Stored(4, n, published(600 + n, f"n{n}")) for n in range(30)])
     built.lose(Position(0, 4, 30), Position(0, 4, 34))
     built.incarnation = 1
-    built.claim(9, 0, created="later")
+    built.claim(9, 0, created=2)
     built.add([Stored(9, 0, published(900)), Stored(9, 1, b"opaque")], [gap(9, 2, 2)])
     other = Built(built.store, topic=TopicName.parse("acme/ns/other"))
     other._uuids = iter([70])
@@ -105,7 +105,7 @@ def test_a_catalog_that_is_made_anew_is_seen_by_who_reads_already(tmp_path: Path
     store = build(range(1, 4)).store
     with Archive(tmp_path.as_uri()) as archive:
         assert len(ids(list(archive.topic("orders").entries()))) == 9
-        store.delete([key for key, _ in store.list(layout.catalog_folder(TOPIC))])
+        store.delete([key for key, _ in store.list(layout.topic_folder(TOPIC))])
         build(range(11, 18))
         assert [entry.position.ledger for entry in archive.topic("orders").entries()][::3] == list(range(11, 18))
 

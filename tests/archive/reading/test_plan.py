@@ -25,7 +25,7 @@ def ledger(number: int, last: int, size: int = 1_000, incarnation: int = 0) -> O
 
 
 def of_ledgers(*ledgers: OffloadedLedger, listed: bool = True) -> TopicView:
-    return TopicView(TOPIC, TopicCatalog(TOPIC), ledgers, list_of(*ledgers) if listed else None)
+    return TopicView(TOPIC, TopicCatalog.empty(TOPIC), ledgers, list_of(*ledgers) if listed else None)
 
 
 def list_of(*ledgers: OffloadedLedger) -> LedgerList:
@@ -149,7 +149,7 @@ def test_positions_are_of_the_incarnation_that_had_their_ledger() -> None:
     archive.claim()
     archive.add(stream(3, 0, 4))
     archive.incarnation = 1
-    archive.claim(created="later")
+    archive.claim(created=2)
     archive.add(stream(7, 0, 4))
     view = TopicView.of(archive.catalog)
     expected = {0: 0, 3: 0, 4: 1, 7: 1, 9: 1}
@@ -187,7 +187,7 @@ def test_what_is_claimed_and_not_recorded_is_a_hole_unless_nothing_may_have_been
     later.add(stream(7, 0, 9))
     assert len(plan(TopicView.of(later.catalog))) == 1
     later.incarnation = 1
-    later.claim(20, 3, created="later")
+    later.claim(20, 3, created=2)
     later.add(stream(20, 4, 9))
     with pytest.raises(DamagedRecordError, match=r"20:3\.\.3 is in no record"):
         plan(TopicView.of(later.catalog))

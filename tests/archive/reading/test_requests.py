@@ -207,7 +207,7 @@ def test_ledgers_in_a_bucket_of_their_own(tmp_path) -> None:
     )
     ledger = OffloadedLedger(Position(0, 4, 0), Position(0, 4, 1), layout_uuid, 100, url)
     stores = Stores(StoreSettings((tmp_path / "root").as_uri()))
-    view = TopicView(TOPIC, TopicCatalog(TOPIC), (ledger,))
+    view = TopicView(TOPIC, TopicCatalog.empty(TOPIC), (ledger,))
     (run,) = PieceReader(stores).read(plan(view))
     assert isinstance(run, EntryRun)
     assert [e.data for e in run.entries()] == [message("a"), message("b")]

@@ -32,6 +32,7 @@ KNOWN = [
     Loss(Position(0, 5, 10), Position(0, 7, 3), "trimmed", "accept-loss", at=2),
     Loss(Position(1, 9, 0), Position(1, 12, 9), "trimmed", "accept-loss", at=2),
 ]
+EXTENTS = [(span.start, span.end) for span in KNOWN]
 POSITIONS = [Position(0, 5, e) for e in range(10)] + [Position(0, 7, e) for e in range(4)]
 POSITIONS += [Position(1, ledger, e) for ledger in (9, 12) for e in range(10)]
 
@@ -65,13 +66,13 @@ def test_times_keep_every_ms_that_may_match() -> None:
 def test_contradictions_leave_nothing() -> None:
     filters: list[Filter] = [GreaterThan(("__ledgerId",), 8), LessThan(("__ledgerId",), 7)]
 
-    assert selection(KNOWN, Selection(), narrowing(filters, NAMES)) is None
+    assert selection(EXTENTS, Selection(), narrowing(filters, NAMES)) is None
 
 
 def test_an_entry_of_one_ledger() -> None:
     filters: list[Filter] = [EqualTo(("__ledgerId",), 12), EqualTo(("__entryId",), 4)]
 
-    found = selection(KNOWN, Selection(), narrowing(filters, NAMES))
+    found = selection(EXTENTS, Selection(), narrowing(filters, NAMES))
 
     assert found == Selection(Position(1, 12, 4), Position(1, 12, 4))
 
@@ -102,7 +103,7 @@ def matches(f: Filter, position: Position) -> bool:
 
 @given(st.lists(_ANY, max_size=4), st.sampled_from([None, *POSITIONS]), st.sampled_from([None, *POSITIONS]))
 def test_whatever_matches_is_selected(filters: list[Filter], start: Position | None, end: Position | None) -> None:
-    found = selection(KNOWN, Selection(start, end), narrowing(filters, NAMES))
+    found = selection(EXTENTS, Selection(start, end), narrowing(filters, NAMES))
 
     for position in POSITIONS:
         wanted = (start is None or position >= start) and (end is None or position <= end)
@@ -112,6 +113,6 @@ def test_whatever_matches_is_selected(filters: list[Filter], start: Position | N
 
 
 def test_times_are_narrowed_by_both() -> None:
-    found = selection(KNOWN, Selection(published_from=5, published_to=9), Narrowing(published=Bounds(7, 20)))
+    found = selection(EXTENTS, Selection(published_from=5, published_to=9), Narrowing(published=Bounds(7, 20)))
 
     assert found == Selection(KNOWN[0].start, KNOWN[-1].end, 7, 9)

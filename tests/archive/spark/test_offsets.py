@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.archive.items import Missing
+from offloader.archive.records import TopicRecords
 from offloader.archive.spark import offsets
-from offloader.archive.spark.offsets import Step, advance, before, check_not_removed, end_of, items_between, steps
+from offloader.archive.spark.offsets import Step, advance, before, check_not_removed, items_between, steps
 from offloader.archive.stored import PlanItem, Selection
 from offloader.archive.view import TopicView
 from offloader.errors import DataLostError
@@ -83,7 +85,7 @@ def test_every_position_comes_once(budget: int, step: int) -> None:
 
     assert seen == sorted(EVERYTHING)
     assert breaks >= 1
-    assert after == end_of(view) == at(4, 20)
+    assert after == TopicRecords.of(view).last_position == at(4, 20)
 
 
 _VIEW = TopicView.of(archive().catalog)
@@ -91,7 +93,7 @@ _VIEW = TopicView.of(archive().catalog)
 
 def test_nothing_new_is_nothing_pending(view: TopicView) -> None:
     assert steps(view, at(4, 20), ALL, 1000, None) == []
-    assert steps(TopicView.of(TopicCatalog(A)), None, ALL, 1000, None) == []
+    assert steps(TopicView.of(TopicCatalog.empty(A)), None, ALL, 1000, None) == []
 
 
 def test_what_no_time_wants_is_done_with(view: TopicView) -> None:
@@ -125,7 +127,7 @@ def test_start_at_a_position(view: TopicView) -> None:
 def test_what_was_read_last_is_gone() -> None:
     made = archive()
     catalog = made.catalog
-    rest = TopicView.of(TopicCatalog(catalog.topic, catalog.claim, catalog.segments[2:], catalog.losses, catalog.closed))
+    rest = TopicView.of(replace(catalog, segments=catalog.segments[2:]))
 
     check_not_removed(TopicView.of(catalog), at(1, 39))
     check_not_removed(rest, at(2, 35))
@@ -135,7 +137,7 @@ def test_what_was_read_last_is_gone() -> None:
 
 def test_first_segment_removed_after_it_was_read() -> None:
     catalog = archive().catalog
-    rest = TopicView.of(TopicCatalog(catalog.topic, catalog.claim, catalog.segments[1:], catalog.losses, catalog.closed))
+    rest = TopicView.of(replace(catalog, segments=catalog.segments[1:]))
 
     check_not_removed(rest, at(1, 39))
 

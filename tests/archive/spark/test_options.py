@@ -46,6 +46,8 @@ def test_everything() -> None:
         readSize="1M",
         prefetch="0",
         onDamage="skip",
+        maxMessageSize="20M",
+        maxChunkedMessageSize="1G",
         failOnDataLoss="false",
         waitingForNonExistedTopic="true",
         pushFilters="true",
@@ -63,6 +65,7 @@ def test_everything() -> None:
     assert found.ending_time == 1_795_266_000_000
     assert (found.from_latest, found.max_bytes_per_trigger, found.poll_ms) == (True, 1024 * MIB, 200)
     assert (found.read_size, found.prefetch, found.skip_damage) == (MIB, 0, True)
+    assert (found.max_message_size, found.max_chunked_message_size) == (20 * MIB, 1024 * MIB)
     assert (found.fail_on_data_loss, found.wait_for_topics, found.push_filters, found.metrics) == (
         False,
         True,
@@ -153,6 +156,7 @@ def test_can_be_pickled() -> None:
         ({"root": "s3://b", "topicsPattern": "a("}, "topicsPattern: 'a(' is not a regular expression"),
         ({"root": "s3://b", "namespace": "a"}, "namespace: 'a' is not a namespace"),
         ({**LEAST, "format": "rows"}, "format: 'rows' is none of messages, entries"),
+        ({**LEAST, "maxMessageSize": "2G"}, "maxMessageSize: '2G': clients hold sizes in 32 bits"),
         ({**LEAST, "onDamage": "maybe"}, "onDamage: 'maybe' is none of fail, skip"),
         ({**LEAST, "failOnDataLoss": "no"}, "failOnDataLoss: 'no' is none of true, false"),
         ({**LEAST, "startingTime": "yesterday"}, "startingTime: 'yesterday' is not a time"),

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.archive.reading.plan import plan
+from offloader.archive.records import TopicRecords
 from offloader.archive.spark.options import Options
 from offloader.archive.spark.parsing import parse_options
 from offloader.archive.spark.planning import (
     TASKS,
     Past,
     Portion,
+    asked_of,
     check_losses,
-    items_of,
     portions,
-    stored_bytes,
     task_size,
     tasks,
     wanted,
@@ -138,8 +138,10 @@ def test_portions_can_be_pickled() -> None:
 def test_what_the_options_want() -> None:
     options = parse_options({"root": "s3://b", "topics": str(TOPIC), "startingPosition": "2:5", "endingTime": "7"})
 
-    assert wanted(VIEW, options) == Selection(at(2, 5), None, None, 7)
-    assert items_of(VIEW, wanted(VIEW, Options(StoreSettings("s3://b")))) == plan(VIEW)
+    records = TopicRecords.of(VIEW)
+    assert wanted(records, options) == Selection(at(2, 5), None, None, 7)
+    asked = asked_of(records, wanted(records, Options(StoreSettings("s3://b"))))
+    assert [item for _, items in asked for item in items] == plan(VIEW)
 
 
 def test_losses_are_refused() -> None:
@@ -155,7 +157,7 @@ def test_losses_are_refused() -> None:
 
 
 def test_stored_bytes() -> None:
-    assert stored_bytes(VIEW) == sum(segment.size for segment in VIEW.catalog.segments)
+    assert TopicRecords.of(VIEW).stored_bytes == sum(segment.size for segment in VIEW.catalog.segments)
 
 
 @given(st.integers(0, 1 << 44), st.integers(1, 1 << 34))

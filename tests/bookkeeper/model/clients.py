@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
+from offloader.bookkeeper.model import Fragment, LedgerMetadata, Versioned
 from offloader.bookkeeper.recovery.candidate import Candidate
 from offloader.bookkeeper.recovery.decisions import Missing
 from offloader.bookkeeper.recovery.fencing import Fencing
 from offloader.bookkeeper.recovery.forward import Forward
-from offloader.bookkeeper.recovery.machine import Aborted, Closing, Measuring, Recovery, Rules, start, step
+from offloader.bookkeeper.recovery.machine import Aborted, Closing, Done, Measuring, Recovery, Rules, start, step
 from offloader.bookkeeper.recovery.messages import (
     Answered,
     BookieRequest,
@@ -50,27 +51,35 @@ class Asked(NamedTuple):
 
 
 class Clients:
-    """All states of clients by number; 0 is the first."""
+    """All states of clients by number; 0 is the first. `asked`, and `places`: which bookies they wait for, and these as bits. `done`: what
+    those that are at their end took for the ledger. `settled`: the client, or 0 where it is neither at its end nor writes metadata."""
 
     def __init__(self, rules: Rules) -> None:
+        self._names = {name: name for name in rules.writable}
         self.states: list[Client] = []
         self.asked: list[tuple[Asked, ...]] = []
+        self.places: list[int] = []
+        self.settled: list[int] = []
+        self.done: dict[int, LedgerMetadata] = {}
         self.gave_up: set[int] = set()
         self._requests: list[tuple[BookieRequest, ...]] = []
         self._numbers: dict[Client, int] = {}
         self._steps: dict[Any, tuple[int, Late]] = {}
-        self._renamed: dict[tuple[int, int], int] = {}
         self.number(Client(start(rules)[0], frozenset()))
 
     def number(self, client: Client) -> int:
         if client not in self._numbers:
             self._numbers[client] = len(self.states)
             self.states.append(client)
+            self.settled.append(len(self.states) - 1 if client.machine.over or client.cast is not None else 0)
             if isinstance(client.machine.phase, Aborted):
                 self.gave_up.add(len(self.states) - 1)
+            if isinstance(client.machine.phase, Done):
+                self.done[len(self.states) - 1] = client.machine.phase.metadata
             requests = tuple(sorted(client.pending, key=repr))
             self._requests.append(requests)
             self.asked.append(tuple(_asked(place, request) for place, request in enumerate(requests)))
+            self.places.append(sum({1 << int(request.bookie) for request in requests}))
         return self._numbers[client]
 
     def answered(self, number: int, place: int, answer: Answer, held: Held | None) -> tuple[int, Late]:
@@ -87,17 +96,9 @@ class Clients:
             self._steps[key] = self._after(number, event)
         return self._steps[key]
 
-    def settled(self, number: int) -> bool:
-        """Whether it is at its end, or writes metadata."""
-        client = self.states[number]
-        return client.machine.over or client.cast is not None
-
-    def renamed(self, number: int, index: int, names: dict[str, str]) -> int:
-        """The client with other names for the bookies; `index`: the renaming's number."""
-        key = (number, index)
-        if key not in self._renamed:
-            self._renamed[key] = self.number(_renamed(self.states[number], names))
-        return self._renamed[key]
+    def renamed(self, number: int, names: dict[str, str]) -> int:
+        """The client with other names for the bookies."""
+        return self.number(_renamed(self.states[number], names))
 
     def _after(self, number: int, event: Event) -> tuple[int, Late]:
         client = self.states[number]
@@ -107,7 +108,28 @@ class Clients:
         waited = frozenset(r for r in sent if _waits(machine, r))
         cast = next((r for r in requests if isinstance(r, WriteMetadata)), None)
         late = tuple((r.entry, int(r.bookie)) for r in sent - waited if isinstance(r, WriteBack))
-        return self.number(Client(_forgetting(machine), waited, cast)), late
+        return self.number(_renamed(Client(_forgetting(machine), waited, cast), self._names)), late
+
+    def published(self, number: int) -> tuple[int, LedgerMetadata] | None:
+        """A broken client writes the ensembles that it has changed at once: what it writes, and the client afterwards."""
+        client = self.states[number]
+        phase, versioned = client.machine.phase, client.machine.versioned
+        if not isinstance(phase, Forward) or versioned is None or phase.written.fragments == versioned.metadata.fragments:
+            return None
+        machine = replace(client.machine, versioned=Versioned(phase.written, versioned.version + 1))
+        return self.number(client._replace(machine=machine)), phase.written
+
+
+class Renamed(dict[int, int]):
+    """The clients' numbers with other names for the bookies."""
+
+    def __init__(self, clients: Clients, names: dict[str, str]) -> None:
+        super().__init__()
+        self._clients, self._names = clients, names
+
+    def __missing__(self, number: int) -> int:
+        self[number] = self._clients.renamed(number, self._names)
+        return self[number]
 
 
 def _forgetting(machine: Recovery) -> Recovery:
@@ -142,7 +164,7 @@ def _waits(machine: Recovery, request: BookieRequest) -> bool:
             return isinstance(request, ReadLast)
         case Forward(candidates=candidates):
             asked = [c for c in candidates if not isinstance(request, ReadLast) and c.entry == request.entry]
-            return any(isinstance(request, WriteBack) or c.held is None for c in asked)
+            return any(request.bookie in c.holders if isinstance(request, WriteBack) else c.held is None for c in asked)
         case Measuring():
             return isinstance(request, ReadEntry) and not request.fence
         case _:
@@ -150,15 +172,32 @@ def _waits(machine: Recovery, request: BookieRequest) -> bool:
 
 
 def _renamed(value: Any, names: dict[str, str]) -> Any:
-    """Sets of names are renamed, and where requests go to; ensembles and write sets, which the symmetry keeps, are not."""
+    """Wherever bookies are named. Ensembles and write sets are sorted: their order is of no interest where one is the other."""
     match value:
         case Client(machine, pending, cast):
-            return Client(_renamed(machine, names), frozenset(replace(r, bookie=names[r.bookie]) for r in pending), cast)
-        case Recovery() | Fencing() | Forward() | Measuring() | Closing() | Candidate():
+            return Client(
+                _renamed(machine, names), frozenset(replace(r, bookie=names[r.bookie]) for r in pending), _renamed(cast, names)
+            )
+        case (
+            Recovery()
+            | Fencing()
+            | Forward()
+            | Measuring()
+            | Closing()
+            | Done()
+            | Candidate()
+            | WriteMetadata()
+            | LedgerMetadata()
+            | Fragment()
+        ):
             return replace(value, **{f.name: _renamed(getattr(value, f.name), names) for f in fields(value)})
+        case Versioned(metadata, version):
+            return Versioned(_renamed(metadata, names), version)
         case frozenset():
             return frozenset(names[name] for name in value)
-        case tuple() if value and isinstance(value[0], Candidate):
+        case (str(), *_):
+            return tuple(sorted(names[name] for name in value))
+        case (Candidate() | Fragment(), *_):
             return tuple(_renamed(v, names) for v in value)
         case _:
             return value

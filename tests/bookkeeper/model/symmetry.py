@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import permutations
 from typing import NamedTuple
 
 from offloader.bookkeeper.coverage import write_sets
 from offloader.bookkeeper.model import LedgerMetadata
-from tests.bookkeeper.model.clients import Clients
-from tests.bookkeeper.model.world import ENTRIES, State
+from tests.bookkeeper.model.clients import Clients, Renamed
+from tests.bookkeeper.model.world import ENTRIES, Ensembles, Ledger, Ledgers, State
 
 
 class Renaming(NamedTuple):
@@ -20,40 +21,60 @@ class Renaming(NamedTuple):
 
 
 class Symmetry:
-    def __init__(self, metadata: LedgerMetadata, clients: Clients) -> None:
-        self._clients = clients
-        self._renamings = _renamings(metadata)
-        self._leasts: dict[tuple[int, ...], tuple[tuple[int, ...], list[int]]] = {}
+    def __init__(self, metadata: LedgerMetadata, spares: int, ledgers: Ledgers, clients: Clients) -> None:
+        self._ledgers = ledgers
+        self._renamings = _renamings(metadata, spares)
+        self._clients = [Renamed(clients, renaming.names) for renaming in self._renamings]
+        self._least = cache(self._least_of)
+        self._leading = cache(self._leading_to)
+        self._with = cache(self._with_other)
 
     def canonical(self, state: State) -> State:
         """The same for all states that are the same."""
-        bookies, indexes = self._least(state.bookies)
-        if indexes == [0]:  # the first renaming renames nothing
-            return state
-        clients, late = min(self._renamed(state, index) for index in indexes)
-        return State(bookies, state.metadata, tuple(clients), late, *state[4:])
+        least, renamed = self._least(state[0])
+        clients = state[1:]
+        if len(renamed) == 1:
+            only = renamed[0]
+            return (least, *sorted([only[client] for client in clients]))
+        return (least, *min([sorted([others[client] for client in clients]) for others in renamed]))
 
-    def _least(self, bookies: tuple[int, ...]) -> tuple[tuple[int, ...], list[int]]:
-        """The least of its renamings, and which ones lead there."""
-        if bookies not in self._leasts:
-            renamed = [tuple(bookies[old] for old in renaming.old) for renaming in self._renamings]
-            least = min(renamed)
-            self._leasts[bookies] = (least, [index for index, found in enumerate(renamed) if found == least])
-        return self._leasts[bookies]
+    def _least_of(self, number: int) -> tuple[int, list[Renamed]]:
+        """The least of a ledger's renamings, and what clients are called by those that lead there."""
+        ledger = self._ledgers[number]
+        renamed = {index: self._renamed(ledger, index) for index in self._leading(ledger.bookies)}
+        least = min(renamed.values())
+        return self._ledgers.number(least), [self._clients[index] for index, found in renamed.items() if found == least]
 
-    def _renamed(self, state: State, index: int) -> tuple[list[int], int]:
+    def _leading_to(self, bookies: tuple[int, ...]) -> list[int]:
+        """The renamings that lead to the least of the bookies'."""
+        renamed = [tuple(bookies[old] for old in renaming.old) for renaming in self._renamings]
+        return [index for index, found in enumerate(renamed) if found == min(renamed)]
+
+    def _renamed(self, ledger: Ledger, index: int) -> Ledger:
+        if index == 0:
+            return ledger
         renaming = self._renamings[index]
-        clients = sorted([self._clients.renamed(number, index, renaming.names) for number in state.clients])
-        size, late = len(state.bookies), 0
-        for bit in range(ENTRIES * size if state.late else 0):
-            if state.late >> bit & 1:
+        size, late = len(ledger.bookies), 0
+        for bit in range(ENTRIES * size if ledger.late else 0):
+            if ledger.late >> bit & 1:
                 late |= 1 << (bit // size * size + renaming.new[bit % size])
-        return clients, late
+        return ledger._replace(
+            bookies=tuple(ledger.bookies[old] for old in renaming.old),
+            metadata=ledger.metadata._replace(ensembles=self._with(ledger.metadata.ensembles, index)),
+            late=late,
+            casts=tuple(sorted(cast._replace(ensembles=self._with(cast.ensembles, index)) for cast in ledger.casts)),
+            ensembles=self._with(ledger.ensembles, index),
+        )
+
+    def _with_other(self, ensembles: Ensembles, index: int) -> Ensembles:
+        new = self._renamings[index].new
+        return tuple((first, tuple(sorted(new[bookie] for bookie in members))) for first, members in ensembles)
 
 
-def _renamings(metadata: LedgerMetadata) -> list[Renaming]:
-    """Those that change no entry's write set and not what the write sets of the last fragment are; the first one is none."""
+def _renamings(metadata: LedgerMetadata, spares: int) -> list[Renaming]:
+    """Those that change no entry's write set, as the ledger begins, and not what the write sets are, and no spare; the first one is none."""
     size = metadata.ensemble_size
+    others = tuple(range(size, size + spares))
     own = [set(map(int, metadata.write_set(entry))) for entry in range(ENTRIES)]
     family = {frozenset(map(int, write_set)) for write_set in write_sets(metadata)}
     found = []
@@ -61,5 +82,6 @@ def _renamings(metadata: LedgerMetadata) -> list[Renaming]:
         kept = all({new[bookie] for bookie in write_set} == write_set for write_set in own)
         if kept and {frozenset(new[bookie] for bookie in write_set) for write_set in family} == family:
             old = tuple(new.index(bookie) for bookie in range(size))
-            found.append(Renaming(new, old, {str(a): str(b) for a, b in enumerate(new)}))
+            names = {str(a): str(b) for a, b in enumerate((*new, *others))}
+            found.append(Renaming((*new, *others), (*old, *others), names))
     return found

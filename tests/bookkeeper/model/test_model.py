@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from integration.soak import SOAK
 from offloader.bookkeeper.model import LedgerState
+from offloader.bookkeeper.recovery import forward
+from offloader.bookkeeper.recovery.candidate import Candidate
+from offloader.bookkeeper.recovery.decisions import Verdict
+from offloader.bookkeeper.recovery.fencing import Fencing
 from tests.bookkeeper.model.explorer import Explored, explore, walk
 from tests.bookkeeper.model.ledger import LedgerModel
-from tests.bookkeeper.model.world import Metadata, State, World
+from tests.bookkeeper.model.world import ENTRIES, Ledger, Metadata, State, World
 
 SHAPES = [
     World(2, 2, 2),
@@ -19,7 +24,19 @@ SHAPES = [
     World(3, 3, 3, crashes=0, unknown=0),
     World(4, 3, 3, crashes=0, unknown=0),
 ]
-REDUCED = [World(2, 2, 2), World(2, 2, 2, clients=1, window=2)]
+CHANGING = [
+    World(2, 2, 2, spares=1, changes=1, crashes=0),
+    World(2, 2, 2, spares=1, changes=1, clients=1),
+    World(2, 2, 2, spares=1, changes=1, clients=1, crashes=0, window=2),
+    World(2, 2, 1, spares=1, changes=1, clients=1),
+    World(3, 3, 3, spares=1, clients=1),
+    World(3, 3, 2, spares=1, clients=1, unknown=2, crashes=0),
+]
+REDUCED = [
+    World(2, 2, 2),
+    World(2, 2, 2, clients=1, window=2),
+    World(2, 2, 2, clients=1, crashes=0, spares=1, changes=1),
+]
 if SOAK:
     SHAPES += [
         World(3, 3, 3),
@@ -32,7 +49,15 @@ if SOAK:
         World(4, 3, 2),
         World(4, 3, 3),
     ]
-    REDUCED += [World(2, 2, 1), World(clients=1)]
+    REDUCED += [World(2, 2, 1), World(clients=1), World(2, 2, 2, clients=1, spares=1, changes=1)]
+    CHANGING += [
+        World(2, 2, 2, spares=1, changes=1),
+        World(2, 2, 2, spares=1, changes=2, clients=1),
+        World(2, 2, 2, spares=1, changes=1, clients=1, unknown=2),
+        World(3, 3, 3, spares=1, changes=1, clients=1),
+        World(3, 3, 2, spares=1, changes=1, clients=1),
+        World(3, 3, 2, spares=1, clients=2, unknown=0),
+    ]
 WALKS = 20_000 if SOAK else 400
 
 
@@ -47,11 +72,18 @@ class Watched(LedgerModel):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self.ends: set[tuple[LedgerState, int, int]] = set()
+        self.seen: set[int] = set()
 
     def violation(self, state: State) -> str | None:
-        self.ends.add((LedgerState(state.metadata.state), state.metadata.last, self._acknowledged(state.bookies)))
+        self.seen.add(state[0])
         return super().violation(state)
+
+    @property
+    def ends(self) -> set[tuple[LedgerState, int, int]]:
+        ledgers = [self.ledgers[number] for number in self.seen]
+        return {
+            (LedgerState(it.metadata.state), it.metadata.last, self._acknowledged(it.bookies, it.ensembles)) for it in ledgers
+        }
 
 
 def holds(world: World) -> tuple[Watched, Explored]:
@@ -80,6 +112,17 @@ def test_other_shapes(world):
     holds(world)
 
 
+@pytest.mark.parametrize("world", CHANGING, ids=named)
+def test_ensembles_that_change_lose_nothing(world):
+    """The writer's, the recoveries', and either while the other one is at it."""
+    model, _ = holds(world)
+    seen = [model.ledgers[number].metadata for number in model.seen]
+    closed = {len(metadata.ensembles) for metadata in seen if metadata.state == LedgerState.CLOSED}
+    assert closed >= {1, 2}
+    if world.changes:
+        assert max(closed) >= min(world.changes + 1, ENTRIES)
+
+
 @pytest.mark.parametrize("world", REDUCED, ids=named)
 def test_what_is_left_out_leads_to_nothing_new(world):
     every, all_found = holds(World(**{**vars(world), "reduced": False}))
@@ -106,6 +149,100 @@ BROKEN = {
 def test_every_broken_variant_is_found(world):
     found = breaks(world)
     assert found.trace
+
+
+PAIR = World(2, 2, 2, spares=1, clients=1, crashes=0)
+BROKEN_FRAGMENTS = {
+    "the writer changes its ensemble without comparing": (
+        World(2, 2, 2, spares=1, changes=1, clients=1, unknown=0, crashes=0, writer_compares=False),
+        "a client took -1 for the end, another one -1",
+    ),
+    "a ledger is closed with the ensembles that it had": (
+        replace(PAIR, closes_with_changes=False),
+        "not every entry has as many copies as the ack quorum",
+    ),
+    "a recovery's ensembles are written before its end": (
+        replace(PAIR, clients=2, changes_last=False),
+        "was acknowledged",
+    ),
+    "where a bookie that crashed is replaced at once": (
+        replace(PAIR, clients=2, unknown=0, crashes=1, changes_last=False),
+        "was acknowledged",
+    ),
+    "metadata is written without comparing": (
+        World(2, 2, 2, spares=1, changes=1, clients=1, unknown=0, crashes=0, compares=False),
+        "was acknowledged",
+    ),
+    "only the reads of the last entry fence": (
+        World(2, 2, 2, spares=1, changes=1, clients=1, reads_fence=False),
+        "was acknowledged",
+    ),
+    "unknown counts as negative": (
+        World(2, 2, 2, spares=1, changes=1, clients=1, crashes=0, unknown_is_unknown=False),
+        "was acknowledged",
+    ),
+    "a bookie that lost its disk says no such entry": (
+        World(2, 2, 2, spares=1, changes=1, clients=1, unknown=0, crashes=0, lost_disks=1, lost_disks_refuse=False),
+        "was acknowledged",
+    ),
+}
+
+
+@pytest.mark.parametrize(("world", "violation"), BROKEN_FRAGMENTS.values(), ids=BROKEN_FRAGMENTS)
+def test_every_broken_variant_with_fragments_is_found(world, violation):
+    assert violation in str(breaks(world).violation)
+
+
+def from_the_lac_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """BookKeeper's issue 2615: reading begins behind what the last ensemble's bookies know, which may be in an earlier fragment."""
+    monkeypatch.setattr(Fencing, "floor", property(lambda self: self.confirmed))
+
+
+def asks_the_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forward, "_asked", lambda self, entry: self.written.write_set(entry))
+
+
+def counts_those_that_were_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That an entry is on a bookie that has lost its place makes it safe."""
+    enough = lambda self: Verdict.RECOVERABLE if len(self.accepted) >= self.ack_quorum else real.__get__(self)  # noqa: E731
+    real = Candidate.safe
+    monkeypatch.setattr(Candidate, "safe", property(enough))
+
+
+def from_the_fragments_first_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of entries that are safe where they are it is said that they are on the new bookie."""
+    real = forward.with_others
+    monkeypatch.setattr(
+        forward, "with_others", lambda metadata, _, *more: real(metadata, metadata.fragments[-1].first_entry, *more)
+    )
+
+
+def sends_nothing_to_the_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are put into the ensemble, and taken to have all that the old ones took."""
+    monkeypatch.setattr(
+        Candidate, "safe", property(lambda self: Verdict.RECOVERABLE if self.accepted or self.refused else Verdict.UNDECIDED)
+    )
+
+
+MISTAKES = {
+    from_the_lac_alone: replace(PAIR, changes=1),
+    asks_the_new_ones: PAIR,
+    counts_those_that_were_replaced: replace(PAIR, window=2),
+    from_the_fragments_first_entry: PAIR,
+    sends_nothing_to_the_new_ones: PAIR,
+}
+
+
+@pytest.mark.parametrize(("mistake", "world"), MISTAKES.items(), ids=[mistake.__name__ for mistake in MISTAKES])
+def test_every_mistake_in_changing_ensembles_is_found(mistake, world, monkeypatch):
+    holds(world)
+    mistake(monkeypatch)
+    assert breaks(world).trace
+
+
+def test_a_recovery_that_begins_at_the_lac_alone_makes_an_invalid_ensemble_as_it_is_known_to(monkeypatch):
+    from_the_lac_alone(monkeypatch)
+    assert breaks(MISTAKES[from_the_lac_alone]).violation in {"the fragments begin at [0, 0]", "the fragments begin at [0, 1, 0]"}
 
 
 def test_without_fencing_recovery_reads_an_entry_is_lost_as_it_is_known_to_be():
@@ -147,7 +284,12 @@ def test_walks_find_what_is_broken():
 
 def test_symmetric_states_are_one():
     model = LedgerModel(World())
-    first = model.initial()[0]
-    assert {model.canonical(first.holding(bookie, 1)) for bookie in range(3)} == {model.canonical(first.holding(0, 1))}
-    assert model.canonical(first.holding(0, 1)) != model.canonical(first)
-    assert first.metadata == Metadata(0, LedgerState.OPEN, -1)
+    number, *clients = model.initial()[0]
+    first = model.ledgers[number]
+
+    def canonical(ledger: Ledger) -> State:
+        return model.canonical((model.ledgers.number(ledger), *clients))
+
+    assert {canonical(first.holding(bookie, 1)) for bookie in range(3)} == {canonical(first.holding(0, 1))}
+    assert canonical(first.holding(0, 1)) != canonical(first)
+    assert first.metadata == Metadata(0, LedgerState.OPEN, -1, ((0, (0, 1, 2)),))

@@ -33,15 +33,21 @@ class Process:
 
 @dataclass
 class Simulation:
+    """`lost_disks`: so many; `refuse`: their bookies do not start again, `cookies`: or it shows. `gone`: bookies that never come back once
+    the weather clears."""
+
     seed: int
     lost_disks: int = 0
     refuse: bool = True
     cookies: bool = True
+    gone: int = 0
     closed: list[LedgerMetadata] = field(default_factory=list)
     aborts: list[str] = field(default_factory=list)
+    replaced: int = 0
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
+        self.choice = random.Random(self.seed)
         shape = self.rng.choice(SHAPES)
         bad = self.rng.choice((0.0, 0.005, 0.02, 0.1))
         slow, slow_delay = self.rng.choice(((bad, 20.0), (0.3, 20.0), (0.5, 0.02)))
@@ -105,7 +111,9 @@ class Simulation:
 
     def _begin(self) -> None:
         bookies, store = self.cluster.client()
-        rules = Rules(Reading(window=self.rng.choice((1, 2, 8))))
+        registered = sorted(bookie for bookie, writable in store.available().items() if writable)
+        order = tuple(self.choice.sample(registered, len(registered)))
+        rules = Rules(Reading(window=self.rng.choice((1, 2, 8))), writable=order)
         suspects = partial(young_cookies, store=store) if self.cookies else None
         self.processes.append(Process(Recoverer(LEDGER, store, bookies, rules, 5.0, suspects, lambda: self.network.now)))
 
@@ -119,6 +127,7 @@ class Simulation:
             phase = process.recoverer.outcome.phase
             if isinstance(phase, Done):
                 self.closed.append(phase.metadata)
+                self.replaced += len(process.recoverer.outcome.replaced)
             else:
                 self.aborts.append(process.recoverer.outcome.message)
             self._end(process, again=isinstance(phase, Aborted) and self.rng.random() < 0.5)
@@ -178,6 +187,8 @@ class Simulation:
         """The weather clears, the bookies come back, and one client more closes the ledger."""
         self.network.weather = Weather()
         self._return()
+        for bookie in self.rng.sample(sorted(self.cluster.bookies), self.gone):
+            self.cluster.bookies[bookie].up = False
         while len(self.network):
             self.network.deliver()
         self.writer.turn()
@@ -195,7 +206,8 @@ class Simulation:
         """What must hold."""
         metadata = self.cluster.metadata.read(LEDGER).metadata
         if not metadata.closed:
-            assert any(bookie.lost for bookie in self.cluster.bookies.values()), self.aborts
+            lost = any(bookie.lost for bookie in self.cluster.bookies.values())
+            assert lost or (self.gone and not self.can_do_without_one(metadata)), self.aborts
             return
         last = metadata.last_entry
         assert last >= self.writer.acknowledged, f"closed with {last}, but {self.writer.acknowledged} was acknowledged"
@@ -207,6 +219,10 @@ class Simulation:
             copies = sum(self._has(metadata, bookie, entry) for bookie in metadata.write_set(entry))
             lost = sum(bookie.lost for bookie in self.cluster.bookies.values())
             assert copies >= metadata.ack_quorum - lost, f"entry {entry} has {copies} copies"
+
+    def can_do_without_one(self, metadata: LedgerMetadata) -> bool:
+        """Whether the others can say where it ends, and another bookie can take its place."""
+        return metadata.ack_quorum > 1 and len(self.cluster.bookies) > metadata.ensemble_size
 
     def _has(self, metadata: LedgerMetadata, bookie: str, entry: int) -> bool:
         kept = self.cluster.bookies[bookie].memory.ledgers.get(LEDGER)

@@ -88,7 +88,8 @@ class World:
         if isinstance(request, WriteBack):
             if request.bookie in self.refuse:
                 return unanswered(request)
-            holds.add(request.entry)
+            if not request.dry:
+                holds.add(request.entry)
             return Answered(request, YES)
         if request.fence:
             self.fenced.add(request.bookie)

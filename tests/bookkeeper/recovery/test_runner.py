@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 
@@ -11,8 +13,9 @@ import pytest
 from offloader.bookkeeper.digests import digest_for, master_key
 from offloader.bookkeeper.model import DigestType, LedgerMetadata, LedgerState, StoredEntry
 from offloader.bookkeeper.recovery.forward import Reading
-from offloader.bookkeeper.recovery.machine import Aborted, Closing, Ending, Rules
+from offloader.bookkeeper.recovery.machine import Aborted, Closing, Done, Ending, Rules
 from offloader.bookkeeper.recovery.runner import Outcome, Recoverer, recover
+from offloader.bookkeeper.status import BookieIOError, ReadOnlyError, status_error
 from offloader.bookkeeper.stored import decode, encode, encode_lac
 from offloader.errors import (
     BookieUnavailableError,
@@ -21,7 +24,8 @@ from offloader.errors import (
     OutcomeUnknownError,
     RecoveryAbortedError,
 )
-from offloader.testing.bookkeeper import SimulatedCluster
+from offloader.testing.bookkeeper import SimulatedBookies, SimulatedCluster, SimulatedStore
+from offloader.testing.memory_bookie import MemoryBookie
 
 LEDGER = 7
 QUICK = 0.2  # seconds
@@ -316,3 +320,173 @@ def test_a_mistake_of_ours_is_not_taken_for_an_answer():
     with pytest.raises(TypeError, match="a mistake"):
         Mistaken(LEDGER, store, bookies, timeout=QUICK).run()
     assert issubclass(BookieUnavailableError, Exception)
+
+
+# Bookies that are gone for good
+
+
+def in_place_of(cluster: Cluster, gone: str) -> str:
+    """Who has its place now."""
+    before, after = cluster.shape.fragments[0].ensemble, cluster.metadata_now.fragments[-1].ensemble
+    assert len(after) == len(before)
+    return after[before.index(gone)]
+
+
+def test_a_bookie_that_is_gone_for_good_does_not_keep_a_ledger_open():
+    cluster = Cluster(4, ensemble=2, write_quorum=2, ack_quorum=2)
+    gone, left = cluster.shape.fragments[0].ensemble
+    cluster.put(0, gone, left)
+    cluster.put(1, gone, left, lac=0)
+    cluster.bookies[gone].up = False
+    outcome = cluster.close()
+    assert outcome.phase.ending is Ending.CLOSED
+    (change,) = outcome.replaced
+    assert (change.first_entry, change.bookie, change.by) == (1, gone, in_place_of(cluster, gone))
+    assert outcome.message == f"ledger 7: closed, last entry 1, 3 bytes; from entry 1 on {change.by} in place of {gone}"
+    assert 1 in cluster.bookies[change.by].memory.ledgers[LEDGER].stored
+    assert cluster.metadata_now == outcome.metadata
+
+
+def test_who_takes_a_place_is_left_to_chance():
+    chosen = set()
+    for seed in range(30):
+        cluster = Cluster(5, ensemble=2, write_quorum=2, ack_quorum=2)
+        gone, left = cluster.shape.fragments[0].ensemble
+        cluster.put(0, left)
+        cluster.bookies[gone].up = False
+        bookies, store = cluster.client()
+        recover(LEDGER, store, bookies, timeout=QUICK, choice=random.Random(seed))
+        chosen.add(in_place_of(cluster, gone))
+    assert chosen == set(cluster.bookies) - set(cluster.shape.fragments[0].ensemble)
+
+
+@pytest.mark.parametrize("form", [2, 3])
+def test_changed_ensembles_are_written_in_either_format(form):
+    cluster = Cluster(3, ensemble=2, write_quorum=2, ack_quorum=2, format_version=form)
+    gone, left = cluster.shape.fragments[0].ensemble
+    for entry in range(3):
+        cluster.put(entry, left, lac=entry - 1)
+    cluster.bookies[gone].up = False
+    assert [change.first_entry for change in cluster.close().replaced] == [2]
+    now = cluster.metadata_now
+    assert (now.format_version, now.last_entry, [fragment.first_entry for fragment in now.fragments]) == (form, 2, [0, 2])
+
+
+def test_a_bookie_that_joined_the_cluster_after_the_ledger_was_made_may_take_a_place():
+    """That its cookie is young speaks against what it denies, and it is asked nothing."""
+    cluster = Cluster(3, ensemble=2, write_quorum=2, ack_quorum=2)
+    gone, left = cluster.shape.fragments[0].ensemble
+    (spare,) = set(cluster.bookies) - {gone, left}
+    cluster.network.now += 60
+    cluster.metadata.cluster.delete_cookie(spare)
+    cluster.metadata.cluster.put_cookie(spare, b"new")
+    cluster.put(0, left)
+    cluster.bookies[gone].up = False
+    outcome = cluster.close()
+    assert in_place_of(cluster, gone) == spare
+    assert not [said for said in outcome.evidence.steps if "lost their disks" in said]
+
+
+class Registered(SimulatedStore):
+    """As the metadata service has it: not who is up, but who is registered, and how."""
+
+    def available(self):
+        return self._metadata.available()
+
+
+def absent(cluster: Cluster, bookie: str) -> None:
+    cluster.metadata.cluster.unregister(bookie)
+    cluster.bookies[bookie].up = False
+
+
+def hung(cluster: Cluster, bookie: str) -> None:
+    """Registered, and never answers."""
+    cluster.hung.add(bookie)
+
+
+def refusing(cluster: Cluster, bookie: str) -> None:
+    """Registered, and its disk answers with errors."""
+    cluster.bookies[bookie].memory = Failing()
+
+
+def read_only(cluster: Cluster, bookie: str) -> None:
+    cluster.metadata.cluster.unregister(bookie)
+    cluster.metadata.cluster.register(bookie, None, read_only=True)
+    cluster.bookies[bookie].memory.read_only = True
+
+
+class Failing(MemoryBookie):
+    def _known(self, ledger):
+        raise status_error(BookieIOError.status, f"{ledger}")
+
+    def _owned(self, ledger, master_key):
+        self._known(ledger)
+
+
+class Partial(MemoryBookie):
+    """One that refuses entries while it is read only, as one does whose disk is quite full."""
+
+    read_only = False
+
+    def add(self, ledger, entry, stored, master_key, *, recovery=False):
+        if self.read_only:
+            raise status_error(ReadOnlyError.status, f"{ledger}:{entry}")
+        super().add(ledger, entry, stored, master_key, recovery=recovery)
+
+
+class Troubled(Cluster):
+    """A cluster some of whose bookies are in trouble."""
+
+    def __init__(self, bookies: int, troubles: dict[int, Trouble], **shape: int) -> None:
+        self.hung: set[str] = set()
+        super().__init__(bookies, **shape)
+        for bookie in self.bookies.values():
+            bookie.memory = Partial()
+        members = self.shape.fragments[0].ensemble
+        others = sorted(set(self.bookies) - set(members))
+        self.put(0, *members)
+        self.put(1, *members, lac=0)
+        for number, trouble in troubles.items():
+            trouble(self, [*members, *others][number])
+
+    def ended(self, *, dry: bool) -> Done | Aborted:
+        bookies, _ = self.client()
+        rules = Rules(Reading(dry=dry))
+        answering = Muted(bookies, self.hung)
+        return recover(LEDGER, Registered(self), answering, rules, timeout=QUICK, choice=random.Random(1)).phase  # type: ignore[arg-type]
+
+
+class Muted:
+    """The bookies, but for some that never answer."""
+
+    def __init__(self, bookies: SimulatedBookies, silent: set[str]) -> None:
+        self._bookies = bookies
+        self._silent = silent
+
+    def __getattr__(self, name: str):
+        ask = getattr(self._bookies, name)
+        return lambda bookie, *more, **options: Future() if bookie in self._silent else ask(bookie, *more, **options)
+
+
+Trouble = Callable[[Cluster, str], None]
+TROUBLES: tuple[Trouble, ...] = (absent, hung, refusing, read_only)
+
+
+@pytest.mark.parametrize("others", [0, 1, 2])
+@pytest.mark.parametrize("shape", [(2, 2, 2), (3, 3, 3), (3, 3, 2)], ids=str)
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_a_dry_run_tells_what_closing_comes_to(trouble, shape, others):
+    """One bookie of the ensemble is in trouble, and, where two can take its place, so is one of these."""
+    quorums = dict(zip(("ensemble", "write_quorum", "ack_quorum"), shape, strict=True))
+    troubles = {0: trouble, shape[0]: trouble} if others == 2 else {0: trouble}
+    cluster = Troubled(shape[0] + others, troubles, **quorums)
+    before = cluster.metadata.read(LEDGER)
+    dry = cluster.ended(dry=True)
+    assert cluster.metadata.read(LEDGER) == before
+    real = cluster.ended(dry=False)
+    closes = others > 0 or shape[1] > shape[2]
+    assert isinstance(real, Done) == isinstance(dry, Done) == closes
+    if isinstance(dry, Done) and isinstance(real, Done):
+        assert dry.metadata == real.metadata
+    else:
+        assert dry.missing == real.missing

@@ -41,6 +41,14 @@ def test_a_disk_that_is_lost_loses_nothing_where_its_bookie_refuses_or_its_cooki
         ran(seed, lost_disks=1, refuse=refuse)
 
 
+def test_a_bookie_that_is_gone_for_good_keeps_no_ledger_open_where_another_one_can_take_its_place():
+    runs = [ran(seed, gone=1) for seed in range(SEEDS * 2)]
+    metadata = [run.cluster.metadata.read(LEDGER).metadata for run in runs]
+    done = [run for run, one in zip(runs, metadata, strict=True) if one.closed and run.can_do_without_one(one)]
+    assert len(done) > SEEDS
+    assert any(run.replaced for run in done)
+
+
 class Unfencing(SimulatedBookies):
     """Recovery reads that do not fence."""
 

@@ -1,0 +1,148 @@
+"""A topic that Pulsar itself delivers slowly, beside three others: they roll as if it were not there, and what is read of it is read once."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from integration.application import RunningApplication
+from integration.pace import BATCH, PLANNED
+from integration.produce import open_client
+from integration.world import World, keep_everything
+from offloader.embedded.standalone import PulsarStandalone
+from offloader.model import Lane, TopicName
+from offloader.storage.open import StoreSettings
+
+pytestmark = [pytest.mark.pulsar, pytest.mark.spark, pytest.mark.timeout(900)]
+
+LIMIT = 30_000  # bytes a second
+ROLL_SECONDS = 10
+PRODUCED_SECONDS = 60
+POLICIES = {
+    "maxOffloadSegmentRolloverTimeInSeconds": ROLL_SECONDS,
+    "partSizeInBytes": "256K",
+    "blockSizeInBytes": "64K",
+    "indexStepInBytes": "64K",
+}
+DISPATCH = {"dispatchThrottlingRateInMsg": -1, "dispatchThrottlingRateInByte": LIMIT, "ratePeriodInSecond": 1}
+
+_names = itertools.count()
+
+
+def test_a_topic_under_a_dispatch_limit_holds_no_other_and_is_read_once(pulsar: PulsarStandalone, tmp_path: Path) -> None:
+    quick, slow = (pulsar.create_namespace(f"public/lanes-{next(_names)}") for _ in range(2))
+    for namespace in (quick, slow):
+        keep_everything(pulsar, namespace)
+    pulsar.admin("POST", f"namespaces/{slow}/dispatchRate", json=DISPATCH)
+    topics = [TopicName.parse(f"persistent://{quick}/t{n}") for n in range(3)]
+    throttled = TopicName.parse(f"persistent://{slow}/throttled")
+    storage = StoreSettings((tmp_path / "archive").as_uri())
+    with World(pulsar, storage, tmp_path, [quick, slow], policies=POLICIES) as world:
+        application = world.new_application().start().wait_ready()
+        produce(pulsar, topics, throttled)
+        application.until(lambda: all(offloaded(world, t) for t in (*topics, throttled)), "through with all topics", 600)
+        read, uploaded = (counted(application, name, slow) for name in ("offloader_read_bytes_total", "offloader_bytes_total"))
+        assert application.stop() == 0
+        pulsar.admin("DELETE", f"namespaces/{slow}/dispatchRate")
+        world.check(timeout=60)
+        told(application, world, topics, throttled, read, uploaded)
+        assert read <= 1.2 * uploaded
+        took = batches(application)
+        assert max(took[Lane.SLOW]) > 5_000, "the limit did not make it slow"
+        # The budget of a slice, and its hard limit where the topic was found to be slow; and what a busy machine adds to a batch.
+        assert sorted(took[Lane.FAST])[-3] <= 20_000
+        while_slow = [t for t in topics if any(within_slow(application, s.offloaded_at) for s in world.catalog(t).segments)]
+        assert while_slow == topics, "the others waited"
+
+
+def test_a_stop_does_not_wait_for_a_slow_slice(pulsar: PulsarStandalone, tmp_path: Path) -> None:
+    slow = pulsar.create_namespace(f"public/lanes-{next(_names)}")
+    keep_everything(pulsar, slow)
+    pulsar.admin("POST", f"namespaces/{slow}/dispatchRate", json={**DISPATCH, "dispatchThrottlingRateInByte": 3_000})
+    throttled = TopicName.parse(f"persistent://{slow}/throttled")
+    storage = StoreSettings((tmp_path / "archive").as_uri())
+    with World(pulsar, storage, tmp_path, [slow], policies=POLICIES) as world:
+        client = open_client(pulsar.service_url)
+        producer = client.create_producer(str(throttled))
+        for _ in range(1_500):  # eight minutes
+            producer.send_async(bytes(1_000), lambda *_: None)
+        producer.flush()
+        client.close()
+        application = world.new_application().start().wait_ready()
+        application.until(lambda: any(" lane=slow " in line for line in application.log_lines()), "reading slowly", 300)
+        began = time.monotonic()
+        assert application.stop() == 0
+        print(f"stopped in {time.monotonic() - began:.1f} s")
+        assert not batches(application)[Lane.SLOW], "the slow slice had ended"
+        pulsar.admin("DELETE", f"namespaces/{slow}/dispatchRate")
+        world.catch_up(600)
+        world.check(timeout=60)
+
+
+def produce(pulsar: PulsarStandalone, topics: list[TopicName], throttled: TopicName) -> None:
+    """20 kB/s to each topic, twice the limit to the throttled one."""
+    client = open_client(pulsar.service_url)
+    producers = [(client.create_producer(str(t)), 5) for t in topics] + [(client.create_producer(str(throttled)), 15)]
+    until = time.monotonic() + PRODUCED_SECONDS
+    while time.monotonic() < until:
+        for producer, count in producers:
+            for _ in range(count):
+                producer.send_async(bytes(1_000), lambda *_: None)
+        time.sleep(0.25)
+    for producer, _ in producers:
+        producer.flush()
+    client.close()
+
+
+def offloaded(world: World, topic: TopicName) -> bool:
+    last, end = world.admin.topic_info(topic).last_confirmed, world.catalog(topic).end
+    return last is not None and end is not None and (end.ledger, end.entry) >= last
+
+
+def counted(application: RunningApplication, name: str, namespace: str) -> float:
+    port = yaml.safe_load(application.config.read_text())["metrics"]["port"]
+    text = httpx.get(f"http://127.0.0.1:{port}/metrics").text
+    found = re.search(rf'^{name}{{namespace="{namespace}"}} (\S+)$', text, re.MULTILINE)
+    assert found is not None
+    return float(found[1])
+
+
+def batches(application: RunningApplication) -> dict[Lane, list[int]]:
+    found: dict[Lane, list[int]] = {lane: [] for lane in Lane}
+    for line in application.log_lines():
+        if batch := BATCH.search(line):
+            found[Lane(batch["lane"])].append(int(batch["took"]))
+    return found
+
+
+def within_slow(application: RunningApplication, moment: int) -> bool:
+    """Whether a slice of the slow lane was under way then."""
+    began = None
+    for line in application.log_lines():
+        if (planned := PLANNED.search(line)) and planned["lane"] == Lane.SLOW:
+            began = int(planned["at"])
+        elif (batch := BATCH.search(line)) and batch["lane"] == Lane.SLOW and began is not None:
+            if began <= moment <= began + int(batch["took"]):
+                return True
+            began = None
+    return False
+
+
+def told(
+    application: RunningApplication, world: World, topics: list[TopicName], throttled: TopicName, read: float, uploaded: float
+) -> None:
+    """Figures for people."""
+    took = batches(application)
+    for topic in (*topics, throttled):
+        moments = [s.offloaded_at for s in world.catalog(topic).segments]
+        longest = max((b - a for a, b in itertools.pairwise(moments)), default=0)
+        print(f"{topic}: {len(moments)} segments, at most {longest / 1000:.1f} s apart")
+    print(
+        f"read {read:.0f} of {uploaded:.0f} B ({read / uploaded:.2f}); longest batch { ({k: max(v, default=0) for k, v in took.items()}) }"
+    )

@@ -1,0 +1,94 @@
+"""What is left of a topic, and what a rebuild says of it: frozen values, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from enum import StrEnum
+
+from offloader.metadata.generations import Slots
+from offloader.metadata.layout import record_key
+from offloader.metadata.state import Claim, LedgerClosed, Said, TopicCatalog, record_uuid
+from offloader.model import Loss, OpenSegment, Position, Segment, TopicName
+
+Span = Segment | Loss
+
+
+class NoteKind(StrEnum):
+    """What a note is about."""
+
+    UNKNOWN = "unknown"  # it was recorded once, and nothing says it any more
+    LEFT_OUT = "left-out"  # a record or an object that does not get into the catalog
+    LOST = "lost"  # positions of which no record is left
+    DAMAGED = "damaged"  # a record that cannot be read
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One thing that whoever decides must know."""
+
+    kind: NoteKind
+    key: str
+    message: str
+    position: Position | None = None
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.key}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Everything that is left of a topic but the bytes of its segments.
+
+    `records` by uuid, segments without their parts; `sources`: where each can be read; `committed`: those that are in the generation in
+    force, whose `catalog` is None where it cannot be read as a whole. `incomplete`: uuids whose own object is not there or damaged.
+    `summed`: generations of which manifests are left, perhaps nothing else.
+    """
+
+    topic: TopicName
+    records: Mapping[str, Said]
+    sources: Mapping[str, str]
+    committed: AbstractSet[str]
+    incomplete: AbstractSet[str]
+    catalog: TopicCatalog | None
+    in_force: int | None
+    found: Slots
+    summed: AbstractSet[int]
+    open: tuple[tuple[str, OpenSegment], ...]
+    abandoned: AbstractSet[str]
+    objects: AbstractSet[str]
+    notes: tuple[Note, ...]
+
+    @property
+    def spans(self) -> list[Span]:
+        """Segments and losses."""
+        return [record for record in self.records.values() if isinstance(record, Segment | Loss)]
+
+    @property
+    def claims(self) -> list[Claim]:
+        """All claims that there ever were, as far as they are known."""
+        return [record for record in self.records.values() if isinstance(record, Claim)]
+
+    @property
+    def closed(self) -> list[LedgerClosed]:
+        """The ends of ledgers that have a record of their own."""
+        return [record for record in self.records.values() if isinstance(record, LedgerClosed)]
+
+    def uuid(self, record: Said) -> str:
+        """A record's uuid."""
+        return record_uuid(self.topic, record)
+
+    def key(self, record: Said) -> str:
+        """Where a record's object is, or would be."""
+        return record_key(self.topic, self.uuid(record))
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What whoever rebuilds says: whose topic it is and when it was created, for a claim that is lost; ends of ledgers. `at`: now, in ms."""
+
+    application: str
+    at: int
+    created: int | None = None
+    ended: tuple[tuple[int, int], ...] = ()

@@ -1,0 +1,254 @@
+"""A catalog's records as readers need them: found by manifests, so that only what is asked for is read."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
+
+from offloader.ahead import map_ahead
+from offloader.errors import DamagedRecordError, ObjectNotFoundError
+from offloader.metadata.catalog_codec import Written, decode_slot, opening
+from offloader.metadata.layout import manifest_key, records_key, slot_key
+from offloader.metadata.log import LARGEST_RECORD, READERS, read_record
+from offloader.metadata.manifest import FAN, Manifest, Node, Row, before_next, frontier, leaf, merged, row_of
+from offloader.metadata.manifest_codec import decode_manifest, read_manifest
+from offloader.metadata.state import CatalogFold, CatalogHead, TopicCatalog
+from offloader.model import Position
+from offloader.storage.base import ObjectStore
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# A segment of 1 GiB takes some 50 KiB of memory, a manifest 30.
+MOST_KEPT = 5_000
+
+
+class Slot(NamedTuple):
+    """A record's number, and what it says in short."""
+
+    number: int
+    row: Row
+
+
+class Kept:
+    """What was read last of objects that never change, by their keys. Threads may share it."""
+
+    def __init__(self, most: int = MOST_KEPT) -> None:
+        self._most = most
+        self._kept: OrderedDict[str, object] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: str, kind: type[T]) -> T | None:
+        with self._lock:
+            found = self._kept.get(key)
+            if not isinstance(found, kind):
+                return None
+            self._kept.move_to_end(key)
+            return found
+
+    def forget(self, prefix: str) -> None:
+        """Everything whose key begins with this: it was made anew."""
+        with self._lock:
+            for key in [key for key in self._kept if key.startswith(prefix)]:
+                del self._kept[key]
+
+    def put(self, key: str, value: object) -> None:
+        with self._lock:
+            self._kept[key] = value
+            while len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+
+
+class History:
+    """The records that make up a head. Where a manifest is absent or damaged, what is below it is read instead.
+
+    Raises DamagedRecordError and what the store raises.
+    """
+
+    def __init__(self, store: ObjectStore, head: CatalogHead, kept: Kept | None = None) -> None:
+        self.head = head
+        self._store = store
+        self._topic = head.topic
+        self._generation = head.generation
+        self._kept = kept or Kept()
+        self._leaves: int | None = None
+
+    def slots(self, wanted: Callable[[Row], bool]) -> Iterator[Slot]:
+        """The records that are wanted, in order. What several add up to is asked for first: where that is not wanted, none of them is."""
+        leaves = self.leaves
+        for node, row in zip(frontier(leaves), self.before(leaves), strict=True):
+            if wanted(row):
+                yield from self._below(node, wanted)
+        yield from self._tail(leaves, wanted)
+
+    def outline(self, wanted: Callable[[Row], bool]) -> Iterator[tuple[Position, Position]]:
+        """First and last positions, in order, of what is wanted: of as many records together as are of one incarnation."""
+        leaves = self.leaves
+        for node, row in zip(frontier(leaves), self.before(leaves), strict=True):
+            yield from self._outline(node, row, wanted)
+        for slot in self._tail(leaves, wanted):
+            if slot.row.start is not None and slot.row.end is not None:
+                yield slot.row.start, slot.row.end
+
+    def _outline(self, node: Node, row: Row, wanted: Callable[[Row], bool]) -> Iterator[tuple[Position, Position]]:
+        if not wanted(row) or row.start is None or row.end is None:
+            return
+        if row.start.incarnation == row.end.incarnation:
+            yield row.start, row.end
+            return
+        for index, below in enumerate(self.manifest(node).rows):
+            if node.level > 0:
+                yield from self._outline(node.child(index), below, wanted)
+            elif wanted(below) and below.start is not None and below.end is not None:
+                yield below.start, below.end
+
+    def _tail(self, leaves: int, wanted: Callable[[Row], bool]) -> Iterator[Slot]:
+        tail = range(leaves * FAN, self.head.next_slot)
+        for number, written in zip(tail, self.read(tail), strict=True):
+            row = row_of(written.record)
+            if wanted(row):
+                yield Slot(number, row)
+
+    def read(self, numbers: Iterable[int]) -> Iterator[Written]:
+        """The records of these slots, in order, several at a time."""
+        wanted = list(numbers)
+        groups: list[list[int]] = []
+        for number in wanted:
+            together = groups and number // FAN < self.leaves and groups[-1][0] // FAN == number // FAN
+            if together and groups[-1][-1] + 1 == number:
+                groups[-1].append(number)
+            else:
+                groups.append([number])
+        if len(groups) <= 1:
+            yield from (written for group in groups for written in self._read_group(group))
+            return
+        with ThreadPoolExecutor(min(READERS, len(groups)), "catalog-reader") as pool:
+            for found in map_ahead(pool, self._read_group, groups, 2 * READERS):
+                yield from found
+
+    def catalog(self, numbers: range) -> TopicCatalog:
+        """What the records of consecutive slots add up to, with the whole catalog's head."""
+        fold: CatalogFold | None = None
+        for written in self.read(numbers):
+            fold = fold or CatalogFold(TopicCatalog.after(written.before))
+            fold.add(written.record)
+        return TopicCatalog(self.head) if fold is None else replace(fold.catalog(), head=self.head)
+
+    def leaf(self, number: int, before: Sequence[Row] | None = None) -> tuple[Manifest, list[bytes]]:
+        """A leaf made from its records, and these as they stand in the log. `before`: a row for each node of its `frontier`, where that is known."""
+        slots = Node(0, number).slots
+        data = [self._slot(slot) for slot in slots]
+        records = [self._decoded(slot, each).record for slot, each in zip(slots, data, strict=True)]
+        if before is None:
+            before = [merged(self.manifest(each).rows) for each in frontier(number)]
+        return leaf(number, records, [len(each) for each in data], before), data
+
+    def row(self, number: int) -> Row:
+        """What one record says, in short."""
+        if number // FAN < self.leaves:
+            return self.manifest(Node(0, number // FAN)).rows[number % FAN]
+        return row_of(next(self.read([number])).record)
+
+    def is_first(self, number: int) -> bool:
+        """Whether nothing is accounted for before a record."""
+        before = next(self.read([number])).before
+        return before.segments == 0 and before.end is None
+
+    def keep(self, number: int, written: Written) -> None:
+        """A record that was read already."""
+        self._kept.put(self._key(number), written)
+
+    @property
+    def leaves(self) -> int:
+        """How many leaves there are: the newest ones may not be made yet."""
+        if self._leaves is None:
+            found, step = self.head.next_slot // FAN, 1
+            while found > 0 and not self._is_there(Node(0, found - 1)):
+                found, step = max(found - step, 0), 2 * step
+            self._leaves = found
+        return self._leaves
+
+    def before(self, leaves: int) -> tuple[Row, ...]:
+        """What the records of the first leaves add up to: a row for each node of their `frontier`."""
+        return before_next(self.manifest(Node(0, leaves - 1))) if leaves else ()
+
+    def manifest(self, node: Node) -> Manifest:
+        """A manifest; made from what is below it where it is damaged or gone."""
+        key = manifest_key(self._topic, self._generation, *node)
+        found = self._kept.get(key, Manifest)
+        if found is None:
+            try:
+                found = decode_manifest(self._topic, node, key, read_manifest(self._store, key))
+            except (DamagedRecordError, ObjectNotFoundError) as error:
+                log.warning("a manifest is passed over, what it is made of is read instead: %s", error)
+                found = self._made(node)
+            self._kept.put(key, found)
+        return found
+
+    def _is_there(self, node: Node) -> bool:
+        key = manifest_key(self._topic, self._generation, *node)
+        return self._kept.get(key, Manifest) is not None or self._store.stat(key) is not None
+
+    def _made(self, node: Node) -> Manifest:
+        if node.level > 0:
+            return Manifest(node, tuple(merged(self.manifest(node.child(index)).rows) for index in range(FAN)))
+        return self.leaf(node.number)[0]
+
+    def _below(self, node: Node, wanted: Callable[[Row], bool]) -> Iterator[Slot]:
+        for index, row in enumerate(self.manifest(node).rows):
+            if not wanted(row):
+                continue
+            if node.level == 0:
+                yield Slot(node.slots[index], row)
+            else:
+                yield from self._below(node.child(index), wanted)
+
+    def _read_group(self, numbers: list[int]) -> list[Written]:
+        """Consecutive slots, of one leaf where they are more than one."""
+        known = [self._kept.get(self._key(number), Written) for number in numbers]
+        if all(known):
+            return [each for each in known if each is not None]
+        found = self._from_leaf(numbers) if numbers[0] // FAN < self.leaves else None
+        if found is None:
+            found = [self._decoded(number, self._slot(number)) for number in numbers]
+        for number, written in zip(numbers, found, strict=True):
+            self._kept.put(self._key(number), written)
+        return found
+
+    def _from_leaf(self, numbers: list[int]) -> list[Written] | None:
+        """In one request; None where that would be too large, or the leaf's object is not as it should be."""
+        first, manifest = numbers[0] % FAN, self.manifest(Node(0, numbers[0] // FAN))
+        key = records_key(self._topic, self._generation, manifest.node.number)
+        lengths = manifest.lengths[first : first + len(numbers)]
+        if sum(lengths) > LARGEST_RECORD:
+            return None
+        try:
+            data, _ = self._store.read(key, sum(manifest.lengths[:first]), sum(lengths))
+            found, at = [], 0
+            for number, length in zip(numbers, lengths, strict=True):
+                found.append(self._decoded(number, data[at : at + length]))
+                at += length
+        except (DamagedRecordError, ObjectNotFoundError) as error:
+            log.warning("a manifest's records are passed over, each is read by itself instead: %s: %s", key, error)
+            return None
+        return found
+
+    def _slot(self, number: int) -> bytes:
+        try:
+            return read_record(self._store, self._key(number))
+        except ObjectNotFoundError as error:
+            if number == 0 and self._generation > 0:  # a rebuild was interrupted right before it
+                return opening(self._topic, self._generation)
+            raise DamagedRecordError(f"{self._key(number)} is missing, though there are later ones") from error
+
+    def _decoded(self, number: int, data: bytes) -> Written:
+        return decode_slot(self._topic, self._generation, number, self._key(number), data)
+
+    def _key(self, number: int) -> str:
+        return slot_key(self._topic, self._generation, number)

@@ -1,0 +1,119 @@
+"""Manifests, to and from bytes: columns of integers, a value for each row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from offloader._proto import metadata_pb2 as pb
+from offloader.errors import DamagedRecordError
+from offloader.metadata.envelope import LARGEST, seal, unseal
+from offloader.metadata.manifest import FAN, Manifest, Node, Row, frontier
+from offloader.metadata.value_codec import damage_of, read_topic, topic_message
+from offloader.model import MIB, Position, TopicName
+from offloader.storage.base import ObjectStore
+from offloader.storage.whole import read_whole
+
+PLACED, TIMED, UNTIMED = 1, 2, 4
+LONGEST = 2 * LARGEST  # no record is, with what stands around it
+LARGEST_MANIFEST = MIB  # some 300 rows at most, of some 100 bytes
+
+
+def encode_manifest(topic: TopicName, manifest: Manifest) -> bytes:
+    """A manifest's bytes: the same for the same manifest."""
+    node = manifest.node
+    body = pb.Manifest(
+        topic=topic_message(topic),
+        level=node.level,
+        number=node.number,
+        rows=_rows_message(manifest.rows),
+        before=_rows_message(manifest.before),
+        lengths=manifest.lengths,
+    )
+    return seal(f"manifest {node.level} {node.number}", pb.Body(manifest=body))
+
+
+def read_manifest(store: ObjectStore, key: str) -> bytes:
+    """An object that should be a manifest. Raises ObjectNotFoundError, DamagedRecordError for one that is larger than any."""
+    return read_whole(store, key, LARGEST_MANIFEST, DamagedRecordError)[0]
+
+
+def decode_manifest(topic: TopicName, node: Node, key: str, data: bytes) -> Manifest:
+    """The manifest that `key` should hold. Raises DamagedRecordError, FormatVersionError."""
+    opened = unseal(key, data)
+    m = opened.body.manifest
+    if opened.kind != "manifest" or (read_topic(m.topic), m.level, m.number) != (topic, *node):
+        raise DamagedRecordError(f"{key}: it is not the manifest that belongs here")
+    with damage_of(key):
+        found = Manifest(node, _read_rows(m.rows), tuple(m.lengths), _read_rows(m.before))
+    if len(found.rows) != FAN or len(found.lengths) != (0 if node.level else FAN):
+        raise DamagedRecordError(f"{key}: it does not sum up {FAN}")
+    if not all(0 < length <= LONGEST for length in found.lengths):
+        raise DamagedRecordError(f"{key}: it says lengths that no record has")
+    if len(found.before) != (0 if node.level else len(frontier(node.number))):
+        raise DamagedRecordError(f"{key}: it does not say what is before it")
+    return found
+
+
+def _rows_message(rows: Sequence[Row]) -> pb.Rows:
+    nowhere = Position(0, 0, 0)
+    starts, ends = [row.start or nowhere for row in rows], [row.end or nowhere for row in rows]
+    return pb.Rows(
+        known=[_known(row) for row in rows],
+        start_incarnation=_steps(p.incarnation for p in starts),
+        start_ledger=_steps(p.ledger for p in starts),
+        start_entry=[p.entry for p in starts],
+        end_incarnation=_steps(p.incarnation for p in ends),
+        end_ledger=_steps(p.ledger for p in ends),
+        end_entry=[p.entry for p in ends],
+        early=_steps(row.early or 0 for row in rows),
+        late=_steps(row.late or 0 for row in rows),
+        segments=[row.segments for row in rows],
+        entries=[row.entries for row in rows],
+        size=[row.size for row in rows],
+        losses=[row.losses for row in rows],
+        aborted=[row.aborted for row in rows],
+    )
+
+
+def _read_rows(m: pb.Rows) -> tuple[Row, ...]:
+    starts = zip(_sums(m.start_incarnation), _sums(m.start_ledger), m.start_entry, strict=True)
+    ends = zip(_sums(m.end_incarnation), _sums(m.end_ledger), m.end_entry, strict=True)
+    columns = zip(
+        m.known, starts, ends, _sums(m.early), _sums(m.late), m.segments, m.entries, m.size, m.losses, m.aborted, strict=True
+    )
+    return tuple(
+        Row(
+            Position(*start) if known & PLACED else None,
+            Position(*end) if known & PLACED else None,
+            early if known & TIMED else None,
+            late if known & TIMED else None,
+            bool(known & UNTIMED),
+            *sums,
+        )
+        for known, start, end, early, late, *sums in columns
+    )
+
+
+def _known(row: Row) -> int:
+    return PLACED * (row.start is not None) | TIMED * (row.early is not None) | UNTIMED * row.untimed
+
+
+def _steps(values: Iterable[int]) -> list[int]:
+    """Each value's difference from the one before, in 64 bits."""
+    found, last = [], 0
+    for value in values:
+        found.append(_wrapped(value - last))
+        last = value
+    return found
+
+
+def _sums(steps: Iterable[int]) -> list[int]:
+    found, last = [], 0
+    for step in steps:
+        last = _wrapped(last + step)
+        found.append(last)
+    return found
+
+
+def _wrapped(value: int) -> int:
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)

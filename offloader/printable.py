@@ -1,0 +1,25 @@
+"""The one way in which text of others reaches a terminal, a log or a report."""
+
+from __future__ import annotations
+
+
+def printable(text: str | bytes) -> str:
+    """Readable on one line, whatever it is: what is not printed, and would move the cursor or forge a line, is escaped."""
+    shown = text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else text
+    return shown if shown.isprintable() else shown.translate(_SHOWN)
+
+
+class _Shown(dict[int, str]):
+    """What stands for a character, or for a byte that is no UTF-8 (U+DC80 and up)."""
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        if 0xDC80 <= code <= 0xDCFF:
+            shown = f"\\x{code - 0xDC00:02x}"
+        else:
+            shown = char if char.isprintable() else char.encode("unicode_escape").decode()
+        self[code] = shown
+        return shown
+
+
+_SHOWN = _Shown()

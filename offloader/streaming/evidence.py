@@ -1,0 +1,197 @@
+"""What follows from what was observed of a topic: nothing else decides it. Pure.
+
+No answer alone proves that data may be given up. So what is concluded here is the least that all that is known allows: that the pin was
+moved, that a range is lost, that a topic is deleted, that it is another one by now, or that it must be looked at again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+
+from offloader.metadata.state import CatalogHead, TopicState
+from offloader.model import LedgerList, Position
+from offloader.pulsar.api import Identity
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What Pulsar said of a topic at one look. `mark_delete`: where the pin stands, None: there is none. `awaited`: the first position that
+    is not accounted for and was seen to be there, at this look or an earlier one. `token`: the pin's; None: not asked for, or not known."""
+
+    ledgers: LedgerList
+    mark_delete: Position | None
+    awaited: Position | None = None
+    token: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """What was there, or may have been, and is gone: `first` up to `last`, which is before the first ledger that is left. `extends`: it goes on
+    from a loss that is recorded."""
+
+    first: Position
+    last: Position
+    extends: bool = False
+
+
+def pin_target(catalog: CatalogHead) -> Position | None:
+    """How far the pin may be acknowledged; None: nothing is to be acknowledged.
+
+    The last committed entry stays unacknowledged, so its ledger stays in Pulsar's list, and what follows it is known from that list. Unless
+    it is recorded that its ledger ended with it, and that whatever comes next follows (`pinHoldsLastEntry: false`).
+    """
+    held, closing = _held_entry(catalog), catalog.closing
+    if held is None:
+        return None
+    return held if closing is not None and closing.followed_by is None else before(held)
+
+
+def pin_moved(catalog: CatalogHead, listed: Listed) -> bool:
+    """Whether the mark-delete is where no acknowledgement of ours has put it: at or past the first entry that we have not given up."""
+    held, mark, after = _held_entry(catalog), listed.mark_delete, catalog.accounted
+    if after is None or mark is None:
+        return False
+    if held is not None and held != pin_target(catalog):
+        return mark >= held
+    start = catalog.next_start(listed.ledgers)
+    return (mark.entry >= 0 and mark > after) or (start is not None and mark >= start.position)
+
+
+def needs_token(catalog: CatalogHead) -> bool:
+    """Whether it is of account if the pin is the one that the topic was claimed with: as long as nothing is committed there is no entry that
+    we hold, and a pin that was made anew stands like one before which a broker has replaced an empty ledger. Without a token in the claim
+    nobody can tell."""
+    return catalog.claim is not None and catalog.claim.token != "" and catalog.end is None
+
+
+def remade(catalog: CatalogHead, listed: Listed) -> bool:
+    """Whether there is another pin than the one that the topic was claimed with."""
+    return needs_token(catalog) and catalog.claim is not None and listed.token not in (None, catalog.claim.token)
+
+
+def doubtful(catalog: CatalogHead, listed: Listed) -> bool:
+    """Whether nobody can say what followed, though what is accounted for ended with its ledger: what followed was seen, and is not there any
+    more; or the ledger is not listed, no other is known to follow it, and the pin was moved, is gone, or is another one."""
+    after, awaited, closing = catalog.accounted, listed.awaited, catalog.closing
+    if after is None:
+        return False
+    if awaited is not None and awaited > after:
+        later = listed.ledgers.next_ledger(awaited.ledger) is not None  # else the list is older than what was seen
+        return awaited.ledger not in listed.ledgers and later
+    known = closing is not None and closing.followed_by in listed.ledgers
+    if after.ledger in listed.ledgers or known:
+        return False
+    return listed.mark_delete is None or remade(catalog, listed) or pin_moved(catalog, listed)
+
+
+def lost(state: TopicState, catalog: CatalogHead, ledgers: LedgerList, confirmed: Position | None) -> Lost | None:
+    """What was there and is gone before it was offloaded. `confirmed`: the last entry that is stored in those ledgers.
+
+    The ledger of the last position that is accounted for is pinned: where it is not listed any more, the pin was moved or deleted, and
+    whatever lay before the first ledger that is left is lost, as far as anybody knows. Only the one that was claimed while nobody had
+    written to it, and one whose end and successor are recorded, may go; unless what followed is in doubt (`TopicState.lost_after`).
+    A loss ends before a ledger; nobody knows whether somebody had written to that before it went: the loss goes on. But where nothing is in
+    doubt, not before there is an entry behind it: an empty ledger is replaced whenever its topic is loaded, and each time would be a loss of
+    nothing.
+    """
+    after = catalog.accounted
+    if after is None:
+        return None
+    if state.open is not None:
+        after = state.open.covered or after
+        needed = state.open.covered or state.open.start
+        gone = needed.ledger not in ledgers
+    else:
+        needed = after
+        gone = state.lost_after is not None or (after.ledger not in ledgers and not catalog.is_settled(ledgers))
+    if not gone:
+        return None
+    following = ledgers.next_ledger(needed.ledger)
+    if following is None:
+        return None
+    extends = state.open is None and after.entry < 0 and catalog.end is not None
+    if extends and state.lost_after is None and (confirmed is None or confirmed.ledger < following):
+        return None
+    return Lost(_after(after), Position(after.incarnation, following, -1), extends)
+
+
+def before(position: Position) -> Position:
+    """One entry less; before a ledger's first entry that is its -1."""
+    return position._replace(entry=position.entry - 1)
+
+
+def _after(position: Position) -> Position:
+    return position._replace(entry=position.entry + 1)
+
+
+def _held_entry(catalog: CatalogHead) -> Position | None:
+    """The last committed entry. Behind a loss there is none: whatever moved the pin did so past it."""
+    newest, end = catalog.newest, catalog.end
+    return end if newest is not None and newest.end == end else None
+
+
+# Whether a topic is there
+
+
+CONFIRM_MS = 60_000
+"""An absence is believed once it was seen over and over for so long: an ingress that fails, a broker that starts are over by then."""
+GAP_MS = 20_000
+"""More than this between two looks counts no further: a clock that jumps proves nothing."""
+
+
+class Being(StrEnum):
+    """What became of a topic."""
+
+    SAME = "the same topic"
+    DELETED = "the topic was deleted"
+    ANOTHER = "the topic was deleted and created again"
+    UNKNOWN = "unknown, look again"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look at whether a topic is there came to, begun at `at`. `cluster`: who answered, before and after everything else; None: not
+    the same one. `witness`: another topic of ours that was there with a ledger that we know of; empty: none. `same`: the topic is there,
+    and is the one that our catalog speaks of; `another`: one that was created then is there, without any ledger that we know of.
+    `absent`: Pulsar itself says that it is not there, and the list above, which it did give, lacks it. `why`: what else was answered.
+    """
+
+    at: int
+    cluster: Identity | None = None
+    witness: str = ""
+    same: bool = False
+    another: int | None = None
+    absent: bool = False
+    why: str = ""
+
+
+def being(ours: str, looks: Collection[Look], *, vouched: bool = False) -> Being:
+    """What a topic is by now, from all looks at it in any order. `ours`: our cluster's name; `vouched`: somebody says that it was deleted.
+
+    Deleted or another one only where our own cluster has said so again and again for `CONFIRM_MS`, and nothing else since. It is our own by
+    a witness: an ingress that leads to another healthy Pulsar gives the same answers. Where all that we know vanishes at once there is
+    none; then somebody must say so.
+    """
+    ordered = sorted(set(looks), key=lambda look: (look.at, look.same))
+    if ordered and ordered[-1].same:
+        return Being.SAME
+    run: list[Look] = []
+    for look in ordered:
+        if look.same:
+            run.clear()
+        elif (
+            look.cluster is not None
+            and look.cluster.cluster == ours
+            and (look.witness or vouched)
+            and (look.absent or look.another)
+        ):
+            if run and (run[-1].absent, run[-1].another, run[-1].cluster) != (look.absent, look.another, look.cluster):
+                run.clear()
+            run.append(look)
+    lasted = sum(min(after.at - before.at, GAP_MS) for before, after in pairwise(run))
+    if lasted < CONFIRM_MS:
+        return Being.UNKNOWN
+    return Being.DELETED if run[-1].absent else Being.ANOTHER

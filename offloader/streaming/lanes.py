@@ -1,0 +1,131 @@
+"""Which lane a topic travels in. Pure: it follows from what the topic's receipts say.
+
+In one micro-batch everybody waits for the slowest slice. So a topic that cannot fill a part in the time of the fast lane goes to the slow
+one, where there is time: what is read there is kept until it is a part. It comes back when it proves fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from offloader.model import MIB, Lane, Receipt, SliceStop
+
+ALIKE = 3  # a topic of a third of the best rate is not slower than others because of itself
+MOST_PROOFS = 8
+SECOND_MS = 1_000
+LONGEST_MS = 24 * 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one micro-batch of a lane may hold. `tasks` run at once, each with `threads` threads. `silent_ms`: what no broker has delivered
+    after so long although it is stored, none will. `longest_ms`: a slice that holds the only slot takes no longer; None: others do not wait
+    for it."""
+
+    tasks: int
+    threads: int
+    byte_budget: int
+    time_budget_ms: int = 5_000
+    hard_limit_ms: int = 15_000
+    silent_ms: int = 15_000
+    max_gap_lookups: int = 1_000
+    queue_factor: int = 4
+    read_ahead: int = 16 * MIB
+    longest_ms: int | None = None
+
+    @property
+    def slots(self) -> int:
+        return self.tasks * self.threads
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """What a topic's slices have shown so far. `rate`: object bytes a second, 0 while that is unknown. `in_vain`: slices of the slow lane in
+    a row that had nothing to show. `proofs`: those in a row that the fast lane could have done, of `needed`."""
+
+    lane: Lane = Lane.FAST
+    rate: float = 0.0
+    in_vain: int = 0
+    proofs: int = 0
+    needed: int = 1
+
+
+def best_rate(receipts: Iterable[Receipt]) -> float:
+    """Object bytes a second of the quickest slice of a batch that had parts to show."""
+    return max((_rate(r) for r in receipts if r.parts), default=0.0)
+
+
+def after(speed: Speed, receipt: Receipt, fast: Limits, best: float) -> Speed:
+    """The speed after one more slice. `fast`: what a slice of the fast lane may take; `best`: the best rate in its batch."""
+    speed = replace(speed, rate=_learnt(speed.rate, receipt))
+    if receipt.lane is Lane.FAST:
+        return replace(speed, lane=Lane.SLOW, in_vain=0, proofs=0) if _holds_others(receipt, fast, best) else speed
+    if receipt.stop is SliceStop.SLOW:
+        return replace(speed, in_vain=speed.in_vain + 1, proofs=0)
+    speed = replace(speed, in_vain=0, proofs=speed.proofs + 1 if _is_quick(receipt, fast) else 0)
+    if speed.proofs < speed.needed:
+        return speed
+    # Each return has to be proven better: what a slice in the fast lane reads in vain is read twice.
+    return replace(speed, lane=Lane.FAST, proofs=0, needed=min(speed.needed * 2, MOST_PROOFS))
+
+
+def patience_ms(speed: Speed, goal: int, limits: Limits) -> int:
+    """How long a slice of the slow lane may wait for `goal` bytes: twice what it should take, and longer each time that was not enough."""
+    expected = int(1000 * goal / speed.rate) if speed.rate else 0
+    return min(max(limits.hard_limit_ms, 2 * expected) << _doublings(speed), _longest_ms(speed, limits))
+
+
+def stall_ms(speed: Speed, limits: Limits) -> int:
+    """How long a slice may be without anything that comes: a slow topic is waited for, one that hangs is not. Longer each time that this was
+    not enough, since an entry may be large."""
+    return min(limits.hard_limit_ms << _doublings(speed), LONGEST_MS)
+
+
+def sure_bytes(speed: Speed, limits: Limits) -> int | None:
+    """What a slice of the slow lane will bring in half the time that it may take; None: it may take as long as a part of its topic does."""
+    if speed.lane is Lane.FAST or limits.longest_ms is None:
+        return None
+    half_ms = _longest_ms(speed, limits) / 2
+    return int(speed.rate * half_ms / SECOND_MS)
+
+
+def _longest_ms(speed: Speed, limits: Limits) -> int:
+    """Where others wait for it, it is given more only when it had nothing at all to show."""
+    return LONGEST_MS if limits.longest_ms is None else min(limits.longest_ms << _doublings(speed), LONGEST_MS)
+
+
+def _doublings(speed: Speed) -> int:
+    return min(speed.in_vain, 6)
+
+
+def _learnt(before: float, receipt: Receipt) -> float:
+    """What comes at once, after a pause, says little of how fast the rest will come: it counts for twice of what was known at most, and
+    within a second for nothing."""
+    now = _rate(receipt)
+    if not now or not before:
+        return now or before
+    return min(now, 2 * before if receipt.reading_ms >= SECOND_MS else before)
+
+
+def _rate(receipt: Receipt) -> float:
+    if receipt.reading_ms <= 0:
+        return 0.0
+    return (sum(p.size for p in receipt.parts) + receipt.seen_bytes) * 1000 / receipt.reading_ms
+
+
+def _holds_others(receipt: Receipt, fast: Limits, best: float) -> bool:
+    """What is slow for everybody is no reason: the store, or the cores that all share. Another lane would not help, it has but one task."""
+    late = _a_part_took(receipt) > fast.time_budget_ms
+    alike = bool(receipt.parts) and ALIKE * _rate(receipt) >= best
+    return receipt.stop is SliceStop.SLOW or (late and not alike)
+
+
+def _is_quick(receipt: Receipt, fast: Limits) -> bool:
+    """Well within the time of the fast lane."""
+    return receipt.stop is not SliceStop.FAILED and _a_part_took(receipt) <= fast.time_budget_ms / 2
+
+
+def _a_part_took(receipt: Receipt) -> float:
+    """Milliseconds; where there is none, the whole slice."""
+    return receipt.reading_ms / max(len(receipt.parts), 1)

@@ -1,0 +1,166 @@
+"""No text of others moves the cursor or forges a line: every command, whatever names, reasons and errors it has to show."""
+
+from __future__ import annotations
+
+import ast
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import offloader.cli
+from offloader.bookkeeper.api import Listed, ManagedLedger
+from offloader.cli.main import main
+from offloader.errors import FatalError
+from offloader.logs import JsonLines, ShortLines
+from offloader.metadata import layout, requests
+from offloader.metadata.requests import Request, RequestKind
+from offloader.model import Loss, Position, TopicName
+from offloader.printable import printable
+from tests.archive.messages.encoder import Producer, Sent, single
+from tests.archive.support import APPLICATION, Archive, uuid_of
+from tests.cli.test_ledgers import Bookkeeper
+from tests.format.support import Stored
+
+EVIL = "\x1b]0;title\x07\x1b[2J\x9b2J\u202e\r\nerror: forged"
+TOPIC = TopicName("public", "default", f"orders{EVIL}")
+LEDGER = "12"
+
+
+class Hostile:
+    """Whatever is asked is refused with such a text."""
+
+    def __init__(self, name: str = "world") -> None:
+        self._name = name
+
+    def close(self) -> None: ...
+
+    def __getattr__(self, name: str) -> Hostile:
+        return Hostile(name)
+
+    def __call__(self, *arguments: object, **named: object) -> object:
+        raise FatalError(f"{self._name}: {EVIL}")
+
+
+@pytest.fixture
+def evil(line):
+    """An archive, a journal's folder and ledgers in which everything that has a name or a reason has this one."""
+    archive = Archive(line.archive.store, TOPIC)
+    line.archive = archive
+    line.root()
+    archive.claim(1, 0)
+    sent = Sent(EVIL.encode(), key=EVIL.encode(), properties=((EVIL, EVIL),))
+    archive.add([Stored(1, 0, single(Producer(name=EVIL), sent).data), Stored(1, 1, EVIL.encode())])
+    archive._append(Loss(Position(0, 1, 2), Position(0, 1, 2), EVIL, EVIL, at=2))
+    archive.store.put(f"{layout.topic_folder(TOPIC)}{EVIL}", b"stray")
+    archive.store.put(layout.data_key(TOPIC, uuid_of(77)), b"stray")
+    requests.submit(archive.store, APPLICATION, Request(RequestKind.CLOSE, TOPIC, 1, EVIL), lambda: "t")
+    archive.store.put(f"{layout.requests_folder(APPLICATION)}2", b"[" * 100_000)
+    bookkeeper = Bookkeeper()
+    bookkeeper.put(15, EVIL.encode(), **{f"custom{EVIL}": EVIL.encode()})
+    bookkeeper.metadata.cluster.register(f"b9{EVIL}:1", None)
+    bookkeeper.metadata.cluster.put_managed_ledger(TOPIC, ManagedLedger((Listed(15, 0, 0),), 0, b""))
+    line.doors = replace(
+        line.doors,
+        bookkeeper=lambda _config, _timeout: tuple(reversed(bookkeeper.client())),
+        admin=lambda _: Hostile(),
+        target=lambda _: Hostile(),
+        world=lambda *_: Hostile(),
+    )
+    return line
+
+
+# What each command is called with; several where one way shows something and another ends in an error.
+CALLS: dict[str, list[list[str]]] = {
+    "catalog compact": [[str(TOPIC)], [EVIL]],
+    "catalog rebuild": [[str(TOPIC)], [str(TOPIC), "--dry-run"]],
+    "config check": [[]],
+    "config explain": [[str(TOPIC)], [str(TOPIC), "--offline"]],
+    "doctor": [[]],
+    "ledgers close": [["15"], ["99"]],
+    "ledgers inspect": [["15"], ["12"]],
+    "run": [["--timeout", EVIL]],
+    "takeover": [[EVIL], [APPLICATION]],
+    "topics accept-loss": [[str(TOPIC), "--to", "1:1"], [str(TOPIC), "--to", EVIL]],
+    "topics cat": [
+        [str(TOPIC), *more] for more in ([], ["--format", "hex"], ["--entries"], ["--on-damage", "skip"], ["--follow"])
+    ],
+    "topics close-orphan-tail": [[str(TOPIC)], [str(TOPIC), "--dry-run"]],
+    "topics export": [[str(TOPIC), "--to", "{folder}/x.parquet", "--on-damage", "skip"], [str(TOPIC), "--to", EVIL]],
+    "topics list": [[]],
+    "topics offload": [[str(TOPIC)]],
+    "topics offload-status": [[str(TOPIC)]],
+    "topics peek": [[str(TOPIC), "1:0"], [str(TOPIC), "1:1"], [str(TOPIC), "1:2"], [str(TOPIC), EVIL]],
+    "topics release": [[str(TOPIC)]],
+    "topics restore": [[str(TOPIC), "--to", str(TOPIC)], [EVIL]],
+    "topics segments": [[str(TOPIC)]],
+    "verify": [[], ["--quick"], [str(TOPIC)]],
+}
+
+
+def _commands(group: click.Group, before: str = "") -> Iterator[str]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from _commands(command, f"{before}{name} ")
+        else:
+            yield before + name
+
+
+def test_every_command_is_called() -> None:
+    assert sorted(CALLS) == sorted(_commands(main))
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+@pytest.mark.parametrize("name", CALLS)
+def test_no_command_prints_what_moves_the_cursor(evil, name: str, output: str) -> None:
+    for arguments in CALLS[name]:
+        given_ = [argument.format(folder=evil.folder) if "{folder}" in argument else argument for argument in arguments]
+        result = evil.run(*name.split(), *given_, "--output", output)
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        assert result.output
+        for text in (result.stdout, result.stderr):
+            assert [c for c in text if c not in "\n\t" and not c.isprintable()] == []
+            assert not any(part.startswith("error: forged") for part in text.splitlines())
+
+
+def test_what_others_wrote_is_shown_all_the_same(evil) -> None:
+    shown = evil.ok("topics", "list") + evil.ok("topics", "cat", str(TOPIC), "--on-damage", "skip")
+    assert printable(EVIL) in shown
+    assert "\\x1b[2J\\x9b2J\\u202e\\r\\nerror: forged" in shown
+
+
+def test_nothing_prints_but_what_makes_text_printable() -> None:
+    """`say`, and what is allowed to print by itself: help, styled tables, JSON, and the formats of `cat`."""
+    allowed = {"output.py": 5, "session.py": 1, "docs.py": 99}
+    for path in Path(offloader.cli.__file__).parent.glob("*.py"):
+        calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+        printing = [
+            call for call in calls if ast.unparse(call.func) in ("print", "click.echo", "click.secho", "sys.stdout.write")
+        ]
+        assert len(printing) <= allowed.get(path.name, 0), f"{path.name}: print with `say`"
+
+
+@given(st.text() | st.binary())
+def test_what_is_printable_is_one_line_that_stays_as_it_is(text: str | bytes) -> None:
+    shown = printable(text)
+    assert shown.isprintable()
+    assert printable(shown) == shown
+    assert not isinstance(text, str) or not text.isprintable() or shown == text
+
+
+@pytest.mark.parametrize("formatter", [ShortLines(), JsonLines()])
+def test_logs_are_lines(formatter: logging.Formatter) -> None:
+    try:
+        raise ValueError(EVIL)
+    except ValueError as error:
+        record = logging.makeLogRecord({
+            "name": "x", "levelname": "ERROR", "msg": "failed %s", "args": (EVIL,), "topic": EVIL, "exc_info": (type(error), error, None),
+        })  # fmt: skip
+    text = formatter.format(record)
+    assert [c for c in text if c != "\n" and not c.isprintable()] == []
+    assert text.count("\n") <= 3

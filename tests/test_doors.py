@@ -1,0 +1,463 @@
+"""Whatever lies in the bucket, and whatever a server answers, is damage at worst: an error of the tree, never any other exception.
+
+A door takes bytes of others and does with them what the product does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from itertools import count
+from random import Random
+from typing import Any
+
+import httpx
+import pytest
+from crc32c import crc32c
+from google.protobuf.message import Message
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from offloader._proto import metadata_pb2 as pb
+from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo
+from offloader._proto.pulsar_messages_pb2 import MessageMetadata
+from offloader._proto.pulsar_wire_pb2 import BaseCommand
+from offloader.archive.items import Missing
+from offloader.archive.messages.columns import entry_batches, message_batches
+from offloader.archive.messages.payloads import UnpackOptions
+from offloader.archive.messages.unpack import Unpacker
+from offloader.archive.peeking.entry import take_apart
+from offloader.archive.reading.plan import plan
+from offloader.archive.reading.points import decode_points
+from offloader.archive.reading.reader import OnDamage, PieceReader, ReadOptions
+from offloader.archive.reading.stores import Stores
+from offloader.archive.view import TopicView
+from offloader.bookkeeper.api import HostPort, Listed, ManagedLedger
+from offloader.bookkeeper.bookie_info import decode_address, encode_address
+from offloader.bookkeeper.layout import Layout, decode_layout, encode_layout
+from offloader.bookkeeper.managed_ledgers import (
+    Compression,
+    decode_cursor,
+    decode_managed_ledger,
+    encode_managed_ledger,
+    envelope,
+)
+from offloader.bookkeeper.metadata_codec import decode_metadata
+from offloader.bookkeeper.requests import Batch, ListEntries, Read, ReadLac, Request
+from offloader.bookkeeper.v2 import V2
+from offloader.bookkeeper.v3 import V3
+from offloader.errors import OffloadError
+from offloader.format.cutter import PartCutter
+from offloader.format.entry import inspect
+from offloader.format.index import decode_index
+from offloader.format.reader import entries, read_blocks
+from offloader.format.v1 import decode_ledger_index
+from offloader.metadata import layout, requests
+from offloader.metadata.catalog_codec import HEAD_MAGIC, STANDING, plain
+from offloader.metadata.envelope import FORMAT_VERSION, HEAD, MAGIC, unseal
+from offloader.metadata.journal_start import JournalStart
+from offloader.metadata.part_codec import parts_message, read_parts
+from offloader.metadata.root import read_root
+from offloader.model import GIB, Cuts
+from offloader.pulsar.admin import AdminClient
+from offloader.pulsar.auth import NoAuthentication
+from offloader.pulsar.frames import FrameBuffer, encode
+from offloader.pulsar.gaps import explain
+from offloader.pulsar.lookup import one_host
+from offloader.pulsar.server_errors import server_error
+from offloader.pulsar.session import Session
+from offloader.pulsar.settings import PulsarSettings
+from offloader.storage.local import LocalStore
+from offloader.storage.memory import MemoryStore
+from tests.archive.messages.encoder import TOPIC as OF_MESSAGES
+from tests.archive.messages.encoder import Producer, Sent, batch, run_of
+from tests.archive.mutations import KINDS, bucket, findings
+from tests.archive.support import APPLICATION, TOPIC, Archive
+from tests.bloated import HARMLESS, PLACES, BloatedStore, told
+from tests.bookkeeper import test_v2, test_v3
+from tests.bookkeeper.damage import damaged
+from tests.bookkeeper.test_metadata_codec import message as ledger_message
+from tests.format.support import v1_tiny_blocks
+
+BUCKET = bucket()
+DEEP = 100_000
+Door = Callable[[bytes], object]
+
+NOTHING_TOO_DEEP = [
+    HEAD_MAGIC,
+    b"[" * DEEP,
+    b'{"version":1,"kind":' + b"[" * DEEP,
+    b'{"a":' * DEEP,
+    b'"\\ud800"',
+    b"Infinity",
+    b"1" * 5000,
+]
+
+
+def of_bucket(key: str) -> Door:
+    """Everything that reads a bucket, with these bytes under a key."""
+
+    def door(data: bytes) -> None:
+        store = BUCKET.store(**{key: data})
+        with suppress(OffloadError):
+            findings(store)
+        for on_damage in OnDamage:
+            with suppress(OffloadError):
+                view = TopicView.of(Archive(store, TOPIC).catalog)
+                for item in PieceReader(Stores.of(store), ReadOptions(on_damage=on_damage)).read(plan(view)):
+                    if not isinstance(item, Missing):
+                        list(Unpacker(UnpackOptions(keep_damaged=True)).messages(item))
+        with suppress(OffloadError):
+            read_root(store)
+        with suppress(OffloadError):
+            start = JournalStart(store, APPLICATION)
+            start.decode(start.load())
+        with suppress(OffloadError):
+            numbers = count()
+            JournalStart(store, APPLICATION).new_epoch(lambda: f"fuzz-{next(numbers)}")
+
+    return door
+
+
+def resealed(key: str) -> Door:
+    """The door to what is in a record, with a checksum that is right; in a catalog's log it stands behind its head."""
+    head, record = _apart(BUCKET.objects[key])
+    token = unseal(key, record).token
+
+    def sealed(body: bytes) -> object:
+        record = pb.Record(format_version=FORMAT_VERSION, token=token, body=body).SerializeToString()
+        return of_bucket(key)(head + HEAD.pack(MAGIC, crc32c(record)) + record)
+
+    return sealed
+
+
+def headed(key: str) -> Door:
+    """The door to the head of a record of a catalog's log, with a checksum that is right."""
+    _, record = _apart(BUCKET.objects[key])
+
+    def standing(head: bytes) -> object:
+        return of_bucket(key)(STANDING.pack(HEAD_MAGIC, crc32c(head), len(head)) + head + record)
+
+    return standing
+
+
+def _apart(data: bytes) -> tuple[bytes, bytes]:
+    record = plain(data)
+    return data[: len(data) - len(record)], record
+
+
+def _body(data: bytes) -> bytes:
+    return unseal("key", plain(data)).body.SerializeToString()
+
+
+def _head(data: bytes) -> bytes:
+    head, _ = _apart(data)
+    return head[STANDING.size :]
+
+
+PACKED: dict[str, type[Message]] = {"topics": pb.Topic}
+NUMBERS = (0, 1, -1, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, -(2**63), 2**64 - 1)
+
+
+def wild(message: Message, random: Random) -> None:
+    """Give some fields, however deep, values that nobody has thought of; repeat some, leave some out."""
+    for field, value in message.ListFields():
+        if random.random() < 0.1:
+            message.ClearField(field.name)
+        elif field.is_repeated:
+            if random.random() < 0.2:
+                value.extend([value[0], value[-1]])
+            if random.random() < 0.2:
+                value.pop(random.randrange(len(value)))
+            for number, one in enumerate(value):
+                if isinstance(one, Message):
+                    wild(one, random)
+                elif field.name in PACKED:
+                    inner = PACKED[field.name].FromString(one)
+                    wild(inner, random)
+                    value[number] = inner.SerializeToString()
+        elif isinstance(value, Message):
+            wild(value, random)
+        elif random.random() < 0.3:
+            with suppress(ValueError, TypeError, OverflowError):  # not of this field's type
+                setattr(message, field.name, random.choice((*NUMBERS, "", "\x1b[2J", "a/b", "../x", b"", b"\xff" * 9)))
+
+
+def wild_body(body: bytes, seed: int) -> bytes:
+    message = pb.Body.FromString(body)
+    wild(message, Random(seed))
+    return message.SerializeToString()
+
+
+def a_request(data: bytes) -> None:
+    """What the application does each second, and what it does with what it finds."""
+    store = MemoryStore()
+    folder = layout.requests_folder("app")
+    store.put(folder + "1", data)
+    for _, request in requests.pending(store, "app", 5):
+        assert request.position is None or pb.Position(ledger=request.position.ledger, entry=request.position.entry)
+        assert pb.TopicId(tenant=request.topic.tenant, namespace=request.topic.namespace_part, name=request.topic.name)
+        requests.mark_done(store, "app", "1", requests.Outcome(True, f"{request}", 5))
+    assert requests.pending(store, "app", 5) == []
+
+
+def an_outcome(data: bytes) -> None:
+    store = MemoryStore()
+    store.put(layout.requests_folder("app") + "1.done", data)
+    requests.remove_old(store, "app", 10**15)
+    requests.outcome_of(store, "app", "1")
+
+
+def an_entry(data: bytes) -> None:
+    """From a source to a part's record, and back to messages."""
+    cutter = PartCutter(Cuts(), first_part=1, offset=0, first_block=1, room=GIB)
+    cutter.offer(1, 0, data, inspect(data))
+    cut = cutter.finish()
+    assert cut is not None
+    part = cut.to_part("0" * 32, 0)
+    assert read_parts(parts_message([part]))[0].stats == part.stats
+    take_apart(data)
+    run = run_of([data])
+    assert sum(found.num_rows for found in entry_batches([run], OF_MESSAGES)) == 1
+    options = UnpackOptions(keep_damaged=True)
+    assert len(list(Unpacker(options).messages(run))) == sum(
+        b.num_rows for b in message_batches([run], OF_MESSAGES, options=options)
+    )
+
+
+def blocks(data: bytes) -> None:
+    for block in read_blocks(data, 0):
+        list(entries(block))
+
+
+def rest(data: bytes) -> None:
+    """An answer of the admin port, sound or with an error's status."""
+    for status in (200, 404, 500):
+        transport = httpx.MockTransport(lambda _, s=status: httpx.Response(s, content=data))
+        admin = AdminClient(PulsarSettings(), transport=transport)
+        asked: list[Callable[[], object]] = [
+            admin.version,
+            admin.cluster,
+            admin.identity,
+            admin.runtime_configuration,
+            admin.namespaces,
+            partial(admin.namespace_properties, "a/b"),
+            partial(admin.namespace_policies, "a/b"),
+            partial(admin.topics, "a/b"),
+            partial(admin.topic_info, TOPIC),
+            partial(explain, admin.rest, TOPIC, 7, 0, 1, limit=2),
+        ]
+        for ask in asked:
+            with suppress(OffloadError):
+                ask()
+        admin.close()
+
+
+def a_broker(data: bytes) -> None:
+    """What a broker sends, in one piece, to a connection that has asked for something."""
+    session = Session(NoAuthentication(), lambda: None)
+    replies = [session.request(lambda n: BaseCommand(type=BaseCommand.PING_FIELD_NUMBER)) for _ in range(3)]
+    session.add(Heard())
+    buffer = FrameBuffer(1000)
+    with suppress(OffloadError):
+        while data:
+            space = buffer.space()
+            piece, data = data[: len(space)], data[len(space) :]
+            space[: len(piece)] = piece
+            buffer.received(len(piece))
+            for frame in buffer.frames():
+                session.handle(frame)
+    for reply in replies:
+        if reply.done() and reply.exception() is None:
+            response = reply.result().lookup_response
+            with suppress(OffloadError):
+                one_host(response.broker_service_url)
+            str(server_error(response.error, response.message, "asking"))
+    with suppress(OffloadError):
+        session.fail(OffloadError("over"))
+
+
+class Heard:
+    def on_entry(self, ledger: int, entry: int, data: bytes) -> None: ...
+
+    def on_closed(self, error: OffloadError) -> None: ...
+
+    def on_end_of_topic(self) -> None: ...
+
+
+def _frames() -> bytes:
+    commands = [
+        BaseCommand(type=BaseCommand.CONNECTED_FIELD_NUMBER, connected={"server_version": "4", "max_message_size": 5}),
+        BaseCommand(
+            type=BaseCommand.LOOKUP_RESPONSE_FIELD_NUMBER,
+            lookup_response={"broker_service_url": "pulsar://h:6650", "request_id": 1},
+        ),
+        BaseCommand(type=BaseCommand.ERROR_FIELD_NUMBER, error={"request_id": 2, "error": 1, "message": "no"}),
+        BaseCommand(
+            type=BaseCommand.ACK_RESPONSE_FIELD_NUMBER,
+            ack_response={"consumer_id": 4, "request_id": 3, "error": 3, "message": "x"},
+        ),
+        BaseCommand(type=BaseCommand.CLOSE_CONSUMER_FIELD_NUMBER, close_consumer={"consumer_id": 4, "request_id": 9}),
+    ]
+    return b"".join(map(encode, commands))
+
+
+def a_bookie(kind: type[V2 | V3], request: Request) -> Door:
+    def door(data: bytes) -> None:
+        dialect = kind("b1")
+        dialect.encode(1, request)
+        with suppress(OffloadError):
+            for _, result, _ in dialect.decode(memoryview(data)):
+                list(result) if isinstance(result, list) else result
+        dialect.whose(memoryview(data))
+        with suppress(OffloadError):
+            dialect.decode_auth(memoryview(data))
+
+    return door
+
+
+def an_upload(data: bytes, folder: Any) -> None:
+    store = LocalStore(folder)
+    upload = store.begin("a/b")
+    next(folder.glob(".uploads/*/upload.json")).write_bytes(data)
+    with suppress(OffloadError):
+        store.put_part(upload, 1, 0, b"x", crc32c(b"x"))
+    list(store.list_uploads())
+
+
+STATS = {"ledgers": [{"ledgerId": 7, "entries": 3, "size": 10}], "lastConfirmedEntry": "7:2", "state": "LedgerOpened"}
+ANSWERS: tuple[object, ...] = (
+    None,
+    7,
+    ["a", "b/c", None],
+    {"reason": "no", "a": [1, {}]},
+    {"clusterName": "c", "metadataStoreUrl": "zk:a", "offloader.enabled": "true"},
+    {
+        **STATS,
+        "currentLedgerEntries": 3,
+        "currentLedgerSize": 10,
+        "cursors": {"a": {}},
+        "creationDate": "2026-11-21T12:12:20.531Z",
+    },
+)
+
+
+def _doors() -> Iterator[tuple[str, bytes, Door]]:
+    """Names, sound bytes, and where they go in."""
+    for kind in KINDS:
+        key = BUCKET.keys(kind)[-1]
+        yield kind, BUCKET.objects[key], of_bucket(key)
+    for key in SEALED:
+        yield f"inside of {key[-30:]}", _body(BUCKET.objects[key]), resealed(key)
+    for key in HEADED:
+        yield f"head of {key[-30:]}", _head(BUCKET.objects[key]), headed(key)
+    asked = {"version": 1, "kind": "close", "topic": str(TOPIC), "at": 1, "by": "joe", "position": [0, 1, 2]}
+    yield "request", json.dumps(asked).encode(), a_request
+    yield "outcome", json.dumps({"version": 1, "ok": True, "message": "done", "at": 1}).encode(), an_outcome
+    yield "entry", batch(Producer(compression=1), [Sent(b"one"), Sent(b"two")]).data, an_entry
+    broker = b"\x0e\x02\0\0\0\x04\x08\x05\x10\x07"
+    yield "entry with broker metadata", broker + batch(Producer(), [Sent(b"one")]).data, an_entry
+    last = MessageMetadata(publish_time=2**64 - 1, num_messages_in_batch=-1, producer_name="p").SerializePartialToString()
+    yield "entry of extremes", len(last).to_bytes(4, "big") + last, an_entry
+    index = BUCKET.objects[BUCKET.keys("index")[0]]
+    yield "index", index, decode_index
+    yield "index points", index, lambda data: decode_points(data, None)
+    yield "blocks", BUCKET.objects[BUCKET.keys("data")[0]], blocks
+    v1 = v1_tiny_blocks()
+    yield "V1 index", v1.index, lambda data: decode_ledger_index(data, 9)
+    yield "V1 points", v1.index, lambda data: decode_points(data, 9)
+    record = encode_managed_ledger(ManagedLedger((Listed(3, 60, 9), Listed(5, 1, 2)), 0, b""))
+    cursor = ManagedCursorInfo(cursorsLedgerId=4, markDeleteLedgerId=3, markDeleteEntryId=7).SerializeToString()
+    for packed in Compression.values():
+        name = Compression.Name(packed)
+        yield f"managed ledger {name}", envelope(record, packed), lambda data: decode_managed_ledger(data, 0)
+        yield f"cursor {name}", envelope(cursor, packed), decode_cursor
+    yield (
+        "ledger metadata",
+        b"BookieMetadataFormatVersion\t3\n" + _delimited(ledger_message().SerializeToString()),
+        decode_metadata,
+    )
+    yield "ledger layout", encode_layout(Layout.HIERARCHICAL), decode_layout
+    yield "bookie's address", encode_address(HostPort("host.example", 3181)), lambda data: decode_address("b", data)
+    for number, said in enumerate(ANSWERS):
+        yield f"admin's answer {number}", json.dumps(said).encode(), rest
+    yield "broker's frames", _frames(), a_broker
+    for request in (Batch(7, 0, 1, 1000), Batch(7, 0, 5, 1000)):
+        yield f"bookie's answer in V2 to a {request}", test_v2.ask(V2("b1"), 1, request).tobytes(), a_bookie(V2, request)
+    for request in (Read(7, 3), ReadLac(7), ListEntries(7)):
+        answer = test_v3.ask(V3("b1"), 1, request, test_v2.bookie())
+        yield f"bookie's answer in V3 to a {request}", bytes(answer), a_bookie(V3, request)
+
+
+def _delimited(message: bytes) -> bytes:
+    assert len(message) < 0x4000
+    size = len(message)
+    return bytes([size & 0x7F | 0x80, size >> 7]) + message
+
+
+HEADED = BUCKET.keys("catalog")
+SEALED = [key for kind in ("catalog", "journal", "root") for key in BUCKET.keys(kind)]
+DOORS = list(_doors())
+FEW = settings(max_examples=max(10, settings().max_examples // 6), suppress_health_check=[HealthCheck.too_slow])
+
+
+@pytest.mark.parametrize(("sound", "door"), [door[1:] for door in DOORS], ids=[door[0] for door in DOORS])
+@FEW
+@given(data=st.data())
+def test_what_comes_in_is_damage_at_worst(sound: bytes, door: Door, data: st.DataObject) -> None:
+    with suppress(OffloadError):
+        door(data.draw(damaged(sound) | st.sampled_from(NOTHING_TOO_DEEP)))
+
+
+NAMES = st.sampled_from(["clusterName", "cursors", *STATS, "ledgerId", "entries", "size", "reason", "creationDate", "x"])
+ANY_JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(max_size=5)
+    | st.sampled_from(["7:2", "a/b"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=6),
+    max_leaves=12,
+)
+
+
+@FEW
+@given(ANY_JSON, st.dictionaries(NAMES, ANY_JSON, max_size=2))
+def test_answers_of_another_type_are_damage_at_worst(anything: object, changes: dict[str, object]) -> None:
+    rest(json.dumps(anything).encode())
+    assert isinstance(ANSWERS[-1], dict)
+    rest(json.dumps({**ANSWERS[-1], **changes}).encode())
+
+
+@pytest.mark.parametrize("key", SEALED)
+@FEW
+@given(seed=st.integers(0, 2**32))
+def test_records_that_say_what_no_record_says_are_damage_at_worst(key: str, seed: int) -> None:
+    resealed(key)(wild_body(_body(BUCKET.objects[key]), seed))
+
+
+@pytest.mark.parametrize("key", HEADED)
+@FEW
+@given(seed=st.integers(0, 2**32))
+def test_heads_that_say_what_no_head_says_are_damage_at_worst(key: str, seed: int) -> None:
+    head = pb.Head.FromString(_head(BUCKET.objects[key]))
+    wild(head, Random(seed))
+    headed(key)(head.SerializeToString())
+
+
+@pytest.mark.parametrize(("sound", "door"), [door[1:] for door in DOORS], ids=[door[0] for door in DOORS])
+def test_what_is_sound_comes_in_and_what_nests_too_deep_does_not(sound: bytes, door: Door) -> None:
+    door(sound)
+    for data in NOTHING_TOO_DEEP:
+        with suppress(OffloadError):
+            door(data)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_is_too_large_is_damage_of_which_little_is_read(place: str, caplog: pytest.LogCaptureFixture) -> None:
+    objects, key = PLACES[place]
+    lines = [f"{finding}" for finding in told(BloatedStore(objects, key))]
+    assert place in HARMLESS or any(key in line for line in (*lines, *caplog.messages))
