@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
+from offloader import spark_python
 from offloader.java import find_java
 from tests.storage.servers import ACCESS_KEY, SECRET_KEY
 
@@ -28,7 +28,7 @@ CONF = {
 def session(name: str, master: str = "local[2]", **conf: str) -> Iterator[SparkSession]:
     """Local, with two cores, or of another master; says nothing."""
     os.environ["JAVA_HOME"] = str(find_java().home)
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = spark_python.beside()
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in (CONF | conf).items():
         builder = builder.config(key, value)

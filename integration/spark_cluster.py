@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import signal
@@ -116,7 +117,7 @@ class SparkCluster:
 
     def state(self) -> dict[str, Any] | None:
         """What the master says of its workers and applications; None while it does not answer."""
-        with contextlib.suppress(httpx.TransportError):
+        with contextlib.suppress(httpx.TransportError, json.JSONDecodeError):  # its first pages are empty
             answer = httpx.get(f"http://{HOST}:{self._web}/json/", timeout=10.0, follow_redirects=True)
             return answer.json() if answer.is_success else None
         return None

@@ -18,6 +18,7 @@ from integration.produce import produce_mixed
 from integration.spark import session
 from integration.spark_cluster import SparkCluster
 from integration.world import World, keep_everything
+from offloader import spark_python
 from offloader.embedded.standalone import PulsarStandalone
 from offloader.model import TopicName
 from offloader.storage.open import StoreSettings
@@ -44,7 +45,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     site = Path(pa.__file__).parents[1]
     path = tmp_path_factory.mktemp("python") / "python"
     bare = f"env PYTHONPATH={site} {getattr(sys, '_base_executable', sys.executable)} -S"
-    path.write_text(f'#!/bin/sh\n[ -n "${BARE}" ] && exec {bare} "$@"\nexec {sys.executable} "$@"\n')
+    path.write_text(f'#!/bin/sh\n[ -n "${BARE}" ] && exec {bare} "$@"\nexec {spark_python.beside()} "$@"\n')
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return path
 

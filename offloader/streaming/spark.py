@@ -18,6 +18,7 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from offloader import spark_python
 from offloader.config.running import Spark
 from offloader.java import find_java
 from offloader.model import Lane, Receipt
@@ -111,8 +112,8 @@ def is_local(master: str) -> bool:
 def _executors_python(settings: Spark) -> str:
     """On a cluster this may be another path than ours: `spark.pyspark.python`, or the variable that Spark has for it."""
     if is_local(settings.master):
-        return sys.executable
-    return settings.conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
+        return spark_python.beside()
+    return settings.conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or spark_python.beside()
 
 
 @contextmanager
