@@ -17,7 +17,7 @@ from offloader.model import Loss, Position, Segment, TopicName, Transaction
 
 # Two records that are wanted are read with what is between them, where that are no more: they are in one object then, mostly.
 BETWEEN = 16
-# So many records are looked at in one go for the first or last entry.
+# So many records are looked at in one go where all of them are passed through.
 STEP = 64
 
 Viewed = tuple[TopicView, Selection]
@@ -52,9 +52,17 @@ class TopicRecords:
             return self._whole
         return TopicView.of(self._history.catalog(range(self._history.head.next_slot)))
 
-    def plan(self, selection: Selection = EVERYTHING) -> list[PlanItem]:
-        """See `plan`. With times, what is between two stretches that may hold such messages is not looked at."""
-        return [item for view, wanted in self.views(selection) for item in plan(view, wanted)]
+    def plan(self, selection: Selection = EVERYTHING) -> Iterator[PlanItem]:
+        """See `plan`. Some records at a time: a whole topic's are never held at once. With times, what is between two stretches that may
+        hold such messages is not looked at."""
+        history = self._history
+        if history is None:
+            yield from plan(self.whole, selection)
+            return
+        planned_to: Position | None = None
+        for stretch in _stretches(history, selection, STEP):
+            yield from plan(*self._view(history, stretch, selection, 0), planned_to)
+            planned_to = stretch[-1].row.end
 
     def located(self, position: Position) -> Position:
         """See `once.located`."""
@@ -76,13 +84,7 @@ class TopicRecords:
         if history is None:
             yield self.whole, selection
             return
-        stretch: list[Slot] = []
-        for slot in history.slots(_wanted(selection)):
-            if stretch and slot.number - stretch[-1].number > BETWEEN:
-                yield self._view(history, stretch, selection, back)
-                stretch = []
-            stretch.append(slot)
-        if stretch:
+        for stretch in _stretches(history, selection):
             yield self._view(history, stretch, selection, back)
 
     @property
@@ -177,6 +179,22 @@ class TopicRecords:
         if start is None or history.is_first(begin):
             return view, selection
         return view, replace(selection, start=start if selection.start is None else max(start, selection.start))
+
+
+def _stretches(history: History, selection: Selection, most: int | None = None) -> Iterator[list[Slot]]:
+    """The records that a selection needs, in order: near ones together. Where that are more than `most` slots, in several lists, of which each
+    begins with the last record of the one before."""
+    stretch: list[Slot] = []
+    for slot in history.slots(_wanted(selection)):
+        if stretch and slot.number - stretch[-1].number > BETWEEN:
+            yield stretch
+            stretch = []
+        elif stretch and most is not None and slot.number - stretch[0].number >= most:
+            yield stretch
+            stretch = stretch[-1:]
+        stretch.append(slot)
+    if stretch:
+        yield stretch
 
 
 def _wanted(selection: Selection) -> Callable[[Row], bool]:

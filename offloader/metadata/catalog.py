@@ -160,8 +160,10 @@ class Catalogs:
 
     def unmark(self, topic: TopicName) -> None:
         """The application has not claimed the topic any more."""
-        self._store.delete([claim_key(self._application, topic)])
-        self._marked.discard(topic)
+        try:
+            self._store.delete([claim_key(self._application, topic)])
+        finally:
+            self._marked.discard(topic)  # also where nobody knows whether it was deleted
 
     def _holds(self, head: CatalogHead, record: Said) -> bool:
         """Whether the catalog says this already. Raises IntegrityError where it says something else of the same thing."""

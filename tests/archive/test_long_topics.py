@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import gc
+from dataclasses import replace
 from typing import cast
 
 import pytest
 
 from benchmarks.long_store import MINUTE, LongStore, LongTopic
-from offloader.archive.records import TopicRecords
+from offloader.archive.records import STEP, TopicRecords
 from offloader.archive.spark.planning import asked_of
 from offloader.archive.stored import Piece, Selection
+from offloader.errors import DamagedRecordError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.compaction import compact
+from offloader.metadata.history import Kept
 from offloader.metadata.layout import catalog_folder, manifests_folder
 from offloader.metadata.manifest import FAN
-from offloader.model import MIB, TopicName
+from offloader.model import MIB, Segment, TopicName
 from offloader.storage.base import ObjectStore
 from offloader.storage.memory import MemoryStore
 
@@ -73,3 +77,41 @@ def test_a_plan_of_an_hour_asks_for_the_same_but_for_a_logarithm(first: int) -> 
         assert sum(len(item.cuts) for item in items if isinstance(item, Piece)) in (10, 11, 12)
         asked.append(store.requests)
     assert max(asked) - min(asked) <= 6, asked  # two stretches of records in each of three levels at most
+
+
+def test_a_whole_topic_s_records_are_never_held_at_once() -> None:
+    records = TopicRecords(catalogs(long(4_000)).history(TOPIC, None, Kept(10)))
+    held = []
+    for number, item in enumerate(records.plan()):
+        assert isinstance(item, Piece)
+        if number % 1_000 == 999:
+            gc.collect()
+            held.append(sum(isinstance(each, Segment) for each in gc.get_objects()))
+    assert len(held) == 4
+    assert max(held) <= 2 * STEP + 30, held
+
+
+class WithAHole(LongTopic):
+    """One segment lacks its first entry."""
+
+    hole = 0
+
+    def segment(self, number: int) -> Segment:
+        made = super().segment(number)
+        if number != self.hole:
+            return made
+        held = replace(made.ledgers[0], first=made.ledgers[0].first + 1)
+        return replace(made, start=made.start._replace(entry=held.first), ledgers=(held,))
+
+
+@pytest.mark.parametrize("step", [1, 2, 7])
+def test_a_hole_is_seen_wherever_it_is_among_the_records_that_are_held_at_once(
+    step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("offloader.archive.records.STEP", step)
+    for hole in range(1, 12):
+        topic = WithAHole(TOPIC, 12, 2, MIB)
+        topic.hole = hole
+        records = TopicRecords(catalogs(LongStore(topic)).history(TOPIC))
+        with pytest.raises(DamagedRecordError, match=f"1:{160 * hole}..{160 * hole} is in no segment"):
+            list(records.plan())

@@ -100,21 +100,25 @@ def at(ledger: int, entry: int = 0) -> Position:
         Selection(at(NUMBER + 7)),
     ],
 )
-def test_a_selection_of_positions_is_planned_as_from_all_records(store: MemoryStore, selection: Selection) -> None:
+@pytest.mark.parametrize("step", [1, 3, 64])
+def test_a_selection_of_positions_is_planned_as_from_all_records(
+    store: MemoryStore, selection: Selection, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("offloader.archive.records.STEP", step)
     found = records(store)
-    assert found.plan(selection) == plan(TopicView.of(Catalogs(store, "").load(TOPIC)), selection)
+    assert list(found.plan(selection)) == plan(TopicView.of(Catalogs(store, "").load(TOPIC)), selection)
 
 
 @pytest.mark.parametrize("first", [0, 64, 127, 150, NUMBER - 1])
 def test_a_selection_of_times_is_planned_as_from_all_records(store: MemoryStore, first: int) -> None:
     selection = Selection(published_from=first * HOUR, published_to=(first + 2) * HOUR)
     found = records(store)
-    assert found.plan(selection) == plan(TopicView.of(Catalogs(store, "").load(TOPIC)), selection)
+    assert list(found.plan(selection)) == plan(TopicView.of(Catalogs(store, "").load(TOPIC)), selection)
 
 
 def asked(store: MemoryStore, selection: Selection) -> int:
     faults = StoreFaults()
-    TopicRecords(Catalogs(FaultyStore(store, faults), "").history(TOPIC)).plan(selection)
+    list(TopicRecords(Catalogs(FaultyStore(store, faults), "").history(TOPIC)).plan(selection))
     return sum(faults.calls.values())
 
 
@@ -176,7 +180,7 @@ def test_a_manifest_that_is_not_as_it_should_be_is_found(store: MemoryStore, whi
     if change != "gone":
         store.put(which(), b"garbage" if change == "damaged" else other)
     assert of_manifests(store) == [which()]
-    assert records(store).plan() == plan(TopicView.of(Catalogs(store, "").load(TOPIC)))
+    assert list(records(store).plan()) == plan(TopicView.of(Catalogs(store, "").load(TOPIC)))
 
 
 def test_what_is_missing_or_damaged_is_mended_and_nothing_else_is_written(store: MemoryStore) -> None:
@@ -235,7 +239,7 @@ def test_what_is_summed_up_while_it_is_checked_is_sound() -> None:
 
 def test_a_topic_without_records_has_no_claim() -> None:
     assert records(MemoryStore()).head == CatalogHead(TOPIC)
-    assert records(MemoryStore()).plan() == []
+    assert list(records(MemoryStore()).plan()) == []
     assert isinstance(built()[1].claim, Claim)
 
 

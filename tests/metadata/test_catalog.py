@@ -477,3 +477,13 @@ def test_a_claim_is_listed_before_it_stands_and_until_it_is_over(process):
     assert head.claim is not None
     process().append(head, released(head.claim, 9, "done"))
     assert process().claimed() == []
+
+
+def test_a_claim_is_listed_again_after_the_answer_to_its_end_was_lost(process):
+    catalogs = process("app", StoreFault("delete", Effect.LOST))
+    head = claimed(catalogs)
+    with pytest.raises(OutcomeUnknownError):
+        catalogs.append(head, released(head.claim, 9, "done"))
+    head = catalogs.append(catalogs.head(TOPIC), claim())
+    assert head.claim.application == "app"
+    assert process().claimed() == [TOPIC]

@@ -56,7 +56,7 @@ def peek(stores: Stores, records: TopicRecords, position: Position) -> Peeked:
     """
     alone = Selection(position, position)
     views = [view for view, _ in records.views(alone)]
-    planned = records.plan(alone)
+    planned = list(records.plan(alone))
     owner = next((owner for view in views if (owner := _owner(view, position)) is not None), None)
     if not planned or owner is None:
         raise FatalError(f"{records.topic}: {position} is not in the archive, which has {_extent(records)}")

@@ -13,13 +13,13 @@ from offloader.archive.runs import Run
 from offloader.archive.stored import EVERYTHING, OffloadedLedger, Piece, PlanItem, Selection, Unreadable
 from offloader.archive.view import TopicView
 from offloader.errors import DamagedRecordError
-from offloader.model import Loss, Segment, TopicName
+from offloader.model import Loss, Position, Segment, TopicName
 
 
-def plan(view: TopicView, selection: Selection = EVERYTHING) -> list[PlanItem]:
+def plan(view: TopicView, selection: Selection = EVERYTHING, planned_to: Position | None = None) -> list[PlanItem]:
     """Everything that is selected, in topic order; each position once. What nothing proves is a Missing with its reason.
 
-    Positions clip, times leave out parts. Raises DamagedRecordError where the records have a hole, an overlap, or
+    Positions clip, times leave out parts. Records up to `planned_to` were planned before: they say what the others follow. Raises DamagedRecordError where the records have a hole, an overlap, or
     contradict themselves.
     """
     items: list[PlanItem] = []
@@ -29,6 +29,9 @@ def plan(view: TopicView, selection: Selection = EVERYTHING) -> list[PlanItem]:
     for span in spans_once(view):
         if _is_outside(span, selection):
             first = False
+            continue
+        if planned_to is not None and span.end <= planned_to:
+            before = span
             continue
         if before is not None or (first and (selection.start is None or selection.start < span.start)):
             items += _between(view.topic, junctions, before, span)

@@ -11,31 +11,38 @@ from offloader.archive.stored import Piece, PlanItem, Selection
 from offloader.model import Position
 
 
-def unbroken(plan: Callable[[Selection], list[PlanItem]], selection: Selection) -> list[PlanItem]:
+def unbroken(plan: Callable[[Selection], Iterable[PlanItem]], selection: Selection) -> Iterator[PlanItem]:
     """A plan that leaves out only what lies before the first and after the last entry that may be wanted.
 
     A message's chunks may lie in parts that no wanted message is in. What is lost is in it, also before and after.
     """
-    planned = plan(selection)
     if not selection.is_timed:
-        return planned
-    read = [number for number, item in enumerate(planned) if isinstance(item, Piece) and item.cuts]
-    if not read:
-        return planned
-    first, last = planned[read[0]], planned[read[-1]]
-    assert isinstance(first, Piece)
-    assert isinstance(last, Piece)
+        yield from plan(selection)
+        return
+    before: list[PlanItem] = []
+    after: list[PlanItem] = []
+    first = last = None
+    for item in plan(selection):
+        if isinstance(item, Piece) and item.cuts:
+            first, last = first or item, item
+            after = []
+        else:
+            (before if first is None else after).append(item)
+    yield from before
+    if first is not None and last is not None:
+        yield from _from_to(plan, first, last)
+    yield from after
+
+
+def _from_to(plan: Callable[[Selection], Iterable[PlanItem]], first: Piece, last: Piece) -> Iterator[PlanItem]:
+    """Everything from the first entry of one piece to the last of another, and the gaps before and after these."""
     before = tuple(_gaps(first.runs))
     after = tuple(_gaps(reversed(last.runs)))[::-1]
     begin, end = first.runs[len(before)], last.runs[len(last.runs) - len(after) - 1]
     between = Selection(Position(first.incarnation, begin.ledger, begin.first), Position(last.incarnation, end.ledger, end.last))
-    return [
-        *planned[: read[0]],
-        *_only_gaps(first, before),
-        *plan(between),
-        *_only_gaps(last, after),
-        *planned[read[-1] + 1 :],
-    ]
+    yield from _only_gaps(first, before)
+    yield from plan(between)
+    yield from _only_gaps(last, after)
 
 
 def _gaps(runs: Iterable[Run]) -> Iterator[Run]:

@@ -18,7 +18,7 @@ START = 1_700_000_000_000
 
 @given(topics(), st.integers(0, 500), st.integers(0, 500))
 def test_it_is_without_a_hole(built: Topic, least: int, most: int) -> None:
-    assert unbroken(partial(plan, built.view), Selection()) == plan(built.view)
+    assert list(unbroken(partial(plan, built.view), Selection())) == plan(built.view)
     selection = Selection(published_from=START + least, published_to=START + most)
     told = items_told(built, unbroken(partial(plan, built.view), selection))
     assert {p: t for p, t in told.items() if t in (GAP, LOST)} == {p: t for p, t in built.truth.items() if t in (GAP, LOST)}
