@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from offloader.model import GapKind, TopicName
+from offloader.pulsar.managed_ledger import keeps_properties
 from offloader.testing.cluster import PIN
 from tests.world.application import Setup
 from tests.world.ingress import LIES
@@ -109,8 +110,18 @@ def committed(world: World) -> TopicName | None:
     """One of which something is committed, too: a ledger that is lost of another one, with its pin as it was, leaves no trace from which
     anybody could tell."""
     topic = claimed(world)
+    return topic if topic is not None and is_committed(world, topic) else None
+
+
+def is_committed(world: World, topic: TopicName) -> bool:
     roster = world.app.roster
-    return topic if topic is not None and roster is not None and roster.topics[topic].catalog.end is not None else None
+    return roster is not None and roster.topics[topic].catalog.end is not None
+
+
+def shows_token(world: World, topic: TopicName) -> bool:
+    """Whether anybody could tell that the pin was made anew: by its token, which brokers from before 2.10.1 do not keep."""
+    claim = world.catalog(topic).head.claim
+    return claim is not None and claim.token != "" and all(keeps_properties(broker.version) for broker in world.brokers.all)
 
 
 def for_a_while(world: World, seconds: float, end: Callable[[], None]) -> None:
@@ -324,7 +335,7 @@ def _timer(world: World, name: str, too_many: Callable[[TopicName], int]) -> Non
 
 def delete_subscription(world: World) -> None:
     topic = claimed(world)
-    if topic is None:
+    if topic is None or not (is_committed(world, topic) or shows_token(world, topic)):
         return
     world.scheduler.log(f"delete the subscription of {topic}")
     world.cluster.delete_subscription(topic)
