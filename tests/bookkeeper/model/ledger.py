@@ -2,7 +2,8 @@
 
 The writer sends two entries, pipelined or one after the other, to all bookies of their write sets; each message arrives at some time
 or never. An entry counts as acknowledged from the moment at which an ack quorum of bookies have taken the writer's own message: its
-writer cannot know earlier, and that it learns of it later or never asks less of the clients. It may also close the ledger itself.
+writer cannot know earlier, and that it learns of it later or never asks less of the clients. It may also close the ledger itself, as
+BookKeeper's does also while others recover it.
 
 Where there are spares, the writer may give one of them the place of a bookie, from an entry on of which it has not been told yet that it
 and all before it are acknowledged: by compare-and-set, and it uses the new ensemble only once that is done. Until then it tells nobody of
@@ -188,7 +189,7 @@ class LedgerModel:
                 if not bits & (FENCED | DOWN | took(entry)):
                     yield ("add", bookie, entry), ledger.holding(bookie, bits | has(entry) | took(entry))
         version, how, _, ensembles = ledger.metadata
-        if how == LedgerState.OPEN:
+        if how != LedgerState.CLOSED:  # also while others recover it
             closed = Metadata(version + 1, LedgerState.CLOSED, acknowledged, ensembles)
             yield ("writer closes", acknowledged), ledger._replace(metadata=closed, stopped=True)
         if ledger.changes and (how == LedgerState.OPEN or not self.world.writer_compares):

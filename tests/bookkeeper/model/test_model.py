@@ -34,7 +34,6 @@ CHANGING = [
 ]
 REDUCED = [
     World(2, 2, 2),
-    World(2, 2, 2, clients=1, window=2),
     World(2, 2, 2, clients=1, crashes=0, spares=1, changes=1),
 ]
 if SOAK:
@@ -49,7 +48,12 @@ if SOAK:
         World(4, 3, 2),
         World(4, 3, 3),
     ]
-    REDUCED += [World(2, 2, 1), World(clients=1), World(2, 2, 2, clients=1, spares=1, changes=1)]
+    REDUCED += [
+        World(2, 2, 2, clients=1, window=2),
+        World(2, 2, 1),
+        World(clients=1),
+        World(2, 2, 2, clients=1, spares=1, changes=1),
+    ]
     CHANGING += [
         World(2, 2, 2, spares=1, changes=1),
         World(2, 2, 2, spares=1, changes=2, clients=1),
@@ -163,15 +167,15 @@ BROKEN_FRAGMENTS = {
     ),
     "a recovery's ensembles are written before its end": (
         replace(PAIR, clients=2, changes_last=False),
-        "was acknowledged",
+        "closed with",
     ),
     "where a bookie that crashed is replaced at once": (
         replace(PAIR, clients=2, unknown=0, crashes=1, changes_last=False),
-        "was acknowledged",
+        "closed with",
     ),
     "metadata is written without comparing": (
         World(2, 2, 2, spares=1, changes=1, clients=1, unknown=0, crashes=0, compares=False),
-        "was acknowledged",
+        "closed with",
     ),
     "only the reads of the last entry fence": (
         World(2, 2, 2, spares=1, changes=1, clients=1, reads_fence=False),
@@ -273,7 +277,7 @@ def test_walks_with_more_faults(shape):
         found = walk(model, rng)
         assert found.violation is None, str(found)
         closed += any(name[1:3] == ("writes", "CLOSED") for name in found.trace)
-    assert closed > WALKS / 20
+    assert closed > WALKS / 50  # mostly the writer is first
 
 
 def test_walks_find_what_is_broken():
