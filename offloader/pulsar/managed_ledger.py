@@ -10,6 +10,7 @@ from urllib.parse import unquote_plus
 
 from offloader.errors import BrokerUnavailableError, ProtocolError
 from offloader.model import LedgerList, LedgerSpan
+from offloader.printable import printable
 from offloader.pulsar.api import TopicInfo
 
 PIN_PROPERTY = "pin"
@@ -73,9 +74,11 @@ def pin_token(stats: Any, subscription: str) -> str | None:
 
 def keeps_properties(version: str) -> bool:
     """Whether a broker stores a subscription's properties: since 2.10.1. Before, they were those of whoever subscribed first after each load.
-    A version that we cannot read does not tell."""
+    Raises ProtocolError for what is no version: somebody else has answered."""
     found = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", version.strip())
-    return found is not None and tuple(int(part or 0) for part in found.groups()) >= (2, 10, 1)
+    if found is None:
+        raise ProtocolError(f"the broker says that its version is {printable(version[:40])}, which is none")
+    return tuple(int(part or 0) for part in found.groups()) >= (2, 10, 1)
 
 
 def instant(text: str) -> int:

@@ -115,7 +115,13 @@ def test_an_answer_of_another_form_says_nothing_of_a_subscription(damaged):
 @pytest.mark.parametrize(
     ("version", "keeps"),
     [("2.8.4", False), ("2.10.0", False), ("2.10", False), ("2.10.1", True), ("2.11.0-SNAPSHOT", True), ("4.0.7", True), ("4.1", True),
-     ("10.0.0", True), ("2.10.3.9\n", True), ("", False), ("dev", False)],
+     ("10.0.0", True), ("2.10.3.9\n", True), ("2.10_3.1", False)],
 )  # fmt: skip
 def test_since_which_version_a_subscription_keeps_its_properties(version, keeps):
     assert keeps_properties(version) is keeps
+
+
+@pytest.mark.parametrize("answer", ["", "null", "[]", "<html>sign in</html>", "default backend - 404"])
+def test_an_answer_that_is_no_version_says_nothing_of_what_a_broker_keeps(answer):
+    with pytest.raises(ProtocolError, match="its version is"):
+        keeps_properties(answer)

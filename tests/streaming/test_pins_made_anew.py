@@ -192,3 +192,22 @@ def test_a_subscription_that_somebody_else_made_before_us_raises_no_alarm() -> N
     assert token(sim) == ""
     sim.cluster.unload(T)
     assert not goes_on(sim)
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_whoever_answers_something_else_than_a_version_hides_no_loss(running: bool) -> None:
+    sim = started()
+    claim = catalog(sim).claim
+    assert claim is not None
+    sim.cluster.admin.broker_version = "<html>please sign in</html>"
+    if not running:
+        stop(sim)
+    robbed(sim, by_somebody=True)
+    sim.produce(T, 5)
+    if not running:
+        sim.start()
+    sim.rounds(8, step_ms=3_000)
+    assert catalog(sim).end is None
+    sim.cluster.admin.broker_version = "4.0.7"
+    sim.rounds(100, step_ms=10_000)
+    assert [loss.start for loss in goes_on(sim)] == [claim.begin]
