@@ -34,8 +34,10 @@ REFUSED_FOR_GOOD_MS = 120_000  # longer than a broker holds a subscription for a
 
 
 class _Remembered(NamedTuple):
-    """Of topics that only the bucket's list of claims knows: which are ours and disabled, and of which that is not known yet."""
+    """Of topics that only the bucket's list of claims knows (`listed`, where it was read): which are ours and disabled, and of which that is
+    not known yet."""
 
+    listed: frozenset[TopicName]
     ours: frozenset[TopicName]
     unclear: frozenset[TopicName]
 
@@ -71,6 +73,7 @@ class Roster:
         self._barred: set[TopicName] = set()
         self._retrying: dict[TopicName, int] = {}  # refused for now (a busy pin, a broker that does not answer): since when
         self._claimed: frozenset[TopicName] = frozenset()
+        self._held: set[TopicName] = set()  # have a pin of ours, or had
         self._unclear: frozenset[TopicName] | None = None  # of the bucket's list of claims; None: the list was not read yet
         self.discovered = False
 
@@ -120,8 +123,8 @@ class Roster:
         self._dangers.update(found.dangers)
 
     def _refuse(self, name: TopicName) -> bool:
-        """Whether a policy of the namespace keeps a topic that we do not hold yet from being adopted."""
-        if name in self._context.journal.topics:
+        """Whether a policy of the namespace keeps a topic that we do not hold yet from being adopted. One that has a pin is safer with us."""
+        if name in self._context.journal.topics or name in self._held:
             return False
         danger = next((c for c in self._dangers.get(name.namespace, ()) if c.verdict is Verdict.FAIL), None)
         if danger is not None:
@@ -152,8 +155,9 @@ class Roster:
             self._discover_at = now + ADOPT_AGAIN_MS
             return
         self.discovered = True
+        self._held |= remembered.listed
         self._claimed |= remembered.ours
-        self._unclear = remembered.unclear
+        self._unclear = remembered.unclear | self._adopted_in_vain(found)
         self.unread = found.unread
         if self._unread_for_now:
             self._discover_at = now + ADOPT_AGAIN_MS
@@ -163,6 +167,13 @@ class Roster:
         for name, topic in self.topics.items():
             if name in found.policies:
                 self._apply(topic, found.policies[name])
+
+    def _adopted_in_vain(self, found: Discovery) -> set[TopicName]:
+        """Topics whose adoption failed, and which are disabled now: a pin may have been made before, and is released like any other."""
+        before = {
+            n for n in self._adoptions if n in self._policies and self._policies[n].enabled and n.namespace not in found.unread
+        }
+        return {n for n in before if n not in found.policies or not found.policies[n].enabled} - self._adopting
 
     def _learn(self, found: Discovery) -> None:
         """The policies that hold now. Those of namespaces that were not read stay; topics that are not there any more are not missed."""
@@ -179,7 +190,8 @@ class Roster:
         ours: one that was disabled while nothing ran is still to be released. One that is enabled and not listed is not there now: nothing
         is concluded from that."""
         context = self._context
-        remembered = {*(context.catalogs.claimed() if self._unclear is None else self._unclear)} - known
+        listed = context.catalogs.claimed() if self._unclear is None else []
+        remembered = {*listed, *(self._unclear or ())} - known
         found = discover(context.admin, context.policies, sorted({*known, *remembered}), self._configured, self._interval_ms)
         absent = {n for n in remembered if n in found.policies and found.policies[n].enabled and n not in found.listed}
         found = replace(found, policies={n: p for n, p in found.policies.items() if n not in absent})
@@ -187,26 +199,33 @@ class Roster:
         with ThreadPoolExecutor(READERS, "claims") as pool:
             ours = dict(zip(disabled, pool.map(self._ours, disabled), strict=True))
         unread = {n for n in remembered if n.namespace in found.unread} | {n for n in disabled if ours[n] is None}
-        return found, _Remembered(frozenset(n for n in disabled if ours[n]), frozenset(unread))
+        return found, _Remembered(frozenset(listed), frozenset(n for n in disabled if ours[n]), frozenset(unread))
 
     def _ours(self, name: TopicName) -> bool | None:
-        """Whether a topic that is in the list of claims is claimed; else it is taken from the list. None: its catalog cannot be read."""
+        """Whether a topic that is in the list of claims is kept by us; else it is taken from the list. None: that cannot be found out now."""
         catalogs = self._context.catalogs
         try:
-            if self._is_claimed(name):
+            if self._is_kept(name):
                 return True
             catalogs.unmark(name)
-            if not self._is_claimed(name):
+            if not self._is_kept(name):
                 return False
             catalogs.mark(name)  # another process of this application has claimed it meanwhile
         except OffloadError as error:
-            log.warning("cannot read the catalog of topic=%s: %s", name, error)
+            log.warning("cannot find out whether topic=%s is ours: %s", name, error)
             return None
         return True
 
-    def _is_claimed(self, name: TopicName) -> bool:
-        claim = self._context.catalogs.head(name).claim
-        return claim is not None and claim.application == self._context.application
+    def _is_kept(self, name: TopicName) -> bool:
+        """Whether it is claimed, or has a pin that was made to claim it."""
+        context = self._context
+        claim = context.catalogs.head(name).claim
+        if claim is not None and claim.application:
+            return claim.application == context.application
+        try:
+            return context.subscription in context.admin.topic_info(name).subscriptions
+        except TopicNotFoundError:
+            return False
 
     def _wanted(self, name: TopicName, policy: TopicPolicy) -> bool:
         if name in self._barred:
@@ -257,14 +276,18 @@ class Roster:
             self.refused.pop(name, None)
             self._retrying.pop(name, None)
             self._adoptions.pop(name, None)
+            self._held.add(name)
             self._released.discard(name)  # by a former request: the next one is for the subscription that it has now
             self.topics[name] = topic  # only now: another thread watches how far it is from its goal
         self._adopting.discard(name)
 
     def _not_adopted(self, name: TopicName, attempt: _Attempt, error: OffloadError) -> None:
         now = self._context.clock_ms()
+        policy = self._policies.get(name)
         if isinstance(error, TopicNotFoundError):
             self._claimed -= {name}  # nothing is left that could be released
+        elif self._unclear is not None and name not in self._claimed and not (policy and policy.enabled):
+            self._unclear |= {name}  # disabled meanwhile, and there may be a pin
         patience = self._adoptions.setdefault(name, Patience())
         patience.failed(attempt.began, now)
         patience.again_at = max(patience.again_at, now + ADOPT_AGAIN_MS)
@@ -293,6 +316,7 @@ class Roster:
             return
         self._context.journal.record([TopicState(name)])
         self._forgotten.add(name)
+        self._held.discard(name)
         self.topics.pop(name, None)
         self._policies.pop(name, None)
 
@@ -399,6 +423,7 @@ class Roster:
         self._context.journal.record([TopicState(topic.name)])
         log.info("released topic=%s end=%s", topic.name, topic.catalog.end)
         self._released.add(topic.name)
+        self._held.discard(topic.name)
         self._claimed -= {topic.name}
         self.topics.pop(topic.name, None)
 

@@ -186,6 +186,17 @@ def test_time_to_live_shorter_than_the_roll_refuses_new_topics_and_names_the_set
     assert "set-message-ttl" in sim.roster.refused[T]
 
 
+def test_a_topic_that_we_hold_goes_on_beside_such_a_setting_also_after_a_restart() -> None:
+    sim = started(roll="5s")
+    sim.produce(T, 30)
+    sim.settle()
+    sim.cluster.namespace("public/default").policies["message_ttl_in_seconds"] = 1
+    sim.kill()
+    sim.rounds(5)
+    assert T in sim.roster.topics
+    assert T not in sim.roster.refused
+
+
 def test_stock_offload_beside_us_is_refused_unless_we_begin_after_it() -> None:
     sim = Simulation(1, roll="5s")
     sim.cluster.create(T)
@@ -397,6 +408,25 @@ def test_a_topic_that_was_disabled_while_nothing_ran_is_found_by_the_list_of_cla
     sim.cluster.namespace("public/default").properties[SWITCH] = "false"
     sim.kill()
     sim.rounds(20)
+    assert T not in sim.roster.topics
+    assert sim.cluster.mark_delete(T) is None
+    assert Catalogs(sim.store, sim.application).claimed() == []
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_topic_that_has_a_pin_and_could_not_be_claimed_is_released_when_it_is_disabled(restarted: bool) -> None:
+    sim = Simulation(1, roll="5s")
+    sim.cluster.faults.add("admin.pin_token", lambda: BrokerUnavailableError("gone"), times=10**6)
+    sim.cluster.create(T)
+    sim.rounds(10)
+    assert T not in sim.roster.topics
+    assert sim.cluster.mark_delete(T) is not None
+    sim.cluster.namespace("public/default").properties[SWITCH] = "false"
+    if restarted:
+        sim.kill()
+    sim.rounds(10)
+    sim.cluster.faults.clear()
+    sim.rounds(200, step_ms=3_000)
     assert T not in sim.roster.topics
     assert sim.cluster.mark_delete(T) is None
     assert Catalogs(sim.store, sim.application).claimed() == []

@@ -29,4 +29,6 @@ def check_claims(store: ObjectStore, read: Mapping[TopicName, ReadCatalog], list
             and (said is None or said[1] not in damaged)
             and store.stat(key) is not None
         ):
-            yield Finding(Kind.LEFT_OVER, key, "its topic is not claimed by this application; it can be deleted")
+            yield Finding(
+                Kind.LEFT_OVER, key, "its topic is not claimed by this application, which looks into it at its next start"
+            )

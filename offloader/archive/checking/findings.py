@@ -65,7 +65,7 @@ MEANINGS: Mapping[Kind, str] = {
     Kind.MISSING_RECORD: "a record of a catalog has no copy beside the segments: a rebuild could not bring it back",
     Kind.UNCOMMITTED_RECORD: "a record beside the segments is in no catalog: it was given up, or is being written",
     Kind.MISSING_CLAIM: "a catalog says whose its topic is, and the list of claims does not: its application's next start lists it",
-    Kind.LEFT_OVER: "of an interrupted start or rebuild, of a generation of a catalog or a claim that is not in force; it can be deleted",
+    Kind.LEFT_OVER: "of an interrupted start or rebuild, of a generation of a catalog and it can be deleted; or of a claim that is not in force",
     Kind.OPEN_UPLOAD: "no journal names the upload: it costs, and never becomes an object; or it is another product's",
     Kind.SECOND_COPY: "two pairs of objects of Pulsar's own offloader hold the same ledger: only one of them is read",
 }
