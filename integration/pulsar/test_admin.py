@@ -20,13 +20,6 @@ def test_the_cluster_introduces_itself(admin, namespace):
     check_exactness(admin.runtime_configuration())
 
 
-def test_each_answer_names_its_broker(admin, topic, pins):
-    pins.open(topic)
-    _, owner = admin.rest.get_of_owner(f"{topic.rest_path}/stats")
-    assert owner.name == "127.0.0.1"
-    assert admin.rest.text_of(owner, "brokers/version") == "4.0.7"
-
-
 def test_properties_of_a_namespace(pulsar, admin, namespace):
     assert admin.namespace_properties(namespace) == {}
     pulsar.admin("PUT", f"namespaces/{namespace}/properties", json={"offloader.enabled": "true"})

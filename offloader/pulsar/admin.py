@@ -95,7 +95,7 @@ class AdminClient:
     def pin_token(self, topic: TopicName, subscription: str) -> str | None:
         """See `Admin.pin_token`. The owner's version counts: while brokers are upgraded there are several."""
         stats, owner = self.rest.get_of_owner(f"{topic.rest_path}/stats")
-        return pin_token(stats, subscription) if keeps_properties(self.rest.text_of(owner, "brokers/version")) else None
+        return pin_token(stats, subscription) if keeps_properties(self.rest.text("brokers/version", address=owner)) else None
 
     def shows_pin_tokens(self) -> bool:
         """See `Admin.shows_pin_tokens`. Where only super users may know, it is as by default."""

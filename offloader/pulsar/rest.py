@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import httpcore
@@ -32,17 +32,7 @@ from offloader.pulsar.settings import PulsarSettings
 MAX_REDIRECTS = 10
 MAX_ANSWER = 64 * MIB  # a namespace with half a million topics
 CONNECTIONS = 64  # more than there are threads that ask: one server that hangs keeps no call to another waiting
-ASKED_FOR_ONE = 20  # times that one broker is asked for where a proxy chooses
-BROKER_ADDRESS = "broker-address"  # the header of each answer of Pulsar's brokers that has their advertised address
 _AGAIN = {408, 429}
-
-
-class Responder(NamedTuple):
-    """Who has answered. `url`: of the broker, or of what stands before it; `name`: the broker's own, in each of its answers, empty where
-    what stands before it takes that away."""
-
-    url: str
-    name: str
 
 
 class RestClient:
@@ -77,23 +67,14 @@ class RestClient:
         """The JSON that a path below /admin/v2/ gives, None where the answer is empty."""
         return _json(path, self._success(path, self.request("GET", path, **query)))
 
-    def get_of_owner(self, path: str) -> tuple[Any, Responder]:
-        """The same of a topic's path, and the broker that has answered: the topic's owner."""
+    def get_of_owner(self, path: str) -> tuple[Any, str]:
+        """The same of a topic's path, and the address of the broker that has answered: the topic's owner, or what stands before it."""
         response = self._success(path, self.request("GET", path))
-        url = str(response.request.url).partition("/admin/")[0]
-        return _json(path, response), Responder(url, response.headers.get(BROKER_ADDRESS, ""))
+        return _json(path, response), str(response.request.url).partition("/admin/")[0]
 
-    def text(self, path: str, **query: str) -> str:
-        """The text that a path below /admin/v2/ gives."""
-        return self._success(path, self.request("GET", path, **query)).text
-
-    def text_of(self, broker: Responder, path: str) -> str:
-        """The same of this broker, and of no other. Raises BrokerUnavailableError where others answer at its address."""
-        for _ in range(ASKED_FOR_ONE):
-            response = self._success(path, self.request("GET", path, address=broker.url))
-            if response.headers.get(BROKER_ADDRESS, "") == broker.name:
-                return response.text
-        raise BrokerUnavailableError(f"{broker.url}: other brokers answer there than {broker.name}")
+    def text(self, path: str, *, address: str | None = None, **query: str) -> str:
+        """The text that a path below /admin/v2/ gives. `address`: of this broker, and no other."""
+        return self._success(path, self.request("GET", path, address=address, **query)).text
 
     def request(self, method: str, path: str, *, body: Any = None, address: str | None = None, **query: str) -> httpx.Response:
         """The first host's answer that is one, whatever its status; `body` is sent as JSON. Raises BrokerUnavailableError."""

@@ -347,31 +347,6 @@ def test_https_trusts_what_it_is_told_to(tmp_path):
         assert isinstance(context, ssl.SSLContext)
 
 
-@pytest.mark.parametrize("others", [0, 3])
-def test_the_version_is_that_of_the_broker_that_has_answered_whomever_a_proxy_chooses(others):
-    brokers = ["owner", *["other"] * others, "owner"]
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        return httpx.Response(200, json={}, headers={"Broker-Address": brokers.pop(0)})
-
-    rest = RestClient(PulsarSettings(), transport=httpx.MockTransport(answer))
-    _, owner = rest.get_of_owner("persistent/a/b/c/stats")
-    assert owner.name == "owner"
-    assert rest.text_of(owner, "brokers/version")
-    assert not brokers
-
-
-def test_where_a_proxy_leads_to_other_brokers_only_another_try_is_worth_it():
-    names = iter(["owner"])
-    rest = RestClient(
-        PulsarSettings(),
-        transport=httpx.MockTransport(lambda _: httpx.Response(200, json={}, headers={"broker-address": next(names, "other")})),
-    )
-    _, owner = rest.get_of_owner("persistent/a/b/c/stats")
-    with pytest.raises(BrokerUnavailableError, match="than owner"):
-        rest.text_of(owner, "brokers/version")
-
-
 def test_the_version_is_text(admin, client):
     admin.on("/admin/v2/brokers/version", "4.0.7")
     assert client.version() == "4.0.7"

@@ -175,8 +175,9 @@ def respond(brokers: Brokers, broker: Broker, request: Asked) -> Said:
         return Said(request, 307, headers={"location": body})
     if isinstance(body, Headers):
         return Said(request, status, headers=body)
-    kind, content = ("text/plain; charset=utf-8", body) if isinstance(body, str) else ("application/json", json.dumps(body))
-    return Said(request, status, content.encode(), {"content-type": kind, "broker-address": broker.host})
+    if isinstance(body, str):
+        return Said(request, status, body.encode(), {"content-type": "text/plain; charset=utf-8"})
+    return Said(request, status, json.dumps(body).encode(), {"content-type": "application/json"})
 
 
 class Headers(dict[str, str]):
