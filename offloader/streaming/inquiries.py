@@ -12,7 +12,7 @@ from offloader.errors import OffloadError
 from offloader.metadata.state import CatalogHead
 from offloader.streaming.context import Context
 from offloader.streaming.evidence import Being, Look, being
-from offloader.streaming.observing import look_for
+from offloader.streaming.observing import WITNESSES, look_for
 from offloader.streaming.topics import Topic
 from offloader.streaming.work import Kind
 
@@ -34,17 +34,16 @@ class Inquiry:
 
 
 def pursue(context: Context, topics: Iterable[Topic]) -> None:
-    """Ask again where it is time."""
-    everything = list(topics)
-    now = context.clock_ms()
-    for topic in everything:
-        inquiry = topic.inquiry
-        if inquiry is None or topic.gone:
-            continue
-        if now >= inquiry.look_at:
+    """Ask again where it is time, and the former look is over."""
+    everything, now = list(topics), context.clock_ms()
+    due = [(t, t.inquiry) for t in everything if t.inquiry is not None and not t.gone and now >= t.inquiry.look_at]
+    witnesses = _witnesses(everything) if due else []
+    for topic, inquiry in due:
+        if not context.work.has(Kind.INQUIRE, topic.name):
             inquiry.look_at = now + LOOK_EVERY_MS
-            others = _witnesses(everything, topic, len(inquiry.looks))
-            call = partial(look_for, context.admin, topic.catalog, others, context.clock_ms)
+            call = partial(
+                look_for, context.admin, topic.catalog, _others(witnesses, topic, len(inquiry.looks)), context.clock_ms
+            )
             context.work.post(Kind.INQUIRE, topic.name, call, partial(_answered, context, topic, inquiry))
 
 
@@ -65,13 +64,16 @@ def inquire(topic: Topic, *, adopted: bool = True) -> None:
         topic.inquiry = Inquiry(adopted)
 
 
-def _witnesses(topics: list[Topic], topic: Topic, turn: int) -> list[CatalogHead]:
-    """Others that we hold, in another order each time: those that answer as ever first."""
-    others = [other for other in topics if other is not topic and not other.gone]
-    others.sort(key=lambda other: (other.inquiry is not None, other.unseen != ""))
-    well = [other for other in others if other.inquiry is None] or others
-    first = turn % len(well) if well else 0
-    return [other.catalog for other in (*well[first:], *well[:first])]
+def _witnesses(topics: list[Topic]) -> list[Topic]:
+    """Topics that we hold: those that answer as ever first, and no others where there are such."""
+    there = sorted((t for t in topics if not t.gone), key=lambda t: (t.inquiry is not None, t.unseen != ""))
+    return [t for t in there if t.inquiry is None] or there
+
+
+def _others(witnesses: list[Topic], topic: Topic, turn: int) -> list[CatalogHead]:
+    """As many as one look asks for, others each time."""
+    following = (witnesses[(turn + n) % len(witnesses)] for n in range(min(WITNESSES + 1, len(witnesses))))
+    return [other.catalog for other in following if other is not topic][:WITNESSES]
 
 
 def _conclude(context: Context, topic: Topic, inquiry: Inquiry) -> None:

@@ -76,12 +76,6 @@ def _received(context: Context, topic: Topic, before: TopicState, receipt: Recei
     return state
 
 
-def abandon(context: Context, state: TopicState, reason: str) -> TopicState:
-    """Give the open segment's range a new uuid."""
-    tell_of_abandoned(context, state.topic, reason)
-    return segments.abandoned(state, context.new_uuid(), reason)
-
-
 def tell_of_abandoned(context: Context, topic: TopicName, reason: str) -> None:
     """An upload is given up: log and count it."""
     log.warning("abandon topic=%s reason=%s", topic, reason)

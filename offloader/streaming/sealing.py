@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from offloader.errors import OffloadError
@@ -12,7 +13,7 @@ from offloader.metadata.state import Abandoned, CatalogHead, TopicState
 from offloader.model import OpenSegment, Segment, TopicName
 from offloader.streaming import segments
 from offloader.streaming.context import Context
-from offloader.streaming.receiving import abandon
+from offloader.streaming.receiving import tell_of_abandoned
 from offloader.streaming.sealer import seal
 from offloader.streaming.topics import Topic
 from offloader.streaming.work import ADOPTIONS, Kind
@@ -20,13 +21,24 @@ from offloader.streaming.worker import failure_kind
 
 log = logging.getLogger(__name__)
 
+Tell = Callable[[], None]
+
+
+@dataclass
+class _Done:
+    """A seal that has ended. `told`: it was counted and logged."""
+
+    topic: Topic
+    answer: Future[CatalogHead]
+    told: bool = False
+
 
 class Sealing:
     """Seals beside the batches; what is not done in time stays Sealing for the next round."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._done: list[tuple[Topic, Future[CatalogHead]]] = []
+        self._done: list[_Done] = []
 
     def start(self, topic: Topic, state: TopicState) -> None:
         """Have a segment sealed, unless the topic's is being sealed."""
@@ -42,47 +54,59 @@ class Sealing:
             context.metrics.seal((context.clock_ms() - began) / 1000)
 
     def _take(self, topic: Topic, answer: Future[CatalogHead]) -> None:
-        self._done.append((topic, answer))
+        self._done.append(_Done(topic, answer))
 
     def collect(self) -> None:
         """Journal what came of all seals that have ended, in one record."""
-        states = {topic.name: self._context.state(topic.name) for topic, _ in self._done}
-        # A state without an open segment: the journal has it already, its answer had been lost.
-        sealed = [self._sealed(topic, states[topic.name], answer) for topic, answer in self._done if states[topic.name].open]
-        self._context.journal.record(sealed)
+        states = [self._sealed(done, state) for done in self._done if (state := self._context.state(done.topic.name)).open]
+        self._context.journal.record(
+            states
+        )  # a state without an open segment: the journal has it already, its answer had been lost
         self._done.clear()
 
-    def _sealed(self, topic: Topic, state: TopicState, answer: Future[CatalogHead]) -> TopicState:
+    def _sealed(self, done: _Done, state: TopicState) -> TopicState:
+        after, tell = self._outcome(done.topic, state, done.answer)
+        if not done.told:  # the journal may be away for many rounds
+            tell()
+        done.told = True
+        return after
+
+    def _outcome(self, topic: Topic, state: TopicState, answer: Future[CatalogHead]) -> tuple[TopicState, Tell]:
         segment = segments.opened(state)
         try:
             topic.catalog = answer.result()
         except OffloadError as error:
-            return self._failed(state, segment, error)
+            return self._failed(state, error), partial(self._tell_failure, segment, state.topic, error)
         newest = topic.catalog.newest
         if newest is None or newest.uuid != segment.uuid:
-            log.warning("the catalog went on without segment=%s topic=%s: it is dropped", segment.uuid, topic.name)
-            return segments.dropped(state, "the catalog went on without it")
-        self._tell(segments.as_record(state, "", ()), topic)
+            return segments.dropped(state, "the catalog went on without it"), partial(_tell_dropped, segment, topic.name)
         topic.wanted_bytes = 0
-        state = segments.offloaded(state)
+        after = segments.offloaded(state)
         if not segment.parts and segment.upload is not None:
-            state = replace(state, abandoned=(*state.abandoned, segments.unused(segment)))
-        return state
+            after = replace(after, abandoned=(*after.abandoned, segments.unused(segment)))
+        return after, partial(self._tell, segments.as_record(state, "", ()), topic.name)
 
-    def _failed(self, state: TopicState, segment: OpenSegment, error: OffloadError) -> TopicState:
-        context = self._context
-        log.warning("seal failed topic=%s segment=%s: %s", state.topic, segment.uuid, error)
-        context.metrics.failure(failure_kind(error), state.topic)
+    def _failed(self, state: TopicState, error: OffloadError) -> TopicState:
         if segments.must_abandon(error):
-            state = abandon(context, state, str(error))
-        return context.failed(state, error)
+            state = segments.abandoned(state, self._context.new_uuid(), str(error))
+        return self._context.failed(state, error)
 
-    def _tell(self, s: Segment, topic: Topic) -> None:
-        self._context.metrics.segment(s.roll_reason, topic.name, s.size)
+    def _tell_failure(self, segment: OpenSegment, topic: TopicName, error: OffloadError) -> None:
+        log.warning("seal failed topic=%s segment=%s: %s", topic, segment.uuid, error)
+        self._context.metrics.failure(failure_kind(error), topic)
+        if segments.must_abandon(error):
+            tell_of_abandoned(self._context, topic, str(error))
+
+    def _tell(self, s: Segment, topic: TopicName) -> None:
+        self._context.metrics.segment(s.roll_reason, topic, s.size)
         log.info(
             "offloaded topic=%s segment=%s start=%s end=%s entries=%d bytes=%d reason=%s",
-            topic.name, s.uuid, s.start, s.end, s.entries, s.size, s.roll_reason,
+            topic, s.uuid, s.start, s.end, s.entries, s.size, s.roll_reason,
         )  # fmt: skip
+
+
+def _tell_dropped(segment: OpenSegment, topic: TopicName) -> None:
+    log.warning("the catalog went on without segment=%s topic=%s: it is dropped", segment.uuid, topic)
 
 
 class AbandonedUploads:

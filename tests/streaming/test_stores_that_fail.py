@@ -221,9 +221,12 @@ def test_two_applications_on_one_topic_by_different_names() -> None:
     sim.close()
 
 
-def test_a_journal_that_is_unavailable_for_one_record_after_a_seal_delays_and_no_more() -> None:
+@pytest.mark.parametrize("times", [1, 6])
+def test_a_journal_that_is_unavailable_after_a_seal_delays_and_no_more(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
     faults = StoreFaults()
     sim = started(faults, roll="5s")
+    counted: list[object] = []
+    monkeypatch.setattr(sim.context.metrics, "segment", lambda _, topic, __: counted.append(topic))
     sim.produce(T, 20)
     committed = False
 
@@ -231,11 +234,12 @@ def test_a_journal_that_is_unavailable_for_one_record_after_a_seal_delays_and_no
         nonlocal committed
         if not committed:
             committed = True
-            faults.add(StoreFault("put", key=lambda key: key.startswith("_journal"), times=1))
+            faults.add(StoreFault("put", key=lambda key: key.startswith("_journal"), times=times))
 
     faults.add(StoreFault("put", Effect.HOOK, key=lambda key: "_catalog" in key and "/t/" in key, hook=after_commit))
     sim.settle()
     assert committed
+    assert counted.count(T) == sim.context.catalogs.head(T).segments
     check(sim)
 
 
