@@ -123,6 +123,10 @@ class LedgerList:
     def __contains__(self, ledger: object) -> bool:
         return ledger in self._by_id
 
+    def reaches(self, ledger: int) -> bool:
+        """Whether the list has this ledger or a later one. Else it is older than whoever says that there is this ledger."""
+        return bool(self.spans) and self.spans[-1].ledger >= ledger
+
     def closed_with(self, ledger: int) -> int | None:
         """The ledger's last entry id, None while it is open or when it is not (any more) in the list."""
         i = self._by_id.get(ledger)

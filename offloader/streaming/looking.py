@@ -83,7 +83,7 @@ def _take_ends(
         topic.unseen = ""
         _quiet(topic, now)
         told(topic, None)
-        if topic.doubted or _close_not_seen(topic, now) or _may_have_hidden(topic, now):
+        if topic.doubted or _list_is_older(topic) or _close_not_seen(topic, now) or _may_have_hidden(topic, now):
             waiting.append((topic, end))
     waiting.sort(key=lambda pair: (not pair[0].doubted, pair[0].ledgers_at))
     for topic, end in waiting[:LIST_CHECKS]:
@@ -99,6 +99,12 @@ def _end_is_awaited(context: Context, topic: Topic) -> bool:
     """Somebody asked for everything up to the very end, also what consumers do not get."""
     asked = topic.retire is not None and topic.retire_at is None
     return topic.source.complete and (asked or bool(context.state(topic.name).requests))
+
+
+def _list_is_older(topic: Topic) -> bool:
+    """The end is in a ledger that the list does not have: they were asked for at two times, or of two brokers."""
+    last = topic.last
+    return last is not None and not topic.info.ledgers.reaches(last.ledger)
 
 
 def _may_have_hidden(topic: Topic, now: int) -> bool:

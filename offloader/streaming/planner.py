@@ -252,7 +252,7 @@ def _finish(view: TopicView, state: TopicState, start: Position | None, end: Pos
     if covered is not None and covered >= end:
         state = segments.complete(state, (), view.ledgers, now)
         return Decision(view, state, Seal(_facts(state)))
-    if start is None:
+    if start is None or not view.ledgers.reaches(end.ledger):
         return Decision(view, state, Hold("the next ledger is not listed yet"))
     return _read(view, state, Read(start, end, seal=True))
 

@@ -164,3 +164,27 @@ def test_what_adoption_has_journaled_is_not_overwritten_by_uploads_that_were_abo
     sim.forget_failure(TOPIC)
     sim.rounds(5)
     assert len(sim.context.catalogs.load(TOPIC).losses) == 1
+
+
+def test_an_end_that_is_newer_than_the_ledger_list_is_offloaded_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that is slow, while a topic is taken in: its ledgers roll between the two answers, and then nothing is written any more."""
+    sim = Simulation(1, roll="10s", entries_per_ledger=3)
+    sim.cluster.create(TOPIC)
+    sim.produce(TOPIC, 4)
+    sim.settle()  # or the list would be read anew, for the sake of the pin's token
+    sim.pins.close()
+    sim.journal.close()
+    opened = type(sim.pins).open
+
+    def open_late(pins: Any, topic: TopicName) -> object:
+        sim.produce(TOPIC, 20)
+        monkeypatch.undo()
+        return opened(pins, topic)
+
+    monkeypatch.setattr(type(sim.pins), "open", open_late)
+    sim.start()
+    sim.settle()
+    head = sim.context.catalogs.head(TOPIC)
+    written = max((e.ledger, e.entry) for e in sim.cluster.entries(TOPIC))
+    assert head.end is not None
+    assert head.end[1:] == written
