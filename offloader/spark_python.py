@@ -31,13 +31,14 @@ def main() -> NoReturn:
 
 
 def without_zips(given: Sequence[str], installed: Sequence[str]) -> list[str]:
-    """PYTHONPATH without Spark's zips of Python, where the same PySpark is installed. A cluster's Spark may be another."""
+    """PYTHONPATH without Spark's zips of Python, where the same PySpark is installed. A cluster's Spark may be another. A user's zips stay:
+    YARN puts them into the same folder."""
     zips = [Path(path) for path in given if Path(path).name == "pyspark.zip"]
     version = _version_installed(installed)
     if version is None or any(_version_in(path) != version for path in zips):
         return list(given)
-    beside_them = {str(found) for path in zips for found in path.parent.glob("*.zip")}  # Py4J's, too
-    return [path for path in given if path not in beside_them]
+    of_spark = {*zips, *(found for path in zips for found in path.parent.glob("py4j-*.zip"))}
+    return [path for path in given if Path(path) not in of_spark]
 
 
 def _version_installed(paths: Sequence[str]) -> bytes | None:

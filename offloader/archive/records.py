@@ -13,7 +13,7 @@ from offloader.archive.view import TopicView
 from offloader.metadata.history import History, Slot
 from offloader.metadata.manifest import Row
 from offloader.metadata.state import CatalogHead
-from offloader.model import Loss, Position, Segment, TopicName, Transaction
+from offloader.model import Position, TopicName, Transaction
 
 # Two records that are wanted are read with what is between them, where that are no more: they are in one object then, mostly.
 BETWEEN = 16
@@ -139,8 +139,7 @@ class TopicRecords:
         first = next(slots, None)
         last = history.head.next_slot - 1 if first is None else first.number
         for end in range(last, -1, -STEP):
-            begin = max(end - STEP + 1, 0)
-            yield self._view(history, [Slot(number, Row()) for number in range(begin, end + 1)], Selection(end=position), 0)
+            yield TopicView.of(history.catalog(range(max(end - STEP + 1, 0), end + 1))), Selection(end=position)
 
     def first(self) -> Iterator[Viewed]:
         """All records, some at a time, from the first on."""
@@ -165,8 +164,7 @@ class TopicRecords:
             yield self.whole, EVERYTHING
             return
         for first in firsts:
-            slots = [Slot(number, Row()) for number in range(first, min(first + STEP, history.head.next_slot))]
-            yield self._view(history, slots, EVERYTHING, 0)
+            yield TopicView.of(history.catalog(range(first, min(first + STEP, history.head.next_slot)))), EVERYTHING
 
     def _view(self, history: History, stretch: list[Slot], selection: Selection, back: int) -> Viewed:
         begin, end = stretch[0].number, stretch[-1].number + 1
@@ -174,19 +172,19 @@ class TopicRecords:
         while first > 0 and before > 0:
             first -= 1
             before -= history.row(first).size
-        view = TopicView.of(history.catalog(range(first, end)))
-        start = next((r.start for _, r, _ in history.read(range(begin, end)) if isinstance(r, Segment | Loss)), None)
-        if start is None or history.is_first(begin):
+        view, start = TopicView.of(history.catalog(range(first, end))), stretch[0].row.start
+        if not selection.is_timed or start is None or history.is_first(begin):
             return view, selection
+        # What is before the stretch was left out for its times, or belongs to another one.
         return view, replace(selection, start=start if selection.start is None else max(start, selection.start))
 
 
 def _stretches(history: History, selection: Selection, most: int | None = None) -> Iterator[list[Slot]]:
-    """The records that a selection needs, in order: near ones together. Where that are more than `most` slots, in several lists, of which each
-    begins with the last record of the one before."""
+    """The records that a selection needs, in order: near ones together, and all where it has no times, for they follow on. Where that are more
+    than `most` slots, in several lists, of which each begins with the last record of the one before."""
     stretch: list[Slot] = []
     for slot in history.slots(_wanted(selection)):
-        if stretch and slot.number - stretch[-1].number > BETWEEN:
+        if stretch and selection.is_timed and slot.number - stretch[-1].number > BETWEEN:
             yield stretch
             stretch = []
         elif stretch and most is not None and slot.number - stretch[0].number >= most:

@@ -226,7 +226,7 @@ class _Archived:
     def topic(self, name: TopicName, scanned: BucketScan | None = None) -> ArchivedTopic | None:
         """None where the archive does not have it. `scanned`: what the bucket of ledgers has, where that is known already."""
         session, bucket = self.session, self.bucket
-        records = TopicRecords(session.catalogs.history(name))
+        records = TopicRecords(session.catalogs.history(name, kept=session.kept))
         if bucket is not None:
             records = TopicRecords.of(with_ledgers(records.whole.catalog, bucket, scanned))
         if records.head.claim is None and not (bucket is not None and records.whole.ledgers):

@@ -122,7 +122,7 @@ def segments(session: Session, topic: TopicName) -> None:
 
 def _segment_rows(session: Session, topic: TopicName, state: TopicState) -> Iterator[tuple[object, ...]]:
     opened = state.open
-    for view, _ in TopicRecords(session.catalogs.history(topic)).first():
+    for view, _ in TopicRecords(session.catalogs.history(topic, kept=session.kept)).first():
         for segment in view.catalog.segments:
             yield _offloaded_row(topic, segment)
             if opened is not None and opened.uuid == segment.uuid:

@@ -157,8 +157,7 @@ class History:
 
     def is_first(self, number: int) -> bool:
         """Whether nothing is accounted for before a record."""
-        before = next(self.read([number])).before
-        return before.segments == 0 and before.end is None
+        return next(self.read([number])).before.last is None
 
     def keep(self, number: int, written: Written) -> None:
         """A record that was read already."""

@@ -314,7 +314,7 @@ class TopicCatalog:
     """A topic's history: the fold of its catalog's records, as far back as they were read.
 
     `closed`: the last entries of ledgers that were closed after their last entry was offloaded. `begins`: where the first claim of each
-    incarnation begins.
+    incarnation begins. `follows`: the last segment or loss that was not read, since it stands before the others.
     """
 
     head: CatalogHead
@@ -322,6 +322,7 @@ class TopicCatalog:
     losses: tuple[Loss, ...] = ()
     closed: dict[tuple[int, int], int] = field(default_factory=dict)
     begins: dict[int, Position] = field(default_factory=dict)
+    follows: Ending | None = None
 
     @classmethod
     def empty(cls, topic: TopicName) -> Self:
@@ -333,7 +334,7 @@ class TopicCatalog:
         """Of what follows a head: records may be added."""
         begins = {} if head.claim is None or head.begin is None else {head.claim.incarnation: head.begin}
         closed = {(each.incarnation, each.ledger): each.last for each in head.closed}
-        return cls(head, closed=closed, begins=begins)
+        return cls(head, closed=closed, begins=begins, follows=head.last)
 
     @property
     def topic(self) -> TopicName:
@@ -376,10 +377,12 @@ class CatalogFold:
         self._losses = list(catalog.losses)
         self._closed = dict(catalog.closed)
         self._begins = dict(catalog.begins)
+        self._follows = catalog.follows
 
     def catalog(self) -> TopicCatalog:
         """What the records add up to."""
-        return TopicCatalog(self.head, tuple(self._segments), tuple(self._losses), dict(self._closed), dict(self._begins))
+        segments, losses = tuple(self._segments), tuple(self._losses)
+        return TopicCatalog(self.head, segments, losses, dict(self._closed), dict(self._begins), self._follows)
 
     def add(self, record: Record) -> None:
         """The record of the next slot. Raises IntegrityError, and is as before, where it does not continue the others."""

@@ -9,8 +9,11 @@ from typing import cast
 import pytest
 
 from benchmarks.long_store import MINUTE, LongStore, LongTopic
+from offloader.archive.messages.lookback import LOOK_BACK
 from offloader.archive.records import STEP, TopicRecords
-from offloader.archive.spark.planning import asked_of
+from offloader.archive.spark import planning
+from offloader.archive.spark.offsets import items_between
+from offloader.archive.spark.planning import Portion, asked_of, portions, size_of
 from offloader.archive.stored import Piece, Selection
 from offloader.errors import DamagedRecordError
 from offloader.metadata.catalog import Catalogs
@@ -18,7 +21,7 @@ from offloader.metadata.compaction import compact
 from offloader.metadata.history import Kept
 from offloader.metadata.layout import catalog_folder, manifests_folder
 from offloader.metadata.manifest import FAN
-from offloader.model import MIB, Segment, TopicName
+from offloader.model import MIB, Position, Segment, TopicName
 from offloader.storage.base import ObjectStore
 from offloader.storage.memory import MemoryStore
 
@@ -79,6 +82,42 @@ def test_a_plan_of_an_hour_asks_for_the_same_but_for_a_logarithm(first: int) -> 
     assert max(asked) - min(asked) <= 6, asked  # two stretches of records in each of three levels at most
 
 
+def at(entry: int) -> Position:
+    return Position(0, 1, entry)
+
+
+def assert_looks_back(portion: Portion, first: int) -> None:
+    """As far as chunks are looked for, right up to its own first entry."""
+    assert size_of(portion.before) >= LOOK_BACK
+    last, begun = portion.before[-1], portion.items[0]
+    assert isinstance(last, Piece)
+    assert isinstance(begun, Piece)
+    assert (last.last, begun.first) == (at(first - 1), at(first))
+
+
+@pytest.mark.parametrize("first", [160 * 50, 160 * 50 + 87, 160 * 99])
+def test_what_begins_amid_a_topic_is_looked_back_from(first: int) -> None:
+    records = TopicRecords(catalogs(long(100)).history(TOPIC))
+    ((view, items),) = asked_of(records, Selection(at(first)))
+    assert_looks_back(portions(view, items, 1_000 * MIB, look_back=True)[0], first)
+
+
+@pytest.mark.parametrize("first", [50, 90])
+def test_times_amid_a_topic_are_looked_back_from(first: int) -> None:
+    records = TopicRecords(catalogs(long(100)).history(TOPIC))
+    selection = Selection(published_from=first * MINUTE + 1, published_to=first * MINUTE + 2)
+    ((view, items),) = asked_of(records, selection)
+    assert_looks_back(portions(view, items, 1_000 * MIB, look_back=True)[0], 160 * first)
+
+
+@pytest.mark.parametrize("first", [160 * 50, 160 * 50 + 87])
+def test_a_stream_s_batch_is_looked_back_from(first: int) -> None:
+    records = TopicRecords(catalogs(long(100)).history(TOPIC))
+    view = records.behind(at(first - 1), back=LOOK_BACK + planning.STEP)
+    items = items_between(view, at(first - 1), Selection())
+    assert_looks_back(portions(view, items, 1_000 * MIB, look_back=True)[0], first)
+
+
 def test_a_whole_topic_s_records_are_never_held_at_once() -> None:
     records = TopicRecords(catalogs(long(4_000)).history(TOPIC, None, Kept(10)))
     held = []
@@ -102,6 +141,15 @@ class WithAHole(LongTopic):
             return made
         held = replace(made.ledgers[0], first=made.ledgers[0].first + 1)
         return replace(made, start=made.start._replace(entry=held.first), ledgers=(held,))
+
+
+def test_a_hole_in_what_is_looked_back_at_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    topic = WithAHole(TOPIC, 100, 2, MIB)
+    topic.hole = 48
+    records = TopicRecords(catalogs(LongStore(topic)).history(TOPIC))
+    ((view, items),) = asked_of(records, Selection(at(160 * 50)))
+    assert portions(view, items, 1_000 * MIB, look_back=True)[0].before == ()
+    assert f"chunks before 1:8000 are not looked for: {TOPIC}: hole: 1:7680..7680 is in no segment" in caplog.text
 
 
 @pytest.mark.parametrize("step", [1, 2, 7])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gc
 import hashlib
 import re
 from contextlib import contextmanager, nullcontext
@@ -14,9 +15,13 @@ from offloader._proto.pulsar_messages_pb2 import CompressionType
 from offloader.archive.following.follower import Patience
 from offloader.archive.following.live import Live
 from offloader.archive.ledgers.names import data_key, index_key
+from offloader.archive.reading.reader import ReadOptions
+from offloader.cli.output import OUTPUTS
+from offloader.cli.reading import Ledgers, archived_partitions
+from offloader.cli.session import Session
 from offloader.errors import BrokerUnavailableError
 from offloader.metadata.layout import catalog_folder
-from offloader.model import Position, TopicName
+from offloader.model import Position, Segment, TopicName
 from offloader.storage.local import LocalStore
 from tests.archive.following.test_follow import TOPIC as FOLLOWED
 from tests.archive.following.test_follow import Seconds, started
@@ -206,6 +211,27 @@ def test_partitions_are_read_one_after_the_other(partitioned) -> None:
     assert partitioned.ok("topics", "cat", "orders", "--format", "raw") == "1:01:12:02:110:010:1"
     told = [(x["topic"], x["position"]) for x in partitioned.json_lines("topics", "cat", "orders")]
     assert told == [(partition(number), f"{number}:{n}") for number in (1, 2, 10) for n in range(2)]
+
+
+def test_what_is_kept_of_records_does_not_grow_with_them_or_with_partitions(line, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(3):
+        line.archive.topic = TopicName.parse(partition(number))
+        line.archive.claim(number, 0)
+        for entry in range(20):
+            line.archive.add(stream(number, entry, entry))
+    monkeypatch.setattr("offloader.cli.session.MOST_KEPT", 10)
+    (line.folder / "offloader.yaml").write_text(line.config)
+    session = Session(line.doors, line.folder / "offloader.yaml", OUTPUTS["text"]())
+    gc.collect()
+    before = segments_in_memory()
+    sources = archived_partitions(session, TopicName.parse("orders"), Ledgers(None, None, ask_pulsar=False), ReadOptions())
+    assert [len(list(source.records.plan())) for source in sources] == [20, 20, 20]
+    gc.collect()
+    assert segments_in_memory() - before <= 10
+
+
+def segments_in_memory() -> int:
+    return sum(isinstance(each, Segment) for each in gc.get_objects())
 
 
 def test_a_partition_whose_catalog_is_gone_is_not_left_out(partitioned) -> None:

@@ -49,7 +49,7 @@ def _cuts_of_ledger(run: Run, per_entry: float) -> Iterator[Cut]:
 
 def of_segment(topic: TopicName, segment: Segment, first: Position, last: Position, selection: Selection) -> Iterator[Piece]:
     """Entries and gaps between two positions, without the parts that hold nothing of the times. Raises DamagedRecordError."""
-    alone = selection.start is not None and selection.start == selection.end
+    alone = not selection.is_timed and selection.start is not None and selection.start == selection.end
     kept: list[Run] = []
     cuts: list[_PartCut] = []
     for part, run in _by_parts(segment, clipped(runs(segment), first, last)):

@@ -19,13 +19,13 @@ from offloader.model import Loss, Position, Segment, TopicName
 def plan(view: TopicView, selection: Selection = EVERYTHING, planned_to: Position | None = None) -> list[PlanItem]:
     """Everything that is selected, in topic order; each position once. What nothing proves is a Missing with its reason.
 
-    Positions clip, times leave out parts. Records up to `planned_to` were planned before: they say what the others follow. Raises DamagedRecordError where the records have a hole, an overlap, or
-    contradict themselves.
+    Positions clip, times leave out parts. Records up to `planned_to` were planned before: they say what the others follow. Raises
+    DamagedRecordError where the records have a hole, an overlap, or contradict themselves.
     """
     items: list[PlanItem] = []
     junctions = Junctions(view)
     before: Span | None = None
-    first = True
+    first = view.catalog.follows is None
     for span in spans_once(view):
         if _is_outside(span, selection):
             first = False

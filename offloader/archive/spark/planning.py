@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,8 @@ from offloader.archive.stored import Piece, PlanItem, Selection
 from offloader.archive.view import TopicView
 from offloader.errors import ConfigError, DamagedRecordError, DataLostError
 from offloader.model import MIB, Position, TopicName, Transaction
+
+log = logging.getLogger("offloader.archive.spark")
 
 STEP = 4 * MIB
 TASKS = 8  # a number that most numbers of cores divide
@@ -176,17 +179,19 @@ def _whole(view: TopicView, first: Position, last: Position) -> list[PlanItem]:
     """Everything between two positions, and enough before it to look back."""
     try:
         return plan(view, Selection(_far_enough_back(view, first, LOOK_BACK + STEP), last))
-    except DamagedRecordError:
-        return plan(view, Selection(first, last))  # what is broken before the first position does not concern it
+    except DamagedRecordError as error:  # before the first position, which need not concern it
+        log.warning("%s: chunks before %s are not looked for: %s", view.topic, first, error)
+        return plan(view, Selection(first, last))
 
 
 def _far_enough_back(view: TopicView, end: Position, max_bytes: int) -> Position | None:
-    """The start of a segment or ledger from which at least `max_bytes` lie before `end`: what is before need not be planned."""
+    """The start of a segment or ledger from which at least `max_bytes` lie before `end`, or of the first one that is known: what is before
+    need not be planned."""
     left = max_bytes
-    for start, last, size in sorted(extents(view), reverse=True):
-        if start > end:
-            continue
+    found: Position | None = None
+    for start, last, size in sorted((each for each in extents(view) if each[0] <= end), reverse=True):
+        found = start
         if left <= 0:
-            return start
+            break
         left -= size if last <= end else 0  # of the one that `end` lies in, nobody knows how much is before it
-    return None
+    return found
