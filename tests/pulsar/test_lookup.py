@@ -2,11 +2,15 @@
 
 import dataclasses
 import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from offloader.errors import BrokerUnavailableError, ProtocolError, TopicNotFoundError
 from offloader.model import TopicName
+from offloader.pulsar.connection import Connection
 from offloader.pulsar.lookup import MAX_REDIRECTS, TopicLookup
 from offloader.pulsar.pool import ConnectionPool
 from tests.pulsar import fake_broker as fake
@@ -112,6 +116,30 @@ def test_without_a_living_host_each_one_is_named(settings):
     pool = ConnectionPool(dataclasses.replace(settings, service_url=f"pulsar://{dead},{dead}"))
     with pytest.raises(BrokerUnavailableError, match=f"{dead}.*; .*{dead}"):
         pool.service()
+
+
+def test_who_waits_for_a_broker_that_cannot_be_reached_waits_for_one_attempt_together(settings, monkeypatch):
+    callers, asked, opened = 8, threading.Semaphore(0), []
+
+    def clock():
+        asked.release()
+        return time.monotonic()
+
+    def unreachable(*_):
+        if not opened:
+            assert all(asked.acquire(timeout=10) for _ in range(callers))
+        opened.append(1)
+        raise BrokerUnavailableError("its packets are dropped")
+
+    monkeypatch.setattr(Connection, "open", unreachable)
+    pool = ConnectionPool(settings, clock)
+    with ThreadPoolExecutor(callers) as threads:
+        errors = [threads.submit(pool.service).exception for _ in range(callers)]
+        assert {str(error()) for error in errors} == {"its packets are dropped"}
+    assert len(opened) == 1
+    with pytest.raises(BrokerUnavailableError):  # who comes later tries again
+        pool.service()
+    assert len(opened) == 2
 
 
 def test_a_closed_pool_connects_no_more(settings):
