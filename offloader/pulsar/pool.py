@@ -7,11 +7,14 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from offloader.errors import BrokerUnavailableError, OffloadError
 from offloader.pulsar.auth import authentication
 from offloader.pulsar.connection import Connection
 from offloader.pulsar.settings import HostPort, PulsarSettings
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +75,22 @@ class ConnectionPool:
 
     def service(self) -> tuple[BrokerAddress, Connection]:
         """A connection to one of the service URL's hosts: the one that answered last, or the next that does."""
+        return self.ask_service(lambda address, connection: (address, connection))
+
+    def ask_service(self, question: Callable[[BrokerAddress, Connection], T]) -> T:
+        """What one of the service URL's hosts answers: the one that answered last, or the next that does. Each is asked once."""
         hosts = self.settings.service_hosts
         first = self._service
         errors: list[str] = []
         for number in range(first, first + len(hosts)):
             address = BrokerAddress(hosts[number % len(hosts)])
             try:
-                connection = self.get(address)
+                answer = question(address, self.get(address))
             except BrokerUnavailableError as error:
                 errors.append(str(error))
                 continue
             self._service = number % len(hosts)
-            return address, connection
+            return answer
         raise BrokerUnavailableError("; ".join(errors))
 
     def close(self) -> None:

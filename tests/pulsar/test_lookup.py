@@ -110,6 +110,48 @@ def test_hosts_are_tried_in_turn_and_the_one_that_answers_is_kept(broker, settin
         pool.close()
 
 
+def two_hosts(impatient, broker, other):
+    return dataclasses.replace(impatient, service_url=f"pulsar://{broker.address},{other.address}")
+
+
+@pytest.mark.parametrize("kind", [fake.LOOKUP, fake.PARTITIONED_METADATA])
+def test_a_host_that_takes_connections_and_answers_no_question_is_left_for_the_next(broker, other, impatient, kind):
+    broker.ignore(kind)
+    pool = ConnectionPool(two_hosts(impatient, broker, other))
+    lookup = TopicLookup(pool)
+    ask = lookup.partitions if kind == fake.PARTITIONED_METADATA else lookup.connection
+    try:
+        for topic in (TOPIC, TopicName.parse("public/ns/u")):
+            ask(topic)
+        assert len(broker.received(kind)) == 1
+        assert len(other.received(kind)) == 2
+    finally:
+        pool.close()
+
+
+def test_where_no_host_answers_a_question_each_is_asked_once(broker, other, impatient):
+    broker.ignore(fake.LOOKUP)
+    other.ignore(fake.LOOKUP)
+    pool = ConnectionPool(two_hosts(impatient, broker, other))
+    try:
+        with pytest.raises(BrokerUnavailableError, match=f"{broker.address}.*; .*{other.address} did not answer within"):
+            TopicLookup(pool).connection(TOPIC)
+        assert len(broker.received(fake.LOOKUP)) == len(other.received(fake.LOOKUP)) == 1
+    finally:
+        pool.close()
+
+
+def test_what_a_host_says_of_a_topic_no_other_is_asked(broker, other, impatient):
+    broker.on(fake.LOOKUP, redirect("", kind=2, error=11, message="not here"))
+    pool = ConnectionPool(two_hosts(impatient, broker, other))
+    try:
+        with pytest.raises(TopicNotFoundError):
+            TopicLookup(pool).connection(TOPIC)
+        assert not other.received(fake.LOOKUP)
+    finally:
+        pool.close()
+
+
 def test_without_a_living_host_each_one_is_named(settings):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         dead = f"127.0.0.1:{taken.getsockname()[1]}"
