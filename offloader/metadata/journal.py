@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import MappingProxyType, TracebackType
 from typing import Self
 
 from offloader.errors import (
+    DamagedRecordError,
     FatalError,
+    FormatVersionError,
     JournalUnavailableError,
     OffloadError,
     OutcomeUnknownError,
     OvertakenError,
-    RetryableError,
 )
-from offloader.metadata.journal_codec import EncodedTopic, encode_changes, encode_full, encode_topic
+from offloader.metadata.journal_codec import EncodedTopic, decode_journal, encode_changes, encode_full, encode_topic
 from offloader.metadata.journal_rules import snapshot_due
 from offloader.metadata.journal_start import JournalStart, Started
 from offloader.metadata.layout import epoch_folder
@@ -30,7 +31,7 @@ from offloader.storage.base import ObjectStore
 log = logging.getLogger(__name__)
 
 Waiting = Callable[[], AbstractContextManager[None]]
-CALLS_OF_A_WAIT = 2  # a record is written and, where the slot is taken, read back
+CALLS_OF_A_WAIT = 2  # a record is written, or looked for, and, where the slot is taken, read back
 
 
 @dataclass(slots=True)
@@ -128,13 +129,13 @@ class Journal:
             raise group.failure
 
     def check_not_overtaken(self) -> None:
-        """Raises OvertakenError where another process has taken the journal: nothing may be done then."""
+        """Raises OvertakenError where another process has taken the journal: nothing may be done then, nor where it cannot be seen
+        (JournalUnavailableError)."""
         with self._writing:
             self._settle()
-            with self._waiting_for_store():
-                empty = self._log.is_empty(self._next_slot)
-            if not empty:
-                self._stop()
+            with self._asking():
+                there = self._log.held_by(self._next_slot)
+            self._check_ours(there)
 
     def close(self) -> None:
         """Wait for what is being written. The journal must not be used afterwards."""
@@ -184,15 +185,9 @@ class Journal:
         tried = self._tried
         if tried is None:
             return
-        try:
-            with self._waiting_for_store():
-                other = self._log.append(self._next_slot, tried.data)
-        except OutcomeUnknownError as error:
-            raise JournalUnavailableError(f"what became of a journal record is not known yet: {error}") from error
-        except RetryableError as error:
-            raise JournalUnavailableError(str(error)) from error
-        if other is not None:
-            self._stop()
+        with self._asking():
+            there = self._log.append(self._next_slot, tried.data)
+        self._check_ours(there)
         self._tried = None
         self._written(len(tried.data))
         self._set_topics(tried.encoded)
@@ -218,6 +213,29 @@ class Journal:
         except OffloadError as error:  # the next snapshot tries again
             log.warning("journal of %s: old records could not be removed: %s", self._application, error)
 
-    def _stop(self) -> None:
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """A call of the store. One odd answer, also one that refuses us, must not end the application: the owner asks again."""
+        try:
+            with self._waiting_for_store():
+                yield
+        except OutcomeUnknownError as error:
+            raise JournalUnavailableError(f"what became of a journal record is not known yet: {error}") from error
+        except OffloadError as error:
+            raise JournalUnavailableError(str(error)) from error
+
+    def _check_ours(self, there: bytes | None) -> None:
+        """Only a record in our next slot proves that another process owns the journal: whoever starts leaves a fence there, for ever."""
+        if there is None:
+            return
+        key = self._log.key(self._next_slot)
+        if not there:
+            raise JournalUnavailableError(f"{key}: something was found there, and not there or empty when it was read")
+        try:
+            decode_journal(key, there)
+        except FormatVersionError:
+            pass  # the fence of a newer version
+        except DamagedRecordError as error:
+            raise JournalUnavailableError(f"whether another process owns the journal cannot be seen: {error}") from error
         self._overtaken = f"another process owns the journal of {self._application} now: do not restart this one"
         raise OvertakenError(self._overtaken)

@@ -32,7 +32,7 @@ class NumberedLog:
         return self._folder + slot_name(slot)
 
     def append(self, slot: int, data: bytes) -> bytes | None:
-        """Write a record: None when these bytes hold the slot now, else the bytes of whoever was there before.
+        """Write a record: None when these bytes hold the slot now, else the bytes of whoever was there before: none where it is gone since.
 
         `data` carries a fresh token; whoever tries a slot again passes the same bytes. Raises OutcomeUnknownError, DamagedRecordError.
         """
@@ -41,18 +41,26 @@ class NumberedLog:
             raise OutcomeUnknownError(f"{self._unknown[0]}: the outcome of this write is still unknown; load the log again")
         try:
             written = self._store.put(key, data, if_absent=True)
-            there = data if written is not None else read_record(self._store, key)
+            there = data if written is not None else self._there(key)
         except OutcomeUnknownError:
             self._unknown = key, data
             raise
-        except ObjectNotFoundError:
-            there = b""  # written by another, and removed since
         self._unknown = None
         return None if there == data else there
 
     def is_empty(self, slot: int) -> bool:
         """Whether nobody has written the slot yet."""
         return self._store.stat(self.key(slot)) is None
+
+    def held_by(self, slot: int) -> bytes | None:
+        """What holds the slot: None where nobody has written it, no bytes where it is gone since. Raises DamagedRecordError."""
+        return None if self.is_empty(slot) else self._there(self.key(slot))
+
+    def _there(self, key: str) -> bytes:
+        try:
+            return read_record(self._store, key)
+        except ObjectNotFoundError:
+            return b""
 
     def nearly_all(self, within: int) -> int:
         """How many records there are at least: fewer than `within` more may be there. In as many steps as the number has digits."""

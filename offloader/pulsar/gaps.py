@@ -63,7 +63,7 @@ def _is_listed(rest: RestClient, topic: TopicName, ledger: int, entry: int) -> b
     """Whether the topic's ledger list has the entry: what a broker answers for one that is not there differs, 404 or 500."""
     stats = rest.get(f"{topic.rest_path}/internalStats")
     entries, _ = topic_info(rest.get(f"{topic.rest_path}/internal-info"), stats).sizes.get(ledger, (0, 0))
-    return bool(entry < entries)
+    return entry < entries
 
 
 def _append(gaps: list[Gap], kind: GapKind, ledger: int, entry: int) -> None:

@@ -46,7 +46,9 @@ class TopicLookup:
 
     def partitions(self, topic: TopicName) -> int:
         """How many partitions a topic has, 0 if it is not partitioned."""
-        _, connection = self._pool.service()
+        return self._pool.ask_service(lambda _, connection: self._partitions(connection, topic))
+
+    def _partitions(self, connection: Connection, topic: TopicName) -> int:
         what = f"partitions of {topic}"
         command = connection.call(lambda n: commands.partitioned_metadata(n, str(topic)), self.timeout, what)
         response = command.partitioned_metadata_response
@@ -55,18 +57,17 @@ class TopicLookup:
         return response.partitions
 
     def _ask(self, topic: TopicName) -> BrokerAddress:
-        address, connection = self._pool.service()
-        authoritative = False
-        for _ in range(MAX_REDIRECTS):
-            response = self._lookup(connection, topic, authoritative)
+        asked, response = self._pool.ask_service(lambda address, connection: (address, self._lookup(connection, topic)))
+        for _ in range(MAX_REDIRECTS - 1):
             if response.response == LookupResponse.CONNECT:
-                return self._target(response, address, topic)
-            address = self._target(response, address, topic)
-            authoritative = response.authoritative
-            connection = self._pool.get(address)
-        raise BrokerUnavailableError(f"{topic}: {MAX_REDIRECTS} brokers in a row said that another one serves it")
+                break
+            asked = self._target(response, asked, topic)
+            response = self._lookup(self._pool.get(asked), topic, authoritative=response.authoritative)
+        if response.response != LookupResponse.CONNECT:
+            raise BrokerUnavailableError(f"{topic}: {MAX_REDIRECTS} brokers in a row said that another one serves it")
+        return self._target(response, asked, topic)
 
-    def _lookup(self, connection: Connection, topic: TopicName, authoritative: bool) -> LookupResponse:  # noqa: FBT001
+    def _lookup(self, connection: Connection, topic: TopicName, *, authoritative: bool = False) -> LookupResponse:
         what = f"looking up {topic}"
         build = lambda n: commands.lookup(n, str(topic), authoritative=authoritative)  # noqa: E731
         response = connection.call(build, self.timeout, what).lookup_response

@@ -34,13 +34,13 @@ def _topic_info(info: Mapping[str, Any], stats: Mapping[str, Any]) -> TopicInfo:
     ledgers = stats["ledgers"]
     confirmed = _position(stats["lastConfirmedEntry"])
     terminated = stats["state"] == "Terminated"
-    sizes = {x["ledgerId"]: (x["entries"], x["size"]) for x in ledgers}
+    sizes = {_count(x["ledgerId"]): (_count(x["entries"]), _count(x["size"])) for x in ledgers}
     spans = [LedgerSpan(x["ledgerId"], x["entries"] - 1) for x in ledgers]
     if ledgers and ledgers[-1]["entries"] == 0:
         # The last ledger's record has no count before it is closed; a terminated topic's keeps none until it is loaded again.
         current = ledgers[-1]["ledgerId"]
         # While a broker changes ledgers, the counts are for a moment those of the full one (seen with 4.0.7).
-        counted = (stats["currentLedgerEntries"], stats["currentLedgerSize"])
+        counted = (_count(stats["currentLedgerEntries"]), _count(stats["currentLedgerSize"]))
         sizes[current] = counted if confirmed[0] == current else (0, 0)
         end = confirmed[1] if confirmed[0] == current else -1
         spans[-1] = LedgerSpan(current, end if terminated else None)
@@ -91,4 +91,11 @@ def instant(text: str) -> int:
 
 def _position(text: str) -> tuple[int, int]:
     ledger, entry = text.split(":")
-    return int(ledger), int(entry)
+    return _count(int(ledger), least=-1), _count(int(entry), least=-1)
+
+
+def _count(said: object, least: int = 0) -> int:
+    """What a broker counts with: 63 bits, and nothing that only looks like a number. Raises ValueError."""
+    if type(said) is int and least <= said < 1 << 63:
+        return said
+    raise ValueError(f"{said!r} is no count")

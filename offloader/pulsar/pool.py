@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from offloader.errors import BrokerUnavailableError
+from offloader.errors import BrokerUnavailableError, OffloadError
 from offloader.pulsar.auth import authentication
 from offloader.pulsar.connection import Connection
 from offloader.pulsar.settings import HostPort, PulsarSettings
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,17 +27,20 @@ class BrokerAddress:
 
 @dataclass
 class _Slot:
-    """One connection's place; its lock keeps two threads from connecting for the same."""
+    """One connection's place; its lock keeps two threads from connecting for the same. `failed_at`: when its last opening failed, and why."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     connection: Connection | None = None
+    failure: OffloadError | None = None
+    failed_at: float = 0.0
 
 
 class ConnectionPool:
     """Hands out living connections and makes new ones in place of dead ones. Thread safe."""
 
-    def __init__(self, settings: PulsarSettings) -> None:
+    def __init__(self, settings: PulsarSettings, clock: Callable[[], float] = time.monotonic) -> None:
         self.settings = settings
+        self._clock = clock
         self._authentication = authentication(settings)
         self._lock = threading.Lock()
         self._slots: dict[tuple[BrokerAddress, int], _Slot] = {}
@@ -41,31 +49,48 @@ class ConnectionPool:
         self._closed = False
 
     def get(self, address: BrokerAddress) -> Connection:
-        """A connection to that broker, taken in turn if several are allowed. Raises as `Connection.open`."""
+        """A connection to that broker, taken in turn if several are allowed. Raises as `Connection.open`: whoever waited while another
+        thread could not connect hears the same, and does not try, and wait, once more."""
+        asked_at = self._clock()
         number = next(self._turn) % self.settings.connections_per_broker
         with self._lock:
             slot = self._slots.setdefault((address, number), _Slot())
         with slot.lock:
             if self._closed:
                 raise BrokerUnavailableError("the connections were closed")
-            if slot.connection is None or not slot.connection.alive:
-                slot.connection = Connection.open(self.settings, self._authentication, address.host, address.behind_proxy)
-            return slot.connection
+            if slot.connection is not None and slot.connection.alive:
+                return slot.connection
+            if slot.failure is not None and slot.failed_at > asked_at:
+                raise type(slot.failure)(str(slot.failure))
+            return self._open(slot, address)
+
+    def _open(self, slot: _Slot, address: BrokerAddress) -> Connection:
+        try:
+            slot.connection = Connection.open(self.settings, self._authentication, address.host, address.behind_proxy)
+        except OffloadError as error:
+            slot.failure, slot.failed_at = error, self._clock()
+            raise
+        slot.failure = None
+        return slot.connection
 
     def service(self) -> tuple[BrokerAddress, Connection]:
         """A connection to one of the service URL's hosts: the one that answered last, or the next that does."""
+        return self.ask_service(lambda address, connection: (address, connection))
+
+    def ask_service(self, question: Callable[[BrokerAddress, Connection], T]) -> T:
+        """What one of the service URL's hosts answers: the one that answered last, or the next that does. Each is asked once."""
         hosts = self.settings.service_hosts
         first = self._service
         errors: list[str] = []
         for number in range(first, first + len(hosts)):
             address = BrokerAddress(hosts[number % len(hosts)])
             try:
-                connection = self.get(address)
+                answer = question(address, self.get(address))
             except BrokerUnavailableError as error:
                 errors.append(str(error))
                 continue
             self._service = number % len(hosts)
-            return address, connection
+            return answer
         raise BrokerUnavailableError("; ".join(errors))
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""HTTP to the admin port: hosts in turn, redirects with our credentials, statuses as typed errors."""
+"""HTTP to the admin port: hosts in turn until one is well, redirects with our credentials, statuses as typed errors."""
 
 from __future__ import annotations
 
@@ -77,24 +77,33 @@ class RestClient:
         return self._success(path, self.request("GET", path, address=address, **query)).text
 
     def request(self, method: str, path: str, *, body: Any = None, address: str | None = None, **query: str) -> httpx.Response:
-        """The first host's answer that is one, whatever its status; `body` is sent as JSON. Raises BrokerUnavailableError."""
+        """The answer of the first host that is well; where none is, the best that there is. `body` is sent as JSON. Raises
+        BrokerUnavailableError where nobody answers."""
         if address is not None:
-            try:
-                return self._follow(method, address, path, query, body)
-            except (httpx.RequestError, httpx.InvalidURL, ValueError) as error:
-                raise BrokerUnavailableError(f"{address} did not answer ({type(error).__name__}: {error})") from error
+            return self._ask(method, address, path, query, body)
         problems: list[str] = []
+        bad: list[httpx.Response] = []
         first = self._current
         for number in range(first, first + len(self._urls)):
-            url = self._urls[number % len(self._urls)]
             try:
-                response = self._follow(method, url, path, query, body)
-            except (httpx.RequestError, httpx.InvalidURL, ValueError) as error:  # the latter two: sent to what is no host
-                problems.append(f"{url} did not answer ({type(error).__name__}: {error})")
+                response = self._ask(method, self._urls[number % len(self._urls)], path, query, body)
+            except BrokerUnavailableError as error:
+                problems.append(str(error))
                 continue
-            self._current = number % len(self._urls)
-            return response
+            if not _of_one_in_trouble(method, response):
+                self._current = number % len(self._urls)
+                return response
+            bad.append(response)
+        if bad:
+            return next((response for response in bad if _reason(response) is not None), bad[-1])
         raise BrokerUnavailableError("; ".join(problems))
+
+    def _ask(self, method: str, base: str, path: str, query: Mapping[str, str], body: Any) -> httpx.Response:
+        """One host's answer, or that of whom it sends us to. Raises BrokerUnavailableError."""
+        try:
+            return self._follow(method, base, path, query, body)
+        except (httpx.RequestError, httpx.InvalidURL, ValueError) as error:  # the latter two: sent to what is no host
+            raise BrokerUnavailableError(f"{base} did not answer ({type(error).__name__}: {error})") from error
 
     def _success(self, path: str, response: httpx.Response) -> httpx.Response:
         if response.is_error:
@@ -191,6 +200,14 @@ def _json(path: str, response: httpx.Response) -> Any:
         return parse_json(response.text) if response.text else None
     except ValueError as error:
         raise ProtocolError(f"{path}: the broker's answer is not JSON ({error})") from error
+
+
+def _of_one_in_trouble(method: str, response: httpx.Response) -> bool:
+    """Whether another host may do better: who answers is overloaded or broken, or is no Pulsar. What answers a HEAD has no form to tell by."""
+    status = response.status_code
+    if status == 404:
+        return method != "HEAD" and _reason(response) is None
+    return status >= 500 or status in _AGAIN
 
 
 def _about_topic(path: str) -> bool:

@@ -28,13 +28,13 @@ from offloader.streaming.foreseen import only_foreseen
 from offloader.streaming.lanes import Limits
 from offloader.streaming.looking import look
 from offloader.streaming.plan_server import PlanServer
-from offloader.streaming.planner import Begin, Decision, Hold, Plan, Seal
+from offloader.streaming.planner import Begin, Decision, Hold, Plan, Seal, TopicView
 from offloader.streaming.rates import RateLimits
 from offloader.streaming.receiving import receive, tell_of_abandoned
 from offloader.streaming.roster import Roster
 from offloader.streaming.sealer import OBJECT_META
 from offloader.streaming.sealing import AbandonedUploads, Sealing
-from offloader.streaming.status import TopicStatus, status_of
+from offloader.streaming.status import TopicStatus, status_of, status_of_unclear
 from offloader.streaming.tails import explain_old_tails
 from offloader.streaming.topics import Topic, source_of
 from offloader.streaming.work import Kind
@@ -296,8 +296,9 @@ class Driver:
         decisions = []
         for name in list(names):
             topic = self.roster.topics[name]
-            allowance, allowed_at = self._rates.allowance(name, now)
-            view = topic.view(self.state(name), self.lanes[Lane.SLOW], allowance, allowed_at)
+            view = self._view(topic, now)
+            if view is None:
+                continue
             try:
                 with only_foreseen():
                     decisions.append(planner.decide(view, now, self.context.new_uuid))
@@ -307,6 +308,16 @@ class Driver:
                 self.context.record(self.context.failed(view.state, error))
         self.context.journal.record([d.state for d in decisions if d.state != d.view.state])
         return decisions
+
+    def _view(self, topic: Topic, now: int) -> TopicView | None:
+        """None: what is known of the topic adds up to nothing that could be decided on."""
+        allowance, allowed_at = self._rates.allowance(topic.name, now)
+        try:
+            with only_foreseen():
+                return topic.view(self.state(topic.name), self.lanes[Lane.SLOW], allowance, allowed_at)
+        except OffloadError as error:
+            sources.in_trouble(self.context, topic, error)
+            return None
 
     def _measure_throttling(self, topic: Topic, decision: Decision, now: int) -> None:
         if isinstance(decision.step, Hold) and decision.step.reason == planner.RATE_LIMIT:
@@ -396,13 +407,21 @@ class Driver:
         self._stated_at = now
         unseen = bool(self.roster.topics) and all(topic.unseen for topic in self.roster.topics.values())
         self.context.metrics.health.checked("pulsar", "no topic could be looked at" if unseen else "")
-        self._statuses = tuple(status_of(t, self.state(t.name), now) for t in self.roster.topics.values())
+        self._statuses = tuple(self._status(topic, now) for topic in self.roster.topics.values())
         metrics = self.context.metrics
         metrics.topics(s.lag for s in self._statuses)
         metrics.topic_states(Counter(s.state for s in self._statuses))
         for kind, standing in self.context.work.standing().items():
             metrics.work(kind, standing.queued, standing.running, standing.oldest_ms / 1000)
         metrics.topic_lanes(Counter(t.speed.lane for t in self.roster.topics.values()))
+
+    def _status(self, topic: Topic, now: int) -> TopicStatus:
+        state = self.state(topic.name)
+        try:
+            with only_foreseen():
+                return status_of(topic, state, now)
+        except OffloadError as error:
+            return status_of_unclear(topic, state, error)
 
     # Small things
 

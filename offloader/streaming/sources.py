@@ -58,10 +58,11 @@ def check_all(context: Context, roster: Roster, topics: Iterable[Topic], sealing
         except OffloadError as error:
             if isinstance(error, OvertakenError | JournalUnavailableError):
                 raise  # every other topic's, too
-            _in_trouble(context, topic, error)
+            in_trouble(context, topic, error)
 
 
-def _in_trouble(context: Context, topic: Topic, error: OffloadError) -> None:
+def in_trouble(context: Context, topic: Topic, error: OffloadError) -> None:
+    """Nothing is decided about the topic until its catalog was loaded anew, a little later."""
     log.warning("loading the catalog anew topic=%s: %s", topic.name, error)
     topic.trouble, topic.trouble_until = str(error), context.clock_ms() + TROUBLE_MS
 
@@ -77,7 +78,7 @@ def _reloaded(context: Context, topic: Topic, answer: Future[CatalogHead]) -> No
     try:
         topic.catalog = answer.result()
     except OffloadError as error:
-        _in_trouble(context, topic, error)
+        in_trouble(context, topic, error)
     else:
         topic.trouble = ""
 
@@ -119,7 +120,7 @@ def _recorded(context: Context, topic: Topic, record: Claim | Loss | LedgerClose
     try:
         topic.catalog = answer.result()
     except OffloadError as error:
-        _in_trouble(context, topic, error)
+        in_trouble(context, topic, error)
         return
     if isinstance(record, Loss):
         losses.recorded(context, topic, record)

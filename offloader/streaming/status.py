@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from offloader.errors import OffloadError
 from offloader.metadata.state import TopicState
 from offloader.metrics import TopicLag
 from offloader.model import TopicName
@@ -48,6 +49,12 @@ def status_of(topic: Topic, state: TopicState, now: int) -> TopicStatus:
         pinned_bytes=pending_bytes(topic.info, topic.begin(), topic.last),
         alarm=topic.alarm or topic.trouble or topic.unseen or (state.failure.reason if state.failure else ""),
     )
+
+
+def status_of_unclear(topic: Topic, state: TopicState, error: OffloadError) -> TopicStatus:
+    """The line of a topic of which things are known that do not go together: how far it is cannot be said."""
+    sums = topic.catalog
+    return TopicStatus(topic.name, _word(topic, state), sums.segments, sums.entries, sums.size, 0, 0, 0, str(error))
 
 
 def _word(topic: Topic, state: TopicState) -> str:

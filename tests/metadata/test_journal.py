@@ -6,11 +6,21 @@ from threading import Event
 
 import pytest
 
-from offloader.errors import FatalError, OutcomeUnknownError, OvertakenError, StoreUnavailableError
+from offloader._proto import metadata_pb2 as pb
+from offloader.errors import (
+    AccessDeniedError,
+    FatalError,
+    JournalUnavailableError,
+    OutcomeUnknownError,
+    OvertakenError,
+    StoreUnavailableError,
+)
 from offloader.metadata import journal_rules
+from offloader.metadata.envelope import FORMAT_VERSION, seal
 from offloader.metadata.journal import Journal
-from offloader.metadata.layout import journal_folder
+from offloader.metadata.layout import epoch_folder, journal_folder, slot_name
 from offloader.metadata.state import TopicState
+from offloader.storage.base import Stat
 from offloader.storage.memory import MemoryStore
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 
@@ -155,6 +165,79 @@ def test_a_record_that_is_sent_again_after_it_was_removed_changes_nothing(store,
     old.close()
     successor[0].check_not_overtaken()
     assert start().topics == {TOPIC: state(at=18)}
+
+
+# What does not prove that another process owns the journal
+
+
+def test_a_head_that_finds_something_in_an_empty_slot_ends_nobody(start, store, monkeypatch):
+    """As a proxy's answer may."""
+    journal = start()
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "stat", lambda _: Stat(12, "of a page"))
+        for _ in range(2):
+            with pytest.raises(JournalUnavailableError, match="found there, and not there"):
+                journal.check_not_overtaken()
+    journal.check_not_overtaken()
+    journal.record([state(at=1)])
+    start()
+    with pytest.raises(OvertakenError):
+        journal.check_not_overtaken()
+
+
+@pytest.mark.parametrize("there", [b"", b"<html>", seal("t", pb.Body(root=pb.Root())), seal("t", pb.Body(fence=pb.Fence()))[:-1]])
+def test_bytes_that_are_no_record_of_a_journal_end_nobody(start, store, there: bytes):
+    journal = start()
+    slot = epoch_folder("app", 1) + slot_name(1)
+    store.put(slot, there)
+    for call in (journal.check_not_overtaken, lambda: journal.record([state(at=1)]), journal.check_not_overtaken):
+        with pytest.raises(JournalUnavailableError, match=slot):
+            call()
+    assert journal.topics == {}
+    store.delete([slot])
+    journal.check_not_overtaken()
+    assert journal.topics == start().topics == {TOPIC: state(at=1)}
+
+
+@pytest.mark.parametrize("kind", [FatalError, AccessDeniedError, StoreUnavailableError])
+def test_a_store_that_refuses_the_journal_s_calls_for_a_while_ends_nobody(store, kind: type[Exception]):
+    refused = {"stat": 0, "put": 1, "read": 0}
+    faults = StoreFaults(StoreFault(c, error=lambda: kind("405: not now"), times=2, after=n) for c, n in refused.items())
+    with Journal.open(FaultyStore(store, faults), "app", tokens()) as journal:
+        for call in (journal.check_not_overtaken, lambda: journal.record([state(at=1)])):
+            for _ in range(2):
+                with pytest.raises(JournalUnavailableError, match="405: not now"):
+                    call()
+        journal.check_not_overtaken()
+        assert journal.topics == {TOPIC: state(at=1)}
+        Journal.open(store, "app", tokens("next")).close()
+        for _ in range(2):
+            with pytest.raises(JournalUnavailableError, match="405: not now"):
+                journal.check_not_overtaken()
+        with pytest.raises(OvertakenError):
+            journal.check_not_overtaken()
+
+
+def test_the_fence_of_a_newer_version_is_one(start, store):
+    journal = start()
+    store.put(epoch_folder("app", 1) + slot_name(1), seal("newer", pb.Body(fence=pb.Fence()), FORMAT_VERSION + 1))
+    for call in (journal.check_not_overtaken, lambda: journal.record([state()])):
+        with pytest.raises(OvertakenError):
+            call()
+
+
+def test_a_record_that_its_successor_removed_before_it_was_read_back_counts_and_the_next_does_not(store, start, monkeypatch):
+    journal = start(put_faults(Effect.LOST, after=1))
+    with pytest.raises(JournalUnavailableError):
+        journal.record([state(at=1)])
+    assert start().topics == {TOPIC: state(at=1)}
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "put", lambda *_, **__: None)  # as it was there until a moment ago
+        with pytest.raises(JournalUnavailableError, match="found there, and not there"):
+            journal.record([])
+    with pytest.raises(OvertakenError):
+        journal.record([state(at=2)])
+    assert start().topics == {TOPIC: state(at=1)}
 
 
 # Group commit

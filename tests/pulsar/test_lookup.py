@@ -2,11 +2,15 @@
 
 import dataclasses
 import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from offloader.errors import BrokerUnavailableError, ProtocolError, TopicNotFoundError
 from offloader.model import TopicName
+from offloader.pulsar.connection import Connection
 from offloader.pulsar.lookup import MAX_REDIRECTS, TopicLookup
 from offloader.pulsar.pool import ConnectionPool
 from tests.pulsar import fake_broker as fake
@@ -106,12 +110,78 @@ def test_hosts_are_tried_in_turn_and_the_one_that_answers_is_kept(broker, settin
         pool.close()
 
 
+def two_hosts(impatient, broker, other):
+    return dataclasses.replace(impatient, service_url=f"pulsar://{broker.address},{other.address}")
+
+
+@pytest.mark.parametrize("kind", [fake.LOOKUP, fake.PARTITIONED_METADATA])
+def test_a_host_that_takes_connections_and_answers_no_question_is_left_for_the_next(broker, other, impatient, kind):
+    broker.ignore(kind)
+    pool = ConnectionPool(two_hosts(impatient, broker, other))
+    lookup = TopicLookup(pool)
+    ask = lookup.partitions if kind == fake.PARTITIONED_METADATA else lookup.connection
+    try:
+        for topic in (TOPIC, TopicName.parse("public/ns/u")):
+            ask(topic)
+        assert len(broker.received(kind)) == 1
+        assert len(other.received(kind)) == 2
+    finally:
+        pool.close()
+
+
+def test_where_no_host_answers_a_question_each_is_asked_once(broker, other, impatient):
+    broker.ignore(fake.LOOKUP)
+    other.ignore(fake.LOOKUP)
+    pool = ConnectionPool(two_hosts(impatient, broker, other))
+    try:
+        with pytest.raises(BrokerUnavailableError, match=f"{broker.address}.*; .*{other.address} did not answer within"):
+            TopicLookup(pool).connection(TOPIC)
+        assert len(broker.received(fake.LOOKUP)) == len(other.received(fake.LOOKUP)) == 1
+    finally:
+        pool.close()
+
+
+def test_what_a_host_says_of_a_topic_no_other_is_asked(broker, other, impatient):
+    broker.on(fake.LOOKUP, redirect("", kind=2, error=11, message="not here"))
+    pool = ConnectionPool(two_hosts(impatient, broker, other))
+    try:
+        with pytest.raises(TopicNotFoundError):
+            TopicLookup(pool).connection(TOPIC)
+        assert not other.received(fake.LOOKUP)
+    finally:
+        pool.close()
+
+
 def test_without_a_living_host_each_one_is_named(settings):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         dead = f"127.0.0.1:{taken.getsockname()[1]}"
     pool = ConnectionPool(dataclasses.replace(settings, service_url=f"pulsar://{dead},{dead}"))
     with pytest.raises(BrokerUnavailableError, match=f"{dead}.*; .*{dead}"):
         pool.service()
+
+
+def test_who_waits_for_a_broker_that_cannot_be_reached_waits_for_one_attempt_together(settings, monkeypatch):
+    callers, asked, opened = 8, threading.Semaphore(0), []
+
+    def clock():
+        asked.release()
+        return time.monotonic()
+
+    def unreachable(*_):
+        if not opened:
+            assert all(asked.acquire(timeout=10) for _ in range(callers))
+        opened.append(1)
+        raise BrokerUnavailableError("its packets are dropped")
+
+    monkeypatch.setattr(Connection, "open", unreachable)
+    pool = ConnectionPool(settings, clock)
+    with ThreadPoolExecutor(callers) as threads:
+        errors = [threads.submit(pool.service).exception for _ in range(callers)]
+        assert {str(error()) for error in errors} == {"its packets are dropped"}
+    assert len(opened) == 1
+    with pytest.raises(BrokerUnavailableError):  # who comes later tries again
+        pool.service()
+    assert len(opened) == 2
 
 
 def test_a_closed_pool_connects_no_more(settings):

@@ -74,6 +74,29 @@ def test_answers_that_we_do_not_know_are_refused(broken):
         topic_info({}, stats([(1, 1, 1, False)], "1:0"))
 
 
+def with_ledger(**said):
+    answer = stats([(375, 3, 30, False), (376, 0, 0, False)], "376:1", current=(2, 20))
+    answer["ledgers"][0] |= said
+    return answer
+
+
+NO_COUNTS = ["5", 5.0, None, True, -1, 2**63, [], {}]
+
+
+@pytest.mark.parametrize("wrong", NO_COUNTS)
+@pytest.mark.parametrize("of", ["ledgerId", "entries", "size", "currentLedgerEntries", "currentLedgerSize"])
+def test_a_count_that_is_none_is_refused(of, wrong):
+    answer = with_ledger(**{of: wrong}) if of in ("ledgerId", "entries", "size") else {**with_ledger(), of: wrong}
+    with pytest.raises(ProtocolError):
+        topic_info(INFO, answer)
+
+
+@pytest.mark.parametrize("wrong", ["375:-2", "-2:0", f"375:{2**63}", f"{2**63}:0", "375:", "3:7:5", 375, None])
+def test_a_position_that_is_none_is_refused(wrong):
+    with pytest.raises(ProtocolError):
+        topic_info(INFO, {**with_ledger(), "lastConfirmedEntry": wrong})
+
+
 def test_names_of_subscriptions_are_told_as_users_wrote_them():
     answer = {**stats([(1, 1, 1, False)], "1:0"), "cursors": {"my+subscription": {}, "a%2Fb%2Bc": {}}}
     assert topic_info(INFO, answer).subscriptions == {"my subscription", "a/b+c"}

@@ -329,6 +329,76 @@ def test_hosts_are_tried_in_turn(admin):
     rest.close()
 
 
+@pytest.fixture
+def two(admin):
+    """Another host, and a client that asks it before `admin`."""
+    first = FakeAdmin()
+    rest = RestClient(PulsarSettings(admin_url=f"http://{first.host},{admin.host}"))
+    yield first, rest
+    rest.close()
+    first.close()
+
+
+BAD = [
+    (502, "<html>bad gateway</html>"),
+    (503, {"reason": "loading"}),
+    (500, ""),
+    (408, ""),
+    (429, {"reason": "slower"}),
+    (404, "default backend - 404"),
+]
+
+
+@pytest.mark.parametrize(("status", "body"), BAD)
+def test_the_next_host_is_asked_where_one_is_not_well_and_the_one_that_answers_is_kept(admin, two, status, body):
+    first, rest = two
+    first.on(PATH, body, status)
+    admin.on(PATH, [1])
+    assert rest.get_of_owner(PATH.removeprefix("/admin/v2/")) == ([1], f"http://{admin.host}")
+    assert rest.get(PATH.removeprefix("/admin/v2/")) == [1]
+    assert len(first.asked) == 1
+
+
+def test_a_redirect_that_leads_nowhere_is_no_answer_either(admin, two):
+    first, rest = two
+    first.on("/admin/v2/x", "", 307, Location="/admin/v2/x")
+    admin.on("/admin/v2/x", [1])
+    assert rest.get("x") == [1]
+
+
+@pytest.mark.parametrize(("status", "body"), BAD)
+@pytest.mark.parametrize("turned", [False, True])
+def test_where_no_host_is_well_pulsars_own_words_are_told(admin, two, status, body, turned):
+    first, rest = two
+    one, another = (admin, first) if turned else (first, admin)
+    one.on("/admin/v2/x", "<html>nobody's</html>", 404)
+    another.on("/admin/v2/x", {"reason": "the broker's own"}, 500)
+    with pytest.raises(BrokerUnavailableError, match="500: the broker's own"):
+        rest.get("x")
+    another.on("/admin/v2/x", body, status)
+    with pytest.raises(BrokerUnavailableError, match=f"answered ({status}|404)"):
+        rest.get("x")
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 409, 412])
+def test_what_a_broker_refuses_no_other_one_is_asked(admin, two, status):
+    first, rest = two
+    first.on("/admin/v2/x", {"reason": "no"}, status)
+    assert rest.request("GET", "x").status_code == status
+    assert rest.request("HEAD", "x").status_code == status
+    assert not admin.asked
+
+
+def test_a_host_that_does_not_answer_hides_no_answer_of_another(admin):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        dead = f"127.0.0.1:{taken.getsockname()[1]}"
+    admin.on("/admin/v2/x", {"reason": "loading"}, 503)
+    rest = RestClient(PulsarSettings(admin_url=f"http://{admin.host},{dead}"))
+    with pytest.raises(BrokerUnavailableError, match="503: loading"):
+        rest.get("x")
+    rest.close()
+
+
 def test_https_trusts_what_it_is_told_to(tmp_path):
     context, trusted = certificate(tmp_path)
     admin = FakeAdmin(context)

@@ -12,6 +12,7 @@ import pytest
 
 from offloader.errors import OvertakenError
 from offloader.model import GapKind, Lane, Slice, TopicName
+from offloader.pulsar.api import TopicInfo
 from offloader.streaming.driver import Batch
 from offloader.streaming.lanes import Speed
 from offloader.streaming.work import Kind
@@ -157,6 +158,29 @@ def test_tails_before_a_rest_that_hangs_hold_nobody() -> None:
         sim.rounds(4, step_ms=4_000)
         segments = len(sim.context.catalogs.load(QUICK).segments)
     assert segments >= 5
+
+
+def test_a_topic_of_which_odd_things_are_known_holds_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    sim = started()
+    sound = sim.context.admin.topic_info
+
+    def odd(name: TopicName) -> TopicInfo:
+        info = sound(name)
+        return info if name != SLOW else replace(info, sizes={ledger: (n, None) for ledger, (n, _) in info.sizes.items()})  # type: ignore[misc]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sim.context.admin, "topic_info", odd)
+        for _ in range(6):
+            sim.produce(QUICK, 60)
+            sim.produce(SLOW, 60)
+            sim.rounds(4, step_ms=300_000)
+    assert sim.context.catalogs.load(QUICK).segments
+    assert "TypeError" in {s.topic: s for s in sim.driver.statuses}[SLOW].alarm
+    sim.produce(SLOW, 60)
+    sim.rounds(4, step_ms=300_000)
+    sim.settle()
+    check_invariants(sim.store, {t: truth_of_cluster(sim.cluster, t) for t in (QUICK, SLOW)}, at_rest=True)
+    assert sim.context.catalogs.load(SLOW).segments
 
 
 def test_who_stops_waits_for_no_batch_of_a_driver_that_is_dead() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offloader.archive.checking.findings import Kind
-from offloader.errors import OvertakenError, StoreUnavailableError
+from offloader.errors import AccessDeniedError, FatalError, OvertakenError, StoreUnavailableError
 from offloader.metadata.layout import KeyKind, parse_topic_key
 from offloader.model import FailureKind, Lane, RollReason, TopicName
 from offloader.storage.memory import MemoryBacking, MemoryStore
@@ -289,6 +289,26 @@ def test_an_outage_of_the_journal_is_no_topic_s_trouble_and_losses_that_wait_wri
     with pytest.raises(StoreUnavailableError):
         sim.driver.round()
     assert not any(topic.trouble for topic in sim.roster.topics.values())
+
+
+@pytest.mark.parametrize("error", [AccessDeniedError, FatalError])
+def test_a_store_that_refuses_to_say_who_owns_the_journal_is_waited_for_and_nothing_is_done(error: type[Exception]) -> None:
+    faults = StoreFaults()
+    sim = started(faults, roll="10s", max_size=10**8)
+    sim.produce(T, 60)
+    faults.add(StoreFault("stat", key=lambda key: "_journal" in key, error=lambda: error("403: not now"), times=10))
+    before = faults.calls["put"], faults.calls["begin"]
+    problems = sim.context.metrics.health._problems
+    for _ in range(10):
+        sim.clock.now += 1_000
+        assert sim.driver.turn() >= 1
+        assert "403: not now" in problems["store"]
+    assert (faults.calls["put"], faults.calls["begin"]) == before
+    sim.clock.now += 1_000
+    sim.driver.turn()
+    assert not problems["store"]
+    sim.settle()
+    check(sim)
 
 
 def test_a_batch_that_spark_has_done_is_not_overdue_while_the_journal_is_away() -> None:
