@@ -107,6 +107,10 @@ class Pins(Protocol):
         """
         ...
 
+    def holds(self, topic: TopicName) -> bool:
+        """Whether `open` has succeeded and nothing has let go of it since: the subscription is ours then."""
+        ...
+
     def groups(self, topics: list[TopicName]) -> list[list[TopicName]]:
         """The topics, those together that are asked in one place: one that hangs shall hold no others. Waits for nothing."""
         ...

@@ -74,10 +74,10 @@ def pin_token(stats: Any, subscription: str) -> str | None:
 
 def keeps_properties(version: str) -> bool:
     """Whether a broker stores a subscription's properties: since 2.10.1. Before, they were those of whoever subscribed first after each load.
-    Raises ProtocolError for what is no version: somebody else has answered."""
+    Raises BrokerUnavailableError for what is no version: somebody else has answered."""
     found = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", version.strip())
     if found is None:
-        raise ProtocolError(f"the broker says that its version is {printable(version[:40])}, which is none")
+        raise BrokerUnavailableError(f"the broker says that its version is {printable(version[:40])}, which is none")
     return tuple(int(part or 0) for part in found.groups()) >= (2, 10, 1)
 
 

@@ -49,6 +49,11 @@ class BrokerPins:
             self._held[topic] = pin
         return end
 
+    def holds(self, topic: TopicName) -> bool:
+        """See `Pins.holds`."""
+        with self._lock:
+            return topic in self._held
+
     def groups(self, topics: list[TopicName]) -> list[list[TopicName]]:
         """See `Pins.groups`: one group a connection; of those that must subscribe again one for each broker that had them."""
         with self._lock:

@@ -102,11 +102,10 @@ class PinConsumer:
     def end(self, attached: Attachment, reply: Reply, timeout: float) -> TopicEnd:
         """The answer to `ask_end`. If it fails, the next call subscribes again."""
         try:
-            answer = attached.connection.wait(reply, timeout, f"the end of {self.topic}")
+            end = topic_end(attached.connection.wait(reply, timeout, f"the end of {self.topic}"))
         except OffloadError:
             self.disconnect()
             raise
-        end = topic_end(answer)
         self._notice(end.mark_delete)
         return end
 

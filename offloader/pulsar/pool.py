@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from offloader.errors import BrokerUnavailableError, OffloadError
+from offloader.errors import BrokerUnavailableError, OffloadError, TopicMovedError
 from offloader.pulsar.auth import authentication
 from offloader.pulsar.connection import Connection
 from offloader.pulsar.settings import HostPort, PulsarSettings
@@ -78,20 +78,21 @@ class ConnectionPool:
         return self.ask_service(lambda address, connection: (address, connection))
 
     def ask_service(self, question: Callable[[BrokerAddress, Connection], T]) -> T:
-        """What one of the service URL's hosts answers: the one that answered last, or the next that does. Each is asked once."""
+        """What one of the service URL's hosts answers: the one that answered last, or the next that does. Each is asked once. A host that
+        says that it cannot tell now (ServiceNotReady) may be the one that is not well."""
         hosts = self.settings.service_hosts
         first = self._service
-        errors: list[str] = []
+        errors: list[BrokerUnavailableError | TopicMovedError] = []
         for number in range(first, first + len(hosts)):
             address = BrokerAddress(hosts[number % len(hosts)])
             try:
                 answer = question(address, self.get(address))
-            except BrokerUnavailableError as error:
-                errors.append(str(error))
+            except (BrokerUnavailableError, TopicMovedError) as error:
+                errors.append(error)
                 continue
             self._service = number % len(hosts)
             return answer
-        raise BrokerUnavailableError("; ".join(errors))
+        raise type(errors[-1])("; ".join(map(str, errors)))
 
     def close(self) -> None:
         """End all connections."""

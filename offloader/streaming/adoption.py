@@ -58,7 +58,6 @@ def adopt(context: Context, name: TopicName, policy: TopicPolicy) -> Topic:
         return _in_question(context, name, rules_of(policy), catalog)
     begin_after = _stock_offload(name, policy, info, catalog)
     _mind_lost_pin(context, catalog, info)
-    context.catalogs.mark(name)  # before there is a pin, which nobody may forget
     end = context.pins.open(name)
     if catalog.claim is None or not catalog.claim.application:
         info = kept(context.admin, name, context.subscription)

@@ -12,7 +12,14 @@ from typing import NamedTuple
 from offloader.config.levels import TopicPolicy
 from offloader.config.policies import namespace_switch
 from offloader.doctor.check import Check, Verdict
-from offloader.errors import AnotherClusterError, NamespaceNotFoundError, OffloadError, RetryableError, TopicNotFoundError
+from offloader.errors import (
+    AnotherClusterError,
+    ClaimedByOtherError,
+    NamespaceNotFoundError,
+    OffloadError,
+    RetryableError,
+    TopicNotFoundError,
+)
 from offloader.metadata.catalog import released
 from offloader.metadata.log import READERS
 from offloader.metadata.state import CatalogHead, Releasing, TopicState
@@ -157,7 +164,7 @@ class Roster:
         self.discovered = True
         self._held |= remembered.listed
         self._claimed |= remembered.ours
-        self._unclear = remembered.unclear | self._adopted_in_vain(found)
+        self._unclear = remembered.unclear
         self.unread = found.unread
         if self._unread_for_now:
             self._discover_at = now + ADOPT_AGAIN_MS
@@ -167,13 +174,6 @@ class Roster:
         for name, topic in self.topics.items():
             if name in found.policies:
                 self._apply(topic, found.policies[name])
-
-    def _adopted_in_vain(self, found: Discovery) -> set[TopicName]:
-        """Topics whose adoption failed, and which are disabled now: a pin may have been made before, and is released like any other."""
-        before = {
-            n for n in self._adoptions if n in self._policies and self._policies[n].enabled and n.namespace not in found.unread
-        }
-        return {n for n in before if n not in found.policies or not found.policies[n].enabled} - self._adopting
 
     def _learn(self, found: Discovery) -> None:
         """The policies that hold now. Those of namespaces that were not read stay; topics that are not there any more are not missed."""
@@ -202,30 +202,23 @@ class Roster:
         return found, _Remembered(frozenset(listed), frozenset(n for n in disabled if ours[n]), frozenset(unread))
 
     def _ours(self, name: TopicName) -> bool | None:
-        """Whether a topic that is in the list of claims is kept by us; else it is taken from the list. None: that cannot be found out now."""
+        """Whether a topic that is in the list of claims is claimed; else it is taken from the list. None: its catalog cannot be read."""
         catalogs = self._context.catalogs
         try:
-            if self._is_kept(name):
+            if self._is_claimed(name):
                 return True
             catalogs.unmark(name)
-            if not self._is_kept(name):
+            if not self._is_claimed(name):
                 return False
             catalogs.mark(name)  # another process of this application has claimed it meanwhile
         except OffloadError as error:
-            log.warning("cannot find out whether topic=%s is ours: %s", name, error)
+            log.warning("cannot read the catalog of topic=%s: %s", name, error)
             return None
         return True
 
-    def _is_kept(self, name: TopicName) -> bool:
-        """Whether it is claimed, or has a pin that was made to claim it."""
-        context = self._context
-        claim = context.catalogs.head(name).claim
-        if claim is not None and claim.application:
-            return claim.application == context.application
-        try:
-            return context.subscription in context.admin.topic_info(name).subscriptions
-        except TopicNotFoundError:
-            return False
+    def _is_claimed(self, name: TopicName) -> bool:
+        claim = self._context.catalogs.head(name).claim
+        return claim is not None and claim.application == self._context.application
 
     def _wanted(self, name: TopicName, policy: TopicPolicy) -> bool:
         if name in self._barred:
@@ -283,11 +276,12 @@ class Roster:
 
     def _not_adopted(self, name: TopicName, attempt: _Attempt, error: OffloadError) -> None:
         now = self._context.clock_ms()
-        policy = self._policies.get(name)
-        if isinstance(error, TopicNotFoundError):
+        if isinstance(error, TopicNotFoundError | ClaimedByOtherError):
             self._claimed -= {name}  # nothing is left that could be released
-        elif self._unclear is not None and name not in self._claimed and not (policy and policy.enabled):
-            self._unclear |= {name}  # disabled meanwhile, and there may be a pin
+        elif self._context.pins.holds(name):
+            # Released like any other, should it be disabled now: or nobody would ever give up the pin.
+            self._claimed |= {name}
+            self._held.add(name)
         patience = self._adoptions.setdefault(name, Patience())
         patience.failed(attempt.began, now)
         patience.again_at = max(patience.again_at, now + ADOPT_AGAIN_MS)

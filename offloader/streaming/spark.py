@@ -113,7 +113,7 @@ def _executors_python(settings: Spark) -> str:
     """On a cluster this may be another path than ours: `spark.pyspark.python`, or the variable that Spark has for it."""
     if is_local(settings.master):
         return spark_python.beside()
-    return settings.conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or spark_python.beside()
+    return settings.conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
 
 
 @contextmanager

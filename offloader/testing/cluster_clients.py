@@ -145,6 +145,11 @@ class MemoryPins:
             self._held.add(topic)
         return _answer(end, lost)
 
+    def holds(self, topic: TopicName) -> bool:
+        """See `Pins.holds`."""
+        with self._cluster.changed:
+            return topic in self._held
+
     def groups(self, topics: list[TopicName]) -> list[list[TopicName]]:
         """All in one place."""
         return [topics] if topics else []

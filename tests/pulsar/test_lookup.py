@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from offloader.errors import BrokerUnavailableError, ProtocolError, TopicNotFoundError
+from offloader.errors import BrokerUnavailableError, ProtocolError, TopicMovedError, TopicNotFoundError
 from offloader.model import TopicName
 from offloader.pulsar.connection import Connection
 from offloader.pulsar.lookup import MAX_REDIRECTS, TopicLookup
@@ -148,6 +148,17 @@ def test_what_a_host_says_of_a_topic_no_other_is_asked(broker, other, impatient)
         with pytest.raises(TopicNotFoundError):
             TopicLookup(pool).connection(TOPIC)
         assert not other.received(fake.LOOKUP)
+    finally:
+        pool.close()
+
+
+def test_a_host_that_is_not_ready_to_tell_is_left_for_the_next(broker, other, impatient):
+    broker.on(fake.LOOKUP, redirect("", kind=2, error=6, message="no metadata"))
+    other.on(fake.LOOKUP, redirect("", kind=2, error=6, message="none here either"))
+    pool = ConnectionPool(two_hosts(impatient, broker, other))
+    try:
+        with pytest.raises(TopicMovedError, match=r"no metadata.*; .*none here either"):
+            TopicLookup(pool).connection(TOPIC)
     finally:
         pool.close()
 

@@ -146,5 +146,5 @@ def test_since_which_version_a_subscription_keeps_its_properties(version, keeps)
 
 @pytest.mark.parametrize("answer", ["", "null", "[]", "<html>sign in</html>", "default backend - 404"])
 def test_an_answer_that_is_no_version_says_nothing_of_what_a_broker_keeps(answer):
-    with pytest.raises(ProtocolError, match="its version is"):
+    with pytest.raises(BrokerUnavailableError, match="its version is"):
         keeps_properties(answer)

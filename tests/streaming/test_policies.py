@@ -413,8 +413,7 @@ def test_a_topic_that_was_disabled_while_nothing_ran_is_found_by_the_list_of_cla
     assert Catalogs(sim.store, sim.application).claimed() == []
 
 
-@pytest.mark.parametrize("restarted", [False, True])
-def test_a_topic_that_has_a_pin_and_could_not_be_claimed_is_released_when_it_is_disabled(restarted: bool) -> None:
+def test_a_topic_that_has_a_pin_and_could_not_be_claimed_is_released_when_it_is_disabled() -> None:
     sim = Simulation(1, roll="5s")
     sim.cluster.faults.add("admin.pin_token", lambda: BrokerUnavailableError("gone"), times=10**6)
     sim.cluster.create(T)
@@ -422,14 +421,31 @@ def test_a_topic_that_has_a_pin_and_could_not_be_claimed_is_released_when_it_is_
     assert T not in sim.roster.topics
     assert sim.cluster.mark_delete(T) is not None
     sim.cluster.namespace("public/default").properties[SWITCH] = "false"
-    if restarted:
-        sim.kill()
     sim.rounds(10)
     sim.cluster.faults.clear()
     sim.rounds(200, step_ms=3_000)
     assert T not in sim.roster.topics
     assert sim.cluster.mark_delete(T) is None
     assert Catalogs(sim.store, sim.application).claimed() == []
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_nobody_lets_go_of_a_pin_that_another_application_holds(restarted: bool) -> None:
+    """Of another bucket, with the same name for its subscription."""
+    sim = started(roll="10m")
+    sim.produce(T, 30)
+    sim.rounds(5)
+    other = Simulation(2, roll="10m", cluster_of=sim, application="other")
+    other.rounds(10)
+    assert T in other.roster.refused
+    sim.cluster.namespace("public/default").properties[SWITCH] = "false"
+    if restarted:
+        other.kill()
+    other.rounds(10)
+    sim.pins.close()  # the other one is away for a while
+    other.rounds(100, step_ms=3_000)
+    assert sim.cluster.mark_delete(T) is not None
+    assert other.context.catalogs.head(T).claim is None
 
 
 def test_a_claim_that_is_gone_from_the_list_is_listed_again_at_the_next_start() -> None:
