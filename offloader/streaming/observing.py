@@ -12,9 +12,8 @@ from offloader.pulsar.api import Admin, TopicInfo
 from offloader.streaming.evidence import Look, needs_token
 
 WITNESSES = 3  # topics that are asked in vain before a look goes without a witness
-TOKEN_LOOKS = (
-    8  # a proxy may ask another broker for its version than the topic's owner: one that keeps no tokens shows sooner or later
-)
+# A proxy may ask another broker for its version than the topic's owner: one that keeps no tokens shows sooner or later.
+TOKEN_LOOKS = 8
 
 
 def managed_ledger(admin: Admin, catalog: CatalogHead, subscription: str) -> TopicInfo:

@@ -29,6 +29,10 @@ class WorldPins:
             self._brokers.subscribed(topic)
         return end
 
+    def holds(self, topic: TopicName) -> bool:
+        """What this process knows by itself."""
+        return self._plain.holds(topic)
+
     def groups(self, topics: list[TopicName]) -> list[list[TopicName]]:
         """Those of one broker together."""
         owners: dict[str, list[TopicName]] = {}
