@@ -9,10 +9,10 @@ from typing import Any
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from integration.processes import HANGS
 from integration.produce import MODES, open_client, produce, random_contents
+from integration.stock_store import stock_store
 from offloader.embedded.settings import SMALL_LEDGERS, OffloaderSettings
 from offloader.embedded.standalone import PulsarStandalone
 
@@ -24,11 +24,8 @@ _SETTINGS = {"bucket": "ledgers", "access_key": "key", "secret_key": "secret"}
 
 @pytest.fixture
 def endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with stock_store() as endpoint:
+        yield endpoint
 
 
 def _s3(endpoint: str) -> Any:

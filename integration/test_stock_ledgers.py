@@ -11,10 +11,10 @@ from pathlib import Path
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from integration.processes import HANGS
 from integration.produce import Produced, merged, produce_mixed
+from integration.stock_store import stock_store
 from integration.world import World, keep_everything
 from offloader.archive.archive import Archive
 from offloader.archive.items import Missing
@@ -69,19 +69,15 @@ class Stock:
 
 @pytest.fixture(scope="module")
 def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stock]:
-    """Two topics offloaded by a stock broker, one of them then offloaded onwards by us; afterwards Pulsar's data are deleted.
-
-    Into moto: versitygw refuses how the offloader's S3 library signs.
-    """
+    """Two topics offloaded by a stock broker, one of them then offloaded onwards by us; afterwards Pulsar's data are deleted."""
     folder = tmp_path_factory.mktemp("stock")
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    endpoint = "http://{}:{}".format(*server.get_host_and_port())
-    s3 = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id=KEY, aws_secret_access_key=SECRET)
-    s3.create_bucket(Bucket=BUCKET)
-    s3.close()
-    yield _offloaded(folder, StoreSettings(f"s3://{BUCKET}", endpoint, "us-east-1", KEY, SECRET))
-    server.stop()
+    with stock_store() as endpoint:
+        s3 = boto3.client(
+            "s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id=KEY, aws_secret_access_key=SECRET
+        )
+        s3.create_bucket(Bucket=BUCKET)
+        s3.close()
+        yield _offloaded(folder, StoreSettings(f"s3://{BUCKET}", endpoint, "us-east-1", KEY, SECRET))
 
 
 def _offloaded(folder: Path, bucket: StoreSettings) -> Stock:
