@@ -135,7 +135,7 @@ class World:
 
     def close(self) -> None:
         self.sim.close()
-        self.producer.__exit__(None, None, None)
+        self.producer.close()
         self.sim.cluster.source.close()
         self.sim.cluster.admin.close()
 
@@ -205,7 +205,7 @@ def test_another_time_zone_is_no_other_incarnation(world: Callable[..., World], 
     before = there.pulsar.admin("GET", f"{there.topic.rest_path}/internal-info").json()["creationDate"]
     monkeypatch.setenv("TZ", "Asia/Kathmandu")
     there.pulsar.restart()
-    there.producer.__exit__(None, None, None)
+    there.producer.close()
     there.producer = Transactions(there.pulsar.service_url)
     until(lambda: there.sim.cluster.admin.topic_info(there.topic))
     there.produce(5)

@@ -5,8 +5,11 @@ A transaction's messages travel like any others, with the transaction's id in co
 
 from __future__ import annotations
 
+import contextlib
+import queue
 import socket
 import struct
+import threading
 import time
 from types import TracebackType
 from typing import Self
@@ -20,19 +23,27 @@ NEW_TXN, ADD_PARTITION_TO_TXN, END_TXN, TC_CLIENT_CONNECT = 50, 52, 56, 62
 LOOKUP = 23
 COORDINATOR_TOPIC = "persistent://pulsar/system/transaction_coordinator_assign-partition-0"
 TTL_MS = 3_600_000
+PATIENCE = 120.0  # seconds for an answer: for hanging
 
 Fields = dict[int, "int | str | bytes"]
 
 
 class Transactions:
-    """A client of transaction coordinator 0 on one connection. Use as a context manager."""
+    """A client of transaction coordinator 0 on one connection. Use as a context manager.
+
+    A thread receives: the broker cuts off a connection that does not answer PING, also one that has nothing to send.
+    """
 
     def __init__(self, service_url: str) -> None:
         parts = urlsplit(service_url)
         self._socket = socket.create_connection((parts.hostname, parts.port), timeout=30)
+        self._socket.settimeout(None)
+        self._sending = threading.Lock()
+        self._answers: queue.Queue[dict[int, int | bytes] | None] = queue.Queue()
         self._ids = 0
         self._producers: dict[str, int] = {}
         self.sent = b""
+        threading.Thread(target=self._receiving, daemon=True).start()
         self._call(CONNECT, {1: "test", 4: 21}, answer=3)
         self._call(LOOKUP, {1: COORDINATOR_TOPIC, 2: self._id()}, answer=24)  # a broker must own it before it coordinates
         self._call(TC_CLIENT_CONNECT, {1: self._id(), 2: 0}, answer=63, error=2)
@@ -41,6 +52,11 @@ class Transactions:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):  # the broker was first
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread
         self._socket.close()
 
     def begin(self, *topics: str) -> tuple[int, int]:
@@ -87,19 +103,33 @@ class Transactions:
         return self._ids
 
     def _call(self, kind: int, fields: Fields, payload: bytes = b"", *, answer: int, error: int = 0) -> dict[int, int | bytes]:
-        command = _encode({1: kind, kind: _encode(fields)})
-        self._socket.sendall(struct.pack(">II", 4 + len(command) + len(payload), len(command)) + command + payload)
+        self._send(kind, fields, payload)
         while True:
-            received = self._receive()
-            if received[1] == PING:
-                pong = _encode({1: PONG, PONG: b""})
-                self._socket.sendall(struct.pack(">II", 4 + len(pong), len(pong)) + pong)
-            elif received[1] == answer:
+            received = self._answers.get(timeout=PATIENCE)
+            assert received is not None, "the broker closed the connection"
+            if received[1] == answer:
                 fields = _decode(bytes(received[answer]))
                 assert error not in fields, fields
                 return fields
-            elif received[1] != CLOSE_PRODUCER:
+            if received[1] != CLOSE_PRODUCER:
                 raise AssertionError(f"expected an answer of type {answer}, got {received}")
+
+    def _send(self, kind: int, fields: Fields, payload: bytes = b"") -> None:
+        command = _encode({1: kind, kind: _encode(fields)})
+        with self._sending:
+            self._socket.sendall(struct.pack(">II", 4 + len(command) + len(payload), len(command)) + command + payload)
+
+    def _receiving(self) -> None:
+        """Answers each PING at once, and keeps the rest for the call that waits. None is the end of the connection."""
+        try:
+            while True:
+                received = self._receive()
+                if received[1] == PING:
+                    self._send(PONG, {})
+                else:
+                    self._answers.put(received)
+        except (OSError, EOFError):
+            self._answers.put(None)
 
     def _receive(self) -> dict[int, int | bytes]:
         total, size = struct.unpack(">II", self._read(8))
@@ -109,7 +139,8 @@ class Transactions:
         data = b""
         while len(data) < count:
             more = self._socket.recv(count - len(data))
-            assert more, "the broker closed the connection"
+            if not more:
+                raise EOFError
             data += more
         return data
 
