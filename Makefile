@@ -24,7 +24,7 @@ $(STAMP): requirements.lock pyproject.toml hatch_build.py $(wildcard proto/*.pro
 	@touch $(STAMP)
 
 demo: setup ## A real Pulsar, the offloader beside it, everything read back and compared (under 3 minutes)
-	$(BIN)/python -m offloader.embedded.demo
+	$(BIN)/python -m dev.demo.demo
 
 test: setup ## All tests: hermetic ones, then those with a real Pulsar, stores and Spark
 	$(BIN)/python -m pytest tests -n 4 --dist worksteal
@@ -53,9 +53,9 @@ bench: setup ## Benchmarks, as ratios within one run
 	$(BIN)/python -m benchmarks
 
 docs: setup ## Writes the generated pages again (docs/configuration.md, docs/metrics.md, docs/cli.md)
-	$(BIN)/python -m offloader.config.docs docs/configuration.md
-	$(BIN)/python -m offloader.metrics.docs docs/metrics.md
-	$(BIN)/python -m offloader.cli.docs docs/cli.md
+	$(BIN)/python -m dev.docs.configuration docs/configuration.md
+	$(BIN)/python -m dev.docs.metrics docs/metrics.md
+	$(BIN)/python -m dev.docs.commands docs/cli.md
 
 LOCK := $(BIN)/python -m uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header
 

@@ -10,13 +10,13 @@ from typing import cast
 from benchmarks.figures import Figure, Report
 from benchmarks.long_store import MINUTE, LongStore, LongTopic
 from benchmarks.options import Options
+from offloader.archive.read_model import Selection
 from offloader.archive.records import TopicRecords
 from offloader.archive.spark.planning import asked_of, portions
-from offloader.archive.stored import Selection
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.state import CatalogHead
 from offloader.model import MIB, TopicName
-from offloader.storage.base import ObjectStore
+from offloader.ports.object_store import ObjectStore
 
 LENGTHS = (1_000, 30_000, 1_000_000)
 TOPICS, EACH = 1_000, 1_000

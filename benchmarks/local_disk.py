@@ -14,9 +14,9 @@ from benchmarks.figures import Figure, Report, rates
 from benchmarks.options import Options
 from offloader.format.cutter import CutPart
 from offloader.model import KIB, MIB
-from offloader.storage.base import UploadedPart
+from offloader.offload.worker.part_uploads import PartUploads
+from offloader.ports.object_store import UploadedPart
 from offloader.storage.local import LocalStore
-from offloader.streaming.uploads import PartUploads
 
 TOTAL = 512 * MIB
 CHUNK = 8 * MIB

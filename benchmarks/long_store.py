@@ -15,7 +15,7 @@ from offloader.metadata.manifest import FAN, Manifest, Node, Row, frontier, leaf
 from offloader.metadata.manifest_codec import encode_manifest
 from offloader.metadata.state import CatalogHead, Claim, NewestSegment, Said, record_uuid
 from offloader.model import Cuts, Ending, EntryStats, LedgerRange, Part, Position, RollReason, Segment, Source, TopicName
-from offloader.storage.base import Stat
+from offloader.ports.object_store import Stat
 
 MINUTE = 60_000
 

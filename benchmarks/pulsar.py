@@ -12,15 +12,15 @@ from typing import Self
 import pulsar
 
 from benchmarks.clients import Client, connected
+from dev.embedded.settings import OffloaderSettings
+from dev.embedded.standalone import PulsarStandalone
 from offloader.bookkeeper.connect import BookKeeperSettings, connect
-from offloader.embedded.settings import OffloaderSettings
-from offloader.embedded.standalone import PulsarStandalone
 from offloader.errors import BrokerUnavailableError
 from offloader.model import KIB, MIB, TopicName
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.api import EntrySource, Extent, TopicInfo
+from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.settings import PulsarSettings
-from offloader.pulsar.source import BrokerSource
 
 MESSAGE = KIB
 PER_BATCH = 100

@@ -13,7 +13,7 @@ from benchmarks.pulsar import MESSAGE, Cluster, stored
 from benchmarks.readers import Reading, Way, together
 from benchmarks.single_reads import single_reads
 from benchmarks.stock import close_ledgers, offload_by_the_broker
-from offloader.embedded.settings import OffloaderSettings
+from dev.embedded.settings import OffloaderSettings
 from offloader.errors import DamagedObjectError
 from offloader.model import MIB, TopicName
 from tests.storage.servers import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, S3Server

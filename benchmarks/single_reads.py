@@ -9,10 +9,10 @@ import time
 from benchmarks.figures import Figure
 from offloader.archive.archive import Archive
 from offloader.archive.items import Missing
+from offloader.archive.read_model import Piece, Selection
 from offloader.archive.reading.plan import plan
 from offloader.archive.reading.reader import PieceReader
 from offloader.archive.reading.stores import Stores
-from offloader.archive.stored import Piece, Selection
 from offloader.errors import DamagedObjectError
 from offloader.model import KIB, Position, TopicName
 from offloader.storage.open import StoreSettings

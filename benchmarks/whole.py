@@ -24,7 +24,7 @@ from benchmarks.offloading import Offloading
 from benchmarks.options import Options
 from benchmarks.pulsar import Cluster
 from benchmarks.stock import close_ledgers, offload_by_the_broker
-from offloader.embedded.settings import OffloaderSettings
+from dev.embedded.settings import OffloaderSettings
 from offloader.errors import FatalError
 from offloader.model import MIB, Source, TopicName
 from offloader.pulsar.api import TopicInfo

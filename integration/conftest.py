@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from dev.embedded.settings import ENTRY_METADATA, SMALL_LEDGERS, TRANSACTIONS
+from dev.embedded.standalone import PulsarStandalone
 from integration import versitygw as server
 from integration.starting import started
-from offloader.embedded.settings import ENTRY_METADATA, SMALL_LEDGERS, TRANSACTIONS
-from offloader.embedded.standalone import PulsarStandalone
 from tests.storage.servers import S3Server
 
 PULSAR_SETTINGS = {**SMALL_LEDGERS, **TRANSACTIONS, **ENTRY_METADATA}

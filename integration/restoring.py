@@ -20,15 +20,15 @@ from integration.pulsar.transactions import Transactions
 from integration.pulsar.waiting import read
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.archive.messages.envelope import Envelope, parse_envelope
-from offloader.archive.restoring.mark import PREFIX, read_mark
-from offloader.archive.restoring.target import PulsarTarget
 from offloader.cli.main import main
 from offloader.metadata.root import open_root
 from offloader.model import MIB, Cuts, GapKind, Position, TopicName
+from offloader.operations.restore.provenance import PREFIX, read_mark
+from offloader.operations.restore.target import PulsarTarget
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.api import RawEntry
+from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.pin import BrokerPins
-from offloader.pulsar.source import BrokerSource
 from offloader.storage.open import StoreSettings, open_store
 from tests.archive.support import Archive, gap
 from tests.format.support import Stored

@@ -15,9 +15,9 @@ from typing import Any, Self
 import httpx
 import pyspark
 
+from dev.embedded.process import JavaProcess
+from dev.embedded.settings import free_ports
 from integration.processes import HANGS
-from offloader.embedded.process import JavaProcess
-from offloader.embedded.settings import free_ports
 from offloader.java import find_java
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"

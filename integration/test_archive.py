@@ -22,6 +22,7 @@ from click.testing import CliRunner
 from pulsar.schema import Integer, JsonSchema, Record, String
 from pyspark.sql import SparkSession
 
+from dev.embedded.standalone import PulsarStandalone
 from integration.application import RunningApplication
 from integration.produce import open_client, produce_mixed
 from integration.pulsar.transactions import Transactions
@@ -31,10 +32,9 @@ from integration.world import World, keep_everything
 from offloader.archive.archive import Archive
 from offloader.archive.messages.message import Message
 from offloader.cli.main import main
-from offloader.embedded.standalone import PulsarStandalone
 from offloader.model import MIB, TopicName
+from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.settings import PulsarSettings
-from offloader.pulsar.source import BrokerSource
 from offloader.storage.open import StoreSettings
 
 pytestmark = [pytest.mark.pulsar, pytest.mark.spark]

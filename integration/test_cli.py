@@ -11,8 +11,8 @@ from integration.produce import MODES, open_client, produce, random_contents
 from offloader.cli.main import main
 from offloader.model import TopicName
 from offloader.pulsar.admin import AdminClient
+from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.settings import PulsarSettings
-from offloader.pulsar.source import BrokerSource
 from offloader.testing.truth import TruthCollector
 
 pytestmark = pytest.mark.pulsar

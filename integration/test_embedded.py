@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from dev.embedded.standalone import PulsarStandalone
 from integration.conftest import PULSAR_SETTINGS
 from integration.processes import LOOPBACK, group_is_alive, listeners, wait_until_gone
 from integration.produce import MODES, Produced, merged, mixed_contents, open_client, produce, produce_mixed, random_contents
-from offloader.embedded.standalone import PulsarStandalone
 from offloader.errors import FatalError
 
 pytestmark = pytest.mark.pulsar
@@ -122,7 +122,7 @@ def test_listens_on_loopback_only_and_leaves_no_process(tmp_path: Path) -> None:
 
 def test_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     program = (
-        "import sys, pathlib; from offloader.embedded.standalone import PulsarStandalone\n"
+        "import sys, pathlib; from dev.embedded.standalone import PulsarStandalone\n"
         "with PulsarStandalone(pathlib.Path(sys.argv[1])) as pulsar:\n"
         "    print(pulsar.pid, flush=True); sys.stdin.read()"
     )

@@ -10,11 +10,11 @@ from typing import Any
 import boto3
 import pytest
 
+from dev.embedded.settings import SMALL_LEDGERS, OffloaderSettings
+from dev.embedded.standalone import PulsarStandalone
 from integration.processes import HANGS
 from integration.produce import MODES, open_client, produce, random_contents
 from integration.stock_store import stock_store
-from offloader.embedded.settings import SMALL_LEDGERS, OffloaderSettings
-from offloader.embedded.standalone import PulsarStandalone
 
 pytestmark = pytest.mark.pulsar
 

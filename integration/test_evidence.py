@@ -10,22 +10,22 @@ from typing import Any, cast
 
 import pytest
 
+from dev.embedded.standalone import PulsarStandalone
 from integration.conftest import PULSAR_SETTINGS
 from integration.ingress import Answer, Ingress, default_backend, empty_pulsar
 from integration.processes import HANGS
 from integration.pulsar.transactions import Transactions
 from integration.pulsar.waiting import until
 from integration.starting import started
-from offloader.embedded.standalone import PulsarStandalone
 from offloader.metadata.state import TopicCatalog
 from offloader.model import Position, TopicName
 from offloader.pulsar.admin import AdminClient
+from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.pin import BrokerPins
 from offloader.pulsar.settings import PulsarSettings
-from offloader.pulsar.source import BrokerSource
 from offloader.testing.invariants import check_invariants
 from offloader.testing.truth import TrueEntry, Truth
-from tests.streaming.simulation import Clock, Simulation
+from tests.offload.simulation import Clock, Simulation
 
 pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(600)]
 

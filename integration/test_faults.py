@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from dev.embedded.settings import SMALL_LEDGERS
+from dev.embedded.standalone import PulsarStandalone
 from integration.application import RunningApplication
 from integration.conftest import PULSAR_SETTINGS
 from integration.produce import LARGEST, MODES, open_client, produce, produce_mixed, random_contents
@@ -16,8 +18,6 @@ from integration.pulsar.transactions import Transactions
 from integration.soak import AFTER, BEFORE, SOAK, STEPS, seal_steps
 from integration.starting import started
 from integration.world import World, keep_everything
-from offloader.embedded.settings import SMALL_LEDGERS
-from offloader.embedded.standalone import PulsarStandalone
 from offloader.model import FailureKind, GapKind, TopicName
 from offloader.storage.open import StoreSettings
 from tests.storage.servers import S3Server

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from dev.embedded.standalone import PulsarStandalone
 from integration.produce import LARGEST, produce_mixed
 from integration.producing import Producing
 from integration.soak import AFTER, BEFORE, SOAK, STEPS, seal_steps
 from integration.world import World
-from offloader.embedded.standalone import PulsarStandalone
 from offloader.model import TopicName
 from offloader.storage.open import StoreSettings
 from offloader.testing.truth import Truth

@@ -16,10 +16,10 @@ import pytest
 from integration.processes import HANGS
 from offloader.config.running import Spark
 from offloader.model import Cuts, Lane, Position, Receipt, Slice, SliceStop, Source, TopicName
-from offloader.streaming import spark as spark_side
-from offloader.streaming.executor import ARROW_SCHEMA
-from offloader.streaming.plan_server import PlanServer
-from offloader.streaming.planner import Plan
+from offloader.offload.core.planner import Plan
+from offloader.offload.spark import session as spark_side
+from offloader.offload.spark.executor import ARROW_SCHEMA
+from offloader.offload.spark.plan_server import PlanServer
 
 
 def piece(topic: str, lane: Lane, number: int) -> Slice:

@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 from pulsar import MessageId
 
+from dev.embedded.standalone import PulsarStandalone
 from integration.conftest import PULSAR_SETTINGS
 from integration.produce import open_client
 from offloader.cli.main import main
-from offloader.embedded.standalone import PulsarStandalone
 
 pytestmark = pytest.mark.pulsar
 

@@ -21,16 +21,16 @@ from integration.produce import open_client, produce_mixed
 from integration.pulsar.transactions import Transactions
 from integration.restoring import KEEP, Bench, Cutter, drop_connection, messages, produce_everything
 from offloader.archive.items import ArchivedEntry
-from offloader.archive.restoring.cluster import TargetCluster
-from offloader.archive.restoring.course import Course
-from offloader.archive.restoring.mark import Origin
-from offloader.archive.restoring.tail import Tail
 from offloader.errors import BrokerUnavailableError, FatalError
 from offloader.model import Position, TopicName
+from offloader.operations.restore.cluster import TargetCluster
+from offloader.operations.restore.progress import Course
+from offloader.operations.restore.provenance import Origin
+from offloader.operations.restore.tail import Tail
 from offloader.pulsar.admin import AdminClient
+from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.pin import BrokerPins
 from offloader.pulsar.settings import PulsarSettings
-from offloader.pulsar.source import BrokerSource
 from tests.archive.support import message
 
 pytestmark = pytest.mark.pulsar

@@ -11,11 +11,11 @@ import httpx
 import pytest
 import yaml
 
+from dev.embedded.standalone import PulsarStandalone
 from integration.application import RunningApplication
 from integration.pace import BATCH, PLANNED
 from integration.produce import open_client
 from integration.world import World, keep_everything
-from offloader.embedded.standalone import PulsarStandalone
 from offloader.model import Lane, TopicName
 from offloader.storage.open import StoreSettings
 

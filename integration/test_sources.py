@@ -12,6 +12,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from dev.embedded.commands import Commands
+from dev.embedded.jars import fetch_lock
+from dev.embedded.lock import PULSAR
+from dev.embedded.standalone import PulsarStandalone
 from integration.bookkeeper.official import OfficialClient, Shape, compiled
 from integration.conftest import PULSAR_SETTINGS
 from integration.processes import HANGS
@@ -24,10 +28,6 @@ from integration.world import World, keep_everything
 from offloader.archive.archive import Archive
 from offloader.bookkeeper.connect import BookKeeperSettings, connect
 from offloader.cli.main import main
-from offloader.embedded.commands import Commands
-from offloader.embedded.jars import fetch_lock
-from offloader.embedded.lock import PULSAR
-from offloader.embedded.standalone import PulsarStandalone
 from offloader.errors import DataLostError
 from offloader.java import find_java
 from offloader.model import MIB, FailureKind, GapKind, Source, TopicName

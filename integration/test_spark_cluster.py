@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from dev.embedded.standalone import PulsarStandalone
 from integration.application import RunningApplication
 from integration.processes import HANGS
 from integration.produce import produce_mixed
@@ -19,10 +20,9 @@ from integration.spark import session
 from integration.spark_cluster import SparkCluster
 from integration.world import World, keep_everything
 from offloader import spark_python
-from offloader.embedded.standalone import PulsarStandalone
 from offloader.model import TopicName
+from offloader.offload.worker.secrets import AUTH_PARAMS
 from offloader.storage.open import StoreSettings
-from offloader.streaming.secrets import AUTH_PARAMS
 from offloader.testing import scripted
 
 pytestmark = [pytest.mark.pulsar, pytest.mark.spark, pytest.mark.timeout(3_600)]

@@ -12,6 +12,8 @@ from pathlib import Path
 import boto3
 import pytest
 
+from dev.embedded.settings import ENTRY_METADATA, OffloaderSettings
+from dev.embedded.standalone import PulsarStandalone
 from integration.processes import HANGS
 from integration.produce import Produced, merged, produce_mixed
 from integration.stock_store import stock_store
@@ -20,20 +22,18 @@ from offloader.archive.archive import Archive
 from offloader.archive.items import Missing
 from offloader.archive.ledgers.found import FoundLedgers
 from offloader.archive.ledgers.joined import joined
-from offloader.archive.ledgers.source import LedgerBucket
-from offloader.archive.ledgers.verify import verify_ledgers
+from offloader.archive.ledgers.ledger_bucket import LedgerBucket
 from offloader.archive.reading.stores import Stores
 from offloader.archive.records import TopicRecords
 from offloader.archive.topic import ArchivedTopic
 from offloader.bookkeeper.api import LedgerMetadataStore
 from offloader.bookkeeper.zookeeper import connect
-from offloader.embedded.settings import ENTRY_METADATA, OffloaderSettings
-from offloader.embedded.standalone import PulsarStandalone
 from offloader.errors import LedgerNotFoundError
 from offloader.metadata.state import TopicCatalog
 from offloader.model import MIB, TopicName
+from offloader.operations.verify.stock_ledgers import verify_ledgers
+from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.settings import PulsarSettings
-from offloader.pulsar.source import BrokerSource
 from offloader.storage.open import StoreSettings, open_store
 
 pytestmark = [pytest.mark.pulsar, pytest.mark.spark]

@@ -128,7 +128,7 @@ class AuthorizationFailedError(FatalError):
 
 
 class AbsentError(OffloadError):
-    """Pulsar itself says that what was asked for is not there. One such answer proves nothing yet: see `streaming/evidence.py`."""
+    """Pulsar itself says that what was asked for is not there. One such answer proves nothing yet: see `offload/core/evidence.py`."""
 
 
 class TopicNotFoundError(AbsentError):

@@ -1,5 +1,5 @@
 """Lets Spark find the data source `pulsar-archive`: it looks for `DefaultSource` in installed packages named `pyspark_…`."""
 
-from offloader.archive.spark.source import PulsarArchiveSource as DefaultSource
+from offloader.archive.spark.data_source import PulsarArchiveSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -7,14 +7,9 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 
-from offloader.archive.checking.bucket import check_root
-from offloader.archive.checking.verify import verify
-from offloader.archive.peeking.place import peek
 from offloader.archive.reading.plan import plan
 from offloader.archive.reading.reader import PieceReader
 from offloader.archive.reading.stores import Stores
-from offloader.archive.rebuilding.evidence import Given
-from offloader.archive.rebuilding.write import check_agreement, proposed
 from offloader.archive.records import TopicRecords
 from offloader.archive.view import TopicView
 from offloader.errors import OffloadError
@@ -24,7 +19,12 @@ from offloader.metadata.journal_start import JournalStart
 from offloader.metadata.manifest import FAN
 from offloader.metadata.root import read_root
 from offloader.model import GIB, MIB, Position
-from offloader.storage.base import Stat
+from offloader.operations.peek.place import peek
+from offloader.operations.rebuild.remains import Given
+from offloader.operations.rebuild.write import check_agreement, proposed
+from offloader.operations.verify.archive import verify
+from offloader.operations.verify.strays import check_root
+from offloader.ports.object_store import Stat
 from offloader.storage.memory import MemoryStore
 from tests.archive.mutations import bucket, kind_of
 from tests.archive.support import APPLICATION, META, TOPIC, Archive, stream

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from dev.docs.metrics import render
 from offloader.config.running import MetricsSettings
 from offloader.errors import ConfigError
 from offloader.metrics import Health, Metrics, TopicLag
 from offloader.metrics.definitions import ALL
-from offloader.metrics.docs import render
 from offloader.metrics.metrics import Verb
 from offloader.metrics.server import MetricsServer
 from offloader.model import FailureKind, GapKind, Lane, RollReason, TopicName
@@ -346,4 +346,4 @@ def test_the_endpoint_can_be_turned_off(port):
 
 
 def test_the_page_is_up_to_date():
-    assert PAGE.read_text(encoding="utf-8") == render(), "run: python -m offloader.metrics.docs docs/metrics.md"
+    assert PAGE.read_text(encoding="utf-8") == render(), "run: python -m dev.docs.metrics docs/metrics.md"

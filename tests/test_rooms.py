@@ -23,15 +23,15 @@ PURE = (
     "offloader.format",
     "offloader.model",
     "offloader.errors",
-    "offloader.streaming.planner",
-    "offloader.streaming.lanes",
+    "offloader.offload.core.planner",
+    "offloader.offload.core.lanes",
 )
 # Pure themselves, in rooms that are not.
 PURE_NEIGHBOURS = (
-    "offloader.streaming.segments",
+    "offloader.offload.core.segments",
     "offloader.metadata.state",
-    "offloader.streaming.planner",
-    "offloader.streaming.lanes",
+    "offloader.offload.core.planner",
+    "offloader.offload.core.lanes",
 )
 # BookKeeper's words, bytes and rules: pure, too; connections, sessions and threads stand beside them.
 PURE_BOOKKEEPER = (
@@ -97,12 +97,12 @@ def test_the_names_of_pure_modules_are_those_of_modules() -> None:
     ("libraries", "rooms"),
     [
         (SDKS, ("offloader.storage",)),
-        (("pyspark",), ("offloader.streaming", "offloader.archive")),
+        (("pyspark",), ("offloader.offload", "offloader.archive")),
         (
             ("socket", "ssl"),  # to a cluster; the others listen, or play one
             (
                 *("offloader.pulsar", "offloader.bookkeeper"),
-                *("offloader.metrics", "offloader.streaming.plan_server", "offloader.embedded", "offloader.testing"),
+                *("offloader.metrics", "offloader.offload.spark.plan_server", "dev.embedded", "offloader.testing"),
             ),
         ),
     ],
@@ -123,4 +123,6 @@ def test_within_bookkeeper_few_modules_reach_out() -> None:
 
 def test_a_breach_is_seen() -> None:
     assert "offloader.storage.s3_client imports botocore.config.Config" in breaches(("offloader.storage",), SDKS)
-    assert any(name.startswith("offloader.streaming.spark imports pyspark") for name in breaches(("offloader",), ("pyspark",)))
+    assert any(
+        name.startswith("offloader.offload.spark.session imports pyspark") for name in breaches(("offloader",), ("pyspark",))
+    )

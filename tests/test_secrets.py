@@ -13,11 +13,11 @@ from offloader.bookkeeper.auth import PlainAuthentication
 from offloader.bookkeeper.settings import BookieSettings
 from offloader.config import Config
 from offloader.errors import BrokerUnavailableError, ConfigError
+from offloader.offload import settings
 from offloader.pulsar.auth import authentication
 from offloader.pulsar.rest import RestClient
 from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.open import StoreSettings
-from offloader.streaming import settings
 
 SECRET = "s3cr3t"
 FILE = f"""

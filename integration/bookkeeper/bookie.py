@@ -9,11 +9,11 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from dev.embedded.commands import Commands
+from dev.embedded.process import JavaProcess
+from dev.embedded.settings import properties
 from integration.bookkeeper.settings import JAVA_OPTIONS, bookie_configuration
 from integration.processes import HANGS, suspend
-from offloader.embedded.commands import Commands
-from offloader.embedded.process import JavaProcess
-from offloader.embedded.settings import properties
 
 _STOP_SECONDS = 15.0
 

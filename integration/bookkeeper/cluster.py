@@ -25,15 +25,15 @@ from typing import Self
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+from dev.embedded.commands import Commands
+from dev.embedded.jars import fetch_lock
+from dev.embedded.lock import PULSAR
+from dev.embedded.process import JavaProcess
+from dev.embedded.settings import free_ports
+from dev.embedded.zookeeper import ask_zookeeper, zookeeper_is_ready
 from integration.bookkeeper.bookie import Bookie
 from integration.bookkeeper.official import OfficialClient, compiled
 from integration.processes import HANGS
-from offloader.embedded.commands import Commands
-from offloader.embedded.jars import fetch_lock
-from offloader.embedded.lock import PULSAR
-from offloader.embedded.process import JavaProcess
-from offloader.embedded.settings import free_ports
-from offloader.embedded.zookeeper import ask_zookeeper, zookeeper_is_ready
 from offloader.java import find_java
 
 _LIVELY_SECONDS = 3.0  # half of a session's time-out; a client is heard of every 2 s at the latest

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dev.embedded.commands import Commands
+from dev.embedded.process import JavaProcess
 from integration.bookkeeper.contents import Contents
 from integration.processes import HANGS, suspend
-from offloader.embedded.commands import Commands
-from offloader.embedded.process import JavaProcess
 
 SOURCES = sorted(Path(__file__).parent.glob("*.java"))
 JAVA_OPTIONS = (

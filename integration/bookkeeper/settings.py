@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from offloader.embedded.settings import loopback_interface
+from dev.embedded.settings import loopback_interface
 
 JAVA_OPTIONS = (
     "-Xmx96m",

@@ -15,6 +15,13 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
+from dev.embedded.commands import Commands
+from dev.embedded.jars import fetch_lock
+from dev.embedded.lock import PULSAR
+from dev.embedded.process import JavaProcess
+from dev.embedded.settings import free_ports
+from dev.embedded.standalone import PulsarStandalone
+from dev.embedded.zookeeper import zookeeper_is_ready
 from integration.bookkeeper.cluster import BookKeeperCluster
 from integration.bookkeeper.contents import Contents
 from integration.bookkeeper.official import OfficialError, Shape
@@ -26,13 +33,6 @@ from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.model import DigestType, Fragment, LedgerState
 from offloader.bookkeeper.uri import MetadataUri
 from offloader.bookkeeper.zookeeper import connect
-from offloader.embedded.commands import Commands
-from offloader.embedded.jars import fetch_lock
-from offloader.embedded.lock import PULSAR
-from offloader.embedded.process import JavaProcess
-from offloader.embedded.settings import free_ports
-from offloader.embedded.standalone import PulsarStandalone
-from offloader.embedded.zookeeper import zookeeper_is_ready
 from offloader.errors import FatalError, LedgerNotFoundError, MetadataUnavailableError, VersionConflictError
 from offloader.java import find_java
 from offloader.model import TopicName

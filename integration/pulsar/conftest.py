@@ -9,9 +9,9 @@ import pytest
 from integration.pulsar.transactions import Transactions
 from offloader.model import TopicName
 from offloader.pulsar.admin import AdminClient
+from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.pin import BrokerPins
 from offloader.pulsar.settings import PulsarSettings
-from offloader.pulsar.source import BrokerSource
 
 
 @pytest.fixture

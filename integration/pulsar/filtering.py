@@ -9,8 +9,8 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from offloader.embedded.jars import fetch_lock
-from offloader.embedded.lock import PULSAR
+from dev.embedded.jars import fetch_lock
+from dev.embedded.lock import PULSAR
 from offloader.java import find_java
 
 SOURCE = Path(__file__).with_name("DropFilter.java")

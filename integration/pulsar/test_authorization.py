@@ -12,11 +12,11 @@ from pathlib import Path
 import pulsar as client
 import pytest
 
+from dev.embedded.standalone import PulsarStandalone
 from integration.application import RunningApplication
 from integration.conftest import PULSAR_SETTINGS
 from integration.processes import HANGS
 from integration.produce import MODES, PatientClient, produce, random_contents
-from offloader.embedded.standalone import PulsarStandalone
 from offloader.metadata.catalog import Catalogs
 from offloader.model import Position, TopicName
 from offloader.storage.open import StoreSettings, open_store

@@ -4,16 +4,16 @@ from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 
+from dev.embedded.standalone import PulsarStandalone
 from integration.conftest import PULSAR_SETTINGS
 from integration.pulsar.transactions import Transactions
 from integration.pulsar.waiting import positions, read, until
-from offloader.embedded.standalone import PulsarStandalone
 from offloader.errors import BrokerUnavailableError, OutcomeUnknownError, RetryableError
 from offloader.model import MIB, Position, TopicName
 from offloader.pulsar.admin import AdminClient
+from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.pin import BrokerPins
 from offloader.pulsar.settings import PulsarSettings
-from offloader.pulsar.source import BrokerSource
 
 pytestmark = pytest.mark.pulsar
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 from offloader.errors import AccessDeniedError, BucketNotFoundError, OutcomeUnknownError, StoreUnavailableError
-from offloader.storage.base import ObjectStore
+from offloader.ports.object_store import ObjectStore
 from offloader.storage.open import StoreSettings
 from offloader.testing.proxy import Proxy, Rule
 from tests.storage.bench import Bench, check_parts_in_steps, upload_parts

@@ -9,7 +9,7 @@ import pytest
 from boto3.session import Session
 
 from offloader.errors import AccessDeniedError, PartRejectedError
-from offloader.storage.base import ObjectStore
+from offloader.ports.object_store import ObjectStore
 from offloader.storage.open import StoreSettings
 from tests.storage.bench import Bench, upload_parts
 from tests.storage.contract import StoreContract

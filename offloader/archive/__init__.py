@@ -13,6 +13,6 @@ __all__ = ["register"]
 def register(spark: SparkSession) -> None:
     """Make the data source `pulsar-archive` known to a session. Needed only where Spark did not find it by itself: it looks once for
     installed packages whose names begin with `pyspark_`."""
-    from offloader.archive.spark.source import PulsarArchiveSource
+    from offloader.archive.spark.data_source import PulsarArchiveSource
 
     spark.dataSource.register(PulsarArchiveSource)

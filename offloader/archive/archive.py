@@ -6,8 +6,8 @@ import re
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from offloader.archive.catalog_cache import KnownCatalogs
 from offloader.archive.following.live import Following, Live
-from offloader.archive.known import KnownCatalogs
 from offloader.archive.reading.reader import DEFAULTS, ReadOptions
 from offloader.archive.reading.stores import Stores
 from offloader.archive.records import TopicRecords
@@ -17,7 +17,7 @@ from offloader.model import TopicName
 from offloader.storage.open import StoreSettings
 
 if TYPE_CHECKING:
-    from offloader.archive.ledgers.source import LedgerBucket
+    from offloader.archive.ledgers.ledger_bucket import LedgerBucket
     from offloader.pulsar.settings import PulsarSettings
 
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
 
-from offloader.archive.stored import LAST_ENTRY, OffloadedLedger
+from offloader.archive.read_model import LAST_ENTRY, OffloadedLedger
 from offloader.archive.view import TopicView
 from offloader.metadata.state import TopicCatalog
 from offloader.model import Loss, Position, Segment

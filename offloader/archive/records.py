@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
 
-from offloader.archive.reading import once
+from offloader.archive.read_model import EVERYTHING, PlanItem, Selection
+from offloader.archive.reading import overlaps
 from offloader.archive.reading.plan import plan
-from offloader.archive.stored import EVERYTHING, PlanItem, Selection
 from offloader.archive.view import TopicView
 from offloader.metadata.history import History, Slot
 from offloader.metadata.manifest import Row
@@ -67,14 +67,14 @@ class TopicRecords:
     def located(self, position: Position) -> Position:
         """See `once.located`."""
         if self._history is None:
-            return once.located(self.whole, position)
+            return overlaps.located(self.whole, position)
         head = self._history.head
         if head.claim is None or head.claim.incarnation == 0:
             return position._replace(incarnation=0)
         for slot in self._history.slots(lambda row: row.max_ledger >= position.ledger):
             view = TopicView.of(self._history.catalog(range(slot.number, slot.number + 1)))
-            if any(once.reaches(span, position) for span in once.spans_once(view)):
-                return once.located(view, position)
+            if any(overlaps.reaches(span, position) for span in overlaps.spans_once(view)):
+                return overlaps.located(view, position)
         return position if head.last is None else position._replace(incarnation=head.last.end.incarnation)
 
     def views(self, selection: Selection = EVERYTHING, *, back: int = 0) -> Iterator[Viewed]:
@@ -91,7 +91,7 @@ class TopicRecords:
     def last_position(self) -> Position | None:
         """The last that is archived, or known to be missing."""
         if self._history is None:
-            return max((span.end for span in once.spans_once(self.whole)), default=None)
+            return max((span.end for span in overlaps.spans_once(self.whole)), default=None)
         return None if self._history.head.last is None else self._history.head.last.end
 
     @property
@@ -103,7 +103,7 @@ class TopicRecords:
     def extents(self, selection: Selection) -> Iterator[tuple[Position, Position]]:
         """Within what positions everything lies that a selection wants, each pair in one incarnation."""
         if self._history is None:
-            yield from ((span.start, span.end) for span in once.spans_once(self.whole))
+            yield from ((span.start, span.end) for span in overlaps.spans_once(self.whole))
             return
         wanted = _wanted(selection)
         known: dict[int, tuple[Position, Position]] = {}

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, TypeVar
 from offloader.archive.following.live import Following
 from offloader.archive.items import ArchivedEntry, Item, Missing
 from offloader.archive.messages.published import publish_time
+from offloader.archive.read_model import EVERYTHING, EntryRun, Piece, PlanItem, ReadItem, Selection, object_of
 from offloader.archive.reading.plan import plan, split
 from offloader.archive.reading.reader import DEFAULTS, OnDamage, PieceReader, ReadOptions
 from offloader.archive.reading.stores import Stores
-from offloader.archive.reading.unbroken import unbroken
+from offloader.archive.reading.time_range import unbroken
 from offloader.archive.records import TopicRecords
 from offloader.archive.runs import Run
-from offloader.archive.stored import EVERYTHING, EntryRun, Piece, PlanItem, ReadItem, Selection, object_of
 from offloader.archive.view import TopicView
 from offloader.errors import ConfigError
 from offloader.model import MIB, Position, TopicName, Transaction
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from offloader.archive.messages.encryption import KeyReader
     from offloader.archive.messages.message import Message
     from offloader.archive.messages.payloads import UnpackOptions
-    from offloader.archive.peeking.place import Peeked
+    from offloader.operations.peek.place import Peeked
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -135,7 +135,7 @@ class ArchivedTopic:
 
     def peek(self, position: Position) -> Peeked:
         """All that is known of one position, in at most two requests. Raises FatalError for one that is not in the archive."""
-        from offloader.archive.peeking.place import peek
+        from offloader.operations.peek.place import peek
 
         return peek(self._stores, self.records, self.records.located(position))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offloader.archive.stored import OffloadedLedger
+from offloader.archive.read_model import OffloadedLedger
 from offloader.metadata.state import TopicCatalog
 from offloader.model import LedgerList, TopicName, Transaction
 

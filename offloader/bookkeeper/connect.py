@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from offloader.bookkeeper.settings import BookieSettings
 
 if TYPE_CHECKING:
+    from offloader.bookkeeper.bookie_source import BookKeeperSource
     from offloader.bookkeeper.bookies import BookieClient
     from offloader.bookkeeper.metadata import MetadataTree
-    from offloader.bookkeeper.source import BookKeeperSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class BookKeeperSettings:
 
 def connect(settings: BookKeeperSettings) -> BookKeeperSource:
     """Raises ConfigError, MetadataUnavailableError, FatalError (kazoo is not installed)."""
-    from offloader.bookkeeper.source import BookKeeperSource
+    from offloader.bookkeeper.bookie_source import BookKeeperSource
 
     return BookKeeperSource(*clients(settings))
 

@@ -16,9 +16,9 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError, Message
 
 from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo, ManagedLedgerInfo, ManagedLedgerInfoMetadata
-from offloader.archive.messages.compression import decompress
 from offloader.bookkeeper.api import Cursor, Listed, ManagedLedger
 from offloader.errors import DamagedObjectError, DamagedRecordError
+from offloader.format.compression import decompress
 from offloader.model import MIB, TopicName
 
 Compression = ManagedLedgerInfoMetadata.CompressionType

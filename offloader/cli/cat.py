@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 
 import click
 
-from offloader.archive.following.together import as_they_come
+from offloader.archive.following.merge import as_they_come
 from offloader.archive.items import ArchivedEntry, Item, Missing
 from offloader.archive.messages.encryption import KeyReader
 from offloader.archive.messages.filters import MessageFilter
 from offloader.archive.messages.message import Message
 from offloader.archive.messages.unpack import Unpacker
+from offloader.archive.read_model import Selection
 from offloader.archive.reading.reader import OnDamage, ReadOptions
-from offloader.archive.stored import Selection
 from offloader.archive.topic import ArchivedTopic
 from offloader.cli.formats import FORMATS, Format
 from offloader.cli.parsing import TOPIC, parse_pair, parsed

@@ -6,9 +6,6 @@ from collections.abc import Iterable
 
 import click
 
-from offloader.archive.rebuilding.evidence import Evidence, Given
-from offloader.archive.rebuilding.propose import Proposal
-from offloader.archive.rebuilding.write import check_agreement, proposed, rebuild
 from offloader.cli.parsing import POSITION, TOPIC, parsed
 from offloader.cli.session import FINDINGS, OK, Session, command
 from offloader.errors import FatalError, OffloadError
@@ -18,6 +15,9 @@ from offloader.metadata.manifest import FAN
 from offloader.metadata.root import read_root
 from offloader.metadata.state import Claim, LedgerClosed, Said
 from offloader.model import Loss, Position, Segment, TopicName
+from offloader.operations.rebuild.propose import Proposal
+from offloader.operations.rebuild.remains import Evidence, Given
+from offloader.operations.rebuild.write import check_agreement, proposed, rebuild
 from offloader.pulsar.managed_ledger import instant
 
 

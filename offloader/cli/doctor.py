@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from offloader.cli.session import FINDINGS, OK, Session, command
-from offloader.doctor.check import Check, Verdict
-from offloader.doctor.examine import examine
+from offloader.operations.doctor.check import Check, Verdict
+from offloader.operations.doctor.examine import examine
 
 
 @click.command("doctor")

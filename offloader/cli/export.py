@@ -11,15 +11,13 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from offloader.archive.exporting.export import Advance, Tally, Wanted, export
-from offloader.archive.exporting.parquet import ParquetFiles, WrittenFile
-from offloader.archive.exporting.target import Target
 from offloader.archive.items import Missing
 from offloader.archive.messages.encryption import KeyReader
 from offloader.archive.reading.reader import OnDamage, ReadOptions
 from offloader.archive.spark.values import parse_names
 from offloader.archive.topic import ArchivedTopic
 from offloader.cli.parsing import TOPIC, parsed
+from offloader.cli.progress import download_progress
 from offloader.cli.reading import (
     ON_DAMAGE,
     PRIVATE_KEYS,
@@ -35,9 +33,11 @@ from offloader.cli.reading import (
 from offloader.cli.session import Session, command
 from offloader.cli.topics import topics
 from offloader.config.units import parse_size
-from offloader.embedded.progress import download_progress
 from offloader.errors import ConfigError
 from offloader.model import MIB, TopicName
+from offloader.operations.export.destination import Target
+from offloader.operations.export.export import Advance, Tally, Wanted, export
+from offloader.operations.export.parquet import ParquetFiles, WrittenFile
 
 MAX_FILE_BYTES = 256 * MIB
 

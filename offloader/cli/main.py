@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from offloader.cli import asking, cat, export, orphans, peek, restore  # noqa: F401 (they add their commands to `topics`)
+from offloader.cli import cat, export, orphans, peek, restore, topic_requests  # noqa: F401 (they add their commands to `topics`)
 from offloader.cli.catalog import catalog_group
 from offloader.cli.doctor import doctor_command
 from offloader.cli.explain import config_group

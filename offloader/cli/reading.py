@@ -10,25 +10,25 @@ from typing import Any, TypeVar
 
 import click
 
+from offloader.archive.catalog_cache import KnownCatalogs
 from offloader.archive.following.live import Following
-from offloader.archive.known import KnownCatalogs
 from offloader.archive.ledgers.bucket import BucketScan
+from offloader.archive.ledgers.ledger_bucket import LedgerBucket
 from offloader.archive.ledgers.opening import with_ledgers
-from offloader.archive.ledgers.source import LedgerBucket
 from offloader.archive.messages.encryption import PemFiles
 from offloader.archive.messages.limits import DEFAULT_LIMITS, Limits, parse_message_size
+from offloader.archive.read_model import Selection
 from offloader.archive.reading.reader import DEFAULTS, OnDamage, ReadOptions
 from offloader.archive.reading.stores import Stores
 from offloader.archive.records import TopicRecords
 from offloader.archive.spark.values import parse_publish_time
-from offloader.archive.stored import Selection
 from offloader.archive.topic import ArchivedTopic
 from offloader.cli.parsing import parse_pair, parsed
 from offloader.cli.session import Session
 from offloader.errors import ConfigError, DataLostError, FatalError
 from offloader.metadata.layout import holds_data, partitions
 from offloader.model import Position, TopicName
-from offloader.streaming import settings
+from offloader.offload import settings
 
 log = logging.getLogger(__name__)
 

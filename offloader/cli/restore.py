@@ -11,26 +11,26 @@ import click
 from rich.console import Console
 
 from offloader.archive.reading.stores import Stores
-from offloader.archive.restoring.api import Cluster
-from offloader.archive.restoring.course import Counts, Course
-from offloader.archive.restoring.mark import Origin
-from offloader.archive.restoring.pace import Pace
-from offloader.archive.restoring.pairs import Pairing, pairing
-from offloader.archive.restoring.restore import Restore, Tools
-from offloader.archive.restoring.source import ArchiveSource, Outline
-from offloader.archive.restoring.tail import Tail
 from offloader.archive.view import TopicView
 from offloader.cli.parsing import TOPIC, parsed
+from offloader.cli.progress import Advance, download_progress
 from offloader.cli.reading import catalog_is_gone
 from offloader.cli.session import Session, command
 from offloader.cli.topics import topics
 from offloader.config import Config
 from offloader.config.units import format_size, parse_size
-from offloader.embedded.progress import Advance, download_progress
 from offloader.errors import DataLostError
 from offloader.metadata import layout
 from offloader.metadata.root import read_root
 from offloader.model import TopicName
+from offloader.operations.restore.archived import ArchiveSource, Outline
+from offloader.operations.restore.pairs import Pairing, pairing
+from offloader.operations.restore.ports import Cluster
+from offloader.operations.restore.progress import Counts, Course
+from offloader.operations.restore.provenance import Origin
+from offloader.operations.restore.rate_limiter import Pace
+from offloader.operations.restore.restore import Restore, Tools
+from offloader.operations.restore.tail import Tail
 
 
 def _parse_rate(text: str) -> int:

@@ -15,7 +15,7 @@ from offloader.cli.session import Session, command
 from offloader.errors import ConfigError
 
 if TYPE_CHECKING:
-    from offloader.streaming.application import Application
+    from offloader.offload.application import Application
 
 
 @click.command("run")
@@ -34,7 +34,7 @@ def run_command(session: Session, *, until_caught_up: bool, timeout: int | None)
     """
     if timeout is not None and not until_caught_up:
         raise ConfigError("--timeout is for --until-caught-up")
-    from offloader.streaming.application import Application, stop_on_signals  # PySpark takes a second to import
+    from offloader.offload.application import Application, stop_on_signals  # PySpark takes a second to import
 
     seconds = None if timeout is None else timeout / 1000
     application = Application(session.config, until_caught_up=until_caught_up, timeout=seconds)
@@ -50,6 +50,6 @@ def shown(application: Application) -> AbstractContextManager[object]:
     console = Console()
     if not (console.is_terminal and sys.stderr.isatty()):
         return nullcontext()
-    from offloader.streaming.live import live_table
+    from offloader.offload.live import live_table
 
     return live_table(console, application)

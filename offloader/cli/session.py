@@ -15,17 +15,17 @@ import click
 
 from offloader import logs
 from offloader.bookkeeper.api import Bookies, LedgerMetadataStore
-from offloader.cli import doors as real_doors
-from offloader.cli.doors import ClosableAdmin, Doors
+from offloader.cli import dependencies as real_doors
+from offloader.cli.dependencies import ClosableAdmin, Doors
 from offloader.cli.output import OUTPUTS, Output, say
 from offloader.config import Config
 from offloader.config.config import load_storage
 from offloader.errors import ConfigError, OffloadError, OvertakenError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.history import Kept
-from offloader.storage.base import ObjectStore
+from offloader.offload.settings import store_of
+from offloader.ports.object_store import ObjectStore
 from offloader.storage.open import StoreSettings
-from offloader.streaming.settings import store_of
 
 OK, ERROR, FINDINGS, OVERTAKEN = 0, 1, 2, 3
 INTERRUPTED = 130

@@ -9,7 +9,6 @@ from enum import Enum
 
 import click
 
-from offloader.archive.checking.bucket import Journals, applications, read_journals
 from offloader.archive.records import TopicRecords
 from offloader.cli.output import say
 from offloader.cli.parsing import TIME, TOPIC
@@ -19,7 +18,8 @@ from offloader.errors import FatalError, OffloadError
 from offloader.metadata import layout, requests
 from offloader.metadata.state import CatalogHead, TopicState
 from offloader.model import OpenSegment, Segment, SegmentStatus, TopicName
-from offloader.storage.base import ObjectStore
+from offloader.operations.verify.strays import Journals, applications, read_journals
+from offloader.ports.object_store import ObjectStore
 
 POLL = 0.5  # seconds
 

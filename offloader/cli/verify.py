@@ -8,11 +8,7 @@ from dataclasses import replace
 
 import click
 
-from offloader.archive.checking.bucket import check_root
-from offloader.archive.checking.findings import Finding, Kind
-from offloader.archive.checking.verify import Report, verify
-from offloader.archive.ledgers.source import LedgerBucket
-from offloader.archive.ledgers.verify import verify_ledgers
+from offloader.archive.ledgers.ledger_bucket import LedgerBucket
 from offloader.archive.reading.stores import Stores
 from offloader.cli.parsing import TOPIC
 from offloader.cli.reading import Ledgers, ledger_options
@@ -21,6 +17,10 @@ from offloader.cli.topics import chosen, journals_of
 from offloader.config.units import format_size
 from offloader.errors import ConfigError
 from offloader.model import TopicName
+from offloader.operations.verify.archive import Report, verify
+from offloader.operations.verify.findings import Finding, Kind
+from offloader.operations.verify.stock_ledgers import verify_ledgers
+from offloader.operations.verify.strays import check_root
 
 _WITHOUT_PARTNER = (Kind.MISSING_OBJECT, Kind.MISSING_INDEX)
 

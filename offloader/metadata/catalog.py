@@ -36,7 +36,7 @@ from offloader.metadata.log import READERS, NumberedLog, read_record
 from offloader.metadata.manifest import FAN
 from offloader.metadata.state import CatalogHead, Claim, LedgerClosed, Record, Said, TopicCatalog, record_uuid
 from offloader.model import Loss, Segment, TopicName
-from offloader.storage.base import ObjectStore
+from offloader.ports.object_store import ObjectStore
 
 LONGEST_HINT = 20
 

@@ -14,7 +14,7 @@ from offloader.metadata.manifest import FAN, Manifest, Row, before_next, complet
 from offloader.metadata.manifest_codec import encode_manifest
 from offloader.metadata.state import CatalogHead
 from offloader.model import TopicName
-from offloader.storage.base import ObjectStore
+from offloader.ports.object_store import ObjectStore
 from offloader.storage.whole import read_to_compare
 
 

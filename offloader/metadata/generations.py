@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from offloader.errors import DamagedRecordError
 from offloader.metadata.layout import AFTER_SLASH, catalog_folder, generations_folder, parse_catalog_key, slot_key, slot_name
 from offloader.model import TopicName
-from offloader.storage.base import ObjectStore
+from offloader.ports.object_store import ObjectStore
 
 Slots = Mapping[int, list[int]]
 """By generation, the numbers of the records that are there, in order."""

@@ -19,7 +19,7 @@ from offloader.metadata.manifest import FAN, Manifest, Node, Row, before_next, f
 from offloader.metadata.manifest_codec import decode_manifest, read_manifest
 from offloader.metadata.state import CatalogFold, CatalogHead, TopicCatalog
 from offloader.model import Position
-from offloader.storage.base import ObjectStore
+from offloader.ports.object_store import ObjectStore
 
 log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from offloader.metadata.layout import epoch_folder
 from offloader.metadata.log import NumberedLog
 from offloader.metadata.state import TopicState
 from offloader.model import TopicName
-from offloader.storage.base import ObjectStore
+from offloader.ports.object_store import ObjectStore
 
 log = logging.getLogger(__name__)
 

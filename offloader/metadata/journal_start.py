@@ -12,7 +12,7 @@ from offloader.metadata.journal_rules import FENCE_LIMIT, HoleError, Loaded, fol
 from offloader.metadata.layout import epoch_folder, journal_folder, parse_journal_key
 from offloader.metadata.log import NumberedLog
 from offloader.model import TopicName
-from offloader.storage.base import ObjectStore
+from offloader.ports.object_store import ObjectStore
 
 log = logging.getLogger(__name__)
 

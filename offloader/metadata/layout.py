@@ -23,7 +23,7 @@ from functools import lru_cache
 from urllib.parse import quote, unquote
 
 from offloader.model import TopicName
-from offloader.storage.base import ObjectStore
+from offloader.ports.object_store import ObjectStore
 
 ROOT = "_root"
 PROOF = "_proof"

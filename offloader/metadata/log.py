@@ -11,7 +11,7 @@ from offloader.errors import DamagedRecordError, ObjectNotFoundError, OutcomeUnk
 from offloader.metadata.envelope import LARGEST
 from offloader.metadata.layout import parse_slot, slot_name
 from offloader.model import MIB
-from offloader.storage.base import ObjectStore
+from offloader.ports.object_store import ObjectStore
 from offloader.storage.whole import read_whole
 
 READERS = 8

@@ -10,7 +10,7 @@ from offloader.metadata.envelope import LARGEST, seal, unseal
 from offloader.metadata.manifest import FAN, Manifest, Node, Row, frontier
 from offloader.metadata.value_codec import damage_of, read_topic, topic_message
 from offloader.model import MIB, Position, TopicName
-from offloader.storage.base import ObjectStore
+from offloader.ports.object_store import ObjectStore
 from offloader.storage.whole import read_whole
 
 PLACED, TIMED, UNTIMED = 1, 2, 4

@@ -16,7 +16,7 @@ from offloader.errors import DamagedRecordError, FormatVersionError, ObjectNotFo
 from offloader.json_text import parse_json
 from offloader.metadata.layout import requests_folder
 from offloader.model import MIB, Position, TopicName
-from offloader.storage.base import ObjectStore
+from offloader.ports.object_store import ObjectStore
 from offloader.storage.whole import read_whole
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from offloader.errors import AnotherClusterError, ConfigError, DamagedRecordErro
 from offloader.metadata.envelope import seal, unseal
 from offloader.metadata.layout import PROOF, ROOT, proof_key
 from offloader.metadata.log import read_record
-from offloader.storage.base import ObjectStore
+from offloader.ports.object_store import ObjectStore
 
 
 @dataclass(frozen=True, slots=True)

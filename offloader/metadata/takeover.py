@@ -13,7 +13,7 @@ from offloader.metadata.journal_start import JournalStart
 from offloader.metadata.layout import topics
 from offloader.metadata.state import CatalogHead
 from offloader.model import TopicName
-from offloader.storage.base import ObjectStore
+from offloader.ports.object_store import ObjectStore
 
 
 class TakenOver(NamedTuple):

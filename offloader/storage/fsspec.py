@@ -26,7 +26,7 @@ from offloader.errors import (
     UploadGoneError,
 )
 from offloader.json_text import parse_json
-from offloader.storage.base import OpenUpload, Stat, UploadedPart
+from offloader.ports.object_store import OpenUpload, Stat, UploadedPart
 from offloader.storage.fsspec_errors import translated
 from offloader.storage.fsspec_open import AZURE, GOOGLE, must_create, open_file_system
 from offloader.storage.rules import (

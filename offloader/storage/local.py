@@ -18,7 +18,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from offloader.errors import BucketNotFoundError, FatalError, ObjectNotFoundError, UnprovenStoreError
-from offloader.storage.base import OpenUpload, Stat, UploadedPart
+from offloader.ports.object_store import OpenUpload, Stat, UploadedPart
 from offloader.storage.local_files import (
     complete,
     keep_name,

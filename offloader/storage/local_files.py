@@ -19,7 +19,7 @@ from offloader.errors import (
     StoreUnavailableError,
 )
 from offloader.json_text import parse_json
-from offloader.storage.base import Stat
+from offloader.ports.object_store import Stat
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}

@@ -31,7 +31,7 @@ from crc32c import crc32c as checksum
 
 from offloader.errors import PartRejectedError, UploadGoneError
 from offloader.json_text import parse_json
-from offloader.storage.base import UploadedPart
+from offloader.ports.object_store import UploadedPart
 from offloader.storage.local_files import complete, opened, read_at, sync_folder, temporary, uncache, write_at
 from offloader.storage.rules import LARGEST_DESCRIPTION, part_etag, total_size
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from uuid import uuid4
 
 from offloader.errors import ObjectNotFoundError, PartRejectedError, UploadGoneError
-from offloader.storage.base import OpenUpload, Stat, UploadedPart
+from offloader.ports.object_store import OpenUpload, Stat, UploadedPart
 from offloader.storage.rules import check_crc, check_key, check_parts, holds_parts, make_handle, part_etag, split_handle
 
 

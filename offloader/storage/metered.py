@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal, TypeVar
 
 from offloader.errors import OutcomeUnknownError
-from offloader.storage.base import ObjectStore, OpenUpload, Stat, UploadedPart
+from offloader.ports.object_store import ObjectStore, OpenUpload, Stat, UploadedPart
 
 T = TypeVar("T")
 Verb = Literal["put", "begin", "put_part", "commit", "abort", "list_uploads", "read", "stat", "list", "delete"]

@@ -9,7 +9,7 @@ from typing import Self
 from urllib.parse import unquote, urlsplit
 
 from offloader.errors import ConfigError
-from offloader.storage.base import ObjectStore
+from offloader.ports.object_store import ObjectStore
 from offloader.storage.local import LocalStore
 from offloader.storage.memory import MemoryBacking, MemoryStore
 

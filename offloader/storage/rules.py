@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from crc32c import crc32c
 
 from offloader.errors import FatalError, IntegrityError, PartRejectedError
-from offloader.storage.base import UploadedPart
+from offloader.ports.object_store import UploadedPart
 
 MAX_KEY_BYTES = 1024  # S3's limit
 HELPER_FOLDERS = (".uploads", ".tmp")  # of the stores themselves, at the root

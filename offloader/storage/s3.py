@@ -16,7 +16,7 @@ from crc32c import crc32c as checksum
 
 from offloader.errors import ObjectNotFoundError, UploadGoneError
 from offloader.model import MIB
-from offloader.storage.base import OpenUpload, Stat, UploadedPart
+from offloader.ports.object_store import OpenUpload, Stat, UploadedPart
 from offloader.storage.rules import check_crc, check_key, check_parts, make_handle, split_handle
 from offloader.storage.s3_calls import DAMAGED_ON_THE_WAY, S3Calls, code_of, status_of
 from offloader.storage.s3_checks import crc_text, is_made_of

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from crc32c import crc32c
 
-from offloader.storage.base import UploadedPart
+from offloader.ports.object_store import UploadedPart
 from offloader.storage.rules import total_size
 
 

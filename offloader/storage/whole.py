@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from offloader.errors import IntegrityError, ObjectNotFoundError
 from offloader.model import MIB
-from offloader.storage.base import ObjectStore, Stat
+from offloader.ports.object_store import ObjectStore, Stat
 
 AT_ONCE = MIB  # what is larger is read only when its size is known to be possible
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from offloader.bookkeeper.source import BookKeeperSource
+from offloader.bookkeeper.bookie_source import BookKeeperSource
 from offloader.errors import TopicNotFoundError
 from offloader.model import GapKind, LedgerList, LedgerSpan, TopicName
 from offloader.pulsar.managed_ledger import LAZY_CURSORS, PIN_PROPERTY

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TypeVar
 
 from offloader.errors import OutcomeUnknownError, StoreUnavailableError
-from offloader.storage.base import ObjectStore, OpenUpload, Stat, UploadedPart
+from offloader.ports.object_store import ObjectStore, OpenUpload, Stat, UploadedPart
 from offloader.storage.rules import split_handle
 
 T = TypeVar("T")

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from offloader.archive.checking.bucket import applications as all_applications
-from offloader.archive.checking.bucket import read_journals
-from offloader.archive.checking.findings import Kind
-from offloader.archive.checking.records import ReadCatalog, read_catalog
-from offloader.archive.checking.verify import verify
 from offloader.archive.continuity import spans
 from offloader.archive.items import ArchivedEntry, Item
 from offloader.archive.reading.read import items
 from offloader.errors import OffloadError
 from offloader.model import GapKind, Position, TopicName
-from offloader.storage.base import ObjectStore
-from offloader.streaming.evidence import pin_target
+from offloader.offload.core.evidence import pin_target
+from offloader.operations.verify.archive import verify
+from offloader.operations.verify.catalog_records import ReadCatalog, read_catalog
+from offloader.operations.verify.findings import Kind
+from offloader.operations.verify.strays import applications as all_applications
+from offloader.operations.verify.strays import read_journals
+from offloader.ports.object_store import ObjectStore
 from offloader.testing.pace import Pace
 from offloader.testing.truth import Truth, sha256
 

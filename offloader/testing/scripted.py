@@ -1,6 +1,6 @@
 """Faults for the processes of a whole application, told by the environment.
 
-`OFFLOADER_WRAP=offloader.testing.scripted:wrap` (see `offloader.streaming.wrapping`), and `OFFLOADER_FAULTS` a JSON list. Each process
+`OFFLOADER_WRAP=offloader.testing.scripted:wrap` (see `offloader.offload.wrapping`), and `OFFLOADER_FAULTS` a JSON list. Each process
 counts for itself. A fault of the store:
 
     {"role": "driver", "call": "put", "key": "REGEX", "after": 0, "times": 1, "effect": "before|lost|repeated|hook",
@@ -29,8 +29,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from offloader.model import Gap, TopicName
+from offloader.ports.object_store import ObjectStore
 from offloader.pulsar.api import EntryReader, EntrySource, Extent, RawEntry
-from offloader.storage.base import ObjectStore
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 
 VARIABLE = "OFFLOADER_FAULTS"

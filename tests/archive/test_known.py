@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offloader.archive.known import KnownCatalogs
+from offloader.archive.catalog_cache import KnownCatalogs
 from offloader.metadata.layout import catalog_folder, topic_folder
 from offloader.model import TopicName
 from offloader.storage.memory import MemoryStore

@@ -10,11 +10,11 @@ import pytest
 
 from benchmarks.long_store import MINUTE, LongStore, LongTopic
 from offloader.archive.messages.lookback import LOOK_BACK
+from offloader.archive.read_model import Piece, Selection
 from offloader.archive.records import STEP, TopicRecords
 from offloader.archive.spark import planning
 from offloader.archive.spark.offsets import items_between
 from offloader.archive.spark.planning import Portion, asked_of, portions, size_of
-from offloader.archive.stored import Piece, Selection
 from offloader.errors import DamagedRecordError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.compaction import compact
@@ -22,7 +22,7 @@ from offloader.metadata.history import Kept
 from offloader.metadata.layout import catalog_folder, manifests_folder
 from offloader.metadata.manifest import FAN
 from offloader.model import MIB, Position, Segment, TopicName
-from offloader.storage.base import ObjectStore
+from offloader.ports.object_store import ObjectStore
 from offloader.storage.memory import MemoryStore
 
 TOPIC = TopicName("public", "default", "long")

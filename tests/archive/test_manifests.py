@@ -9,13 +9,9 @@ from functools import cache
 
 import pytest
 
-from offloader.archive.checking.findings import Kind
-from offloader.archive.checking.verify import verify
+from offloader.archive.read_model import Selection
 from offloader.archive.reading.plan import plan
-from offloader.archive.rebuilding.evidence import Given
-from offloader.archive.rebuilding.write import rebuild
 from offloader.archive.records import TopicRecords
-from offloader.archive.stored import Selection
 from offloader.archive.view import TopicView
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.compaction import compact, mend
@@ -23,6 +19,10 @@ from offloader.metadata.layout import generations_folder, manifest_key, newest_k
 from offloader.metadata.manifest import FAN
 from offloader.metadata.state import CatalogHead, Claim
 from offloader.model import EntryStats, Position
+from offloader.operations.rebuild.remains import Given
+from offloader.operations.rebuild.write import rebuild
+from offloader.operations.verify.archive import verify
+from offloader.operations.verify.findings import Kind
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from offloader.testing.faulty import FaultyStore, StoreFaults
 from tests.archive.support import SMALL, TOPIC, Archive, stream, uuid_of

@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from offloader.archive.continuity import spans
+from offloader.archive.read_model import Piece, PlanItem, Selection
 from offloader.archive.reading.plan import plan
 from offloader.archive.records import BETWEEN, TopicRecords
-from offloader.archive.stored import Piece, PlanItem, Selection
 from offloader.archive.view import TopicView
 from offloader.errors import DamagedRecordError
 from offloader.metadata.catalog import Catalogs, linked

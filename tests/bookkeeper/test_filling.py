@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offloader.bookkeeper.bookie_source import BookKeeperSource
 from offloader.bookkeeper.digests import digest_for, master_key
 from offloader.bookkeeper.filling import FilledSource
 from offloader.bookkeeper.model import Fragment, LedgerMetadata, StoredEntry, Versioned
-from offloader.bookkeeper.source import BookKeeperSource
 from offloader.bookkeeper.stored import encode
 from offloader.errors import BrokerUnavailableError
 from offloader.model import LedgerList, LedgerSpan, TopicName

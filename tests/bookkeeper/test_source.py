@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from offloader.bookkeeper.bookie_source import BookKeeperSource
 from offloader.bookkeeper.digests import digest_for, master_key
 from offloader.bookkeeper.model import Fragment, StoredEntry, Versioned
-from offloader.bookkeeper.source import BookKeeperSource
 from offloader.bookkeeper.stored import encode
 from offloader.errors import BookieUnavailableError, DataLostError, IntegrityError
 from offloader.model import GapKind, LedgerList, LedgerSpan, TopicName

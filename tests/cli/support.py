@@ -10,7 +10,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from offloader.cli.doors import Doors
+from offloader.cli.dependencies import Doors
 from offloader.cli.main import main
 from offloader.metadata.root import open_root
 from offloader.testing.cluster import MemoryCluster

@@ -17,10 +17,10 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from offloader.archive.exporting import parquet
 from offloader.archive.messages.schema import ENTRY_SCHEMA, MESSAGE_SCHEMA
 from offloader.cli.main import main
 from offloader.model import Position
+from offloader.operations.export import parquet
 from offloader.storage.local import LocalStore
 from tests.archive.messages.encoder import Producer, Sent, batch, chunked, single
 from tests.archive.support import Archive, gap, stream
@@ -205,7 +205,7 @@ def test_an_export_that_is_interrupted_leaves_what_was_there(archived, tmp_path,
 # A file of so many row groups that it is certainly not done when the signal comes.
 SLOWLY = """
 import signal, time
-from offloader.archive.exporting import parquet
+from offloader.operations.export import parquet
 from offloader.cli.main import main
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background

@@ -11,7 +11,7 @@ from offloader.bookkeeper.api import Listed, ManagedLedger
 from offloader.bookkeeper.digests import digest_for, master_key
 from offloader.bookkeeper.model import LedgerState, StoredEntry
 from offloader.bookkeeper.stored import encode
-from offloader.cli.doors import Doors
+from offloader.cli.dependencies import Doors
 from offloader.errors import AuthorizationFailedError, BrokerUnavailableError
 from offloader.model import TopicName
 from offloader.testing.bookkeeper import SimulatedBookie, SimulatedCluster

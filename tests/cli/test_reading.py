@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from dev.docs.commands import render
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.archive.ledgers.names import data_key, index_key
-from offloader.cli.docs import render
 from offloader.metadata import layout
 from offloader.metadata.journal import Journal
 from offloader.metadata.state import Releasing, TopicState
@@ -106,7 +106,7 @@ def test_config_explain_asks_pulsar_unless_offline(line) -> None:
 
 def test_the_page_of_the_command_line_is_up_to_date() -> None:
     page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
-    assert page == render(), "run: python -m offloader.cli.docs docs/cli.md"
+    assert page == render(), "run: python -m dev.docs.commands docs/cli.md"
 
 
 @pytest.fixture

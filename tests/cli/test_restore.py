@@ -8,15 +8,15 @@ from random import Random
 
 import pytest
 
-from offloader.archive.restoring.mark import Origin, read_mark
-from offloader.archive.restoring.pairs import Existing
-from offloader.archive.restoring.tail import Found, Tail, tail_of
 from offloader.errors import FatalError
 from offloader.metadata.layout import catalog_folder
 from offloader.model import GapKind, Position, TopicName
-from tests.archive.restoring.support import MemoryTarget, envelopes
+from offloader.operations.restore.pairs import Existing
+from offloader.operations.restore.provenance import Origin, read_mark
+from offloader.operations.restore.tail import Found, Tail, tail_of
 from tests.archive.support import TOPIC, Archive, gap, stream
 from tests.cli.support import Line
+from tests.operations.restore.support import MemoryTarget, envelopes
 
 AGAIN = TopicName.parse("public/default/again")
 

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from offloader.errors import OvertakenError
-from offloader.streaming import application as module
+from offloader.offload import application as module
 
 
 class FakeApplication:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from dev.docs.configuration import render
 from offloader.config import Config, Rates
 from offloader.config.aliases import ALIASES, REFUSED
-from offloader.config.docs import render
 from offloader.config.levels import PolicyLevel
 from offloader.model import MIB, Source, TopicName
 from tests.config.texts import BASE, parse, refused
@@ -379,4 +379,4 @@ def test_the_demos_configuration_is_valid():
 
 def test_the_page_is_up_to_date():
     page = (REPOSITORY / "docs" / "configuration.md").read_text(encoding="utf-8")
-    assert page == render(), "run: python -m offloader.config.docs docs/configuration.md"
+    assert page == render(), "run: python -m dev.docs.configuration docs/configuration.md"

@@ -20,7 +20,7 @@ from offloader.metadata.envelope import FORMAT_VERSION, seal
 from offloader.metadata.journal import Journal
 from offloader.metadata.layout import epoch_folder, journal_folder, slot_name
 from offloader.metadata.state import TopicState
-from offloader.storage.base import Stat
+from offloader.ports.object_store import Stat
 from offloader.storage.memory import MemoryStore
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 

@@ -7,8 +7,8 @@ import pytest
 from offloader.errors import BrokerUnavailableError, TopicMovedError, TopicNotFoundError
 from offloader.model import TopicName
 from offloader.pulsar.api import RawEntry
+from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.commands import position
-from offloader.pulsar.source import BrokerSource
 from tests.pulsar import fake_broker as fake
 from tests.pulsar.entries import entry
 

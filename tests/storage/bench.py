@@ -11,7 +11,7 @@ from multiprocessing.context import BaseContext
 
 from crc32c import crc32c
 
-from offloader.storage.base import ObjectStore, UploadedPart
+from offloader.ports.object_store import ObjectStore, UploadedPart
 from offloader.storage.fsspec import COMPOSE_LIMIT
 from offloader.storage.open import StoreSettings
 

@@ -11,7 +11,7 @@ from multiprocessing.synchronize import Barrier
 import pytest
 
 from offloader.errors import FatalError, ObjectNotFoundError
-from offloader.storage.base import ObjectStore, Stat
+from offloader.ports.object_store import ObjectStore, Stat
 from offloader.storage.open import StoreSettings, open_store
 from tests.storage.bench import Bench, noise, processes
 from tests.storage.contract_uploads import UploadContract

@@ -8,7 +8,7 @@ import pytest
 from crc32c import crc32c
 
 from offloader.errors import IntegrityError, PartRejectedError, UploadGoneError
-from offloader.storage.base import ObjectStore, UploadedPart
+from offloader.ports.object_store import ObjectStore, UploadedPart
 from offloader.storage.open import StoreSettings, open_store
 from tests.storage.bench import Bench, noise, open_uploads, processes, upload_parts
 

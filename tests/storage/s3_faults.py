@@ -18,7 +18,7 @@ from offloader.errors import (
     StoreUnavailableError,
     UploadGoneError,
 )
-from offloader.storage.base import ObjectStore
+from offloader.ports.object_store import ObjectStore
 from offloader.testing.proxy import Proxy, Rule
 from tests.storage.bench import noise, upload_parts
 from tests.storage.servers import S3Server, Stores, free_port

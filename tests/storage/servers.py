@@ -14,7 +14,7 @@ from pathlib import Path
 
 from botocore.config import Config
 
-from offloader.storage.base import ObjectStore
+from offloader.ports.object_store import ObjectStore
 from offloader.storage.open import StoreSettings, open_store
 from offloader.storage.s3_session import new_client
 

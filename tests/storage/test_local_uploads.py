@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.errors import PartRejectedError, StoreUnavailableError, UploadGoneError
+from offloader.ports.object_store import ObjectStore, UploadedPart
 from offloader.storage import local_uploads
-from offloader.storage.base import ObjectStore, UploadedPart
 from offloader.storage.local import LocalStore
 from offloader.storage.memory import MemoryStore
 from tests.storage.bench import noise, upload_parts

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from offloader.errors import FatalError, OutcomeUnknownError
-from offloader.storage.base import ObjectStore, UploadedPart
+from offloader.ports.object_store import ObjectStore, UploadedPart
 from offloader.storage.open import StoreSettings, open_store
 
 PART = UploadedPart(1, 1, "e", 1)

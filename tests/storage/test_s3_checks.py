@@ -7,7 +7,7 @@ import hashlib
 import pytest
 from crc32c import crc32c
 
-from offloader.storage.base import UploadedPart
+from offloader.ports.object_store import UploadedPart
 from offloader.storage.s3_checks import composite_crc, composite_etag, crc_text, is_made_of
 
 

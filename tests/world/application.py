@@ -1,4 +1,4 @@
-"""One start of the application in a process of the world: what `offloader.streaming.application` builds, with the world's edges."""
+"""One start of the application in a process of the world: what `offloader.offload.application` builds, with the world's edges."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal import CALLS_OF_A_WAIT, Journal
 from offloader.metrics import Metrics
 from offloader.model import Lane, Receipt, Slice
+from offloader.offload import settings as derived
+from offloader.offload.core.lanes import Limits
+from offloader.offload.core.planner import Plan
+from offloader.offload.core.rates import RateLimits
+from offloader.offload.driver.context import Context
+from offloader.offload.driver.driver import Driver
+from offloader.offload.driver.registry import Roster
+from offloader.offload.driver.request_handler import RequestDesk
+from offloader.offload.driver.work import THREADS, Pool, Work
+from offloader.offload.worker import tasks
+from offloader.offload.worker.secrets import Public
+from offloader.offload.worker.slice_worker import died
+from offloader.offload.worker.tasks import WorkerSettings
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.rest import RestClient
 from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.open import StoreSettings
-from offloader.streaming import settings as derived
-from offloader.streaming import tasks
-from offloader.streaming.context import Context
-from offloader.streaming.desk import RequestDesk
-from offloader.streaming.driver import Driver
-from offloader.streaming.lanes import Limits
-from offloader.streaming.planner import Plan
-from offloader.streaming.rates import RateLimits
-from offloader.streaming.roster import Roster
-from offloader.streaming.secrets import Public
-from offloader.streaming.tasks import WorkerSettings
-from offloader.streaming.work import THREADS, Pool, Work
-from offloader.streaming.worker import died
 from offloader.testing.pace import Pace
 from tests.world.brokers import Brokers
 from tests.world.clients import Window, WorldPins, WorldSource

@@ -8,7 +8,7 @@ from itertools import count
 from typing import TypeVar
 
 from offloader.errors import OutcomeUnknownError, StoreUnavailableError
-from offloader.storage.base import ObjectStore, OpenUpload, Stat, UploadedPart
+from offloader.ports.object_store import ObjectStore, OpenUpload, Stat, UploadedPart
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from offloader.storage.rules import split_handle
 from tests.world.scheduler import MS, SECOND, Scheduler, current

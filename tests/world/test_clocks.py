@@ -6,7 +6,7 @@ import pytest
 
 from offloader.metadata.layout import catalog_folder, record_key
 from offloader.model import TopicName
-from offloader.streaming import segments
+from offloader.offload.core import segments
 from tests.world.scheduler import SECOND
 from tests.world.world import World, live
 

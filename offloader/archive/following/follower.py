@@ -8,8 +8,8 @@ from itertools import accumulate
 
 from offloader.archive.following.succession import Hole, Turn, hole_before, next_position
 from offloader.archive.items import Missing
+from offloader.archive.read_model import EntryRun, ReadItem
 from offloader.archive.records import TopicRecords
-from offloader.archive.stored import EntryRun, ReadItem
 from offloader.errors import DataLostError, RetryableError, UnexplainedGapError
 from offloader.model import MIB, Gap, LedgerList, Position, TopicName
 from offloader.pulsar.api import Admin, EntrySource, RawEntry

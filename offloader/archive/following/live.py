@@ -10,8 +10,8 @@ from functools import partial
 from typing import Self
 
 from offloader.archive.following.follower import Archived, Follower, Patience, RunsAfter
+from offloader.archive.read_model import ReadItem
 from offloader.archive.records import TopicRecords
-from offloader.archive.stored import ReadItem
 from offloader.model import Position, TopicName
 from offloader.pulsar.api import Admin, EntrySource
 from offloader.pulsar.settings import PulsarSettings
@@ -53,7 +53,7 @@ class Following:
 @contextmanager
 def _connected(settings: PulsarSettings) -> Iterator[tuple[EntrySource, Admin]]:
     from offloader.pulsar.admin import AdminClient  # httpx takes 0.1 s to import
-    from offloader.pulsar.source import BrokerSource
+    from offloader.pulsar.broker_source import BrokerSource
 
     with closing(BrokerSource(settings)) as source, closing(AdminClient(settings)) as admin:
         yield source, admin

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from offloader.archive.ledgers.found import FoundLedgers
-from offloader.archive.stored import OffloadedLedger
+from offloader.archive.read_model import OffloadedLedger
 from offloader.archive.view import TopicView
 from offloader.metadata.state import TopicCatalog
 

@@ -11,7 +11,7 @@ from offloader.metadata.state import TopicCatalog
 
 if TYPE_CHECKING:
     from offloader.archive.ledgers.bucket import BucketScan
-    from offloader.archive.ledgers.source import LedgerBucket  # an HTTP client comes with it
+    from offloader.archive.ledgers.ledger_bucket import LedgerBucket  # an HTTP client comes with it
 
 log = logging.getLogger(__name__)
 

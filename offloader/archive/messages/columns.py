@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from offloader.archive.messages.aborted import committed
 from offloader.archive.messages.arrays import binary_array, time_array
-from offloader.archive.messages.committed import committed
 from offloader.archive.messages.contents import Opener
 from offloader.archive.messages.entries import Entries, gathered
 from offloader.archive.messages.envelopes import Envelopes, parse_envelopes
@@ -23,7 +23,7 @@ from offloader.archive.messages.row_columns import matching, row_column
 from offloader.archive.messages.row_view import RowView, Sources
 from offloader.archive.messages.rows import make_rows
 from offloader.archive.messages.schema import ENTRY_SCHEMA, MESSAGE_SCHEMA
-from offloader.archive.stored import EntryRun
+from offloader.archive.read_model import EntryRun
 from offloader.format.scan import Int64s, Mask
 from offloader.model import MIB, TopicName
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from offloader.archive.messages.compression import decompress
 from offloader.archive.messages.encryption import encryption_of
 from offloader.archive.messages.entries import Entries
 from offloader.archive.messages.envelope import parse_envelope
@@ -17,6 +16,7 @@ from offloader.archive.messages.needs import Needs
 from offloader.archive.messages.payloads import Payloads, UnpackOptions
 from offloader.archive.messages.unpack import Unpacker
 from offloader.errors import DamagedObjectError
+from offloader.format.compression import decompress
 from offloader.format.scan import Bytes, Mask, Ranges
 
 

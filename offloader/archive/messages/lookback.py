@@ -8,7 +8,7 @@ from typing import Protocol
 
 from offloader.archive.messages.envelope import Envelope, parse_envelope
 from offloader.archive.messages.message import Problem
-from offloader.archive.stored import EntryRun
+from offloader.archive.read_model import EntryRun
 from offloader.errors import DamagedObjectError
 from offloader.model import MIB, Position
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from offloader.archive.messages.chunks import Assembled, Assembler
-from offloader.archive.messages.compression import decompress
 from offloader.archive.messages.encryption import Decryptor, KeyReader
 from offloader.archive.messages.envelope import Envelope
 from offloader.archive.messages.limits import DEFAULT_LIMITS, Limits
@@ -15,6 +14,7 @@ from offloader.archive.messages.lookback import LOOK_BACK, Chunk, ChunkKey, Look
 from offloader.archive.messages.message import Problem
 from offloader.archive.messages.text import text
 from offloader.errors import DamagedObjectError, MessageTooLargeError
+from offloader.format.compression import decompress
 from offloader.model import Position, Transaction
 
 

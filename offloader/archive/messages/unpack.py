@@ -8,14 +8,14 @@ from typing import NamedTuple
 from google.protobuf.message import DecodeError
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata, SingleMessageMetadata
-from offloader.archive.messages.committed import committed
+from offloader.archive.messages.aborted import committed
 from offloader.archive.messages.encryption import encryption_of
 from offloader.archive.messages.envelope import Envelope, parse_envelope, signed
 from offloader.archive.messages.filters import MessageFilter
 from offloader.archive.messages.message import Message, Problem
 from offloader.archive.messages.payloads import Opened, Payloads, UnpackOptions
 from offloader.archive.messages.text import raw, text, unbase64
-from offloader.archive.stored import EntryRun
+from offloader.archive.read_model import EntryRun
 from offloader.errors import DamagedObjectError, MessageTooLargeError
 from offloader.model import Position
 

@@ -6,9 +6,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from offloader.archive.reading.points import Points
+from offloader.archive.read_model import Cut
+from offloader.archive.reading.sparse_index import Points
 from offloader.archive.runs import Run
-from offloader.archive.stored import Cut
 from offloader.errors import DamagedObjectError
 
 

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from offloader.archive.reading.points import Points
+from offloader.archive.reading.sparse_index import Points
 from offloader.model import MIB
 
 # A topic of 1 TiB has about 160 MiB of them.

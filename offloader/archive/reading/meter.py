@@ -6,8 +6,8 @@ import threading
 from dataclasses import dataclass, field
 
 from offloader.archive.items import Missing
-from offloader.archive.stored import ReadItem
-from offloader.storage.base import Stat
+from offloader.archive.read_model import ReadItem
+from offloader.ports.object_store import Stat
 
 # More reports than this would help nobody.
 MOST_DAMAGE = 1000

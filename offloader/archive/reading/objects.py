@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from offloader.errors import DamagedObjectError
 from offloader.model import MIB
-from offloader.storage.base import ObjectStore, Stat
+from offloader.ports.object_store import ObjectStore, Stat
 from offloader.storage.whole import read_whole
 
 READ_SIZE = 4 * MIB

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from offloader.archive.continuity import BreakKind, Junctions, LedgerPart, Span
 from offloader.archive.items import Missing
-from offloader.archive.reading.once import spans_once
-from offloader.archive.reading.pieces import of_ledger, of_segment
+from offloader.archive.read_model import EVERYTHING, OffloadedLedger, Piece, PlanItem, Selection, Unreadable
+from offloader.archive.reading.object_range import of_ledger, of_segment
+from offloader.archive.reading.overlaps import spans_once
 from offloader.archive.runs import Run
-from offloader.archive.stored import EVERYTHING, OffloadedLedger, Piece, PlanItem, Selection, Unreadable
 from offloader.archive.view import TopicView
 from offloader.errors import DamagedRecordError
 from offloader.model import Loss, Position, Segment, TopicName

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from offloader.archive.items import ArchivedEntry, Item, Missing
+from offloader.archive.read_model import Selection
 from offloader.archive.reading.plan import plan
 from offloader.archive.reading.reader import DEFAULTS, PieceReader, ReadOptions
 from offloader.archive.reading.stores import Stores
-from offloader.archive.stored import Selection
 from offloader.archive.view import TopicView
 from offloader.metadata.state import TopicCatalog
 from offloader.model import Position
-from offloader.storage.base import ObjectStore
+from offloader.ports.object_store import ObjectStore
 
 
 def entries(store: ObjectStore, catalog: TopicCatalog) -> Iterator[ArchivedEntry]:

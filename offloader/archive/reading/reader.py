@@ -13,12 +13,12 @@ from typing import NamedTuple, TypeVar
 
 from offloader.archive.items import Missing
 from offloader.archive.messages.limits import DEFAULT_LIMITS, Limits
-from offloader.archive.reading.expected import OnDamage
+from offloader.archive.read_model import PlanItem, ReadItem
 from offloader.archive.reading.indexes import SHARED, IndexCache
 from offloader.archive.reading.meter import Meter, ReadStats
-from offloader.archive.reading.piece import PieceWork, Start
+from offloader.archive.reading.range_reader import PieceWork, Start
 from offloader.archive.reading.stores import Stores
-from offloader.archive.stored import PlanItem, ReadItem
+from offloader.archive.reading.verifier import OnDamage
 from offloader.errors import ConfigError
 from offloader.model import KIB, MIB
 

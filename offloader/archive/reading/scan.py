@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from offloader.archive.read_model import EntryRun
 from offloader.archive.reading.fetches import Fetch
-from offloader.archive.reading.points import Points
-from offloader.archive.reading.stretch import Building, Stretch
-from offloader.archive.stored import EntryRun
+from offloader.archive.reading.index_interval import Building, Stretch
+from offloader.archive.reading.sparse_index import Points
 from offloader.errors import DamagedObjectError
 from offloader.format.blocks import HEADER_SIZE, decode_header
 

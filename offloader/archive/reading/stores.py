@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import Self
 
-from offloader.storage.base import ObjectStore
+from offloader.ports.object_store import ObjectStore
 from offloader.storage.open import StoreSettings, open_store
 
 

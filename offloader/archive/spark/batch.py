@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from offloader.archive.read_model import PlanItem
 from offloader.archive.spark.filters import EVERYTHING, Bounds, narrowing
 from offloader.archive.spark.metrics import MetricsFolder, PlanMetrics
 from offloader.archive.spark.options import Form, Options
@@ -26,7 +27,6 @@ from offloader.archive.spark.planning import (
 from offloader.archive.spark.tables import NAMES
 from offloader.archive.spark.task import ReadTask, record_batches
 from offloader.archive.spark.views import Views
-from offloader.archive.stored import PlanItem
 from offloader.archive.view import TopicView
 from offloader.errors import ConfigError, OffloadError
 

@@ -22,8 +22,8 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
+from offloader.archive.read_model import Selection
 from offloader.archive.spark.values import in_ms
-from offloader.archive.stored import Selection
 from offloader.model import Position, TopicName
 
 

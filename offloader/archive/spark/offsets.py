@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from offloader.archive.continuity import Span
 from offloader.archive.items import Missing
-from offloader.archive.reading.once import spans_once
+from offloader.archive.read_model import Piece, PlanItem, Selection
+from offloader.archive.reading.overlaps import spans_once
 from offloader.archive.reading.plan import plan, split
 from offloader.archive.spark.planning import extents, size_of
-from offloader.archive.stored import Piece, PlanItem, Selection
 from offloader.archive.view import TopicView
 from offloader.errors import DataLostError
 from offloader.model import MIB, Position, TopicName

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from offloader.archive.known import KnownCatalogs
+from offloader.archive.catalog_cache import KnownCatalogs
 from offloader.archive.messages.encryption import KeyReader, PemFiles
 from offloader.archive.reading.stores import Stores
 from offloader.archive.spark.options import Options

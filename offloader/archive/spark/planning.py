@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 
 from offloader.archive.items import Missing
 from offloader.archive.messages.lookback import LOOK_BACK
+from offloader.archive.read_model import Piece, PlanItem, Selection
 from offloader.archive.reading.plan import plan, split
 from offloader.archive.records import TopicRecords
 from offloader.archive.spark.filters import EVERYTHING, Narrowing, selection
+from offloader.archive.spark.intervals import stretches
 from offloader.archive.spark.options import Form, Options
-from offloader.archive.spark.stretches import stretches
-from offloader.archive.stored import Piece, PlanItem, Selection
 from offloader.archive.view import TopicView
 from offloader.errors import ConfigError, DamagedRecordError, DataLostError
 from offloader.model import MIB, Position, TopicName, Transaction

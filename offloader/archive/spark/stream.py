@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from offloader.archive.messages.lookback import LOOK_BACK
+from offloader.archive.read_model import PlanItem, Selection
 from offloader.archive.records import TopicRecords
 from offloader.archive.spark.batch import read_tasks
 from offloader.archive.spark.offsets import (
@@ -35,7 +36,6 @@ from offloader.archive.spark.options import Form, Options
 from offloader.archive.spark.planning import STEP, check_positions
 from offloader.archive.spark.task import record_batches
 from offloader.archive.spark.views import Views
-from offloader.archive.stored import PlanItem, Selection
 from offloader.archive.view import TopicView
 from offloader.errors import ConfigError, DataLostError
 from offloader.model import Position, TopicName

@@ -12,9 +12,9 @@ from offloader.archive.messages.columns import entry_batches, message_batches
 from offloader.archive.messages.filters import MessageFilter
 from offloader.archive.messages.payloads import UnpackOptions
 from offloader.archive.messages.schema import ENTRY_SCHEMA, MESSAGE_SCHEMA
+from offloader.archive.read_model import EntryRun
 from offloader.archive.spark.filters import ColumnNames
 from offloader.archive.spark.options import Form
-from offloader.archive.stored import EntryRun
 from offloader.errors import ConfigError
 from offloader.model import TopicName
 

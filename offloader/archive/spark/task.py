@@ -16,14 +16,14 @@ from pyspark.sql.types import StructType
 from offloader.archive.items import Missing
 from offloader.archive.messages.limits import Limits
 from offloader.archive.messages.payloads import UnpackOptions
-from offloader.archive.reading.expected import OnDamage
+from offloader.archive.read_model import EntryRun, Piece, PlanItem, ReadItem, object_of
 from offloader.archive.reading.reader import PieceReader, ReadOptions
+from offloader.archive.reading.verifier import OnDamage
 from offloader.archive.spark.metrics import MetricsFolder, TaskMetrics, line
 from offloader.archive.spark.opening import key_reader, opened_stores
 from offloader.archive.spark.options import Options
 from offloader.archive.spark.planning import Portion
 from offloader.archive.spark.tables import Table
-from offloader.archive.stored import EntryRun, Piece, PlanItem, ReadItem, object_of
 from offloader.errors import OffloadError
 from offloader.model import Position
 

@@ -18,7 +18,7 @@ from offloader.metadata.log import READERS
 from offloader.model import TopicName
 
 if TYPE_CHECKING:
-    from offloader.archive.ledgers.source import LedgerBucket
+    from offloader.archive.ledgers.ledger_bucket import LedgerBucket
 
 
 log = logging.getLogger("offloader.archive.spark")
@@ -110,7 +110,7 @@ def _bucket(options: Options) -> LedgerBucket | None:
     given = options.ledgers
     if given is None:
         return None
-    from offloader.archive.ledgers.source import LedgerBucket  # an HTTP client comes with it
+    from offloader.archive.ledgers.ledger_bucket import LedgerBucket  # an HTTP client comes with it
     from offloader.pulsar.settings import PulsarSettings
 
     admin = None if given.admin_url is None else PulsarSettings(admin_url=given.admin_url)

@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offloader.archive.catalog_cache import KnownCatalogs
 from offloader.archive.following.follower import Patience
 from offloader.archive.following.live import Following, Live
 from offloader.archive.items import Missing
-from offloader.archive.known import KnownCatalogs
+from offloader.archive.read_model import EntryRun, ReadItem, Selection
 from offloader.archive.reading.reader import PieceReader
 from offloader.archive.reading.stores import Stores
 from offloader.archive.records import TopicRecords
-from offloader.archive.stored import EntryRun, ReadItem, Selection
 from offloader.errors import BrokerUnavailableError, DataLostError, TopicMovedError, UnexplainedGapError
 from offloader.model import GapKind, Position, TopicName
 from tests.examples import worlds
-from tests.streaming.simulation import Simulation
+from tests.offload.simulation import Simulation
 
 TOPIC = TopicName.parse("persistent://public/default/t0")
 

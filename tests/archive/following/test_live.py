@@ -8,12 +8,12 @@ from contextlib import nullcontext
 import pytest
 
 from offloader.archive.archive import Archive
+from offloader.archive.catalog_cache import KnownCatalogs
 from offloader.archive.following.follower import Patience
 from offloader.archive.following.live import Following, Live
-from offloader.archive.known import KnownCatalogs
+from offloader.archive.read_model import Selection
 from offloader.archive.reading.stores import Stores
 from offloader.archive.records import TopicRecords
-from offloader.archive.stored import Selection
 from offloader.archive.topic import ArchivedTopic
 from offloader.errors import ConfigError
 from offloader.model import GapKind, Position
@@ -21,7 +21,7 @@ from offloader.storage.local import LocalStore
 from tests.archive.following.test_follow import TOPIC, Seconds, delivered, started
 from tests.archive.messages.encoder import Producer, Sent, batch, chunked
 from tests.archive.support import Archive as Built
-from tests.streaming.simulation import Simulation
+from tests.offload.simulation import Simulation
 
 START = 1_700_000_000_000
 

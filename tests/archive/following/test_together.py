@@ -8,7 +8,7 @@ from threading import enumerate as threads
 
 import pytest
 
-from offloader.archive.following.together import WAITING_BYTES, as_they_come
+from offloader.archive.following.merge import WAITING_BYTES, as_they_come
 
 
 def nothing(item: object) -> int:

@@ -13,7 +13,7 @@ from offloader.format.part_index import IndexEntry
 from offloader.format.reader import read_blocks
 from offloader.format.v1 import LedgerIndex, encode_ledger_index, write_blocks
 from offloader.model import TopicName
-from offloader.storage.base import ObjectStore
+from offloader.ports.object_store import ObjectStore
 from tests.archive.support import TOPIC, message, uuid_of
 
 BLOCK_SIZE = 1000

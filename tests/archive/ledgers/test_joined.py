@@ -15,11 +15,11 @@ from offloader.archive.ledgers.contexts import LedgerContext, found_in
 from offloader.archive.ledgers.found import FoundLedgers
 from offloader.archive.ledgers.joined import joined
 from offloader.archive.ledgers.names import data_key, index_key
+from offloader.archive.read_model import Selection
 from offloader.archive.reading.indexes import IndexCache
 from offloader.archive.reading.plan import plan
 from offloader.archive.reading.reader import OnDamage, PieceReader, ReadOptions
 from offloader.archive.reading.stores import Stores
-from offloader.archive.stored import Selection
 from offloader.archive.view import TopicView
 from offloader.errors import DamagedObjectError, ObjectNotFoundError
 from offloader.metadata.state import TopicCatalog

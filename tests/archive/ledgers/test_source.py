@@ -7,8 +7,8 @@ import pickle
 
 import pytest
 
+from offloader.archive.ledgers.ledger_bucket import LedgerBucket
 from offloader.archive.ledgers.names import data_key
-from offloader.archive.ledgers.source import LedgerBucket
 from offloader.archive.reading import stores
 from offloader.errors import BrokerUnavailableError, DamagedRecordError
 from offloader.pulsar.settings import PulsarSettings

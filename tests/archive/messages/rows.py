@@ -13,7 +13,7 @@ from offloader.archive.messages.message_columns import message_row
 from offloader.archive.messages.payloads import UnpackOptions
 from offloader.archive.messages.schema import MESSAGE_SCHEMA
 from offloader.archive.messages.unpack import Unpacker
-from offloader.archive.stored import EntryRun
+from offloader.archive.read_model import EntryRun
 from tests.archive.messages.encoder import TOPIC, Encoded, Row
 
 COLUMNS = MESSAGE_SCHEMA.names

@@ -15,7 +15,7 @@ from offloader.archive.messages.lookback import Chunk
 from offloader.archive.messages.message import Problem
 from offloader.archive.messages.payloads import UnpackOptions
 from offloader.archive.messages.unpack import Unpacker
-from offloader.archive.stored import EntryRun
+from offloader.archive.read_model import EntryRun
 from offloader.errors import MessageTooLargeError
 from offloader.model import Position
 from tests.archive.messages.encoder import LEDGER, TOPIC, Encoded, Producer, Sent, chunked, run_of, single

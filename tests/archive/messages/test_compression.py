@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader._proto.pulsar_messages_pb2 import CompressionType
-from offloader.archive.messages import compression
-from offloader.archive.messages.compression import MAX_UNCOMPRESSED
 from offloader.errors import DamagedObjectError, MessageTooLargeError
+from offloader.format import compression
+from offloader.format.compression import MAX_UNCOMPRESSED
 from tests.archive.messages.encoder import compressed
 
 CODECS = [codec for codec in CompressionType.values() if codec != CompressionType.NONE]

@@ -9,13 +9,13 @@ from random import Random
 from hypothesis import strategies as st
 
 from offloader.archive.items import Missing
+from offloader.archive.read_model import OffloadedLedger, PlanItem, ReadItem
 from offloader.archive.reading.indexes import IndexCache
 from offloader.archive.reading.reader import PieceReader, ReadOptions
 from offloader.archive.reading.stores import Stores
-from offloader.archive.stored import OffloadedLedger, PlanItem, ReadItem
 from offloader.archive.view import TopicView
 from offloader.model import Cuts, LedgerList, LedgerSpan, Position
-from offloader.storage.base import ObjectStore, Stat
+from offloader.ports.object_store import ObjectStore, Stat
 from tests.archive.ledgers.support import put_ledger
 from tests.archive.support import Archive, gap, message, uuid_of
 from tests.format.support import Stored, small_cuts

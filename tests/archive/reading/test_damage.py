@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.archive.items import Missing
+from offloader.archive.read_model import Piece, Selection
 from offloader.archive.reading.checksums import uncovered_entries
 from offloader.archive.reading.plan import plan
 from offloader.archive.reading.reader import OnDamage
-from offloader.archive.stored import Piece, Selection
 from offloader.archive.view import TopicView
 from offloader.errors import DamagedObjectError, ObjectNotFoundError
 from offloader.metadata import layout

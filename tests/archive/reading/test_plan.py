@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from offloader.archive.items import Missing
-from offloader.archive.reading.once import located
-from offloader.archive.reading.pieces import LEDGER_CUT
+from offloader.archive.read_model import OffloadedLedger, Piece, Selection
+from offloader.archive.reading.object_range import LEDGER_CUT
+from offloader.archive.reading.overlaps import located
 from offloader.archive.reading.plan import plan, split
-from offloader.archive.stored import OffloadedLedger, Piece, Selection
 from offloader.archive.view import TopicView
 from offloader.errors import DamagedRecordError
 from offloader.metadata.state import TopicCatalog

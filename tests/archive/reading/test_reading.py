@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.archive.items import Missing
+from offloader.archive.read_model import Piece, Selection
 from offloader.archive.reading.plan import plan, split
-from offloader.archive.stored import Piece, Selection
 from offloader.format.entry import inspect
 from offloader.model import Position
 from tests.archive.reading.support import Topic, items_told, positions, topics

@@ -8,11 +8,11 @@ from random import Random
 import pytest
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
+from offloader.archive.read_model import EntryRun, Selection
 from offloader.archive.reading.indexes import IndexCache
 from offloader.archive.reading.plan import plan, split
 from offloader.archive.reading.reader import PieceReader, ReadOptions
 from offloader.archive.reading.stores import Stores
-from offloader.archive.stored import EntryRun, Selection
 from offloader.archive.view import TopicView
 from offloader.errors import ConfigError
 from offloader.metadata import layout
@@ -197,7 +197,7 @@ def test_indexes_of_stores_with_the_same_url_are_not_mixed_up() -> None:
 
 
 def test_ledgers_in_a_bucket_of_their_own(tmp_path) -> None:
-    from offloader.archive.stored import OffloadedLedger
+    from offloader.archive.read_model import OffloadedLedger
     from offloader.metadata.state import TopicCatalog
     from offloader.storage.open import StoreSettings, open_store
 

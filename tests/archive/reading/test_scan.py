@@ -7,11 +7,11 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offloader.archive.read_model import EntryRun
 from offloader.archive.reading.fetches import fetches
-from offloader.archive.reading.points import Points, decode_points
 from offloader.archive.reading.scan import Fault, Scanner
+from offloader.archive.reading.sparse_index import Points, decode_points
 from offloader.archive.runs import Run
-from offloader.archive.stored import EntryRun
 from offloader.model import Cuts
 from tests.archive.ledgers.support import objects
 from tests.format.support import Stored, cut_all, fixture, sealed, sha256, small_cuts, streams, v1_one_block, v1_tiny_blocks

@@ -7,9 +7,9 @@ from functools import partial
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offloader.archive.read_model import Selection
 from offloader.archive.reading.plan import plan
-from offloader.archive.reading.unbroken import unbroken
-from offloader.archive.stored import Selection
+from offloader.archive.reading.time_range import unbroken
 from offloader.format.entry import inspect
 from tests.archive.reading.support import GAP, LOST, Topic, items_told, topics
 

@@ -20,8 +20,8 @@ import offloader.archive
 from offloader.archive.ledgers import names
 from offloader.archive.messages.encryption import PemFiles
 from offloader.archive.spark.batch import ArchiveReader, FilteringReader
+from offloader.archive.spark.data_source import PulsarArchiveSource
 from offloader.archive.spark.metrics import MetricsFolder, PlanMetrics
-from offloader.archive.spark.source import PulsarArchiveSource
 from offloader.archive.spark.task import ReadTask
 from offloader.errors import ConfigError, DamagedObjectError, DataLostError, ObjectNotFoundError, OffloadError
 from offloader.metadata.layout import data_key

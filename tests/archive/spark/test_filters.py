@@ -19,8 +19,8 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
+from offloader.archive.read_model import Selection
 from offloader.archive.spark.filters import EVERYTHING, Bounds, ColumnNames, Narrowing, narrowing, selection
-from offloader.archive.stored import Selection
 from offloader.model import Loss, Position, TopicName
 
 NAMES = ColumnNames("__topic", "__ledgerId", "__entryId", "__publishTime")

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
+from offloader.archive.read_model import Piece, PlanItem, Selection
 from offloader.archive.reading.plan import plan
 from offloader.archive.records import TopicRecords
 from offloader.archive.spark.options import Options
@@ -24,7 +25,6 @@ from offloader.archive.spark.planning import (
     tasks,
     wanted,
 )
-from offloader.archive.stored import Piece, PlanItem, Selection
 from offloader.archive.view import TopicView
 from offloader.errors import DataLostError
 from offloader.model import Position, TopicName

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
-from offloader.archive.spark.source import PulsarArchiveSource
+from offloader.archive.spark.data_source import PulsarArchiveSource
 from offloader.archive.spark.stream import ArchiveStreamReader
 from offloader.archive.spark.task import ReadTask
 from offloader.errors import ConfigError, DataLostError

@@ -1,0 +1,68 @@
+"""Catalogs that were read before: records do not change, so only those that came since are read again."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from offloader.archive.records import TopicRecords
+from offloader.metadata.catalog import Catalogs
+from offloader.metadata.history import MOST_KEPT, Kept
+from offloader.metadata.layout import slot_key, topic_folder
+from offloader.metadata.state import CatalogHead, TopicCatalog
+from offloader.model import TopicName
+from offloader.ports.object_store import ObjectStore
+
+# Topics whose heads are remembered, each by some hundred bytes.
+MOST_TOPICS = 10_000
+
+
+class _Known(NamedTuple):
+    head: CatalogHead
+    last: str  # the etag of its last record
+
+
+class KnownCatalogs:
+    """The catalogs of a root that were used last. Safe to use from several threads."""
+
+    def __init__(self, store: ObjectStore, most_kept: int = MOST_KEPT, most_topics: int = MOST_TOPICS) -> None:
+        self._store = store
+        self._catalogs = Catalogs(store, "")  # nothing is appended
+        self._kept = Kept(most_kept)
+        self._most = most_topics
+        self._heads: OrderedDict[TopicName, _Known] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def topics(self) -> Iterator[TopicName]:
+        """Every topic that has a catalog."""
+        return self._catalogs.topics()
+
+    def records(self, topic: TopicName) -> TopicRecords:
+        """As they are now: what was read before is not read again, unless it was made anew meanwhile. Raises as `Catalogs.head`."""
+        known = self._heads.get(topic)
+        if known is not None and self._last(known.head) != known.last:
+            self._kept.forget(topic_folder(topic))
+            known = None
+        history = self._catalogs.history(topic, None if known is None else known.head, self._kept)
+        head = history.head
+        with self._lock:
+            if head.next_slot == 0:
+                self._heads.pop(topic, None)
+            else:
+                same = known is not None and known.head.next_slot == head.next_slot
+                self._heads[topic] = known if same and known is not None else _Known(head, self._last(head))
+                self._heads.move_to_end(topic)
+                while len(self._heads) > self._most:
+                    self._heads.popitem(last=False)
+        return TopicRecords(history)
+
+    def current(self, topic: TopicName) -> TopicCatalog:
+        """All records as they are now. Raises as `Catalogs.load`."""
+        return self.records(topic).whole.catalog
+
+    def _last(self, head: CatalogHead) -> str:
+        """A record carries a token of its own: where the last one is the same, nobody made those before anew."""
+        stat = self._store.stat(slot_key(head.topic, head.generation, head.next_slot - 1))
+        return "" if stat is None else stat.etag

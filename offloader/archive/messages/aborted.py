@@ -1,0 +1,47 @@
+"""Entries of aborted transactions are no messages: ledgers that were copied complete hold them, and consumers never get them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import numpy as np
+
+from offloader.archive.messages.entries import Entries, entries_of
+from offloader.archive.messages.envelope import parse_envelope
+from offloader.archive.messages.envelopes import parse_envelopes
+from offloader.archive.read_model import EntryRun
+from offloader.errors import DamagedObjectError
+from offloader.format.entry import transaction_of
+from offloader.model import Transaction
+
+_MOST, _LEAST = "txnid_most_bits", "txnid_least_bits"
+_UINT64 = (1 << 64) - 1
+
+
+def committed(run: EntryRun, aborted: Collection[Transaction]) -> Iterator[EntryRun]:
+    """The run without entries of these transactions."""
+    first = run.first
+    for number in _entries_of(entries_of(run), aborted) if aborted and run.count else ():
+        if run.first + number > first:
+            yield run.part(first, run.first + number - 1)
+        first = run.first + number + 1
+    if first <= run.last:
+        yield run.part(first, run.last)
+
+
+def _entries_of(entries: Entries, transactions: Collection[Transaction]) -> Iterator[int]:
+    """The numbers of the entries that belong to these transactions."""
+    envelopes = parse_envelopes(entries, {_MOST, _LEAST})
+    most, least = envelopes.metadata.number(_MOST), envelopes.metadata.number(_LEAST)
+    for number in np.flatnonzero(envelopes.odd | envelopes.metadata.has(_MOST)).tolist():
+        odd = envelopes.odd[number]
+        found = _parsed(entries.bytes(number)) if odd else (int(most[number]) & _UINT64, int(least[number]) & _UINT64)
+        if found in transactions:
+            yield number
+
+
+def _parsed(entry: memoryview) -> Transaction | None:
+    try:
+        return transaction_of(parse_envelope(entry).metadata)
+    except DamagedObjectError:  # whoever unpacks it will tell
+        return None

@@ -1,0 +1,88 @@
+"""Every position of a topic once, also where it is archived in two ways. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from offloader.archive.continuity import LedgerPart, Span, closed_with
+from offloader.archive.read_model import LAST_ENTRY, OffloadedLedger
+from offloader.archive.view import TopicView
+from offloader.metadata.state import TopicCatalog
+from offloader.model import Loss, Position, Segment
+
+
+def spans_once(view: TopicView) -> list[Span]:
+    """Segments, what they leave of offloaded ledgers, and what these leave of losses, in the order of their positions."""
+    catalog = view.catalog
+    taken = _taken(catalog.segments) if view.ledgers else {}
+    ledgers = [part for held in view.ledgers for part in _parts(catalog, held, taken.get(held.start[:2], []))]
+    readable = [held for held in view.ledgers if held.unreadable is None]
+    losses = [rest for loss in catalog.losses for rest in _lost(loss, readable)]
+    return sorted((*catalog.segments, *ledgers, *losses), key=lambda span: span.start)
+
+
+def located(view: TopicView, position: Position) -> Position:
+    """A position, in the incarnation that its ledger belongs to: ledger ids grow over a cluster's life, and are not used twice."""
+    known = spans_once(view)
+    reached = (span.end.incarnation for span in known if reaches(span, position))
+    last = known[-1].end.incarnation if known else position.incarnation
+    return position._replace(incarnation=next(reached, last))
+
+
+def _parts(catalog: TopicCatalog, held: OffloadedLedger, taken: Iterable[tuple[int, int]]) -> Iterator[LedgerPart]:
+    """What is read from a ledger, or told of as unreadable: that ends where the catalog knows its end, and a recorded loss is told of once."""
+    if held.unreadable is None:
+        return _left_of(held, taken)
+    known = closed_with(catalog, held.start)
+    ended = held if known is None else replace(held, end=held.end._replace(entry=known))
+    return _left_of(ended, [*taken, *_lost_of(catalog.losses, held.start[:2])])
+
+
+def _lost_of(losses: Iterable[Loss], place: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    """What is recorded as lost of the ledger (incarnation, ledger)."""
+    for loss in losses:
+        begin, end = loss.start[:2], loss.end[:2]
+        if begin <= place <= end:
+            yield loss.start.entry if begin == place else 0, loss.end.entry if end == place else LAST_ENTRY
+
+
+def reaches(span: Span, position: Position) -> bool:
+    """A loss may end right before the first ledger of the next incarnation, and name that."""
+    if isinstance(span, Loss) and span.end.ledger == position.ledger:
+        return span.end.entry >= position.entry
+    return span.end.ledger >= position.ledger
+
+
+def _left_of(ledger: OffloadedLedger, taken: Iterable[tuple[int, int]]) -> Iterator[LedgerPart]:
+    at, last = ledger.start.entry, ledger.end.entry
+    for first, end in sorted(taken):
+        if first > at:
+            yield LedgerPart(ledger, ledger.start._replace(entry=at), ledger.start._replace(entry=first - 1))
+        at = max(at, end + 1)
+    if at <= last:
+        yield LedgerPart(ledger, ledger.start._replace(entry=at), ledger.end)
+
+
+def _taken(segments: Iterable[Segment]) -> dict[tuple[int, int], list[tuple[int, int]]]:
+    """What segments have of ledgers, gaps included, by incarnation and ledger."""
+    taken: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+    for segment in segments:
+        for held in segment.ledgers:
+            taken[segment.start.incarnation, held.ledger].append((held.first, held.last))
+    return taken
+
+
+def _lost(loss: Loss, ledgers: Iterable[OffloadedLedger]) -> Iterator[Loss]:
+    """What is lost of a loss where ledgers that are archived lie in it."""
+    at = loss.start
+    for ledger in sorted(ledgers, key=lambda held: held.start):
+        if ledger.end < at or ledger.start > loss.end:
+            continue
+        before = Position(ledger.start.incarnation, ledger.start.ledger, -1)
+        if before > at:
+            yield replace(loss, start=at, end=before)
+        at = ledger.end._replace(entry=ledger.end.entry + 1)
+    if at <= loss.end:
+        yield replace(loss, start=at)

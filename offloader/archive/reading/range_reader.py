@@ -1,0 +1,194 @@
+"""One piece under way: its index, its fetches, and what is made of each answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Protocol, TypeVar
+
+from offloader.archive.read_model import Piece, ReadItem
+from offloader.archive.reading.fetches import Fetch, fetches
+from offloader.archive.reading.indexes import IndexCache, LoadedIndex
+from offloader.archive.reading.meter import Meter
+from offloader.archive.reading.objects import naming, read_index
+from offloader.archive.reading.part_checksums import PartSums, Proof
+from offloader.archive.reading.scan import Fault, Scanner
+from offloader.archive.reading.sparse_index import decode_points
+from offloader.archive.reading.stores import OpenedStore
+from offloader.archive.reading.verifier import Expected, OnDamage, sound_lead
+from offloader.errors import DamagedObjectError, ObjectNotFoundError
+from offloader.format.blocks import HEADER_SIZE
+from offloader.ports.object_store import Stat
+
+T = TypeVar("T")
+Body = tuple[bytes, Stat]
+
+
+class Start(Protocol):
+    """Begins a call; what it returns gives the result, or raises what the call has raised."""
+
+    def __call__(self, call: Callable[[], T], /) -> Callable[[], T]: ...
+
+
+class PieceWork:
+    """Reads one piece: `begin`, then `take` the answer to each of `fetches`, then `finish`.
+
+    Its index is asked for at once, so that it is there when the piece before it ends.
+    """
+
+    def __init__(
+        self, piece: Piece, opened: OpenedStore, on_damage: OnDamage, indexes: IndexCache, meter: Meter, start: Start
+    ) -> None:
+        self._piece = piece
+        self._object = piece.object
+        self._store = opened.store
+        self._name = (opened.identity, piece.object.index_key)
+        self._indexes = indexes
+        self._meter = meter
+        self._expected = Expected(piece, on_damage)
+        self._sums = PartSums(piece.cuts)
+        self._held: list[ReadItem] = []
+        self._failure: DamagedObjectError | ObjectNotFoundError | None = None
+        self._etag = ""
+        self._index: Callable[[], LoadedIndex] | None = None
+        if piece.cuts:
+            kept = indexes.get(self._name)
+            self._index = start(self._load) if kept is None else partial(_same, kept)
+
+    def begin(self) -> Iterator[ReadItem]:
+        """What comes before all entries."""
+        return self._expected.begin()
+
+    def fetches(self, read_size: int) -> Iterator[Fetch]:
+        """What is to be read, until nothing more is wanted."""
+        if self._index is None:
+            return
+        try:
+            self._loaded = self._checked(self._index())
+            self._scanner = Scanner(self._loaded.points, self._piece.incarnation)
+            with naming(self._object.index_key):
+                planned = list(fetches(self._loaded.points, self._piece.runs, read_size, self._piece.cuts))
+        except (DamagedObjectError, ObjectNotFoundError) as error:
+            self._failure = error  # told of in its turn
+            return
+        for fetch in planned:
+            if self._satisfied:
+                return
+            yield fetch
+
+    @property
+    def _satisfied(self) -> bool:
+        """Whether nothing that may follow matters any more. A part that has begun is read to its end: its checksum proves what was wanted."""
+        return self._expected.satisfied and not self._sums.is_open
+
+    def read(self, fetch: Fetch) -> Body:
+        """Ask the store; in any thread."""
+        return self._meter.read(self._store.read(self._object.data_key, fetch.begin, fetch.end - fetch.begin))
+
+    def take(self, fetch: Fetch, answer: Callable[[], Body]) -> Iterator[ReadItem]:
+        """What a fetch gives, in its turn."""
+        if self._satisfied:
+            return
+        try:
+            data, stat = answer()
+        except ObjectNotFoundError as error:
+            self._expected.unreadable(error)
+            return
+        if not self._is_whole(fetch, stat) or not self._is_of_the_index(fetch, stat):
+            return
+        if not self._sums.goes_on(fetch.begin):
+            yield from self._unproven()
+        proof = self._sums.add(fetch.begin, data)
+        try:
+            self._held += self._scanned(fetch, data)
+            if proof is Proof.WRONG:
+                # What an entry shows says more exactly where than its part's sum.
+                self._held = list(self._expected.wrong_part(*self._sums.ended, list(self._expected.checked(self._held))))
+        except DamagedObjectError:
+            yield from sound_lead(self._held)
+            raise
+        if self._scanner.headers:
+            self._loaded.proven = stat.etag
+        if proof is Proof.NONE:
+            yield from self._unproven()
+        elif proof is not Proof.OPEN:
+            yield from self._given()
+
+    def _given(self) -> Iterator[ReadItem]:
+        """What was held back until its part was checked."""
+        held, self._held = self._held, []
+        held.reverse()
+        while held:
+            yield held.pop()  # no name of ours keeps its bytes
+
+    def _unproven(self) -> Iterator[ReadItem]:
+        """What no part's checksum covers: not all of the part was wanted, or came, or there is none."""
+        for item in self._given():
+            yield from self._expected.checked([item])
+
+    def finish(self) -> Iterator[ReadItem]:
+        """What is left of a part that did not come whole, and what could not be read, where there is any."""
+        yield from self._unproven()
+        if self._failure is not None:
+            self._expected.unreadable(self._failure)
+        yield from self._expected.finish()
+
+    def _scanned(self, fetch: Fetch, data: bytes) -> Iterator[ReadItem]:
+        for found in self._scanner.scan(fetch, data):
+            if isinstance(found, Fault):
+                self._expected.fault(found)
+            else:
+                yield from self._expected.take(found)
+
+    def _load(self) -> LoadedIndex:
+        key = self._object.index_key
+        data, _ = self._meter.read(read_index(self._store, key))
+        with naming(key):
+            return self._indexes.put(self._name, LoadedIndex(decode_points(data, self._object.ledger)))
+
+    def _checked(self, loaded: LoadedIndex) -> LoadedIndex:
+        said, size = loaded.points.data_length, self._object.size
+        if size not in (None, said):
+            raise DamagedObjectError(f"{self._object.index_key}: it is of an object of {said} bytes, the catalog's has {size}")
+        return loaded
+
+    def _is_whole(self, fetch: Fetch, stat: Stat) -> bool:
+        """Whether the object has its size; where it has not, what its blocks' headers say of a ledger may still be read."""
+        said = self._loaded.points.data_length
+        if stat.size < said:
+            self._fault(fetch, f"offset {stat.size}: the object ends here, {said - stat.size} bytes are missing")
+        elif stat.size > said:
+            self._fault(fetch, f"offset {said}: the object should end here, and has {stat.size - said} bytes more")
+        return stat.size == said or self._object.ledger is None
+
+    def _is_of_the_index(self, fetch: Fetch, stat: Stat) -> bool:
+        """Whether the object is the one that the index is of.
+
+        Only headers name the ledger. A fetch from the middle of a block on has none: then one must have been seen of this very
+        object, or is read for it.
+        """
+        if self._etag not in ("", stat.etag):
+            self._fault(fetch, f"offset {fetch.begin}: the object was replaced while it was read")
+            return False
+        self._etag = stat.etag
+        points, number = self._loaded.points, fetch.first
+        if fetch.continues or points.opens(number) or self._loaded.proven == stat.etag:
+            return True
+        begin = points.offsets[points.block_of(number)[0]]
+        header, seen = self._meter.read(self._store.read(self._object.data_key, begin, HEADER_SIZE))
+        if seen.etag != stat.etag:
+            self._fault(fetch, f"offset {begin}: the object was replaced while it was read")
+            return False
+        try:
+            self._scanner.check_header(number, header)
+        except DamagedObjectError as error:
+            self._fault(fetch, str(error))
+        return True
+
+    def _fault(self, fetch: Fetch, why: str) -> None:
+        points = self._loaded.points
+        self._expected.fault(Fault(points.ledgers[fetch.first], points.entries[fetch.first], why))
+
+
+def _same(loaded: LoadedIndex) -> LoadedIndex:
+    return loaded

@@ -1,0 +1,207 @@
+"""What is found in an object against what its record says: nothing missing, nothing wrong, nothing more. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from itertools import groupby
+
+from offloader.archive.items import DAMAGED, Missing
+from offloader.archive.read_model import Cut, EntryRun, Piece, ReadItem
+from offloader.archive.reading.checksums import damaged_entries, uncovered_entries
+from offloader.archive.reading.scan import Fault
+from offloader.archive.runs import Run
+from offloader.errors import DamagedObjectError, OffloadError
+from offloader.format.blocks import ENTRY_HEADER_SIZE
+from offloader.model import Position
+
+
+class OnDamage(StrEnum):
+    """What becomes of entries that cannot be read."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+
+
+class Expected:
+    """Goes through a piece's positions, in order. Raises DamagedObjectError that names object, offset and position, or, where damage
+    is skipped, gives what could not be read as Missing."""
+
+    def __init__(self, piece: Piece, on_damage: OnDamage) -> None:
+        self._piece = piece
+        self._skip = on_damage is OnDamage.SKIP
+        self._runs = iter(piece.runs)
+        self._run: Run | None = None
+        self._entry = 0  # the next one of the run
+        self._gaps: list[Run] = []  # between the run before and this one
+        self._why = ""
+        self._done = False
+
+    @property
+    def satisfied(self) -> bool:
+        """Whether nothing that may follow in the object matters any more."""
+        return self._done and not self._piece.ends_object
+
+    def begin(self) -> Iterator[Missing]:
+        """The gaps before the first entry."""
+        return self._next_run()
+
+    def fault(self, fault: Fault) -> None:
+        """Damage, of which what follows will show what it has cost."""
+        if not self.satisfied:
+            self._damage(fault.why, fault.ledger, fault.entry)
+
+    def wrong_part(self, part: Cut, found: int, items: Iterable[ReadItem]) -> Iterator[ReadItem]:
+        """A part's bytes are not those that were recorded. Where damage is skipped: of the items found in it only the entries whose own
+        checksum covers all of them."""
+        why = f"offset {part.begin}: the part of {part.size} bytes has CRC32C {found:08x}, its record says {part.crc32c or 0:08x}"
+        told = self._told(why, part.ledger, part.entry)
+        for item in items:
+            yield from (item,) if isinstance(item, Missing) else self._covered(item, told)
+
+    def _covered(self, found: EntryRun, why: str) -> Iterator[ReadItem]:
+        begin = found.first
+        for first, last in _stretches(found.first + number for number in uncovered_entries(found.data, found.bounds)):
+            if first > begin:
+                yield found.part(begin, first - 1)
+            yield self._lost(found.ledger, first, last, why)
+            begin = last + 1
+        if begin <= found.last:
+            yield found.part(begin, found.last)
+
+    def unreadable(self, error: OffloadError) -> None:
+        """An object that is not there, or whose index cannot be read."""
+        if not self._skip:
+            raise error
+        self._why = str(error)
+
+    def take(self, found: EntryRun) -> Iterator[ReadItem]:
+        """What is wanted of a run that was found; its bytes are still to be checked."""
+        rest: EntryRun | None = found
+        while rest is not None:
+            rest = self._without_lead(rest)
+            run = self._run
+            if rest is None or run is None:
+                return
+            if (rest.ledger, rest.first) > (run.ledger, self._entry):
+                yield from self._miss(run, rest)
+                continue
+            last = min(rest.last, run.last)
+            self._why = ""
+            yield rest.part(self._entry, last)
+            rest = rest.part(last + 1, rest.last) if last < rest.last else None
+            yield from self._advance(last)
+
+    def finish(self) -> Iterator[Missing]:
+        """There is no more."""
+        while self._run is not None:
+            run = self._run
+            if not self._why:
+                self._damage("it is missing: what is there ends before it", run.ledger, self._entry)
+            yield self._lost(run.ledger, self._entry, run.last, self._why)
+            yield from self._next_run()
+
+    def _next_run(self) -> Iterator[Missing]:
+        self._gaps = []
+        for run in self._runs:
+            if run.gap is None:
+                self._run, self._entry = run, run.first
+                return
+            self._gaps.append(run)
+            yield Missing(
+                self._position(run.ledger, run.first), self._position(run.ledger, run.last), f"a gap: {run.gap}", run.gap
+            )
+        self._run, self._done = None, True
+
+    def _advance(self, last: int) -> Iterator[Missing]:
+        assert self._run is not None
+        self._entry = last + 1
+        if last == self._run.last:
+            yield from self._next_run()
+
+    def _without_lead(self, found: EntryRun) -> EntryRun | None:
+        """Without what comes before the next wanted entry: read along with others, but never what should not be there."""
+        run = self._run
+        wanted = None if run is None else (run.ledger, self._entry)
+        if wanted is not None and (found.ledger, found.first) >= wanted:
+            return found
+        for gap in self._gaps:
+            if gap.ledger == found.ledger and found.first <= gap.last and found.last >= gap.first:
+                entry = max(found.first, gap.first)
+                self._damage(f"{_where(found, entry)}: it is there, where the record has a gap", found.ledger, entry)
+        if wanted is None and self._piece.ends_object:
+            self._damage(f"{_where(found, found.first)}: it is in the object, but not in its record", found.ledger, found.first)
+        inside = wanted is not None and found.ledger == wanted[0] and found.last >= wanted[1]
+        return found.part(wanted[1], found.last) if wanted is not None and inside else None
+
+    def _miss(self, run: Run, found: EntryRun) -> Iterator[Missing]:
+        """What is wanted before a run that was found."""
+        if not self._why:
+            name = f"{found.ledger}:{found.first}"
+            self._damage(f"{_where(found, found.first)}: {name} stands here instead", run.ledger, self._entry)
+        last = min(run.last, found.first - 1) if found.ledger == run.ledger else run.last
+        yield self._lost(run.ledger, self._entry, last, self._why)
+        yield from self._advance(last)
+
+    def checked(self, items: Iterable[ReadItem]) -> Iterator[ReadItem]:
+        """The entries whose own checksums match, of what `take` gave."""
+        for item in items:
+            yield from (item,) if isinstance(item, Missing) else self._sound(item)
+
+    def _sound(self, found: EntryRun) -> Iterator[ReadItem]:
+        begin = found.first
+        for number in damaged_entries(found.data, found.bounds):
+            entry = found.first + number
+            if entry > begin:
+                yield found.part(begin, entry - 1)
+            why = self._told(f"{_where(found, entry)}: its checksum does not match its bytes", found.ledger, entry)
+            yield self._lost(found.ledger, entry, entry, why)
+            begin = entry + 1
+        if begin <= found.last:
+            yield found.part(begin, found.last)
+
+    def _damage(self, why: str, ledger: int, entry: int) -> None:
+        """Raise, or remember why the next positions are missing."""
+        self._why = self._told(why, ledger, entry)
+
+    def _told(self, why: str, ledger: int, entry: int) -> str:
+        """Raise, or say it."""
+        text = f"{self._piece.object.data_key}: {why} ({ledger}:{entry})"
+        if not self._skip:
+            raise DamagedObjectError(text)
+        return text
+
+    def _lost(self, ledger: int, first: int, last: int, why: str) -> Missing:
+        start, end = self._position(ledger, first), self._position(ledger, last)
+        return Missing(start, end, DAMAGED + why, damaged=self._piece.object.data_key)
+
+    def _position(self, ledger: int, entry: int) -> Position:
+        return Position(self._piece.incarnation, ledger, entry)
+
+
+def _stretches(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Consecutive numbers as their first and last."""
+    for _, each in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
+        together = [number for _, number in each]
+        yield together[0], together[-1]
+
+
+def sound_lead(items: Iterable[ReadItem]) -> Iterator[ReadItem]:
+    """The items up to the first entry that its own checksum does not prove: sound, whatever is wrong with their part."""
+    for item in items:
+        doubtful = (
+            []
+            if isinstance(item, Missing)
+            else [*uncovered_entries(item.data, item.bounds), *damaged_entries(item.data, item.bounds)]
+        )
+        if isinstance(item, Missing) or not doubtful:
+            yield item
+            continue
+        if min(doubtful) > 0:
+            yield item.part(item.first, item.first + min(doubtful) - 1)
+        return
+
+
+def _where(found: EntryRun, entry: int) -> str:
+    """Where an entry's length stands in the object."""
+    return f"offset {found.offset + found.bounds[2 * (entry - found.first)] - ENTRY_HEADER_SIZE}"

@@ -1,0 +1,79 @@
+"""What the commands reach: the store, Pulsar, time, randomness. Passed in, so that tests can bring their own."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from offloader.archive.following.live import Live
+from offloader.bookkeeper.api import Bookies, LedgerMetadataStore
+from offloader.config import Config
+from offloader.errors import ConfigError
+from offloader.offload import settings
+from offloader.operations.doctor.probes import RealWorld, World
+from offloader.operations.restore.ports import Cluster
+from offloader.ports.object_store import ObjectStore
+from offloader.pulsar.api import Admin
+from offloader.storage.open import StoreSettings, open_store
+
+
+class ClosableAdmin(Admin, Protocol):
+    """An `Admin` of the command's own."""
+
+    def close(self) -> None: ...
+
+
+def _target(config: Config) -> Cluster:
+    from offloader.operations.restore.cluster import TargetCluster  # httpx takes 0.1 s to import
+
+    return TargetCluster(settings.pulsar(config))
+
+
+def _live(config: Config) -> Live:
+    return Live.of(settings.pulsar(config))
+
+
+def _bookkeeper(config: Config, timeout: float) -> tuple[LedgerMetadataStore, Bookies]:
+    from offloader.bookkeeper.connect import clients  # kazoo is an extra
+
+    found = settings.bookkeeper(config)
+    if found is None:
+        raise ConfigError("pulsar.metadataServiceUri: needed to reach bookies; write zk://host:2181/ledgers")
+    bookies = replace(found.bookies, request_timeout=max(found.bookies.request_timeout, timeout))
+    return clients(replace(found, bookies=bookies))
+
+
+@dataclass(frozen=True)
+class Doors:
+    """The ways out of a command."""
+
+    store: Callable[[StoreSettings], ObjectStore]
+    admin: Callable[[Config], ClosableAdmin]
+    world: Callable[[Config, Admin, ObjectStore], World]
+    clock_ms: Callable[[], int]
+    sleep: Callable[[float], None]
+    new_token: Callable[[], str]
+    target: Callable[[Config], Cluster] = _target
+    live: Callable[[Config], Live] = _live
+    bookkeeper: Callable[[Config, float], tuple[LedgerMetadataStore, Bookies]] = _bookkeeper
+
+
+def real() -> Doors:
+    """The real ones."""
+    return Doors(
+        store=open_store,
+        admin=_admin,
+        world=RealWorld,
+        clock_ms=lambda: time.time_ns() // 1_000_000,
+        sleep=time.sleep,
+        new_token=lambda: str(uuid.uuid4()),
+    )
+
+
+def _admin(config: Config) -> ClosableAdmin:
+    from offloader.pulsar.admin import AdminClient  # httpx takes 0.1 s to import
+
+    return AdminClient(settings.pulsar(config))

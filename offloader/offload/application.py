@@ -1,0 +1,268 @@
+"""`offloader run`: builds everything, runs the driver's thread beside Spark's query, stops cleanly."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import shutil
+import signal
+import tempfile
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from types import FrameType
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from offloader.bookkeeper.connect import check_installed
+from offloader.clock import SteadyClock
+from offloader.config import Config
+from offloader.errors import AuthorizationFailedError, ConfigError
+from offloader.metadata.catalog import Catalogs
+from offloader.metadata.journal import CALLS_OF_A_WAIT, Journal, Waiting
+from offloader.metadata.root import open_root
+from offloader.metrics import Metrics
+from offloader.model import Lane
+from offloader.offload import settings as derived
+from offloader.offload.caught_up import CaughtUp, Outcome
+from offloader.offload.core.rates import RateLimits
+from offloader.offload.driver.context import Context
+from offloader.offload.driver.driver import Driver
+from offloader.offload.driver.registry import Roster
+from offloader.offload.driver.request_handler import RequestDesk
+from offloader.offload.driver.work import Pool, Work
+from offloader.offload.spark import session as spark_side
+from offloader.offload.spark.executor import worker_function
+from offloader.offload.spark.plan_server import PlanServer
+from offloader.offload.spark.supervised import SupervisedQuery
+from offloader.offload.worker.secrets import Public, without_secrets
+from offloader.offload.worker.tasks import WorkerSettings
+from offloader.offload.wrapping import wrapped_store
+from offloader.ports.object_store import ObjectStore
+from offloader.pulsar.admin import AdminClient
+from offloader.pulsar.broker_source import BrokerSource
+from offloader.pulsar.exactness import EXPOSING, check_exactness
+from offloader.pulsar.pin import BrokerPins
+from offloader.storage.metered import MeteredStore
+from offloader.storage.open import open_store
+
+log = logging.getLogger(__name__)
+
+WATCH_EVERY = 0.2  # seconds between looks at the query and the driver
+
+
+class Application:
+    """One run of the application. `run` returns the exit code."""
+
+    def __init__(self, config: Config, *, until_caught_up: bool = False, timeout: float | None = None) -> None:
+        self.config = config
+        self._until_caught_up = until_caught_up
+        self._timeout = timeout
+        self._stop = threading.Event()
+        self._failure: BaseException | None = None
+        self._clock_ms = SteadyClock()
+        self.driver: Driver | None = None
+        self.ready = threading.Event()
+        self.ended = threading.Event()
+        self.unfinished: list[str] = []
+
+    def stop(self) -> None:
+        """Ask `run` to end after the present batch."""
+        self._stop.set()
+
+    def run(self) -> int:
+        """Until stopped: 0; until caught up: 0, or 2 when `unfinished` names topics. Raises OffloadError (OvertakenError: exit code 3)."""
+        with ExitStack() as stack:
+            stack.callback(self.ended.set)
+            edges = self._reach(stack)
+            public, secrets = without_secrets(derived.pulsar(self.config), derived.store(self.config))
+            if spark_side.is_local(self.config.spark.master):
+                os.environ.update(secrets)  # before the JVM starts: its Python processes inherit it
+            session = spark_side.session(self.config.spark, self.config.application)
+            stack.callback(_quietly(session.stop))
+            checkpoint = stack.enter_context(_checkpoint(self.config.spark.checkpoint))
+            # Only now, when nothing of ours can be missing any more: this ends the process that has the journal.
+            slots = spark_side.Slots(session)
+            driver = self._take_over(stack, slots.number, *edges)
+            self.driver = driver
+            thread = threading.Thread(target=self._drive, args=(driver,), name="driver")
+            thread.start()
+            stack.callback(thread.join)
+            stack.callback(driver.stop)
+            outcome = self._watch(driver, session, slots, checkpoint, public)
+        if self._failure is not None:
+            raise self._failure
+        return outcome
+
+    def _reach(self, stack: ExitStack) -> tuple[AdminClient, Metrics, ObjectStore, str]:
+        """What can be refused without harm to a process of the same name that is at work."""
+        config = self.config
+        if derived.bookkeeper(config) is not None:
+            check_installed()
+        admin = AdminClient(derived.pulsar(config))
+        stack.callback(admin.close)
+        _check_brokers(admin, vouched=config.pulsar.entries_are_exact)
+        metrics = Metrics.start(config.metrics)
+        stack.callback(metrics.close)
+        store = MeteredStore(wrapped_store("driver", open_store(derived.store(config))), metrics.store_request)
+        stack.callback(store.close)
+        root = open_root(store, admin.cluster(), _new_uuid)
+        return admin, metrics, store, root.cluster
+
+    def _take_over(
+        self, stack: ExitStack, slots: int, admin: AdminClient, metrics: Metrics, store: ObjectStore, cluster: str
+    ) -> Driver:
+        config = self.config
+        journal = stack.enter_context(
+            Journal.open(store, config.application, _new_uuid, metrics.journaled, _waits(metrics, store))
+        )
+        pins = BrokerPins(derived.pulsar(config))
+        stack.callback(pins.close)
+        source = BrokerSource(derived.pulsar(config))
+        stack.callback(source.close)
+        pools = {kind: Pool(threads, kind) for kind, threads in derived.threads(config).items()}
+        for pool in pools.values():
+            stack.callback(pool.shutdown)
+        context = Context(
+            application=config.application,
+            cluster=cluster,
+            subscription=config.pulsar.subscription,
+            store=store,
+            journal=journal,
+            catalogs=Catalogs(store, config.application),
+            admin=admin,
+            pins=pins,
+            source=source,
+            policies=config.policies,
+            metrics=metrics,
+            work=Work(pools, self._clock_ms),
+            clock_ms=self._clock_ms,
+            new_uuid=_new_uuid,
+            jitter=random.random,
+        )
+        rates = RateLimits()
+        roster = Roster(context, rates, config.discovery_interval_ms, config.namespaces, until_caught_up=self._until_caught_up)
+        plans = PlanServer(run=_new_uuid())
+        stack.callback(plans.close)
+        lanes = derived.lanes(config, slots)
+        desk = RequestDesk(context, config.spark.trigger_ms)
+        return Driver(context, roster, plans, lanes, desk, rates, config.spark.trigger_ms)
+
+    def _drive(self, driver: Driver) -> None:
+        try:
+            driver.run()
+        except BaseException as error:  # noqa: BLE001 (handed to the main thread, which raises it)
+            self._failure = error
+            self._stop.set()
+            driver.stop()
+
+    def _watch(self, driver: Driver, session: SparkSession, slots: spark_side.Slots, checkpoint: str, public: Public) -> int:
+        """Keep each lane's query running until it is time to stop. Returns the exit code."""
+        config = self.config
+        wait = config.spark.trigger_ms / 1000
+        caught_up = CaughtUp(driver, self._clock_ms(), self._timeout) if self._until_caught_up else None
+
+        def start(lane: Lane) -> StreamingQuery:
+            folder = f"{checkpoint}/{_new_uuid()}"
+            threads = driver.lanes[lane].threads
+            workers = WorkerSettings(public, derived.bookkeeper(config), threads)
+            work, commit = worker_function(workers), partial(driver.commit, lane)
+            return spark_side.start_query(session, driver.plans, lane, work, commit, folder, wait)
+
+        queries = {lane: SupervisedQuery(partial(start, lane), partial(driver.batches_since_restart, lane)) for lane in Lane}
+        self.ready.set()
+        while not self._stop.wait(WATCH_EVERY):
+            for query in queries.values():
+                query.keep_running()
+            if slots.changed():
+                driver.lanes = derived.lanes(config, slots.number)
+            if caught_up is not None:
+                outcome = caught_up.look(self._clock_ms())
+                if outcome is not Outcome.NOT_YET:
+                    self.unfinished = caught_up.unfinished()
+                    self._end(driver, queries.values(), session)
+                    return 0 if outcome is Outcome.CAUGHT_UP else 2
+        self._end(driver, queries.values(), session)
+        return 0
+
+    def _end(self, driver: Driver, queries: Iterable[SupervisedQuery], session: SparkSession) -> None:
+        """Stop between batches where that is possible soon: Spark ends such a query without a stack trace."""
+        driver.finish_batch(timeout=self.config.limits.slice.time_budget_ms / 1000 + 10)
+        driver.stop()
+        driver.plans.close()
+        # Spark warns of jobs that it means to cancel and that are done.
+        _quietly(lambda: session.sparkContext.setLogLevel("ERROR"))()
+        for query in queries:
+            query.stop()
+
+
+def _quietly(action: Callable[[], object]) -> Callable[[], None]:
+    """The action; an error of Spark's while it shuts down is logged, not raised over what really happened."""
+
+    def run() -> None:
+        try:
+            action()
+        except (PySparkException, Py4JError, ConnectionError) as error:
+            log.debug("while stopping Spark: %s", error)
+
+    return run
+
+
+@contextmanager
+def _checkpoint(folder: str | None) -> Iterator[str]:
+    """A new, empty, local folder: the journal is the authority, Spark's checkpoint is not."""
+    try:
+        path = tempfile.mkdtemp(prefix="offloader-checkpoint-", dir=folder)
+    except OSError as error:
+        where = folder or "the temporary folder"
+        raise ConfigError(
+            f"spark.checkpoint: {where}: no folder can be made there ({error.strerror}); create it, or name another"
+        ) from error
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def stop_on_signals(application: Application) -> Iterator[None]:
+    """SIGTERM and SIGINT stop the application cleanly; a second one is left to Python."""
+
+    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (Python's signature)
+        signal.signal(number, signal.SIG_DFL)
+        application.stop()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _waits(metrics: Metrics, store: ObjectStore) -> Waiting:
+    """The journal's waits, told to `/healthz`."""
+    return partial(metrics.health.waiting, "journal", CALLS_OF_A_WAIT * store.longest_call)
+
+
+def _check_brokers(admin: AdminClient, *, vouched: bool) -> None:
+    try:
+        configuration = admin.runtime_configuration()
+    except AuthorizationFailedError as error:
+        if vouched:
+            return
+        raise AuthorizationFailedError(
+            f"whether brokers deliver entries byte for byte cannot be asked ({error}): use a super user's role, or make sure of "
+            f"{EXPOSING}=true in broker.conf and set pulsar.entriesAreExact: true"
+        ) from error
+    check_exactness(configuration)
+
+
+def _new_uuid() -> str:
+    return str(uuid.uuid4())

@@ -1,0 +1,87 @@
+"""`offloader run --until-caught-up`: each topic's end at the start is the goal; those that cannot get there are named."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from offloader.model import Failure, FailureKind, TopicName
+from offloader.offload.core.evidence import CONFIRM_MS
+from offloader.offload.driver.acknowledging import acknowledged
+from offloader.offload.driver.driver import Driver
+from offloader.offload.driver.topic import Topic
+
+GIVE_UP_ATTEMPTS = 5  # failures in a row of every topic that is left
+ACCEPTED_WITHIN_MS = 30_000  # a loss does not go away; but a request that accepts it may have waited for the start
+
+FOUND_OUT_WITHIN_MS = 3 * CONFIRM_MS  # what became of a topic, where that can be found out at all
+
+
+class Outcome(Enum):
+    """Where the run stands."""
+
+    NOT_YET = 0
+    CAUGHT_UP = 1
+    CANNOT = 2
+    TIMED_OUT = 3
+
+
+class CaughtUp:
+    """Watches a driver from another thread, by its journal and catalogs: topics come and go while it looks."""
+
+    def __init__(self, driver: Driver, now: int, timeout: float | None) -> None:
+        self._driver = driver
+        self._deadline = None if timeout is None else now + int(timeout * 1000)
+        self._found: dict[TopicName, Failure | None] = {}  # failures of an earlier run: each gets another try
+        self._lost: dict[TopicName, int] = {}  # since when a topic waits for somebody to accept a loss
+
+    def look(self, now: int) -> Outcome:
+        """Whether every topic got there, or none of the others will."""
+        roster = self._driver.roster
+        if roster.settled:
+            left = self.left()
+            if not left:
+                return Outcome.CANNOT if roster.refused or roster.unread else Outcome.CAUGHT_UP
+            hopeless = [self._hopeless(name, now) for name in left]  # all of them: each is timed from when it was first seen
+            if all(hopeless):
+                return Outcome.CANNOT
+        return Outcome.TIMED_OUT if self._deadline is not None and now >= self._deadline else Outcome.NOT_YET
+
+    def left(self) -> list[TopicName]:
+        """Topics that have not reached their goal."""
+        return [name for name, topic in list(self._driver.roster.topics.items()) if not self._there(name, topic)]
+
+    def _there(self, name: TopicName, topic: Topic) -> bool:
+        goal, begin, end = topic.retire_at, topic.begin(), topic.catalog.end
+        if goal is None or topic.inquiry is not None or topic.gone or topic.missing:
+            return False  # a topic that is disabled or released: the next look says where it ends; one that is to be taken in anew: that look
+        nothing_to_do = goal.ledger < 0 or (begin is not None and goal < begin)
+        reached = nothing_to_do or (end is not None and end >= goal)
+        return reached and not topic.undecided and self._driver.state(name).open is None and acknowledged(topic)
+
+    def _hopeless(self, name: TopicName, now: int) -> bool:
+        state, topic = self._driver.state(name), self._driver.roster.topics.get(name)
+        if topic is not None and topic.undecided and state.open is None:
+            return True
+        if topic is not None and topic.inquiry is not None:
+            return now - self._lost.setdefault(name, now) >= FOUND_OUT_WITHIN_MS
+        found, failure = self._found.setdefault(name, state.failure), state.failure
+        if failure is None or failure.kind is not FailureKind.DATA_LOST:
+            self._lost.pop(name, None)
+            return failure is not None and failure != found and failure.attempts >= GIVE_UP_ATTEMPTS
+        return now - self._lost.setdefault(name, now) >= ACCEPTED_WITHIN_MS
+
+    def unfinished(self) -> list[str]:
+        """One line for each topic that did not get there, and each namespace that could not be read; and why."""
+        roster = self._driver.roster
+        left = [f"not caught up: {name}: {self._why(name)}" for name in self.left()]
+        refused = [f"not offloaded: {name}: {reason}" for name, reason in list(roster.refused.items())]
+        return left + refused + [f"not looked at: {namespace}: {error}" for namespace, error in roster.unread.items()]
+
+    def _why(self, name: TopicName) -> str:
+        failure = self._driver.state(name).failure
+        if failure is not None:
+            return failure.reason
+        topic = self._driver.roster.topics.get(name)
+        if topic is not None and topic.inquiry is not None:
+            return topic.unseen
+        return "an open transaction is in the way" if topic is not None and topic.undecided else "not there yet"

@@ -1,0 +1,1 @@
+"""The main process: it looks, decides, journals, and seals."""

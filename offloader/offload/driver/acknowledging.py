@@ -1,0 +1,66 @@
+"""The pin follows the catalog: acknowledged only after the commit, never past it, and checked against it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import partial
+
+from offloader.errors import OffloadError
+from offloader.model import Position
+from offloader.offload.core.evidence import pin_moved, pin_target
+from offloader.offload.driver.context import Context
+from offloader.offload.driver.topic import Topic
+from offloader.offload.driver.work import Kind
+
+log = logging.getLogger(__name__)
+
+
+def acknowledge_all(context: Context, topics: Iterable[Topic]) -> None:
+    """Have every topic's catalog end acknowledged that the pin has not confirmed yet. Where the last look failed, an acknowledgement would
+    only be waited for, too."""
+    now = context.clock_ms()
+    for topic in topics:
+        target = _target(topic)
+        if target is not None and topic.readable and not topic.unseen and now >= topic.acknowledging.again_at:
+            call = partial(context.pins.acknowledge, topic.name, target)
+            context.work.post(Kind.ACKNOWLEDGE, topic.name, call, partial(_confirmed, context, now, topic, target))
+
+
+def acknowledged(topic: Topic) -> bool:
+    """Whether the pin is where it may be: see `evidence.pin_target`."""
+    return _target(topic) is None
+
+
+def _target(topic: Topic) -> Position | None:
+    target = pin_target(topic.catalog)
+    if target is None or topic.acknowledged == target:
+        return None
+    return None if topic.acknowledged is None and target <= topic.mark_delete else target
+
+
+def _confirmed(context: Context, began: int, topic: Topic, target: Position, answer: Future[None]) -> None:
+    try:
+        answer.result()
+    except OffloadError as error:
+        topic.acknowledging.failed(began, context.clock_ms())
+        log.info("cannot acknowledge topic=%s position=%s yet: %s", topic.name, target, error)
+        return
+    topic.acknowledging.succeeded()
+    topic.acknowledged = target
+    topic.end = replace(topic.end, mark_delete=max(topic.end.mark_delete, (target.ledger, target.entry)))
+
+
+def check_pin(context: Context, topic: Topic) -> None:
+    """An alarm where the mark-delete is past what we have acknowledged: someone or something else moved it."""
+    moved = topic.catalog.claim is not None and pin_moved(topic.catalog, topic.listed)
+    alarm = (
+        f"{topic.name}: the subscription stands at {topic.mark_delete}, past what was acknowledged of {topic.catalog.accounted}: message TTL, "
+        "a backlog quota with consumer_backlog_eviction, or somebody moved it; remove that policy, data may be lost"
+    )
+    if moved and topic.alarm != alarm:
+        log.error("%s", alarm)
+        context.metrics.pin_moved(topic.name)
+    topic.alarm = alarm if moved else ""

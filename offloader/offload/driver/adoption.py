@@ -1,0 +1,189 @@
+"""Taking a topic into the running application: catalog, claim, pin, incarnation."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from offloader.config.levels import TopicPolicy
+from offloader.errors import ClaimedByOtherError, DamagedRecordError, FatalError, TopicNotFoundError
+from offloader.metadata.state import CatalogHead, Claim
+from offloader.model import LedgerList, Loss, Position, TopicName
+from offloader.offload.core import evidence, segments
+from offloader.offload.core.evidence import Listed
+from offloader.offload.core.planner import Rules
+from offloader.offload.driver.context import Context
+from offloader.offload.driver.inquiries import inquire
+from offloader.offload.driver.losses import NOT_KEPT, RELEASE
+from offloader.offload.driver.observing import kept, managed_ledger
+from offloader.offload.driver.topic import Topic, source_of
+from offloader.pulsar.api import TopicEnd, TopicInfo
+
+log = logging.getLogger(__name__)
+
+
+def rules_of(policy: TopicPolicy) -> Rules:
+    """The planner's rules from a merged policy."""
+    return Rules(
+        max_size=policy.max_segment_size,
+        roll_ms=policy.max_rollover_ms,
+        cuts=policy.cuts,
+        source=policy.source,
+        fail_on_data_loss=policy.fail_on_data_loss,
+        min_roll_ms=policy.min_rollover_ms,
+        pin_holds_last_entry=policy.pin_holds_last_entry,
+    )
+
+
+def adopt(context: Context, name: TopicName, policy: TopicPolicy) -> Topic:
+    """Open the topic's pin and catalog; claim it where nobody has.
+
+    Raises ClaimedByOtherError, SubscriptionBusyError, TopicNotFoundError, FatalError (stock offload beside us) and whatever
+    the store and Pulsar raise.
+    """
+    catalog = context.catalogs.head(name)
+    if catalog.claim is not None and catalog.claim.application not in ("", context.application):
+        raise ClaimedByOtherError(
+            f"{name} is claimed by application {catalog.claim.application!r}; stop that one and run "
+            f"`offloader takeover {catalog.claim.application}`, or disable the topic here"
+        )
+    _mind_lost_end(context, catalog)
+    if catalog.claim is not None and catalog.claim.application:
+        context.catalogs.mark(name)
+    try:
+        info = context.admin.topic_info(name)
+    except TopicNotFoundError:
+        if not _is_in_journal(context, catalog):
+            raise
+        return _in_question(context, name, rules_of(policy), catalog)
+    begin_after = _stock_offload(name, policy, info, catalog)
+    _mind_lost_pin(context, catalog, info)
+    end = context.pins.open(name)
+    if catalog.claim is None or not catalog.claim.application:
+        info = kept(context.admin, name, context.subscription)
+        catalog = _claim(context, catalog, info, begin_after or _beginning(end, info))
+    elif evidence.needs_token(catalog):
+        info = managed_ledger(context.admin, catalog, context.subscription)
+    if not catalog.is_of(info.created, info.ledgers):
+        return _in_question(context, name, rules_of(policy), catalog)
+    return _topic(context, name, rules_of(policy), catalog, info, end)
+
+
+def _mind_lost_end(context: Context, catalog: CatalogHead) -> None:
+    """The journal says what was committed when its open segment was assigned. Raises DamagedRecordError where the catalog has less."""
+    segment, last = context.state(catalog.topic).open, catalog.last
+    known = None if segment is None else segment.predecessor_end
+    if known is not None and (last is None or last.end < known):
+        raise DamagedRecordError(
+            f"{catalog.topic}: the catalog ends with {'nothing' if last is None else last.end}, and {known} was committed: it has lost its end; "
+            f"`offloader catalog rebuild {catalog.topic}` makes it anew"
+        )
+
+
+def _is_in_journal(context: Context, catalog: CatalogHead) -> bool:
+    """Whether the journal still has something of a topic: what was uploaded of it may be the only copy."""
+    ours = catalog.claim is not None and catalog.claim.application == context.application
+    return ours and catalog.topic in context.journal.topics
+
+
+def _in_question(context: Context, name: TopicName, rules: Rules, catalog: CatalogHead) -> Topic:
+    """It went while nothing ran, or another one is in its place, or so it is said: nothing is read of it before that is certain."""
+    nothing = TopicInfo(0, LedgerList(()), {}, None, terminated=False, offloaded=frozenset())
+    topic = _topic(context, name, rules, catalog, nothing, TopicEnd(None, (-1, -1)))
+    topic.last_seen = _last_known(context, name)
+    inquire(topic, adopted=False)
+    return topic
+
+
+def _topic(context: Context, name: TopicName, rules: Rules, catalog: CatalogHead, info: TopicInfo, end: TopicEnd) -> Topic:
+    now = context.clock_ms()
+    context.record(segments.not_of_the_future(context.state(name), now))
+    source = source_of(context.state(name), rules)
+    topic = Topic(name=name, rules=rules, catalog=catalog, info=info, end=end, looked_at=now, source=source, seen_at=now)
+    topic.last_seen = topic.last
+    topic.doubted = context.state(name).let_go  # the list may have been read before the pin was made anew
+    return topic
+
+
+def _last_known(context: Context, name: TopicName) -> Position | None:
+    """Of an incarnation that ended while nobody looked: at least what its open segment was assigned for."""
+    segment = context.state(name).open
+    return None if segment is None else segment.closing_end or segment.covered or segment.start
+
+
+def _mind_lost_pin(context: Context, catalog: CatalogHead, info: TopicInfo) -> None:
+    """Our topic has no subscription: somebody deleted it, or it expired, while nothing ran. What that puts in doubt is remembered before the
+    pin is made again."""
+    claim, state = catalog.claim, context.state(catalog.topic)
+    if claim is None or claim.application != context.application or not catalog.is_of(info.created, info.ledgers):
+        return
+    if context.subscription in info.subscriptions or not evidence.doubtful(catalog, Listed(info.ledgers, None)):
+        return
+    log.error("the subscription of topic=%s was deleted: what followed %s may be gone", catalog.topic, catalog.accounted)
+    if state.open is None:
+        context.record(replace(state, lost_after=catalog.accounted))
+
+
+def _claim(context: Context, catalog: CatalogHead, info: TopicInfo, begin: Position, reason: str = "") -> CatalogHead:
+    incarnation = 0 if catalog.claim is None else catalog.claim.incarnation
+    if not catalog.is_of(info.created, info.ledgers):
+        incarnation += 1
+    claim = Claim(
+        application=context.application,
+        incarnation=incarnation,
+        created=info.created,
+        begin=begin._replace(incarnation=incarnation),
+        at=context.clock_ms(),
+        reason=reason,
+        token=info.token or "",
+    )
+    log.info("claim topic=%s begin=%s incarnation=%d", catalog.topic, begin, incarnation)
+    claimed = context.catalogs.append(catalog, claim)
+    begun = claimed.claim or claim  # perhaps one that was begun before
+    return _record_not_ours(context, claimed, info, begun.begin)
+
+
+def _record_not_ours(context: Context, catalog: CatalogHead, info: TopicInfo, begin: Position) -> CatalogHead:
+    """A topic that was released and is claimed again: what came in between was not kept for us. Where nothing was recorded before, that is
+    what came since its first claim."""
+    after = catalog.end or evidence.before(catalog.begin or begin)
+    first, last = after._replace(entry=after.entry + 1), evidence.before(begin)
+    kept = after.ledger in info.ledgers and info.ledgers.successor(after) == begin
+    if begin <= first or kept:
+        return catalog
+    loss = Loss(first, last, NOT_KEPT, RELEASE, context.clock_ms())
+    return context.catalogs.append(catalog, loss)
+
+
+def next_incarnation(context: Context, topic: Topic) -> Topic:
+    """The topic was deleted and created again: the records from here on speak of another one."""
+    info = context.admin.topic_info(topic.name)
+    context.pins.drop(topic.name)
+    end = context.pins.open(topic.name)
+    catalog = context.catalogs.head(topic.name)
+    if catalog.claim is None or not catalog.is_of(info.created, info.ledgers):
+        info = kept(context.admin, topic.name, context.subscription)
+        catalog = _claim(context, catalog, info, _beginning(end, info), "created again")
+    return _topic(context, topic.name, topic.rules, catalog, info, end)
+
+
+def _beginning(end: TopicEnd, info: TopicInfo) -> Position:
+    """The successor of the new pin's mark-delete."""
+    mark = Position(0, *end.mark_delete)
+    following = info.ledgers.next_ledger(mark.ledger)
+    if mark.ledger not in info.ledgers and following is not None:
+        return Position(0, following, 0)
+    return info.ledgers.successor(mark) or Position(0, mark.ledger, mark.entry + 1)
+
+
+def _stock_offload(name: TopicName, policy: TopicPolicy, info: TopicInfo, catalog: CatalogHead) -> Position | None:
+    """Where to begin after ledgers that Pulsar's own offloader has copied. Raises FatalError where that is not wanted."""
+    if not info.offloaded or catalog.claim is not None:
+        return None
+    if not policy.start_after_offloaded:
+        raise FatalError(
+            f"{name}: Pulsar's own offloader has copied {len(info.offloaded)} of its ledgers; set startAfterOffloaded: true to begin "
+            "after them, or disable the topic here"
+        )
+    following = info.ledgers.next_ledger(max(info.offloaded))
+    return None if following is None else Position(0, following, 0)

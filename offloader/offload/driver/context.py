@@ -1,0 +1,69 @@
+"""What the driver reaches, passed in: stores, Pulsar, time, randomness."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from offloader.config.policies import Policies
+from offloader.errors import OffloadError
+from offloader.metadata.catalog import Catalogs
+from offloader.metadata.journal import Journal
+from offloader.metadata.state import TopicState
+from offloader.metrics import Metrics
+from offloader.model import TopicName
+from offloader.offload.core import segments
+from offloader.offload.driver.topic import Topic
+from offloader.offload.driver.work import Work
+from offloader.offload.worker.slice_worker import failure_kind
+from offloader.ports.object_store import ObjectStore
+from offloader.pulsar.api import Admin, EntrySource, Pins
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Context:
+    """One application's world. Whatever may be waited for is posted as `work`; the journal alone is written in the driver's thread."""
+
+    application: str
+    cluster: str
+    subscription: str
+    store: ObjectStore
+    journal: Journal
+    catalogs: Catalogs
+    admin: Admin
+    pins: Pins
+    source: EntrySource
+    policies: Policies
+    metrics: Metrics
+    work: Work
+    clock_ms: Callable[[], int]
+    new_uuid: Callable[[], str]
+    jitter: Callable[[], float]
+
+    def state(self, topic: TopicName) -> TopicState:
+        """The topic's journal state."""
+        return self.journal.topics.get(topic) or TopicState(topic)
+
+    def busy(self, topic: Topic) -> bool:
+        """Whether something is under way that will change what is known of the topic: nothing is decided about it meanwhile."""
+        return topic.travels or topic.looking or self.work.concerns(topic.name)
+
+    def record(self, state: TopicState) -> None:
+        """Journal one topic's state, where it differs."""
+        if state != self.state(state.topic):
+            self.journal.record([state])
+
+    def failed(self, state: TopicState, error: OffloadError) -> TopicState:
+        """The topic's state after a failure, to be journaled: it waits until its back-off is over."""
+        state = segments.failed(state, failure_kind(error), str(error), self.clock_ms(), self.jitter())
+        tell_back_off(state)
+        return state
+
+
+def tell_back_off(state: TopicState) -> None:
+    """Log until when a failing topic waits, in milliseconds since the epoch."""
+    if state.failure is not None:
+        log.debug("back-off topic=%s attempts=%d until=%d", state.topic, state.failure.attempts, state.failure.retry_at)

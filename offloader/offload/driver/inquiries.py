@@ -1,0 +1,105 @@
+"""Topics that do not answer as the ones that we know: looked at again and again, until what became of them is proven."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
+
+from offloader.errors import OffloadError
+from offloader.metadata.state import CatalogHead
+from offloader.offload.core.evidence import Being, Look, being
+from offloader.offload.driver.context import Context
+from offloader.offload.driver.observing import WITNESSES, look_for
+from offloader.offload.driver.topic import Topic
+from offloader.offload.driver.work import Kind
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_MS = 10_000
+KEPT = 100  # looks: enough for any conclusion
+
+
+@dataclass
+class Inquiry:
+    """What is known of a topic that may be gone. `vouched`: somebody says that it was deleted. `adopted`: before it was gone; else it is
+    taken in anew where it turns out to be there."""
+
+    adopted: bool = True
+    vouched: bool = False
+    looks: list[Look] = field(default_factory=list)
+    look_at: int = 0
+
+
+def pursue(context: Context, topics: Iterable[Topic]) -> None:
+    """Ask again where it is time, and the former look is over."""
+    everything, now = list(topics), context.clock_ms()
+    due = [(t, t.inquiry) for t in everything if t.inquiry is not None and not t.gone and now >= t.inquiry.look_at]
+    witnesses = _witnesses(everything) if due else []
+    for topic, inquiry in due:
+        if not context.work.has(Kind.INQUIRE, topic.name):
+            inquiry.look_at = now + LOOK_EVERY_MS
+            call = partial(
+                look_for, context.admin, topic.catalog, _others(witnesses, topic, len(inquiry.looks)), context.clock_ms
+            )
+            context.work.post(Kind.INQUIRE, topic.name, call, partial(_answered, context, topic, inquiry))
+
+
+def _answered(context: Context, topic: Topic, inquiry: Inquiry, answer: Future[Look]) -> None:
+    try:
+        look = answer.result()
+    except OffloadError as error:
+        log.info("cannot look for topic=%s: %s", topic.name, error)
+        return
+    inquiry.looks = [*inquiry.looks[-KEPT:], look]
+    if topic.inquiry is inquiry:
+        _conclude(context, topic, inquiry)
+
+
+def inquire(topic: Topic, *, adopted: bool = True) -> None:
+    """The topic was not found, or another one in its place: find out."""
+    if topic.inquiry is None:
+        topic.inquiry = Inquiry(adopted)
+
+
+def _witnesses(topics: list[Topic]) -> list[Topic]:
+    """Topics that we hold: those that answer as ever first, and no others where there are such."""
+    there = sorted((t for t in topics if not t.gone), key=lambda t: (t.inquiry is not None, t.unseen != ""))
+    return [t for t in there if t.inquiry is None] or there
+
+
+def _others(witnesses: list[Topic], topic: Topic, turn: int) -> list[CatalogHead]:
+    """As many as one look asks for, others each time."""
+    following = (witnesses[(turn + n) % len(witnesses)] for n in range(min(WITNESSES + 1, len(witnesses))))
+    return [other.catalog for other in following if other is not topic][:WITNESSES]
+
+
+def _conclude(context: Context, topic: Topic, inquiry: Inquiry) -> None:
+    found = being(context.cluster, inquiry.looks, vouched=inquiry.vouched)
+    match found:
+        case Being.SAME:
+            log.info("topic=%s is there after all", topic.name)
+            topic.inquiry = None
+            topic.unseen, topic.look_again_at = "", 0
+            topic.missing = not inquiry.adopted
+        case Being.DELETED | Being.ANOTHER:
+            log.warning("deleted topic=%s: %s", topic.name, found)
+            topic.gone, topic.inquiry = found, None
+        case Being.UNKNOWN:
+            _tell(topic, inquiry)
+
+
+def _tell(topic: Topic, inquiry: Inquiry) -> None:
+    """Why the topic waits."""
+    look = inquiry.looks[-1]
+    why = look.why or f"{'not there' if look.absent else 'another topic of that name'}, says {look.cluster}"
+    if not look.why and not look.witness and not inquiry.vouched:
+        why += (
+            "; but no other topic of ours that is there proves that this is our cluster. If the topic was deleted, say so: "
+            f"offloader topics accept-loss {topic.name} --deleted"
+        )
+    if topic.unseen != why:
+        topic.unseen = why
+        log.warning("perhaps deleted topic=%s: %s", topic.name, why)

@@ -1,0 +1,95 @@
+"""Data that is gone before it was offloaded: seal what was uploaded, then record the loss, by itself or when somebody accepts it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from offloader.metadata.state import TopicState
+from offloader.model import Failure, FailureKind, Loss, RollReason
+from offloader.offload.core import evidence, segments
+from offloader.offload.core.evidence import Lost
+from offloader.offload.driver.context import Context
+from offloader.offload.driver.topic import Topic
+
+log = logging.getLogger(__name__)
+
+NOT_KEPT = "nobody kept it between release and claim"
+RELEASE = "release"  # accepts it
+
+
+def handle(context: Context, topic: Topic, state: TopicState) -> tuple[TopicState, Loss | None]:
+    """The topic's state after what its ledger list says, and what is to be recorded as lost; unchanged where nothing is gone."""
+    state = _doubted(topic, _recorded_already(topic, state))
+    lost = evidence.lost(state, topic.catalog, topic.info.ledgers, topic.confirmed)
+    if lost is None:
+        topic.accepted_loss = None
+        begin, there = topic.begin(), topic.confirmed
+        topic.awaited = begin if begin is not None and there is not None and begin <= there else None
+        held_again = state.let_go and state.releasing is None and state.lost_after is None and not topic.doubted
+        return replace(state, let_go=False) if held_again else state, None
+    if state.open is not None and state.open.parts:
+        covered = state.open.covered
+        if covered is None or state.open.closing_end == covered or state.open.sealed is not None:
+            return state, None
+        log.error(
+            "data lost topic=%s from=%s to=%s: sealing at %s, the last uploaded entry", topic.name, lost.first, lost.last, covered
+        )
+        return segments.closing(state, covered, RollReason.DATA_LOST), None
+    return _record_or_wait(context, topic, state, lost)
+
+
+def _recorded_already(topic: Topic, state: TopicState) -> TopicState:
+    """The catalog has the loss, though the journal was not told: its answer was lost, or the process ended in between."""
+    end = topic.catalog.end
+    if end is None:
+        return state
+    if state.open is not None and not state.open.parts and state.open.start <= end:
+        state = segments.dropped(state, "the catalog went on without it")
+    if state.lost_after is not None and state.lost_after < end:
+        state = replace(state, lost_after=None)
+    return state
+
+
+def _doubted(topic: Topic, state: TopicState) -> TopicState:
+    """Remembers in the journal that nobody can say what followed: a restart would forget what was seen."""
+    after = topic.catalog.accounted
+    if state.open is not None or state.lost_after is not None or not evidence.doubtful(topic.catalog, topic.listed):
+        return state
+    log.error("the pin of topic=%s was moved or deleted: what followed %s may be gone", topic.name, after)
+    return replace(state, lost_after=after)
+
+
+def _record_or_wait(context: Context, topic: Topic, state: TopicState, lost: Lost) -> tuple[TopicState, Loss | None]:
+    first, last = lost.first, lost.last
+    accepted = topic.accepted_loss is not None and topic.accepted_loss >= last
+    if topic.rules.fail_on_data_loss and not (accepted or lost.extends or state.let_go):
+        reason = (
+            f"{first} up to ledger {last.ledger} is gone before it was offloaded; run `offloader topics accept-loss {topic.name} --to {last}` "
+            "to record the loss and go on"
+        )
+        now = context.clock_ms()
+        again = now + segments.BACKOFF_LAST_MS
+        if state.failure is not None and state.failure.reason == reason:
+            if state.failure.retry_at - now > segments.BACKOFF_LAST_MS // 2:
+                return state, None  # each renewal is a record of the journal
+            return replace(state, failure=replace(state.failure, retry_at=again)), None
+        log.error("data lost topic=%s: %s", topic.name, reason)
+        return replace(state, failure=Failure(FailureKind.DATA_LOST, reason, 1, again)), None
+    reason, accepted_by = "trimmed before it was offloaded", "failOnDataLoss: false"
+    if state.let_go:
+        reason, accepted_by = NOT_KEPT, RELEASE
+    elif accepted or lost.extends:
+        accepted_by = "accept-loss" if accepted else "the loss before it"
+    return state, Loss(first, last, reason, accepted_by, context.clock_ms(), uncounted=True)
+
+
+def recorded(context: Context, topic: Topic, loss: Loss) -> None:
+    """The catalog has the loss: the topic goes on behind it."""
+    state = context.state(topic.name)
+    if state.open is not None and not state.open.parts:
+        state = segments.dropped(state, "its data was lost")
+    context.record(replace(state, failure=None, lost_after=None))
+    topic.accepted_loss = None
+    context.metrics.loss(topic.name)
+    log.error("loss recorded topic=%s from=%s to=%s by=%s: %s", topic.name, loss.start, loss.end, loss.accepted_by, loss.reason)

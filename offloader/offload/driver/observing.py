@@ -1,0 +1,91 @@
+"""What is asked of Pulsar at one look, and in which order. What follows from it `evidence.py` decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from offloader.errors import AbsentError, BrokerUnavailableError, OffloadError, TopicNotFoundError
+from offloader.metadata.state import CatalogHead
+from offloader.model import TopicName
+from offloader.offload.core.evidence import Look, needs_token
+from offloader.pulsar.api import Admin, TopicInfo
+
+WITNESSES = 3  # topics that are asked in vain before a look goes without a witness
+# A proxy may ask another broker for its version than the topic's owner: one that keeps no tokens shows sooner or later.
+TOKEN_LOOKS = 8
+
+
+def managed_ledger(admin: Admin, catalog: CatalogHead, subscription: str) -> TopicInfo:
+    """The topic as Pulsar has it and, where that is of account, by which pin it is kept. Raises as `Admin.topic_info` and `kept`."""
+    info = admin.topic_info(catalog.topic)
+    if not needs_token(catalog):
+        return info
+    token = admin.pin_token(catalog.topic, subscription)  # after the list: the pin of the claim was there all the time
+    ours = token is None or (catalog.claim is not None and token == catalog.claim.token)
+    return replace(info, token=token) if ours else kept(admin, catalog.topic, subscription)
+
+
+def kept(admin: Admin, topic: TopicName, subscription: str) -> TopicInfo:
+    """The topic's list with the pin that was there before it was read, and after: what is listed is kept by that one. Without a token where
+    brokers may show another one's. Raises BrokerUnavailableError where there is none, or another one by then."""
+    if not admin.shows_pin_tokens():
+        return admin.topic_info(topic)
+    before = admin.pin_token(topic, subscription)
+    info = admin.topic_info(topic)
+    after = {admin.pin_token(topic, subscription) for _ in range(TOKEN_LOOKS)}
+    if None in after:
+        return replace(info, token=None)
+    if after != {before}:
+        raise BrokerUnavailableError(f"{topic}: the subscription {subscription} is being made anew")
+    return replace(info, token=before)
+
+
+def look_for(admin: Admin, catalog: CatalogHead, witnesses: Iterable[CatalogHead], clock_ms: Callable[[], int]) -> Look:
+    """Ask for the topic, for the list that it belongs to, and for others of ours. Never raises: what is not answered is told."""
+    at = clock_ms()
+    try:
+        cluster = admin.identity()
+        found = _present(admin, catalog)
+        absent = found is None and _is_missing_above(admin, catalog)
+        witness = "" if found is True else _witness(admin, witnesses)
+        if admin.identity() != cluster:
+            return Look(at, why="now one cluster answers and now another")
+    except OffloadError as error:
+        return Look(at, why=str(error))
+    if found is None:
+        return Look(at, cluster, witness, absent=absent, why="" if absent else "it is not there, but listed")
+    return Look(at, cluster, witness, same=True) if found is True else Look(at, cluster, witness, another=found)
+
+
+def _present(admin: Admin, catalog: CatalogHead) -> int | bool | None:
+    """True: it is there. When it was created, where that is another one. None: Pulsar says that it is not there."""
+    try:
+        info = admin.topic_info(catalog.topic)
+    except TopicNotFoundError:
+        return None
+    return True if catalog.is_of(info.created, info.ledgers) else info.created
+
+
+def _is_missing_above(admin: Admin, catalog: CatalogHead) -> bool:
+    """Whether the list of the namespace lacks the topic; or there is no such namespace, and the tenant's list lacks it; or no such tenant."""
+    topic = catalog.topic
+    try:
+        return topic not in admin.topics(topic.namespace)
+    except AbsentError:
+        pass
+    try:
+        return topic.namespace not in admin.namespaces_of(topic.tenant)
+    except AbsentError:
+        return topic.tenant not in admin.tenants()
+
+
+def _witness(admin: Admin, others: Iterable[CatalogHead]) -> str:
+    for _, other in zip(range(WITNESSES), others, strict=False):
+        try:
+            info = admin.topic_info(other.topic)
+        except OffloadError:
+            continue
+        if other.has_ledger_in(info.ledgers):
+            return str(other.topic)
+    return ""

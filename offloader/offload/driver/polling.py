@@ -1,0 +1,176 @@
+"""Looking at the topics in Pulsar: ends often and together, ledger lists only where something moved."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from functools import partial
+
+from offloader.errors import OffloadError
+from offloader.metadata.state import LedgerClosed
+from offloader.model import TopicName
+from offloader.offload.driver.context import Context
+from offloader.offload.driver.foreseen import foreseen
+from offloader.offload.driver.inquiries import inquire
+from offloader.offload.driver.observing import managed_ledger
+from offloader.offload.driver.topic import Topic
+from offloader.offload.driver.undelivered import have_tail_explained
+from offloader.offload.driver.work import Kind
+from offloader.pulsar.api import TopicEnd, TopicInfo
+
+log = logging.getLogger(__name__)
+
+Told = Callable[[Topic, OffloadError | None], None]
+"""Hears what came of a look at a topic: why it failed, or None."""
+
+LEAST_MS = 250  # between two looks at a topic
+QUIETEST_MS = 60_000  # a quiet topic is looked at this often at least
+# A ledger may be closed while the end stays where it is: soon after its last entry, or much later (roll-over by age, unload).
+CLOSED_SOON_MS = 2_000
+CLOSED_LATER_MS = 30_000
+LIST_CHECKS = 8  # ledger lists read in one look though no consumer's end moved: two REST calls each
+
+
+def look(context: Context, topics: Iterable[Topic], told: Told) -> None:
+    """Have ends refreshed and, where they moved, ledger lists. Topics that hang together are asked together: they hold no others. What
+    failed is told; the topic's former view stays."""
+    now = context.clock_ms()
+    due = {t.name: t for t in topics if max(t.look_again_at, t.seen_at + LEAST_MS) <= now and _may_be_looked_at(context, t)}
+    for group in context.pins.groups(list(due)):
+        asked = [due[name] for name in group]
+        for topic in asked:
+            topic.looking = True
+        call = partial(context.pins.ends, group)
+        context.work.post(Kind.LOOK, tuple(group), call, partial(_take_ends, context, asked, now, told))
+
+
+def _may_be_looked_at(context: Context, topic: Topic) -> bool:
+    return not (
+        topic.gone
+        or topic.inquiry
+        or topic.pin_released
+        or topic.travels
+        or topic.looking
+        or context.work.has(Kind.LEDGERS, topic.name)
+        or context.work.has(Kind.RELEASE, topic.name)
+    )
+
+
+def _take_ends(
+    context: Context, topics: list[Topic], began: int, told: Told, answer: Future[dict[TopicName, TopicEnd | Exception]]
+) -> None:
+    now = context.clock_ms()
+    try:
+        ends = answer.result()
+    except OffloadError as error:
+        ends = dict.fromkeys((topic.name for topic in topics), error)
+    waiting: list[tuple[Topic, TopicEnd]] = []
+    for topic in topics:
+        topic.looking = False
+        end = ends[topic.name]
+        if isinstance(end, Exception):
+            _failed(context, topic, began)
+            told(topic, foreseen(end))
+            continue
+        if end.mark_delete != topic.end.mark_delete:
+            topic.acknowledged = None  # the broker knows better: it may have taken back what it had confirmed
+        if end != topic.end or _end_is_awaited(context, topic):
+            _refresh_ledgers(context, topic, end, began, told)
+            continue
+        topic.seen_at = began
+        topic.looks.succeeded()
+        topic.unseen = ""
+        _quiet(topic, now)
+        told(topic, None)
+        if topic.doubted or _list_is_older(topic) or _close_not_seen(topic, now) or _may_have_hidden(topic, now):
+            waiting.append((topic, end))
+    waiting.sort(key=lambda pair: (not pair[0].doubted, pair[0].ledgers_at))
+    for topic, end in waiting[:LIST_CHECKS]:
+        _refresh_ledgers(context, topic, end, began, told)
+
+
+def _failed(context: Context, topic: Topic, began: int) -> None:
+    topic.looks.failed(began, context.clock_ms())
+    topic.look_again_at = topic.looks.again_at
+
+
+def _end_is_awaited(context: Context, topic: Topic) -> bool:
+    """Somebody asked for everything up to the very end, also what consumers do not get."""
+    asked = topic.retire is not None and topic.retire_at is None
+    return topic.source.complete and (asked or bool(context.state(topic.name).requests))
+
+
+def _list_is_older(topic: Topic) -> bool:
+    """The end is in a ledger that the list does not have: they were asked for at two times, or of two brokers."""
+    last = topic.last
+    return last is not None and not topic.info.ledgers.reaches(last.ledger)
+
+
+def _may_have_hidden(topic: Topic, now: int) -> bool:
+    """Markers and entries of open or aborted transactions move the ledger's end and not the consumers': asked for now and then."""
+    quiet_for = now - topic.looked_at
+    often = max(min(quiet_for // 4, topic.rules.roll_ms // 4), 1_000)
+    return topic.source.complete and now - topic.ledgers_at >= often
+
+
+def _close_not_seen(topic: Topic, now: int) -> bool:
+    """Everything is offloaded, and its last ledger is not known to be closed: whether it is time to ask again."""
+    end, ledgers = topic.catalog.end, topic.info.ledgers
+    if end is None or (topic.last is not None and topic.last > end):
+        return False
+    # A tail that was explained before a restart is past what can be read: `last` is then before the catalog's end.
+    if end.ledger not in ledgers or ledgers.closed_with(end.ledger) is not None:
+        return False
+    asked_soon_after = topic.ledgers_at - topic.looked_at >= CLOSED_SOON_MS
+    return now - topic.ledgers_at >= (CLOSED_LATER_MS if asked_soon_after else CLOSED_SOON_MS)
+
+
+def _quiet(topic: Topic, now: int) -> None:
+    quiet_for = now - topic.looked_at
+    topic.look_again_at = now + min(quiet_for // 4, QUIETEST_MS, max(topic.rules.roll_ms // 10, 1_000))
+
+
+def _refresh_ledgers(context: Context, topic: Topic, end: TopicEnd, began: int, told: Told) -> None:
+    call = partial(managed_ledger, context.admin, topic.catalog, context.subscription)
+    context.work.post(Kind.LEDGERS, topic.name, call, partial(_take_ledgers, context, topic, end, began, told))
+
+
+def _take_ledgers(context: Context, topic: Topic, end: TopicEnd, began: int, told: Told, answer: Future[TopicInfo]) -> None:
+    try:
+        info = answer.result()
+    except OffloadError as error:
+        _failed(context, topic, began)
+        told(topic, error)
+        return
+    if not topic.catalog.is_of(info.created, info.ledgers):
+        inquire(topic)
+        return
+    topic.looks.succeeded()
+    topic.unseen = ""
+    before = topic.last
+    topic.info, topic.doubted = info, False
+    topic.seen_at = topic.ledgers_at = began  # with the end, not before: who waits for it would take the former one
+    moved_on = end.last != topic.end.last
+    if end != topic.end:
+        topic.look_again_at = began
+    topic.end = end
+    if _end_is_awaited(context, topic):
+        have_tail_explained(context, topic)
+    if moved_on or topic.last != before:
+        topic.looked_at = topic.look_again_at = began
+    topic.last_seen = topic.last
+    told(topic, None)
+
+
+def closed_ledger(topic: Topic) -> LedgerClosed | None:
+    """How the ledger of the catalog's end was closed, and what follows it, to be recorded while Pulsar lists both: whatever moves the pin later,
+    what follows is known as long as that ledger is there."""
+    end, ledgers, holds = topic.catalog.end, topic.info.ledgers, topic.rules.pin_holds_last_entry
+    if end is None or end.entry < 0 or ledgers.closed_with(end.ledger) != end.entry:
+        return None
+    following, closing = ledgers.following(end.ledger), topic.catalog.closing
+    gives_up_more = closing is not None and closing.followed_by is not None and not holds
+    if following is None or (closing is not None and not gives_up_more):
+        return None
+    return LedgerClosed(*end, followed_by=following if holds else None)

@@ -1,0 +1,222 @@
+"""Requests from the command line: taken in while the application runs, answered when the catalog has what they asked for."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from offloader.errors import OffloadError
+from offloader.metadata import requests
+from offloader.metadata.requests import Outcome, Request, RequestKind
+from offloader.metadata.state import CloseRequest, Releasing, TopicState
+from offloader.model import Position, RollReason
+from offloader.offload.core import evidence, segments
+from offloader.offload.driver.context import Context
+from offloader.offload.driver.registry import Roster
+from offloader.offload.driver.topic import Topic
+from offloader.offload.driver.work import Kind
+
+log = logging.getLogger(__name__)
+
+Pending = list[tuple[str, Request]]
+LOOK = ""  # the key of looking for requests; answers have their request's
+
+
+class _Taken(NamedTuple):
+    """A request that is worked on, and when it was first seen here: whoever asks has another clock."""
+
+    request: Request
+    seen_at: int
+
+
+class RequestDesk:
+    """Looks for new requests every `poll_ms`; a close and a release live on in the journal until they are satisfied."""
+
+    def __init__(self, context: Context, poll_ms: int) -> None:
+        self._context = context
+        self._poll_ms = poll_ms
+        self._look_at = 0
+        self._remove_at = 0
+        self._taken: dict[str, _Taken] = {}
+        self._answers: dict[str, tuple[RequestKind, Outcome]] = {}  # which the store does not have yet
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is being worked on."""
+        return bool(self._taken or self._answers)
+
+    def serve(self, roster: Roster, now: int) -> None:
+        """Take in what is new, answer what is satisfied. A store that does not answer delays requests, nothing else."""
+        if now >= self._look_at:
+            self._look_at = now + self._poll_ms
+            call, then = partial(self._look, frozenset(self._taken), now), partial(self._begin_all, roster)
+            self._context.work.post(Kind.REQUEST, LOOK, call, then, wakes=bool)  # mostly there is nothing
+            for request_id in self._answers:
+                self._have_answered(request_id)
+        for request_id, taken in list(self._taken.items()):
+            if request_id not in self._answers:
+                self._answer(request_id, taken, roster, now)
+
+    def _look(self, taken: frozenset[str], now: int) -> Pending:
+        """Not in the driver's thread: requests that were not taken yet, which are marked as seen."""
+        store, application = self._context.store, self._context.application
+        if now >= self._remove_at:
+            self._remove_at = now + requests.DAY_MS // 24
+            requests.remove_old(store, application, now)
+        found = [(id_, request) for id_, request in requests.pending(store, application, now) if id_ not in taken]
+        for request_id, _ in found:
+            requests.mark_seen(store, application, request_id)
+        return found
+
+    def _begin_all(self, roster: Roster, answer: Future[Pending]) -> None:
+        try:
+            found = answer.result()
+        except OffloadError as error:
+            log.warning("requests wait: %s", error)
+            return
+        for request_id, request in found:
+            if request_id not in self._taken and request_id not in self._answers:
+                self._begin(request_id, request, roster, self._context.clock_ms())
+
+    def _begin(self, request_id: str, request: Request, roster: Roster, now: int) -> None:
+        """Record what is asked of a topic that we have; refuse the others in one line, once all topics are known."""
+        topic = roster.topics.get(request.topic)
+        if topic is None and not roster.settled:
+            return
+        refusal = self._refusal(request, topic, roster)
+        if refusal or topic is None:
+            self._done(request_id, request.kind, Outcome(False, refusal, now))
+            return
+        log.info("request id=%s kind=%s topic=%s", request_id, request.kind, request.topic)
+        topic.look_again_at = 0
+        self._record(request_id, request, topic)
+        self._taken[request_id] = _Taken(request, now)
+
+    def _refusal(self, request: Request, topic: Topic | None, roster: Roster) -> str:
+        """Why the request cannot be served; empty: it can."""
+        if topic is None:
+            why = roster.refused.get(request.topic)
+            return f"not offloaded now: {why}" if why else f"{request.topic} is not offloaded by {self._context.application}"
+        if request.kind is RequestKind.ACCEPT_LOSS:
+            return self._refused_loss(request, topic)
+        return ""
+
+    def _refused_loss(self, request: Request, topic: Topic) -> str:
+        if request.position is None:
+            return "" if topic.inquiry is not None or topic.gone else f"{topic.name} is there: it was not deleted"
+        lost = evidence.lost(self._context.state(topic.name), topic.catalog, topic.info.ledgers, topic.confirmed)
+        if lost is None:
+            return f"nothing of {topic.name} is lost"
+        if request.position._replace(incarnation=topic.incarnation) < lost.last:
+            return f"the loss reaches from {lost.first} to {lost.last}: accept it with --to {lost.last}"
+        return ""
+
+    def _record(self, request_id: str, request: Request, topic: Topic) -> None:
+        context = self._context
+        state = context.state(topic.name)
+        end = None if request.position is None else request.position._replace(incarnation=topic.incarnation)
+        match request.kind:
+            case RequestKind.CLOSE:
+                if end is not None and not any(r.id == request_id for r in state.requests):
+                    context.record(replace(state, requests=(*state.requests, CloseRequest(request_id, end))))
+            case RequestKind.RELEASE:
+                context.record(replace(state, releasing=Releasing.REQUEST))
+                if topic.retire is RollReason.DISABLED:
+                    topic.retire = RollReason.RELEASED  # also where it is enabled again meanwhile
+            case RequestKind.ACCEPT_LOSS if end is None:
+                if topic.inquiry is not None:
+                    topic.inquiry.vouched = True
+            case RequestKind.ACCEPT_LOSS:
+                topic.accepted_loss = end
+                context.record(replace(state, failure=None))
+
+    def _answer(self, request_id: str, taken: _Taken, roster: Roster, now: int) -> None:
+        outcome = self._outcome(request_id, taken, roster, now)
+        if outcome is not None:
+            self._done(request_id, taken.request.kind, outcome)
+
+    def _outcome(self, request_id: str, taken: _Taken, roster: Roster, now: int) -> Outcome | None:
+        request = taken.request
+        topic = roster.topics.get(request.topic)
+        if request.kind is RequestKind.RELEASE and roster.was_released(request.topic):
+            advice = "disable it in the configuration, or the next start claims it again"
+            return Outcome(True, f"{request.topic} is released; {advice}", now)
+        deleted = request.kind is RequestKind.ACCEPT_LOSS and request.position is None
+        if topic is None:
+            return Outcome(deleted, f"{request.topic} does not exist any more", now)
+        if deleted:
+            waits = topic.inquiry is not None or topic.gone
+            return None if waits else Outcome(True, f"{topic.name} is incarnation {topic.incarnation} now", now)
+        match request.kind:
+            case RequestKind.CLOSE:
+                return self._closed(request_id, taken, topic, now)
+            case RequestKind.ACCEPT_LOSS:
+                return _loss_accepted(topic, now)
+            case RequestKind.RELEASE:
+                return None
+
+    def _closed(self, request_id: str, taken: _Taken, topic: Topic, now: int) -> Outcome | None:
+        request, end = taken.request, topic.catalog.end
+        state = self._only_what_is_readable(topic, self._context.state(topic.name), taken.seen_at)
+        state, done = segments.satisfied(state, end)
+        if not any(r.id == request_id for r in done):
+            return _nothing_to_do(request, topic, state, now)
+        self._context.record(state)
+        return Outcome(True, _where(topic, end), now)
+
+    def _only_what_is_readable(self, topic: Topic, state: TopicState, seen_at: int) -> TopicState:
+        """A command reads the ledger's end, which may be a marker or an aborted entry: no broker delivers that, but bookies do.
+
+        What the topic's end was known to be before the request was seen here proves nothing of it.
+        """
+        last = topic.last
+        if last is None or topic.known_at <= seen_at or all(r.end <= last for r in state.requests):
+            return state
+        state = replace(state, requests=tuple(replace(r, end=min(r.end, last)) for r in state.requests))
+        self._context.record(state)
+        return state
+
+    def _done(self, request_id: str, kind: RequestKind, outcome: Outcome) -> None:
+        self._answers[request_id] = kind, outcome
+        self._have_answered(request_id)
+
+    def _have_answered(self, request_id: str) -> None:
+        context, (_, outcome) = self._context, self._answers[request_id]
+        call = partial(requests.mark_done, context.store, context.application, request_id, outcome)
+        context.work.post(Kind.REQUEST, request_id, call, partial(self._answered, request_id))
+
+    def _answered(self, request_id: str, answer: Future[None]) -> None:
+        try:
+            answer.result()
+        except OffloadError as error:
+            log.warning("requests wait: %s", error)
+            return
+        kind, outcome = self._answers.pop(request_id)
+        self._taken.pop(request_id, None)
+        self._context.metrics.request(kind, "done" if outcome.ok else "refused")
+        log.info("request id=%s ok=%s %s", request_id, outcome.ok, outcome.message)
+
+
+def _loss_accepted(topic: Topic, now: int) -> Outcome | None:
+    """Recorded: the losses' handler takes the acceptance away with the record."""
+    return Outcome(True, f"recorded, the topic goes on after {topic.catalog.end}", now) if topic.accepted_loss is None else None
+
+
+def _nothing_to_do(request: Request, topic: Topic, state: TopicState, now: int) -> Outcome | None:
+    """A close of a topic without entries since the last segment is satisfied at once."""
+    begin = topic.begin()
+    wanted = request.position
+    if wanted is None or state.open is not None or begin is None:
+        return None
+    before_begin = wanted._replace(incarnation=begin.incarnation) < begin
+    return Outcome(True, "Nothing to offload", now) if before_begin else None
+
+
+def _where(topic: Topic, end: Position | None) -> str:
+    newest = topic.catalog.newest
+    if newest is None:
+        return "Nothing to offload"
+    return f"segment {newest.uuid} {newest.start} to {newest.end}" if newest.end == end else f"offloaded up to {end}"

@@ -1,0 +1,68 @@
+"""Sealing, steps 2 to 4: complete the upload, write the index object, append to the catalog.
+
+Each step is safe to repeat: everything they write is fixed by the journal's Sealing record, so it is the same bytes every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from offloader.archive.reading.objects import naming
+from offloader.errors import IntegrityError
+from offloader.format.index import index_of_segment
+from offloader.format.part_index import IndexEntry, decode_part_index, part_index_size
+from offloader.metadata import layout
+from offloader.metadata.catalog import Catalogs
+from offloader.metadata.catalog_codec import TOPIC
+from offloader.metadata.state import CatalogHead, TopicState
+from offloader.model import Part, SealedFacts
+from offloader.offload.core import segments
+from offloader.ports.object_store import ObjectStore, UploadedPart
+
+# Pulsar's readers check this one key; there is no version 2 (see docs/format.md).
+OBJECT_META = {"s3managedledgeroffloaderformatversion": "1"}
+DRIVER = "streaming"
+
+
+def seal(store: ObjectStore, catalogs: Catalogs, catalog: CatalogHead, state: TopicState) -> CatalogHead:
+    """Make a segment in Sealing durable and commit it on `catalog`, as it was loaded some time before. Returns the catalog, with the
+    segment unless it went on without it (a process that was overtaken had committed the same range under another uuid: the
+    catalog wins).
+
+    Raises UploadGoneError or PartRejectedError when its upload cannot be completed: then it must be abandoned.
+    """
+    segment = segments.opened(state)
+    facts = segment.sealed
+    if facts is None:
+        raise IntegrityError(f"{state.topic}: segment {segment.uuid} is not complete")
+    current = catalogs.refresh_head(catalog)
+    if current.end is not None and segment.start <= current.end:
+        return current  # it is there already, or the catalog went on without it
+    if segment.parts:
+        _write_objects(store, state, facts)
+    record = segments.as_record(state, DRIVER, (("root", store.url), (TOPIC, str(state.topic))))
+    return catalogs.append(current, record)
+
+
+def _write_objects(store: ObjectStore, state: TopicState, facts: SealedFacts) -> None:
+    segment = segments.opened(state)
+    if segment.upload is None:
+        raise IntegrityError(f"{state.topic}: segment {segment.uuid} has parts but no upload")
+    stat = store.commit(segment.upload, [UploadedPart(p.number, p.size, p.etag, p.crc32c) for p in segment.parts])
+    if stat.size != facts.size:
+        raise IntegrityError(f"{state.topic}: object {segment.uuid} has {stat.size} bytes, its parts have {facts.size}")
+    held = [r for r in facts.ledgers if r.count]
+    entries = _index_entries(store, layout.data_key(state.topic, segment.uuid), segment.parts)
+    index = index_of_segment(entries, held, facts.size, facts.offloaded_at)
+    key = layout.index_key(state.topic, segment.uuid)
+    if store.put(key, index, meta=OBJECT_META, if_absent=True) is None:
+        raise IntegrityError(f"{state.topic}: another index object is at {key}")
+
+
+def _index_entries(store: ObjectStore, key: str, parts: Iterable[Part]) -> Iterator[IndexEntry]:
+    """As they stand at the ends of the parts of an object that is complete."""
+    for part in parts:
+        size = part_index_size(part.indexed)
+        data, _ = store.read(key, part.offset + part.size - size, size)
+        with naming(key):
+            yield from decode_part_index(data, part)

@@ -1,0 +1,151 @@
+"""Seals, and the end of uploads that were given up: both beside the batches."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from functools import partial
+
+from offloader.errors import OffloadError
+from offloader.metadata.state import Abandoned, CatalogHead, TopicState
+from offloader.model import OpenSegment, Segment, TopicName
+from offloader.offload.core import segments
+from offloader.offload.driver.context import Context
+from offloader.offload.driver.receiving import tell_of_abandoned
+from offloader.offload.driver.sealer import seal
+from offloader.offload.driver.topic import Topic
+from offloader.offload.driver.work import ADOPTIONS, Kind
+from offloader.offload.worker.slice_worker import failure_kind
+
+log = logging.getLogger(__name__)
+
+Tell = Callable[[], None]
+
+
+@dataclass
+class _Done:
+    """A seal that has ended. `told`: it was counted and logged."""
+
+    topic: Topic
+    answer: Future[CatalogHead]
+    told: bool = False
+
+
+class Sealing:
+    """Seals beside the batches; what is not done in time stays Sealing for the next round."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._done: list[_Done] = []
+
+    def start(self, topic: Topic, state: TopicState) -> None:
+        """Have a segment sealed, unless the topic's is being sealed."""
+        call, then = partial(self._seal, topic.catalog, state), partial(self._take, topic)
+        self._context.work.post(Kind.SEAL, topic.name, call, then)
+
+    def _seal(self, catalog: CatalogHead, state: TopicState) -> CatalogHead:
+        """Not in the driver's thread."""
+        context, began = self._context, self._context.clock_ms()
+        try:
+            return seal(context.store, context.catalogs, catalog, state)
+        finally:
+            context.metrics.seal((context.clock_ms() - began) / 1000)
+
+    def _take(self, topic: Topic, answer: Future[CatalogHead]) -> None:
+        self._done.append(_Done(topic, answer))
+
+    def collect(self) -> None:
+        """Journal what came of all seals that have ended, in one record."""
+        states = [self._sealed(done, state) for done in self._done if (state := self._context.state(done.topic.name)).open]
+        self._context.journal.record(
+            states
+        )  # a state without an open segment: the journal has it already, its answer had been lost
+        self._done.clear()
+
+    def _sealed(self, done: _Done, state: TopicState) -> TopicState:
+        after, tell = self._outcome(done.topic, state, done.answer)
+        if not done.told:  # the journal may be away for many rounds
+            tell()
+        done.told = True
+        return after
+
+    def _outcome(self, topic: Topic, state: TopicState, answer: Future[CatalogHead]) -> tuple[TopicState, Tell]:
+        segment = segments.opened(state)
+        try:
+            topic.catalog = answer.result()
+        except OffloadError as error:
+            return self._failed(state, error), partial(self._tell_failure, segment, state.topic, error)
+        newest = topic.catalog.newest
+        if newest is None or newest.uuid != segment.uuid:
+            return segments.dropped(state, "the catalog went on without it"), partial(_tell_dropped, segment, topic.name)
+        topic.wanted_bytes = 0
+        after = segments.offloaded(state)
+        if not segment.parts and segment.upload is not None:
+            after = replace(after, abandoned=(*after.abandoned, segments.unused(segment)))
+        return after, partial(self._tell, segments.as_record(state, "", ()), topic.name)
+
+    def _failed(self, state: TopicState, error: OffloadError) -> TopicState:
+        if segments.must_abandon(error):
+            state = segments.abandoned(state, self._context.new_uuid(), str(error))
+        return self._context.failed(state, error)
+
+    def _tell_failure(self, segment: OpenSegment, topic: TopicName, error: OffloadError) -> None:
+        log.warning("seal failed topic=%s segment=%s: %s", topic, segment.uuid, error)
+        self._context.metrics.failure(failure_kind(error), topic)
+        if segments.must_abandon(error):
+            tell_of_abandoned(self._context, topic, str(error))
+
+    def _tell(self, s: Segment, topic: TopicName) -> None:
+        self._context.metrics.segment(s.roll_reason, topic, s.size)
+        log.info(
+            "offloaded topic=%s segment=%s start=%s end=%s entries=%d bytes=%d reason=%s",
+            topic, s.uuid, s.start, s.end, s.entries, s.size, s.roll_reason,
+        )  # fmt: skip
+
+
+def _tell_dropped(segment: OpenSegment, topic: TopicName) -> None:
+    log.warning("the catalog went on without segment=%s topic=%s: it is dropped", segment.uuid, topic)
+
+
+class AbandonedUploads:
+    """Has uploads aborted that must never be completed; one that cannot be aborted now is tried again later."""
+
+    EVERY_MS = 5_000
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._again_at = 0
+
+    def abort(self, now: int) -> None:
+        """Have aborted what is due."""
+        if now < self._again_at:
+            return
+        self._again_at = now + self.EVERY_MS
+        for state in [s for s in self._context.journal.topics.values() if s.abandoned]:
+            call = partial(self._ended, state.abandoned)
+            self._context.work.post(Kind.ABORT, state.topic, call, partial(self._take, state.topic))
+
+    def _ended(self, abandoned: tuple[Abandoned, ...]) -> frozenset[Abandoned]:
+        """Those of which nothing is left to abort. An object that is already there is left alone: a scan reports it."""
+        return frozenset(a for a in abandoned if a.upload is None or self._aborted(a.upload))
+
+    def _aborted(self, upload: str) -> bool:
+        try:
+            self._context.store.abort(upload)
+        except OffloadError as error:
+            log.info("cannot abort the abandoned upload %s yet: %s", upload, error)
+            return False
+        return True
+
+    def _take(self, topic: TopicName, answer: Future[frozenset[Abandoned]]) -> None:
+        try:
+            ended = answer.result()
+        except OffloadError as error:
+            log.info("cannot abort abandoned uploads of topic=%s yet: %s", topic, error)
+            return
+        if any(self._context.work.has(kind, topic) for kind in ADOPTIONS):
+            return  # whoever adopts it journals, too, in another thread: what that has written must not be overwritten; tried again
+        state = self._context.state(topic)
+        self._context.record(replace(state, abandoned=tuple(a for a in state.abandoned if a not in ended)))

@@ -1,0 +1,65 @@
+"""How the running application stands, for people and for metrics: one frozen line a topic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offloader.errors import OffloadError
+from offloader.metadata.state import TopicState
+from offloader.metrics import TopicLag
+from offloader.model import TopicName
+from offloader.offload.core import segments
+from offloader.offload.driver.topic import Topic, pending_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStatus:
+    """`entries` and `size` are those of all Offloaded segments and of the open one's uploaded parts; `lag_bytes` is what
+    Pulsar has beyond them, `pinned_bytes` what it keeps because of us."""
+
+    topic: TopicName
+    state: str
+    segments: int
+    entries: int
+    size: int
+    lag_bytes: int
+    lag_ms: int
+    pinned_bytes: int
+    alarm: str
+
+    @property
+    def lag(self) -> TopicLag:
+        """For the metrics: what is pinned is as old as the open segment."""
+        return TopicLag(self.topic, self.lag_bytes, self.lag_ms, self.pinned_bytes, self.lag_ms)
+
+
+def status_of(topic: Topic, state: TopicState, now: int) -> TopicStatus:
+    """One topic's line."""
+    segment = state.open
+    start = segments.next_position(state, topic.info.ledgers) if segment else topic.begin()
+    parts = segment.parts if segment else ()
+    return TopicStatus(
+        topic=topic.name,
+        state=_word(topic, state),
+        segments=topic.catalog.segments,
+        entries=topic.catalog.entries + sum(p.entries for p in parts),
+        size=topic.catalog.size + sum(p.size for p in parts),
+        lag_bytes=pending_bytes(topic.info, start, topic.last),
+        lag_ms=now - segment.assigned_at if segment else 0,
+        pinned_bytes=pending_bytes(topic.info, topic.begin(), topic.last),
+        alarm=topic.alarm or topic.trouble or topic.unseen or (state.failure.reason if state.failure else ""),
+    )
+
+
+def status_of_unclear(topic: Topic, state: TopicState, error: OffloadError) -> TopicStatus:
+    """The line of a topic of which things are known that do not go together: how far it is cannot be said."""
+    sums = topic.catalog
+    return TopicStatus(topic.name, _word(topic, state), sums.segments, sums.entries, sums.size, 0, 0, 0, str(error))
+
+
+def _word(topic: Topic, state: TopicState) -> str:
+    if state.failure is not None:
+        return "Failed"
+    if state.open is not None:
+        return str(state.open.status)
+    return "Paused" if topic.retire is not None and not state.releasing else "Caught up"

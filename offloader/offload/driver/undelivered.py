@@ -1,0 +1,81 @@
+"""What a topic has beyond everything that a broker delivers: markers, aborted entries, or a transaction that is still open."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from concurrent.futures import Future
+from functools import partial
+
+from offloader.errors import OffloadError
+from offloader.model import Gap, Position, Source
+from offloader.offload.driver.context import Context
+from offloader.offload.driver.topic import Topic
+from offloader.offload.driver.work import Kind
+
+log = logging.getLogger(__name__)
+
+MAX_LOOKUPS = 1_000
+
+Explained = tuple[tuple[Gap, ...], int | None]
+
+
+def explain_tail(context: Context, topic: Topic) -> None:
+    """Classify the hidden tail, one look-up an entry, and wait for that. What is explained counts as the topic's end; what is not is
+    undecided: an open transaction is in the way. What bookies can deliver needs no explanation."""
+    while (unexplained := _unexplained(topic)) is not None:
+        _explained(topic, unexplained[0], _explain(context, topic, *unexplained))
+        if topic.undecided or _unexplained(topic) == unexplained:
+            return
+
+
+def have_tail_explained(context: Context, topic: Topic) -> None:
+    """The same, by others. A long tail takes several turns."""
+    unexplained = _unexplained(topic)
+    if unexplained is not None:
+        call = partial(_explain, context, topic, *unexplained)
+        context.work.post(Kind.TAIL, topic.name, call, partial(_take_explained, context, topic, unexplained))
+
+
+def explain_old_tails(context: Context, topics: Iterable[Topic], now: int) -> None:
+    """A tail that nothing readable has followed for a whole roll is accounted for by itself, or its ledger would stay pinned."""
+    for topic in topics:
+        waited = now - max(topic.looked_at, topic.tail_looked_at) >= topic.rules.roll_ms
+        if not topic.gone and not topic.unseen and waited and topic.hidden_tail() is not None:
+            topic.tail_looked_at = now
+            have_tail_explained(context, topic)
+
+
+def _unexplained(topic: Topic) -> tuple[Position, int] | None:
+    """The first entry of the tail, and the last one of its ledger that is asked about."""
+    topic.undecided = False
+    if topic.source is Source.FILLED:
+        topic.hidden_end = topic.confirmed
+    tail = topic.hidden_tail()
+    if tail is None:
+        return None
+    first, raw = tail
+    last = raw.entry if first.ledger == raw.ledger else topic.info.ledgers.closed_with(first.ledger)
+    return None if last is None else (first, last)
+
+
+def _explain(context: Context, topic: Topic, first: Position, last: int) -> Explained:
+    return context.source.explain(topic.name, first.ledger, first.entry, last, limit=MAX_LOOKUPS)
+
+
+def _explained(topic: Topic, first: Position, answer: Explained) -> None:
+    gaps, unexplained = answer
+    if gaps:
+        topic.hidden_end = Position(first.incarnation, first.ledger, gaps[-1].last)
+    topic.undecided = unexplained is not None and unexplained < first.entry + MAX_LOOKUPS
+
+
+def _take_explained(context: Context, topic: Topic, asked: tuple[Position, int], answer: Future[Explained]) -> None:
+    try:
+        _explained(topic, asked[0], answer.result())
+    except OffloadError as error:
+        log.info("cannot look at the tail of topic=%s yet: %s", topic.name, error)
+        return
+    topic.last_seen = topic.last
+    if not topic.undecided and _unexplained(topic) != asked:
+        have_tail_explained(context, topic)

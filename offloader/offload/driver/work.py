@@ -1,0 +1,218 @@
+"""What the driver's thread has others do: it posts work and takes results, and never waits.
+
+Each kind of work has threads of its own: what hangs holds up its own kind, and no more of it than its threads. Of one topic, at most one
+piece of each kind is under way. Results are taken in the driver's thread, which alone changes what is known of topics.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple, TypeVar
+
+from offloader.offload.driver.foreseen import only_foreseen
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Kind(StrEnum):
+    """The kinds of work."""
+
+    LOOK = "look"  # consumers' ends
+    LEDGERS = "ledgers"  # ledger lists, by REST
+    TAIL = "tail"  # what no broker delivers, by REST
+    INQUIRE = "inquire"  # what became of topics that do not answer as the ones that we know, by REST
+    DISCOVER = "discover"
+    ADOPT = "adopt"  # new topics and new incarnations
+    ADOPT_AGAIN = "adopt-again"  # those whose broker had to be waited for: they hold no new ones
+    BEGIN = "begin"  # uploads
+    SEAL = "seal"
+    CATALOG = "catalog"  # losses and ends of ledgers are recorded, a catalog in trouble is loaded again
+    ACKNOWLEDGE = "acknowledge"
+    RELEASE = "release"  # subscriptions and claims are given up
+    REQUEST = "request"  # of the command line
+    ABORT = "abort"  # uploads that were given up
+    COMPACT = "compact"  # manifests are written
+
+
+THREADS: Mapping[Kind, int] = {
+    Kind.LOOK: 8,
+    Kind.LEDGERS: 16,
+    Kind.TAIL: 4,
+    Kind.INQUIRE: 8,
+    Kind.DISCOVER: 1,
+    Kind.ADOPT: 16,
+    Kind.ADOPT_AGAIN: 8,
+    Kind.BEGIN: 8,
+    Kind.SEAL: 4,
+    Kind.CATALOG: 8,
+    Kind.ACKNOWLEDGE: 8,
+    Kind.RELEASE: 4,
+    Kind.REQUEST: 2,
+    Kind.ABORT: 2,
+    Kind.COMPACT: 2,
+}
+
+# These journal, too, in threads of their own.
+ADOPTIONS = (Kind.ADOPT, Kind.ADOPT_AGAIN)
+# While any of these is under way for a topic, nothing is decided about it.
+CHANGES_A_TOPIC = frozenset({Kind.LEDGERS, Kind.TAIL, *ADOPTIONS, Kind.BEGIN, Kind.SEAL, Kind.CATALOG, Kind.RELEASE})
+
+
+class Standing(NamedTuple):
+    """How much of one kind there is. `oldest_ms`: the age of what was posted first."""
+
+    queued: int
+    running: int
+    oldest_ms: int
+
+
+@dataclass(eq=False)
+class _Piece:
+    kind: Kind
+    key: Hashable
+    posted_at: int
+    then: Callable[[Future[Any]], None]
+    running: bool = False
+
+
+class Work:
+    """Posts and takes; both in the driver's thread. `wake` is called, in whatever thread, when there is something to take. Whatever a call
+    raises is an OffloadError where it is taken: nothing that a server answers for one topic ends the application."""
+
+    def __init__(self, executors: Mapping[Kind, Executor], clock_ms: Callable[[], int]) -> None:
+        self.wake: Callable[[], None] = lambda: None
+        self._executors = executors
+        self._clock_ms = clock_ms
+        self._under_way: dict[tuple[Kind, Hashable], _Piece] = {}
+        self._changing: Counter[Hashable] = Counter()  # pieces under way that will change what is known of a topic
+        self._done: deque[tuple[_Piece, Future[Any]]] = deque()
+
+    def post(
+        self,
+        kind: Kind,
+        key: Hashable,
+        call: Callable[[], T],
+        then: Callable[[Future[T]], None],
+        wakes: Callable[[T], bool] = lambda _: True,
+    ) -> bool:
+        """Have `call` made; `then` gets what came of it. False: the same is under way already, and nothing is posted. `wakes`: whether an
+        answer is worth a round of its own; else it is taken in the next one."""
+        if (kind, key) in self._under_way:
+            return False
+        piece = _Piece(kind, key, self._clock_ms(), then)
+
+        def run() -> T:
+            piece.running = True
+            with only_foreseen():
+                return call()
+
+        def done(answer: Future[T]) -> None:
+            self._done.append((piece, answer))
+            if answer.exception() is not None or wakes(answer.result()):
+                self.wake()
+
+        self._begun(piece)
+        try:
+            future = self._executors[kind].submit(run)
+        except BaseException:
+            self._ended(piece)
+            raise
+        future.add_done_callback(done)
+        return True
+
+    def has(self, kind: Kind, key: Hashable) -> bool:
+        """Whether this is under way."""
+        return (kind, key) in self._under_way
+
+    def concerns(self, key: Hashable) -> bool:
+        """Whether anything is under way that will change what is known of this topic."""
+        return key in self._changing
+
+    def take(self) -> None:
+        """Hand out what is done. What `then` raises is raised, and it gets the same again at the next call: it must bear that."""
+        while self._done:
+            piece, answer = self._done[0]
+            self._ended(piece)
+            try:
+                piece.then(answer)
+            except BaseException:
+                self._begun(piece)
+                raise
+            self._done.popleft()
+
+    def _begun(self, piece: _Piece) -> None:
+        self._under_way[piece.kind, piece.key] = piece
+        if piece.kind in CHANGES_A_TOPIC:
+            self._changing[piece.key] += 1
+
+    def _ended(self, piece: _Piece) -> None:
+        del self._under_way[piece.kind, piece.key]
+        if piece.kind in CHANGES_A_TOPIC:
+            self._changing[piece.key] -= 1
+            if not self._changing[piece.key]:
+                del self._changing[piece.key]
+
+    def standing(self) -> Mapping[Kind, Standing]:
+        """How things stand, for the metrics."""
+        now, found = self._clock_ms(), {kind: Standing(0, 0, 0) for kind in Kind}
+        for piece in self._under_way.values():
+            queued, running, oldest = found[piece.kind]
+            age = max(oldest, now - piece.posted_at)
+            found[piece.kind] = Standing(queued + (not piece.running), running + piece.running, age)
+        return found
+
+
+class Pool(Executor):
+    """Threads that nobody waits for when the process ends: all of their work can be cut off at any moment, and is then done again."""
+
+    def __init__(self, threads: int, name: str) -> None:
+        self._most = threads
+        self._name = name
+        self._threads = 0
+        self._waiting: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """As `Executor.submit`, from one thread alone. Raises RuntimeError where no thread can be started, and there is none yet."""
+        future: Future[T] = Future()
+        self._waiting.put((future, lambda: fn(*args, **kwargs)))
+        if self._threads < self._most:
+            self._start_thread()
+        return future
+
+    def _start_thread(self) -> None:
+        thread = threading.Thread(target=self._run, name=f"{self._name}_{self._threads + 1}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            if not self._threads:
+                self._waiting.get()  # nobody would
+                raise
+            return  # the others do it
+        self._threads += 1
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002, FBT001 (nobody waits)
+        """End the threads once they have done what they are at; nothing else is begun."""
+        while not self._waiting.empty():
+            self._waiting.get()
+        for _ in range(self._threads):
+            self._waiting.put(None)
+
+    def _run(self) -> None:
+        while (waiting := self._waiting.get()) is not None:
+            future, call = waiting
+            try:
+                answer = call()
+            except BaseException as error:  # noqa: BLE001 (whoever takes the result raises it)
+                future.set_exception(error)
+            else:
+                future.set_result(answer)
+            del future, call, waiting

@@ -1,0 +1,114 @@
+"""From the configuration to the settings that the edges take."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
+from offloader.bookkeeper.connect import BookKeeperSettings
+from offloader.bookkeeper.settings import BookieSettings
+from offloader.config import Config
+from offloader.config.connections import Storage
+from offloader.config.levels import ENTRY_OVERHEAD
+from offloader.model import MIB, Lane
+from offloader.offload.core.lanes import Limits
+from offloader.offload.driver.work import THREADS, Kind
+from offloader.pulsar.settings import PulsarSettings
+from offloader.storage.open import StoreSettings
+
+log = logging.getLogger(__name__)
+
+SLOW_READ_AHEAD = 2 * MIB  # what comes slowly is not there to be read ahead
+
+
+def pulsar(config: Config) -> PulsarSettings:
+    """How the driver and the workers reach Pulsar."""
+    section = config.pulsar
+    return PulsarSettings(
+        service_url=section.service_url,
+        admin_url=section.admin_url,
+        auth_plugin="" if section.auth_plugin == "none" else section.auth_plugin,
+        auth_params=section.auth_params.get_secret_value() if section.auth_params else "",
+        tls_trust_certs_file=section.tls_trust_certs_file_path or "",
+        tls_allow_insecure=section.tls_allow_insecure_connection,
+        tls_verify_hostname=section.tls_hostname_verification,
+        subscription=section.subscription,
+        application=config.application,
+        connect_timeout=section.connection_timeout_ms / 1000,
+        operation_timeout=section.operation_timeout_ms / 1000,
+        keep_alive=section.keep_alive_ms / 1000,
+    )
+
+
+def bookkeeper(config: Config) -> BookKeeperSettings | None:
+    """How workers reach bookies; None: no metadata service is set."""
+    section = config.pulsar.bookies
+    if config.pulsar.metadata_service_uri is None:
+        return None
+    bookies = BookieSettings(
+        connect_timeout=section.connection_timeout_ms / 1000,
+        request_timeout=section.operation_timeout_ms / 1000,
+        tls=section.tls,
+        tls_trust_certs_file=section.tls_trust_certs_file_path or "",
+        tls_certificate_file=section.tls_certificate_file_path or "",
+        tls_key_file=section.tls_key_file_path or "",
+        tls_allow_insecure=section.tls_allow_insecure_connection,
+        tls_verify_hostname=section.tls_hostname_verification,
+        max_entry=max(BookieSettings.max_entry, _largest_entry(config) + ENTRY_OVERHEAD),
+    )
+    return BookKeeperSettings(config.pulsar.metadata_service_uri, bookies, bookies.request_timeout)
+
+
+def _largest_entry(config: Config) -> int:
+    """Bytes of payload, in whichever topic."""
+    return max(_everywhere(config, "max_entry_size"))
+
+
+def _everywhere(config: Config, setting: str) -> list[int]:
+    """A setting's values for whichever topics."""
+    policies = config.policies
+    return [int(policies.resolve(setting, layers).value) for layers in policies.scopes()]
+
+
+def store(config: Config) -> StoreSettings:
+    """How the driver and the workers reach the store."""
+    return store_of(config.storage)
+
+
+def store_of(section: Storage) -> StoreSettings:
+    """How a store is reached."""
+    options = tuple(sorted((key, str(value)) for key, value in section.options.items()))
+    return StoreSettings(root=section.root, endpoint=section.endpoint, region=section.region, options=options)
+
+
+def lanes(config: Config, slots: int) -> Mapping[Lane, Limits]:
+    """What one micro-batch of each lane may hold where Spark runs this many tasks at once.
+
+    One slot is left to the slow lane, which takes no more than one: it never holds all of them. Where there is but one, nobody waits for a
+    slow slice longer than for half of the shortest roll.
+    """
+    section = config.limits
+    if slots == 1:
+        log.warning("Spark runs one task at a time: others wait for topics that are read slowly, whose segments are small")
+    fast = Limits(
+        tasks=max(slots - 1, 1) * section.tasks_per_core,
+        threads=section.threads_per_task,
+        byte_budget=section.slice.byte_budget,
+        time_budget_ms=section.slice.time_budget_ms,
+        hard_limit_ms=section.slice.hard_limit_ms,
+        silent_ms=section.slice.hard_limit_ms,
+        max_gap_lookups=section.slice.max_gap_lookups,
+    )
+    slow = replace(fast, tasks=1, threads=section.slow_lane.threads, queue_factor=1, read_ahead=SLOW_READ_AHEAD)
+    if slots > 1:
+        slow = replace(slow, time_budget_ms=section.slow_lane.time_budget_ms, hard_limit_ms=section.slow_lane.hard_limit_ms)
+    else:
+        shortest = min(_everywhere(config, "max_rollover_ms"))
+        slow = replace(slow, longest_ms=max(slow.hard_limit_ms, min(shortest // 2, section.slow_lane.hard_limit_ms)))
+    return {Lane.FAST: fast, Lane.SLOW: slow}
+
+
+def threads(config: Config) -> Mapping[Kind, int]:
+    """How many threads of the main process each kind of work has."""
+    return {**THREADS, Kind.BEGIN: config.limits.upload_starters, Kind.SEAL: config.limits.sealers}

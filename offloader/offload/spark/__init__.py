@@ -1,0 +1,1 @@
+"""Spark, between the driver and the workers."""

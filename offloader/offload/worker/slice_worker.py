@@ -1,0 +1,393 @@
+"""One slice on an executor: tail entries, cut them into parts, upload, answer with a receipt.
+
+What a slice meets is data: nothing but a lost process keeps it from answering. It holds at most the reader's bytes, a part
+that is being cut, one that is being sent (twice: as it was cut, and as it goes out), one block and the largest entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from offloader.errors import (
+    DataLostError,
+    IntegrityError,
+    OffloadError,
+    OutcomeUnknownError,
+    RetryableError,
+    TopicNotFoundError,
+    UnexplainedGapError,
+    UploadGoneError,
+)
+from offloader.format.consecutive import Consecutive
+from offloader.format.cutter import CutPart, PartCutter
+from offloader.model import FailureKind, Gap, LedgerList, Part, Position, Receipt, Slice, SliceStop
+from offloader.offload.worker.arrivals import Arrivals
+from offloader.offload.worker.part_uploads import PartUploads
+from offloader.ports.object_store import ObjectStore
+from offloader.pulsar.api import EntryReader, EntrySource, Extent, RawEntry
+
+READ_TIMEOUT = 0.2  # seconds; how often a waiting slice looks at its clock
+QUIET_MS = 1_000  # a reader that is silent for so long may be before entries that no broker delivers
+
+FAILURE_KINDS: tuple[tuple[type[OffloadError], FailureKind], ...] = (
+    (UploadGoneError, FailureKind.UPLOAD_GONE),
+    (TopicNotFoundError, FailureKind.TOPIC_GONE),
+    (DataLostError, FailureKind.DATA_LOST),
+    (OutcomeUnknownError, FailureKind.UNKNOWN),
+    (RetryableError, FailureKind.RETRYABLE),
+    (IntegrityError, FailureKind.INTEGRITY),
+)
+
+
+def failure_kind(error: OffloadError) -> FailureKind:
+    """The kind that a failure is remembered as."""
+    return next((kind for cls, kind in FAILURE_KINDS if isinstance(error, cls)), FailureKind.FATAL)
+
+
+def run_slice(work: Slice, source: EntrySource, store: ObjectStore, clock_ms: Callable[[], int]) -> Receipt:
+    """Work through one slice. Returns a receipt whatever happens to the topic or the store."""
+    return _SliceRun(work, source, store, clock_ms).run()
+
+
+def died(work: Slice) -> Receipt:
+    """The receipt of a slice whose task was lost: a later attempt touches nothing."""
+    return _not_begun(work, FailureKind.TASK_DIED, "the task that read this slice died")
+
+
+def refused(work: Slice, error: OffloadError) -> Receipt:
+    """The receipt of a slice that could not be begun."""
+    return _not_begun(work, failure_kind(error), _reason(error))
+
+
+def _not_begun(work: Slice, kind: FailureKind, reason: str) -> Receipt:
+    return Receipt(
+        topic=work.topic,
+        run=work.run,
+        plan=work.plan,
+        uuid=work.uuid,
+        upload=work.upload,
+        first_part=work.first_part,
+        start=work.start,
+        stop=SliceStop.FAILED,
+        lane=work.lane,
+        failure_kind=kind,
+        failure_reason=reason,
+    )
+
+
+@dataclass
+class _Progress:
+    """How far a slice has come. `expected`: the next position to account for; None: the ledger after it is not listed."""
+
+    expected: Position | None
+    seen_to: Position | None = None
+    read_bytes: int = 0
+
+
+class _SliceRun:
+    def __init__(self, work: Slice, source: EntrySource, store: ObjectStore, clock_ms: Callable[[], int]) -> None:
+        self._work = work
+        self._source = source
+        self._uploads = PartUploads(store, work.upload)
+        self._clock = clock_ms
+        self._began = self._part_began = clock_ms()
+        self._cut = self._sending_ms = 0
+        self._ledgers = LedgerList(work.ledgers)
+        self._at = _Progress(expected=work.start)
+        self._parts: list[Part] = []
+        self._gaps: list[Gap] = []
+        self._finished = False
+        self._lookups_left = work.max_gap_lookups
+        self._arrivals = Arrivals()
+        self._read_again = False  # what was delivered last does not prove what is stored
+        self._cutter = PartCutter(
+            work.cuts, first_part=work.first_part, offset=work.offset, first_block=work.first_block, room=work.room
+        )
+
+    def run(self) -> Receipt:
+        try:
+            stop = self._read_all()
+            self._settle()
+        except OffloadError as error:
+            with suppress(OffloadError):  # what came first is what the slice failed for
+                self._settle()
+            return self._failed(error)
+        finally:
+            self._uploads.close()
+        return self._receipt(stop)
+
+    def _failed(self, error: OffloadError) -> Receipt:
+        receipt = self._receipt(SliceStop.FAILED)
+        return replace(receipt, finished=False, failure_kind=failure_kind(error), failure_reason=_reason(error))
+
+    def _receipt(self, stop: SliceStop) -> Receipt:
+        work, elapsed = self._work, self._clock() - self._began
+        return Receipt(
+            topic=work.topic,
+            run=work.run,
+            plan=work.plan,
+            uuid=work.uuid,
+            upload=work.upload,
+            first_part=work.first_part,
+            start=work.start,
+            stop=stop,
+            lane=work.lane,
+            parts=tuple(self._parts),
+            seen_to=self._at.seen_to,
+            seen_bytes=self._cutter.pending_bytes,
+            gaps=tuple(self._gaps),
+            finished=self._finished,
+            elapsed_ms=elapsed,
+            reading_ms=elapsed - self._sending_ms,
+            read_bytes=self._at.read_bytes,
+        )
+
+    def _read_all(self) -> SliceStop:
+        start: Position | None = self._work.start
+        while start is not None:
+            reader = self._open(start)
+            try:
+                stop = self._follow(reader)
+            finally:
+                reader.close()
+            if stop is not None:
+                return stop
+            start = self._at.expected
+        return self._finish()
+
+    def _open(self, start: Position) -> EntryReader:
+        work = self._work
+        extent = Extent(self._ledgers, (work.bound.ledger, work.bound.entry))
+        return self._source.open(work.topic, start.ledger, start.entry, max_bytes=work.read_ahead, extent=extent)
+
+    def _follow(self, reader: EntryReader) -> SliceStop | None:
+        """None: what comes next must be read again."""
+        heard = asked = self._clock()  # when something was accounted for, and when the silence was last looked into
+        self._read_again = False
+        while True:
+            if self._at_bound():
+                return self._finish()
+            entries = reader.read(READ_TIMEOUT)
+            now = self._clock()
+            if entries or (now - asked >= QUIET_MS and self._explain_silence(now - heard)):
+                heard = asked = now
+            elif now - asked >= QUIET_MS:
+                asked = now
+            stop = self._take_all(entries)
+            if stop is not None:
+                return stop
+            if self._waits_in_vain(now) or self._hangs(now - heard):
+                return SliceStop.BUDGET if self._cut else SliceStop.SLOW
+            if self._read_again:
+                return None
+
+    def _hangs(self, silent_ms: int) -> bool:
+        stall_ms = self._work.stall_ms
+        return stall_ms is not None and silent_ms >= stall_ms
+
+    def _waits_in_vain(self, now: int) -> bool:
+        """Whether the part that is being cut will not be whole by the hard limit, at the pace at which it has grown so far. What the time
+        budget allows is waited for in any case."""
+        work, used = self._work, now - self._began
+        if used < work.time_budget_ms:
+            return False
+        seen, goal = self._cutter.pending_bytes, work.cuts.part_size if self._cut else work.goal
+        left = work.hard_limit_ms - (self._part_began - self._began)
+        return used >= work.hard_limit_ms or (now - self._part_began) * goal > left * seen
+
+    def _at_bound(self) -> bool:
+        expected = self._at.expected
+        return expected is None or expected > self._work.bound
+
+    def _finish(self) -> SliceStop:
+        """Everything up to the bound is accounted for; where the segment ends here, its last part may be short."""
+        if self._work.seal and self._at.seen_to == self._work.bound:
+            part = self._cutter.finish()
+            if part is not None:
+                self._upload(part)
+            self._finished = True
+        return SliceStop.BOUND
+
+    def _take_all(self, entries: list[RawEntry]) -> SliceStop | None:
+        """Account for delivered entries, gaps before and between them included."""
+        first = 0
+        while first < len(entries):
+            behind = first + self._expected_count(entries, first)
+            if behind > first:
+                stop = self._take_run(entries[first:behind])
+            else:
+                behind, stop = self._take_out_of_turn(entries, first)
+            if stop is not None or self._read_again:
+                return stop
+            first = behind
+        return None
+
+    def _expected_count(self, entries: list[RawEntry], first: int) -> int:
+        """How many of the entries from number `first` on are the next expected one and those after it in its ledger, up to the bound."""
+        expected, bound = self._at.expected, self._work.bound
+        if expected is None or expected > bound:
+            return 0
+        last = bound.entry if expected.ledger == bound.ledger else self._ledgers.closed_with(expected.ledger)
+        most = len(entries) if last is None else max(last - expected.entry + 1, 1)
+        ledger, wanted = expected.ledger, expected.entry
+        for found_ledger, found, _ in islice(entries, first, first + most):
+            if found != wanted or found_ledger != ledger:
+                break
+            wanted += 1
+        return wanted - expected.entry
+
+    def _take_run(self, run: list[RawEntry]) -> SliceStop | None:
+        """Cut entries that follow each other in one ledger."""
+        first = run[0].entry
+        entries = Consecutive.of(run[0].ledger, first, [data for _, _, data in run])
+        trusted = self._arrivals.trusted(entries)
+        self._read_again = trusted < len(run)
+        taken = 0
+        try:
+            while taken < trusted:
+                count, part = self._cutter.offer_all(entries, taken)
+                taken += count
+                if part is not None:
+                    self._upload(part)
+                    if self._budget_used(entries.size(taken)):
+                        return SliceStop.BUDGET
+                elif not count:
+                    return SliceStop.FULL
+        finally:
+            self._at.read_bytes += entries.size(len(run) if self._read_again else min(taken + 1, len(run)))
+            if taken:
+                self._reach(first + taken - 1)
+        return self._finish() if self._at_bound() else None
+
+    def _reach(self, entry: int) -> None:
+        """The entry of the ledger that is read, and those before it, are accounted for."""
+        at = self._at
+        if at.expected is not None:
+            at.seen_to = at.expected._replace(entry=entry)
+            at.expected = self._ledgers.successor(at.seen_to)
+
+    def _take_out_of_turn(self, entries: list[RawEntry], number: int) -> tuple[int, SliceStop | None]:
+        """An entry that is not the next expected one: the gap before it is explained, or it is dropped. Returns which entry is next."""
+        at, bound = self._at, self._work.bound
+        if at.expected is None:
+            return number, self._finish()
+        ledger, entry, data = entries[number]
+        position = Position(at.expected.incarnation, ledger, entry)
+        if position >= at.expected:
+            self._explain_before(min(position, _after(bound)))
+            if self._at_bound() or position > bound:
+                return number, self._finish()
+            if position == at.expected:
+                return number, None
+        at.read_bytes += len(data)
+        return number + 1, None
+
+    def _budget_used(self, taken: int) -> bool:
+        """Whether another part would be one too many, or not be whole in time. `taken`: bytes of the run that is being cut."""
+        used = self._clock() - self._began
+        next_part = used + used // self._cut
+        return next_part > self._work.time_budget_ms or self._at.read_bytes + taken >= self._work.byte_budget
+
+    def _upload(self, cut: CutPart) -> None:
+        self._settle()
+        self._uploads.start(cut)
+        self._cut += 1
+        self._part_began = self._clock()
+
+    def _settle(self) -> None:
+        """Take the part that was under way as uploaded, with the gaps that lie before its end."""
+        before = self._clock()
+        try:
+            uploaded = self._uploads.wait()
+        finally:
+            self._sending_ms += self._clock() - before
+        if uploaded is not None:
+            cut, etag, checksum = uploaded
+            inside, self._gaps = _split(self._gaps, cut)
+            self._parts.append(cut.to_part(etag, checksum, tuple(inside)))
+
+    def _explain_before(self, position: Position) -> None:
+        """Account for every position before `position` that was not delivered. Raises UnexplainedGapError."""
+        while self._at.expected is not None and self._at.expected < position:
+            expected = self._at.expected
+            last = self._last_before(expected, position)
+            if last is None:
+                return
+            unexplained = self._explain(expected, last)
+            if unexplained is not None:
+                raise self._unexplained(expected.ledger, unexplained, last)
+
+    def _unexplained(self, ledger: int, first: int, last: int) -> UnexplainedGapError:
+        why = "nothing says why"
+        if self._lookups_left <= 0:
+            why = f"more than {self._work.max_gap_lookups} had to be looked up (limits.slice.maxGapLookups)"
+        return UnexplainedGapError(
+            f"{self._work.topic}: entries {ledger}:{first} to {last} were not delivered and {why}; "
+            "set pulsar.metadataServiceUri, and they are copied from bookies (with pulsar.source: bookkeeper, so is everything)"
+        )
+
+    def _last_before(self, expected: Position, position: Position) -> int | None:
+        """The last missing entry of the expected position's ledger; None: where that ledger ends is not known yet."""
+        if expected.ledger == position.ledger:
+            return position.entry - 1
+        last = self._ledgers.closed_with(expected.ledger)
+        if last is None:
+            self._at.expected = None
+        return last
+
+    def _explain_silence(self, silent_ms: int) -> bool:
+        """Nothing arrives: entries up to the bound may be ones that no broker delivers. Whether some of them are accounted for now.
+
+        Raises UnexplainedGapError once that has lasted long enough: what a broker will deliver it has read in less.
+        """
+        before = self._at.seen_to
+        unexplained = self._explain_up_to_bound()
+        if self._at.seen_to != before:
+            return True
+        too_long = silent_ms >= self._work.silent_ms and not self._work.source.complete
+        if unexplained is not None and too_long:
+            raise self._unexplained(*unexplained)
+        return False
+
+    def _explain_up_to_bound(self) -> tuple[int, int, int] | None:
+        """As far as something explains them. What nothing does: ledger, first and last entry."""
+        bound = self._work.bound
+        while not self._at_bound() and (expected := self._at.expected) is not None:
+            last = bound.entry if expected.ledger == bound.ledger else self._ledgers.closed_with(expected.ledger)
+            if last is None:
+                return None
+            unexplained = self._explain(expected, last)
+            if unexplained is not None:
+                return expected.ledger, unexplained, last
+        return None
+
+    def _explain(self, expected: Position, last: int) -> int | None:
+        """Take the gaps that explain `expected`..`last` as accounted for. Returns the first entry id that none explains."""
+        gaps, unexplained = self._source.explain(
+            self._work.topic, expected.ledger, expected.entry, last, limit=max(self._lookups_left, 1)
+        )
+        self._lookups_left -= sum(g.last - g.first + 1 for g in gaps) + 1
+        if gaps:
+            self._gaps.extend(gaps)
+            reached = Position(expected.incarnation, expected.ledger, gaps[-1].last)
+            self._at.seen_to = reached
+            self._at.expected = self._ledgers.successor(reached)
+        return unexplained
+
+
+def _after(position: Position) -> Position:
+    return position._replace(entry=position.entry + 1)
+
+
+def _split(gaps: list[Gap], part: CutPart) -> tuple[list[Gap], list[Gap]]:
+    """The gaps that lie before the part's last entry, and the others."""
+    last = (part.ledgers[-1].ledger, part.ledgers[-1].last)
+    inside = [g for g in gaps if (g.ledger, g.first) < last]
+    return inside, [g for g in gaps if (g.ledger, g.first) >= last]
+
+
+def _reason(error: OffloadError) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]

@@ -1,0 +1,77 @@
+"""Whether Pulsar can be reached, and delivers what we need. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from offloader.config.units import format_size
+from offloader.errors import AuthenticationFailedError, AuthorizationFailedError, InexactBytesError, OffloadError
+from offloader.operations.doctor.check import Check, fail, ok, warn
+from offloader.pulsar.exactness import check_exactness
+
+ADDRESS = "check the address, the network and whether the broker runs"
+WHO = "check pulsar.authPlugin and pulsar.authParams"
+MAY = "grant the role this permission: pulsar-admin namespaces grant-permission NAMESPACE --role ROLE --actions consume"
+
+
+def reachable(name: str, answer: str | OffloadError, where: str) -> Check:
+    """A port that was tried."""
+    if isinstance(answer, OffloadError):
+        return fail(name, str(answer), _remedy(answer, f"{where}: {ADDRESS}"))
+    return ok(name, answer)
+
+
+def exact_bytes(configuration: Mapping[str, str] | OffloadError, *, vouched: bool) -> Check:
+    """Entries must arrive as BookKeeper stores them; `vouched`: the operator says so where our role may not ask."""
+    name = "exact-bytes"
+    if isinstance(configuration, AuthorizationFailedError) and vouched:
+        return ok(name, "entries are delivered byte for byte, says pulsar.entriesAreExact; our role may not ask")
+    if isinstance(configuration, OffloadError):
+        remedy = (
+            "let a super user's role ask; or make sure that exposingBrokerEntryMetadataToClientEnabled=true is in broker.conf, and set "
+            "pulsar.entriesAreExact: true"
+        )
+        return warn(name, f"not known: {configuration}", remedy)
+    try:
+        check_exactness(configuration)
+    except InexactBytesError as error:
+        return fail(
+            name, str(error), "set exposingBrokerEntryMetadataToClientEnabled=true in broker.conf and restart the brokers"
+        )
+    return ok(name, "entries are delivered byte for byte")
+
+
+def entry_size(configuration: Mapping[str, str] | OffloadError, max_entry_size: int) -> Iterator[Check]:
+    """Our guard against too large segments must know the largest entry."""
+    if isinstance(configuration, OffloadError) or "maxMessageSize" not in configuration:
+        return
+    theirs = int(configuration["maxMessageSize"])
+    if theirs > max_entry_size:
+        text = f"the brokers take messages of {format_size(theirs)}, maxEntrySizeInBytes is {format_size(max_entry_size)}"
+        yield warn("entry-size", text, f"set policies.maxEntrySizeInBytes: {theirs}")
+    else:
+        yield ok("entry-size", f"no message is larger than {format_size(max_entry_size)}")
+
+
+def readable(topic: str, answer: OffloadError | None) -> Check:
+    """A reader was opened as workers do, which needs look-up and subscribe."""
+    if answer is not None:
+        return fail("read-topic", str(answer), _remedy(answer, MAY))
+    return ok("read-topic", f"{topic} can be read")
+
+
+def enabled(count: int, unread: Mapping[str, OffloadError]) -> Iterator[Check]:
+    """What the configuration selects."""
+    for namespace, reason in unread.items():
+        yield fail("namespace", f"{namespace} cannot be read: {reason}", "check its name and the role's permissions")
+    if count:
+        yield ok("topics", f"{count} topics are enabled")
+    else:
+        remedy = "set enabled: true for a namespace, or the property: pulsar-admin namespaces set-property NAMESPACE -k offloader.enabled -v true"
+        yield warn("topics", "no topic is enabled", remedy)
+
+
+def _remedy(error: OffloadError, other: str) -> str:
+    if isinstance(error, AuthenticationFailedError):
+        return WHO
+    return MAY if isinstance(error, AuthorizationFailedError) else other

@@ -1,0 +1,116 @@
+"""Pulsar's policies that move, delete or overfill our subscription, or copy beside us. Pure.
+
+Names of policies are those of the namespace's policies; values are in force for a topic, or set on the namespace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from offloader.config.levels import TopicPolicy
+from offloader.config.units import format_time
+from offloader.operations.doctor.check import Check, fail, ok, warn
+
+MINUTE_MS = 60_000
+DAY_MINUTES = 24 * 60
+# A copy that is this many times its roll-over late will not come.
+LATE = 10
+
+
+def check_policies(namespace: str, applied: Mapping[str, object], policy: TopicPolicy, discovery_ms: int) -> Iterator[Check]:
+    """All that endanger the topics of a namespace. `policy`: ours of one of its topics."""
+    yield time_to_live(namespace, applied.get("message_ttl_in_seconds"), policy.max_rollover_ms)
+    yield from backlog_quotas(namespace, applied.get("backlog_quota_map"))
+    yield expiration(namespace, applied.get("subscription_expiration_time_minutes"))
+    yield retention(namespace, applied.get("retention_policies"), discovery_ms)
+    yield stock_offload(namespace, applied.get("offload_policies"))
+
+
+def time_to_live(namespace: str, seconds: object, rollover_ms: int) -> Check:
+    """Messages' TTL moves our subscription past what is not offloaded."""
+    name = "message-ttl"
+    value = _number(seconds)
+    if value <= 0:
+        return ok(name, f"{namespace}: messages do not expire")
+    remedy = f"pulsar-admin namespaces set-message-ttl {namespace} --messageTTL 0 (and at topics that set their own)"
+    text = (
+        f"{namespace}: messages expire after {format_time(value * 1000)}, and our subscription moves past what is not offloaded"
+    )
+    return (fail if value * 1000 < LATE * rollover_ms else warn)(name, text, remedy)
+
+
+def backlog_quotas(namespace: str, quotas: object) -> Iterator[Check]:
+    """A full quota drops what is not offloaded, or stops producers while we lag."""
+    name = "backlog-quota"
+    active = [(kind, quota) for kind, quota in _mapping(quotas).items() if _limited(_mapping(quota))]
+    for kind, quota in active:
+        what = str(_mapping(quota).get("policy"))
+        if what == "consumer_backlog_eviction":
+            remedy = f"pulsar-admin namespaces set-backlog-quota {namespace} -t {kind} -p producer_request_hold with limits that an outage of ours fits in"
+            yield fail(name, f"{namespace}: {what} ({kind}) drops entries that are not offloaded yet", remedy)
+        else:
+            remedy = "leave room for the longest outage of the offloader, and watch the lag"
+            yield warn(
+                name,
+                f"{namespace}: {what} ({kind}) stops producers when the offloader lags by {_limits(_mapping(quota))}",
+                remedy,
+            )
+    if not active:
+        yield ok(name, f"{namespace}: no backlog quota")
+
+
+def expiration(namespace: str, minutes: object) -> Check:
+    """An idle subscription is deleted; ours is idle while the offloader is down."""
+    name = "subscription-expiration"
+    value = _number(minutes)
+    if value <= 0:
+        return ok(name, f"{namespace}: idle subscriptions are kept")
+    text = f"{namespace}: our subscription is deleted when the offloader is down for {format_time(value * MINUTE_MS)}"
+    remedy = f"pulsar-admin namespaces set-subscription-expiration-time {namespace} -t 0"
+    return (fail if value < DAY_MINUTES else warn)(name, text, remedy)
+
+
+def retention(namespace: str, policies: object, discovery_ms: int) -> Check:
+    """What a new topic gets before we find it is kept only by other subscriptions, or by retention."""
+    name = "retention"
+    minutes = _number(_mapping(policies).get("retentionTimeInMinutes"))
+    size = _number(_mapping(policies).get("retentionSizeInMB"))
+    if size != 0 and (minutes < 0 or minutes * MINUTE_MS >= discovery_ms):
+        return ok(name, f"{namespace}: new topics are kept until they are discovered")
+    text = f"{namespace}: entries of a new topic may be deleted before it is discovered ({format_time(discovery_ms)})"
+    least = discovery_ms // MINUTE_MS + 1
+    return warn(
+        name,
+        text,
+        f"pulsar-admin namespaces set-retention {namespace} --time {least}m --size -1, or create topics with a subscription",
+    )
+
+
+def stock_offload(namespace: str, policies: object) -> Check:
+    """Pulsar's own offloader beside us copies everything a second time."""
+    name = "stock-offload"
+    found = _mapping(policies)
+    driver = found.get("managedLedgerOffloadDriver")
+    limits = [_number(found.get(f"managedLedgerOffloadThresholdIn{unit}", -1)) for unit in ("Bytes", "Seconds")]
+    if not driver or all(limit < 0 for limit in limits):
+        return ok(name, f"{namespace}: Pulsar's own offloader is off")
+    remedy = f"pulsar-admin namespaces set-offload-threshold {namespace} --size -1; with ledgers that it has copied: startAfterOffloaded: true"
+    return fail(name, f"{namespace}: Pulsar's own offloader ({driver}) copies its ledgers, too", remedy)
+
+
+def _limited(quota: Mapping[str, Any]) -> bool:
+    return any(_number(quota.get(key)) > 0 for key in ("limitSize", "limit", "limitTime"))
+
+
+def _limits(quota: Mapping[str, Any]) -> str:
+    size, seconds = _number(quota.get("limitSize") or quota.get("limit")), _number(quota.get("limitTime"))
+    return " or ".join([f"{size} bytes"] * (size > 0) + [f"{seconds} s"] * (seconds > 0))
+
+
+def _number(value: object) -> int:
+    return int(value) if isinstance(value, int | float | str) and str(value).lstrip("-").isdigit() else 0
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,172 @@
+"""The edges: what is asked of Pulsar, of the store and of this machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import Protocol
+from uuid import uuid4
+
+from crc32c import crc32c
+
+from offloader.config import Config
+from offloader.errors import ConfigError, OffloadError
+from offloader.java import find_java
+from offloader.metadata.layout import PROOF, ROOT
+from offloader.metadata.root import Root, prove, read_root
+from offloader.model import TopicName
+from offloader.offload import settings
+from offloader.operations.doctor.ledgers import Ledgers
+from offloader.operations.doctor.store import BucketFacts
+from offloader.ports.object_store import ObjectStore
+from offloader.pulsar.api import Admin
+
+
+class World(Protocol):
+    """What the doctor asks. Each call raises OffloadError where it does not work."""
+
+    admin: Admin
+    store: ObjectStore
+
+    def java(self) -> str:
+        """The Java that Spark will run on."""
+        ...
+
+    def connect(self) -> str:
+        """Connect to a broker, say which."""
+        ...
+
+    def admin_clock(self) -> float | None:
+        """Seconds that the broker's clock is ahead of ours."""
+        ...
+
+    def applied(self, topic: TopicName) -> Mapping[str, object]:
+        """Pulsar's policies in force for a topic."""
+        ...
+
+    def open_reader(self, topic: TopicName) -> None:
+        """Open and close a reader, as workers do."""
+        ...
+
+    def bookies(self) -> Mapping[str, OffloadError | None] | None:
+        """The registered bookies, and why each does not answer (None: it does); None where no metadata service is configured."""
+        ...
+
+    def read_ledger(self, topic: TopicName) -> str:
+        """Read an entry of a topic straight from bookies, as workers do; say which."""
+        ...
+
+    def bucket(self) -> tuple[BucketFacts, float | None] | None:
+        """The bucket's rules, and how far its clock is ahead; None where the store has no buckets."""
+        ...
+
+
+class RealWorld:
+    """The real one."""
+
+    def __init__(self, config: Config, admin: Admin, store: ObjectStore) -> None:
+        self.admin = admin
+        self.store = store
+        self._pulsar = settings.pulsar(config)
+        self._bookkeeper = settings.bookkeeper(config)
+        self._store_settings = settings.store(config)
+
+    def java(self) -> str:
+        """See `World`."""
+        found = find_java()
+        return f"Java {found.version} in {found.home}"
+
+    def connect(self) -> str:
+        """See `World`."""
+        from offloader.pulsar.pool import ConnectionPool
+
+        pool = ConnectionPool(self._pulsar)
+        try:
+            address, _ = pool.service()
+            return f"connected to {address.host}"
+        finally:
+            pool.close()
+
+    def admin_clock(self) -> float | None:
+        """See `World`."""
+        from offloader.pulsar.rest import RestClient
+
+        rest = RestClient(self._pulsar)
+        try:
+            return ahead(rest.request("GET", "brokers/version").headers.get("Date"))
+        finally:
+            rest.close()
+
+    def applied(self, topic: TopicName) -> Mapping[str, object]:
+        """See `World`."""
+        from offloader.pulsar.admin import AdminClient
+        from offloader.pulsar.policies import effective_policies
+
+        admin = AdminClient(self._pulsar)
+        try:
+            return effective_policies(admin, topic)
+        finally:
+            admin.close()
+
+    def open_reader(self, topic: TopicName) -> None:
+        """See `World`."""
+        from offloader.pulsar.broker_source import BrokerSource
+
+        source = BrokerSource(self._pulsar)
+        try:
+            source.open(topic, 0, 0, max_bytes=1).close()
+        finally:
+            source.close()
+
+    def bookies(self) -> Mapping[str, OffloadError | None] | None:
+        """See `World`."""
+        if self._bookkeeper is None:
+            return None
+        with closing(Ledgers(self._bookkeeper)) as ledgers:
+            return ledgers.bookies()
+
+    def read_ledger(self, topic: TopicName) -> str:
+        """See `World`."""
+        if self._bookkeeper is None:
+            raise ConfigError("pulsar.metadataServiceUri: is not set")
+        with closing(Ledgers(self._bookkeeper)) as ledgers:
+            return ledgers.read(topic, self.admin.topic_info(topic))
+
+    def bucket(self) -> tuple[BucketFacts, float | None] | None:
+        """See `World`."""
+        if not self._store_settings.root.startswith("s3://"):
+            return None
+        from offloader.storage.s3_bucket import life_cycle_rules
+
+        prefix, rules, date = life_cycle_rules(self._store_settings)
+        return BucketFacts(prefix, rules), ahead(date)
+
+
+def ahead(date: str | None) -> float | None:
+    """Seconds that an HTTP date is ahead of now."""
+    if not date:
+        return None
+    return parsedate_to_datetime(date).astimezone(UTC).timestamp() - time.time()
+
+
+def find_root(store: ObjectStore) -> Root | None:
+    """What `_root` says, None where there is none yet."""
+    return None if store.stat(ROOT) is None else read_root(store)
+
+
+def try_store(store: ObjectStore) -> None:
+    """Create, refuse to overwrite, read, list, delete. Leaves nothing behind."""
+    prove(store, f"doctor-{uuid4()}")
+
+
+def try_upload(store: ObjectStore) -> None:
+    """Begin an upload, send a part, abort it. Leaves nothing behind."""
+    upload = store.begin(f"{PROOF}/doctor-{uuid4()}")
+    try:
+        data = b"doctor"
+        store.put_part(upload, 1, 0, data, crc32c(data))
+    finally:
+        store.abort(upload)

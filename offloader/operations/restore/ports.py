@@ -1,0 +1,63 @@
+"""What a restore needs of a Pulsar, as interfaces: `cluster.py` and `target.py` have the real ones."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from offloader.model import TopicName
+from offloader.operations.restore.outgoing import Outgoing
+from offloader.operations.restore.pairs import Existing
+from offloader.operations.restore.provenance import Origin
+from offloader.operations.restore.tail import Tail
+
+
+class Target(Protocol):
+    """The topic that entries are restored to. Its class tells whether an error is worth another `attach`."""
+
+    def check(self) -> Tail:
+        """Look, without touching anything. Raises FatalError where the topic is refused."""
+        ...
+
+    def attach(self) -> Tail:
+        """Become its only producer, wait until nothing of an earlier one is on its way, and read its tail."""
+        ...
+
+    def send(self, entry: Outgoing) -> None:
+        """Publish behind what was sent since `attach`; does not wait."""
+        ...
+
+    def receipts(self, timeout: float) -> list[int]:
+        """Numbers of entries that were stored, in order; raises why the connection ended once there are none left."""
+        ...
+
+    def tail(self) -> Tail:
+        """Read the tail again, nothing being on its way."""
+        ...
+
+    def close(self) -> None:
+        """Give up the topic."""
+        ...
+
+
+class Cluster(Protocol):
+    """The Pulsar that is restored to."""
+
+    def existing(self, namespace: str) -> Existing:
+        """What is there. Raises NamespaceNotFoundError."""
+        ...
+
+    def check_new(self, topic: TopicName) -> None:
+        """Raises FatalError where the topic, once it is made, would be refused for what its namespace says."""
+        ...
+
+    def create(self, topic: TopicName, partitions: int) -> None:
+        """Make the topic, with so many partitions (0: not partitioned), unless it is there."""
+        ...
+
+    def target(self, topic: TopicName, origin: Origin, *, ignore_schemas: bool = False) -> Target:
+        """A topic that exists, as what is restored to."""
+        ...
+
+    def close(self) -> None:
+        """End the connections."""
+        ...

@@ -1,0 +1,144 @@
+"""Which entries are to be published, on their way, and stored: from a target's tail to the archive's end. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+
+from offloader.archive.items import ArchivedEntry, Item, Missing
+from offloader.archive.messages.envelope import Envelope, parse_envelope
+from offloader.errors import DamagedObjectError, DataLostError, FatalError, IntegrityError, ProtocolError
+from offloader.format.entry import transaction_of
+from offloader.model import MIB, Position
+from offloader.operations.restore.outgoing import Outgoing, Skipped, outgoing
+from offloader.operations.restore.provenance import Mark, Origin
+from offloader.operations.restore.tail import Tail
+from offloader.operations.restore.transactions import Outcomes
+
+# As many as a broker takes from one connection before it stops reading (maxPendingPublishRequestsPerConnection).
+MAX_PENDING = 1000
+MAX_PENDING_BYTES = 16 * MIB
+
+
+@dataclass
+class Counts:
+    """What came of the archived items so far. `sent` are stored; `gaps` counts positions, `losses` records of unknown extent."""
+
+    there: int = 0
+    sent: int = 0
+    bytes: int = 0
+    gaps: int = 0
+    losses: int = 0
+    skipped: Counter[Skipped] = field(default_factory=Counter)
+
+
+class Course:
+    """One restore of one topic. Archived items come in by `take`, entries go out by `next`, and `confirm` says which are stored.
+
+    After a disconnect nobody knows what was stored: `resume` with the target's tail, read again, and `next` goes on after it.
+    """
+
+    def __init__(self, origin: Origin, tail: Tail, *, outcomes: Outcomes | None = None, allow_missing: bool = False) -> None:
+        self.tail = tail
+        self.counts = Counts(there=tail.number)
+        self._origin = origin
+        self._outcomes = outcomes or Outcomes()
+        self._allow_missing = allow_missing
+        self._number = tail.number
+        self._sent: deque[Outgoing] = deque()
+        self._waiting: deque[Outgoing] = deque()
+        self._pending_bytes = 0
+
+    @property
+    def waiting(self) -> bool:
+        """Whether `next` has something."""
+        return bool(self._waiting)
+
+    @property
+    def pending(self) -> int:
+        """Entries that were sent and are not confirmed."""
+        return len(self._sent)
+
+    @property
+    def full(self) -> bool:
+        """Whether confirmations are to be awaited before anything else is sent."""
+        return len(self._sent) >= MAX_PENDING or self._pending_bytes >= MAX_PENDING_BYTES
+
+    def take(self, item: Item) -> None:
+        """The next archived item. Raises DataLostError for one that is lost, FatalError for one that cannot be published."""
+        if isinstance(item, Missing):
+            self._pass_over(item)
+            return
+        envelope = self._opened(item)
+        if envelope is None:
+            self.counts.skipped[Skipped.UNREADABLE] += 1
+        elif skipped := self._skipped(item.position, envelope):
+            self.counts.skipped[skipped] += 1
+        else:
+            self._number += 1
+            self._waiting.append(outgoing(envelope, Mark(self._origin, item.position, self._number)))
+
+    def next(self) -> Outgoing:
+        """The next entry to send."""
+        entry = self._waiting.popleft()
+        self._sent.append(entry)
+        self._pending_bytes += len(entry.data)
+        return entry
+
+    def confirm(self, number: int) -> int:
+        """The broker has stored this one; its size. Raises ProtocolError where another one should have been next."""
+        if not self._sent or self._sent[0].mark.number != number:
+            raise ProtocolError(f"the broker confirmed entry {number} out of turn")
+        return self._stored(self._sent.popleft())
+
+    def resume(self, tail: Tail) -> int:
+        """Nothing is on its way any more, and the target ends with `tail`; the bytes that turned out to be stored.
+
+        Raises IntegrityError where that is not one of the entries that may be there.
+        """
+        if tail.number < self.tail.number:
+            raise IntegrityError(f"the target ends with entry {tail.number}, though {self.tail.number} were confirmed")
+        stored = 0
+        while self._sent and self._sent[0].mark.number <= tail.number:
+            stored += self._stored(self._sent.popleft())
+        if self.tail != tail:
+            raise IntegrityError(
+                f"the target ends with entry {tail.number}, which this restore has not sent: is there another one?"
+            )
+        self._waiting.extendleft(reversed(self._sent))
+        self._sent.clear()
+        self._pending_bytes = 0
+        return stored
+
+    def _stored(self, entry: Outgoing) -> int:
+        size = len(entry.data)
+        self._pending_bytes -= size
+        self.tail = Tail(entry.mark.number, entry.mark.position)
+        self.counts.sent += 1
+        self.counts.bytes += size
+        return size
+
+    def _pass_over(self, item: Missing) -> None:
+        if item.kind is not None:
+            self.counts.gaps += item.end.entry - item.start.entry + 1
+            return
+        self.counts.losses += 1
+        if not self._allow_missing:
+            raise DataLostError(f"{item.start}..{item.end} is missing ({item.why}); --allow-missing goes on without it")
+
+    def _opened(self, item: ArchivedEntry) -> Envelope | None:
+        try:
+            return parse_envelope(item.data)
+        except DamagedObjectError as error:
+            if self._allow_missing:
+                return None
+            why = f"{item.position} is not what a broker would deliver ({error}); --allow-missing goes on without it"
+            raise FatalError(why) from error
+
+    def _skipped(self, position: Position, envelope: Envelope) -> Skipped | None:
+        if envelope.is_marker:
+            return Skipped.MARKER
+        transaction = transaction_of(envelope.metadata)
+        if transaction is not None and not self._outcomes.committed(position, transaction):
+            return Skipped.ABORTED
+        return None

@@ -1,0 +1,183 @@
+"""Everything that can be checked of an archive without Pulsar: catalogs, journals and objects against each other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain
+
+from offloader.ahead import map_ahead
+from offloader.metadata import layout
+from offloader.metadata.layout import catalog_folder, data_key, journal_folder, topic_folder
+from offloader.metadata.state import REBUILT, TopicCatalog
+from offloader.model import OpenSegment, Segment, TopicName
+from offloader.operations.verify.catalog_records import ReadCatalog, ReadRecord, parts_of, read_catalog
+from offloader.operations.verify.claims import check_claims
+from offloader.operations.verify.copies import copies
+from offloader.operations.verify.ends import lost_ends
+from offloader.operations.verify.findings import Finding, Kind
+from offloader.operations.verify.segment_check import check_objects
+from offloader.operations.verify.segment_records import check_beside
+from offloader.operations.verify.strays import Journals, Named, applications, open_uploads, read_journals, stray_objects
+from offloader.ports.object_store import ObjectStore, OpenUpload
+
+THREADS = 8
+DEEP_THREADS = 2  # each holds one part in memory
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a check found, and how much it looked at."""
+
+    findings: tuple[Finding, ...]
+    topics: int
+    segments: int
+    entries: int
+    bytes: int
+    aborted: tuple[str, ...] = ()
+    unreadable: int = 0  # of the entries, those that are no messages and were copied as they are
+
+
+def verify(
+    store: ObjectStore,
+    topics: Iterable[TopicName] | None = None,
+    *,
+    quick: bool = False,
+    abort_uploads: bool = False,
+) -> Report:
+    """Check topics, by default all of the root. `quick`: existence, sizes, indexes and continuity only, no data is read.
+
+    Safe beside running applications: the listing comes before the journals and these before the catalogs, the way that a
+    segment goes. `abort_uploads` ends the uploads of segments that no journal names; nothing else is ever changed. Raises what the store raises.
+    """
+    chosen = None if topics is None else sorted(set(topics))
+    prefixes = [""] if chosen is None else [topic_folder(topic) for topic in chosen]
+    listed = [found for prefix in prefixes for found in store.list(prefix)]
+    uploads = [upload for prefix in prefixes for upload in store.list_uploads(prefix)]
+    journals = read_journals(store, applications(store))
+    names = sorted(layout.topics(store)) if chosen is None else chosen
+    with ThreadPoolExecutor(THREADS, "verify") as pool:
+        read = {
+            r.catalog.topic: r for r in map_ahead(pool, lambda topic: read_catalog(store, topic, slim=True), names, 2 * THREADS)
+        }
+    findings = [*journals.findings, *_of_records(read), *_of_journals(store, read, journals)]
+    findings += copies(chain(journals.tokens, *(_tokens(r) for r in read.values())))
+    findings += _of_objects(store, read, quick=quick)
+    with ThreadPoolExecutor(THREADS, "verify") as pool:
+        findings += check_beside(store, read.values(), dict(listed), pool, quick=quick)
+    if chosen is None:
+        findings += check_claims(store, read, [key for key, _ in listed])
+    findings += lost_ends(store, stray_objects((key for key, _ in listed), _named(read), journals), read, journals)
+    unnamed = list(open_uploads(uploads, journals))
+    findings += [finding for _, finding in unnamed]
+    ours = (upload for upload, _ in unnamed if upload is not None)
+    aborted = _abort(store, ours) if abort_uploads and journals.readable else []
+    segments = [s for r in read.values() for s in r.catalog.segments]
+    return Report(
+        findings=tuple(findings),
+        topics=len(read),
+        segments=len(segments),
+        entries=sum(s.entries for s in segments),
+        bytes=sum(s.size for s in segments),
+        aborted=tuple(aborted),
+        unreadable=sum(r.unreadable for r in read.values()),
+    )
+
+
+def _tokens(read: ReadCatalog) -> Iterator[tuple[str, str]]:
+    return ((record.key, record.uuid) for record in read.records)
+
+
+def _named(read: Mapping[TopicName, ReadCatalog]) -> Named:
+    return Named(
+        {(topic, segment.uuid) for topic, r in read.items() for segment in r.catalog.segments},
+        {(topic, record.uuid) for topic, r in read.items() for record in r.records},
+        {topic: r.catalog.head.generation for topic, r in read.items()},
+    )
+
+
+def _of_records(read: Mapping[TopicName, ReadCatalog]) -> Iterator[Finding]:
+    uuids = Counter(segment.uuid for r in read.values() for segment in r.catalog.segments)
+    for topic, r in read.items():
+        yield from r.findings
+        for segment in r.catalog.segments:
+            if uuids[segment.uuid] > 1:
+                message = f"{uuids[segment.uuid]} segments have this uuid"
+                yield Finding(Kind.DUPLICATE_UUID, data_key(topic, segment.uuid), message, topic, position=segment.start)
+
+
+def _of_journals(store: ObjectStore, read: Mapping[TopicName, ReadCatalog], journals: Journals) -> list[Finding]:
+    """What journals and catalogs say against each other, and still say when the journals are read once more: an application
+    may have moved on between the two."""
+    found = [finding for r in read.values() for finding in _against_journals(r, journals)]
+    if not found:
+        return []
+    again = read_journals(store, journals.states)
+    confirmed = {finding for r in read.values() for finding in _against_journals(r, again)}
+    return [finding for finding in found if finding in confirmed]
+
+
+def _against_journals(read: ReadCatalog, journals: Journals) -> Iterator[Finding]:
+    """An open segment must continue its catalog, and its application must be the one that has claimed the topic."""
+    catalog = read.catalog
+    owner = catalog.claim.application if catalog.claim is not None else ""
+    for application, segment in journals.open_segments(catalog.topic):
+        if application != owner and read.complete:
+            message = f"the journal of {application} has segment {segment.uuid} open, the topic is claimed by {owner or 'nobody'}"
+            yield Finding(Kind.NOT_CLAIMED, journal_folder(application), message, catalog.topic, position=segment.start)
+        committed = any(s.uuid == segment.uuid for s in catalog.segments)
+        if not committed and catalog.end is not None and segment.start <= catalog.end:
+            message = f"the open segment {segment.uuid} starts at {segment.start}, the catalog ends at {catalog.end}"
+            yield Finding(Kind.OVERLAP, catalog_folder(catalog.topic), message, catalog.topic, position=segment.start)
+        elif not committed:
+            yield from _check_follows(catalog, segment)
+
+
+def _stands_for(catalog: TopicCatalog, segment: OpenSegment) -> bool:
+    """Whether the catalog ends with a loss that a rebuild has recorded in place of what the segment follows."""
+    last = catalog.losses[-1] if catalog.losses else None
+    return last is not None and last.accepted_by == REBUILT and last.end == segment.predecessor_end
+
+
+def _check_follows(catalog: TopicCatalog, segment: OpenSegment) -> Iterator[Finding]:
+    """The open segment names what the catalog ended with when it was assigned."""
+    topic, key = catalog.topic, catalog_folder(catalog.topic)
+    last = catalog.head.last.uuid if catalog.head.last is not None else ""
+    if segment.predecessor_uuid != last and not _stands_for(catalog, segment):
+        message = f"it ends with {last or 'none'}, the open segment {segment.uuid} follows {segment.predecessor_uuid or 'none'}"
+        yield Finding(Kind.WRONG_PREDECESSOR, key, message, topic, position=segment.start)
+    end = catalog.end
+    if end is not None and end.ledger == segment.start.ledger and end.entry + 1 < segment.start.entry:
+        message = f"it ends with {end}, the open segment {segment.uuid} starts at {segment.start}"
+        yield Finding(Kind.HOLE, key, message, topic, position=segment.start)
+
+
+def _of_objects(store: ObjectStore, read: Mapping[TopicName, ReadCatalog], *, quick: bool) -> Iterator[Finding]:
+    def check(work: tuple[TopicName, Segment, ReadRecord]) -> list[Finding]:
+        topic, slim, record = work
+        segment = slim if quick else parts_of(store, topic, record)
+        if segment is not None:
+            return check_objects(store, topic, segment, quick=quick)
+        return [
+            Finding(
+                Kind.DAMAGED_RECORD, record.key, "it is another one now than when this check began", topic, position=slim.start
+            )
+        ]
+
+    with ThreadPoolExecutor(THREADS if quick else DEEP_THREADS, "verify") as pool:
+        for found in map_ahead(pool, check, _with_objects(read), 2 * THREADS):
+            yield from found
+
+
+def _with_objects(read: Mapping[TopicName, ReadCatalog]) -> Iterator[tuple[TopicName, Segment, ReadRecord]]:
+    for topic, r in read.items():
+        pairs = zip(r.catalog.segments, r.of_segments, strict=True)
+        yield from ((topic, segment, record) for segment, record in pairs if segment.size)
+
+
+def _abort(store: ObjectStore, uploads: Iterable[OpenUpload]) -> Iterator[str]:
+    for upload in uploads:
+        store.abort(upload.upload)
+        yield upload.upload

@@ -1,0 +1,266 @@
+"""A topic's catalog, record by record: what is readable is checked even where something is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from itertools import pairwise
+
+from offloader.ahead import map_ahead
+from offloader.archive.continuity import breaks, name, spans
+from offloader.archive.runs import runs
+from offloader.errors import DamagedRecordError, FormatVersionError, IntegrityError, ObjectNotFoundError
+from offloader.format.crc import combine
+from offloader.metadata.catalog_codec import decode_of, decode_slot, opening, plain
+from offloader.metadata.generations import Slots, found_after, newest_open
+from offloader.metadata.layout import MANIFESTS, catalog_folder, data_key, record_key, topic_folder
+from offloader.metadata.log import READERS, NumberedLog, read_record
+from offloader.metadata.state import (
+    REBUILT,
+    CatalogFold,
+    CatalogHead,
+    Claim,
+    GenerationBegun,
+    GenerationEnded,
+    Record,
+    Said,
+    TopicCatalog,
+    record_uuid,
+)
+from offloader.model import Loss, Position, Segment, TopicName
+from offloader.operations.verify.findings import Finding, Kind
+from offloader.operations.verify.manifests import ManifestCheck
+from offloader.ports.object_store import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRecord:
+    """A record that can be read: its uuid, which no other record has, and whether it has an object beside the segments."""
+
+    key: str
+    uuid: str
+    size: int
+    digest: bytes
+    beside: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCatalog:
+    """What can be read of a catalog, every claim in it, and what is wrong with its records."""
+
+    catalog: TopicCatalog
+    claims: tuple[Claim, ...]
+    findings: tuple[Finding, ...]
+    records: tuple[ReadRecord, ...] = ()
+    of_segments: tuple[ReadRecord, ...] = ()  # the record of each of the catalog's segments, in their order
+    complete: bool = True
+    unreadable: int = 0  # entries that are no messages and were copied as they are
+
+
+def read_catalog(store: ObjectStore, topic: TopicName, *, slim: bool = False) -> ReadCatalog:
+    """Read what can be read of the generation that is in force. `slim`: its segments have no parts, nearly all that there is of a
+    segment; `parts_of` reads them again. Raises only what the store raises."""
+    manifests = [key for key, _ in store.list(f"{topic_folder(topic)}{MANIFESTS}/")]
+    found = found_after(store, topic)
+    generation = newest_open(found)
+    first = CatalogHead(topic, generation=min(found, default=0) if generation is None else generation)
+    read = _read_generation(store, first, found, manifests, slim=slim)
+    while (following := read.catalog.head.continued_in) is not None:
+        begun = 0 in found.get(following, [])
+        empty = CatalogHead(topic, generation=following, next_slot=0 if begun else 1)
+        read = _read_generation(store, empty, found, manifests, slim=slim)
+    return read
+
+
+def _read_generation(store: ObjectStore, empty: CatalogHead, found: Slots, listed: Iterable[str], *, slim: bool) -> ReadCatalog:
+    topic, generation = empty.topic, empty.generation
+    log = NumberedLog(store, catalog_folder(topic, generation))
+    fold, claims, records, said = CatalogFold(TopicCatalog(empty)), [], [], []
+    findings: list[Finding] = []
+    unreadable, wrong = 0, list[Finding]()
+    manifests = ManifestCheck(store, topic, generation, listed)
+    if empty.next_slot > 0:  # a rebuild was interrupted right before its slot 0: manifests count it as there
+        findings += manifests.add(GenerationBegun(), opening(topic, generation))
+    slots = found.get(generation, [])
+    for slot, data in zip(slots, _read(store, [log.key(slot) for slot in slots]), strict=True):
+        key = log.key(slot)
+        if slot != fold.head.next_slot:
+            missing = log.key(fold.head.next_slot)
+            findings.append(Finding(Kind.DAMAGED_RECORD, missing, f"it is missing, though {key} is there", topic))
+            fold.head = replace(fold.head, next_slot=slot)
+        before = fold.head
+        try:
+            if isinstance(data, DamagedRecordError):
+                raise data
+            there, record, token = decode_slot(topic, generation, slot, key, data)
+            beside = plain(data)
+            records.append(ReadRecord(key, token, len(beside), sha256(beside).digest(), beside=isinstance(record, Said)))
+            if not _is_damaged(findings) and there != before and not isinstance(record, GenerationEnded):
+                message = "what it says of the records before it is not what they say"
+                findings.append(Finding(Kind.DAMAGED_RECORD, key, message, topic))
+            fold.head = replace(before, claim=_claim_for(record, before.claim, damaged=_is_damaged(findings)))
+            fold.add(replace(record, parts=()) if slim and isinstance(record, Segment) else record)
+        except (IntegrityError, FormatVersionError) as error:
+            findings.append(Finding(Kind.DAMAGED_RECORD, key, _without(key, str(error)), topic))
+            fold.head = replace(before, next_slot=slot + 1)
+            continue
+        if isinstance(record, Claim):
+            claims.append(record)
+        if isinstance(record, Segment):
+            said.append(records[-1])
+            unreadable += sum(part.stats.unreadable for part in record.parts)
+            wrong += _of_segment(topic, record)
+        if not _is_damaged(findings):
+            findings += manifests.add(record, data)
+    catalog = fold.catalog()
+    if not findings:
+        findings += manifests.end()
+    begins = [] if _is_damaged(findings) else list(_check_begins(catalog))
+    return ReadCatalog(
+        catalog,
+        tuple(claims),
+        (*findings, *begins, *check_catalog(catalog), *wrong),
+        tuple(records),
+        tuple(said),
+        complete=not _is_damaged(findings),
+        unreadable=unreadable,
+    )
+
+
+def _read(store: ObjectStore, keys: list[str]) -> Iterator[bytes | DamagedRecordError]:
+    """Records, several at a time, in the order of the keys."""
+
+    def read(key: str) -> bytes | DamagedRecordError:
+        try:
+            return read_record(store, key)
+        except DamagedRecordError as error:
+            return error
+
+    with ThreadPoolExecutor(READERS, "record-reader") as pool:
+        yield from map_ahead(pool, read, keys, 2 * READERS)
+
+
+def _is_damaged(findings: Iterable[Finding]) -> bool:
+    """Whether records are: manifests are only made of them."""
+    return any(found.kind is not Kind.DAMAGED_MANIFEST for found in findings)
+
+
+def _claim_for(record: Record, claim: Claim | None, *, damaged: bool) -> Claim | None:
+    """Behind damage: a record of an incarnation whose claim was lost is checked as if that were there."""
+    if not damaged or not isinstance(record, Segment | Loss):
+        return claim
+    if claim is not None and claim.incarnation == record.start.incarnation:
+        return claim
+    return Claim("", record.start.incarnation, None, record.start, 0)
+
+
+def _check_begins(catalog: TopicCatalog) -> Iterator[Finding]:
+    """Whether what there is of each incarnation lies where it was claimed from."""
+    first = {segment.start.incarnation: segment for segment in reversed(catalog.segments)}
+    for incarnation, begin in catalog.begins.items():
+        segment = first.get(incarnation)
+        if segment is not None and segment.start < begin:
+            message = f"{name(segment)} starts at {segment.start}, and the topic was claimed from {begin} on"
+            yield Finding(Kind.DAMAGED_RECORD, catalog_folder(catalog.topic), message, catalog.topic, position=segment.start)
+
+
+def parts_of(store: ObjectStore, topic: TopicName, record: ReadRecord) -> Segment | None:
+    """A segment with its parts, from its record; None: that is not what it was when the catalog was read."""
+    try:
+        data = plain(read_record(store, record.key))
+    except (ObjectNotFoundError, DamagedRecordError):
+        return None
+    if sha256(data).digest() != record.digest:
+        return None
+    _, read = decode_of(topic, record.key, data)
+    return read if isinstance(read, Segment) else None
+
+
+def check_catalog(catalog: TopicCatalog) -> Iterator[Finding]:
+    """Whether the records agree with each other."""
+    topic = catalog.topic
+    for broken in breaks(catalog):
+        yield Finding(Kind(broken.kind), catalog_folder(topic), broken.message, topic, position=broken.after.start)
+    for before, after in pairwise((None, *spans(catalog))):
+        if after is not None:
+            yield from _check_predecessor(topic, before, after)
+
+
+def _of_segment(topic: TopicName, segment: Segment) -> Iterator[Finding]:
+    for problem in check_segment(segment):
+        yield Finding(Kind.DAMAGED_RECORD, data_key(topic, segment.uuid), problem, topic, position=segment.start)
+
+
+def _check_predecessor(topic: TopicName, before: Segment | Loss | None, after: Segment | Loss) -> Iterator[Finding]:
+    there: tuple[str, Position | None] = ("", None) if before is None else (record_uuid(topic, before), before.end)
+    said = (after.predecessor_uuid, after.predecessor_end)
+    stands_for_it = isinstance(before, Loss) and before.accepted_by == REBUILT and said[1] == before.end
+    if said != there and not stands_for_it:
+        names = ["none" if end is None else f"{uuid} up to {end}" for uuid, end in (there, said)]
+        message = f"the predecessor of {name(after)} is {names[0]}, it says {names[1]}"
+        key = record_key(topic, record_uuid(topic, after))
+        yield Finding(Kind.WRONG_PREDECESSOR, key, message, topic, position=after.start)
+
+
+def check_segment(segment: Segment) -> Iterator[str]:
+    """Everything that a segment's record says twice must agree."""
+    if not segment.ledgers:
+        yield "it names no ledger"
+        return
+    first, last = segment.ledgers[0], segment.ledgers[-1]
+    if (first.ledger, first.first) != (segment.start.ledger, segment.start.entry):
+        yield f"it starts at {segment.start}, its ledgers at {first.ledger}:{first.first}"
+    if (last.ledger, last.last) != (segment.end.ledger, segment.end.entry):
+        yield f"it ends at {segment.end}, its ledgers at {last.ledger}:{last.last}"
+    yield from _check_ledgers(segment)
+    yield from _check_counts(segment)
+    yield from _check_parts(segment)
+
+
+def _check_ledgers(segment: Segment) -> Iterator[str]:
+    for before, after in pairwise(segment.ledgers):
+        if before.ledger >= after.ledger:
+            yield f"ledger {after.ledger} stands after ledger {before.ledger}"
+        if before.closed_with != before.last:
+            closed = "nothing" if before.closed_with is None else before.closed_with
+            yield f"it goes on after {before.ledger}:{before.last}, and {closed} is recorded as that ledger's end"
+        if after.first != 0:
+            yield f"it goes on in ledger {after.ledger} with entry {after.first}"
+    for held in segment.ledgers:
+        if held.closed_with is not None and held.closed_with < held.last:
+            yield f"it holds {held.ledger}:{held.last} of a ledger that was closed with {held.closed_with}"
+
+
+def _check_counts(segment: Segment) -> Iterator[str]:
+    try:
+        found = runs(segment)
+    except DamagedRecordError as error:
+        yield str(error)
+        return
+    for held in segment.ledgers:
+        count = sum(run.count for run in found if run.ledger == held.ledger and run.gap is None)
+        if count != held.count:
+            yield f"ledger {held.ledger} has {held.count} entries in {held.first}..{held.last}, where {count} are in no gap"
+
+
+def _check_parts(segment: Segment) -> Iterator[str]:
+    offset = 0
+    for number, part in enumerate(segment.parts, 1):
+        if (part.number, part.offset) != (number, offset):
+            yield f"part {part.number} at {part.offset} stands where part {number} at {offset} belongs"
+        offset += part.size
+    if offset != segment.size:
+        yield f"its parts have {offset} bytes, it has {segment.size}"
+    if combine((part.crc32c, part.size) for part in segment.parts) != segment.crc32c:
+        yield "its parts' CRC32C do not combine to its own"
+    for held in segment.ledgers:
+        of_parts = [r for part in segment.parts for r in part.ledgers if r.ledger == held.ledger]
+        sums = (sum(r.count for r in of_parts), sum(r.size for r in of_parts))
+        if sums != (held.count, held.size):
+            yield f"ledger {held.ledger} has {held.count} entries of {held.size} bytes, in its parts {sums[0]} of {sums[1]}"
+
+
+def _without(key: str, message: str) -> str:
+    return message.removeprefix(key).lstrip(": ")

@@ -1,0 +1,103 @@
+"""A segment's two objects against its record: quickly (there, of the right size, a readable index), or byte for byte."""
+
+from __future__ import annotations
+
+from offloader.archive.reading.objects import naming, read_index
+from offloader.errors import DamagedObjectError, ObjectNotFoundError
+from offloader.format.index import Index, decode_index
+from offloader.format.strict import account, check_ledger_infos
+from offloader.metadata.layout import data_key, index_key
+from offloader.model import LedgerRange, Segment, TopicName
+from offloader.operations.verify.findings import Finding, Kind, offset_in
+from offloader.operations.verify.part_check import PartStream
+from offloader.ports.object_store import ObjectStore, Stat
+
+# The one key that Pulsar's readers look for in an object's metadata.
+VERSION_KEY = "s3managedledgeroffloaderformatversion"
+
+
+def check_objects(store: ObjectStore, topic: TopicName, segment: Segment, *, quick: bool) -> list[Finding]:
+    """Everything that is wrong with a segment's objects; a segment without entries has none. `quick` needs no parts. Raises what the store
+    raises."""
+    if not (segment.size if quick else segment.parts):
+        return []
+    checks = _SegmentCheck(store, topic, segment)
+    there = checks.data_is_there()
+    index = checks.index()
+    if there and index is not None and not quick:
+        checks.contents(index)
+    return checks.findings
+
+
+class _SegmentCheck:
+    def __init__(self, store: ObjectStore, topic: TopicName, segment: Segment) -> None:
+        self.findings: list[Finding] = []
+        self._store = store
+        self._topic = topic
+        self._segment = segment
+        self._data_key = data_key(topic, segment.uuid)
+        self._index_key = index_key(topic, segment.uuid)
+
+    def data_is_there(self) -> bool:
+        """Whether the data object is there as a whole."""
+        stat = self._store.stat(self._data_key)
+        if stat is None:
+            self._add(Kind.MISSING_OBJECT, self._data_key, f"the catalog's segment {self._segment.uuid} has no data object")
+            return False
+        self._check_metadata(self._data_key, stat)
+        if stat.size != self._segment.size:
+            self._add(Kind.WRONG_SIZE, self._data_key, f"it has {stat.size} bytes, the catalog says {self._segment.size}")
+        return stat.size == self._segment.size
+
+    def index(self) -> Index | None:
+        """The index, where it is there and sound."""
+        key, segment = self._index_key, self._segment
+        try:
+            data, stat = read_index(self._store, key)
+            index = decode_index(data)
+            check_ledger_infos(index, _in_index(segment), segment.offloaded_at)
+        except ObjectNotFoundError:
+            self._add(Kind.MISSING_INDEX, key, f"the catalog's segment {segment.uuid} has no index object")
+            return None
+        except DamagedObjectError as error:
+            self._add(Kind.DAMAGED_INDEX, key, str(error))
+            return None
+        self._check_metadata(key, stat)
+        if index.data_length != segment.size:
+            self._add(
+                Kind.DAMAGED_INDEX, key, f"it is of an object of {index.data_length} bytes, the catalog's has {segment.size}"
+            )
+            return None
+        return index
+
+    def contents(self, index: Index) -> None:
+        """Every byte, in one pass."""
+        stream = PartStream(self._store, self._topic, self._segment)
+        with_damage: DamagedObjectError | None = None
+        bytes_of_parts = iter(stream)
+        try:
+            with naming(self._data_key):
+                account(bytes_of_parts, index, own=True)
+        except DamagedObjectError as error:
+            with_damage = error
+        for _ in bytes_of_parts:  # the other parts' checks
+            pass
+        stream.finish()
+        self.findings += stream.findings
+        if with_damage is not None and not stream.damaged:
+            # The parts are those that were recorded, block by block: then it is the index that is of something else.
+            self._add(Kind.DAMAGED_INDEX, self._index_key, str(with_damage))
+
+    def _check_metadata(self, key: str, stat: Stat) -> None:
+        # Stock readers read from S3; a folder may be unable to keep metadata.
+        if self._store.url.startswith("s3://") and VERSION_KEY not in stat.meta:
+            self._add(Kind.WRONG_METADATA, key, f"it has no metadata {VERSION_KEY}")
+
+    def _add(self, kind: Kind, key: str, message: str) -> None:
+        text = message.removeprefix(f"{key}: ")
+        self.findings.append(Finding(kind, key, text, self._topic, offset_in(text), self._segment.start))
+
+
+def _in_index(segment: Segment) -> list[LedgerRange]:
+    """The ledgers that have a place in the index: those with entries."""
+    return [r for r in segment.ledgers if r.count]

@@ -1,0 +1,327 @@
+"""The whole application but Spark: the real driver, worker, journal and catalog over an in-memory Pulsar and store.
+
+A seeded scheduler decides what happens next: produce, run a batch, lose a task, run a zombie, kill the driver, break a call.
+Time is the test's own.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+from offloader.bookkeeper.filling import FilledSource
+from offloader.config import Config
+from offloader.errors import ConfigError, RetryableError
+from offloader.metadata.catalog import Catalogs
+from offloader.metadata.journal import Journal
+from offloader.metrics import Metrics
+from offloader.model import Lane, Receipt, Slice, Source, TopicName
+from offloader.offload.core.lanes import Limits
+from offloader.offload.core.planner import Plan
+from offloader.offload.core.rates import RateLimits
+from offloader.offload.driver.acknowledging import acknowledged
+from offloader.offload.driver.context import Context
+from offloader.offload.driver.driver import Driver
+from offloader.offload.driver.registry import Roster
+from offloader.offload.driver.work import Kind, Work
+from offloader.offload.worker.slice_worker import died, refused, run_slice
+from offloader.ports.object_store import ObjectStore
+from offloader.pulsar.api import EntrySource
+from offloader.storage.memory import MemoryBacking, MemoryStore
+from offloader.testing.cluster import MemoryCluster
+from offloader.testing.pace import Pace
+
+CONFIG = """
+application: sim
+pulsar: {{serviceUrl: "pulsar://localhost:6650", adminUrl: "http://localhost:8080", source: {source}, metadataServiceUri: {uri}}}
+storage: {{root: "file:///unused"}}
+discoveryInterval: 1s
+policies:
+  enabled: {enabled}
+  startAfterOffloaded: {after}
+  maxOffloadSegmentSizeInBytes: {max_size}
+  maxOffloadSegmentRolloverTimeInSeconds: {roll}
+  partSizeInBytes: {part}
+  blockSizeInBytes: 4096
+  indexStepInBytes: 4096
+  failOnDataLoss: {fail}
+  pinHoldsLastEntry: {hold}
+namespaces: {{public/default: {{topics: {{"persistent://public/default/t": {{policies: {rate}}}}}}}}}
+"""
+
+
+@cache
+def parsed(text: str) -> Config:
+    """Drivers are started often, and YAML takes its time."""
+    return Config.parse(text, {})
+
+
+class Inline(Executor):
+    """Runs a call at once, in the caller's thread."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:  # type: ignore[override]
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001
+            future.set_exception(error)
+        return future
+
+
+MOST_WAKES = 20
+
+
+class NoPlans:
+    """Stands for the plan server: keeps each lane's newest plan, and tells of each."""
+
+    def __init__(self, run: str, tell: Callable[[Plan], None]) -> None:
+        self.run = run
+        self.newest: dict[Lane, Plan] = {}
+        self._tell = tell
+
+    def publish(self, plan: Plan) -> None:
+        self.newest[plan.lane] = plan
+        self._tell(plan)
+
+    def withdraw(self, plan: Plan) -> None:
+        pass
+
+
+class NoRequests:
+    def serve(self, topics: object, now: int) -> None:
+        pass
+
+
+@dataclass
+class Clock:
+    now: int = 1_700_000_000_000
+
+    def __call__(self) -> int:
+        self.now += 1
+        return self.now
+
+
+class Ticking:
+    """A worker's clock: an empty read costs a tick, so that waiting slices come to their end."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        self.now = 0
+
+    def __call__(self) -> int:
+        self.now += self.step
+        return self.now
+
+
+@dataclass
+class Simulation:
+    seed: int
+    max_size: int = 64 * 1024
+    part: int = 8 * 1024
+    roll: str = "60s"
+    fail_on_data_loss: bool = True
+    pin_holds_last_entry: bool = True
+    enabled: bool = True
+    start_after_offloaded: bool = False
+    rate: int | None = None
+    source: Source = Source.BROKER  # what the configuration comes to
+    entries_per_ledger: int | None = 20
+    store: ObjectStore | None = None
+    application: str = "sim"
+    limits: Limits = field(default_factory=lambda: Limits(tasks=2, threads=2, byte_budget=40 * 1024))
+    slow: Limits = field(
+        default_factory=lambda: Limits(
+            tasks=1, threads=4, byte_budget=40 * 1024, time_budget_ms=300_000, hard_limit_ms=900_000, queue_factor=1
+        )
+    )
+    desk: Any = field(default_factory=NoRequests)
+    cluster_of: Simulation | None = None
+
+    def __post_init__(self) -> None:
+        self.rng = random.Random(self.seed)
+        made = MemoryCluster(seed=self.seed, entries_per_ledger=self.entries_per_ledger)
+        self.cluster = self.cluster_of.cluster if self.cluster_of else made
+        self.store = self.store or MemoryStore(MemoryBacking())
+        self.clock = self.cluster_of.clock if self.cluster_of else Clock()
+        self.zombies: list[Slice] = []
+        self.kills = 0
+        self.dropped = 0
+        self.pace = Pace(self.limits.time_budget_ms + self.limits.hard_limit_ms)
+        self.start()
+
+    def uuid(self) -> str:
+        h = f"{self.rng.getrandbits(128):032x}"
+        return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"
+
+    def start(self) -> None:
+        text = CONFIG.format(
+            max_size=self.max_size,
+            part=self.part,
+            roll=self.roll,
+            fail=str(self.fail_on_data_loss).lower(),
+            hold=str(self.pin_holds_last_entry).lower(),
+            enabled=str(self.enabled).lower(),
+            after=str(self.start_after_offloaded).lower(),
+            source="bookkeeper" if self.source is Source.BOOKKEEPER else "broker",
+            uri="zk://localhost:2181/ledgers" if self.source.complete else "null",
+            rate="{}" if self.rate is None else f"{{maxBytesPerSecond: {self.rate}}}",
+        )
+        self.config = parsed(text)
+        self.pins = self.cluster.pins()
+        self.journal = Journal.open(self.store, self.application, self.uuid)
+        self.context = Context(
+            application=self.application,
+            cluster=self.cluster.name,
+            subscription="__offloader",
+            store=self.store,
+            journal=self.journal,
+            catalogs=Catalogs(self.store, self.application),
+            admin=self.cluster.admin,
+            pins=self.pins,
+            source=self.cluster.source,
+            policies=self.config.policies,
+            metrics=Metrics(),
+            work=Work(dict.fromkeys(Kind, Inline()), self.clock),
+            clock_ms=self.clock,
+            new_uuid=self.uuid,
+            jitter=self.rng.random,
+        )
+        rates = RateLimits()
+        self.roster = Roster(self.context, rates, 1_000, [])
+        self.plans = NoPlans(self.uuid(), self.planned)
+        self.driver = Driver(
+            self.context, self.roster, self.plans, {Lane.FAST: self.limits, Lane.SLOW: self.slow}, self.desk, rates, 1
+        )
+
+    def kill(self) -> None:
+        """The driver is gone in mid-air; another one starts."""
+        self.kills += 1
+        for plan in self.plans.newest.values():
+            self.zombies.extend(plan.slices)
+        self.pins.close()
+        self.journal.close()
+        self.start()
+
+    def close(self) -> None:
+        self.pins.close()
+        self.journal.close()
+
+    def round(self) -> None:
+        """Rounds as the driver's loop runs them, while what was posted wakes it: what can be retried is, at the next one."""
+        try:
+            self.driver.round()
+            for _ in range(MOST_WAKES):
+                if self.driver._inbox.empty():
+                    return
+                self.driver.round()
+        except RetryableError:
+            self.clock.now += 1_000
+
+    def rounds(self, count: int, step_ms: int = 1_000) -> None:
+        """So many rounds, each with its batch."""
+        for _ in range(count):
+            self.clock.now += step_ms
+            self.round()
+            self.batch()
+
+    def until_believed(self) -> None:
+        """So many looks that what is seen all the time is believed."""
+        self.rounds(12, step_ms=11_000)
+
+    def forget_failure(self, topic: TopicName) -> None:
+        self.journal.record([replace(self.driver.state(topic), failure=None)])
+
+    def planned(self, plan: Plan) -> None:
+        for work in plan.slices:
+            failure = self.journal.topics[work.topic].failure
+            if failure is not None:
+                self.pace.failed(work.topic, failure.retry_at)
+            self.pace.planned(work.topic, self.clock.now)
+
+    def batch(self, *, deaths: float = 0.0) -> int:
+        """Run the published plans and commit their receipts. Returns the number of slices."""
+        return sum(self.batch_of(lane, deaths) for lane in Lane)
+
+    def batch_of(self, lane: Lane, deaths: float = 0.0) -> int:
+        plan = self.plans.newest.pop(lane, None)
+        if plan is None:
+            return 0
+        receipts: list[Receipt] = []
+        for task in plan.tasks:
+            dies = self.rng.random() < deaths
+            for work in task:
+                if dies:
+                    self.zombies.append(work)
+                    if self.rng.random() < 0.5:
+                        self.run(work)
+                    receipts.append(died(work))
+                else:
+                    receipts.append(self.run(work))
+        if lane is Lane.FAST:
+            self.pace.batch(max(receipt.elapsed_ms for receipt in receipts))
+        self.driver.deliver(lane, receipts)
+        self.driver._take_receipts()
+        return len(plan.slices)
+
+    def switch(self, source: Source) -> None:
+        """The application ends and is started again with another source."""
+        self.source = source
+        self.kill()
+
+    def run(self, work: Slice) -> Receipt:
+        if work.source.complete and not self.source.complete:
+            return refused(work, ConfigError("pulsar.metadataServiceUri: is not set any more"))
+        seconds = Ticking(1)
+        sources: dict[Source, EntrySource] = {
+            Source.BROKER: self.cluster.source,
+            Source.FILLED: FilledSource(self.cluster.source, self.cluster.stored, lambda: seconds() / 10),
+            Source.BOOKKEEPER: self.cluster.stored,
+        }
+        return run_slice(work, sources[work.source], self.store, Ticking(50))
+
+    def zombie(self) -> None:
+        """A slice of an earlier time runs (again); sometimes its receipt arrives."""
+        if not self.zombies:
+            return
+        work = self.rng.choice(self.zombies)
+        receipt = self.run(work)
+        if self.rng.random() < 0.5:
+            self.driver.deliver(work.lane, [receipt])
+            self.driver._take_receipts()
+
+    def settle(self, rounds: int = 3_000, step_ms: int = 30_000) -> None:
+        """Rounds and batches until nothing is open; fails when that takes too long."""
+        for _ in range(rounds):
+            self.clock.now += step_ms
+            self.round()
+            self.batch()
+            if self.at_rest():
+                return
+        states = {str(t): s for t, s in self.journal.topics.items()}
+        raise AssertionError(f"seed {self.seed}: no rest after {rounds} rounds: {states} refused={self.roster.refused}")
+
+    def at_rest(self) -> bool:
+        if any(s.open is not None for s in self.journal.topics.values()):
+            return False
+        for topic in self.roster.topics.values():
+            end = topic.catalog.end
+            if not acknowledged(topic) or topic.inquiry is not None or topic.gone:
+                return False
+            all_of_it = topic.rules.source is Source.BOOKKEEPER
+            truth = [
+                (e.ledger, e.entry)
+                for e in self.cluster.entries(topic.name)
+                if e.created == topic.info.created and (e.delivered or all_of_it)
+            ]
+            if truth and (end is None or (end.ledger, end.entry) < max(truth)):
+                return False
+        return bool(self.roster.topics)
+
+    def produce(self, topic: TopicName, count: int, largest: int = 3000) -> None:
+        for _ in range(count):
+            size = self.rng.choice([0, 1, 100, 1000, largest])
+            self.cluster.produce(topic, (b"\0" + self.rng.randbytes(size))[:size])

@@ -1,0 +1,141 @@
+"""A broker that hangs is waited for by its own topics; those of other brokers go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any
+
+import pytest
+
+from offloader.errors import BrokerUnavailableError
+from offloader.model import TopicName
+from offloader.offload.core.retry_schedule import FIRST_MS, LAST_MS, SOON_MS, Patience
+from offloader.offload.driver.work import Kind
+from offloader.pulsar.api import TopicEnd
+from tests.offload.simulation import Simulation
+
+HEALTHY = TopicName.parse("public/default/t")
+HUNG = [TopicName.parse(f"public/default/hung{n}") for n in range(3)]
+TIME_OUT_MS = 30_000
+FIVE_MINUTES = 300_000
+
+
+class Stuck(Executor):
+    """Every thread waits for a broker."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:  # type: ignore[override]
+        self.asked += 1
+        return Future()
+
+
+def started(*others: TopicName, **settings: object) -> Simulation:
+    sim = Simulation(1, **{"roll": "10m", "max_size": 10**8, **settings})  # type: ignore[arg-type]
+    for topic in (HEALTHY, *others):
+        sim.cluster.create(topic)
+    sim.rounds(4)
+    return sim
+
+
+def go_on(sim: Simulation) -> int:
+    """Five minutes in which the healthy topic is written to; the number of its batches."""
+    began, batches = sim.clock.now, 0
+    while sim.clock.now - began < FIVE_MINUTES:
+        sim.produce(HEALTHY, 5)
+        sim.clock.now += 1_000
+        sim.round()
+        batches += bool(sim.batch())
+    return batches
+
+
+def test_looks_that_are_waited_for_become_rare_and_the_other_topics_go_on() -> None:
+    sim = started(*HUNG)
+    undisturbed = go_on(sim)
+    looks, waits, ends = 0, 0, sim.pins.ends
+
+    def hung(topics: list[TopicName]) -> dict[TopicName, TopicEnd | Exception]:
+        nonlocal looks, waits
+        found = ends(topics)
+        failing = [t for t in topics if t in HUNG]
+        looks += len(failing)
+        if failing:
+            waits += 1
+            sim.clock.now += TIME_OUT_MS
+        return found | {t: BrokerUnavailableError("did not answer") for t in failing}
+
+    sim.pins.ends = hung
+    for topic in HUNG:
+        sim.roster.topics[topic].look_again_at = 0
+    assert go_on(sim) > undisturbed / 2
+    assert waits <= 5
+    assert looks == waits * len(HUNG)
+
+
+def test_topics_that_cannot_be_adopted_yet_keep_no_other_topic_waiting() -> None:
+    sim = started()
+    sim.context.work._executors = {**sim.context.work._executors, Kind.ADOPT: (stuck := Stuck())}
+    for topic in HUNG:
+        sim.cluster.create(topic)
+    assert go_on(sim) > 10
+    assert stuck.asked == len(HUNG)
+
+
+def test_an_acknowledgement_is_not_tried_where_the_last_look_failed() -> None:
+    sim = started(roll="5s")
+    sim.produce(HEALTHY, 10)
+    sim.cluster.faults.add("pins.acknowledge", lambda: BrokerUnavailableError("not now"))
+    while not sim.context.catalogs.load(HEALTHY).segments:
+        sim.rounds(1)
+    topic = sim.roster.topics[HEALTHY]
+    topic.unseen = "did not answer"
+    topic.look_again_at = sim.clock.now + FIVE_MINUTES
+    asked = sim.cluster.faults.count("pins.acknowledge")
+    sim.rounds(5, step_ms=10_000)
+    assert sim.cluster.faults.count("pins.acknowledge") == asked
+    topic.look_again_at = 0
+    sim.settle()
+    assert sim.cluster.faults.count("pins.acknowledge") > asked
+
+
+def test_a_release_that_is_waited_for_is_tried_less_and_less_often() -> None:
+    sim = started()
+    sim.produce(HEALTHY, 10)
+    asked = 0
+
+    def hung(topic: TopicName) -> None:
+        nonlocal asked
+        asked += 1
+        sim.clock.now += TIME_OUT_MS
+        raise BrokerUnavailableError(f"{topic} did not answer")
+
+    sim.pins.release = hung
+    sim.cluster.namespace("public/default").properties["offloader.enabled"] = "false"
+    go_on(sim)
+    assert 1 <= asked <= 5
+
+
+@pytest.mark.parametrize("took", [0, 500])
+def test_what_fails_at_once_is_tried_again_soon(took: int) -> None:
+    patience = Patience()
+    for _ in range(5):
+        patience.failed(1_000, 1_000 + took)
+        assert patience.again_at == 1_000 + took + SOON_MS
+
+
+def test_what_is_waited_for_is_tried_at_moments_that_topics_share() -> None:
+    one, other = Patience(), Patience()
+    now, delays = 1_700_000_000_000, []
+    for _ in range(8):
+        one.failed(now, now + TIME_OUT_MS)
+        other.failed(now, now + TIME_OUT_MS)
+        assert one.again_at == other.again_at
+        delays.append(one.again_at - now - TIME_OUT_MS)
+        now = one.again_at
+    assert max(delays) <= LAST_MS
+    assert delays[0] <= FIRST_MS < delays[-1]
+    one.succeeded()
+    one.failed(now, now + TIME_OUT_MS)
+    assert one.again_at - now - TIME_OUT_MS <= FIRST_MS

@@ -1,0 +1,56 @@
+"""Looks at topics that may be gone cost the driver's thread little, however many they are."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from offloader.model import TopicName
+from offloader.offload.driver import inquiries
+from offloader.offload.driver.inquiries import LOOK_EVERY_MS, inquire, pursue
+from offloader.offload.driver.observing import WITNESSES
+from offloader.offload.driver.work import Kind
+from tests.offload.simulation import Simulation
+
+NAMES = [TopicName.parse(f"public/default/t{number}") for number in range(8)]
+
+
+def test_witnesses_are_found_once_for_all_topics_and_change_from_look_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    sim = Simulation(1, roll="10m")
+    for name in NAMES:
+        sim.cluster.create(name)
+    sim.rounds(6)
+    missing, there = NAMES[:3], NAMES[3:]
+    for name in missing:
+        inquire(sim.roster.topics[name])
+    posted: Counter[TopicName] = Counter()
+    asked: dict[TopicName, set[TopicName]] = {name: set() for name in missing}
+    found = 0
+    real = inquiries._witnesses
+
+    def witnesses(topics):
+        nonlocal found
+        found += 1
+        return real(topics)
+
+    def post(kind, key, call, then):
+        assert kind is Kind.INQUIRE
+        posted[key] += 1
+        assert len(call.args[2]) == WITNESSES
+        asked[key] |= {head.topic for head in call.args[2]}
+        sim.roster.topics[key].inquiry.looks.append(inquiries.Look(0))
+        return True
+
+    monkeypatch.setattr(inquiries, "_witnesses", witnesses)
+    monkeypatch.setattr(sim.context.work, "post", post)
+    for number in range(4):
+        pursue(sim.context, sim.roster.topics.values())
+        pursue(sim.context, sim.roster.topics.values())  # nothing is due
+        assert found == number + 1
+        sim.clock.now += LOOK_EVERY_MS
+    assert posted == dict.fromkeys(missing, 4)
+    assert all(others == set(there) for others in asked.values())
+    monkeypatch.setattr(sim.context.work, "has", lambda kind, key: True)
+    pursue(sim.context, sim.roster.topics.values())
+    assert posted.total() == 12, "the former looks are still under way"

@@ -1,0 +1,499 @@
+"""The planner: always progress, never an overlap or a hole, never two open segments; a topic with data is read, sealed, or held
+back with a date. Pure: lists of entries, no cluster, no journal, no store."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field, replace
+from functools import cache
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offloader.metadata.state import Claim, CloseRequest, TopicCatalog, TopicState
+from offloader.model import (
+    Cuts,
+    FailureKind,
+    Lane,
+    LedgerList,
+    LedgerSpan,
+    Position,
+    Receipt,
+    RollReason,
+    SegmentStatus,
+    Slice,
+    Source,
+    TopicName,
+)
+from offloader.offload.core import lanes, planner, segments
+from offloader.offload.core.lanes import Limits, Speed
+from offloader.offload.core.planner import Begin, Decision, Hold, Reach, Read, Rules, Seal, TopicView, decide, plan, roll_at
+from offloader.offload.driver.topic import reach
+from offloader.offload.worker.slice_worker import died, run_slice
+from offloader.ports.object_store import UploadedPart
+from offloader.pulsar.api import Extent, RawEntry, TopicInfo
+from tests.examples import worlds
+
+LANES = {
+    Lane.FAST: Limits(tasks=2, threads=2, byte_budget=30_000),
+    Lane.SLOW: Limits(tasks=1, threads=3, byte_budget=30_000, time_budget_ms=300_000, hard_limit_ms=900_000, queue_factor=1),
+}
+MINUTE = 60_000
+
+
+class NoStore:
+    """Takes every part."""
+
+    url = "file:///nowhere"
+
+    def put_part(self, upload: str, number: int, offset: int, data: bytes, crc32c: int) -> UploadedPart:
+        return UploadedPart(number, len(data), "etag", crc32c)
+
+
+@cache
+def ledgers_with(full: int) -> LedgerList:
+    """So many full ledgers, and an open one."""
+    return LedgerList((*(LedgerSpan(i, 9) for i in range(full)), LedgerSpan(full, None)))
+
+
+@dataclass
+class Listed:
+    """A topic that is a list of entries; ledgers hold ten of them, the last one is open."""
+
+    name: TopicName
+    rules: Rules
+    sizes: list[int]
+    state: TopicState
+    catalog: TopicCatalog
+    wanted: int = 0
+    speed: Speed = field(default_factory=Speed)
+    died: bool = False
+    planned_at: int = 0
+    reads: list[int] = field(default_factory=list)
+
+    @property
+    def ledgers(self) -> LedgerList:
+        return ledgers_with(len(self.sizes) // 10)
+
+    @property
+    def last(self) -> Position | None:
+        return Position(0, *divmod(len(self.sizes) - 1, 10)) if self.sizes else None
+
+    def start(self) -> Position | None:
+        if self.state.open is not None:
+            return segments.next_position(self.state, self.ledgers)
+        start = self.catalog.head.next_start(self.ledgers)
+        return None if start is None else start.position
+
+    def pending(self, error: float) -> int:
+        start = self.start()
+        if start is None:
+            return 0
+        rest = self.sizes[start.ledger * 10 + start.entry :]
+        return int((sum(rest) + 12 * len(rest)) * error)
+
+    def view(self, error: float) -> TopicView:
+        return TopicView(
+            state=self.state,
+            rules=self.rules,
+            ledgers=self.ledgers,
+            begin=self.catalog.head.next_start(self.ledgers),
+            last=self.last,
+            pending_bytes=self.pending(error),
+            wanted_bytes=self.wanted,
+            predecessor=self.catalog.head.last,
+            speed=self.speed,
+            died=self.died,
+            planned_at=self.planned_at,
+        )
+
+    def open(self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int, extent: Extent) -> Listed:
+        self.reads = list(range(ledger * 10 + entry, len(self.sizes)))
+        return self
+
+    def read(self, timeout: float) -> list[RawEntry]:
+        taken, self.reads = self.reads[:7], self.reads[7:]
+        return [RawEntry(*divmod(i, 10), bytes(self.sizes[i])) for i in taken]
+
+    def close(self) -> None:
+        pass
+
+
+class World:
+    def __init__(self, seed: int) -> None:
+        self.rng = rng = random.Random(seed)
+        self.now = 1_000_000
+        self.part = rng.choice([2_000, 10_000])
+        self.largest = rng.choice([50, 500, 15_000])
+        self.topics = {t.name: t for t in (self._topic(i) for i in range(rng.choice([1, 3, 12])))}
+        self.uuids = 0
+        self.number = 0
+
+    def _topic(self, i: int) -> Listed:
+        name = TopicName("a", "b", f"t{i}")
+        rules = Rules(
+            max_size=self.rng.choice([700, 5_000, 30_000, 10**9]),
+            roll_ms=self.rng.choice([1_000, 10 * MINUTE]),
+            cuts=Cuts(part_size=self.part, block_size=1_000, index_step=500),
+        )
+        claim = Claim("app", 0, 1, Position(0, 0, 0), 0)
+        return Listed(name, rules, [], TopicState(name), TopicCatalog.empty(name).apply(claim))
+
+    def uuid(self) -> str:
+        self.uuids += 1
+        return f"{self.uuids:08x}-0000-0000-0000-000000000000"
+
+    def produce(self) -> None:
+        topic = self.rng.choice(list(self.topics.values()))
+        topic.sizes += [self.rng.randint(0, self.largest) for _ in range(self.rng.randint(1, 40))]
+
+    def request(self) -> None:
+        topic = self.rng.choice(list(self.topics.values()))
+        if topic.last is not None and topic.catalog.end != topic.last:
+            topic.state = replace(topic.state, requests=(*topic.state.requests, CloseRequest(self.uuid(), topic.last)))
+
+    def restart(self) -> None:
+        for topic in self.topics.values():
+            topic.wanted = topic.planned_at = 0
+            topic.speed, topic.died = Speed(), False
+
+    def round(self, trouble: float) -> None:
+        decisions = [self._decided(t) for t in self.topics.values()]
+        again = []
+        for d in decisions:
+            if isinstance(d.step, Begin):
+                topic = self.topics[d.state.topic]
+                topic.state = segments.uploading(
+                    d.state, segments.opened(d.state).uuid, "upload of " + segments.opened(d.state).uuid
+                )
+                again.append(self._decided(topic))
+            elif isinstance(d.step, Seal):
+                self._seal(self.topics[d.state.topic], trouble)
+            elif isinstance(d.step, Read):
+                again.append(d)
+        for lane in Lane:
+            self.number += 1
+            made = plan("run", self.number, lane, again, LANES[lane])
+            reads = [d for d in again if isinstance(d.step, Read) and d.view.speed.lane is lane]
+            assert bool(made.slices) == bool(reads)
+            assert len({s.topic for s in made.slices}) == len(made.slices)
+            assert lane is Lane.FAST or len(made.tasks) <= 1
+            for work in made.slices:
+                self.topics[work.topic].planned_at = self.now
+                self._work(self.topics[work.topic], work, trouble)
+
+    def _decided(self, topic: Listed) -> Decision:
+        decision = decide(topic.view(self.rng.choice([0.0, 0.5, 1.0, 1.0, 3.0])), self.now, self.uuid)
+        self._check_alive(topic, decision)
+        topic.state = decision.state
+        return decision
+
+    def _check_alive(self, topic: Listed, decision: Decision) -> None:
+        begin = topic.catalog.head.next_start(topic.ledgers)
+        has_data = topic.last is not None and begin is not None and begin.position <= topic.last
+        if isinstance(decision.step, Hold):
+            assert not has_data or decision.step.until is not None, decision.step
+            if decision.step.until is not None and decision.state.failure is None and decision.state.open is not None:
+                latest = roll_at(topic.name, decision.state.open.assigned_at, topic.rules.roll_ms)
+                assert decision.step.until <= latest
+        if decision.state.open is not None and topic.state.open is not None:
+            assert decision.state.open.uuid == topic.state.open.uuid, "a second segment was opened"
+
+    def _work(self, topic: Listed, work: Slice, trouble: float) -> None:
+        if self.rng.random() < trouble:
+            receipt: Receipt = died(work)
+            kind = self.rng.choice([FailureKind.TASK_DIED, FailureKind.RETRYABLE, FailureKind.UPLOAD_GONE])
+            receipt = replace(receipt, failure_kind=kind)
+        else:
+            ticks = iter(range(0, 10**9, self.rng.choice([1, 400])))
+            receipt = run_slice(work, topic, NoStore(), lambda: next(ticks))  # type: ignore[arg-type]
+        topic.state = segments.received(topic.state, receipt, self.now, self.rng.random())
+        topic.speed = lanes.after(topic.speed, receipt, LANES[Lane.FAST], 10**6)
+        topic.died = receipt.failure_kind is FailureKind.TASK_DIED
+        if receipt.failure_kind is FailureKind.UPLOAD_GONE:
+            topic.state = segments.abandoned(topic.state, self.uuid(), "gone")
+        if receipt.finished:
+            topic.state = segments.complete(topic.state, receipt.gaps, topic.ledgers, self.now)
+        enough = planner.enough(topic.state, topic.rules)
+        short = receipt.stop == "bound" and not receipt.finished
+        topic.wanted = planner.after_slice(topic.pending(1), receipt.seen_bytes, enough) if short else 0
+
+    def _seal(self, topic: Listed, trouble: float) -> None:
+        segment = segments.opened(topic.state)
+        assert segment.status is SegmentStatus.SEALING
+        if self.rng.random() < trouble:
+            topic.state = segments.failed(topic.state, FailureKind.RETRYABLE, "the store is down", self.now, 0.5)
+            return
+        record = segments.as_record(topic.state, "test", ())
+        over = record.size - max(topic.rules.max_size, 128 + 4 + 12 + 32 + max((r.size for r in record.ledgers), default=0))
+        assert over <= 0, "larger than its maximum by more than one entry"
+        topic.catalog = topic.catalog.apply(record)  # raises where it does not continue the catalog
+        topic.state, _ = segments.satisfied(segments.offloaded(topic.state), topic.catalog.end)
+        topic.wanted = 0
+
+    def done(self) -> bool:
+        return all(t.state.open is None and (not t.sizes or t.catalog.end == t.last) for t in self.topics.values())
+
+
+@worlds
+@given(st.integers(0, 10**9))
+def test_always_progress_and_never_a_hole_an_overlap_or_a_second_segment(seed: int) -> None:
+    world = World(seed)
+    for _ in range(60):
+        world.rng.choice([world.produce, world.produce, world.request, world.restart])()
+        world.round(trouble=0.15)
+        world.now += world.rng.choice([1, 500, 5_000, 2 * MINUTE])
+    for _ in range(3_000):
+        if world.done():
+            break
+        world.round(trouble=0)
+        world.now += 30_000
+    assert world.done(), {str(t.name): t.state for t in world.topics.values() if t.state.open}
+    for topic in world.topics.values():
+        assert sum(s.entries for s in topic.catalog.segments) == len(topic.sizes)
+        assert not topic.state.requests
+
+
+def test_rolls_of_topics_that_started_together_are_spread_over_a_tenth() -> None:
+    rolls = [roll_at(TopicName("a", "b", f"t{i}"), 0, 600_000) for i in range(1_000)]
+    assert min(rolls) >= 540_000
+    assert max(rolls) <= 600_000
+    tenths = [sum(540_000 + 6_000 * i <= r < 540_000 + 6_000 * (i + 1) for r in rolls) for i in range(10)]
+    assert min(tenths) > 50
+
+
+def reading(count: int) -> tuple[World, list[Listed]]:
+    """So many topics that are all to be read."""
+    world = World(1)
+    world.topics = {}
+    for i in range(count):
+        topic = world._topic(i)
+        topic.rules = replace(topic.rules, max_size=10**9, roll_ms=10 * MINUTE)
+        topic.sizes = [1_000] * 50
+        topic.state = decide(topic.view(1), world.now, world.uuid).state
+        topic.state = segments.uploading(topic.state, segments.opened(topic.state).uuid, "up")
+        world.topics[topic.name] = topic
+    return world, list(world.topics.values())
+
+
+def decisions(world: World) -> list[Decision]:
+    return [decide(topic.view(1), world.now, world.uuid) for topic in world.topics.values()]
+
+
+def test_a_topic_whose_task_died_has_a_task_to_itself() -> None:
+    world, topics = reading(6)
+    topics[0].died = True
+    made = plan("run", 1, Lane.FAST, decisions(world), LANES[Lane.FAST])
+    assert [len(task) for task in made.tasks if any(s.topic == topics[0].name for s in task)] == [1]
+
+
+def test_a_topic_is_in_the_plan_of_its_lane_alone() -> None:
+    world, topics = reading(6)
+    topics[1].speed = Speed(Lane.SLOW)
+    fast, slow = (plan("run", 2, lane, decisions(world), LANES[lane]) for lane in Lane)
+    assert [s.topic for s in slow.slices] == [topics[1].name]
+    assert {s.topic for s in fast.slices} == {t.name for t in topics} - {topics[1].name}
+
+
+def test_the_slow_lane_has_one_task_at_a_time_also_where_tasks_died() -> None:
+    world, topics = reading(4)
+    for topic in topics:
+        topic.speed = Speed(Lane.SLOW)
+    topics[0].died = topics[1].died = True
+    for topic in topics:
+        topic.planned_at = 5
+    first = plan("run", 1, Lane.SLOW, decisions(world), LANES[Lane.SLOW])
+    assert [[s.topic for s in task] for task in first.tasks] == [[topics[0].name]]
+    topics[0].planned_at, topics[2].planned_at = 9, 1
+    second = plan("run", 2, Lane.SLOW, decisions(world), LANES[Lane.SLOW])
+    assert [{s.topic for s in task} for task in second.tasks] == [{topics[2].name, topics[3].name}]
+
+
+@pytest.mark.parametrize(
+    ("speed", "patience"),
+    [
+        (Speed(Lane.SLOW), 900_000),  # nothing is known: the limit
+        (Speed(Lane.SLOW, rate=1_000_000), 900_000),
+        (Speed(Lane.SLOW, rate=5), 2 * 2_000_000),  # twice what a part of 10,000 bytes takes
+        (Speed(Lane.SLOW, in_vain=2), 4 * 900_000),
+        (Speed(Lane.SLOW, rate=0.001), 24 * 60 * MINUTE),
+    ],
+)
+def test_a_slice_of_the_slow_lane_waits_for_what_its_topic_needs(speed: Speed, patience: int) -> None:
+    assert lanes.patience_ms(speed, 10_000, LANES[Lane.SLOW]) == patience
+
+
+def failed_segment(kind: FailureKind, failures: int = planner.ANEW_AFTER) -> tuple[World, Listed]:
+    """A topic with a part uploaded, whose end is fixed, and which then fails so often in a row."""
+    world = World(1)
+    topic = world._topic(0)
+    world.topics = {topic.name: topic}
+    topic.rules = replace(topic.rules, max_size=10**9, roll_ms=10 * MINUTE)
+    topic.sizes = [1_000] * 60
+    world.round(trouble=0)
+    last = topic.last
+    assert last is not None
+    topic.state = segments.closing(topic.state, last, RollReason.REQUEST)
+    assert segments.opened(topic.state).parts
+    for _ in range(failures):
+        topic.state = segments.failed(topic.state, kind, "it fails", world.now, 0.5)
+    world.now += MINUTE
+    return world, topic
+
+
+@pytest.mark.parametrize("one_less", [False, True])
+def test_a_segment_ends_before_its_index_is_larger_than_readers_shall_hold(one_less: bool) -> None:
+    """Markers between single entries make each entry a block of its own: 8 MiB of those have 50,000 index entries."""
+    world = World(1)
+    topic = world._topic(0)
+    world.topics = {topic.name: topic}
+    topic.rules = replace(topic.rules, max_size=10**9, roll_ms=10 * MINUTE)
+    topic.sizes = [1_000] * 60
+    world.round(trouble=0)
+    *parts, last = segments.opened(topic.state).parts
+    many = -(-planner.MAX_INDEX_BYTES // planner.INDEX_ENTRY_BYTES) - sum(p.indexed for p in parts)
+    parts.append(replace(last, indexed=many - one_less))
+    topic.state = replace(topic.state, open=replace(segments.opened(topic.state), parts=tuple(parts)))
+    after = segments.opened(decide(topic.view(1), world.now, world.uuid).state)
+    reached = (segments.opened(topic.state).covered, RollReason.INDEX)
+    assert (after.closing_end, after.roll_reason) == ((None, None) if one_less else reached)
+
+
+@pytest.mark.parametrize("kind", [FailureKind.RETRYABLE, FailureKind.FATAL, FailureKind.INTEGRITY])
+@pytest.mark.parametrize("source", [Source.FILLED, Source.BOOKKEEPER])
+def test_a_segment_that_cannot_go_on_is_begun_anew_once_its_topic_has_another_source(kind: FailureKind, source: Source) -> None:
+    world, topic = failed_segment(kind)
+    before = segments.opened(topic.state)
+    topic.rules = replace(topic.rules, source=source)
+    decision = decide(topic.view(1), world.now, world.uuid)
+    after = segments.opened(decision.state)
+    assert (after.start, after.source, after.cuts) == (before.start, source, before.cuts)
+    assert (after.parts, after.upload, after.closing_end, after.status) == ((), None, None, SegmentStatus.ASSIGNED)
+    assert after.uuid != before.uuid
+    assert [a.uuid for a in decision.state.abandoned] == [before.uuid]
+    assert decision.state.failure is None
+    topic.state = decision.state
+    for _ in range(40):
+        world.round(trouble=0)
+        world.now += MINUTE
+    assert world.done()
+    assert {s.source for s in topic.catalog.segments} == {source}
+
+
+@pytest.mark.parametrize(
+    ("kind", "failures", "source"),
+    [
+        (FailureKind.INTEGRITY, planner.ANEW_AFTER, Source.BROKER),  # the same source would fail again
+        (FailureKind.INTEGRITY, planner.ANEW_AFTER - 1, Source.FILLED),  # it may be better soon
+        (FailureKind.DATA_LOST, planner.ANEW_AFTER, Source.FILLED),  # what is uploaded may be the only copy
+        (FailureKind.UPLOAD_GONE, planner.ANEW_AFTER, Source.FILLED),  # nothing of the source
+    ],
+)
+def test_a_segment_keeps_its_source(kind: FailureKind, failures: int, source: Source) -> None:
+    world, topic = failed_segment(kind, failures)
+    topic.rules = replace(topic.rules, source=source)
+    after = decide(topic.view(1), world.now, world.uuid).state
+    assert segments.opened(after) == segments.opened(topic.state)
+
+
+def test_a_segment_whose_first_ledger_is_gone_keeps_its_source() -> None:
+    world, topic = failed_segment(FailureKind.INTEGRITY)
+    topic.rules = replace(topic.rules, source=Source.BOOKKEEPER)
+    trimmed = LedgerList(tuple(s for s in topic.ledgers.spans if s.ledger > segments.opened(topic.state).start.ledger))
+    after = decide(replace(topic.view(1), ledgers=trimmed), world.now, world.uuid).state
+    assert segments.opened(after).source is Source.BROKER
+
+
+def test_nothing_of_a_slow_topic_is_read_before_a_part_and_the_block_that_ends_it_are_there() -> None:
+    world, (topic,) = reading(1)
+    cuts = topic.rules.cuts
+    short = replace(topic.view(1), pending_bytes=cuts.part_size + cuts.block_size - 1)
+    whole = replace(short, pending_bytes=cuts.part_size + cuts.block_size)
+    assert isinstance(decide(short, world.now, world.uuid).step, Read)
+    slow = Speed(Lane.SLOW)
+    assert isinstance(decide(replace(short, speed=slow), world.now, world.uuid).step, Hold)
+    assert isinstance(decide(replace(whole, speed=slow), world.now, world.uuid).step, Read)
+
+
+def within(topic: Listed, entries: int) -> TopicView:
+    """The view of a topic of which a slice is sure to bring so many entries from where it stands, and no part."""
+    view = topic.view(1)
+    start = segments.next_position(topic.state, topic.ledgers) if topic.state.open else view.begin and view.begin.position
+    assert start is not None
+    return replace(view, speed=Speed(Lane.SLOW), reach=Reach(start._replace(entry=start.entry + entries - 1), entries * 1_000))
+
+
+def test_where_others_wait_a_slow_segment_ends_as_far_as_a_slice_comes() -> None:
+    world, (topic,) = reading(1)
+    topic.state = TopicState(topic.name)
+    view = within(topic, 3)
+    assert view.reach is not None
+    after = decide(view, world.now, world.uuid).state
+    assert segments.opened(after).closing_end == view.reach.end
+    topic.state = segments.uploading(after, segments.opened(after).uuid, "upload")
+    decision = decide(replace(topic.view(1), speed=Speed(Lane.SLOW), reach=view.reach), world.now, world.uuid)
+    assert isinstance(decision.step, Read)
+    assert (decision.step.bound, decision.step.seal) == (view.reach.end, True)
+    made = planner.plan("run", 1, Lane.SLOW, [decision], Limits(1, 8, 10**9, longest_ms=30_000))
+    (work,) = made.slices
+    assert work.goal <= view.reach.size
+    assert work.time_budget_ms == work.hard_limit_ms <= 30_000
+    assert decide(replace(view, state=decision.state), world.now, world.uuid).state == decision.state
+
+
+def test_where_others_wait_an_end_that_is_too_far_is_given_up_with_its_upload() -> None:
+    world, (topic,) = reading(1)
+    before = segments.opened(topic.state)
+    assert not before.parts
+    assert topic.view(1).last is not None
+    topic.state = segments.closing(topic.state, topic.view(1).last, RollReason.AGE)  # type: ignore[arg-type]
+    view = within(topic, 3)
+    assert view.reach is not None
+    after = decide(view, world.now, world.uuid).state
+    assert segments.opened(after).closing_end == view.reach.end
+    assert segments.opened(after).uuid != before.uuid
+    (gone,) = after.abandoned
+    assert gone.uuid == before.uuid
+    assert "slow" in gone.reason
+    assert "source" not in gone.reason
+
+
+def test_where_others_wait_a_slow_segment_that_has_parts_ends_with_them() -> None:
+    world, topic = failed_segment(FailureKind.RETRYABLE, 0)
+    covered = segments.opened(topic.state).covered
+    assert covered is not None
+    decision = decide(within(topic, 3), world.now, world.uuid)
+    assert segments.opened(decision.state).closing_end == covered
+    assert isinstance(decision.step, Seal)
+
+
+def test_how_far_a_slice_is_sure_to_come() -> None:
+    ledgers = LedgerList((LedgerSpan(4, 9), LedgerSpan(7, None)))
+    info = TopicInfo(0, ledgers, {4: (10, 880), 7: (5, 440)}, None, terminated=False, offloaded=frozenset())
+    start = Position(0, 4, 3)
+    assert reach(info, start, None, 5_000) is None
+    assert reach(info, start, 5_000, 5_000) is None
+    assert reach(info, start, 450, 5_000) == Reach(Position(0, 4, 6), 400)
+    assert reach(info, start, 0, 5_000) == Reach(start, 100)
+    assert reach(info, start, 4_000, 5_000) == Reach(Position(0, 4, 9), 700)  # the ledger's end
+    assert reach(info, Position(0, 7, 3), 450, 5_000) == Reach(Position(0, 7, 6), 400)
+    assert reach(info, Position(0, 8, 0), 450, 5_000) == Reach(Position(0, 8, 0), 5_000)  # nothing is known of it
+
+
+def test_an_upload_that_began_for_another_uuid_is_not_the_segment_s_and_is_ended() -> None:
+    world = World(1)
+    topic = world._topic(0)
+    topic.sizes = [1_000] * 50
+    opened = decide(topic.view(1), world.now, world.uuid).state
+    before = segments.opened(opened).uuid
+    given_up = segments.abandoned(opened, "another", "the answer was lost")
+    late = segments.uploading(given_up, before, "late")
+    assert segments.opened(late).upload is None
+    assert [a.upload for a in late.abandoned] == [None, "late"]
+    assert segments.uploading(late, before, "late") == late
+    begun = segments.uploading(opened, before, "first")
+    twice = segments.uploading(begun, before, "second")
+    assert segments.opened(twice).upload == "first"
+    assert [a.upload for a in twice.abandoned] == ["second"]
+    assert segments.uploading(begun, before, "first") == begun

@@ -1,0 +1,458 @@
+"""Enabling, pausing, releasing, requests from the command line, rate limits, dangers of a namespace."""
+
+from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import Future
+
+import pytest
+
+from offloader.errors import AuthorizationFailedError, BrokerUnavailableError, SubscriptionBusyError
+from offloader.metadata import requests
+from offloader.metadata.catalog import Catalogs
+from offloader.metadata.layout import claim_key
+from offloader.metadata.requests import Request, RequestKind
+from offloader.metadata.state import Claim
+from offloader.model import Position, RollReason, TopicName
+from offloader.offload.driver.request_handler import RequestDesk
+from offloader.storage.memory import MemoryStore
+from offloader.testing.faulty import FaultyStore, StoreFaults
+from offloader.testing.invariants import check_invariants
+from offloader.testing.truth import truth_of_cluster
+from tests.offload.simulation import Simulation
+
+T = TopicName.parse("public/default/t")
+OTHER = TopicName.parse("public/default/other")
+SWITCH = "offloader.enabled"
+
+
+def started(**settings: object) -> Simulation:
+    sim = Simulation(1, **{"roll": "2h", **settings})  # type: ignore[arg-type]
+    sim.cluster.create(T)
+    sim.cluster.create(OTHER)
+    sim.rounds(4)
+    return sim
+
+
+def ask(sim: Simulation, kind: RequestKind, topic: TopicName, position: Position | None = None, ahead_ms: int = 0) -> str:
+    sim.driver._desk = RequestDesk(sim.context, 1)
+    return requests.submit(sim.store, "sim", Request(kind, topic, sim.clock.now + ahead_ms, "test", position), sim.uuid)
+
+
+def end(sim: Simulation, topic: TopicName = T) -> Position:
+    ledger, entry = max((e.ledger, e.entry) for e in sim.cluster.entries(topic))
+    return Position(0, ledger, entry)
+
+
+def test_a_manual_close_is_satisfied_when_the_catalog_reaches_the_end_that_the_command_read() -> None:
+    sim = started()
+    sim.produce(T, 10)
+    request = ask(sim, RequestKind.CLOSE, T, end(sim))
+    sim.rounds(8)
+    outcome = requests.outcome_of(sim.store, "sim", request)
+    segment = sim.context.catalogs.load(T).segments[-1]
+    assert outcome is not None
+    assert outcome.ok
+    assert segment.uuid in outcome.message
+    assert segment.roll_reason is RollReason.REQUEST
+    assert segment.end == end(sim)
+
+
+def test_a_manual_close_with_nothing_to_do_closes_nothing() -> None:
+    sim = started()
+    sim.produce(T, 10)
+    ask(sim, RequestKind.CLOSE, T, end(sim))
+    sim.rounds(8)
+    again = ask(sim, RequestKind.CLOSE, T, end(sim))
+    sim.rounds(4)
+    outcome = requests.outcome_of(sim.store, "sim", again)
+    assert outcome is not None
+    assert outcome.ok
+    assert len(sim.context.catalogs.load(T).segments) == 1
+
+
+def test_a_manual_close_survives_a_restart_and_never_closes_twice() -> None:
+    sim = started()
+    sim.produce(T, 10)
+    request = ask(sim, RequestKind.CLOSE, T, end(sim))
+    sim.rounds(2)
+    sim.kill()
+    sim.driver._desk = RequestDesk(sim.context, 1)
+    sim.rounds(12)
+    assert requests.outcome_of(sim.store, "sim", request).ok
+    assert len(sim.context.catalogs.load(T).segments) == 1
+
+
+@pytest.mark.parametrize("ahead_ms", [0, 3_600_000, -3_600_000])
+def test_a_close_of_a_ledger_that_ends_in_a_marker_is_satisfied_by_what_is_readable(ahead_ms: int) -> None:
+    """Whatever the clock of whoever asked says."""
+    sim = started(entries_per_ledger=None)
+    sim.produce(T, 10)
+    from offloader.model import GapKind
+
+    sim.cluster.add_hidden(T, GapKind.MARKER)
+    request = ask(sim, RequestKind.CLOSE, T, end(sim), ahead_ms)
+    sim.rounds(12)
+    assert requests.outcome_of(sim.store, "sim", request).ok
+
+
+def test_a_request_for_a_topic_that_is_not_offloaded_is_refused_in_one_line() -> None:
+    sim = started()
+    request = ask(sim, RequestKind.CLOSE, TopicName.parse("public/default/nobody"), Position(0, 1, 1))
+    sim.rounds(3)
+    outcome = requests.outcome_of(sim.store, "sim", request)
+    assert not outcome.ok
+    assert "is not offloaded" in outcome.message
+
+
+def test_release_offloads_up_to_the_end_and_deletes_the_subscription() -> None:
+    sim = started()
+    sim.produce(T, 10)
+    request = ask(sim, RequestKind.RELEASE, T)
+    sim.rounds(12)
+    assert requests.outcome_of(sim.store, "sim", request).ok
+    assert sim.cluster.mark_delete(T) is None
+    assert T not in sim.roster.topics
+    catalog = sim.context.catalogs.load(T)
+    assert catalog.end == end(sim)
+    assert catalog.claim.application == ""
+    check_invariants(sim.store, {T: truth_of_cluster(sim.cluster, T)}, paces=[sim.pace])
+
+
+def test_a_namespace_disabled_by_its_property_is_released() -> None:
+    sim = started()
+    sim.produce(T, 10)
+    sim.rounds(2)
+    sim.cluster.namespace("public/default").properties[SWITCH] = "false"
+    sim.rounds(15)
+    assert sim.cluster.mark_delete(T) is None
+    assert sim.context.catalogs.load(T).end == end(sim)
+
+
+def test_a_topic_disabled_while_nothing_ran_is_released_at_the_next_start() -> None:
+    sim = started(roll="5s")
+    sim.produce(T, 10)
+    sim.settle()
+    sim.pins.close()
+    sim.journal.close()
+    sim.cluster.namespace("public/default").properties[SWITCH] = "false"
+    sim.start()
+    sim.rounds(12)
+    assert sim.cluster.mark_delete(T) is None
+    assert sim.context.catalogs.load(T).claim.application == ""
+
+
+def test_a_topic_that_nothing_enables_any_more_is_paused_sealed_and_keeps_its_pin() -> None:
+    sim = started(roll="5s")
+    sim.produce(T, 10)
+    sim.rounds(2)
+    sim.pins.close()
+    sim.journal.close()
+    sim.enabled = False
+    sim.start()
+    sim.rounds(12)
+    sealed = len(sim.context.catalogs.load(T).segments)
+    assert sealed == 1
+    sim.produce(T, 10)
+    sim.rounds(12, step_ms=10_000)
+    assert len(sim.context.catalogs.load(T).segments) == sealed
+    assert sim.cluster.mark_delete(T) is not None
+
+
+def test_a_released_topic_that_is_claimed_again_records_what_nobody_kept() -> None:
+    sim = started(roll="5s", entries_per_ledger=5)
+    sim.produce(T, 10)
+    sim.settle()
+    ask(sim, RequestKind.RELEASE, T)
+    sim.rounds(12)
+    sim.produce(T, 20)
+    sim.pins.close()
+    sim.journal.close()
+    sim.start()
+    sim.rounds(6)
+    sim.produce(T, 10)
+    sim.settle()
+    catalog = sim.context.catalogs.load(T)
+    assert catalog.losses[0].accepted_by == "release"
+    check_invariants(sim.store, {T: truth_of_cluster(sim.cluster, T)}, at_rest=True, paces=[sim.pace])
+
+
+def test_time_to_live_shorter_than_the_roll_refuses_new_topics_and_names_the_setting() -> None:
+    sim = Simulation(1, roll="2h")
+    sim.cluster.namespace("public/default").policies["message_ttl_in_seconds"] = 60
+    sim.cluster.create(T)
+    sim.rounds(5)
+    assert not sim.roster.topics
+    assert "set-message-ttl" in sim.roster.refused[T]
+
+
+def test_a_topic_that_we_hold_goes_on_beside_such_a_setting_also_after_a_restart() -> None:
+    sim = started(roll="5s")
+    sim.produce(T, 30)
+    sim.settle()
+    sim.cluster.namespace("public/default").policies["message_ttl_in_seconds"] = 1
+    sim.kill()
+    sim.rounds(5)
+    assert T in sim.roster.topics
+    assert T not in sim.roster.refused
+
+
+def test_stock_offload_beside_us_is_refused_unless_we_begin_after_it() -> None:
+    sim = Simulation(1, roll="5s")
+    sim.cluster.create(T)
+    sim.cluster.add_subscription(T, "mine")
+    sim.produce(T, 30)
+    first = sim.cluster.ledgers(T).spans[0].ledger
+    sim.cluster.offload_stock(T, first)
+    sim.rounds(5)
+    assert "startAfterOffloaded" in sim.roster.refused[T]
+    sim.pins.close()
+    sim.journal.close()
+    sim.start_after_offloaded = True
+    sim.start()
+    sim.settle()
+    assert sim.context.catalogs.load(T).claim.begin.ledger > first
+    check_invariants(sim.store, {T: truth_of_cluster(sim.cluster, T)}, paces=[sim.pace])
+
+
+def test_a_rate_limit_holds_over_time_and_the_topic_still_gets_there() -> None:
+    sim = started(roll="5s", rate=1_000, max_size=10**6, entries_per_ledger=None)
+    sim.produce(T, 100)
+    total = sum(len(e.data) for e in sim.cluster.entries(T))
+    began = sim.clock.now
+    burst = 8 * 1024 * 1024
+    sim.driver._rates._buckets[str(T)].level = 0
+    assert total < burst
+    sim.settle(step_ms=1_000, rounds=4_000)
+    assert (sim.clock.now - began) / 1000 >= 0.5 * total / 1_000
+
+
+def test_release_offloads_what_was_written_before_it_also_of_a_topic_that_was_quiet_for_long() -> None:
+    sim = started()
+    sim.produce(T, 3)
+    sim.rounds(3, step_ms=60_000)
+    sim.produce(T, 20)
+    request = ask(sim, RequestKind.RELEASE, T)
+    sim.rounds(12)
+    assert requests.outcome_of(sim.store, "sim", request).ok
+    assert sim.context.catalogs.load(T).end == end(sim)
+
+
+def test_a_topic_disabled_and_enabled_again_is_offloaded_again() -> None:
+    sim = started(roll="5s")
+    properties = sim.cluster.namespace("public/default").properties
+    sim.produce(T, 10)
+    properties[SWITCH] = "false"
+    sim.rounds(12)
+    assert T not in sim.roster.topics
+    properties[SWITCH] = "true"
+    sim.rounds(6)
+    sim.produce(T, 10)
+    sim.settle()
+    assert sim.context.catalogs.load(T).end == end(sim)
+
+
+def test_a_list_of_requests_that_fails_once_delays_them_and_no_more() -> None:
+    from offloader.storage.memory import MemoryStore
+    from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
+
+    faults = StoreFaults()
+    sim = started(store=FaultyStore(MemoryStore(), faults))
+    faults.add(StoreFault("list", key=lambda key: key.startswith("_requests"), times=2))
+    sim.produce(T, 10)
+    request = ask(sim, RequestKind.CLOSE, T, end(sim))
+    sim.rounds(15)
+    assert requests.outcome_of(sim.store, "sim", request).ok
+
+
+def test_accepting_a_loss_where_nothing_is_lost_is_refused_and_stays_without_effect() -> None:
+    sim = started()
+    sim.produce(T, 10)
+    sim.rounds(3)
+    request = ask(sim, RequestKind.ACCEPT_LOSS, T, Position(0, 10**6, 0))
+    sim.rounds(4)
+    outcome = requests.outcome_of(sim.store, "sim", request)
+    assert not outcome.ok
+    assert "nothing" in outcome.message
+    assert sim.roster.topics[T].accepted_loss is None
+
+
+def test_a_namespace_that_cannot_be_read_for_a_moment_is_read_again_before_its_topics_count_as_known() -> None:
+    sim = Simulation(1, roll="2h")
+    sim.cluster.create(T)
+    sim.cluster.faults.add("admin.namespace_properties", lambda: BrokerUnavailableError("not now"))
+    sim.rounds(1)
+    assert not sim.driver.roster.settled
+    sim.rounds(8)
+    assert sim.driver.roster.settled
+    assert not sim.driver.roster.unread
+    assert T in sim.driver.roster.topics
+
+
+def test_a_namespace_that_we_may_not_read_is_named() -> None:
+    sim = Simulation(1, roll="2h")
+    sim.cluster.create(T)
+    sim.cluster.faults.add("admin.namespace_properties", lambda: AuthorizationFailedError("not allowed"), times=99)
+    sim.rounds(4)
+    assert sim.driver.roster.settled
+    assert [str(error) for error in sim.driver.roster.unread.values()] == ["not allowed"]
+
+
+def test_a_topic_released_by_request_is_offloaded_again_once_it_was_disabled_and_enabled_and_can_be_released_again() -> None:
+    sim = started()
+    properties = sim.cluster.namespace("public/default").properties
+    sim.produce(T, 10)
+    ask(sim, RequestKind.RELEASE, T)
+    sim.rounds(12)
+    properties[SWITCH] = "false"
+    sim.rounds(12)
+    properties[SWITCH] = "true"
+    sim.rounds(12)
+    assert sim.cluster.mark_delete(T) is not None
+    sim.produce(T, 60)
+    again = ask(sim, RequestKind.RELEASE, T)
+    sim.rounds(2)
+    assert requests.outcome_of(sim.store, "sim", again) is None
+    sim.rounds(12)
+    assert requests.outcome_of(sim.store, "sim", again).ok
+    assert sim.cluster.mark_delete(T) is None
+    assert sim.context.catalogs.load(T).end == end(sim)
+
+
+def test_a_deleted_topic_does_not_come_back_from_a_discovery_that_was_under_way() -> None:
+    sim = started(roll="5s")
+    sim.produce(T, 30)
+    sim.settle()
+    under_way: Future[object] = Future()
+    seen = sim.roster._discover({T, OTHER})
+    sim.roster._discovery = under_way
+    sim.cluster.delete(T)
+    sim.until_believed()
+    assert T not in sim.roster.topics
+    under_way.set_result(seen)
+    asked = sim.cluster.faults.count("admin.topic_info", T)
+    sim.rounds(20)
+    assert not sim.roster.refused
+    assert sim.cluster.faults.count("admin.topic_info", T) == asked
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_topic_that_only_the_archive_remembers_is_not_looked_for_in_pulsar(enabled: bool) -> None:
+    sim = started(roll="5s")
+    sim.produce(T, 30)
+    sim.settle()
+    sim.cluster.delete(T)
+    sim.rounds(10)
+    sim.cluster.namespace("public/default").properties[SWITCH] = str(enabled).lower()
+    sim.kill()
+    sim.rounds(10)
+    assert sim.context.catalogs.load(T).segments
+    assert sim.roster.settled
+    assert not sim.roster.refused
+    asked = sim.cluster.faults.count("admin.topic_info", T)
+    sim.rounds(10)
+    assert sim.cluster.faults.count("admin.topic_info", T) == asked
+
+
+def test_a_topic_that_was_refused_is_forgotten_once_it_is_not_listed_any_more() -> None:
+    sim = started()
+    busy = TopicName.parse("public/default/busy")
+    sim.cluster.faults.add("pins.open", lambda: SubscriptionBusyError("busy"), topic=busy, times=99)
+    sim.cluster.create(busy)
+    sim.rounds(6)
+    assert busy in sim.roster.refused
+    sim.cluster.delete(busy)
+    sim.rounds(6)
+    assert not sim.roster.refused
+    assert sim.roster.settled
+
+
+def test_what_is_known_of_a_namespace_that_cannot_be_read_stays() -> None:
+    sim = started()
+    busy = TopicName.parse("public/default/busy")
+    sim.cluster.faults.add("pins.open", lambda: SubscriptionBusyError("busy"), topic=busy, times=99)
+    sim.cluster.create(busy)
+    sim.rounds(6)
+    sim.cluster.faults.add("admin.topics", lambda: BrokerUnavailableError("not now"), times=99)
+    sim.rounds(6)
+    assert busy in sim.roster.refused
+    assert {T, OTHER, busy} <= sim.roster._policies.keys()
+
+
+def test_a_start_asks_the_bucket_only_for_what_it_owns() -> None:
+    """However many topics of others lie there, and however many of its own were disabled and released before."""
+    requests_made = []
+    for others in (0, 40):
+        faults = StoreFaults()
+        sim = started(roll="5s", store=FaultyStore(MemoryStore(), faults))
+        sim.produce(T, 30)
+        sim.settle()
+        catalogs = Catalogs(sim.store, "somebody-else")
+        for number in range(others):
+            name = TopicName.parse(f"public/elsewhere/t{number}")
+            catalogs.append(catalogs.head(name), Claim("somebody-else", 0, 1, Position(0, 3, 0), 1))
+        sim.kill()
+        before = Counter(faults.calls)
+        sim.rounds(6)
+        assert sim.roster.settled
+        requests_made.append(sum(faults.calls[call] - before[call] for call in ("list", "read", "stat")))
+    assert requests_made[0] == requests_made[1]
+
+
+def test_a_topic_that_was_disabled_while_nothing_ran_is_found_by_the_list_of_claims() -> None:
+    sim = started(roll="5s")
+    sim.produce(T, 30)
+    sim.settle()
+    stale = TopicName.parse("public/default/never-claimed")
+    Catalogs(sim.store, sim.application).mark(stale)
+    sim.cluster.namespace("public/default").properties[SWITCH] = "false"
+    sim.kill()
+    sim.rounds(20)
+    assert T not in sim.roster.topics
+    assert sim.cluster.mark_delete(T) is None
+    assert Catalogs(sim.store, sim.application).claimed() == []
+
+
+def test_a_topic_that_has_a_pin_and_could_not_be_claimed_is_released_when_it_is_disabled() -> None:
+    sim = Simulation(1, roll="5s")
+    sim.cluster.faults.add("admin.pin_token", lambda: BrokerUnavailableError("gone"), times=10**6)
+    sim.cluster.create(T)
+    sim.rounds(10)
+    assert T not in sim.roster.topics
+    assert sim.cluster.mark_delete(T) is not None
+    sim.cluster.namespace("public/default").properties[SWITCH] = "false"
+    sim.rounds(10)
+    sim.cluster.faults.clear()
+    sim.rounds(200, step_ms=3_000)
+    assert T not in sim.roster.topics
+    assert sim.cluster.mark_delete(T) is None
+    assert Catalogs(sim.store, sim.application).claimed() == []
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_nobody_lets_go_of_a_pin_that_another_application_holds(restarted: bool) -> None:
+    """Of another bucket, with the same name for its subscription."""
+    sim = started(roll="10m")
+    sim.produce(T, 30)
+    sim.rounds(5)
+    other = Simulation(2, roll="10m", cluster_of=sim, application="other")
+    other.rounds(10)
+    assert T in other.roster.refused
+    sim.cluster.namespace("public/default").properties[SWITCH] = "false"
+    if restarted:
+        other.kill()
+    other.rounds(10)
+    sim.pins.close()  # the other one is away for a while
+    other.rounds(100, step_ms=3_000)
+    assert sim.cluster.mark_delete(T) is not None
+    assert other.context.catalogs.head(T).claim is None
+
+
+def test_a_claim_that_is_gone_from_the_list_is_listed_again_at_the_next_start() -> None:
+    sim = started(roll="5s")
+    sim.produce(T, 30)
+    sim.settle()
+    sim.store.delete([claim_key(sim.application, T)])
+    sim.kill()
+    sim.rounds(6)
+    assert T in Catalogs(sim.store, sim.application).claimed()

@@ -1,0 +1,49 @@
+"""What the doctor concludes of bookies, and which entry it reads from them."""
+
+from __future__ import annotations
+
+import pytest
+
+from offloader.bookkeeper.connect import BookKeeperSettings
+from offloader.bookkeeper.digests import digest_for, master_key
+from offloader.bookkeeper.model import StoredEntry
+from offloader.bookkeeper.stored import encode
+from offloader.model import LedgerList, LedgerSpan, TopicName
+from offloader.operations.doctor.bookie_access import reachable
+from offloader.operations.doctor.check import Verdict
+from offloader.operations.doctor.ledgers import Ledgers
+from offloader.pulsar.api import TopicInfo
+from offloader.testing.bookkeeper import SimulatedCluster
+
+TOPIC = TopicName.parse("public/default/t")
+
+
+def test_a_cluster_without_bookies_is_a_failure():
+    (check,) = reachable({})
+    assert (check.name, check.verdict, check.message) == ("metadata-service", Verdict.FAIL, "no bookie is registered")
+
+
+@pytest.fixture
+def ledgers(monkeypatch):
+    """Ledger 13 has one entry; 12 was offloaded by Pulsar itself and deleted from BookKeeper."""
+    cluster = SimulatedCluster(1, 3, prompt=True)
+    metadata = cluster.create(13, 3, 3, 2)
+    stored = encode(StoredEntry(13, 0, -1, 1, b"x"), digest_for(metadata))
+    for bookie in cluster.bookies.values():
+        bookie.memory.add(13, 0, stored, master_key(b""))
+    bookies, store = cluster.client()
+    monkeypatch.setattr("offloader.operations.doctor.ledgers.clients", lambda _: (store, bookies))
+    return Ledgers(BookKeeperSettings("zk:nowhere"))
+
+
+def info(last_confirmed):
+    spans = LedgerList((LedgerSpan(12, 5), LedgerSpan(13, None)))
+    return TopicInfo("created", spans, {}, last_confirmed, False, frozenset({12}))
+
+
+def test_a_ledger_that_pulsar_has_offloaded_is_not_looked_for_on_bookies(ledgers):
+    assert ledgers.read(TOPIC, info((13, 0))) == f"{TOPIC}: entry 13:0 was read from its bookies"
+
+
+def test_where_pulsar_has_offloaded_everything_nothing_is_read(ledgers):
+    assert ledgers.read(TOPIC, info((12, 5))).endswith("has only entries that Pulsar itself has offloaded: none was read")

@@ -1,0 +1,199 @@
+"""The whole visit: a sound installation passes; each thing that is broken is a line with a remedy, and exit code 2."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from offloader.errors import (
+    AccessDeniedError,
+    AuthorizationFailedError,
+    BookieUnavailableError,
+    BrokerUnavailableError,
+    FatalError,
+    MetadataUnavailableError,
+    OffloadError,
+    TopicNotFoundError,
+)
+from offloader.metadata.root import open_root
+from offloader.operations.doctor.store import BucketFacts
+from tests.archive.support import TOPIC
+from tests.cli.support import Line
+
+SILENT = BookieUnavailableError("a bookie did not answer")
+
+
+@dataclass
+class FakeWorld:
+    """Answers, or errors by call."""
+
+    admin: Any
+    store: Any
+    errors: dict[str, OffloadError] = field(default_factory=dict)
+    policies: dict[str, object] = field(
+        default_factory=lambda: {"retention_policies": {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}}
+    )
+    bucket_facts: Any = None
+    registered: dict[str, OffloadError | None] | None = None
+    offset: float | None = 0.1
+
+    def java(self) -> str:
+        return self._answer("java", "Java 21 in /opt/java")
+
+    def connect(self) -> str:
+        return self._answer("connect", "connected to localhost:6650")
+
+    def admin_clock(self) -> float | None:
+        return self._answer("admin_clock", self.offset)
+
+    def applied(self, topic) -> Any:
+        return self._answer("applied", self.policies)
+
+    def open_reader(self, topic) -> None:
+        self._answer("open_reader", None)
+
+    def bookies(self) -> Any:
+        return self._answer("bookies", self.registered)
+
+    def read_ledger(self, topic) -> str:
+        return self._answer("read_ledger", f"{topic}: entry 5:0 was read from its bookies")
+
+    def bucket(self) -> Any:
+        return self._answer("bucket", self.bucket_facts)
+
+    def _answer(self, call: str, answer: Any) -> Any:
+        if call in self.errors:
+            raise self.errors[call]
+        return answer
+
+
+@pytest.fixture
+def line(tmp_path):
+    built = Line(tmp_path)
+    built.cluster.create(TOPIC)
+    built.world = FakeWorld(built.cluster.admin, built.archive.store)
+    return built
+
+
+def verdicts(line) -> dict[str, str]:
+    import json
+
+    found = [json.loads(text) for text in line.run("doctor", "--output", "json").stdout.splitlines()]
+    return {check["check"]: check["verdict"] for check in found}
+
+
+def test_a_sound_installation(line) -> None:
+    result = line.run("doctor")
+    assert result.exit_code == 0, result.output
+    assert all(text.startswith("ok  ") for text in result.stdout.splitlines()), result.stdout
+    assert {"java", "broker-port", "admin-port", "exact-bytes", "store", "store-multipart", "root", "read-topic"} <= verdicts(
+        line
+    ).keys()
+    assert line.run("doctor").stdout == result.stdout
+
+
+def test_the_doctor_leaves_nothing_behind(line) -> None:
+    line.run("doctor")
+    assert list(line.archive.store.list()) == []
+    assert list(line.archive.store.list_uploads()) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "check"),
+    [
+        ("java", FatalError("no Java found"), "java"),
+        ("connect", BrokerUnavailableError("no answer"), "broker-port"),
+        ("open_reader", AuthorizationFailedError("not allowed"), "read-topic"),
+        ("open_reader", TopicNotFoundError("gone"), "read-topic"),
+        ("applied", AuthorizationFailedError("not allowed"), "policies"),
+    ],
+)
+def test_what_does_not_work_fails(line, call, error, check) -> None:
+    line.world.errors[call] = error
+    result = line.run("doctor")
+    assert result.exit_code == 2
+    failed = [text for text in result.stdout.splitlines() if text.startswith("fail")]
+    assert failed == [f"fail  {check}: {error}" if check != "policies" else f"fail  policies: public/default: {error}"]
+    assert "      -> " in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("registered", "errors", "expected"),
+    [
+        (None, {}, {}),
+        ({"a:1": None, "b:1": None}, {}, {"metadata-service": "ok", "bookies": "ok", "read-ledger": "ok"}),
+        ({"a:1": None, "b:1": SILENT}, {}, {"metadata-service": "ok", "bookies": "warn", "read-ledger": "ok"}),
+        ({"a:1": SILENT}, {"read_ledger": SILENT}, {"metadata-service": "ok", "bookies": "fail", "read-ledger": "fail"}),
+        (None, {"bookies": MetadataUnavailableError("ZooKeeper did not answer")}, {"metadata-service": "fail"}),
+    ],
+)
+def test_the_metadata_service_and_bookies_where_they_are_configured(line, registered, errors, expected) -> None:
+    line.world.registered = registered
+    line.world.errors = errors
+    found = verdicts(line)
+    assert {name: found[name] for name in ("metadata-service", "bookies", "read-ledger") if name in found} == expected
+
+
+def test_an_admin_port_that_does_not_answer_is_told_once(line) -> None:
+    line.cluster.faults.add("admin.*", lambda: BrokerUnavailableError("refused"), times=99)
+    assert verdicts(line)["admin-port"] == "fail"
+
+
+def test_brokers_that_take_metadata_off(line) -> None:
+    line.cluster.configuration |= {
+        "exposingBrokerEntryMetadataToClientEnabled": "false",
+        "brokerEntryMetadataInterceptors": "[AppendIndexMetadataInterceptor]",
+    }
+    assert verdicts(line)["exact-bytes"] == "fail"
+
+
+@pytest.mark.parametrize(("vouched", "verdict"), [("true", "ok"), ("false", "warn")])
+def test_brokers_that_do_not_tell_a_role_are_vouched_for_by_the_operator(line, vouched, verdict) -> None:
+    line.cluster.faults.add("admin.runtime_configuration", lambda: AuthorizationFailedError("not a super user"), times=99)
+    line.config = line.config.replace("pulsar: {", f"pulsar: {{entriesAreExact: {vouched}, ")
+    assert verdicts(line)["exact-bytes"] == verdict
+
+
+def test_brokers_with_larger_messages_than_we_know(line) -> None:
+    line.cluster.configuration["maxMessageSize"] = str(20 * 1024 * 1024)
+    assert verdicts(line)["entry-size"] == "warn"
+
+
+def test_no_topic_is_enabled(line) -> None:
+    line.config = line.config.replace("enabled: true", "enabled: false")
+    assert verdicts(line)["topics"] == "warn"
+    assert line.run("doctor").exit_code == 0
+
+
+def test_a_namespace_that_does_not_say_true_or_false(line) -> None:
+    line.cluster.namespace("public/default").properties["offloader.enabled"] = "maybe"
+    assert verdicts(line)["namespace"] == "fail"
+
+
+def test_a_store_that_may_not_be_written(line) -> None:
+    def refused(*_: object, **__: object) -> object:
+        raise AccessDeniedError("the store refuses this call")
+
+    line.archive.store.put = refused
+    found = verdicts(line)
+    assert found["store"] == "fail"
+    assert "store-multipart" not in found
+
+
+def test_a_root_of_another_cluster(line) -> None:
+    open_root(line.archive.store, "elsewhere", line.archive.token)
+    assert verdicts(line)["root"] == "fail"
+
+
+def test_a_bucket_that_deletes(line) -> None:
+    rule = {"Status": "Enabled", "Prefix": "", "Expiration": {"Days": 1}}
+    line.world.bucket_facts = (BucketFacts("archive", [rule]), 1_000.0)
+    found = verdicts(line)
+    assert (found["life-cycle"], found["store-clock"]) == ("fail", "fail")
+
+
+def test_policies_that_move_the_pin(line) -> None:
+    line.world.policies["message_ttl_in_seconds"] = 60
+    assert verdicts(line)["message-ttl"] == "fail"

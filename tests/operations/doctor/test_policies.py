@@ -1,0 +1,77 @@
+"""Policies of Pulsar that endanger the pin are named with their remedy."""
+
+from __future__ import annotations
+
+import pytest
+
+from offloader.operations.doctor.check import Verdict
+from offloader.operations.doctor.policies import backlog_quotas, expiration, retention, stock_offload, time_to_live
+
+NS = "public/default"
+MINUTE, DAY = 60_000, 86_400_000
+OK, WARN, FAIL = Verdict.OK, Verdict.WARN, Verdict.FAIL
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(None, OK), (0, OK), (-1, OK), (3_600, FAIL), (86_400 * 7, WARN)])
+def test_messages_that_expire(seconds, verdict) -> None:
+    check = time_to_live(NS, seconds, 10 * MINUTE)
+    assert check.verdict is verdict
+    assert ("set-message-ttl public/default" in check.remedy) == (verdict is not OK)
+
+
+@pytest.mark.parametrize(
+    ("quotas", "verdict", "words"),
+    [
+        (None, OK, "no backlog quota"),
+        ({"destination_storage": {"limitSize": -1, "limitTime": -1, "policy": "producer_request_hold"}}, OK, "no backlog quota"),
+        (
+            {"destination_storage": {"limitSize": 0, "limitTime": 0, "policy": "consumer_backlog_eviction"}},
+            OK,
+            "no backlog quota",
+        ),
+        (
+            {"destination_storage": {"limitSize": 10, "limitTime": -1, "policy": "consumer_backlog_eviction"}},
+            FAIL,
+            "drops entries",
+        ),
+        ({"message_age": {"limitTime": 60, "policy": "producer_exception"}}, WARN, "lags by 60 s"),
+        ({"destination_storage": {"limit": 99, "policy": "producer_request_hold"}}, WARN, "lags by 99 bytes"),
+    ],
+)
+def test_backlog_quotas(quotas, verdict, words) -> None:
+    (check,) = backlog_quotas(NS, quotas)
+    assert check.verdict is verdict
+    assert words in check.message
+
+
+@pytest.mark.parametrize(("minutes", "verdict"), [(None, OK), (0, OK), (5, FAIL), (3 * 1440, WARN)])
+def test_subscriptions_that_expire(minutes, verdict) -> None:
+    assert expiration(NS, minutes).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("policies", "verdict"),
+    [
+        (None, WARN),
+        ({"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}, WARN),
+        ({"retentionTimeInMinutes": 1, "retentionSizeInMB": 100}, OK),
+        ({"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}, OK),
+        ({"retentionTimeInMinutes": 60, "retentionSizeInMB": 0}, WARN),
+    ],
+)
+def test_retention_against_discovery(policies, verdict) -> None:
+    assert retention(NS, policies, MINUTE).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("policies", "verdict"),
+    [
+        (None, OK),
+        ({"managedLedgerOffloadDriver": "aws-s3", "managedLedgerOffloadThresholdInBytes": -1}, OK),
+        ({"managedLedgerOffloadDriver": None, "managedLedgerOffloadThresholdInBytes": 0}, OK),
+        ({"managedLedgerOffloadDriver": "aws-s3", "managedLedgerOffloadThresholdInBytes": 0}, FAIL),
+        ({"managedLedgerOffloadDriver": "aws-s3", "managedLedgerOffloadThresholdInSeconds": 60}, FAIL),
+    ],
+)
+def test_pulsars_own_offloader(policies, verdict) -> None:
+    assert stock_offload(NS, policies).verdict is verdict

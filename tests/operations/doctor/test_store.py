@@ -1,0 +1,81 @@
+"""Life-cycle rules, clocks, roots, permissions."""
+
+from __future__ import annotations
+
+import pytest
+
+from offloader.errors import AccessDeniedError, BucketNotFoundError, DamagedRecordError, StoreUnavailableError
+from offloader.metadata.root import Root
+from offloader.operations.doctor import store
+from offloader.operations.doctor.check import Verdict
+from offloader.operations.doctor.probes import ahead
+from offloader.operations.doctor.store import BucketFacts
+
+HOUR, DAY = 3_600_000, 86_400_000
+OK, WARN, FAIL = Verdict.OK, Verdict.WARN, Verdict.FAIL
+ABORT = {
+    "ID": "tidy",
+    "Status": "Enabled",
+    "Filter": {"Prefix": ""},
+    "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 1},
+}
+EXPIRE = {"ID": "old", "Status": "Enabled", "Filter": {"Prefix": "archive/"}, "Expiration": {"Days": 30}}
+FREEZE = {"Status": "Enabled", "Prefix": "", "Transitions": [{"Days": 30, "StorageClass": "GLACIER"}]}
+
+
+@pytest.mark.parametrize(
+    ("rules", "roll", "verdicts"),
+    [
+        ([], HOUR, [OK]),
+        ([ABORT], HOUR, [OK]),
+        ([ABORT], DAY, [FAIL]),
+        ([EXPIRE], HOUR, [FAIL]),
+        ([{**EXPIRE, "Status": "Disabled"}], HOUR, [OK]),
+        ([{**EXPIRE, "Filter": {"Prefix": "logs/"}}], HOUR, [OK]),
+        ([{**EXPIRE, "Filter": {"Prefix": "archive/production/public/"}}], HOUR, [FAIL]),
+        ([{**EXPIRE, "Filter": {"And": {"Prefix": "archive/", "Tags": [{"Key": "a", "Value": "b"}]}}}], HOUR, [OK]),
+        ([{**EXPIRE, "Expiration": {"ExpiredObjectDeleteMarker": True}}], HOUR, [OK]),
+        ([FREEZE], HOUR, [WARN]),
+        ([ABORT, EXPIRE, FREEZE], DAY, [FAIL, FAIL, WARN]),
+    ],
+)
+def test_life_cycle_rules(rules, roll, verdicts) -> None:
+    assert [c.verdict for c in store.life_cycle(BucketFacts("archive/production", rules), roll)] == verdicts
+
+
+def test_rules_that_cannot_be_read() -> None:
+    (check,) = store.life_cycle(AccessDeniedError("AccessDenied"), HOUR)
+    assert check.verdict is WARN
+    assert "GetLifecycleConfiguration" in check.remedy
+
+
+@pytest.mark.parametrize(("offset", "verdicts"), [(None, []), (0.4, [OK]), (-45.0, [WARN]), (1_000.0, [FAIL])])
+def test_clocks(offset, verdicts) -> None:
+    assert [c.verdict for c in store.clock("store-clock", offset)] == verdicts
+
+
+def test_a_date_of_http() -> None:
+    assert ahead(None) is None
+    offset = ahead("Wed, 21 Oct 2099 07:28:00 GMT")
+    assert offset is not None
+    assert offset > 0
+
+
+@pytest.mark.parametrize(
+    ("found", "cluster", "verdict"),
+    [
+        (None, "a", OK),
+        (Root("u", "a"), "a", OK),
+        (Root("u", "a"), "b", FAIL),
+        (Root("u", "a"), StoreUnavailableError("?"), OK),
+        (DamagedRecordError("_root: no record"), "a", FAIL),
+    ],
+)
+def test_the_root_is_of_this_cluster(found, cluster, verdict) -> None:
+    assert store.root(found, cluster).verdict is verdict
+
+
+def test_each_refusal_has_its_remedy() -> None:
+    assert "s3:PutObject" in store.works("store", "", AccessDeniedError("no")).remedy
+    assert "create the bucket" in store.works("store", "", BucketNotFoundError("no")).remedy
+    assert "endpoint" in store.works("store", "", StoreUnavailableError("no")).remedy

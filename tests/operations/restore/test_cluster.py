@@ -1,0 +1,76 @@
+"""What a cluster says of a topic that is yet to be made, before it is made."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from offloader.errors import AuthorizationFailedError, FatalError
+from offloader.operations.restore.cluster import TargetCluster
+from offloader.pulsar.admin import AdminClient
+from offloader.pulsar.settings import PulsarSettings
+from tests.operations.restore.support import TARGET
+
+KEEP = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+
+
+class World:
+    """Policies of the namespace, and the broker's configuration; None: we may not see it."""
+
+    def __init__(self) -> None:
+        self.policies: dict[str, Any] = {"retention_policies": KEEP, "message_ttl_in_seconds": 0, "compaction_threshold": 0}
+        self.broker: Mapping[str, str] | None = None
+
+    def configuration(self) -> Mapping[str, str]:
+        if self.broker is None:
+            raise AuthorizationFailedError("only super users")
+        return self.broker
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    world = World()
+    monkeypatch.setattr(AdminClient, "namespace_policies", lambda _, namespace: world.policies)
+    monkeypatch.setattr(AdminClient, "runtime_configuration", lambda _: world.configuration())
+    return world
+
+
+@pytest.fixture
+def cluster(world: World) -> Iterator[TargetCluster]:
+    cluster = TargetCluster(PulsarSettings(service_url="pulsar://127.0.0.1:1", admin_url="http://127.0.0.1:1"))
+    yield cluster
+    cluster.close()
+
+
+def test_where_the_namespace_says_everything_the_broker_is_not_asked(world: World, cluster: TargetCluster, caplog: Any) -> None:
+    cluster.check_new(TARGET)
+    assert not caplog.records
+    world.policies["message_ttl_in_seconds"] = 60
+    with pytest.raises(FatalError, match="message TTL"):
+        cluster.check_new(TARGET)
+    world.policies |= {"message_ttl_in_seconds": 0, "encryption_required": True}
+    with pytest.raises(FatalError, match="requires encryption"):
+        cluster.check_new(TARGET)
+
+
+def test_what_the_namespace_leaves_open_the_broker_decides(world: World, cluster: TargetCluster) -> None:
+    world.policies["retention_policies"] = None
+    world.broker = {"defaultRetentionTimeInMinutes": "0", "defaultRetentionSizeInMB": "0"}
+    with pytest.raises(FatalError, match="retention"):
+        cluster.check_new(TARGET)
+    world.broker = {"defaultRetentionTimeInMinutes": "-1", "defaultRetentionSizeInMB": "-1"}
+    cluster.check_new(TARGET)
+
+
+def test_what_may_not_be_seen_is_told(world: World, cluster: TargetCluster, caplog: pytest.LogCaptureFixture) -> None:
+    del world.policies["retention_policies"], world.policies["compaction_threshold"]
+    with caplog.at_level(logging.WARNING):
+        cluster.check_new(TARGET)
+    (record,) = caplog.records
+    assert f"{TARGET}: the namespace leaves retention and compaction threshold to the broker" in record.getMessage()
+    world.policies["message_ttl_in_seconds"] = 60
+    with pytest.raises(FatalError, match="message TTL"):
+        cluster.check_new(TARGET)
