@@ -13,7 +13,7 @@ from benchmarks.options import Options
 from benchmarks.pulsar import Cluster, client_rate, raw_reader, stored
 from offloader.errors import FatalError
 from offloader.model import MIB
-from offloader.pulsar.api import TopicInfo
+from offloader.ports.admin import TopicInfo
 
 RAW = "our reader alone"
 TARGET = 0.7

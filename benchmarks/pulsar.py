@@ -17,8 +17,9 @@ from dev.embedded.standalone import PulsarStandalone
 from offloader.bookkeeper.connect import BookKeeperSettings, connect
 from offloader.errors import BrokerUnavailableError
 from offloader.model import KIB, MIB, TopicName
+from offloader.ports.admin import TopicInfo
+from offloader.ports.entry_source import EntrySource, Extent
 from offloader.pulsar.admin import AdminClient
-from offloader.pulsar.api import EntrySource, Extent, TopicInfo
 from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.settings import PulsarSettings
 

@@ -81,7 +81,8 @@ def _raw_gets(way: Way) -> Work:
     from offloader.archive.reading.reader import DEFAULTS
     from offloader.metadata.layout import data_key
     from offloader.model import TopicName
-    from offloader.storage.open import StoreSettings, open_store
+    from offloader.storage.open import open_store
+    from offloader.storage.settings import StoreSettings
 
     def work() -> tuple[int, int]:
         store = open_store(StoreSettings(way.root, way.endpoint), read_only=True)

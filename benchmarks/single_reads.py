@@ -15,7 +15,7 @@ from offloader.archive.reading.reader import PieceReader
 from offloader.archive.reading.stores import Stores
 from offloader.errors import DamagedObjectError
 from offloader.model import KIB, Position, TopicName
-from offloader.storage.open import StoreSettings
+from offloader.storage.settings import StoreSettings
 
 READS = 200
 MOST_REQUESTS = 2

@@ -7,7 +7,7 @@ import time
 from benchmarks.pulsar import Cluster
 from offloader.errors import BrokerUnavailableError
 from offloader.model import TopicName
-from offloader.pulsar.api import TopicInfo
+from offloader.ports.admin import TopicInfo
 
 OFFLOAD_SECONDS = 600
 POLL_SECONDS = 0.05

@@ -27,7 +27,7 @@ from benchmarks.stock import close_ledgers, offload_by_the_broker
 from dev.embedded.settings import OffloaderSettings
 from offloader.errors import FatalError
 from offloader.model import MIB, Source, TopicName
-from offloader.pulsar.api import TopicInfo
+from offloader.ports.admin import TopicInfo
 from tests.storage.servers import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, S3Server
 
 TARGET = 3.0

@@ -25,11 +25,12 @@ from offloader.metadata.root import open_root
 from offloader.model import MIB, Cuts, GapKind, Position, TopicName
 from offloader.operations.restore.provenance import PREFIX, read_mark
 from offloader.operations.restore.target import PulsarTarget
+from offloader.ports.entry_source import RawEntry
 from offloader.pulsar.admin import AdminClient
-from offloader.pulsar.api import RawEntry
 from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.pin import BrokerPins
-from offloader.storage.open import StoreSettings, open_store
+from offloader.storage.open import open_store
+from offloader.storage.settings import StoreSettings
 from tests.archive.support import Archive, gap
 from tests.format.support import Stored
 

@@ -35,7 +35,7 @@ from offloader.cli.main import main
 from offloader.model import MIB, TopicName
 from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.settings import PulsarSettings
-from offloader.storage.open import StoreSettings
+from offloader.storage.settings import StoreSettings
 
 pytestmark = [pytest.mark.pulsar, pytest.mark.spark]
 

@@ -19,7 +19,7 @@ from integration.soak import AFTER, BEFORE, SOAK, STEPS, seal_steps
 from integration.starting import started
 from integration.world import World, keep_everything
 from offloader.model import FailureKind, GapKind, TopicName
-from offloader.storage.open import StoreSettings
+from offloader.storage.settings import StoreSettings
 from tests.storage.servers import S3Server
 
 KEEP_ALIVE = {"keepAliveIntervalSeconds": "5"}

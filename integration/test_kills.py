@@ -19,7 +19,7 @@ from integration.producing import Producing
 from integration.soak import AFTER, BEFORE, SOAK, STEPS, seal_steps
 from integration.world import World
 from offloader.model import TopicName
-from offloader.storage.open import StoreSettings
+from offloader.storage.settings import StoreSettings
 from offloader.testing.truth import Truth
 from tests.storage.servers import S3Server
 

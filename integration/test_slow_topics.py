@@ -17,7 +17,7 @@ from integration.pace import BATCH, PLANNED
 from integration.produce import open_client
 from integration.world import World, keep_everything
 from offloader.model import Lane, TopicName
-from offloader.storage.open import StoreSettings
+from offloader.storage.settings import StoreSettings
 
 pytestmark = [pytest.mark.pulsar, pytest.mark.spark, pytest.mark.timeout(900)]
 

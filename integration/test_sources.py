@@ -31,8 +31,8 @@ from offloader.cli.main import main
 from offloader.errors import DataLostError
 from offloader.java import find_java
 from offloader.model import MIB, FailureKind, GapKind, Source, TopicName
-from offloader.pulsar.api import EntryReader, RawEntry
-from offloader.storage.open import StoreSettings
+from offloader.ports.entry_source import EntryReader, RawEntry
+from offloader.storage.settings import StoreSettings
 
 pytestmark = [pytest.mark.pulsar, pytest.mark.spark]
 

@@ -15,7 +15,7 @@ from offloader.archive.spark.metrics import MetricsFolder
 from offloader.format.blocks import ENTRY_HEADER_SIZE
 from offloader.format.reader import entries, read_blocks
 from offloader.metadata.layout import data_key
-from offloader.storage.open import StoreSettings
+from offloader.storage.settings import StoreSettings
 from tests.archive.spark.world import BEGIN, Row, World, ordered, row_of, standard
 from tests.storage.servers import REGION, S3Server, moto_server
 

@@ -22,7 +22,7 @@ from integration.world import World, keep_everything
 from offloader import spark_python
 from offloader.model import TopicName
 from offloader.offload.worker.secrets import AUTH_PARAMS
-from offloader.storage.open import StoreSettings
+from offloader.storage.settings import StoreSettings
 from offloader.testing import scripted
 
 pytestmark = [pytest.mark.pulsar, pytest.mark.spark, pytest.mark.timeout(3_600)]

@@ -34,7 +34,8 @@ from offloader.model import MIB, TopicName
 from offloader.operations.verify.stock_ledgers import verify_ledgers
 from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.settings import PulsarSettings
-from offloader.storage.open import StoreSettings, open_store
+from offloader.storage.open import open_store
+from offloader.storage.settings import StoreSettings
 
 pytestmark = [pytest.mark.pulsar, pytest.mark.spark]
 

@@ -14,19 +14,20 @@ from dev.embedded.standalone import PulsarStandalone
 from integration.application import RunningApplication
 from integration.pace import longest_batch_ms, pace_of
 from integration.processes import HANGS
+from offloader.archive.findings import Kind
 from offloader.config import Config
 from offloader.logs import LEVEL_VARIABLE
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.state import TopicCatalog, TopicState
 from offloader.model import Position, TopicName
-from offloader.operations.verify.findings import Kind
 from offloader.operations.verify.strays import read_journals
 from offloader.ports.object_store import ObjectStore
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.pin import BrokerPins
 from offloader.pulsar.settings import PulsarSettings
-from offloader.storage.open import StoreSettings, open_store
+from offloader.storage.open import open_store
+from offloader.storage.settings import StoreSettings
 from offloader.testing import scripted
 from offloader.testing.invariants import HARMLESS, check_invariants
 from offloader.testing.pace import Pace

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 
+from offloader.archive.peek.place import peek
 from offloader.archive.reading.plan import plan
 from offloader.archive.reading.reader import PieceReader
 from offloader.archive.reading.stores import Stores
@@ -19,7 +20,6 @@ from offloader.metadata.journal_start import JournalStart
 from offloader.metadata.manifest import FAN
 from offloader.metadata.root import read_root
 from offloader.model import GIB, MIB, Position
-from offloader.operations.peek.place import peek
 from offloader.operations.rebuild.remains import Given
 from offloader.operations.rebuild.write import check_agreement, proposed
 from offloader.operations.verify.archive import verify

@@ -28,6 +28,7 @@ from offloader.archive.items import Missing
 from offloader.archive.messages.columns import entry_batches, message_batches
 from offloader.archive.messages.payloads import UnpackOptions
 from offloader.archive.messages.unpack import Unpacker
+from offloader.archive.peek.entry import take_apart
 from offloader.archive.reading.plan import plan
 from offloader.archive.reading.reader import OnDamage, PieceReader, ReadOptions
 from offloader.archive.reading.sparse_index import decode_points
@@ -60,7 +61,6 @@ from offloader.metadata.journal_start import JournalStart
 from offloader.metadata.part_codec import parts_message, read_parts
 from offloader.metadata.root import read_root
 from offloader.model import GIB, Cuts
-from offloader.operations.peek.entry import take_apart
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.auth import NoAuthentication
 from offloader.pulsar.frames import FrameBuffer, encode

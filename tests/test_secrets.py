@@ -17,7 +17,7 @@ from offloader.offload import settings
 from offloader.pulsar.auth import authentication
 from offloader.pulsar.rest import RestClient
 from offloader.pulsar.settings import PulsarSettings
-from offloader.storage.open import StoreSettings
+from offloader.storage.settings import StoreSettings
 
 SECRET = "s3cr3t"
 FILE = f"""

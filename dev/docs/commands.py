@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 
+from offloader.archive.findings import MEANINGS, Kind
 from offloader.cli.main import main
 from offloader.cli.session import OPTIONS
-from offloader.operations.verify.findings import MEANINGS, Kind
 
 _INTRO = """\
 # Command line

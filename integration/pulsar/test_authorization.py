@@ -19,7 +19,8 @@ from integration.processes import HANGS
 from integration.produce import MODES, PatientClient, produce, random_contents
 from offloader.metadata.catalog import Catalogs
 from offloader.model import Position, TopicName
-from offloader.storage.open import StoreSettings, open_store
+from offloader.storage.open import open_store
+from offloader.storage.settings import StoreSettings
 from tests.storage.servers import free_port
 
 pytestmark = [pytest.mark.pulsar, pytest.mark.spark]

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from integration.processes import HANGS
 from offloader.errors import RetryableError
-from offloader.pulsar.api import EntryReader, RawEntry
+from offloader.ports.entry_source import EntryReader, RawEntry
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ import pytest
 
 from offloader.errors import AccessDeniedError, BucketNotFoundError, OutcomeUnknownError, StoreUnavailableError
 from offloader.ports.object_store import ObjectStore
-from offloader.storage.open import StoreSettings
+from offloader.storage.settings import StoreSettings
 from offloader.testing.proxy import Proxy, Rule
 from tests.storage.bench import Bench, check_parts_in_steps, upload_parts
 from tests.storage.servers import Stores

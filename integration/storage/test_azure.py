@@ -13,7 +13,7 @@ import pytest
 from integration.storage.clouds import CloudContract, Server
 from offloader.errors import AccessDeniedError, FatalError
 from offloader.ports.object_store import ObjectStore
-from offloader.storage.open import StoreSettings
+from offloader.storage.settings import StoreSettings
 from tests.storage.contract import KEYS, StoreContract
 from tests.storage.contract_uploads import StrictUploadContract
 from tests.storage.servers import Stores

@@ -12,7 +12,7 @@ import pytest
 
 from integration.storage.clouds import CloudContract, Server
 from offloader.errors import BucketNotFoundError, StoreUnavailableError
-from offloader.storage.open import StoreSettings
+from offloader.storage.settings import StoreSettings
 from tests.storage.contract import StoreContract
 from tests.storage.contract_uploads import StrictUploadContract
 from tests.storage.servers import Stores

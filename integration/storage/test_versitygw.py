@@ -10,7 +10,7 @@ from boto3.session import Session
 
 from offloader.errors import AccessDeniedError, PartRejectedError
 from offloader.ports.object_store import ObjectStore
-from offloader.storage.open import StoreSettings
+from offloader.storage.settings import StoreSettings
 from tests.storage.bench import Bench, upload_parts
 from tests.storage.contract import StoreContract
 from tests.storage.contract_uploads import StrictUploadContract

@@ -14,7 +14,7 @@ from offloader.archive.records import TopicRecords
 from offloader.archive.topic import ArchivedTopic
 from offloader.errors import ConfigError, FatalError
 from offloader.model import TopicName
-from offloader.storage.open import StoreSettings
+from offloader.storage.settings import StoreSettings
 
 if TYPE_CHECKING:
     from offloader.archive.ledgers.ledger_bucket import LedgerBucket

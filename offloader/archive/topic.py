@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from offloader.archive.messages.encryption import KeyReader
     from offloader.archive.messages.message import Message
     from offloader.archive.messages.payloads import UnpackOptions
-    from offloader.operations.peek.place import Peeked
+    from offloader.archive.peek.place import Peeked
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -135,7 +135,7 @@ class ArchivedTopic:
 
     def peek(self, position: Position) -> Peeked:
         """All that is known of one position, in at most two requests. Raises FatalError for one that is not in the archive."""
-        from offloader.operations.peek.place import peek
+        from offloader.archive.peek.place import peek
 
         return peek(self._stores, self.records, self.records.located(position))
 

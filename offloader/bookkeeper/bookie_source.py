@@ -18,7 +18,7 @@ from offloader.errors import (
     OffloadError,
 )
 from offloader.model import Gap, LedgerList, LedgerSpan, TopicName
-from offloader.pulsar.api import Extent, RawEntry
+from offloader.ports.entry_source import Extent, RawEntry
 
 
 class BookKeeperSource:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from offloader.model import Gap, Position, TopicName
-from offloader.pulsar.api import EntryReader, EntrySource, Extent, RawEntry
+from offloader.ports.entry_source import EntryReader, EntrySource, Extent, RawEntry
 
 QUIET = 1.0  # seconds; a broker that is silent for so long may be before entries that it does not deliver
 # A share of what a reader may hold: gaps are short. The rest counts twice: while a gap is filled, what the broker's reader has given is

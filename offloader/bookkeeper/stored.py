@@ -12,7 +12,7 @@ from struct import Struct
 from offloader.bookkeeper.digests import Bytes, Digest
 from offloader.bookkeeper.model import StoredEntry
 from offloader.errors import IntegrityError
-from offloader.pulsar.api import RawEntry
+from offloader.ports.entry_source import RawEntry
 
 _HEADER = Struct(">qqqq")
 _IDS = Struct(">qq")

@@ -15,9 +15,10 @@ from offloader.errors import ConfigError
 from offloader.offload import settings
 from offloader.operations.doctor.probes import RealWorld, World
 from offloader.operations.restore.ports import Cluster
+from offloader.ports.admin import Admin
 from offloader.ports.object_store import ObjectStore
-from offloader.pulsar.api import Admin
-from offloader.storage.open import StoreSettings, open_store
+from offloader.storage.open import open_store
+from offloader.storage.settings import StoreSettings
 
 
 class ClosableAdmin(Admin, Protocol):

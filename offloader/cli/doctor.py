@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from offloader.cli.session import FINDINGS, OK, Session, command
-from offloader.operations.doctor.check import Check, Verdict
+from offloader.offload.core.check import Check, Verdict
 from offloader.operations.doctor.examine import examine
 
 

@@ -9,6 +9,8 @@ import click
 
 from offloader._proto.pulsar_messages_pb2 import CompressionType
 from offloader.archive.messages.limits import MAX_MESSAGE, parse_message_size
+from offloader.archive.peek.entry import is_sound, take_apart
+from offloader.archive.peek.place import Owner, Peeked
 from offloader.archive.read_model import OffloadedLedger
 from offloader.cli.formats import when
 from offloader.cli.parsing import POSITION, TOPIC, parsed
@@ -16,8 +18,6 @@ from offloader.cli.reading import Ledgers, archived, ledger_options
 from offloader.cli.session import FINDINGS, OK, Session, command
 from offloader.cli.topics import time_text, topics
 from offloader.model import Loss, Position, TopicName
-from offloader.operations.peek.entry import is_sound, take_apart
-from offloader.operations.peek.place import Owner, Peeked
 
 _TIMES = ("publish_time", "event_time", "deliver_at_time", "broker_timestamp")
 

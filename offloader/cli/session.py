@@ -25,7 +25,7 @@ from offloader.metadata.catalog import Catalogs
 from offloader.metadata.history import Kept
 from offloader.offload.settings import store_of
 from offloader.ports.object_store import ObjectStore
-from offloader.storage.open import StoreSettings
+from offloader.storage.settings import StoreSettings
 
 OK, ERROR, FINDINGS, OVERTAKEN = 0, 1, 2, 3
 INTERRUPTED = 130

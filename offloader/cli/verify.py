@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import click
 
+from offloader.archive.findings import Finding, Kind
 from offloader.archive.ledgers.ledger_bucket import LedgerBucket
 from offloader.archive.reading.stores import Stores
 from offloader.cli.parsing import TOPIC
@@ -18,7 +19,6 @@ from offloader.config.units import format_size
 from offloader.errors import ConfigError
 from offloader.model import TopicName
 from offloader.operations.verify.archive import Report, verify
-from offloader.operations.verify.findings import Finding, Kind
 from offloader.operations.verify.stock_ledgers import verify_ledgers
 from offloader.operations.verify.strays import check_root
 

@@ -9,7 +9,8 @@ from typing import Any, Self
 
 from pydantic import Field, ValidationError
 
-from offloader.config import document, limits
+import offloader.config.document as document
+import offloader.config.limits as limits
 from offloader.config.connections import Pulsar, Storage
 from offloader.config.hints import problems_of
 from offloader.config.levels import NamespaceSection, PolicyLevel

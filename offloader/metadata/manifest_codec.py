@@ -11,7 +11,7 @@ from offloader.metadata.manifest import FAN, Manifest, Node, Row, frontier
 from offloader.metadata.value_codec import damage_of, read_topic, topic_message
 from offloader.model import MIB, Position, TopicName
 from offloader.ports.object_store import ObjectStore
-from offloader.storage.whole import read_whole
+from offloader.storage.objects import read_whole
 
 PLACED, TIMED, UNTIMED = 1, 2, 4
 LONGEST = 2 * LARGEST  # no record is, with what stands around it

@@ -9,8 +9,8 @@ from typing import Literal, Self
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+import offloader.metrics.definitions as d
 from offloader.config.running import MetricsSettings
-from offloader.metrics import definitions as d
 from offloader.metrics.health import Health
 from offloader.metrics.rate import RateCollector
 from offloader.metrics.server import MetricsServer

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from offloader.metrics import definitions
+import offloader.metrics.definitions as definitions
 from offloader.model import TopicName
 
 OTHER = "other"

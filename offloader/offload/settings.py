@@ -15,7 +15,7 @@ from offloader.model import MIB, Lane
 from offloader.offload.core.lanes import Limits
 from offloader.offload.driver.work import THREADS, Kind
 from offloader.pulsar.settings import PulsarSettings
-from offloader.storage.open import StoreSettings
+from offloader.storage.settings import StoreSettings
 
 log = logging.getLogger(__name__)
 

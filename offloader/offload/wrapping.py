@@ -10,8 +10,8 @@ import importlib
 import os
 from typing import Any
 
+from offloader.ports.entry_source import EntrySource
 from offloader.ports.object_store import ObjectStore
-from offloader.pulsar.api import EntrySource
 
 VARIABLE = "OFFLOADER_WRAP"
 

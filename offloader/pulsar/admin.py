@@ -8,7 +8,7 @@ import httpx
 
 from offloader.errors import AuthorizationFailedError, FatalError
 from offloader.model import TopicName
-from offloader.pulsar.api import Identity, TopicInfo
+from offloader.ports.admin import Identity, TopicInfo
 from offloader.pulsar.loaded import loaded_by
 from offloader.pulsar.managed_ledger import LAZY_CURSORS, keeps_properties, pin_token, topic_info
 from offloader.pulsar.rest import RestClient

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from offloader.model import Gap, TopicName
+from offloader.ports.entry_source import Extent
 from offloader.pulsar import gaps
-from offloader.pulsar.api import Extent
 from offloader.pulsar.lookup import TopicLookup
 from offloader.pulsar.pool import ConnectionPool
 from offloader.pulsar.reader import BrokerEntryReader

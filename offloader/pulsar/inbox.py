@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 from offloader.errors import OffloadError
-from offloader.pulsar.api import RawEntry
+from offloader.ports.entry_source import RawEntry
 from offloader.pulsar.entry_messages import message_count
 from offloader.pulsar.window import Window
 

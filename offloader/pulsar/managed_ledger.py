@@ -10,8 +10,8 @@ from urllib.parse import unquote_plus
 
 from offloader.errors import BrokerUnavailableError, ProtocolError
 from offloader.model import LedgerList, LedgerSpan
+from offloader.ports.admin import TopicInfo
 from offloader.printable import printable
-from offloader.pulsar.api import TopicInfo
 
 PIN_PROPERTY = "pin"
 """The property of our subscriptions that has their token. Brokers store a subscription's properties when it is made; whoever subscribes to it

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from offloader.errors import BrokerUnavailableError, FatalError, OffloadError
 from offloader.model import Position, TopicName
-from offloader.pulsar.api import TopicEnd
+from offloader.ports.pins import TopicEnd
 from offloader.pulsar.commands import Subscription
 from offloader.pulsar.lookup import TopicLookup
 from offloader.pulsar.managed_ledger import PIN_PROPERTY

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from offloader._proto.pulsar_wire_pb2 import BaseCommand
 from offloader.errors import FatalError, OffloadError, OutcomeUnknownError, TopicMovedError
 from offloader.model import TopicName
+from offloader.ports.pins import TopicEnd
 from offloader.pulsar import commands
-from offloader.pulsar.api import TopicEnd
 from offloader.pulsar.commands import Subscription
 from offloader.pulsar.connection import Connection
 from offloader.pulsar.lookup import TopicLookup

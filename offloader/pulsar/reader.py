@@ -6,8 +6,8 @@ import secrets
 
 from offloader.errors import OffloadError, TopicMovedError
 from offloader.model import TopicName
+from offloader.ports.entry_source import RawEntry
 from offloader.pulsar import commands
-from offloader.pulsar.api import RawEntry
 from offloader.pulsar.commands import Subscription
 from offloader.pulsar.connection import Connection
 from offloader.pulsar.inbox import Inbox

@@ -3,65 +3,16 @@
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import Self
 from urllib.parse import unquote, urlsplit
 
 from offloader.errors import ConfigError
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.local import LocalStore
 from offloader.storage.memory import MemoryBacking, MemoryStore
+from offloader.storage.settings import StoreSettings
 
 _MEMORIES: dict[str, MemoryBacking] = {}
 _MEMORIES_LOCK = threading.Lock()
-_WITHOUT_OPTIONS = ("file", "memory")
-_OTHER_NAMES = {"gcs": "gs", "abfss": "abfs", "az": "abfs"}  # of the same service
-
-
-@dataclass(frozen=True, slots=True)
-class StoreSettings:
-    """Where a store is and how to reach it. Can be pickled; each process opens its own store.
-
-    `root`: `file:///path`, `s3://bucket/prefix`, `memory://name` (this process only), or a URL of fsspec. `endpoint`,
-    `region` and keys are for S3; without keys the usual AWS chain decides (environment, profile, instance role). `setting` is how
-    whoever gave the root calls it, for errors.
-    """
-
-    root: str
-    endpoint: str | None = None
-    region: str | None = None
-    access_key: str | None = field(default=None, repr=False)
-    secret_key: str | None = field(default=None, repr=False)
-    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    setting: str = field(default="root", compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        """Raises ConfigError for a URL with a password: a URL is shown wherever something is said of its store."""
-        with suppress(ValueError):  # what is no URL is refused where it is opened
-            if urlsplit(self.root).password or urlsplit(self.endpoint or "").password:
-                raise ConfigError(f"{self.setting}: the URL has a password in it; pass it as an option of the store")
-
-    @property
-    def scheme(self) -> str:
-        """What stands before `://`, in lower case; "" where there is none."""
-        scheme, separator, _ = self.root.partition("://")
-        return scheme.lower() if separator else ""
-
-    @property
-    def takes_options(self) -> bool:
-        """Whether there are options for stores of this scheme."""
-        return self.scheme not in _WITHOUT_OPTIONS
-
-    def beside(self, root: str, setting: str) -> Self:
-        """Another store that is reached alike. Options of the one's scheme are not for another scheme."""
-        other = replace(self, root=root, setting=setting)
-        of_another = self.takes_options and _service(other.scheme) != _service(self.scheme)
-        return replace(other, options=()) if of_another else other
-
-
-def _service(scheme: str) -> str:
-    return _OTHER_NAMES.get(scheme, scheme)
 
 
 def open_store(settings: StoreSettings, *, read_only: bool = False) -> ObjectStore:

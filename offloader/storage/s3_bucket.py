@@ -9,10 +9,10 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from offloader.errors import AccessDeniedError, StoreUnavailableError
-from offloader.storage.open import StoreSettings
 from offloader.storage.s3_calls import code_of
 from offloader.storage.s3_client import addressing_style
 from offloader.storage.s3_session import new_client
+from offloader.storage.settings import StoreSettings
 
 NO_RULES = "NoSuchLifecycleConfiguration"
 

@@ -8,9 +8,9 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 
 from offloader.errors import ConfigError
-from offloader.storage.open import StoreSettings
 from offloader.storage.s3 import S3Store
 from offloader.storage.s3_session import new_client
+from offloader.storage.settings import StoreSettings
 
 # Enough for the threads of a worker; a connection is opened only when it is needed.
 MAX_CONNECTIONS = 64

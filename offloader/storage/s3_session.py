@@ -10,7 +10,7 @@ from boto3.session import Session
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from offloader.storage.open import StoreSettings
+from offloader.storage.settings import StoreSettings
 
 REDIRECTED = "Redirected"  # the code of our own error, no store says so
 

@@ -6,8 +6,6 @@ For hermetic tests of everything above `offloader.pulsar`. What it does is what 
 
 from __future__ import annotations
 
-import random
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,8 +15,8 @@ from offloader.model import GapKind, LedgerList, LedgerSpan, TopicName
 from offloader.pulsar.managed_ledger import LAZY_CURSORS, PIN_PROPERTY
 from offloader.testing.cluster_clients import MemoryAdmin, MemoryPins, MemorySource
 from offloader.testing.cluster_ledgers import MemoryBookies, MemoryLedgers
-from offloader.testing.cluster_state import Ledger, Namespace, Place, State, Stored, Topic
-from offloader.testing.faults import Faults
+from offloader.testing.cluster_shared import Shared
+from offloader.testing.cluster_state import Ledger, Namespace, Place, Stored, Topic
 
 PIN = "__offloader"
 
@@ -38,7 +36,7 @@ class Produced:
     delivered: bool
 
 
-class MemoryCluster:
+class MemoryCluster(Shared):
     """What a test does to the cluster. `admin`, `source`, `stored` (straight from its bookie) and `pins()` are the product's view of it.
 
     Reads do not wait for real time unless `real_time` is set: a reader at the end returns an empty list at once.
@@ -47,17 +45,7 @@ class MemoryCluster:
     def __init__(
         self, *, seed: int = 0, name: str = "memory", entries_per_ledger: int | None = None, real_time: bool = False
     ) -> None:
-        rng = random.Random(seed)  # noqa: S311 (test data)
-        self.name = name
-        self.state = State(rng, entries_per_ledger)
-        self.changed = threading.Condition(threading.RLock())
-        self.faults = Faults(rng)
-        self.real_time = real_time
-        self.configuration: dict[str, str] = {
-            "brokerEntryMetadataInterceptors": "",
-            "exposingBrokerEntryMetadataToClientEnabled": "true",
-            "maxMessageSize": "5242880",
-        }
+        super().__init__(seed=seed, name=name, entries_per_ledger=entries_per_ledger, real_time=real_time)
         self.admin = MemoryAdmin(self)
         self.source = MemorySource(self)
         self.stored = BookKeeperSource(MemoryLedgers(self), MemoryBookies(self))

@@ -14,11 +14,13 @@ from offloader.errors import (
     TopicNotFoundError,
 )
 from offloader.model import Gap, GapKind, LedgerList, LedgerSpan, Position, TopicName
-from offloader.pulsar.api import EntryReader, Extent, Identity, RawEntry, TopicEnd, TopicInfo
+from offloader.ports.admin import Identity, TopicInfo
+from offloader.ports.entry_source import EntryReader, Extent, RawEntry
+from offloader.ports.pins import TopicEnd
 from offloader.pulsar.managed_ledger import LAZY_CURSORS, PIN_PROPERTY, keeps_properties, pin_token
 
 if TYPE_CHECKING:
-    from offloader.testing.cluster import MemoryCluster
+    from offloader.testing.cluster_shared import Shared
     from offloader.testing.cluster_state import Cursor, Namespace, Topic
 
 T = TypeVar("T")
@@ -27,7 +29,7 @@ T = TypeVar("T")
 class MemoryAdmin:
     """`Admin` of the in-memory cluster. `loaded`: topics and the brokers that have them."""
 
-    def __init__(self, cluster: MemoryCluster) -> None:
+    def __init__(self, cluster: Shared) -> None:
         self._cluster = cluster
         self.broker_version = "4.0.7"
         self.loaded: dict[TopicName, str] = {}
@@ -132,7 +134,7 @@ class MemoryAdmin:
 class MemoryPins:
     """`Pins` of the in-memory cluster. Close it, or a second holder finds its topics busy, as in Pulsar."""
 
-    def __init__(self, cluster: MemoryCluster, subscription: str = "__offloader") -> None:
+    def __init__(self, cluster: Shared, subscription: str = "__offloader") -> None:
         self._cluster = cluster
         self._subscription = subscription
         self._held: set[TopicName] = set()
@@ -218,7 +220,7 @@ class MemoryPins:
 class MemorySource:
     """`EntrySource` of the in-memory cluster."""
 
-    def __init__(self, cluster: MemoryCluster) -> None:
+    def __init__(self, cluster: Shared) -> None:
         self._cluster = cluster
 
     def open(
@@ -252,7 +254,7 @@ class MemorySource:
 class MemoryReader:
     """Delivers as a broker does: hidden entries are left out, an open transaction stops it, trimmed ledgers are skipped."""
 
-    def __init__(self, cluster: MemoryCluster, topic: TopicName, start: tuple[int, int], max_bytes: int) -> None:
+    def __init__(self, cluster: Shared, topic: TopicName, start: tuple[int, int], max_bytes: int) -> None:
         self._cluster = cluster
         self._topic = topic
         self._next = start
@@ -294,7 +296,7 @@ class MemoryReader:
         return topic
 
 
-def _find(cluster: MemoryCluster, topic: TopicName) -> Topic:
+def _find(cluster: Shared, topic: TopicName) -> Topic:
     found = cluster.state.topics.get(topic)
     if found is None:
         raise TopicNotFoundError(f"{topic} does not exist")

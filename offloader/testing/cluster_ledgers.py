@@ -22,7 +22,7 @@ from offloader.errors import (
 from offloader.model import TopicName
 
 if TYPE_CHECKING:
-    from offloader.testing.cluster import MemoryCluster
+    from offloader.testing.cluster_shared import Shared
     from offloader.testing.cluster_state import Ledger
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ BOOKIE = "bookie-1:3181"
 class MemoryLedgers:
     """`LedgerMetadataStore` of the in-memory cluster. Nobody may write."""
 
-    def __init__(self, cluster: MemoryCluster) -> None:
+    def __init__(self, cluster: Shared) -> None:
         self._cluster = cluster
 
     def read(self, ledger: int) -> Versioned:
@@ -83,7 +83,7 @@ class MemoryLedgers:
 class MemoryBookies:
     """`Bookies` of the in-memory cluster: answers at once. It cannot be fenced or written to."""
 
-    def __init__(self, cluster: MemoryCluster) -> None:
+    def __init__(self, cluster: Shared) -> None:
         self._cluster = cluster
 
     @property
@@ -169,7 +169,7 @@ def _failed(error: OffloadError) -> Future[Any]:
     return future
 
 
-def _find(cluster: MemoryCluster, ledger: int) -> Ledger:
+def _find(cluster: Shared, ledger: int) -> Ledger:
     found = next((x for topic in cluster.state.topics.values() for x in topic.ledgers if x.id == ledger and not x.vanished), None)
     if found is None:
         raise LedgerNotFoundError(f"ledger {ledger} does not exist")

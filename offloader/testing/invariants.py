@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from offloader.archive.continuity import spans
+from offloader.archive.findings import Kind
 from offloader.archive.items import ArchivedEntry, Item
 from offloader.archive.reading.read import items
 from offloader.errors import OffloadError
@@ -12,7 +13,6 @@ from offloader.model import GapKind, Position, TopicName
 from offloader.offload.core.evidence import pin_target
 from offloader.operations.verify.archive import verify
 from offloader.operations.verify.catalog_records import ReadCatalog, read_catalog
-from offloader.operations.verify.findings import Kind
 from offloader.operations.verify.strays import applications as all_applications
 from offloader.operations.verify.strays import read_journals
 from offloader.ports.object_store import ObjectStore

@@ -29,8 +29,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from offloader.model import Gap, TopicName
+from offloader.ports.entry_source import EntryReader, EntrySource, Extent, RawEntry
 from offloader.ports.object_store import ObjectStore
-from offloader.pulsar.api import EntryReader, EntrySource, Extent, RawEntry
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 
 VARIABLE = "OFFLOADER_FAULTS"

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from offloader.model import GapKind, TopicName
-from offloader.pulsar.api import Admin, EntrySource
+from offloader.ports.admin import Admin
+from offloader.ports.entry_source import EntrySource
 from offloader.testing.cluster import MemoryCluster
 
 READ_BYTES = 16 * 1024 * 1024

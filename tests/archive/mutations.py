@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
 
+from offloader.archive.findings import Finding
 from offloader.archive.items import Missing
 from offloader.archive.reading.plan import plan
 from offloader.archive.reading.reader import PieceReader
@@ -18,7 +19,6 @@ from offloader.metadata.layout import KeyKind, parse_topic_key
 from offloader.metadata.state import Releasing, TopicState
 from offloader.model import Cuts, OpenSegment, Position, Source, TopicName
 from offloader.operations.verify.archive import verify
-from offloader.operations.verify.findings import Finding
 from offloader.operations.verify.strays import check_root
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from tests.archive.support import APPLICATION, META, TOPIC, Archive, gap, stream, uuid_of

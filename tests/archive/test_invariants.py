@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from offloader.archive.findings import Kind
 from offloader.metadata import layout
 from offloader.metadata.journal import Journal
 from offloader.metadata.state import TopicState
 from offloader.model import Cuts, GapKind, OpenSegment, Position, Source
-from offloader.operations.verify.findings import Kind
 from offloader.testing.cluster import MemoryCluster
 from offloader.testing.invariants import HARMLESS, check_invariants
 from offloader.testing.pace import Pace

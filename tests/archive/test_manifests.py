@@ -9,6 +9,7 @@ from functools import cache
 
 import pytest
 
+from offloader.archive.findings import Kind
 from offloader.archive.read_model import Selection
 from offloader.archive.reading.plan import plan
 from offloader.archive.records import TopicRecords
@@ -22,7 +23,6 @@ from offloader.model import EntryStats, Position
 from offloader.operations.rebuild.remains import Given
 from offloader.operations.rebuild.write import rebuild
 from offloader.operations.verify.archive import verify
-from offloader.operations.verify.findings import Kind
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from offloader.testing.faulty import FaultyStore, StoreFaults
 from tests.archive.support import SMALL, TOPIC, Archive, stream, uuid_of

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offloader.archive.findings import Finding, Kind
 from offloader.errors import OffloadError
 from offloader.metadata import layout
-from offloader.operations.verify.findings import Finding, Kind
 from offloader.storage.memory import MemoryStore
 from tests.archive.mutations import KINDS, bucket, findings, kind_of, read
 from tests.archive.support import TOPIC, uuid_of

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offloader.archive.findings import Kind
 from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.catalog_codec import decode_slot, encode_catalog, standing
@@ -17,7 +18,6 @@ from offloader.metadata.state import Abandoned, Releasing, TopicState
 from offloader.model import Cuts, OpenSegment, Position, Segment, Source
 from offloader.operations.verify.archive import verify
 from offloader.operations.verify.catalog_records import parts_of, read_catalog
-from offloader.operations.verify.findings import Kind
 from tests.archive.support import APPLICATION, META, TOPIC, Archive, gap, message, stream, uuid_of
 from tests.format.support import Stored
 

@@ -17,7 +17,7 @@ from offloader.bookkeeper.model import Fragment, LedgerMetadata, StoredEntry, Ve
 from offloader.bookkeeper.stored import encode
 from offloader.errors import BrokerUnavailableError
 from offloader.model import LedgerList, LedgerSpan, TopicName
-from offloader.pulsar.api import Extent, RawEntry
+from offloader.ports.entry_source import Extent, RawEntry
 from offloader.testing.bookkeeper import SimulatedCluster, SimulatedStore
 
 TOPIC = TopicName.parse("public/default/t")

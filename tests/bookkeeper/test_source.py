@@ -12,7 +12,7 @@ from offloader.bookkeeper.model import Fragment, StoredEntry, Versioned
 from offloader.bookkeeper.stored import encode
 from offloader.errors import BookieUnavailableError, DataLostError, IntegrityError
 from offloader.model import GapKind, LedgerList, LedgerSpan, TopicName
-from offloader.pulsar.api import EntryReader, Extent, RawEntry
+from offloader.ports.entry_source import EntryReader, Extent, RawEntry
 from offloader.testing.bookkeeper import SimulatedCluster
 from offloader.testing.cluster import MemoryCluster
 from offloader.testing.cluster_ledgers import MemoryBookies, MemoryLedgers

@@ -29,8 +29,8 @@ from offloader.offload.driver.driver import Driver
 from offloader.offload.driver.registry import Roster
 from offloader.offload.driver.work import Kind, Work
 from offloader.offload.worker.slice_worker import died, refused, run_slice
+from offloader.ports.entry_source import EntrySource
 from offloader.ports.object_store import ObjectStore
-from offloader.pulsar.api import EntrySource
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from offloader.testing.cluster import MemoryCluster
 from offloader.testing.pace import Pace

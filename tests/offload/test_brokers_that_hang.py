@@ -12,7 +12,7 @@ from offloader.errors import BrokerUnavailableError
 from offloader.model import TopicName
 from offloader.offload.core.retry_schedule import FIRST_MS, LAST_MS, SOON_MS, Patience
 from offloader.offload.driver.work import Kind
-from offloader.pulsar.api import TopicEnd
+from offloader.ports.pins import TopicEnd
 from tests.offload.simulation import Simulation
 
 HEALTHY = TopicName.parse("public/default/t")

@@ -15,7 +15,7 @@ from offloader.model import GapKind, Lane, Slice, TopicName
 from offloader.offload.core.lanes import Speed
 from offloader.offload.driver.driver import Batch
 from offloader.offload.driver.work import Kind
-from offloader.pulsar.api import TopicInfo
+from offloader.ports.admin import TopicInfo
 from offloader.testing.invariants import check_invariants
 from offloader.testing.truth import truth_of_cluster
 from tests.offload.simulation import Simulation

@@ -24,7 +24,7 @@ from offloader.metadata.requests import Request, RequestKind
 from offloader.model import TopicName
 from offloader.offload.core.evidence import CONFIRM_MS, GAP_MS, Being, Look, being
 from offloader.offload.driver.request_handler import RequestDesk
-from offloader.pulsar.api import Identity
+from offloader.ports.admin import Identity
 from offloader.testing.cluster import MemoryCluster
 from offloader.testing.cluster_clients import MemoryAdmin
 from offloader.testing.invariants import check_invariants

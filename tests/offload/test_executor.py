@@ -20,7 +20,7 @@ from offloader.offload.spark.plan_server import PlanAddress
 from offloader.offload.worker.secrets import AUTH_PARAMS, STORAGE_OPTIONS, with_secrets, without_secrets
 from offloader.offload.worker.tasks import WorkerSettings
 from offloader.pulsar.settings import PulsarSettings
-from offloader.storage.open import StoreSettings
+from offloader.storage.settings import StoreSettings
 from tests.offload.test_worker import work
 
 TOKEN = "token:eyJ-very-secret"

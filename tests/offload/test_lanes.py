@@ -35,7 +35,7 @@ from offloader.offload.core.lanes import Limits, Speed, after
 from offloader.offload.core.planner import Begin, Decision, Plan, Rules, Seal, TopicView, decide, plan
 from offloader.offload.spark import session as spark_side
 from offloader.offload.worker.slice_worker import run_slice
-from offloader.pulsar.api import Extent, RawEntry
+from offloader.ports.entry_source import Extent, RawEntry
 from tests.examples import worlds
 from tests.offload.test_planner import NoStore
 

@@ -31,8 +31,9 @@ from offloader.offload.core.lanes import Limits, Speed
 from offloader.offload.core.planner import Begin, Decision, Hold, Reach, Read, Rules, Seal, TopicView, decide, plan, roll_at
 from offloader.offload.driver.topic import reach
 from offloader.offload.worker.slice_worker import died, run_slice
+from offloader.ports.admin import TopicInfo
+from offloader.ports.entry_source import Extent, RawEntry
 from offloader.ports.object_store import UploadedPart
-from offloader.pulsar.api import Extent, RawEntry, TopicInfo
 from tests.examples import worlds
 
 LANES = {

@@ -12,8 +12,8 @@ from offloader.format.reader import read_blocks
 from offloader.metadata.layout import data_key
 from offloader.model import FailureKind, Position, Receipt, SliceStop
 from offloader.offload.worker.slice_worker import run_slice
+from offloader.ports.entry_source import RawEntry
 from offloader.ports.object_store import UploadedPart
-from offloader.pulsar.api import RawEntry
 from offloader.storage.memory import MemoryStore
 from tests.format.support import checksummed
 

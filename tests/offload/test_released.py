@@ -11,7 +11,7 @@ from offloader.errors import BrokerUnavailableError, OutcomeUnknownError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.state import CatalogHead, Claim, Releasing
 from offloader.model import FailureKind, Position, TopicName
-from offloader.pulsar.api import TopicEnd
+from offloader.ports.pins import TopicEnd
 from offloader.storage.memory import MemoryStore
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 from offloader.testing.invariants import check_invariants

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from offloader.archive.findings import Kind
 from offloader.errors import AccessDeniedError, FatalError, OvertakenError, StoreUnavailableError
 from offloader.metadata.layout import KeyKind, parse_topic_key
 from offloader.model import FailureKind, Lane, RollReason, TopicName
 from offloader.offload.core import planner
-from offloader.operations.verify.findings import Kind
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 from offloader.testing.invariants import HARMLESS, check_invariants

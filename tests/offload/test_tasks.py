@@ -4,7 +4,7 @@ from offloader.model import FailureKind
 from offloader.offload.worker.secrets import Public
 from offloader.offload.worker.tasks import WorkerSettings, run_slices
 from offloader.pulsar.settings import PulsarSettings
-from offloader.storage.open import StoreSettings
+from offloader.storage.settings import StoreSettings
 from tests.offload.test_worker import work
 
 

@@ -9,8 +9,8 @@ from offloader.errors import BrokerUnavailableError, DataLostError, StoreUnavail
 from offloader.metadata.layout import data_key
 from offloader.model import Cuts, FailureKind, LedgerSpan, Position, Slice, SliceStop, Source, TopicName
 from offloader.offload.worker.slice_worker import run_slice
+from offloader.ports.entry_source import RawEntry
 from offloader.ports.object_store import UploadedPart
-from offloader.pulsar.api import RawEntry
 from offloader.storage.memory import MemoryStore
 
 TOPIC = TopicName.parse("persistent://t/n/a")

@@ -13,7 +13,7 @@ from offloader.errors import (
     TopicNotFoundError,
 )
 from offloader.model import Position, TopicName
-from offloader.pulsar.api import TopicEnd
+from offloader.ports.pins import TopicEnd
 from offloader.pulsar.commands import message_id, position
 from offloader.pulsar.pin import BrokerPins
 from tests.pulsar import fake_broker as fake

@@ -6,7 +6,7 @@ import pytest
 
 from offloader.errors import BrokerUnavailableError, TopicMovedError, TopicNotFoundError
 from offloader.model import TopicName
-from offloader.pulsar.api import RawEntry
+from offloader.ports.entry_source import RawEntry
 from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.commands import position
 from tests.pulsar import fake_broker as fake

@@ -13,7 +13,7 @@ from crc32c import crc32c
 
 from offloader.ports.object_store import ObjectStore, UploadedPart
 from offloader.storage.fsspec import COMPOSE_LIMIT
-from offloader.storage.open import StoreSettings
+from offloader.storage.settings import StoreSettings
 
 
 @dataclass(frozen=True)

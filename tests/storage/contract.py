@@ -12,7 +12,8 @@ import pytest
 
 from offloader.errors import FatalError, ObjectNotFoundError
 from offloader.ports.object_store import ObjectStore, Stat
-from offloader.storage.open import StoreSettings, open_store
+from offloader.storage.open import open_store
+from offloader.storage.settings import StoreSettings
 from tests.storage.bench import Bench, noise, processes
 from tests.storage.contract_uploads import UploadContract
 

@@ -9,7 +9,8 @@ from crc32c import crc32c
 
 from offloader.errors import IntegrityError, PartRejectedError, UploadGoneError
 from offloader.ports.object_store import ObjectStore, UploadedPart
-from offloader.storage.open import StoreSettings, open_store
+from offloader.storage.open import open_store
+from offloader.storage.settings import StoreSettings
 from tests.storage.bench import Bench, noise, open_uploads, processes, upload_parts
 
 

@@ -15,8 +15,9 @@ from pathlib import Path
 from botocore.config import Config
 
 from offloader.ports.object_store import ObjectStore
-from offloader.storage.open import StoreSettings, open_store
+from offloader.storage.open import open_store
 from offloader.storage.s3_session import new_client
+from offloader.storage.settings import StoreSettings
 
 ACCESS_KEY, SECRET_KEY, REGION, BUCKET = "access", "secret-secret", "us-east-1", "bucket"
 START_SECONDS = 30.0

@@ -21,7 +21,7 @@ from offloader.errors import (
 )
 from offloader.storage import local, local_files
 from offloader.storage.local import LEFT_OVER_AFTER_SECONDS, LocalStore
-from offloader.storage.open import StoreSettings
+from offloader.storage.settings import StoreSettings
 from tests.storage.bench import Bench, upload_parts
 from tests.storage.contract import StoreContract
 from tests.storage.contract_uploads import StrictUploadContract

@@ -11,7 +11,8 @@ import pytest
 
 from offloader.errors import FatalError, OutcomeUnknownError
 from offloader.ports.object_store import ObjectStore, UploadedPart
-from offloader.storage.open import StoreSettings, open_store
+from offloader.storage.open import open_store
+from offloader.storage.settings import StoreSettings
 
 PART = UploadedPart(1, 1, "e", 1)
 READS: dict[str, Callable[[ObjectStore], object]] = {

@@ -10,8 +10,9 @@ import pytest
 from offloader.errors import ConfigError, UnprovenStoreError
 from offloader.storage.local import LocalStore
 from offloader.storage.memory import MemoryStore
-from offloader.storage.open import StoreSettings, open_store
+from offloader.storage.open import open_store
 from offloader.storage.s3 import S3Store
+from offloader.storage.settings import StoreSettings
 from tests.storage.servers import Stores
 
 

@@ -10,8 +10,8 @@ import pytest
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from crc32c import crc32c
 
-from offloader.storage.open import StoreSettings
 from offloader.storage.s3 import S3Store
+from offloader.storage.settings import StoreSettings
 from tests.storage.bench import Bench, upload_parts
 from tests.storage.contract import StoreContract
 from tests.storage.s3_faults import S3FaultContract

@@ -35,7 +35,7 @@ from offloader.offload.worker.tasks import WorkerSettings
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.rest import RestClient
 from offloader.pulsar.settings import PulsarSettings
-from offloader.storage.open import StoreSettings
+from offloader.storage.settings import StoreSettings
 from offloader.testing.pace import Pace
 from tests.world.brokers import Brokers
 from tests.world.clients import Window, WorldPins, WorldSource

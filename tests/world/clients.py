@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from offloader.errors import BrokerUnavailableError, TopicMovedError
 from offloader.model import Gap, Position, TopicName
-from offloader.pulsar.api import EntryReader, Extent, RawEntry, TopicEnd
+from offloader.ports.entry_source import EntryReader, Extent, RawEntry
+from offloader.ports.pins import TopicEnd
 from offloader.pulsar.gaps import explain
 from offloader.pulsar.rest import RestClient
 from offloader.testing.cluster_clients import MemoryReader

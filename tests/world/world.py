@@ -15,12 +15,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from offloader.archive.findings import Kind
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal import Journal
 from offloader.metadata.state import TopicCatalog, TopicState
 from offloader.model import Position, TopicName
 from offloader.offload.driver.acknowledging import acknowledged
-from offloader.operations.verify.findings import Kind
 from offloader.testing.cluster import MemoryCluster
 from offloader.testing.invariants import HARMLESS, check_invariants
 from offloader.testing.truth import truth_of_cluster

@@ -12,7 +12,8 @@ from offloader.archive.read_model import EntryRun, ReadItem
 from offloader.archive.records import TopicRecords
 from offloader.errors import DataLostError, RetryableError, UnexplainedGapError
 from offloader.model import MIB, Gap, LedgerList, Position, TopicName
-from offloader.pulsar.api import Admin, EntrySource, RawEntry
+from offloader.ports.admin import Admin
+from offloader.ports.entry_source import EntrySource, RawEntry
 
 READ_SECONDS = 0.5
 PAUSE_SECONDS = 1.0

@@ -13,7 +13,8 @@ from offloader.archive.following.follower import Archived, Follower, Patience, R
 from offloader.archive.read_model import ReadItem
 from offloader.archive.records import TopicRecords
 from offloader.model import Position, TopicName
-from offloader.pulsar.api import Admin, EntrySource
+from offloader.ports.admin import Admin
+from offloader.ports.entry_source import EntrySource
 from offloader.pulsar.settings import PulsarSettings
 
 FOR_EVER = Patience()

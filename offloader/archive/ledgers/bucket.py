@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
+from offloader.archive.findings import Finding, Kind
 from offloader.archive.ledgers.found import Contradiction, FoundLedgers
 from offloader.archive.ledgers.names import LedgerKey, data_key, index_key, parse_key
 from offloader.archive.ledgers.pair import LedgerPair, owner_of
 from offloader.archive.read_model import OffloadedLedger
-from offloader.archive.reading.objects import read_index
 from offloader.bookkeeper.managed_ledgers import topic_of
 from offloader.errors import DamagedObjectError, FatalError, ObjectNotFoundError
 from offloader.format.v1 import decode_ledger_index
 from offloader.model import TopicName
-from offloader.operations.verify.findings import Finding, Kind
 from offloader.ports.object_store import ObjectStore, Stat
+from offloader.storage.objects import read_index
 
 THREADS = 16
 _NAME, _VERSION, _CLUSTER = "managedledgername", "s3managedledgeroffloaderformatversion", "pulsarclustername"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from offloader.archive.findings import Finding
 from offloader.archive.read_model import OffloadedLedger
 from offloader.model import LedgerList, TopicName
-from offloader.operations.verify.findings import Finding
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from offloader.ports.object_store import Stat
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.managed_ledger import instant
 from offloader.pulsar.settings import PulsarSettings
-from offloader.storage.open import StoreSettings, open_store
+from offloader.storage.open import open_store
+from offloader.storage.settings import StoreSettings
 
 _S3 = "s3://"
 

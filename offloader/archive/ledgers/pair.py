@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from offloader.archive.findings import Finding, Kind, offset_in
 from offloader.archive.ledgers.account import LedgerAccount, account_ledger
 from offloader.archive.ledgers.names import data_key, index_key
 from offloader.archive.read_model import LAST_ENTRY, OffloadedLedger, Unreadable
-from offloader.archive.reading.objects import read_index, read_ranges
 from offloader.bookkeeper.managed_ledgers import managed_ledger_name, managed_ledger_of
 from offloader.errors import DamagedObjectError, ObjectNotFoundError
 from offloader.format.v1 import LedgerIndex, decode_ledger_index
 from offloader.model import Position, TopicName
-from offloader.operations.verify.findings import Finding, Kind, offset_in
 from offloader.ports.object_store import ObjectStore
+from offloader.storage.objects import read_index, read_ranges
 
 
 def owner_of(index: LedgerIndex) -> str:

@@ -10,7 +10,6 @@ from offloader.archive.read_model import Piece, ReadItem
 from offloader.archive.reading.fetches import Fetch, fetches
 from offloader.archive.reading.indexes import IndexCache, LoadedIndex
 from offloader.archive.reading.meter import Meter
-from offloader.archive.reading.objects import naming, read_index
 from offloader.archive.reading.part_checksums import PartSums, Proof
 from offloader.archive.reading.scan import Fault, Scanner
 from offloader.archive.reading.sparse_index import decode_points
@@ -19,6 +18,7 @@ from offloader.archive.reading.verifier import Expected, OnDamage, sound_lead
 from offloader.errors import DamagedObjectError, ObjectNotFoundError
 from offloader.format.blocks import HEADER_SIZE
 from offloader.ports.object_store import Stat
+from offloader.storage.objects import naming, read_index
 
 T = TypeVar("T")
 Body = tuple[bytes, Stat]

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from offloader.ports.object_store import ObjectStore
-from offloader.storage.open import StoreSettings, open_store
+from offloader.storage.open import open_store
+from offloader.storage.settings import StoreSettings
 
 
 @dataclass(frozen=True, slots=True)

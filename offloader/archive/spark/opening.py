@@ -8,7 +8,7 @@ from offloader.archive.catalog_cache import KnownCatalogs
 from offloader.archive.messages.encryption import KeyReader, PemFiles
 from offloader.archive.reading.stores import Stores
 from offloader.archive.spark.options import Options
-from offloader.storage.open import StoreSettings
+from offloader.storage.settings import StoreSettings
 
 _STORES: dict[tuple[StoreSettings, ...], Stores] = {}
 _CATALOGS: dict[StoreSettings, KnownCatalogs] = {}

@@ -8,7 +8,7 @@ from enum import StrEnum
 from offloader.archive.messages.limits import MAX_CHUNKED, MAX_MESSAGE
 from offloader.archive.spark.values import NOWHERE, Positions
 from offloader.model import MIB, TopicName
-from offloader.storage.open import StoreSettings
+from offloader.storage.settings import StoreSettings
 
 
 class Form(StrEnum):

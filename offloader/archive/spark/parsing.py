@@ -26,7 +26,7 @@ from offloader.archive.spark.values import (
 from offloader.config.units import parse_size, parse_time
 from offloader.errors import ConfigError
 from offloader.model import KIB, TopicName
-from offloader.storage.open import StoreSettings
+from offloader.storage.settings import StoreSettings
 
 STORAGE = "storage."
 

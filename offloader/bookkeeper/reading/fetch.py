@@ -8,7 +8,7 @@ from typing import Any
 from offloader.bookkeeper.reading.budget import Budget
 from offloader.bookkeeper.reading.runs import Run
 from offloader.errors import OffloadError
-from offloader.pulsar.api import RawEntry
+from offloader.ports.entry_source import RawEntry
 
 
 class Fetch:

@@ -24,7 +24,7 @@ from offloader.bookkeeper.status import Answer, TooManyRequestsError, answer
 from offloader.bookkeeper.stored import raw_entries
 from offloader.errors import IntegrityError, OffloadError
 from offloader.model import MIB
-from offloader.pulsar.api import RawEntry
+from offloader.ports.entry_source import RawEntry
 
 # One answer's limits. Bookies allow batches of 5 MiB unless configured otherwise; more entries than these were not faster.
 BATCH_ENTRIES = 1000

@@ -19,7 +19,7 @@ class Brokers(Protocol):
     """What is asked of the admin REST."""
 
     def loaded_by(self, topic: TopicName) -> str | None:
-        """See `offloader.pulsar.api.Admin`."""
+        """See `offloader.ports.admin.Admin`."""
         ...
 
 

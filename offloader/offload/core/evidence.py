@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from offloader.metadata.state import CatalogHead, TopicState
 from offloader.model import LedgerList, Position
-from offloader.pulsar.api import Identity
+from offloader.ports.admin import Identity
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ from offloader.offload.driver.inquiries import inquire
 from offloader.offload.driver.losses import NOT_KEPT, RELEASE
 from offloader.offload.driver.observing import kept, managed_ledger
 from offloader.offload.driver.topic import Topic, source_of
-from offloader.pulsar.api import TopicEnd, TopicInfo
+from offloader.ports.admin import TopicInfo
+from offloader.ports.pins import TopicEnd
 
 log = logging.getLogger(__name__)
 

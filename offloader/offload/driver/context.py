@@ -17,8 +17,10 @@ from offloader.offload.core import segments
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import Work
 from offloader.offload.worker.slice_worker import failure_kind
+from offloader.ports.admin import Admin
+from offloader.ports.entry_source import EntrySource
 from offloader.ports.object_store import ObjectStore
-from offloader.pulsar.api import Admin, EntrySource, Pins
+from offloader.ports.pins import Pins
 
 log = logging.getLogger(__name__)
 

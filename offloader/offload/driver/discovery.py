@@ -10,9 +10,9 @@ from offloader.config.levels import TopicPolicy
 from offloader.config.policies import Policies, namespace_switch
 from offloader.errors import NamespaceNotFoundError, OffloadError
 from offloader.model import TopicName
-from offloader.operations.doctor.check import Check, Verdict
-from offloader.operations.doctor.policies import check_policies
-from offloader.pulsar.api import Admin
+from offloader.offload.core.check import Check, Verdict
+from offloader.offload.core.namespace_policies import check_policies
+from offloader.ports.admin import Admin
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from functools import partial
 
 from offloader.errors import OffloadError
@@ -13,24 +12,13 @@ from offloader.metadata.state import CatalogHead
 from offloader.offload.core.evidence import Being, Look, being
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.observing import WITNESSES, look_for
-from offloader.offload.driver.topic import Topic
+from offloader.offload.driver.topic import Inquiry, Topic
 from offloader.offload.driver.work import Kind
 
 log = logging.getLogger(__name__)
 
 LOOK_EVERY_MS = 10_000
 KEPT = 100  # looks: enough for any conclusion
-
-
-@dataclass
-class Inquiry:
-    """What is known of a topic that may be gone. `vouched`: somebody says that it was deleted. `adopted`: before it was gone; else it is
-    taken in anew where it turns out to be there."""
-
-    adopted: bool = True
-    vouched: bool = False
-    looks: list[Look] = field(default_factory=list)
-    look_at: int = 0
 
 
 def pursue(context: Context, topics: Iterable[Topic]) -> None:

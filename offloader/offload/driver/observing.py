@@ -9,7 +9,7 @@ from offloader.errors import AbsentError, BrokerUnavailableError, OffloadError, 
 from offloader.metadata.state import CatalogHead
 from offloader.model import TopicName
 from offloader.offload.core.evidence import Look, needs_token
-from offloader.pulsar.api import Admin, TopicInfo
+from offloader.ports.admin import Admin, TopicInfo
 
 WITNESSES = 3  # topics that are asked in vain before a look goes without a witness
 # A proxy may ask another broker for its version than the topic's owner: one that keeps no tokens shows sooner or later.

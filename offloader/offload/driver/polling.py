@@ -17,7 +17,8 @@ from offloader.offload.driver.observing import managed_ledger
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.undelivered import have_tail_explained
 from offloader.offload.driver.work import Kind
-from offloader.pulsar.api import TopicEnd, TopicInfo
+from offloader.ports.admin import TopicInfo
+from offloader.ports.pins import TopicEnd
 
 log = logging.getLogger(__name__)
 

@@ -23,6 +23,7 @@ from offloader.metadata.catalog import released
 from offloader.metadata.log import READERS
 from offloader.metadata.state import CatalogHead, Releasing, TopicState
 from offloader.model import Position, RollReason, TopicName
+from offloader.offload.core.check import Check, Verdict
 from offloader.offload.core.rates import RateLimits
 from offloader.offload.core.retry_schedule import Patience
 from offloader.offload.driver.acknowledging import acknowledged
@@ -32,7 +33,6 @@ from offloader.offload.driver.discovery import Discovery, discover
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.undelivered import explain_tail
 from offloader.offload.driver.work import Kind
-from offloader.operations.doctor.check import Check, Verdict
 
 log = logging.getLogger(__name__)
 

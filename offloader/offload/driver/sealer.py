@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from offloader.archive.reading.objects import naming
 from offloader.errors import IntegrityError
 from offloader.format.index import index_of_segment
 from offloader.format.part_index import IndexEntry, decode_part_index, part_index_size
@@ -18,6 +17,7 @@ from offloader.metadata.state import CatalogHead, TopicState
 from offloader.model import Part, SealedFacts
 from offloader.offload.core import segments
 from offloader.ports.object_store import ObjectStore, UploadedPart
+from offloader.storage.objects import naming
 
 # Pulsar's readers check this one key; there is no version 2 (see docs/format.md).
 OBJECT_META = {"s3managedledgeroffloaderformatversion": "1"}

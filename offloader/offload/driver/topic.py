@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from offloader.metadata.state import CatalogHead, TopicState
 from offloader.model import Position, RollReason, Source, TopicName
 from offloader.offload.core import lanes, segments
-from offloader.offload.core.evidence import Listed
+from offloader.offload.core.evidence import Listed, Look
 from offloader.offload.core.lanes import Limits, Speed
 from offloader.offload.core.planner import Reach, Rules, TopicView, enough
 from offloader.offload.core.retry_schedule import Patience
-from offloader.pulsar.api import TopicEnd, TopicInfo
-
-if TYPE_CHECKING:
-    from offloader.offload.driver.inquiries import Inquiry
+from offloader.ports.admin import TopicInfo
+from offloader.ports.pins import TopicEnd
 
 ENTRY_OVERHEAD = 12  # bytes that the object format adds to an entry
+
+
+@dataclass
+class Inquiry:
+    """What is known of a topic that may be gone. `vouched`: somebody says that it was deleted. `adopted`: before it was gone; else it is
+    taken in anew where it turns out to be there."""
+
+    adopted: bool = True
+    vouched: bool = False
+    looks: list[Look] = field(default_factory=list)
+    look_at: int = 0
 
 
 @dataclass

@@ -13,7 +13,7 @@ from offloader.bookkeeper.filling import FilledSource
 from offloader.errors import ConfigError, OffloadError
 from offloader.model import Slice, Source
 from offloader.offload.wrapping import wrapped_source
-from offloader.pulsar.api import EntrySource
+from offloader.ports.entry_source import EntrySource
 from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.settings import PulsarSettings
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from offloader.errors import ConfigError
 from offloader.pulsar.settings import PulsarSettings
-from offloader.storage.open import StoreSettings
+from offloader.storage.settings import StoreSettings
 
 AUTH_PARAMS = "OFFLOADER_PULSAR_AUTH_PARAMS"
 STORAGE_OPTIONS = "OFFLOADER_STORAGE_OPTIONS"

@@ -26,8 +26,8 @@ from offloader.format.cutter import CutPart, PartCutter
 from offloader.model import FailureKind, Gap, LedgerList, Part, Position, Receipt, Slice, SliceStop
 from offloader.offload.worker.arrivals import Arrivals
 from offloader.offload.worker.part_uploads import PartUploads
+from offloader.ports.entry_source import EntryReader, EntrySource, Extent, RawEntry
 from offloader.ports.object_store import ObjectStore
-from offloader.pulsar.api import EntryReader, EntrySource, Extent, RawEntry
 
 READ_TIMEOUT = 0.2  # seconds; how often a waiting slice looks at its clock
 QUIET_MS = 1_000  # a reader that is silent for so long may be before entries that no broker delivers

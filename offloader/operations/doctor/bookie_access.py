@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from offloader.errors import OffloadError
-from offloader.operations.doctor.check import Check, fail, ok, warn
+from offloader.offload.core.check import Check, fail, ok, warn
 
 SETTING = "pulsar.metadataServiceUri"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from offloader.config.units import format_size
 from offloader.errors import AuthenticationFailedError, AuthorizationFailedError, InexactBytesError, OffloadError
-from offloader.operations.doctor.check import Check, fail, ok, warn
+from offloader.offload.core.check import Check, fail, ok, warn
 from offloader.pulsar.exactness import check_exactness
 
 ADDRESS = "check the address, the network and whether the broker runs"

@@ -9,9 +9,10 @@ from offloader.config import Config
 from offloader.config.levels import TopicPolicy
 from offloader.errors import OffloadError
 from offloader.model import TopicName
+from offloader.offload.core import namespace_policies
+from offloader.offload.core.check import Check, attempt, fail
 from offloader.offload.driver.discovery import discover
-from offloader.operations.doctor import bookie_access, cluster, policies, store
-from offloader.operations.doctor.check import Check, attempt, fail
+from offloader.operations.doctor import bookie_access, cluster, store
 from offloader.operations.doctor.probes import World, find_root, try_store, try_upload
 
 
@@ -79,7 +80,7 @@ def _policies(world: World, topic: TopicName, policy: TopicPolicy, discovery_ms:
     if isinstance(applied, OffloadError):
         yield fail("policies", f"{topic.namespace}: {applied}", "let the role read the namespace's policies")
     else:
-        yield from policies.check_policies(topic.namespace, applied, policy, discovery_ms)
+        yield from namespace_policies.check_policies(topic.namespace, applied, policy, discovery_ms)
 
 
 def _clock(name: str, offset: float | OffloadError | None) -> Iterator[Check]:

@@ -11,7 +11,8 @@ from offloader.bookkeeper.connect import BookKeeperSettings, clients
 from offloader.bookkeeper.status import Answer, answer
 from offloader.errors import BookieUnavailableError, OffloadError
 from offloader.model import MIB, TopicName
-from offloader.pulsar.api import Extent, TopicInfo
+from offloader.ports.admin import TopicInfo
+from offloader.ports.entry_source import Extent
 
 
 class Ledgers:

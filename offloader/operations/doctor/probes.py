@@ -21,8 +21,8 @@ from offloader.model import TopicName
 from offloader.offload import settings
 from offloader.operations.doctor.ledgers import Ledgers
 from offloader.operations.doctor.store import BucketFacts
+from offloader.ports.admin import Admin
 from offloader.ports.object_store import ObjectStore
-from offloader.pulsar.api import Admin
 
 
 class World(Protocol):

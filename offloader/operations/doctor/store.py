@@ -9,7 +9,7 @@ from typing import Any
 from offloader.config.units import format_time
 from offloader.errors import AccessDeniedError, BucketNotFoundError, OffloadError, UnprovenStoreError
 from offloader.metadata.root import Root
-from offloader.operations.doctor.check import Check, fail, ok, warn
+from offloader.offload.core.check import Check, fail, ok, warn
 
 DAY_MS = 86_400_000
 SKEW_WARN_S = 30

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+from offloader.archive.findings import Kind
 from offloader.errors import FatalError, IntegrityError
 from offloader.metadata.catalog_codec import decode_catalog, encode_catalog, opening, plain, standing
 from offloader.metadata.generations import last_slot
@@ -22,7 +23,6 @@ from offloader.operations.rebuild.chain import Sound
 from offloader.operations.rebuild.gather import gather
 from offloader.operations.rebuild.propose import Proposal, propose
 from offloader.operations.rebuild.remains import Evidence, Given
-from offloader.operations.verify.findings import Kind
 from offloader.operations.verify.segment_check import check_objects
 from offloader.ports.object_store import ObjectStore
 

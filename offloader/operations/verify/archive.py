@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from offloader.ahead import map_ahead
+from offloader.archive.findings import Finding, Kind
 from offloader.metadata import layout
 from offloader.metadata.layout import catalog_folder, data_key, journal_folder, topic_folder
 from offloader.metadata.state import REBUILT, TopicCatalog
@@ -17,7 +18,6 @@ from offloader.operations.verify.catalog_records import ReadCatalog, ReadRecord,
 from offloader.operations.verify.claims import check_claims
 from offloader.operations.verify.copies import copies
 from offloader.operations.verify.ends import lost_ends
-from offloader.operations.verify.findings import Finding, Kind
 from offloader.operations.verify.segment_check import check_objects
 from offloader.operations.verify.segment_records import check_beside
 from offloader.operations.verify.strays import Journals, Named, applications, open_uploads, read_journals, stray_objects

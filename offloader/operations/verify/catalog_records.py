@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from offloader.ahead import map_ahead
 from offloader.archive.continuity import breaks, name, spans
+from offloader.archive.findings import Finding, Kind
 from offloader.archive.runs import runs
 from offloader.errors import DamagedRecordError, FormatVersionError, IntegrityError, ObjectNotFoundError
 from offloader.format.crc import combine
@@ -30,7 +31,6 @@ from offloader.metadata.state import (
     record_uuid,
 )
 from offloader.model import Loss, Position, Segment, TopicName
-from offloader.operations.verify.findings import Finding, Kind
 from offloader.operations.verify.manifests import ManifestCheck
 from offloader.ports.object_store import ObjectStore
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
+from offloader.archive.findings import Finding, Kind
 from offloader.metadata.layout import CLAIMS, claim_key, parse_claim_key
 from offloader.model import TopicName
 from offloader.operations.verify.catalog_records import ReadCatalog
-from offloader.operations.verify.findings import Finding, Kind
 from offloader.ports.object_store import ObjectStore
 
 

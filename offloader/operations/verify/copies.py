@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from offloader.archive.findings import Finding, Kind
 from offloader.metadata.layout import parse_topic_key
-from offloader.operations.verify.findings import Finding, Kind
 
 
 def copies(tokens: Iterable[tuple[str, str]]) -> Iterator[Finding]:

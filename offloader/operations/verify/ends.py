@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from offloader.archive.findings import Finding, Kind
 from offloader.errors import FormatVersionError, IntegrityError, ObjectNotFoundError
 from offloader.metadata.catalog_codec import decode_of
 from offloader.metadata.layout import parse_topic_key
@@ -12,7 +13,6 @@ from offloader.metadata.log import read_record
 from offloader.metadata.state import record_uuid
 from offloader.model import Loss, Segment, TopicName
 from offloader.operations.verify.catalog_records import ReadCatalog
-from offloader.operations.verify.findings import Finding, Kind
 from offloader.operations.verify.strays import Journals
 from offloader.ports.object_store import ObjectStore
 

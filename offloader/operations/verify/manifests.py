@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from offloader.archive.findings import Finding, Kind
 from offloader.metadata.compaction import objects_of
 from offloader.metadata.layout import manifest_key, manifests_folder, newest_key, records_key
 from offloader.metadata.manifest import FAN, Row, before_next, leaf
 from offloader.metadata.state import Record
 from offloader.model import TopicName
-from offloader.operations.verify.findings import Finding, Kind
 from offloader.ports.object_store import ObjectStore
-from offloader.storage.whole import read_to_compare
+from offloader.storage.objects import read_to_compare
 
 
 class ManifestCheck:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from crc32c import crc32c
 
-from offloader.archive.reading.objects import read_ranges
+from offloader.archive.findings import Finding, Kind, offset_in
 from offloader.archive.runs import runs
 from offloader.errors import DamagedObjectError, DamagedRecordError
 from offloader.format.entry import fault, inspect
@@ -14,8 +14,8 @@ from offloader.format.reader import Block, StoredEntry, entries, read_blocks
 from offloader.format.stats import StatsBuilder
 from offloader.metadata.layout import data_key
 from offloader.model import Part, Position, Segment, TopicName
-from offloader.operations.verify.findings import Finding, Kind, offset_in
 from offloader.ports.object_store import ObjectStore
+from offloader.storage.objects import read_ranges
 
 
 class PartStream:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from offloader.archive.reading.objects import naming, read_index
+from offloader.archive.findings import Finding, Kind, offset_in
 from offloader.errors import DamagedObjectError, ObjectNotFoundError
 from offloader.format.index import Index, decode_index
 from offloader.format.strict import account, check_ledger_infos
 from offloader.metadata.layout import data_key, index_key
 from offloader.model import LedgerRange, Segment, TopicName
-from offloader.operations.verify.findings import Finding, Kind, offset_in
 from offloader.operations.verify.part_check import PartStream
 from offloader.ports.object_store import ObjectStore, Stat
+from offloader.storage.objects import naming, read_index
 
 # The one key that Pulsar's readers look for in an object's metadata.
 VERSION_KEY = "s3managedledgeroffloaderformatversion"

@@ -7,13 +7,13 @@ from concurrent.futures import Executor
 from hashlib import sha256
 
 from offloader.ahead import map_ahead
+from offloader.archive.findings import Finding, Kind
 from offloader.metadata.layout import record_key
 from offloader.metadata.log import READERS
 from offloader.model import TopicName
 from offloader.operations.verify.catalog_records import ReadCatalog, ReadRecord
-from offloader.operations.verify.findings import Finding, Kind
 from offloader.ports.object_store import ObjectStore
-from offloader.storage.whole import read_to_compare
+from offloader.storage.objects import read_to_compare
 
 
 def check_beside(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+from offloader.archive.findings import Finding, Kind
 from offloader.archive.ledgers.found import FoundLedgers
 from offloader.archive.ledgers.pair import LedgerPair
 from offloader.archive.read_model import OffloadedLedger
 from offloader.model import TopicName
-from offloader.operations.verify.findings import Finding, Kind
 from offloader.ports.object_store import ObjectStore
 
 THREADS = 8

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
 
+from offloader.archive.findings import Finding, Kind
 from offloader.errors import ConfigError, FormatVersionError, IntegrityError, ObjectNotFoundError
 from offloader.metadata.envelope import unseal
 from offloader.metadata.journal_start import JournalStart
@@ -27,7 +28,6 @@ from offloader.metadata.log import NumberedLog, read_record
 from offloader.metadata.root import read_root
 from offloader.metadata.state import TopicState
 from offloader.model import OpenSegment, TopicName
-from offloader.operations.verify.findings import Finding, Kind
 from offloader.ports.object_store import ObjectStore, OpenUpload
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offloader.archive.findings import Kind
 from offloader.archive.ledgers.bucket import scan
 from offloader.archive.ledgers.found import Contradiction
 from offloader.archive.ledgers.names import data_key, index_key
@@ -15,7 +16,6 @@ from offloader.archive.read_model import OffloadedLedger
 from offloader.errors import FatalError
 from offloader.format.v1 import decode_ledger_index, encode_ledger_index
 from offloader.model import Position, TopicName
-from offloader.operations.verify.findings import Kind
 from offloader.ports.object_store import Stat
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, uuid_of

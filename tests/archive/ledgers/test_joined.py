@@ -25,7 +25,8 @@ from offloader.errors import DamagedObjectError, ObjectNotFoundError
 from offloader.metadata.state import TopicCatalog
 from offloader.model import Position, TopicName
 from offloader.storage.memory import MemoryStore
-from offloader.storage.open import StoreSettings, open_store
+from offloader.storage.open import open_store
+from offloader.storage.settings import StoreSettings
 from tests.archive.support import TOPIC, Archive, uuid_of
 from tests.format.support import Stored
 

@@ -12,7 +12,8 @@ from offloader.archive.ledgers.names import data_key
 from offloader.archive.reading import stores
 from offloader.errors import BrokerUnavailableError, DamagedRecordError
 from offloader.pulsar.settings import PulsarSettings
-from offloader.storage.open import StoreSettings, open_store
+from offloader.storage.open import open_store
+from offloader.storage.settings import StoreSettings
 from tests.archive.support import TOPIC
 from tests.pulsar.test_rest import FakeAdmin
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from offloader.archive.findings import Kind
 from offloader.archive.ledgers.bucket import scan
 from offloader.archive.ledgers.found import FoundLedgers
 from offloader.archive.ledgers.names import data_key, index_key
 from offloader.format.v1 import decode_ledger_index, encode_ledger_index
-from offloader.operations.verify.findings import Kind
 from offloader.operations.verify.stock_ledgers import verify_ledgers
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC

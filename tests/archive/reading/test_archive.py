@@ -18,7 +18,8 @@ from offloader.errors import ConfigError, DamagedObjectError, FatalError
 from offloader.metadata import layout
 from offloader.model import Position, TopicName
 from offloader.storage.local import LocalStore
-from offloader.storage.open import StoreSettings, open_store
+from offloader.storage.open import open_store
+from offloader.storage.settings import StoreSettings
 from tests.archive.ledgers.support import put_ledger
 from tests.archive.support import TOPIC, gap, message, stream
 from tests.archive.support import Archive as Built

@@ -199,7 +199,8 @@ def test_indexes_of_stores_with_the_same_url_are_not_mixed_up() -> None:
 def test_ledgers_in_a_bucket_of_their_own(tmp_path) -> None:
     from offloader.archive.read_model import OffloadedLedger
     from offloader.metadata.state import TopicCatalog
-    from offloader.storage.open import StoreSettings, open_store
+    from offloader.storage.open import open_store
+    from offloader.storage.settings import StoreSettings
 
     url = (tmp_path / "bucket").as_uri()
     put_ledger(

@@ -26,7 +26,8 @@ from offloader.archive.spark.task import ReadTask
 from offloader.errors import ConfigError, DamagedObjectError, DataLostError, ObjectNotFoundError, OffloadError
 from offloader.metadata.layout import data_key
 from offloader.model import Position, TopicName
-from offloader.storage.open import StoreSettings, open_store
+from offloader.storage.open import open_store
+from offloader.storage.settings import StoreSettings
 from tests.archive.ledgers.support import messages, put_ledger
 from tests.archive.messages.test_committed import READABLE
 from tests.archive.messages.test_committed import archive as with_an_abort

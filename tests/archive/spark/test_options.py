@@ -10,7 +10,8 @@ from offloader.archive.spark.options import Form, Ledgers, Options
 from offloader.archive.spark.parsing import parse_options
 from offloader.errors import ConfigError
 from offloader.model import MIB, Position, TopicName
-from offloader.storage.open import StoreSettings, open_store
+from offloader.storage.open import open_store
+from offloader.storage.settings import StoreSettings
 
 ORDERS = TopicName.parse("persistent://public/default/orders")
 LEAST = {"root": "s3://bucket/prefix", "topics": "orders"}

@@ -28,7 +28,7 @@ from offloader.archive.spark.planning import (
 from offloader.archive.view import TopicView
 from offloader.errors import DataLostError
 from offloader.model import Position, TopicName
-from offloader.storage.open import StoreSettings
+from offloader.storage.settings import StoreSettings
 from tests.archive.support import TOPIC, Archive, checksummed, gap, stream
 from tests.format.support import Stored
 

@@ -17,7 +17,7 @@ from offloader.errors import ConfigError, DataLostError
 from offloader.metadata.catalog_codec import decode_catalog
 from offloader.metadata.layout import catalog_folder
 from offloader.model import Position, Segment, TopicName
-from offloader.storage.open import StoreSettings
+from offloader.storage.settings import StoreSettings
 from tests.archive.spark.world import Row, World, ordered, row_of, standard
 
 

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from offloader._proto.pulsar_messages_pb2 import CompressionType, MessageMetadata, SingleMessageMetadata
 from offloader.model import KIB, Cuts, TopicName
-from offloader.storage.open import StoreSettings, open_store
+from offloader.storage.open import open_store
+from offloader.storage.settings import StoreSettings
 from tests.archive.support import Archive
 from tests.format.support import Stored, checksummed
 

@@ -9,10 +9,10 @@ from offloader.bookkeeper.digests import digest_for, master_key
 from offloader.bookkeeper.model import StoredEntry
 from offloader.bookkeeper.stored import encode
 from offloader.model import LedgerList, LedgerSpan, TopicName
+from offloader.offload.core.check import Verdict
 from offloader.operations.doctor.bookie_access import reachable
-from offloader.operations.doctor.check import Verdict
 from offloader.operations.doctor.ledgers import Ledgers
-from offloader.pulsar.api import TopicInfo
+from offloader.ports.admin import TopicInfo
 from offloader.testing.bookkeeper import SimulatedCluster
 
 TOPIC = TopicName.parse("public/default/t")

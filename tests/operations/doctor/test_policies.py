@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from offloader.operations.doctor.check import Verdict
-from offloader.operations.doctor.policies import backlog_quotas, expiration, retention, stock_offload, time_to_live
+from offloader.offload.core.check import Verdict
+from offloader.offload.core.namespace_policies import backlog_quotas, expiration, retention, stock_offload, time_to_live
 
 NS = "public/default"
 MINUTE, DAY = 60_000, 86_400_000

@@ -6,8 +6,8 @@ import pytest
 
 from offloader.errors import AccessDeniedError, BucketNotFoundError, DamagedRecordError, StoreUnavailableError
 from offloader.metadata.root import Root
+from offloader.offload.core.check import Verdict
 from offloader.operations.doctor import store
-from offloader.operations.doctor.check import Verdict
 from offloader.operations.doctor.probes import ahead
 from offloader.operations.doctor.store import BucketFacts
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given as examples
 from hypothesis import strategies as st
 
+from offloader.archive.findings import Kind
 from offloader.errors import DamagedRecordError, IntegrityError, OffloadError, OutcomeUnknownError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.state import TopicCatalog
 from offloader.model import Loss, Position
 from offloader.operations.rebuild.remains import NoteKind
 from offloader.operations.verify.archive import verify
-from offloader.operations.verify.findings import Kind
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 from tests.archive.support import TOPIC

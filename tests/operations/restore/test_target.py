@@ -16,7 +16,7 @@ from offloader.operations.restore.provenance import Mark
 from offloader.operations.restore.schemas import Schemas
 from offloader.operations.restore.tail import Tail
 from offloader.operations.restore.target import PulsarTarget
-from offloader.pulsar.api import RawEntry
+from offloader.ports.entry_source import RawEntry
 from offloader.pulsar.lookup import TopicLookup
 from offloader.pulsar.pool import ConnectionPool
 from offloader.pulsar.settings import PulsarSettings

@@ -10,10 +10,10 @@ from google.protobuf.message import DecodeError
 from offloader._proto.pulsar_messages_pb2 import BrokerEntryMetadata, CompressionType, MessageMetadata
 from offloader.archive.messages.limits import MAX_MESSAGE
 from offloader.archive.messages.unpack import Single, unpack_batch
+from offloader.archive.peek.fields import Facts, fields_of
 from offloader.errors import DamagedObjectError
 from offloader.format.compression import decompress
 from offloader.format.entry import MAGIC_BROKER_METADATA, MAGIC_CHECKSUM
-from offloader.operations.peek.fields import Facts, fields_of
 from offloader.printable import printable
 
 PREVIEW = 64

@@ -1,17 +1,38 @@
-"""An object's bytes in ranges, and its name in what is said of it."""
+"""Objects read whole or in ranges: with a bound, since whatever lies in a bucket may be damage."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from offloader.errors import DamagedObjectError
+from offloader.errors import DamagedObjectError, IntegrityError, ObjectNotFoundError
 from offloader.model import MIB
 from offloader.ports.object_store import ObjectStore, Stat
-from offloader.storage.whole import read_whole
 
 READ_SIZE = 4 * MIB
 LARGEST_INDEX = 256 * MIB  # a segment ends when it has 16 MiB of index; a V1 index of 1 TiB has 4 MiB in blocks of 5 MiB
+AT_ONCE = MIB  # what is larger is read only when its size is known to be possible
+
+
+def read_whole(store: ObjectStore, key: str, most: int, damage: type[IntegrityError]) -> tuple[bytes, Stat]:
+    """An object that has no more than `most` bytes where it is sound. Raises ObjectNotFoundError, and `damage` for a larger one, of which
+    no more than a MiB is read."""
+    first = min(most + 1, AT_ONCE)
+    data, stat = store.read(key, 0, first)
+    if stat.size > most or len(data) > most:
+        raise damage(f"{key}: it has {max(stat.size, len(data))} bytes, and none that is sound has more than {most}")
+    if stat.size <= len(data):
+        return data, stat
+    rest, stat = store.read(key, len(data), stat.size - len(data))
+    return data + rest, stat
+
+
+def read_to_compare(store: ObjectStore, key: str, size: int) -> bytes | None:
+    """What an object has that should have `size` bytes: one more at most, which tells that it is another. None: it is not there."""
+    try:
+        return store.read(key, 0, size + 1)[0]
+    except ObjectNotFoundError:
+        return None
 
 
 def read_index(store: ObjectStore, key: str) -> tuple[bytes, Stat]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from offloader.config.levels import TopicPolicy
 from offloader.config.units import format_time
-from offloader.operations.doctor.check import Check, fail, ok, warn
+from offloader.offload.core.check import Check, fail, ok, warn
 
 MINUTE_MS = 60_000
 DAY_MINUTES = 24 * 60

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from offloader.archive.items import ArchivedEntry, Missing
 from offloader.archive.read_model import OffloadedLedger, Piece, Selection
 from offloader.archive.reading.fetches import Fetch
-from offloader.archive.reading.objects import naming, read_index
 from offloader.archive.reading.plan import plan
 from offloader.archive.reading.scan import Fault, Scanner
 from offloader.archive.reading.sparse_index import Points, decode_points
@@ -18,6 +17,7 @@ from offloader.errors import DamagedObjectError, FatalError
 from offloader.format.blocks import HEADER_SIZE, BlockHeader, decode_header
 from offloader.model import Gap, Loss, Part, Position, Segment
 from offloader.ports.object_store import ObjectStore
+from offloader.storage.objects import naming, read_index
 
 Owner = Segment | OffloadedLedger | Loss
 

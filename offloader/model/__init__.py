@@ -1,0 +1,62 @@
+"""The values that everything else speaks of: topics, positions, ledgers, cuts, parts, segments, slices, receipts.
+
+Frozen, no I/O. Sizes are in bytes, times in milliseconds since the epoch (UTC), positions inclusive unless a name says
+`after`.
+"""
+
+from __future__ import annotations
+
+from offloader.model.ledger import Gap, GapKind, LedgerList, LedgerRange, LedgerSpan
+from offloader.model.position import Position
+from offloader.model.segment import (
+    Cuts,
+    Ending,
+    EntryStats,
+    Failure,
+    FailureKind,
+    Loss,
+    OpenSegment,
+    Part,
+    RollReason,
+    SealedFacts,
+    Segment,
+    SegmentStatus,
+    Source,
+    Transaction,
+)
+from offloader.model.slice import Lane, Receipt, Slice, SliceStop
+from offloader.model.topic import TopicName
+from offloader.model.units import GIB, KIB, MAX_OBJECT_SIZE, MAX_TIME, MIB
+
+__all__ = [
+    "GIB",
+    "KIB",
+    "MAX_OBJECT_SIZE",
+    "MAX_TIME",
+    "MIB",
+    "Cuts",
+    "Ending",
+    "EntryStats",
+    "Failure",
+    "FailureKind",
+    "Gap",
+    "GapKind",
+    "Lane",
+    "LedgerList",
+    "LedgerRange",
+    "LedgerSpan",
+    "Loss",
+    "OpenSegment",
+    "Part",
+    "Position",
+    "Receipt",
+    "RollReason",
+    "SealedFacts",
+    "Segment",
+    "SegmentStatus",
+    "Slice",
+    "SliceStop",
+    "Source",
+    "TopicName",
+    "Transaction",
+]

@@ -1,0 +1,89 @@
+"""A topic's ledgers, and what is held of one."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from enum import StrEnum
+
+from offloader.model.position import Position
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSpan:
+    """One ledger of a topic's list. `last` is the last entry id it was closed with (-1: empty), None while it is open."""
+
+    ledger: int
+    last: int | None
+
+
+class LedgerList:
+    """A topic's ledgers in order, as Pulsar lists them: what makes a position's successor computable."""
+
+    def __init__(self, spans: tuple[LedgerSpan, ...]) -> None:
+        self.spans = tuple(sorted(spans, key=lambda s: s.ledger))
+        self._by_id = {s.ledger: i for i, s in enumerate(self.spans)}
+
+    def __contains__(self, ledger: object) -> bool:
+        return ledger in self._by_id
+
+    def reaches(self, ledger: int) -> bool:
+        """Whether the list has this ledger or a later one. Else it is older than whoever says that there is this ledger."""
+        return bool(self.spans) and self.spans[-1].ledger >= ledger
+
+    def closed_with(self, ledger: int) -> int | None:
+        """The ledger's last entry id, None while it is open or when it is not (any more) in the list."""
+        i = self._by_id.get(ledger)
+        return None if i is None else self.spans[i].last
+
+    def next_ledger(self, ledger: int) -> int | None:
+        """The first listed ledger after this one that is open or not empty."""
+        after = bisect_right(self.spans, ledger, key=lambda s: s.ledger)
+        return next((self.spans[i].ledger for i in range(after, len(self.spans)) if self.spans[i].last != -1), None)
+
+    def following(self, ledger: int) -> int | None:
+        """The ledger that is listed right after this one, whatever it holds."""
+        i = self._by_id.get(ledger)
+        return None if i is None or i + 1 == len(self.spans) else self.spans[i + 1].ledger
+
+    def successor(self, position: Position) -> Position | None:
+        """The position right after; None when it cannot be known (yet): its ledger is not listed (any more), or it is full and no later
+        one is listed. In an open ledger that is the next entry id.
+        """
+        if position.ledger not in self._by_id:
+            return None
+        last = self.closed_with(position.ledger)
+        if last is None or position.entry < last:
+            return Position(position.incarnation, position.ledger, position.entry + 1)
+        following = self.next_ledger(position.ledger)
+        return None if following is None else Position(position.incarnation, following, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRange:
+    """What a part or a segment holds of one ledger. `size` is the sum of the entries' lengths."""
+
+    ledger: int
+    first: int
+    last: int
+    count: int
+    size: int
+    closed_with: int | None = None
+
+
+class GapKind(StrEnum):
+    """Why a broker did not deliver an entry."""
+
+    ABORTED = "aborted"  # an entry of an aborted transaction
+    MARKER = "marker"  # a server-only marker (transaction, replicated subscription)
+    FILTERED = "filtered"  # proven filtered, content unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Entries `first`..`last` of one ledger that exist in Pulsar, are not in the segment, and are known to be `kind`."""
+
+    kind: GapKind
+    ledger: int
+    first: int
+    last: int

@@ -1,0 +1,252 @@
+"""A segment, from Assigned to Offloaded: how it is cut, its parts, what it accounts for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from offloader.model.ledger import Gap, LedgerRange
+from offloader.model.position import Position
+from offloader.model.units import KIB, MAX_TIME, MIB
+
+
+class Source(StrEnum):
+    """Where a segment's entries are read from: fixed when it is Assigned, because it decides what its bytes are."""
+
+    BROKER = "broker"
+    FILLED = "broker-filled"  # from brokers, and from bookies what brokers do not deliver
+    BOOKKEEPER = "bookkeeper"
+
+    @property
+    def complete(self) -> bool:
+        """Whether every stored entry is copied, also what consumers never see: markers, aborted and open transactions."""
+        return self is not Source.BROKER
+
+
+@dataclass(frozen=True, slots=True)
+class Cuts:
+    """What is fixed when a segment is Assigned: the same start then gives the same blocks and parts, for ever."""
+
+    part_size: int = 8 * MIB
+    block_size: int = 1 * MIB
+    index_step: int = 256 * KIB
+    version: int = 2
+
+
+Transaction = tuple[int, int]
+"""A transaction's id as Pulsar writes it: the most and the least significant 64 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryStats:
+    """What the message metadata of some entries say; None where no entry says it. Payloads are never opened."""
+
+    messages: int = 0
+    min_publish_time: int | None = None
+    max_publish_time: int | None = None
+    min_broker_time: int | None = None
+    max_broker_time: int | None = None
+    min_index: int | None = None
+    max_index: int | None = None
+    aborted: tuple[Transaction, ...] = field(default=(), kw_only=True)  # those whose abort markers are among the entries
+    unreadable: int = field(default=0, kw_only=True)  # entries that are no messages: copied as they are, nothing is known of them
+
+    @property
+    def publish_bounds(self) -> tuple[int, int] | None:
+        """No entry says a publish time outside these, signed as Java reads it; None where none says one."""
+        least, greatest = self.min_publish_time, self.max_publish_time
+        if least is None or greatest is None:
+            return None
+        if least <= MAX_TIME < greatest:  # some are below 0, some are not: nothing tells how far
+            return -MAX_TIME - 1, MAX_TIME
+        return (least, greatest) if greatest <= MAX_TIME else (least - (1 << 64), greatest - (1 << 64))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One uploaded part: whole blocks, back to back. `number` counts from 1, `offset` is where it begins in the object.
+
+    `indexed` is the number of index entries that stand at its end. `gaps` were found before or between this part's entries.
+    """
+
+    number: int
+    offset: int
+    size: int
+    etag: str
+    crc32c: int
+    blocks: int
+    ledgers: tuple[LedgerRange, ...]
+    indexed: int
+    stats: EntryStats
+    gaps: tuple[Gap, ...] = ()
+
+    @property
+    def first(self) -> tuple[int, int]:
+        return (self.ledgers[0].ledger, self.ledgers[0].first)
+
+    @property
+    def last(self) -> tuple[int, int]:
+        return (self.ledgers[-1].ledger, self.ledgers[-1].last)
+
+    @property
+    def entries(self) -> int:
+        return sum(r.count for r in self.ledgers)
+
+
+class RollReason(StrEnum):
+    """Why a segment was closed."""
+
+    SIZE = "size"
+    AGE = "age"
+    REQUEST = "request"
+    INDEX = "index"
+    TERMINATED = "terminated"
+    DELETED = "deleted"
+    DISABLED = "disabled"
+    RELEASED = "released"
+    CAUGHT_UP = "caught-up"
+    DATA_LOST = "data-lost"
+
+
+class SegmentStatus(StrEnum):
+    """PIP-76's words (Assigned, Offloaded, Failed) and the two steps in between."""
+
+    ASSIGNED = "Assigned"
+    CLOSING = "Closing"
+    SEALING = "Sealing"
+    OFFLOADED = "Offloaded"
+    FAILED = "Failed"
+
+
+class FailureKind(StrEnum):
+    """What a topic's slice or seal met; names are those of the error tree's leaves."""
+
+    RETRYABLE = "retryable"
+    FATAL = "fatal"
+    UNKNOWN = "outcome-unknown"
+    INTEGRITY = "integrity"
+    UPLOAD_GONE = "upload-gone"
+    DATA_LOST = "data-lost"
+    TASK_DIED = "task-died"
+    TOPIC_GONE = "topic-gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A topic's last failure, how often in a row, and when it is tried again."""
+
+    kind: FailureKind
+    reason: str
+    attempts: int
+    retry_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class SealedFacts:
+    """Everything that sealing steps 2-4 need, fixed in the journal before the first of them: they write the same bytes
+    however often they run."""
+
+    offloaded_at: int
+    size: int
+    crc32c: int
+    end: Position
+    ledgers: tuple[LedgerRange, ...]
+    gaps: tuple[Gap, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSegment:
+    """A topic's one segment that is not Offloaded. `start` is its first position, a leading gap included.
+
+    `upload` is the store's handle (text that only the store reads); None until there is a whole part to write.
+    """
+
+    uuid: str
+    start: Position
+    source: Source
+    cuts: Cuts
+    assigned_at: int
+    status: SegmentStatus = SegmentStatus.ASSIGNED
+    predecessor_uuid: str = ""
+    predecessor_end: Position | None = None
+    upload: str | None = None
+    parts: tuple[Part, ...] = ()
+    closing_end: Position | None = None
+    roll_reason: RollReason | None = None
+    sealed: SealedFacts | None = None
+    former_ledger_last: int | None = None  # as in `Segment`
+
+    @property
+    def size(self) -> int:
+        return self.parts[-1].offset + self.parts[-1].size if self.parts else 0
+
+    @property
+    def blocks(self) -> int:
+        return sum(p.blocks for p in self.parts)
+
+    @property
+    def covered(self) -> Position | None:
+        """The last position that is safely uploaded, None before the first part."""
+        if not self.parts:
+            return None
+        ledger, entry = self.parts[-1].last
+        return Position(self.start.incarnation, ledger, entry)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """An Offloaded segment: the OffloadSegment record of the catalog (PIP-76's fields, and what proves continuity).
+
+    `start`..`end` is what it accounts for: every entry in it is in the object or in `gaps`.
+    An object-less segment (`size` 0) accounts only for gaps.
+
+    `former_ledger_last` proves that it follows where it begins another ledger: the entry that the ledger of the position before was
+    closed with (-1: nobody wrote to it), as Pulsar's list said while it still had both ledgers.
+    """
+
+    uuid: str
+    start: Position
+    end: Position
+    assigned_at: int
+    offloaded_at: int
+    size: int
+    crc32c: int
+    cuts: Cuts
+    source: Source
+    roll_reason: RollReason
+    ledgers: tuple[LedgerRange, ...]
+    parts: tuple[Part, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    predecessor_uuid: str = ""
+    predecessor_end: Position | None = None
+    driver: str = ""
+    driver_properties: tuple[tuple[str, str], ...] = ()
+    deleted_ledgers: tuple[int, ...] = field(default=())
+    former_ledger_last: int | None = None
+
+    @property
+    def entries(self) -> int:
+        return sum(r.count for r in self.ledgers)
+
+
+class Ending(NamedTuple):
+    """A segment or a loss that something follows: its uuid, and where it ends."""
+
+    uuid: str
+    end: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Entries `start`..`end` that were gone before they were offloaded, and who accepted that. `uncounted`: nobody knows how many there
+    were here, if any."""
+
+    start: Position
+    end: Position
+    reason: str
+    accepted_by: str
+    at: int
+    uncounted: bool = False
+    predecessor_uuid: str = ""
+    predecessor_end: Position | None = None

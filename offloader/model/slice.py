@@ -1,0 +1,96 @@
+"""The work planned for one topic in one micro-batch, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from offloader.model.ledger import Gap, LedgerSpan
+from offloader.model.position import Position
+from offloader.model.segment import Cuts, FailureKind, Part, Source
+from offloader.model.topic import TopicName
+
+
+class Lane(StrEnum):
+    """A streaming query with a plan of its own: topics that cannot fill a part soon hold no other topic in theirs."""
+
+    FAST = "fast"
+    SLOW = "slow"
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The work planned for one topic in one micro-batch: read from `start`, cut, upload whole parts.
+
+    `start` is the first position to account for (a gap there is to be explained); `bound` the last one that may be read.
+    `seal` says that `bound` is the segment's fixed end, so that the last part may be short.
+    `run`, `lane` and `plan` name the plan that it belongs to. `goal`: object bytes by which it has something to show, a part or, where it
+    ends the segment, what is estimated to be left of it.
+    """
+
+    topic: TopicName
+    run: str
+    plan: int
+    uuid: str
+    upload: str
+    start: Position
+    bound: Position
+    seal: bool
+    first_part: int
+    offset: int
+    first_block: int
+    room: int
+    byte_budget: int
+    time_budget_ms: int
+    hard_limit_ms: int
+    silent_ms: int
+    goal: int
+    read_ahead: int
+    source: Source
+    cuts: Cuts
+    ledgers: tuple[LedgerSpan, ...]
+    lane: Lane = Lane.FAST
+    max_gap_lookups: int = 1000
+    alone: bool = False
+    stall_ms: int | None = None  # it ends when nothing at all has come for so long; None: at the hard limit
+
+
+class SliceStop(StrEnum):
+    """Why a slice ended."""
+
+    BOUND = "bound"  # everything up to the bound was read and, where it fills parts or seals, uploaded
+    BUDGET = "budget"  # bytes or time are used up after at least one whole part
+    FULL = "full"  # the segment's maximum size: `Receipt.seen_to` is where it must end
+    SLOW = "slow"  # less than one part by the hard limit, or it will be
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What came of a slice. `uuid`, `upload`, `first_part` and `start` repeat the slice's, to be matched with the journal.
+
+    `seen_to` is the last position accounted for (entry or explained gap), uploaded or not; `seen_bytes` the object bytes
+    that what was read after the last uploaded part would take.
+    `gaps` are those after the last uploaded part; `finished`: the segment's fixed end was reached and its last part uploaded.
+    `reading_ms`: `elapsed_ms` without the time in which it only waited for the store.
+    """
+
+    topic: TopicName
+    run: str
+    plan: int
+    uuid: str
+    upload: str
+    first_part: int
+    start: Position
+    stop: SliceStop
+    lane: Lane = Lane.FAST
+    parts: tuple[Part, ...] = ()
+    seen_to: Position | None = None
+    seen_bytes: int = 0
+    gaps: tuple[Gap, ...] = ()
+    finished: bool = False
+    failure_kind: FailureKind | None = None
+    failure_reason: str = ""
+    elapsed_ms: int = 0
+    reading_ms: int = 0
+    read_bytes: int = 0

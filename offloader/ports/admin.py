@@ -1,0 +1,87 @@
+"""What is asked of a cluster over its admin REST. `pulsar/admin.py` has the real one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from offloader.model import LedgerList, TopicName
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic's managed ledger. `sizes` maps ledger id to (entries, bytes), the open ledger's current ones included.
+
+    `created`, in milliseconds, is another one when the topic is deleted and created again, and at no other time.
+    `subscriptions`: names of the durable ones. `token`: of the pin that there was before and after the list was read; empty: one that is not
+    ours; None: not asked for, or nobody can tell.
+    """
+
+    created: int
+    ledgers: LedgerList
+    sizes: Mapping[int, tuple[int, int]]
+    last_confirmed: tuple[int, int] | None
+    terminated: bool
+    offloaded: frozenset[int]
+    subscriptions: frozenset[str] = frozenset()
+    token: str | None = None
+
+
+class Identity(NamedTuple):
+    """Who answers for a cluster: its name, and where its brokers keep their metadata (empty where we may not read that)."""
+
+    cluster: str
+    stores: str = ""
+
+
+class Admin(Protocol):
+    """The admin REST calls that we use. Raises BrokerUnavailableError, AuthorizationFailedError, ProtocolError, and, where Pulsar itself says
+    that what was asked for is not there, TopicNotFoundError or NamespaceNotFoundError."""
+
+    def version(self) -> str: ...
+
+    def cluster(self) -> str:
+        """The cluster's name."""
+        ...
+
+    def identity(self) -> Identity:
+        """Who answers now."""
+        ...
+
+    def runtime_configuration(self) -> Mapping[str, str]: ...
+
+    def tenants(self) -> list[str]: ...
+
+    def namespaces_of(self, tenant: str) -> list[str]:
+        """All `tenant/namespace` of a tenant."""
+        ...
+
+    def namespaces(self) -> list[str]:
+        """All `tenant/namespace` that we may see."""
+        ...
+
+    def namespace_properties(self, namespace: str) -> Mapping[str, str]: ...
+
+    def topics(self, namespace: str) -> list[TopicName]:
+        """The namespace's persistent topics, partitions as topics of their own, without Pulsar's system topics."""
+        ...
+
+    def topic_info(self, topic: TopicName) -> TopicInfo: ...
+
+    def pin_token(self, topic: TopicName, subscription: str) -> str | None:
+        """The token that a durable subscription was made with, which it keeps as long as it is there. Empty: none, so we did not make it.
+        None: these brokers do not keep it. Raises BrokerUnavailableError where there is no such subscription now."""
+        ...
+
+    def shows_pin_tokens(self) -> bool:
+        """Whether what `pin_token` says is the subscription's own, also after its topic was loaded anew."""
+        ...
+
+    def loaded_by(self, topic: TopicName) -> str | None:
+        """The broker that has the topic loaded, None where none has; does not load it. For super users. Up to a minute behind."""
+        ...
+
+    def namespace_policies(self, namespace: str) -> Mapping[str, object]:
+        """The namespace's policies as Pulsar names them (`retention_policies`, `message_ttl_in_seconds`, …)."""
+        ...

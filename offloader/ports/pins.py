@@ -1,0 +1,55 @@
+"""The durable subscriptions that keep in Pulsar what is not offloaded yet. `pulsar/pin.py` has the real ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from offloader.model import Position, TopicName
+
+
+@dataclass(frozen=True, slots=True)
+class TopicEnd:
+    """A topic's last readable position and its pin's mark-delete, both (ledger, entry); `last` None: the topic is empty."""
+
+    last: tuple[int, int] | None
+    mark_delete: tuple[int, int]
+
+
+class Pins(Protocol):
+    """The driver's durable subscriptions. Safe to use from several threads."""
+
+    def open(self, topic: TopicName) -> TopicEnd:
+        """Make or take over the topic's durable subscription and hold it; a new one begins at the topic's first entry.
+
+        Raises SubscriptionBusyError, TopicNotFoundError, AuthorizationFailedError, BrokerUnavailableError.
+        """
+        ...
+
+    def holds(self, topic: TopicName) -> bool:
+        """Whether `open` has succeeded and nothing has let go of it since: the subscription is ours then."""
+        ...
+
+    def groups(self, topics: list[TopicName]) -> list[list[TopicName]]:
+        """The topics, those together that are asked in one place: one that hangs shall hold no others. Waits for nothing."""
+        ...
+
+    def ends(self, topics: list[TopicName]) -> dict[TopicName, TopicEnd | Exception]:
+        """Ends of many held topics at once (pipelined); a topic's failure is its value. Reconnects by itself."""
+        ...
+
+    def acknowledge(self, topic: TopicName, position: Position) -> None:
+        """Cumulatively acknowledge up to and including `position`; returns once the broker has confirmed it."""
+        ...
+
+    def release(self, topic: TopicName) -> None:
+        """Delete the durable subscription. The topic's data is no longer kept for us."""
+        ...
+
+    def drop(self, topic: TopicName) -> None:
+        """Let go of the consumer, keep the subscription."""
+        ...
+
+    def close(self) -> None:
+        """Let go of all consumers, keep the subscriptions."""
+        ...
