@@ -16,8 +16,9 @@ from integration.bookkeeper.official import Shape
 from integration.bookkeeper.orphans import Closed, Orphan, Witness
 from offloader.bookkeeper.model import LedgerState
 from offloader.bookkeeper.recovery.dangers import DangerKind
-from offloader.bookkeeper.recovery.inspection import Inspection, Options, examine
+from offloader.bookkeeper.recovery.inspection import Options, examine
 from offloader.bookkeeper.recovery.machine import Aborted, Done, Ending
+from offloader.bookkeeper.recovery.outcome import Inspection
 
 Away = Callable[[Bookie], None]
 

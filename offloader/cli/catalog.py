@@ -10,7 +10,7 @@ from offloader.cli.parsing import POSITION, TOPIC, parsed
 from offloader.cli.session import FINDINGS, OK, Session, command
 from offloader.errors import FatalError, OffloadError
 from offloader.metadata.compaction import mend
-from offloader.metadata.layout import holds_data
+from offloader.metadata.listing import holds_data
 from offloader.metadata.manifest import FAN
 from offloader.metadata.root import read_root
 from offloader.metadata.state import Claim, LedgerClosed, Said

@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from offloader.bookkeeper.model import LedgerMetadata
-from offloader.bookkeeper.recovery.inspection import Inspection, Options, examine
+from offloader.bookkeeper.recovery.inspection import Options, examine
 from offloader.bookkeeper.recovery.machine import Aborted
+from offloader.bookkeeper.recovery.outcome import Inspection
 from offloader.bookkeeper.recovery.ownership import objection
 from offloader.bookkeeper.recovery.report import fields, lines
 from offloader.cli.parsing import TIME

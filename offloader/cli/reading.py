@@ -26,7 +26,7 @@ from offloader.archive.topic import ArchivedTopic
 from offloader.cli.parsing import parse_pair, parsed
 from offloader.cli.session import Session
 from offloader.errors import ConfigError, DataLostError, FatalError
-from offloader.metadata.layout import holds_data, partitions
+from offloader.metadata.listing import holds_data, partitions
 from offloader.model import Position, TopicName
 from offloader.offload import settings
 

@@ -20,7 +20,7 @@ from offloader.cli.topics import topics
 from offloader.config import Config
 from offloader.config.units import format_size, parse_size
 from offloader.errors import DataLostError
-from offloader.metadata import layout
+from offloader.metadata import listing
 from offloader.metadata.root import read_root
 from offloader.model import TopicName
 from offloader.operations.restore.archived import ArchiveSource, Outline
@@ -111,7 +111,7 @@ def restore(
     options = Options(rate, allow_missing, ignore_schemas)
     config = session.config if to_config is None else Config.load(to_config)
     with closing(session.doors.target(config)) as cluster:
-        archived = sorted(layout.topics(session.store))
+        archived = sorted(listing.topics(session.store))
         planned = pairing(topic, archived, to, cluster.existing(to.namespace), partitions)
         if planned.create is not None:
             cluster.check_new(to)
@@ -131,7 +131,7 @@ def _jobs(session: Session, cluster: Cluster, planned: Pairing, options: Options
     for topic, to in planned.pairs:
         origin = Origin(root, topic)
         view = TopicView.of(session.catalogs.load(topic))
-        if view.catalog.claim is None and layout.holds_data(session.store, topic):
+        if view.catalog.claim is None and listing.holds_data(session.store, topic):
             raise catalog_is_gone(topic)
         source = ArchiveSource(view, stores)
         tail = Tail() if planned.create is not None else cluster.target(to, origin).check()

@@ -15,7 +15,7 @@ from offloader.cli.parsing import TIME, TOPIC
 from offloader.cli.session import ERROR, OK, Session, command
 from offloader.config.units import format_time
 from offloader.errors import FatalError, OffloadError
-from offloader.metadata import layout, requests
+from offloader.metadata import layout, listing, requests
 from offloader.metadata.state import CatalogHead, TopicState
 from offloader.model import OpenSegment, Segment, SegmentStatus, TopicName
 from offloader.operations.verify.strays import Journals, applications, read_journals
@@ -41,7 +41,7 @@ def journals_of(session: Session) -> Journals:
 
 def archived_topics(session: Session, journals: Journals) -> list[TopicName]:
     """Every topic that has a catalog or stands in a journal."""
-    return sorted({*layout.topics(session.store), *(topic for states in journals.states.values() for topic in states)})
+    return sorted({*listing.topics(session.store), *(topic for states in journals.states.values() for topic in states)})
 
 
 def chosen(session: Session, journals: Journals, topic: TopicName) -> list[TopicName]:

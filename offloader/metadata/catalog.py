@@ -30,8 +30,8 @@ from offloader.metadata.layout import (
     parse_claim_key,
     record_key,
     topic_folder,
-    topics,
 )
+from offloader.metadata.listing import topics
 from offloader.metadata.log import READERS, NumberedLog, read_record
 from offloader.metadata.manifest import FAN
 from offloader.metadata.state import CatalogHead, Claim, LedgerClosed, Record, Said, TopicCatalog, record_uuid

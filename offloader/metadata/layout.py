@@ -15,15 +15,12 @@ their order.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from urllib.parse import quote, unquote
 
 from offloader.model import TopicName
-from offloader.ports.object_store import ObjectStore
 
 ROOT = "_root"
 PROOF = "_proof"
@@ -39,7 +36,6 @@ RECORD = "-record"
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 LEADING = {"_": "%5F", ".": "%2E"}
 SLOT = re.compile(r"[0-9]{20}")
-LISTINGS = 8  # at a time
 MANIFEST = re.compile(r"[0-9]{20}/(([0-9]|records)-[0-9]{20}|newest)")
 # Behind a folder's name it makes a key that comes after all of the folder's.
 AFTER_SLASH = chr(ord("/") + 1)
@@ -150,7 +146,7 @@ def parse_claim_key(key: str) -> tuple[str, TopicName] | None:
     """Application and topic of a key under `_claims`, None for anything else."""
     folder, _, rest = key.partition("/")
     application, _, name = rest.partition("/")
-    topic, _ = _topic_of(f"{name}/")
+    topic, _ = topic_of(f"{name}/")
     return None if folder != CLAIMS or topic is None else (unquote(application), topic)
 
 
@@ -187,7 +183,7 @@ def _two_numbers(rest: str) -> tuple[int, int] | None:
 
 def parse_topic_key(key: str) -> TopicKey | None:
     """Whose object a key names; None where it is none of a topic's."""
-    topic, rest = _topic_of(key)
+    topic, rest = topic_of(key)
     if topic is None:
         return None
     if UUID.fullmatch(rest):
@@ -202,29 +198,8 @@ def parse_topic_key(key: str) -> TopicKey | None:
     return None if numbers is None else TopicKey(topic, KeyKind.CATALOG, generation=numbers[0], slot=numbers[1])
 
 
-def topics(store: ObjectStore) -> Iterator[TopicName]:
-    """All topics that have an object under the root, in key order; a listing call for each tenant, and one for each namespace or thousand
-    topics of it, `LISTINGS` of them at a time."""
-    namespaces = [folder for tenant in store.folders() if not tenant.startswith("_") for folder in store.folders(tenant)]
-    with ThreadPoolExecutor(LISTINGS, "topic-lister") as pool:
-        for folders in pool.map(lambda namespace: list(store.folders(namespace)), namespaces):
-            yield from (topic for topic, _ in map(_topic_of, folders) if topic is not None)
-
-
-def partitions(store: ObjectStore, topic: TopicName) -> list[TopicName]:
-    """The partitions of a topic that have an object under the root, by number; one listing call a thousand."""
-    folders = store.folders(topic_folder(topic).removesuffix("/") + "-partition-")
-    found = (partition for partition, _ in map(_topic_of, folders) if partition is not None)
-    return sorted((p for p in found if p.partitioned_name == str(topic)), key=lambda partition: partition.partition)
-
-
-def holds_data(store: ObjectStore, topic: TopicName) -> bool:
-    """Whether segments' objects lie under the topic, whatever its catalog says; one listing call."""
-    keys = (parse_topic_key(key) for key, _ in store.list(topic_folder(topic)))
-    return any(key is not None and key.kind in (KeyKind.DATA, KeyKind.INDEX) for key in keys)
-
-
-def _topic_of(key: str) -> tuple[TopicName | None, str]:
+def topic_of(key: str) -> tuple[TopicName | None, str]:
+    """The topic whose folder a key lies in, and the rest of the key; None and the key where it is in none."""
     pieces = key.split("/", 3)
     if len(pieces) < 4 or key.startswith("_"):
         return None, key

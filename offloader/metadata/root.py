@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from offloader._proto import metadata_pb2 as pb
 from offloader.errors import AnotherClusterError, ConfigError, DamagedRecordError, ObjectNotFoundError, UnprovenStoreError
 from offloader.metadata.envelope import seal, unseal
 from offloader.metadata.layout import PROOF, ROOT, proof_key
 from offloader.metadata.log import read_record
+from offloader.metadata.state import Root
 from offloader.ports.object_store import ObjectStore
-
-
-@dataclass(frozen=True, slots=True)
-class Root:
-    """What `_root` says: which root this is and whose topics it holds."""
-
-    uuid: str
-    cluster: str
 
 
 def open_root(store: ObjectStore, cluster: str, new_uuid: Callable[[], str], *, create: bool = True) -> Root:

@@ -405,3 +405,11 @@ class CatalogFold:
         """A segment may say what the ledger before its first one was closed with."""
         if segment.former_ledger_last is not None and before is not None:
             self._closed[before.incarnation, before.ledger] = segment.former_ledger_last
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """What `_root` says: which root this is and whose topics it holds."""
+
+    uuid: str
+    cluster: str

@@ -10,7 +10,7 @@ from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal import Journal
 from offloader.metadata.journal_codec import EncodedTopic
 from offloader.metadata.journal_start import JournalStart
-from offloader.metadata.layout import topics
+from offloader.metadata.listing import topics
 from offloader.metadata.state import CatalogHead
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore

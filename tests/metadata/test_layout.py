@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.archive.ledgers.names import parse_key
-from offloader.metadata import layout
+from offloader.metadata import layout, listing
 from offloader.metadata.layout import KeyKind, TopicKey
 from offloader.model import Position, TopicName
 from offloader.storage.memory import MemoryStore
@@ -65,7 +65,7 @@ def test_what_is_not_ours_is_nobody_s():
     for key in ("_root", "_journal/app/1/2", "a", "a/b", f"a/b/{UUID}", "acme/orders/t/readme", f"acme/orders/a b/{UUID}"):
         assert layout.parse_topic_key(key) is None
     assert layout.parse_journal_key("app", "_journal/app/1/2") is None
-    assert list(layout.topics(store)) == []
+    assert list(listing.topics(store)) == []
 
 
 def test_digits_of_other_scripts_number_nothing():
@@ -85,9 +85,9 @@ def test_a_thousand_topics_take_few_requests():
         topic = TopicName("acme", "orders", f"topic-partition-{number}")
         plain.put(layout.data_key(topic, UUID), b"")
     store = MeteredStore(plain, lambda verb, _, __: asked.append(verb))
-    assert len(list(layout.topics(store))) == 1000
+    assert len(list(listing.topics(store))) == 1000
     assert asked == ["list"] * 3
-    assert len(layout.partitions(store, TopicName("acme", "orders", "topic"))) == 1000
+    assert len(listing.partitions(store, TopicName("acme", "orders", "topic"))) == 1000
     assert asked == ["list"] * 4
 
 
@@ -99,5 +99,5 @@ def test_all_topics_of_a_root_are_listed(expected: set[TopicName]):
     for topic in expected:
         store.put(layout.data_key(topic, UUID), b"")
         store.put(layout.catalog_folder(topic) + layout.slot_name(0), b"")
-    found = list(layout.topics(store))
+    found = list(listing.topics(store))
     assert sorted(found) == sorted(expected)

@@ -6,7 +6,8 @@ import pytest
 
 from offloader.errors import AnotherClusterError, ConfigError, DamagedRecordError, StoreUnavailableError, UnprovenStoreError
 from offloader.metadata.catalog_codec import encode_catalog
-from offloader.metadata.root import Root, open_root, prove, read_root
+from offloader.metadata.root import open_root, prove, read_root
+from offloader.metadata.state import Root
 from offloader.storage.memory import MemoryStore
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 

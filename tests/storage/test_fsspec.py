@@ -9,7 +9,8 @@ import fsspec
 import pytest
 
 from offloader.errors import UnprovenStoreError
-from offloader.metadata.layout import topic_folder, topics
+from offloader.metadata.layout import topic_folder
+from offloader.metadata.listing import topics
 from offloader.model import TopicName
 from offloader.storage.fsspec import COMPOSE_LIMIT, FsspecStore
 from tests.storage.bench import Bench, check_parts_in_steps

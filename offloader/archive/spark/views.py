@@ -13,7 +13,7 @@ from offloader.archive.records import TopicRecords
 from offloader.archive.spark.opening import known_catalogs, opened_stores
 from offloader.archive.spark.options import Options
 from offloader.errors import ConfigError, DataLostError
-from offloader.metadata import layout
+from offloader.metadata import layout, listing
 from offloader.metadata.log import READERS
 from offloader.model import TopicName
 
@@ -64,7 +64,7 @@ class Views:
         return records.head.next_slot > 0 or (self._ledgers is not None and bool(records.whole.ledgers))
 
     def _all(self) -> set[TopicName]:
-        found = set(layout.topics(self._store))
+        found = set(listing.topics(self._store))
         return found if self._ledgers is None else found | self._ledgers.scan().topics.keys()
 
     def _check_is_archive(self) -> None:
@@ -83,13 +83,13 @@ class Views:
         of_brokers = [] if self._ledgers is None else list(self._ledgers.scan().topics)
         found: list[TopicName] = []
         for name in (name for name in self._options.topics if name.partition < 0):
-            partitions = {*layout.partitions(self._store, name), *(t for t in of_brokers if t.partitioned_name == str(name))}
+            partitions = {*listing.partitions(self._store, name), *(t for t in of_brokers if t.partitioned_name == str(name))}
             found += partitions - {name}
         return found
 
     def _lost(self) -> list[TopicName]:
         """Topics whose objects are there and whose catalogs are not."""
-        return [name for name in sorted(self._known) if not self._is_archived(name) and layout.holds_data(self._store, name)]
+        return [name for name in sorted(self._known) if not self._is_archived(name) and listing.holds_data(self._store, name)]
 
     def _check_none_is_missing(self, partitions: Iterable[TopicName], lost: Iterable[TopicName]) -> None:
         there = {*lost, *(TopicName.parse(partition.partitioned_name) for partition in partitions)}

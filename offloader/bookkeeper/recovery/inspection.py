@@ -7,12 +7,13 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from offloader.bookkeeper.api import Bookies, LedgerMetadataStore
-from offloader.bookkeeper.model import NO_ENTRY, Versioned
-from offloader.bookkeeper.recovery.dangers import Danger, dangers, distrusted, young_cookies
+from offloader.bookkeeper.model import NO_ENTRY
+from offloader.bookkeeper.recovery.dangers import dangers, distrusted, young_cookies
 from offloader.bookkeeper.recovery.forward import Reading
 from offloader.bookkeeper.recovery.machine import Rules
-from offloader.bookkeeper.recovery.runner import TIMEOUT, Outcome, recover
-from offloader.bookkeeper.recovery.survey import Reports, acknowledged, marked_up_to, survey
+from offloader.bookkeeper.recovery.outcome import Inspection
+from offloader.bookkeeper.recovery.runner import TIMEOUT, recover
+from offloader.bookkeeper.recovery.survey import acknowledged, marked_up_to, survey
 
 
 @dataclass(frozen=True)
@@ -25,20 +26,6 @@ class Options:
     timeout: float = TIMEOUT
     window: int = 8
     choice: random.Random = field(default_factory=random.SystemRandom)
-
-
-@dataclass(frozen=True)
-class Inspection:
-    """`versioned`: the metadata as it was found. `reports`: none where a closed ledger was only taken as it is.
-    `distrusted`: bookies whose *no such entry* was not believed. `dry`: nothing was written back."""
-
-    ledger: int
-    versioned: Versioned
-    reports: Reports
-    dangers: tuple[Danger, ...]
-    distrusted: frozenset[str]
-    outcome: Outcome
-    dry: bool = True
 
 
 def examine(ledger: int, store: LedgerMetadataStore, bookies: Bookies, options: Options | None = None) -> Inspection:

@@ -8,9 +8,8 @@ from typing import Any
 
 from offloader.bookkeeper.model import NO_ENTRY, LedgerMetadata
 from offloader.bookkeeper.recovery.evidence import Answers, Row, Said, rows
-from offloader.bookkeeper.recovery.inspection import Inspection
 from offloader.bookkeeper.recovery.machine import Aborted, Done
-from offloader.bookkeeper.recovery.survey import BookieReport
+from offloader.bookkeeper.recovery.outcome import BookieReport, Inspection
 from offloader.bookkeeper.status import Answer
 
 _WORDS = {Answer.POSITIVE: "yes", Answer.NEGATIVE: "no", Answer.UNKNOWN: "unknown"}

@@ -36,54 +36,17 @@ from offloader.bookkeeper.recovery.messages import (
     WriteBack,
     WriteMetadata,
 )
-from offloader.bookkeeper.recovery.replacing import Replaced, replaced
+from offloader.bookkeeper.recovery.outcome import Outcome
 from offloader.errors import (
     BookieUnavailableError,
     MetadataUnavailableError,
     OutcomeUnknownError,
-    RecoveryAbortedError,
     VersionConflictError,
 )
 
 TIMEOUT = 10.0  # seconds
 
 Suspects = Callable[[LedgerMetadata], Collection[str]]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a recovery ended. `before`: the metadata that it went by, None where the ledger was closed already."""
-
-    ledger: int
-    phase: Done | Aborted
-    evidence: Evidence
-    before: LedgerMetadata | None = None
-
-    @property
-    def metadata(self) -> LedgerMetadata:
-        """The closed ledger's. Raises RecoveryAbortedError."""
-        if isinstance(self.phase, Aborted):
-            raise RecoveryAbortedError(self.message)
-        return self.phase.metadata
-
-    @property
-    def replaced(self) -> tuple[Replaced, ...]:
-        """Who took whose place."""
-        if self.before is None or isinstance(self.phase, Aborted):
-            return ()
-        return tuple(replaced(self.before, self.phase.metadata))
-
-    @property
-    def message(self) -> str:
-        """One line: what came of it, and what to do."""
-        if isinstance(self.phase, Done):
-            metadata = self.phase.metadata
-            end = f"ledger {self.ledger}: {self.phase.ending}, last entry {metadata.last_entry}, {metadata.length} bytes"
-            return "; ".join([end, *map(str, self.replaced)])
-        bookies = self.phase.missing.bookies
-        reasons = "; ".join(f"{b}: {why}" for b in bookies if (why := self.evidence.problems(b)))
-        back = f"; {self.phase.missing}" if bookies else ""
-        return f"ledger {self.ledger} is not closed: {self.phase.reason}{back}" + (f" ({reasons})" if reasons else "")
 
 
 @dataclass

@@ -3,40 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from concurrent.futures import Future, wait
-from typing import Any, NamedTuple
+from typing import Any
 
 from offloader.bookkeeper.api import Bookies, Cookie, LastConfirmed, LedgerMetadataStore
 from offloader.bookkeeper.managed_ledgers import managed_ledger_of, topic_of
 from offloader.bookkeeper.model import NO_ENTRY, LedgerMetadata
 from offloader.bookkeeper.recovery.answers import answered, unanswered
 from offloader.bookkeeper.recovery.messages import Answered, ReadLast
+from offloader.bookkeeper.recovery.outcome import BookieReport, Reports
 from offloader.bookkeeper.status import Answer, answer
 from offloader.errors import BookieUnavailableError, DamagedRecordError, OffloadError, TopicNotFoundError
 
 LISTING = 2.0
 """Seconds for lists of entries, after all that bookies of any kind answer has come."""
-
-
-class BookieReport(NamedTuple):
-    """One bookie of one of the ledger's ensembles.
-
-    `writable` None: it is not registered. `cookie_ms`: since when it has a cookie, None: it has none; `cookie_changed_ms`: since when it
-    has the one that it has. `holds`: the entries that it says it has, None: it does not say, `problem` is why. `confirmed`: the highest
-    LAC that it knows.
-    """
-
-    bookie: str
-    writable: bool | None = True
-    cookie_ms: int | None = None
-    holds: Collection[int] | None = ()
-    confirmed: int = NO_ENTRY
-    problem: str = ""
-    cookie_changed_ms: int | None = None
-
-
-Reports = Mapping[str, BookieReport]
 
 
 def survey(ledger: int, metadata: LedgerMetadata, store: LedgerMetadataStore, bookies: Bookies, timeout: float) -> Reports:

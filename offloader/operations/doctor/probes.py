@@ -16,7 +16,8 @@ from offloader.config import Config
 from offloader.errors import ConfigError, OffloadError
 from offloader.java import find_java
 from offloader.metadata.layout import PROOF, ROOT
-from offloader.metadata.root import Root, prove, read_root
+from offloader.metadata.root import prove, read_root
+from offloader.metadata.state import Root
 from offloader.model import TopicName
 from offloader.offload import settings
 from offloader.operations.doctor.ledgers import Ledgers

@@ -8,7 +8,7 @@ from typing import Any
 
 from offloader.config.units import format_time
 from offloader.errors import AccessDeniedError, BucketNotFoundError, OffloadError, UnprovenStoreError
-from offloader.metadata.root import Root
+from offloader.metadata.state import Root
 from offloader.offload.core.check import Check, fail, ok, warn
 
 DAY_MS = 86_400_000

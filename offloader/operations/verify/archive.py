@@ -10,7 +10,7 @@ from itertools import chain
 
 from offloader.ahead import map_ahead
 from offloader.archive.findings import Finding, Kind
-from offloader.metadata import layout
+from offloader.metadata import listing
 from offloader.metadata.layout import catalog_folder, data_key, journal_folder, topic_folder
 from offloader.metadata.state import REBUILT, TopicCatalog
 from offloader.model import OpenSegment, Segment, TopicName
@@ -57,7 +57,7 @@ def verify(
     listed = [found for prefix in prefixes for found in store.list(prefix)]
     uploads = [upload for prefix in prefixes for upload in store.list_uploads(prefix)]
     journals = read_journals(store, applications(store))
-    names = sorted(layout.topics(store)) if chosen is None else chosen
+    names = sorted(listing.topics(store)) if chosen is None else chosen
     with ThreadPoolExecutor(THREADS, "verify") as pool:
         read = {
             r.catalog.topic: r for r in map_ahead(pool, lambda topic: read_catalog(store, topic, slim=True), names, 2 * THREADS)

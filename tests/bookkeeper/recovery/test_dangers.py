@@ -15,10 +15,11 @@ from offloader.bookkeeper.api import ManagedLedger
 from offloader.bookkeeper.digests import digest_for, master_key
 from offloader.bookkeeper.model import LedgerState, StoredEntry
 from offloader.bookkeeper.recovery.dangers import Danger, DangerKind, dangers, distrusted, young_cookies
-from offloader.bookkeeper.recovery.inspection import Inspection, Options, examine
+from offloader.bookkeeper.recovery.inspection import Options, examine
 from offloader.bookkeeper.recovery.machine import Aborted, Done, Ending
+from offloader.bookkeeper.recovery.outcome import BookieReport, Inspection, Reports
 from offloader.bookkeeper.recovery.report import fields, lines
-from offloader.bookkeeper.recovery.survey import BookieReport, Reports, acknowledged, marked_up_to, survey
+from offloader.bookkeeper.recovery.survey import acknowledged, marked_up_to, survey
 from offloader.bookkeeper.stored import encode
 from offloader.model import TopicName
 from offloader.testing.bookkeeper import SimulatedBookies, SimulatedCluster, SimulatedStore

@@ -14,7 +14,8 @@ from offloader.bookkeeper.digests import digest_for, master_key
 from offloader.bookkeeper.model import DigestType, LedgerMetadata, LedgerState, StoredEntry
 from offloader.bookkeeper.recovery.forward import Reading
 from offloader.bookkeeper.recovery.machine import Aborted, Closing, Done, Ending, Rules
-from offloader.bookkeeper.recovery.runner import Outcome, Recoverer, recover
+from offloader.bookkeeper.recovery.outcome import Outcome
+from offloader.bookkeeper.recovery.runner import Recoverer, recover
 from offloader.bookkeeper.status import BookieIOError, ReadOnlyError, status_error
 from offloader.bookkeeper.stored import decode, encode, encode_lac
 from offloader.errors import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offloader.errors import AccessDeniedError, BucketNotFoundError, DamagedRecordError, StoreUnavailableError
-from offloader.metadata.root import Root
+from offloader.metadata.state import Root
 from offloader.offload.core.check import Verdict
 from offloader.operations.doctor import store
 from offloader.operations.doctor.probes import ahead

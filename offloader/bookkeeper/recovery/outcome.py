@@ -1,0 +1,86 @@
+"""What was found of a ledger, and what came of closing it. Frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from offloader.bookkeeper.model import NO_ENTRY, LedgerMetadata, Versioned
+from offloader.bookkeeper.recovery.dangers import Danger
+from offloader.bookkeeper.recovery.evidence import Evidence
+from offloader.bookkeeper.recovery.machine import Aborted, Done
+from offloader.bookkeeper.recovery.replacing import Replaced, replaced
+from offloader.errors import (
+    RecoveryAbortedError,
+)
+
+
+class BookieReport(NamedTuple):
+    """One bookie of one of the ledger's ensembles.
+
+    `writable` None: it is not registered. `cookie_ms`: since when it has a cookie, None: it has none; `cookie_changed_ms`: since when it
+    has the one that it has. `holds`: the entries that it says it has, None: it does not say, `problem` is why. `confirmed`: the highest
+    LAC that it knows.
+    """
+
+    bookie: str
+    writable: bool | None = True
+    cookie_ms: int | None = None
+    holds: Collection[int] | None = ()
+    confirmed: int = NO_ENTRY
+    problem: str = ""
+    cookie_changed_ms: int | None = None
+
+
+Reports = Mapping[str, BookieReport]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a recovery ended. `before`: the metadata that it went by, None where the ledger was closed already."""
+
+    ledger: int
+    phase: Done | Aborted
+    evidence: Evidence
+    before: LedgerMetadata | None = None
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The closed ledger's. Raises RecoveryAbortedError."""
+        if isinstance(self.phase, Aborted):
+            raise RecoveryAbortedError(self.message)
+        return self.phase.metadata
+
+    @property
+    def replaced(self) -> tuple[Replaced, ...]:
+        """Who took whose place."""
+        if self.before is None or isinstance(self.phase, Aborted):
+            return ()
+        return tuple(replaced(self.before, self.phase.metadata))
+
+    @property
+    def message(self) -> str:
+        """One line: what came of it, and what to do."""
+        if isinstance(self.phase, Done):
+            metadata = self.phase.metadata
+            end = f"ledger {self.ledger}: {self.phase.ending}, last entry {metadata.last_entry}, {metadata.length} bytes"
+            return "; ".join([end, *map(str, self.replaced)])
+        bookies = self.phase.missing.bookies
+        reasons = "; ".join(f"{b}: {why}" for b in bookies if (why := self.evidence.problems(b)))
+        back = f"; {self.phase.missing}" if bookies else ""
+        return f"ledger {self.ledger} is not closed: {self.phase.reason}{back}" + (f" ({reasons})" if reasons else "")
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """`versioned`: the metadata as it was found. `reports`: none where a closed ledger was only taken as it is.
+    `distrusted`: bookies whose *no such entry* was not believed. `dry`: nothing was written back."""
+
+    ledger: int
+    versioned: Versioned
+    reports: Reports
+    dangers: tuple[Danger, ...]
+    distrusted: frozenset[str]
+    outcome: Outcome
+    dry: bool = True
