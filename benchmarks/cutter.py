@@ -14,7 +14,7 @@ from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.format.consecutive import Consecutive
 from offloader.format.cutter import CutPart, PartCutter
 from offloader.format.entry import EntryFacts, inspect
-from offloader.model import GIB, KIB, MIB, Cuts
+from offloader.model import GIB, KIB, MIB, SegmentLayout
 
 TOTAL = 128 * MIB
 PER_JOIN = 8 * MIB
@@ -36,7 +36,7 @@ def join(entries: list[bytes]) -> None:
 
 
 def cut(entries: list[bytes], look: Callable[[bytes], EntryFacts] = lambda _: EntryFacts()) -> None:
-    cutter = PartCutter(Cuts(), first_part=1, offset=0, first_block=1, room=2 * GIB)
+    cutter = PartCutter(SegmentLayout(), first_part=1, offset=0, first_block=1, room=2 * GIB)
     for entry, data in enumerate(entries):
         if cutter.would_exceed_room(len(data), 1, entry):
             raise RuntimeError("the benchmark's object is too large")
@@ -50,7 +50,7 @@ def cut(entries: list[bytes], look: Callable[[bytes], EntryFacts] = lambda _: En
 
 def cut_runs(entries: list[bytes], per_run: int) -> Iterator[CutPart]:
     """Look into the entries and cut them as slices do: so many at a time as a reader hands over."""
-    cutter = PartCutter(Cuts(), first_part=1, offset=0, first_block=1, room=2 * GIB)
+    cutter = PartCutter(SegmentLayout(), first_part=1, offset=0, first_block=1, room=2 * GIB)
     for first in range(0, len(entries), per_run):
         run = Consecutive.of(1, first, entries[first : first + per_run])
         taken = 0

@@ -11,10 +11,10 @@ from offloader.errors import ObjectNotFoundError
 from offloader.metadata.catalog import linked
 from offloader.metadata.catalog_codec import encode_catalog, standing
 from offloader.metadata.layout import catalog_folder, manifests_folder, newest_key, parse_topic_key
-from offloader.metadata.manifest import FAN, Manifest, Node, Row, frontier, leaf
+from offloader.metadata.manifest import FAN, Manifest, ManifestNode, ManifestRow, frontier, leaf
 from offloader.metadata.manifest_codec import encode_manifest
 from offloader.metadata.state import CatalogHead, Claim, NewestSegment, Said, record_uuid
-from offloader.model import Cuts, Ending, EntryStats, LedgerRange, Part, Position, RollReason, Segment, Source, TopicName
+from offloader.model import Ending, EntryStats, LedgerRange, Part, Position, RollReason, Segment, SegmentLayout, Source, TopicName
 from offloader.ports.object_store import Stat
 
 MINUTE = 60_000
@@ -46,7 +46,7 @@ class LongTopic:
             begin + MINUTE,
             self.parts * self.part_size,
             number,
-            Cuts(),
+            SegmentLayout(),
             Source.BROKER,
             RollReason.SIZE,
             (LedgerRange(1, first, first + self.entries - 1, self.entries, self.parts * self.part_size),),
@@ -91,13 +91,13 @@ class LongTopic:
         start, end = Position(0, 1, first), Position(0, 1, first + self.entries - 1)
         return NewestSegment(_uuid(number), start, end, self.parts * self.part_size, number)
 
-    def row(self, slots: range) -> Row:
+    def row(self, slots: range) -> ManifestRow:
         """Of consecutive records."""
         first, last = max(slots[0] - 1, 0), slots[-1] - 1
         count = last - first + 1
         if count <= 0:
-            return Row()
-        return Row(
+            return ManifestRow()
+        return ManifestRow(
             Position(0, 1, first * self.entries),
             Position(0, 1, (last + 1) * self.entries - 1),
             first * MINUTE,
@@ -159,7 +159,7 @@ class LongStore:
         level, _, number = name.partition("-")
         if not number:
             return there >= FAN
-        return Node(0 if level == "records" else int(level), int(number)).slots[-1] < there
+        return ManifestNode(0 if level == "records" else int(level), int(number)).slots[-1] < there
 
     def _object(self, key: str) -> bytes | None:
         if key not in self._made and self._is_there(key):
@@ -175,10 +175,10 @@ class LongStore:
         if parsed.slot >= 0:
             return _slot(topic, parsed.slot)
         level, _, number = key.removeprefix(manifests_folder(topic.topic)).partition("-")
-        slots = Node(0, int(number)).slots
+        slots = ManifestNode(0, int(number)).slots
         if level == "records":
             return b"".join(_slot(topic, slot) for slot in slots)
-        node = Node(int(level), int(number))
+        node = ManifestNode(int(level), int(number))
         if node.level > 0:
             return encode_manifest(topic.topic, Manifest(node, tuple(topic.row(node.child(n).slots) for n in range(FAN))))
         before = [topic.row(each.slots) for each in frontier(node.number)]

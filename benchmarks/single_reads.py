@@ -9,9 +9,9 @@ import time
 from benchmarks.figures import Figure
 from offloader.archive.archive import Archive
 from offloader.archive.items import Missing
-from offloader.archive.read_model import Piece, Selection
+from offloader.archive.read_model import ObjectRange, Selection
 from offloader.archive.reading.plan import plan
-from offloader.archive.reading.reader import PieceReader
+from offloader.archive.reading.reader import PlannedReader
 from offloader.archive.reading.stores import Stores
 from offloader.errors import DamagedObjectError
 from offloader.model import KIB, Position, TopicName
@@ -27,7 +27,7 @@ def single_reads(root: str, endpoint: str, topic: TopicName, kind: str) -> list[
     with Archive(root, endpoint=endpoint) as archive:
         view = archive.topic(topic).view
     choice = random.Random(1)
-    runs = [(p.incarnation, run) for p in plan(view) if isinstance(p, Piece) for run in p.runs if run.gap is None]
+    runs = [(p.incarnation, run) for p in plan(view) if isinstance(p, ObjectRange) for run in p.runs if run.gap is None]
     stores = Stores(StoreSettings(root, endpoint))
     measured = []
     for number in range(READS + len(view.catalog.segments)):
@@ -35,7 +35,7 @@ def single_reads(root: str, endpoint: str, topic: TopicName, kind: str) -> list[
         at = Position(incarnation, run.ledger, choice.randint(run.first, run.last))
         if number < len(view.catalog.segments):
             at = view.catalog.segments[number].start
-        reader = PieceReader(stores)
+        reader = PlannedReader(stores)
         begun = time.perf_counter()
         entries = sum(item.count for item in reader.read(plan(view, Selection(at, at))) if not isinstance(item, Missing))
         measured.append((reader.stats.requests, reader.stats.bytes_read, time.perf_counter() - begun))

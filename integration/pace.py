@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from offloader.config import Config
 from offloader.model import Lane, TopicName
-from offloader.testing.pace import Pace
+from offloader.testing.pace import PaceLog
 
 PLANNED = re.compile(r" planned plan=\d+ lane=(?P<lane>\w+) at=(?P<at>\d+) slices=\d+ tasks=\d+ topics=(?P<topics>\S+)$")
 BATCH = re.compile(
@@ -25,7 +25,7 @@ def longest_batch_ms(config: Config, retry_deadline: float) -> int:
     return config.limits.slice.time_budget_ms + config.limits.slice.hard_limit_ms + waits
 
 
-def pace_of(lines: Iterable[str], pace: Pace, stops: Stops) -> Pace:
+def pace_of(lines: Iterable[str], pace: PaceLog, stops: Stops) -> PaceLog:
     """Tell `pace` what the lines say. `stops`: from when to when, in ms since the epoch, the process was stopped by a signal.
 
     The first batch of a query waits for Spark's start: of that one, the longest slice counts. What the slow lane takes is its own.

@@ -22,7 +22,7 @@ from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.archive.messages.envelope import Envelope, parse_envelope
 from offloader.cli.main import main
 from offloader.metadata.root import open_root
-from offloader.model import MIB, Cuts, GapKind, Position, TopicName
+from offloader.model import MIB, GapKind, Position, SegmentLayout, TopicName
 from offloader.operations.restore.provenance import PREFIX, read_mark
 from offloader.operations.restore.target import PulsarTarget
 from offloader.ports.entry_source import RawEntry
@@ -102,7 +102,7 @@ class Bench:
         archive = Archive(self.store, topic)
         archive.claim(min(closed), 0)
         stored = [Stored(e.ledger, e.entry, e.data) for e in entries]
-        archive.add(stored, gaps, closed=closed, cuts=Cuts(256 * 1024, 64 * 1024, 16 * 1024))
+        archive.add(stored, gaps, closed=closed, cuts=SegmentLayout(256 * 1024, 64 * 1024, 16 * 1024))
         return entries
 
     def run(self, *arguments: object) -> Result:

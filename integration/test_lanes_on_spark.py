@@ -15,7 +15,7 @@ import pytest
 
 from integration.processes import HANGS
 from offloader.config.running import Spark
-from offloader.model import Cuts, Lane, Position, Receipt, Slice, SliceStop, Source, TopicName
+from offloader.model import Lane, Position, Receipt, SegmentLayout, Slice, SliceStop, Source, TopicName
 from offloader.offload.core.planner import Plan
 from offloader.offload.spark import session as spark_side
 from offloader.offload.spark.executor import ARROW_SCHEMA
@@ -26,7 +26,7 @@ def piece(topic: str, lane: Lane, number: int) -> Slice:
     return Slice(
         topic=TopicName("a", "b", topic), run="run", plan=number, uuid="u", upload="up", start=Position(0, 0, 0),
         bound=Position(0, 0, 0), seal=False, first_part=1, offset=0, first_block=1, room=1, byte_budget=1, time_budget_ms=1,
-        hard_limit_ms=1, silent_ms=1, goal=1, read_ahead=1, source=Source.BROKER, cuts=Cuts(1, 1, 1), ledgers=(), lane=lane,
+        hard_limit_ms=1, silent_ms=1, goal=1, read_ahead=1, source=Source.BROKER, cuts=SegmentLayout(1, 1, 1), ledgers=(), lane=lane,
     )  # fmt: skip
 
 

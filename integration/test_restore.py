@@ -24,7 +24,7 @@ from offloader.archive.items import ArchivedEntry
 from offloader.errors import BrokerUnavailableError, FatalError
 from offloader.model import Position, TopicName
 from offloader.operations.restore.cluster import TargetCluster
-from offloader.operations.restore.progress import Course
+from offloader.operations.restore.progress import RestoreProgress
 from offloader.operations.restore.provenance import Origin
 from offloader.operations.restore.tail import Tail
 from offloader.pulsar.admin import AdminClient
@@ -163,7 +163,7 @@ def test_a_second_restore_fences_out_the_first(bench: Bench) -> None:
     settings = PulsarSettings(service_url=bench.pulsar.service_url, admin_url=bench.pulsar.admin_url)
     clusters = [TargetCluster(settings) for _ in range(2)]
     first, second = (cluster.target(topic, origin) for cluster in clusters)
-    course = Course(origin, Tail())
+    course = RestoreProgress(origin, Tail())
     course.take(ArchivedEntry(Position(0, 1, 0), message("one")))
     entry = course.next()
     first.attach()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dev.embedded.commands import Commands
+from dev.embedded.commands import JavaCommands
 from dev.embedded.jars import fetch_lock
 from dev.embedded.lock import PULSAR
 from dev.embedded.standalone import PulsarStandalone
@@ -65,7 +65,7 @@ def uri(pulsar: PulsarStandalone) -> str:
 @pytest.fixture(scope="module")
 def official(tmp_path_factory: pytest.TempPathFactory, uri: str) -> Iterator[OfficialClient]:
     """BookKeeper's own client."""
-    commands = Commands(find_java(), fetch_lock(PULSAR), tmp_path_factory.mktemp("official"))
+    commands = JavaCommands(find_java(), fetch_lock(PULSAR), tmp_path_factory.mktemp("official"))
     client = OfficialClient(commands, compiled(commands), uri.replace("zk://", "zk+null://"), "official")
     yield client
     client.kill()
@@ -165,7 +165,7 @@ def gap_kinds(world: World, topic: TopicName) -> set[GapKind]:
     return {gap.kind for segment in world.catalog(topic).segments for gap in segment.gaps}
 
 
-@pytest.mark.parametrize("source", [Source.BOOKKEEPER, Source.FILLED])
+@pytest.mark.parametrize("source", [Source.BOOKKEEPER, Source.BROKER_WITH_BOOKIES])
 def test_a_topic_with_everything_that_brokers_hide_is_copied_complete(
     world: World, official: OfficialClient, uri: str, namespace: str, source: Source
 ) -> None:

@@ -14,7 +14,7 @@ from dev.embedded.standalone import PulsarStandalone
 from integration.application import RunningApplication
 from integration.pace import longest_batch_ms, pace_of
 from integration.processes import HANGS
-from offloader.archive.findings import Kind
+from offloader.archive.findings import FindingKind
 from offloader.config import Config
 from offloader.logs import LEVEL_VARIABLE
 from offloader.metadata.catalog import Catalogs
@@ -30,7 +30,7 @@ from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
 from offloader.testing import scripted
 from offloader.testing.invariants import HARMLESS, check_invariants
-from offloader.testing.pace import Pace
+from offloader.testing.pace import PaceLog
 from offloader.testing.truth import Truth, TruthCollector
 from tests.storage.servers import free_port
 
@@ -139,7 +139,7 @@ class World:
         ledger, _, entry = cursors[PIN]["markDeletePosition"].partition(":")
         return int(ledger), int(entry)
 
-    def check(self, *, timeout: float = 10.0, allowed: Collection[Kind] = HARMLESS) -> dict[TopicName, Truth]:
+    def check(self, *, timeout: float = 10.0, allowed: Collection[FindingKind] = HARMLESS) -> dict[TopicName, Truth]:
         """Check what must hold once everything is offloaded and no application runs; what the topics held."""
         self.see(timeout)
         truths = {topic: collector.truth(self.mark_delete(topic)) for topic, collector in self._truths.items()}
@@ -148,9 +148,9 @@ class World:
         check_invariants(self.store, truths, at_rest=True, allowed=allowed, paces=paces)
         return truths
 
-    def paces(self) -> list[Pace]:
+    def paces(self) -> list[PaceLog]:
         """The pace of each application so far."""
-        return [pace_of(run.log_lines(), Pace(longest, dict(held)), run.stops) for run, longest, held in self._paced]
+        return [pace_of(run.log_lines(), PaceLog(longest, dict(held)), run.stops) for run, longest, held in self._paced]
 
     def at_rest(self) -> bool:
         """Whether everything that was seen of the topics is offloaded and acknowledged."""

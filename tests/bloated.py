@@ -9,10 +9,10 @@ from itertools import count
 
 from offloader.archive.peek.place import peek
 from offloader.archive.reading.plan import plan
-from offloader.archive.reading.reader import PieceReader
+from offloader.archive.reading.reader import PlannedReader
 from offloader.archive.reading.stores import Stores
 from offloader.archive.records import TopicRecords
-from offloader.archive.view import TopicView
+from offloader.archive.view import TopicSnapshot
 from offloader.errors import OffloadError
 from offloader.metadata import layout, requests
 from offloader.metadata.compaction import compact
@@ -70,7 +70,7 @@ def long_bucket() -> dict[str, bytes]:
     requests.submit(archive.store, APPLICATION, asked, lambda: "one")
     requests.submit(archive.store, APPLICATION, replace(asked, at=2), lambda: "two")
     for key in [key for key, _ in archive.store.list(folder) if key.endswith("two")]:
-        requests.mark_done(archive.store, APPLICATION, key.removeprefix(folder), requests.Outcome(True, "done", 1))
+        requests.mark_done(archive.store, APPLICATION, key.removeprefix(folder), requests.RequestOutcome(True, "done", 1))
     return {key: archive.store.read(key)[0] for key, _ in archive.store.list()}
 
 
@@ -102,11 +102,11 @@ def told(store: BloatedStore) -> Iterator[object]:
         lambda: TopicRecords(archive.catalogs.history(TOPIC)).plan(),
         lambda: archive.catalogs.claimed(),
         lambda: archive.catalogs.mark(TOPIC),
-        lambda: list(PieceReader(Stores.of(store)).read(plan(TopicView.of(archive.catalog)))),
-        lambda: peek(Stores.of(store), TopicRecords.of(TopicView.of(archive.catalog)), Position(0, 3, 5)),
+        lambda: list(PlannedReader(Stores.of(store)).read(plan(TopicSnapshot.of(archive.catalog)))),
+        lambda: peek(Stores.of(store), TopicRecords.of(TopicSnapshot.of(archive.catalog)), Position(0, 3, 5)),
         lambda: JournalStart(store, APPLICATION).new_epoch(partial(next, map(str, count()))),
         lambda: check_agreement(proposed(store, TOPIC, Given(APPLICATION, 9))),
-        lambda: [requests.mark_done(store, APPLICATION, name, requests.Outcome(True, "", 5)) for name, _ in pending()],
+        lambda: [requests.mark_done(store, APPLICATION, name, requests.RequestOutcome(True, "", 5)) for name, _ in pending()],
     ]
     yield from check_root(store)
     yield from verify(store).findings

@@ -17,7 +17,7 @@ from offloader.format.cutter import PartCutter
 from offloader.format.entry import inspect
 from offloader.format.index import index_of_segment
 from offloader.metrics.definitions import ALL
-from offloader.model import Cuts, LedgerRange
+from offloader.model import LedgerRange, SegmentLayout
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PAGES = [REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
@@ -183,7 +183,7 @@ def hexadecimal(kind):
 
 
 def test_the_example_of_the_formats_page_is_what_we_write():
-    cutter = PartCutter(Cuts(), first_part=1, offset=0, first_block=1, room=1_000_000)
+    cutter = PartCutter(SegmentLayout(), first_part=1, offset=0, first_block=1, room=1_000_000)
     for ledger, entry, data in ((5, 0, b"hello"), (5, 1, b"offloader"), (9, 0, b"!")):
         assert cutter.offer(ledger, entry, data, inspect(data)) is None
     cut = cutter.finish()

@@ -30,11 +30,11 @@ from offloader.archive.messages.payloads import UnpackOptions
 from offloader.archive.messages.unpack import Unpacker
 from offloader.archive.peek.entry import take_apart
 from offloader.archive.reading.plan import plan
-from offloader.archive.reading.reader import OnDamage, PieceReader, ReadOptions
+from offloader.archive.reading.reader import OnDamage, PlannedReader, ReadOptions
 from offloader.archive.reading.sparse_index import decode_points
 from offloader.archive.reading.stores import Stores
-from offloader.archive.view import TopicView
-from offloader.bookkeeper.api import HostPort, Listed, ManagedLedger
+from offloader.archive.view import TopicSnapshot
+from offloader.bookkeeper.api import BookieAddress, ListedLedger, ManagedLedger
 from offloader.bookkeeper.bookie_info import decode_address, encode_address
 from offloader.bookkeeper.layout import Layout, decode_layout, encode_layout
 from offloader.bookkeeper.managed_ledgers import (
@@ -45,7 +45,7 @@ from offloader.bookkeeper.managed_ledgers import (
     envelope,
 )
 from offloader.bookkeeper.metadata_codec import decode_metadata
-from offloader.bookkeeper.requests import Batch, ListEntries, Read, ReadLac, Request
+from offloader.bookkeeper.requests import BatchRead, EntryRead, ListEntries, ReadLac, Request
 from offloader.bookkeeper.v2 import V2
 from offloader.bookkeeper.v3 import V3
 from offloader.errors import OffloadError
@@ -60,14 +60,14 @@ from offloader.metadata.envelope import FORMAT_VERSION, HEAD, MAGIC, unseal
 from offloader.metadata.journal_start import JournalStart
 from offloader.metadata.part_codec import parts_message, read_parts
 from offloader.metadata.root import read_root
-from offloader.model import GIB, Cuts
+from offloader.model import GIB, SegmentLayout
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.auth import NoAuthentication
 from offloader.pulsar.frames import FrameBuffer, encode
 from offloader.pulsar.gaps import explain
 from offloader.pulsar.lookup import one_host
 from offloader.pulsar.server_errors import server_error
-from offloader.pulsar.session import Session
+from offloader.pulsar.session import BrokerSession
 from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.local import LocalStore
 from offloader.storage.memory import MemoryStore
@@ -105,8 +105,8 @@ def of_bucket(key: str) -> Door:
             findings(store)
         for on_damage in OnDamage:
             with suppress(OffloadError):
-                view = TopicView.of(Archive(store, TOPIC).catalog)
-                for item in PieceReader(Stores.of(store), ReadOptions(on_damage=on_damage)).read(plan(view)):
+                view = TopicSnapshot.of(Archive(store, TOPIC).catalog)
+                for item in PlannedReader(Stores.of(store), ReadOptions(on_damage=on_damage)).read(plan(view)):
                     if not isinstance(item, Missing):
                         list(Unpacker(UnpackOptions(keep_damaged=True)).messages(item))
         with suppress(OffloadError):
@@ -199,7 +199,7 @@ def a_request(data: bytes) -> None:
     for _, request in requests.pending(store, "app", 5):
         assert request.position is None or pb.Position(ledger=request.position.ledger, entry=request.position.entry)
         assert pb.TopicId(tenant=request.topic.tenant, namespace=request.topic.namespace_part, name=request.topic.name)
-        requests.mark_done(store, "app", "1", requests.Outcome(True, f"{request}", 5))
+        requests.mark_done(store, "app", "1", requests.RequestOutcome(True, f"{request}", 5))
     assert requests.pending(store, "app", 5) == []
 
 
@@ -212,7 +212,7 @@ def an_outcome(data: bytes) -> None:
 
 def an_entry(data: bytes) -> None:
     """From a source to a part's record, and back to messages."""
-    cutter = PartCutter(Cuts(), first_part=1, offset=0, first_block=1, room=GIB)
+    cutter = PartCutter(SegmentLayout(), first_part=1, offset=0, first_block=1, room=GIB)
     cutter.offer(1, 0, data, inspect(data))
     cut = cutter.finish()
     assert cut is not None
@@ -257,7 +257,7 @@ def rest(data: bytes) -> None:
 
 def a_broker(data: bytes) -> None:
     """What a broker sends, in one piece, to a connection that has asked for something."""
-    session = Session(NoAuthentication(), lambda: None)
+    session = BrokerSession(NoAuthentication(), lambda: None)
     replies = [session.request(lambda n: BaseCommand(type=BaseCommand.PING_FIELD_NUMBER)) for _ in range(3)]
     session.add(Heard())
     buffer = FrameBuffer(1000)
@@ -368,7 +368,7 @@ def _doors() -> Iterator[tuple[str, bytes, Door]]:
     v1 = v1_tiny_blocks()
     yield "V1 index", v1.index, lambda data: decode_ledger_index(data, 9)
     yield "V1 points", v1.index, lambda data: decode_points(data, 9)
-    record = encode_managed_ledger(ManagedLedger((Listed(3, 60, 9), Listed(5, 1, 2)), 0, b""))
+    record = encode_managed_ledger(ManagedLedger((ListedLedger(3, 60, 9), ListedLedger(5, 1, 2)), 0, b""))
     cursor = ManagedCursorInfo(cursorsLedgerId=4, markDeleteLedgerId=3, markDeleteEntryId=7).SerializeToString()
     for packed in Compression.values():
         name = Compression.Name(packed)
@@ -380,13 +380,13 @@ def _doors() -> Iterator[tuple[str, bytes, Door]]:
         decode_metadata,
     )
     yield "ledger layout", encode_layout(Layout.HIERARCHICAL), decode_layout
-    yield "bookie's address", encode_address(HostPort("host.example", 3181)), lambda data: decode_address("b", data)
+    yield "bookie's address", encode_address(BookieAddress("host.example", 3181)), lambda data: decode_address("b", data)
     for number, said in enumerate(ANSWERS):
         yield f"admin's answer {number}", json.dumps(said).encode(), rest
     yield "broker's frames", _frames(), a_broker
-    for request in (Batch(7, 0, 1, 1000), Batch(7, 0, 5, 1000)):
+    for request in (BatchRead(7, 0, 1, 1000), BatchRead(7, 0, 5, 1000)):
         yield f"bookie's answer in V2 to a {request}", test_v2.ask(V2("b1"), 1, request).tobytes(), a_bookie(V2, request)
-    for request in (Read(7, 3), ReadLac(7), ListEntries(7)):
+    for request in (EntryRead(7, 3), ReadLac(7), ListEntries(7)):
         answer = test_v3.ask(V3("b1"), 1, request, test_v2.bookie())
         yield f"bookie's answer in V3 to a {request}", bytes(answer), a_bookie(V3, request)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from offloader.archive.findings import MEANINGS, Kind
+from offloader.archive.findings import MEANINGS, FindingKind
 from offloader.cli.main import main
 from offloader.cli.session import OPTIONS
 
@@ -74,7 +74,7 @@ def _section(path: str, command: click.Command, common: set[str | None]) -> Iter
     yield f"## `{usage}`\n"
     yield inspect.cleandoc(command.help or "").replace("\b\n", "") + "\n"
     if command.name == "verify":
-        yield _FINDINGS.format(kinds="\n".join(f"| `{kind}` | {MEANINGS[kind]} |" for kind in Kind))
+        yield _FINDINGS.format(kinds="\n".join(f"| `{kind}` | {MEANINGS[kind]} |" for kind in FindingKind))
     yield "".join(_option_line(option) for option in options)
 
 

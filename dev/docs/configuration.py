@@ -16,7 +16,7 @@ from offloader.config.aliases import ALIASES, REFUSED
 from offloader.config.config import Config
 from offloader.config.hints import named, section_of
 from offloader.config.levels import DEFAULTS, PolicyLevel
-from offloader.config.units import Kind
+from offloader.config.units import UnitKind
 
 _INTRO = """\
 # Configuration
@@ -134,7 +134,7 @@ def _default(field: FieldInfo) -> str:
     return _value(field.get_default(call_default_factory=True, validated_data={}), _kind(field))
 
 
-def _value(value: Any, kind: Kind | None) -> str:
+def _value(value: Any, kind: UnitKind | None) -> str:
     if value is None or value == {}:
         return "-"
     if isinstance(value, Enum):
@@ -144,8 +144,8 @@ def _value(value: Any, kind: Kind | None) -> str:
     return f"`{kind.format(value) if kind else value}`"
 
 
-def _kind(field: FieldInfo) -> Kind | None:
-    found = [k for k in (*field.metadata, *_metadata(field.annotation)) if isinstance(k, Kind)]
+def _kind(field: FieldInfo) -> UnitKind | None:
+    found = [k for k in (*field.metadata, *_metadata(field.annotation)) if isinstance(k, UnitKind)]
     return found[0] if found else None
 
 
@@ -155,7 +155,7 @@ def _metadata(annotation: Any) -> Iterator[Any]:
         yield from _metadata(inner)
 
 
-def _type(annotation: Any, kind: Kind | None) -> str:
+def _type(annotation: Any, kind: UnitKind | None) -> str:
     if kind is not None:
         return kind.name
     origin = get_origin(annotation)

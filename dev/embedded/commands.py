@@ -32,7 +32,7 @@ _ZOOKEEPER_OPTIONS = ("-Xmx128m",)
 
 
 @dataclass(frozen=True, slots=True)
-class Commands:
+class JavaCommands:
     """Writes the files into `directory` and gives the commands to run there."""
 
     java: Java

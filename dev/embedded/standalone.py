@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import httpx
 
-from dev.embedded.commands import Commands
+from dev.embedded.commands import JavaCommands
 from dev.embedded.jars import fetch_lock
 from dev.embedded.lock import OFFLOADER, PULSAR
 from dev.embedded.process import JavaProcess
@@ -72,7 +72,7 @@ class PulsarStandalone:
 
     def start(self) -> None:
         """Start and wait until it serves. Raises FatalError that names the log, which is kept."""
-        commands = Commands(find_java(), fetch_lock(PULSAR), self.directory)
+        commands = JavaCommands(find_java(), fetch_lock(PULSAR), self.directory)
         settings = standalone_configuration(self.ports, self._configuration, self._offloader)
         self._install_offloader()
         try:

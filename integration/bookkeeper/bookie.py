@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from dev.embedded.commands import Commands
+from dev.embedded.commands import JavaCommands
 from dev.embedded.process import JavaProcess
 from dev.embedded.settings import properties
 from integration.bookkeeper.settings import JAVA_OPTIONS, bookie_configuration
@@ -36,7 +36,7 @@ class Bookie:
         number: int,
         port: int,
         metadata_uri: str,
-        commands: Commands,
+        commands: JavaCommands,
         registrations: Registrations,
         overrides: Mapping[str, str],
     ) -> None:

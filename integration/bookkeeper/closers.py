@@ -16,8 +16,8 @@ from integration.bookkeeper.orphans import Closed, Orphan
 from integration.processes import HANGS
 from offloader.bookkeeper.bookies import BookieClient
 from offloader.bookkeeper.metadata import MetadataTree
-from offloader.bookkeeper.recovery.inspection import Options, examine
-from offloader.bookkeeper.recovery.machine import Aborted, Ending
+from offloader.bookkeeper.recovery.inspection import InspectionOptions, examine
+from offloader.bookkeeper.recovery.machine import Aborted, HowClosed
 from offloader.bookkeeper.recovery.runner import Recoverer
 from offloader.bookkeeper.settings import BookieSettings
 from offloader.bookkeeper.zookeeper import connect
@@ -63,12 +63,12 @@ class Ours:
     def close(self, orphan: Orphan) -> Result:
         """As `offloader ledgers close` does it."""
         outcome = examine(
-            orphan.ledger, self.store, self.bookies, Options(dry=False, trusted=self.trusted, timeout=TIMEOUT)
+            orphan.ledger, self.store, self.bookies, InspectionOptions(dry=False, trusted=self.trusted, timeout=TIMEOUT)
         ).outcome
         if isinstance(outcome.phase, Aborted):
             missing = outcome.phase.missing
             return Refused(outcome.message, missing.bookies, missing.need)
-        if outcome.phase.ending is Ending.CLOSED:
+        if outcome.phase.ending is HowClosed.CLOSED:
             self.closed.add(orphan.ledger)
         return Closed(outcome.metadata.last_entry, outcome.metadata.length)
 

@@ -25,7 +25,7 @@ from typing import Self
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from dev.embedded.commands import Commands
+from dev.embedded.commands import JavaCommands
 from dev.embedded.jars import fetch_lock
 from dev.embedded.lock import PULSAR
 from dev.embedded.process import JavaProcess
@@ -57,7 +57,7 @@ class BookKeeperCluster:
         self.zookeeper_address = f"127.0.0.1:{port}"
         self.metadata_uri = f"zk+{layout}://{self.zookeeper_address}/ledgers"
         self.zookeeper = KazooClient(self.zookeeper_address, timeout=8.0)
-        self._commands = Commands(find_java(), fetch_lock(PULSAR), self.directory)
+        self._commands = JavaCommands(find_java(), fetch_lock(PULSAR), self.directory)
         self._numbers = itertools.count()
         self._server: JavaProcess | None = None
         self._clients: list[OfficialClient] = []

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dev.embedded.commands import Commands
+from dev.embedded.commands import JavaCommands
 from dev.embedded.process import JavaProcess
 from integration.bookkeeper.contents import Contents
 from integration.processes import HANGS, suspend
@@ -82,7 +82,7 @@ class OfficialClient:
     `acknowledged`: by ledger, the last entry that an ensemble has acknowledged to this client, as far as heard here.
     """
 
-    def __init__(self, commands: Commands, classes: Path, metadata_uri: str, name: str) -> None:
+    def __init__(self, commands: JavaCommands, classes: Path, metadata_uri: str, name: str) -> None:
         self.acknowledged: dict[int, int] = {}
         self._ids = itertools.count()
         self._waiting: dict[int, Future[Any]] = {}
@@ -90,7 +90,7 @@ class OfficialClient:
         self._gone = False
         with socket.create_server(("127.0.0.1", 0)) as server:
             program = ("OfficialClient", metadata_uri, str(server.getsockname()[1]))
-            in_front = Commands(commands.java, [classes, *commands.jars], commands.directory)
+            in_front = JavaCommands(commands.java, [classes, *commands.jars], commands.directory)
             command = in_front.program(name, JAVA_OPTIONS, program)
             self._process = JavaProcess(command, commands.directory, commands.directory / f"{name}.log")
             try:
@@ -235,7 +235,7 @@ class OfficialClient:
             future.set_result(message["answer"])
 
 
-def compiled(commands: Commands) -> Path:
+def compiled(commands: JavaCommands) -> Path:
     """The classes of the Java programs here, below the commands' directory."""
     classes = commands.directory / "classes"
     compiler = commands.java.executable.with_name("javac")

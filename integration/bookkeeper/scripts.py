@@ -13,8 +13,8 @@ from offloader.bookkeeper.digests import digest_for, master_key
 from offloader.bookkeeper.model import Fragment, LedgerMetadata, LedgerState, StoredEntry
 from offloader.bookkeeper.status import BookieIOError
 from offloader.bookkeeper.stored import encode
-from offloader.testing.bookie_answers import Asked
-from offloader.testing.bookie_server import BookieServer, Fault
+from offloader.testing.bookie_answers import ScriptedRequest
+from offloader.testing.bookie_server import BookieFault, BookieServer
 from offloader.testing.memory_bookie import KeptLedger, MemoryBookie
 
 PASSWORD = "secret"
@@ -74,23 +74,23 @@ class Script:
             stored = {entry.entry: encode(entry, digest) for entry in entries}
             bookie.ledgers[ledger] = KeptLedger(master_key(metadata.password), stored)
 
-    def _faults(self, number: int, turns: Turns) -> Iterator[Fault]:
-        def reads(among: frozenset[tuple[int, int]]) -> Callable[[Asked], bool]:
+    def _faults(self, number: int, turns: Turns) -> Iterator[BookieFault]:
+        def reads(among: frozenset[tuple[int, int]]) -> Callable[[ScriptedRequest], bool]:
             return lambda asked: asked.operation in _READS and (number, asked.entry) in among
 
-        def writes(among: frozenset[tuple[int, int]]) -> Callable[[Asked], bool]:
+        def writes(among: frozenset[tuple[int, int]]) -> Callable[[ScriptedRequest], bool]:
             return lambda asked: asked.operation == "recovery-add" and (number, asked.entry) in among
 
-        def turn(asked: Asked) -> bool:
+        def turn(asked: ScriptedRequest) -> bool:
             if asked.operation in _READS:
                 turns.wait(number, asked.entry)
             return False
 
-        yield Fault(turn, _ALWAYS)
-        yield Fault(reads(self.mute), _ALWAYS)
-        yield Fault(reads(self.failing), _ALWAYS, status=BookieIOError.status)
-        yield Fault(writes(self.refused), _ALWAYS, status=BookieIOError.status)
-        yield Fault(writes(self.unheard), _ALWAYS)
+        yield BookieFault(turn, _ALWAYS)
+        yield BookieFault(reads(self.mute), _ALWAYS)
+        yield BookieFault(reads(self.failing), _ALWAYS, status=BookieIOError.status)
+        yield BookieFault(writes(self.refused), _ALWAYS, status=BookieIOError.status)
+        yield BookieFault(writes(self.unheard), _ALWAYS)
 
 
 class Turns:

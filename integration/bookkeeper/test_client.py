@@ -18,7 +18,7 @@ from offloader.bookkeeper.digests import digest_for, master_key
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.model import LedgerMetadata, StoredEntry
 from offloader.bookkeeper.reading import LedgerReader
-from offloader.bookkeeper.requests import Batch, Read
+from offloader.bookkeeper.requests import BatchRead, EntryRead
 from offloader.bookkeeper.settings import BookieSettings
 from offloader.bookkeeper.status import FencedError, NoEntryError, NoLedgerError, UnauthorizedError
 from offloader.bookkeeper.v2 import V2
@@ -240,10 +240,10 @@ def test_a_bookie_resets_a_connection_that_goes_on_in_another_version(cluster: B
     ledger = cluster.official.write(Shape(1, 1, 1), 2, Contents(1))
     address = ledgers.address(ledgers.read(ledger).metadata.write_set(0)[0])
     with socket.create_connection(address, SOON) as connection:
-        connection.sendall(V2("b").encode(1, Batch(ledger, 0, 2, 1000)))
+        connection.sendall(V2("b").encode(1, BatchRead(ledger, 0, 2, 1000)))
         size = int.from_bytes(connection.recv(4, socket.MSG_WAITALL))
         assert len(connection.recv(size, socket.MSG_WAITALL)) == size
-        connection.sendall(V3("b").encode(1, Read(ledger, 0)))
+        connection.sendall(V3("b").encode(1, EntryRead(ledger, 0)))
         with suppress(ConnectionResetError):
             assert connection.recv(1) == b""
 

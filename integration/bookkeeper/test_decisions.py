@@ -15,14 +15,14 @@ from integration.bookkeeper.cluster import BookKeeperCluster
 from integration.bookkeeper.official import OfficialClient, OfficialError, Shape
 from integration.bookkeeper.scripts import PASSWORD, SIZE, Script, script
 from integration.soak import SOAK
-from offloader.bookkeeper.api import HostPort
+from offloader.bookkeeper.api import BookieAddress
 from offloader.bookkeeper.bookies import BookieClient
 from offloader.bookkeeper.layout import Layout, ledger_path
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.metadata_codec import encode_metadata
 from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.recovery.forward import Reading
-from offloader.bookkeeper.recovery.machine import Aborted, Rules
+from offloader.bookkeeper.recovery.machine import Aborted, RecoveryRules
 from offloader.bookkeeper.recovery.runner import recover
 from offloader.bookkeeper.settings import BookieSettings
 from offloader.bookkeeper.zookeeper import connect
@@ -40,9 +40,9 @@ Decision = int | None
 """The last entry; None: given up. (The official client's length may be that of an entry which it then leaves out.)"""
 
 
-def address(bookie: str) -> HostPort:
+def address(bookie: str) -> BookieAddress:
     host, _, port = bookie.rpartition(":")
-    return HostPort(host, int(port))
+    return BookieAddress(host, int(port))
 
 
 def put(cluster: BookKeeperCluster, ledger: int, metadata: LedgerMetadata) -> None:
@@ -77,7 +77,7 @@ def decided_by_us(cluster: BookKeeperCluster, store: MetadataTree, played: Scrip
     settings = BookieSettings(connect_timeout=_TIMEOUT, request_timeout=_TIMEOUT)
     with played.played(ledger, gap) as metadata, closing(BookieClient(settings, address)) as bookies:
         put(cluster, ledger, metadata)
-        outcome = recover(ledger, store, bookies, Rules(ONE_BY_ONE), timeout=_TIMEOUT)
+        outcome = recover(ledger, store, bookies, RecoveryRules(ONE_BY_ONE), timeout=_TIMEOUT)
     if isinstance(outcome.phase, Aborted):
         return None
     assert outcome.metadata.length == SIZE * (outcome.metadata.last_entry + 1)

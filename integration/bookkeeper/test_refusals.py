@@ -16,8 +16,8 @@ from integration.bookkeeper.official import Shape
 from integration.bookkeeper.orphans import Closed, Orphan, Witness
 from offloader.bookkeeper.model import LedgerState
 from offloader.bookkeeper.recovery.dangers import DangerKind
-from offloader.bookkeeper.recovery.inspection import Options, examine
-from offloader.bookkeeper.recovery.machine import Aborted, Done, Ending
+from offloader.bookkeeper.recovery.inspection import InspectionOptions, examine
+from offloader.bookkeeper.recovery.machine import Aborted, Done, HowClosed
 from offloader.bookkeeper.recovery.outcome import Inspection
 
 Away = Callable[[Bookie], None]
@@ -53,7 +53,7 @@ def ensemble(cluster: BookKeeperCluster, orphan: Orphan) -> list[Bookie]:
 
 
 def inspected(orphan: Orphan, ours: Ours) -> Inspection:
-    return examine(orphan.ledger, ours.store, ours.bookies, Options(timeout=TIMEOUT))
+    return examine(orphan.ledger, ours.store, ours.bookies, InspectionOptions(timeout=TIMEOUT))
 
 
 def check(cluster: BookKeeperCluster, ours: Ours, orphan: Orphan, closed: Closed) -> None:
@@ -104,7 +104,7 @@ def test_a_bookie_that_is_gone_is_replaced(
     gone, *others = ensemble(cluster, orphan)
     how(gone)
     foreseen = inspected(orphan, ours).outcome
-    found = examine(orphan.ledger, ours.store, ours.bookies, Options(dry=False, timeout=TIMEOUT)).outcome
+    found = examine(orphan.ledger, ours.store, ours.bookies, InspectionOptions(dry=False, timeout=TIMEOUT)).outcome
     ((first, replaced, by),) = found.replaced
     assert [change[:2] for change in foreseen.replaced] == [(first, replaced)] == [(first, gone.id)]
     assert by not in {gone.id, *(bookie.id for bookie in others)}
@@ -136,7 +136,7 @@ def test_a_look_says_who_must_come_back_and_disturbs_nobody(cluster: BookKeeperC
     before = ours.store.read(orphan.ledger)
     found = inspected(orphan, ours)
     assert isinstance(found.outcome.phase, Done)
-    assert (found.outcome.phase.ending, found.outcome.metadata.last_entry) == (Ending.WOULD_CLOSE, 29)
+    assert (found.outcome.phase.ending, found.outcome.metadata.last_entry) == (HowClosed.WOULD_CLOSE, 29)
     gone = ensemble(cluster, orphan)[:2]
     for bookie in gone:
         bookie.pause()

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from dev.embedded.commands import Commands
+from dev.embedded.commands import JavaCommands
 from dev.embedded.jars import fetch_lock
 from dev.embedded.lock import PULSAR
 from dev.embedded.process import JavaProcess
@@ -26,7 +26,7 @@ from integration.bookkeeper.cluster import BookKeeperCluster
 from integration.bookkeeper.contents import Contents
 from integration.bookkeeper.official import OfficialError, Shape
 from integration.processes import HANGS, suspend
-from offloader.bookkeeper.api import HostPort
+from offloader.bookkeeper.api import BookieAddress
 from offloader.bookkeeper.layout import Layout, ledger_path
 from offloader.bookkeeper.managed_ledgers import encoded, managed_ledger_name, managed_ledger_of
 from offloader.bookkeeper.metadata import MetadataTree
@@ -54,7 +54,7 @@ class LoneZooKeeper:
         (self._port,) = free_ports(1, random.SystemRandom())
         self.address = f"127.0.0.1:{self._port}"
         self._directory = directory
-        self._command = Commands(find_java(), fetch_lock(PULSAR), directory).zookeeper(self._port)
+        self._command = JavaCommands(find_java(), fetch_lock(PULSAR), directory).zookeeper(self._port)
         self.start()
         self.client = KazooClient(self.address, connection_retry={"max_tries": -1, "max_delay": 0.5})
         self.client.start()
@@ -123,13 +123,13 @@ class TestZooKeeper(MetadataContract):
         assert world.store.read(1) == before
 
     def test_what_changed_while_the_server_was_away_is_seen(self, world: World, zookeeper: LoneZooKeeper) -> None:
-        world.cluster.register("b", HostPort("one", 1))
+        world.cluster.register("b", BookieAddress("one", 1))
         assert world.store.address("b") == ("one", 1)
         assert world.store.available() == {"b": True}
         zookeeper.kill()
         zookeeper.start()
-        world.cluster.register("b", HostPort("two", 2))
-        world.cluster.register("c", HostPort("c", 3), read_only=True)
+        world.cluster.register("b", BookieAddress("two", 2))
+        world.cluster.register("c", BookieAddress("c", 3), read_only=True)
         soon(lambda: world.store.address("b") == ("two", 2))
         soon(lambda: world.store.available() == {"b": True, "c": False})
 

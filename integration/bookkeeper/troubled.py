@@ -26,8 +26,8 @@ from offloader.bookkeeper.digests import digest_for
 from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.status import BookieIOError
 from offloader.bookkeeper.stored import decode
-from offloader.testing.bookie_answers import Asked
-from offloader.testing.bookie_server import BookieServer, Fault
+from offloader.testing.bookie_answers import ScriptedRequest
+from offloader.testing.bookie_server import BookieFault, BookieServer
 
 SLOW, LATE = 0.1, 4.0  # seconds; no client here waits as long as the second
 _ALWAYS = 1 << 30
@@ -42,13 +42,13 @@ def _refused(answer: bytes) -> bytes:
 
 _REFUSED = BookieIOError.status
 KINDS = {
-    "refused": (0.006, 0.05, Fault(status=_REFUSED)),
-    "done, said to be refused": (0.004, 0.03, Fault(spoil=_refused)),
-    "cut off": (0.002, 0.01, Fault(status=_REFUSED, drop=True)),
-    "done, cut off": (0.002, 0.01, Fault(drop=True)),
-    "slow": (0.004, 0.004, Fault(delay=SLOW)),
-    "done, never answered": (0.001, 0.001, Fault()),
-    "late": (0.001, 0.001, Fault(delay=LATE)),
+    "refused": (0.006, 0.05, BookieFault(status=_REFUSED)),
+    "done, said to be refused": (0.004, 0.03, BookieFault(spoil=_refused)),
+    "cut off": (0.002, 0.01, BookieFault(status=_REFUSED, drop=True)),
+    "done, cut off": (0.002, 0.01, BookieFault(drop=True)),
+    "slow": (0.004, 0.004, BookieFault(delay=SLOW)),
+    "done, never answered": (0.001, 0.001, BookieFault()),
+    "late": (0.001, 0.001, BookieFault(delay=LATE)),
 }
 """What goes wrong, and how likely that is for an add and for one of a recovery: with one in fifty, and with one in ten."""
 
@@ -108,8 +108,8 @@ class Troubled:
             likely = self._likely(name, {"add": add, "recovery-add": recovery_add}, choice)
             server.add(replace(fault, matches=likely, times=_ALWAYS))
 
-    def _likely(self, name: str, likelihoods: Mapping[str, float], choice: random.Random) -> Callable[[Asked], bool]:
-        def happens(asked: Asked) -> bool:
+    def _likely(self, name: str, likelihoods: Mapping[str, float], choice: random.Random) -> Callable[[ScriptedRequest], bool]:
+        def happens(asked: ScriptedRequest) -> bool:
             if choice.random() >= likelihoods.get(asked.operation, 0):
                 return False
             self.happened[name] += 1

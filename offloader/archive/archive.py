@@ -6,7 +6,7 @@ import re
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from offloader.archive.catalog_cache import KnownCatalogs
+from offloader.archive.catalog_cache import CatalogCache
 from offloader.archive.following.live import Following, Live
 from offloader.archive.reading.reader import DEFAULTS, ReadOptions
 from offloader.archive.reading.stores import Stores
@@ -43,7 +43,7 @@ class Archive:
         self._options = options
         self._ledgers = ledgers
         self._stores = Stores(settings, () if ledgers is None else (ledgers.store,))
-        self._catalogs = KnownCatalogs(self._stores.open().store)
+        self._catalogs = CatalogCache(self._stores.open().store)
         self._following = None if pulsar is None else Following(Live.of(pulsar), self._catalogs.records)
 
     def topics(self, pattern: str | None = None) -> list[TopicName]:

@@ -24,7 +24,7 @@ class _Known(NamedTuple):
     last: str  # the etag of its last record
 
 
-class KnownCatalogs:
+class CatalogCache:
     """The catalogs of a root that were used last. Safe to use from several threads."""
 
     def __init__(self, store: ObjectStore, most_kept: int = MOST_KEPT, most_topics: int = MOST_TOPICS) -> None:

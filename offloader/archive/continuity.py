@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from offloader.archive.read_model import LAST_ENTRY, OffloadedLedger
-from offloader.archive.view import TopicView
+from offloader.archive.view import TopicSnapshot
 from offloader.metadata.state import TopicCatalog
 from offloader.model import Loss, Position, Segment
 
@@ -51,7 +51,7 @@ def spans(catalog: TopicCatalog) -> list[Segment | Loss]:
 
 def breaks(catalog: TopicCatalog) -> Iterator[Break]:
     """Every place where what is recorded does not follow on."""
-    junctions = Junctions(TopicView.of(catalog))
+    junctions = Junctions(TopicSnapshot.of(catalog))
     for before, after in pairwise((None, *spans(catalog))):
         found = None if after is None else junctions.break_between(before, after)
         if found is not None:
@@ -61,7 +61,7 @@ def breaks(catalog: TopicCatalog) -> Iterator[Break]:
 class Junctions:
     """Whether neighbours among a topic's spans follow on."""
 
-    def __init__(self, view: TopicView) -> None:
+    def __init__(self, view: TopicSnapshot) -> None:
         self._view = view
 
     def break_between(self, before: Span | None, after: Span) -> Break | None:

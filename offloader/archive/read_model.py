@@ -56,7 +56,7 @@ class OffloadedLedger:
         return DataObject(data_key(self.uuid, ledger), index_key(self.uuid, ledger), ledger=ledger, store=self.store)
 
 
-class Cut(NamedTuple):
+class SplitPoint(NamedTuple):
     """A place where a piece may be cut: after this entry. `size` estimates the bytes since the cut before.
 
     Where they are a whole part, `begin` is its offset, `size` its size and `crc32c` its CRC32C.
@@ -84,7 +84,7 @@ class DataObject:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ObjectRange:
     """Positions of a topic, in order, that one object accounts for, gaps included: what is read in one go.
 
     Between its runs there may be positions that the selection certainly leaves out. `cuts` are those of its entries, the last
@@ -95,7 +95,7 @@ class Piece:
     incarnation: int
     object: DataObject
     runs: tuple[Run, ...]
-    cuts: tuple[Cut, ...] = ()
+    cuts: tuple[SplitPoint, ...] = ()
     ends_object: bool = False
 
     @property
@@ -112,12 +112,12 @@ class Piece:
         return Position(self.incarnation, self.runs[-1].ledger, self.runs[-1].last)
 
 
-PlanItem = Piece | Missing
+PlanItem = ObjectRange | Missing
 
 
 def object_of(items: Iterable[PlanItem], position: Position) -> str:
     """The key of the data object that a position is read from; "" where it is in none of these."""
-    pieces = (item for item in items if isinstance(item, Piece) and item.first <= position <= item.last)
+    pieces = (item for item in items if isinstance(item, ObjectRange) and item.first <= position <= item.last)
     return next((piece.object.data_key for piece in pieces), "")
 
 

@@ -9,9 +9,9 @@ from functools import cached_property
 from offloader.archive.read_model import EVERYTHING, PlanItem, Selection
 from offloader.archive.reading import overlaps
 from offloader.archive.reading.plan import plan
-from offloader.archive.view import TopicView
+from offloader.archive.view import TopicSnapshot
 from offloader.metadata.history import History, Slot
-from offloader.metadata.manifest import Row
+from offloader.metadata.manifest import ManifestRow
 from offloader.metadata.state import CatalogHead
 from offloader.model import Position, TopicName, Transaction
 
@@ -20,19 +20,19 @@ BETWEEN = 16
 # So many records are looked at in one go where all of them are passed through.
 STEP = 64
 
-Viewed = tuple[TopicView, Selection]
+Viewed = tuple[TopicSnapshot, Selection]
 """Consecutive records, and what is wanted of them."""
 
 
 class TopicRecords:
     """What is stored of a topic, at one moment. Raises DamagedRecordError and what the store raises."""
 
-    def __init__(self, history: History | None, whole: TopicView | None = None) -> None:
+    def __init__(self, history: History | None, whole: TopicSnapshot | None = None) -> None:
         self._history = history
         self._whole = whole
 
     @classmethod
-    def of(cls, view: TopicView) -> TopicRecords:
+    def of(cls, view: TopicSnapshot) -> TopicRecords:
         """Of a topic all of whose records were read: where stock brokers have offloaded ledgers of it, too, all are needed."""
         return cls(None, view)
 
@@ -45,12 +45,12 @@ class TopicRecords:
         return self.whole.catalog.head if self._history is None else self._history.head
 
     @cached_property
-    def whole(self) -> TopicView:
+    def whole(self) -> TopicSnapshot:
         """All records: for what cannot do with less."""
         if self._whole is not None or self._history is None:
             assert self._whole is not None
             return self._whole
-        return TopicView.of(self._history.catalog(range(self._history.head.next_slot)))
+        return TopicSnapshot.of(self._history.catalog(range(self._history.head.next_slot)))
 
     def plan(self, selection: Selection = EVERYTHING) -> Iterator[PlanItem]:
         """See `plan`. Some records at a time: a whole topic's are never held at once. With times, what is between two stretches that may
@@ -72,7 +72,7 @@ class TopicRecords:
         if head.claim is None or head.claim.incarnation == 0:
             return position._replace(incarnation=0)
         for slot in self._history.slots(lambda row: row.max_ledger >= position.ledger):
-            view = TopicView.of(self._history.catalog(range(slot.number, slot.number + 1)))
+            view = TopicSnapshot.of(self._history.catalog(range(slot.number, slot.number + 1)))
             if any(overlaps.reaches(span, position) for span in overlaps.spans_once(view)):
                 return overlaps.located(view, position)
         return position if head.last is None else position._replace(incarnation=head.last.end.incarnation)
@@ -113,7 +113,7 @@ class TopicRecords:
             known[start.incarnation] = min(first, start), max(last, end)
         yield from known.values()
 
-    def behind(self, position: Position | None, *, back: int = 0) -> TopicView:
+    def behind(self, position: Position | None, *, back: int = 0) -> TopicSnapshot:
         """All records from the one on that holds a position, or is the last before it, and before that so many that their data objects
         have `back` bytes."""
         history = self._history
@@ -126,7 +126,7 @@ class TopicRecords:
             first -= 1
             row = history.row(first)
             back, reached = back - row.size, reached or row.start is not None
-        view = TopicView.of(history.catalog(range(first, history.head.next_slot)))
+        view = TopicSnapshot.of(history.catalog(range(first, history.head.next_slot)))
         return replace(view, also_aborted=self.aborted(position))
 
     def before(self, position: Position) -> Iterator[Viewed]:
@@ -139,7 +139,7 @@ class TopicRecords:
         first = next(slots, None)
         last = history.head.next_slot - 1 if first is None else first.number
         for end in range(last, -1, -STEP):
-            yield TopicView.of(history.catalog(range(max(end - STEP + 1, 0), end + 1))), Selection(end=position)
+            yield TopicSnapshot.of(history.catalog(range(max(end - STEP + 1, 0), end + 1))), Selection(end=position)
 
     def first(self) -> Iterator[Viewed]:
         """All records, some at a time, from the first on."""
@@ -164,7 +164,7 @@ class TopicRecords:
             yield self.whole, EVERYTHING
             return
         for first in firsts:
-            yield TopicView.of(history.catalog(range(first, min(first + STEP, history.head.next_slot)))), EVERYTHING
+            yield TopicSnapshot.of(history.catalog(range(first, min(first + STEP, history.head.next_slot)))), EVERYTHING
 
     def _view(self, history: History, stretch: list[Slot], selection: Selection, back: int) -> Viewed:
         begin, end = stretch[0].number, stretch[-1].number + 1
@@ -172,7 +172,7 @@ class TopicRecords:
         while first > 0 and before > 0:
             first -= 1
             before -= history.row(first).size
-        view, start = TopicView.of(history.catalog(range(first, end))), stretch[0].row.start
+        view, start = TopicSnapshot.of(history.catalog(range(first, end))), stretch[0].row.start
         if not selection.is_timed or start is None or history.is_first(begin):
             return view, selection
         # What is before the stretch was left out for its times, or belongs to another one.
@@ -195,11 +195,11 @@ def _stretches(history: History, selection: Selection, most: int | None = None) 
         yield stretch
 
 
-def _wanted(selection: Selection) -> Callable[[Row], bool]:
+def _wanted(selection: Selection) -> Callable[[ManifestRow], bool]:
     start, end = selection.start, selection.end
     early, late = selection.published_from, selection.published_to
 
-    def wanted(row: Row) -> bool:
+    def wanted(row: ManifestRow) -> bool:
         if row.start is None or row.end is None:
             return False
         if (start is not None and row.end < start) or (end is not None and row.start > end):

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, TypeVar
 from offloader.archive.following.live import Following
 from offloader.archive.items import ArchivedEntry, Item, Missing
 from offloader.archive.messages.published import publish_time
-from offloader.archive.read_model import EVERYTHING, EntryRun, Piece, PlanItem, ReadItem, Selection, object_of
+from offloader.archive.read_model import EVERYTHING, EntryRun, ObjectRange, PlanItem, ReadItem, Selection, object_of
 from offloader.archive.reading.plan import plan, split
-from offloader.archive.reading.reader import DEFAULTS, OnDamage, PieceReader, ReadOptions
+from offloader.archive.reading.reader import DEFAULTS, OnDamage, PlannedReader, ReadOptions
 from offloader.archive.reading.stores import Stores
 from offloader.archive.reading.time_range import unbroken
 from offloader.archive.records import TopicRecords
 from offloader.archive.runs import Run
-from offloader.archive.view import TopicView
+from offloader.archive.view import TopicSnapshot
 from offloader.errors import ConfigError
 from offloader.model import MIB, Position, TopicName, Transaction
 
@@ -58,7 +58,7 @@ class ArchivedTopic:
         self._aborted: tuple[TopicRecords, frozenset[Transaction]] | None = None
 
     @property
-    def view(self) -> TopicView:
+    def view(self) -> TopicSnapshot:
         """All that is known of it."""
         return self.records.whole
 
@@ -88,7 +88,7 @@ class ArchivedTopic:
 
     def size(self, selection: Selection = EVERYTHING) -> int:
         """About how many bytes `runs` reads."""
-        return sum(item.size for item in unbroken(self.records.plan, self._located(selection)) if isinstance(item, Piece))
+        return sum(item.size for item in unbroken(self.records.plan, self._located(selection)) if isinstance(item, ObjectRange))
 
     def messages(
         self, selection: Selection = EVERYTHING, *, keys: KeyReader | None = None, follow: bool = False
@@ -170,7 +170,7 @@ class ArchivedTopic:
         return replace(selection, start=first, end=last)
 
     def _read(self, items: Iterable[PlanItem]) -> Iterator[ReadItem]:
-        return PieceReader(self._stores, self._options).read(items)
+        return PlannedReader(self._stores, self._options).read(items)
 
     def unpacking(self, keys: KeyReader | None = None) -> UnpackOptions:
         """What the messages of `runs` are unpacked with."""
@@ -245,9 +245,9 @@ def _without_missing(items: Iterable[T | Missing]) -> Iterator[T]:
             log.warning("%s..%s is missing: %s", item.start, item.end, item.why)
 
 
-def _kept(items: Iterable[PlanItem], *, backwards: bool = False) -> Iterator[tuple[Piece, Run]]:
+def _kept(items: Iterable[PlanItem], *, backwards: bool = False) -> Iterator[tuple[ObjectRange, Run]]:
     for item in items:
-        if isinstance(item, Piece):
+        if isinstance(item, ObjectRange):
             runs = reversed(item.runs) if backwards else item.runs
             yield from ((item, run) for run in runs if run.gap is None)
 

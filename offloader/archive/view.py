@@ -10,7 +10,7 @@ from offloader.model import LedgerList, TopicName, Transaction
 
 
 @dataclass(frozen=True, slots=True)
-class TopicView:
+class TopicSnapshot:
     """A topic's catalog, and its ledgers that stock brokers have offloaded (V1), in their order.
 
     `listed`: every ledger that Pulsar has of the incarnation that they are of; None: nothing proves that between two of them none is
@@ -29,6 +29,6 @@ class TopicView:
         return self.catalog.aborted | self.also_aborted
 
     @classmethod
-    def of(cls, catalog: TopicCatalog) -> TopicView:
+    def of(cls, catalog: TopicCatalog) -> TopicSnapshot:
         """Of a topic that only the offloader has archived."""
         return cls(catalog.topic, catalog)

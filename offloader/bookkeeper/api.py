@@ -14,14 +14,14 @@ from offloader.bookkeeper.model import LedgerMetadata, Versioned
 from offloader.model import TopicName
 
 
-class HostPort(NamedTuple):
+class BookieAddress(NamedTuple):
     """Where a bookie listens."""
 
     host: str
     port: int
 
 
-class Listed(NamedTuple):
+class ListedLedger(NamedTuple):
     """One ledger in a managed ledger's list; `entries` and `size` are 0 until it is closed there."""
 
     ledger: int
@@ -33,14 +33,14 @@ class Listed(NamedTuple):
 class ManagedLedger:
     """A topic's own node: its ledgers in order. `version` names it in a compare-and-set; `raw` keeps what we do not know."""
 
-    ledgers: tuple[Listed, ...]
+    ledgers: tuple[ListedLedger, ...]
     version: int
     raw: bytes
     terminated: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Cursor:
+class ManagedCursor:
     """A subscription's cursor. Where its position is in a ledger, which is so while the topic is loaded, `ledger` is that and
     `mark_delete` may be old or None. `deleted`: ranges (after, up to and including) acknowledged beyond it."""
 
@@ -72,7 +72,7 @@ class LedgerMetadataStore(Protocol):
         """Compare-and-set: the new version. Raises VersionConflictError (somebody else wrote), LedgerNotFoundError, OutcomeUnknownError."""
         ...
 
-    def address(self, bookie: str) -> HostPort:
+    def address(self, bookie: str) -> BookieAddress:
         """Where a bookie id listens now. Raises BookieUnavailableError where it is not registered."""
         ...
 
@@ -88,7 +88,7 @@ class LedgerMetadataStore(Protocol):
         """A topic's ledger list. Raises TopicNotFoundError, DamagedRecordError."""
         ...
 
-    def cursors(self, topic: TopicName) -> Mapping[str, Cursor]:
+    def cursors(self, topic: TopicName) -> Mapping[str, ManagedCursor]:
         """A topic's cursors by the names of their subscriptions. Raises TopicNotFoundError, DamagedRecordError."""
         ...
 

@@ -12,7 +12,7 @@ from offloader.bookkeeper.api import LastConfirmed
 from offloader.bookkeeper.connection import fail
 from offloader.bookkeeper.links import Link, Resolve, Way
 from offloader.bookkeeper.model import NO_ENTRY
-from offloader.bookkeeper.requests import Add, Batch, ListEntries, Read, ReadLac, Request, WriteLac
+from offloader.bookkeeper.requests import Add, BatchRead, EntryRead, ListEntries, ReadLac, Request, WriteLac
 from offloader.bookkeeper.settings import BookieSettings
 from offloader.bookkeeper.status import Answer, answer
 from offloader.bookkeeper.v2 import V2
@@ -51,7 +51,7 @@ class BookieClient:
 
     def read(self, bookie: str, ledger: int, entry: int, *, fence: bytes | None = None) -> Future[bytes]:
         """See `Bookies`."""
-        return self._send(bookie, V3, Read(ledger, entry, fence))
+        return self._send(bookie, V3, EntryRead(ledger, entry, fence))
 
     def batch(self, bookie: str, ledger: int, first: int, *, count: int, size: int) -> Future[list[bytes]]:
         """See `Bookies`."""
@@ -59,7 +59,7 @@ class BookieClient:
             refused: Future[list[bytes]] = Future()
             fail(refused, FatalError(f"{bookie}: version 2 of the protocol, and so batches, cannot be had over TLS"))
             return refused
-        return self._send(bookie, V2, Batch(ledger, first, count, size))
+        return self._send(bookie, V2, BatchRead(ledger, first, count, size))
 
     def fence(self, bookie: str, ledger: int, master_key: bytes) -> Future[bytes | None]:
         """See `Bookies`."""

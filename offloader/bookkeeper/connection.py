@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from offloader.bookkeeper.frames import FrameBuffer
+from offloader.bookkeeper.frames import BookieFrameBuffer
 from offloader.bookkeeper.requests import WRITES, Dialect, Request
 from offloader.errors import BookieUnavailableError, OffloadError, OutcomeUnknownError
 
@@ -21,7 +21,7 @@ class _Pending(NamedTuple):
     sent_at: float
 
 
-class Connection(asyncio.BufferedProtocol):
+class BookieConnection(asyncio.BufferedProtocol):
     """Pipelines requests in one version of the protocol. `failure`: why it is over, None while it is not.
 
     A request whose answer does not come in time fails by itself; if nothing at all came since it was sent, the
@@ -34,7 +34,7 @@ class Connection(asyncio.BufferedProtocol):
         self._bookie = bookie
         self._timeout = request_timeout
         self._loop = asyncio.get_running_loop()
-        self._frames = FrameBuffer(max_entry)
+        self._frames = BookieFrameBuffer(max_entry)
         self._pending: dict[int, _Pending] = {}  # in the order in which they were sent
         self._number = 0
         self._unsent: list[bytes] = []

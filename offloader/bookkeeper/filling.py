@@ -15,7 +15,7 @@ QUIET = 1.0  # seconds; a broker that is silent for so long may be before entrie
 FILLER_SHARE = 4
 
 
-class Stored(EntrySource, Protocol):
+class StoredSource(EntrySource, Protocol):
     """Bookies."""
 
     def remembering(self) -> EntrySource:
@@ -26,7 +26,7 @@ class Stored(EntrySource, Protocol):
 class FilledSource:
     """`EntrySource` whose readers leave nothing out. Does not close the two that it is made of."""
 
-    def __init__(self, broker: EntrySource, stored: Stored, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, broker: EntrySource, stored: StoredSource, clock: Callable[[], float] = time.monotonic) -> None:
         self._broker = broker
         self._stored = stored
         self._clock = clock

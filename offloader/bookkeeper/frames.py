@@ -17,7 +17,7 @@ def frame(body: bytes) -> bytes:
     return len(body).to_bytes(4) + body
 
 
-class FrameBuffer:
+class BookieFrameBuffer:
     """Collects received bytes and cuts them into bodies; holds at most one frame and one chunk.
 
     Received bytes go into `space()`, then `received(n)`, then `bodies()`.

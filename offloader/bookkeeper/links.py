@@ -8,8 +8,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from offloader.bookkeeper.api import HostPort
-from offloader.bookkeeper.connection import Connection, fail
+from offloader.bookkeeper.api import BookieAddress
+from offloader.bookkeeper.connection import BookieConnection, fail
 from offloader.bookkeeper.requests import Request
 from offloader.bookkeeper.settings import BookieSettings
 from offloader.bookkeeper.transport import connect
@@ -17,7 +17,7 @@ from offloader.bookkeeper.v2 import V2
 from offloader.bookkeeper.v3 import V3
 from offloader.errors import BookieUnavailableError, OffloadError
 
-Resolve = Callable[[str], HostPort]
+Resolve = Callable[[str], BookieAddress]
 
 
 class Way(NamedTuple):
@@ -34,7 +34,7 @@ class Link:
         self._settings = settings
         self._resolve = resolve
         self._way = way
-        self._connection: Connection | None = None
+        self._connection: BookieConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._waiting: list[tuple[Request, Future[Any]]] = []
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError, Message
 
 from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo, ManagedLedgerInfo, ManagedLedgerInfoMetadata
-from offloader.bookkeeper.api import Cursor, Listed, ManagedLedger
+from offloader.bookkeeper.api import ListedLedger, ManagedCursor, ManagedLedger
 from offloader.errors import DamagedObjectError, DamagedRecordError
 from offloader.format.compression import decompress
 from offloader.model import MIB, TopicName
@@ -71,7 +71,7 @@ def decode_record(data: bytes) -> ManagedLedgerInfo:
 def decode_managed_ledger(data: bytes, version: int) -> ManagedLedger:
     """The same as a ledger list, in the order of the ledgers. Raises DamagedRecordError."""
     info = decode_record(data)
-    ledgers = sorted(Listed(one.ledgerId, one.entries, one.size) for one in info.ledgerInfo)
+    ledgers = sorted(ListedLedger(one.ledgerId, one.entries, one.size) for one in info.ledgerInfo)
     ids = [one.ledger for one in ledgers]
     if len(set(ids)) != len(ids) or any(min(one) < 0 for one in ledgers):
         raise DamagedRecordError(f"no managed ledger can have this list of ledgers: {ids}")
@@ -96,11 +96,11 @@ def encode_managed_ledger(ledger: ManagedLedger, compression: Compression = Comp
     return envelope(info.SerializeToString(), compression)
 
 
-def decode_cursor(data: bytes) -> Cursor:
+def decode_cursor(data: bytes) -> ManagedCursor:
     """The value of a cursor's node. Raises DamagedRecordError."""
     info = _decoded(data, ManagedCursorInfo, "cursor")
     has_position = info.HasField("markDeleteLedgerId") and info.HasField("markDeleteEntryId")
-    return Cursor(
+    return ManagedCursor(
         ledger=info.cursorsLedgerId if info.cursorsLedgerId >= 0 else None,
         mark_delete=(info.markDeleteLedgerId, info.markDeleteEntryId) if has_position else None,
         deleted=tuple(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 
-from offloader.bookkeeper.api import Cookie, Cursor, HostPort, ManagedLedger
+from offloader.bookkeeper.api import BookieAddress, Cookie, ManagedCursor, ManagedLedger
 from offloader.bookkeeper.bookie_info import decode_address
 from offloader.bookkeeper.layout import Layout, decode_layout, ledger_path
 from offloader.bookkeeper.managed_ledgers import decode_cursor, decode_managed_ledger, decoded, managed_ledger_name
@@ -33,7 +33,7 @@ class MetadataTree:
         self._writable = f"{uri.root}/available"
         self._read_only = f"{self._writable}/{_READ_ONLY}"
         self._available = Watched(self._read_available)
-        self._addresses: dict[str, Watched[HostPort]] = {}
+        self._addresses: dict[str, Watched[BookieAddress]] = {}
 
     @cached_property
     def layout(self) -> Layout:
@@ -71,7 +71,7 @@ class MetadataTree:
             raise LedgerNotFoundError(f"there is no ledger {ledger} any more")
         return written
 
-    def address(self, bookie: str) -> HostPort:
+    def address(self, bookie: str) -> BookieAddress:
         """See LedgerMetadataStore."""
         watched = self._addresses.get(bookie)
         if watched is None:
@@ -97,7 +97,7 @@ class MetadataTree:
         except DamagedRecordError as error:
             raise DamagedRecordError(f"{topic}: {error}") from error
 
-    def cursors(self, topic: TopicName) -> Mapping[str, Cursor]:
+    def cursors(self, topic: TopicName) -> Mapping[str, ManagedCursor]:
         """See LedgerMetadataStore."""
         path = self._topic_path(topic)
         names = self._nodes.children(path)
@@ -137,7 +137,7 @@ class MetadataTree:
         read_only = self._nodes.children(self._read_only, fired) or ()  # where it appears, the other's watch fires
         return {**dict.fromkeys(read_only, False), **{bookie: True for bookie in writable if bookie != _READ_ONLY}}
 
-    def _read_address(self, bookie: str, fired: Fired) -> HostPort:
+    def _read_address(self, bookie: str, fired: Fired) -> BookieAddress:
         node = self._nodes.get(f"{self._writable}/{bookie}", fired) or self._nodes.get(f"{self._read_only}/{bookie}", fired)
         if node is None:
             raise BookieUnavailableError(f"the bookie {bookie} is not registered")

@@ -10,7 +10,7 @@ from offloader.errors import OffloadError
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class EntryRead:
     """One stored entry; `entry` -1: the last one. `fence`: the master key with which to fence the ledger first."""
 
     ledger: int
@@ -22,7 +22,7 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class BatchRead:
     """Consecutive stored entries, at least one, at most `count`, in an answer of about `size` bytes."""
 
     ledger: int
@@ -81,11 +81,11 @@ class ListEntries:
         return f"list of ledger {self.ledger}'s entries"
 
 
-Request = Read | Batch | Add | ReadLac | WriteLac | ListEntries
+Request = EntryRead | BatchRead | Add | ReadLac | WriteLac | ListEntries
 WRITES = (Add, WriteLac)
 
 
-class Answered(NamedTuple):
+class Reply(NamedTuple):
     """One request's answer: its result or its error."""
 
     number: int
@@ -103,7 +103,7 @@ class Dialect(Protocol):
         """The request's frame. Raises ProtocolError where this version has no such request."""
         ...
 
-    def decode(self, body: memoryview) -> Iterable[Answered]:
+    def decode(self, body: memoryview) -> Iterable[Reply]:
         """The requests that this answers; none where nobody waits for it any more. Raises ProtocolError."""
         ...
 

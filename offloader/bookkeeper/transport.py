@@ -5,24 +5,24 @@ from __future__ import annotations
 import asyncio
 import ssl
 
-from offloader.bookkeeper.api import HostPort
+from offloader.bookkeeper.api import BookieAddress
 from offloader.bookkeeper.auth import DISABLED, BookieAuthentication
-from offloader.bookkeeper.connection import Connection
+from offloader.bookkeeper.connection import BookieConnection
 from offloader.bookkeeper.requests import Dialect
 from offloader.bookkeeper.settings import BookieSettings
 from offloader.bookkeeper.v3 import accepts_tls, encode_start_tls
 from offloader.errors import AuthenticationFailedError, BookieUnavailableError, FatalError, OffloadError
 
 
-async def connect(settings: BookieSettings, bookie: str, address: HostPort, dialect: Dialect) -> Connection:
+async def connect(settings: BookieSettings, bookie: str, address: BookieAddress, dialect: Dialect) -> BookieConnection:
     """A connection that is ready for requests.
 
     Raises BookieUnavailableError, AuthenticationFailedError, FatalError (certificate, no TLS there), ConfigError.
     """
-    made: list[Connection] = []
+    made: list[BookieConnection] = []
 
-    def make() -> Connection:
-        made.append(Connection(bookie, dialect, settings.request_timeout, settings.max_entry))
+    def make() -> BookieConnection:
+        made.append(BookieConnection(bookie, dialect, settings.request_timeout, settings.max_entry))
         return made[-1]
 
     try:
@@ -53,14 +53,14 @@ def _explained(error: BaseException, where: str, timeout: float) -> OffloadError
             return BookieUnavailableError(f"{where} cannot be reached ({error})")
 
 
-async def _shake_hands(settings: BookieSettings, connection: Connection, address: HostPort) -> None:
+async def _shake_hands(settings: BookieSettings, connection: BookieConnection, address: BookieAddress) -> None:
     if settings.tls:
         await _start_tls(settings, connection, address)
     if settings.authentication is not None:
         await _authenticate(settings.authentication(), connection)
 
 
-async def _start_tls(settings: BookieSettings, connection: Connection, address: HostPort) -> None:
+async def _start_tls(settings: BookieSettings, connection: BookieConnection, address: BookieAddress) -> None:
     if not accepts_tls(memoryview(await connection.exchange(encode_start_tls()))):
         raise FatalError("the bookie does not speak TLS")
     assert connection.transport is not None
@@ -69,7 +69,7 @@ async def _start_tls(settings: BookieSettings, connection: Connection, address: 
     )
 
 
-async def _authenticate(authentication: BookieAuthentication, connection: Connection) -> None:
+async def _authenticate(authentication: BookieAuthentication, connection: BookieConnection) -> None:
     """Say what the bookie's plugin asks for until neither has more to say."""
     payload: bytes | None = authentication.first()
     while payload is not None:

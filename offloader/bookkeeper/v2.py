@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError
 
 from offloader._proto.bookkeeper_pb2 import AuthMessage
 from offloader.bookkeeper.frames import frame
-from offloader.bookkeeper.requests import Answered, Batch, Request
+from offloader.bookkeeper.requests import BatchRead, Reply, Request
 from offloader.bookkeeper.status import OK, status_error
 from offloader.errors import OffloadError, ProtocolError
 
@@ -47,12 +47,12 @@ class V2:
 
     def __init__(self, bookie: str) -> None:
         self._bookie = bookie
-        self._batches: dict[int, Batch] = {}
-        self._reads: defaultdict[tuple[int, int], dict[int, Batch]] = defaultdict(dict)
+        self._batches: dict[int, BatchRead] = {}
+        self._reads: defaultdict[tuple[int, int], dict[int, BatchRead]] = defaultdict(dict)
 
     def encode(self, number: int, request: Request) -> bytes:
         """See `Dialect`."""
-        if not isinstance(request, Batch):
+        if not isinstance(request, BatchRead):
             raise ProtocolError(f"version 2 of the protocol has no {request}")
         if request.count == 1:
             self._reads[request.ledger, request.first][number] = request
@@ -61,7 +61,7 @@ class V2:
         body = BATCH_REQUEST.pack(header(BATCH_READ), request.ledger, request.first, number, request.count, request.size)
         return frame(body)
 
-    def decode(self, body: memoryview) -> list[Answered]:
+    def decode(self, body: memoryview) -> list[Reply]:
         """See `Dialect`."""
         match _operation(body):
             case 0x0207:
@@ -103,15 +103,15 @@ class V2:
             raise ProtocolError("the bookie sent an authentication that cannot be parsed") from error
         return message.plugin_name, message.payload
 
-    def _decode_read(self, body: memoryview) -> list[Answered]:
+    def _decode_read(self, body: memoryview) -> list[Reply]:
         if len(body) < READ_ANSWER.size:
             raise ProtocolError(f"the bookie sent a read's answer of {len(body)} bytes")
         _, status, ledger, entry = READ_ANSWER.unpack_from(body)
         waiting = self._reads.pop((ledger, entry), {})
         result = [body[READ_ANSWER.size :].tobytes()] if status == OK else None
-        return [Answered(number, result, self._error(status, request)) for number, request in waiting.items()]
+        return [Reply(number, result, self._error(status, request)) for number, request in waiting.items()]
 
-    def _decode_batch(self, body: memoryview) -> list[Answered]:
+    def _decode_batch(self, body: memoryview) -> list[Reply]:
         if len(body) < BATCH_ANSWER.size:
             raise ProtocolError(f"the bookie sent a batch of {len(body)} bytes")
         _, status, ledger, first, number = BATCH_ANSWER.unpack_from(body)
@@ -121,10 +121,10 @@ class V2:
         if (ledger, first) != (request.ledger, request.first):
             raise ProtocolError(f"the bookie answered the {request} with {ledger}:{first}")
         if status != OK:
-            return [Answered(number, None, self._error(status, request))]
-        return [Answered(number, _entries(body, request))]
+            return [Reply(number, None, self._error(status, request))]
+        return [Reply(number, _entries(body, request))]
 
-    def _error(self, status: int, request: Batch) -> OffloadError | None:
+    def _error(self, status: int, request: BatchRead) -> OffloadError | None:
         if status == OK:
             return None
         # A code that is not in the list must not be taken for one of version 3's.
@@ -136,7 +136,7 @@ def _operation(body: memoryview) -> int:
     return int.from_bytes(body[:2])
 
 
-def _entries(body: memoryview, request: Batch) -> list[bytes]:
+def _entries(body: memoryview, request: BatchRead) -> list[bytes]:
     entries: list[bytes] = []
     at, end, unpack = BATCH_ANSWER.size, len(body), _LENGTH.unpack_from
     while at < end:

@@ -11,7 +11,7 @@ from offloader._proto import bookkeeper_pb2 as pb
 from offloader.bookkeeper import availability
 from offloader.bookkeeper.api import LastConfirmed
 from offloader.bookkeeper.frames import frame
-from offloader.bookkeeper.requests import Add, Answered, ListEntries, Read, ReadLac, Request, WriteLac
+from offloader.bookkeeper.requests import Add, EntryRead, ListEntries, ReadLac, Reply, Request, WriteLac
 from offloader.bookkeeper.status import OK, status_error
 from offloader.errors import AuthenticationFailedError, ProtocolError
 
@@ -34,7 +34,7 @@ class _Kind(NamedTuple):
     result: Callable[[Any], Any]
 
 
-def _read(message: pb.Request, request: Read) -> None:
+def _read(message: pb.Request, request: EntryRead) -> None:
     inner = message.read
     inner.ledger_id, inner.entry_id = request.ledger, request.entry
     if request.fence is not None:
@@ -83,7 +83,7 @@ def _entries(response: pb.ListEntriesResponse) -> availability.Availability:
 
 
 _KINDS: dict[type, _Kind] = {
-    Read: _Kind(READ_ENTRY, "read", _read, _stored),
+    EntryRead: _Kind(READ_ENTRY, "read", _read, _stored),
     Add: _Kind(ADD_ENTRY, "add", _add, _nothing),
     WriteLac: _Kind(WRITE_LAC, "write_lac", _write_lac, _nothing),
     ReadLac: _Kind(READ_LAC, "read_lac", _read_lac, _last_confirmed),
@@ -108,7 +108,7 @@ class V3:
         kind.fill(message, request)
         return frame(message.SerializeToString())
 
-    def decode(self, body: memoryview) -> list[Answered]:
+    def decode(self, body: memoryview) -> list[Reply]:
         """See `Dialect`."""
         response = _parse(body)
         request = self._asked.pop(response.header.txn_id, None)
@@ -139,16 +139,16 @@ class V3:
             raise AuthenticationFailedError(f"the bookie does not accept who we are (status {response.status})")
         return response.auth.plugin_name, response.auth.payload
 
-    def _answered(self, request: Request, response: pb.Response) -> Answered:
+    def _answered(self, request: Request, response: pb.Response) -> Reply:
         number, kind = response.header.txn_id, _KINDS[type(request)]
         inner = getattr(response, kind.field) if response.HasField(kind.field) else None
         # A bookie that refuses a request as such (authentication, version) answers without the inner part.
         status = response.status if response.status != OK or inner is None else inner.status
         if status != OK:
-            return Answered(number, None, status_error(status, f"{self._bookie}: {request}"))
+            return Reply(number, None, status_error(status, f"{self._bookie}: {request}"))
         if inner is None or not _same(request, inner):
             raise ProtocolError(f"the bookie answered the {request} with something else")
-        return Answered(number, kind.result(inner))
+        return Reply(number, kind.result(inner))
 
 
 def encode_start_tls() -> bytes:
@@ -180,4 +180,4 @@ def _same(request: Any, inner: Any) -> bool:
     """Whether an answer is about what was asked; a read of the last entry is answered with -1 or with its id."""
     if inner.ledger_id != request.ledger:
         return False
-    return not isinstance(request, Read | Add) or request.entry < 0 or bool(inner.entry_id == request.entry)
+    return not isinstance(request, EntryRead | Add) or request.entry < 0 or bool(inner.entry_id == request.entry)

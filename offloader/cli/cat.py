@@ -23,7 +23,7 @@ from offloader.cli.reading import (
     ON_DAMAGE,
     PRIVATE_KEYS,
     Bound,
-    Ledgers,
+    LedgersOption,
     archived_partitions,
     ledger_options,
     limit_options,
@@ -31,7 +31,7 @@ from offloader.cli.reading import (
     range_options,
     selected,
 )
-from offloader.cli.session import INTERRUPTED, Session, command
+from offloader.cli.session import INTERRUPTED, CommandSession, command
 from offloader.cli.topics import topics
 from offloader.errors import ConfigError
 from offloader.model import Position, TopicName
@@ -68,7 +68,7 @@ Found = Iterator[Item | Message]
 @ledger_options
 @command()
 def cat(
-    session: Session,
+    session: CommandSession,
     topic: TopicName,
     *,
     start: Bound | None,
@@ -109,7 +109,7 @@ def cat(
     if follow and isinstance(end, int):
         raise ConfigError("--follow: no time ends a live topic, clocks differ; give --to a position, or leave it out")
     selection = selected(start, end)
-    asked = Ledgers(ledgers, cluster, ask_pulsar)
+    asked = LedgersOption(ledgers, cluster, ask_pulsar)
     reading = ReadOptions(on_damage=OnDamage(on_damage), limits=limits_of(max_message_size, max_chunked_message_size))
     sources = archived_partitions(session, topic, asked, reading, follow=follow)
     if len(sources) > 1 and (isinstance(start, Position) or isinstance(end, Position)):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import click
 
 from offloader.cli.parsing import POSITION, TOPIC, parsed
-from offloader.cli.session import FINDINGS, OK, Session, command
+from offloader.cli.session import FINDINGS, OK, CommandSession, command
 from offloader.errors import FatalError, OffloadError
 from offloader.metadata.compaction import mend
 from offloader.metadata.listing import holds_data
@@ -16,7 +16,7 @@ from offloader.metadata.root import read_root
 from offloader.metadata.state import Claim, LedgerClosed, Said
 from offloader.model import Loss, Position, Segment, TopicName
 from offloader.operations.rebuild.propose import Proposal
-from offloader.operations.rebuild.remains import Evidence, Given
+from offloader.operations.rebuild.remains import Given, Remains
 from offloader.operations.rebuild.write import check_agreement, proposed, rebuild
 from offloader.pulsar.managed_ledger import instant
 
@@ -51,7 +51,13 @@ def catalog_group() -> None:
 )
 @command()
 def rebuild_command(
-    session: Session, topic: TopicName, *, yes: bool, application: str | None, created: int | None, ended: tuple[Position, ...]
+    session: CommandSession,
+    topic: TopicName,
+    *,
+    yes: bool,
+    application: str | None,
+    created: int | None,
+    ended: tuple[Position, ...],
 ) -> int:
     """Make a topic's lost or damaged catalog again, from the records beside its segments.
 
@@ -84,7 +90,7 @@ def rebuild_command(
 @catalog_group.command("compact")
 @click.argument("topic", callback=TOPIC)
 @command()
-def compact_command(session: Session, topic: TopicName) -> None:
+def compact_command(session: CommandSession, topic: TopicName) -> None:
     """Write anew what is missing or damaged of a topic's manifests, which sum up its catalog.
 
     Readers are slow where a manifest is missing, and nothing else depends on them. All records of the catalog are read. May run beside the
@@ -102,7 +108,7 @@ def compact_command(session: Session, topic: TopicName) -> None:
 
 
 def _given(
-    session: Session, evidence: Evidence, application: str | None, created: int | None, ended: Iterable[Position]
+    session: CommandSession, evidence: Remains, application: str | None, created: int | None, ended: Iterable[Position]
 ) -> Given:
     claimed = any(claim.created is not None for claim in evidence.claims)
     return Given(
@@ -113,7 +119,7 @@ def _given(
     )
 
 
-def _owner(evidence: Evidence, asked: str | None, configured: str) -> str:
+def _owner(evidence: Remains, asked: str | None, configured: str) -> str:
     """Whose topic it is. Raises FatalError where another one is asked for than the records and journals know."""
     known = [claim.application for claim in sorted(evidence.claims, key=lambda c: (c.incarnation, c.at))[-1:]]
     known = known or [application for application, _ in evidence.open]
@@ -122,7 +128,7 @@ def _owner(evidence: Evidence, asked: str | None, configured: str) -> str:
     return known[-1] if known else configured if asked is None else asked
 
 
-def _created(session: Session, evidence: Evidence) -> int | None:
+def _created(session: CommandSession, evidence: Remains) -> int | None:
     """What Pulsar says, where the topic there still has a ledger of what is archived: else it may be another one of that name."""
     try:
         info = session.admin.topic_info(evidence.topic)
@@ -142,7 +148,7 @@ def _check_created(proposal: Proposal) -> None:
         )
 
 
-def _show(session: Session, topic: TopicName, proposal: Proposal, *, written: bool) -> None:
+def _show(session: CommandSession, topic: TopicName, proposal: Proposal, *, written: bool) -> None:
     count = len(proposal.records)
     if proposal.in_force:
         text = f"{topic}: the catalog has all {count} records"

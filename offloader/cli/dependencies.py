@@ -13,7 +13,7 @@ from offloader.bookkeeper.api import Bookies, LedgerMetadataStore
 from offloader.config import Config
 from offloader.errors import ConfigError
 from offloader.offload import settings
-from offloader.operations.doctor.probes import RealWorld, World
+from offloader.operations.doctor.probes import Probes, RealWorld
 from offloader.operations.restore.ports import Cluster
 from offloader.ports.admin import Admin
 from offloader.ports.object_store import ObjectStore
@@ -48,12 +48,12 @@ def _bookkeeper(config: Config, timeout: float) -> tuple[LedgerMetadataStore, Bo
 
 
 @dataclass(frozen=True)
-class Doors:
+class Dependencies:
     """The ways out of a command."""
 
     store: Callable[[StoreSettings], ObjectStore]
     admin: Callable[[Config], ClosableAdmin]
-    world: Callable[[Config, Admin, ObjectStore], World]
+    world: Callable[[Config, Admin, ObjectStore], Probes]
     clock_ms: Callable[[], int]
     sleep: Callable[[float], None]
     new_token: Callable[[], str]
@@ -62,9 +62,9 @@ class Doors:
     bookkeeper: Callable[[Config, float], tuple[LedgerMetadataStore, Bookies]] = _bookkeeper
 
 
-def real() -> Doors:
+def real() -> Dependencies:
     """The real ones."""
-    return Doors(
+    return Dependencies(
         store=open_store,
         admin=_admin,
         world=RealWorld,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from offloader.cli.session import FINDINGS, OK, Session, command
+from offloader.cli.session import FINDINGS, OK, CommandSession, command
 from offloader.offload.core.check import Check, Verdict
 from offloader.operations.doctor.examine import examine
 
 
 @click.command("doctor")
 @command()
-def doctor_command(session: Session) -> int:
+def doctor_command(session: CommandSession) -> int:
     """Look at everything that an offload needs, in Pulsar and in the store, and say what to do where something is wrong.
 
     Writes throw-away objects below _proof/ and removes them. Exit code 2 where a check fails.

@@ -8,11 +8,11 @@ from typing import Any, get_args
 import click
 
 from offloader.cli.parsing import TOPIC
-from offloader.cli.session import Session, command
+from offloader.cli.session import CommandSession, command
 from offloader.config.levels import PolicyLevel
 from offloader.config.policies import Resolved, namespace_switch
 from offloader.config.problems import spell
-from offloader.config.units import Kind
+from offloader.config.units import UnitKind
 from offloader.model import TopicName
 
 
@@ -23,7 +23,7 @@ def config_group() -> None:
 
 @config_group.command()
 @command()
-def check(session: Session) -> None:
+def check(session: CommandSession) -> None:
     """Read and check the configuration; nothing is connected to.
 
     \b
@@ -36,7 +36,7 @@ def check(session: Session) -> None:
 @click.argument("topic", callback=TOPIC)
 @click.option("--offline", is_flag=True, help="Do not ask Pulsar for the namespace's property offloader.enabled.")
 @command()
-def explain(session: Session, topic: TopicName, *, offline: bool) -> None:
+def explain(session: CommandSession, topic: TopicName, *, offline: bool) -> None:
     """A topic's policy, and which level sets each value.
 
     \b
@@ -58,10 +58,10 @@ def _row(resolved: Resolved) -> tuple[object, ...]:
     return field.alias or resolved.field, value, resolved.level.name.lower(), spell(resolved.path)
 
 
-def _kinds(marks: Iterable[Any]) -> Iterator[Kind]:
+def _kinds(marks: Iterable[Any]) -> Iterator[UnitKind]:
     """Whether a field is a size or a time stands in its type, at some depth."""
     for mark in marks:
-        if isinstance(mark, Kind):
+        if isinstance(mark, UnitKind):
             yield mark
         else:
             yield from _kinds((*getattr(mark, "__metadata__", ()), *get_args(mark)))

@@ -22,7 +22,7 @@ from offloader.cli.reading import (
     ON_DAMAGE,
     PRIVATE_KEYS,
     Bound,
-    Ledgers,
+    LedgersOption,
     archived_partitions,
     ledger_options,
     limit_options,
@@ -30,12 +30,12 @@ from offloader.cli.reading import (
     range_options,
     selected,
 )
-from offloader.cli.session import Session, command
+from offloader.cli.session import CommandSession, command
 from offloader.cli.topics import topics
 from offloader.config.units import parse_size
 from offloader.errors import ConfigError
 from offloader.model import MIB, TopicName
-from offloader.operations.export.destination import Target
+from offloader.operations.export.destination import Destination
 from offloader.operations.export.export import Advance, Tally, Wanted, export
 from offloader.operations.export.parquet import ParquetFiles, WrittenFile
 
@@ -92,7 +92,7 @@ def _parse_file_size(text: str) -> int:
 @ledger_options
 @command()
 def export_command(
-    session: Session,
+    session: CommandSession,
     topic: TopicName,
     *,
     to: Path,
@@ -122,9 +122,9 @@ def export_command(
     wanted = Wanted(selected(start, end), columns, entries, private_keys)
     schema = wanted.schema
     reading = ReadOptions(on_damage=OnDamage(on_damage), limits=limits_of(max_message_size, max_chunked_message_size))
-    sources = archived_partitions(session, topic, Ledgers(ledgers, cluster, ask_pulsar), reading)
+    sources = archived_partitions(session, topic, LedgersOption(ledgers, cluster, ask_pulsar), reading)
     partitioned = sources[0].name != topic
-    target = Target(to, session.doors.new_token(), partitioned=partitioned, overwrite=overwrite)
+    target = Destination(to, session.doors.new_token(), partitioned=partitioned, overwrite=overwrite)
     if target.is_file and max_file_bytes is not None:
         raise ConfigError("--max-file-bytes: FILE.parquet is one file; name a folder in --to")
     target.check([source.name for source in sources])
@@ -155,7 +155,7 @@ def _progress(topic: TopicName, sources: list[ArchivedTopic], wanted: Wanted) ->
 def _say_nothing(size: int) -> None: ...
 
 
-def _show(session: Session, topic: TopicName, to: Path, wanted: Wanted, done: list[Exported]) -> None:
+def _show(session: CommandSession, topic: TopicName, to: Path, wanted: Wanted, done: list[Exported]) -> None:
     files = [file for one in done for file in one.files]
     lost = [missing for one in done for missing in one.tally.missing]
     rows, size = sum(one.tally.rows for one in done), sum(file.size for file in files)

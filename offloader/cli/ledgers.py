@@ -8,13 +8,13 @@ from typing import Any
 import click
 
 from offloader.bookkeeper.model import LedgerMetadata
-from offloader.bookkeeper.recovery.inspection import Options, examine
+from offloader.bookkeeper.recovery.inspection import InspectionOptions, examine
 from offloader.bookkeeper.recovery.machine import Aborted
 from offloader.bookkeeper.recovery.outcome import Inspection
 from offloader.bookkeeper.recovery.ownership import objection
 from offloader.bookkeeper.recovery.report import fields, lines
 from offloader.cli.parsing import TIME
-from offloader.cli.session import FINDINGS, OK, Session, command
+from offloader.cli.session import FINDINGS, OK, CommandSession, command
 from offloader.errors import FatalError
 
 TIMEOUT = click.option(
@@ -44,7 +44,7 @@ def ledgers() -> None:
 @TIMEOUT
 @TRUST
 @command()
-def inspect(session: Session, ledger: int, *, timeout: int, trusted: tuple[str, ...]) -> int:
+def inspect(session: CommandSession, ledger: int, *, timeout: int, trusted: tuple[str, ...]) -> int:
     """Show a ledger's ensembles, what its bookies answer, what closing it would come to, and the dangers. Changes nothing.
 
     Exit code 2 where it could not be closed, or where there are dangers.
@@ -53,7 +53,7 @@ def inspect(session: Session, ledger: int, *, timeout: int, trusted: tuple[str, 
     JSON: {message, ledger, outcome, lastEntry, length, reason, mustComeBack, replaced, metadata, bookies, lastConfirmed, reads, writes, steps,
     dangers}; outcome is closed, adopted (it was closed already), would_close or aborted; replaced is [{firstEntry, bookie, by}].
     """
-    options = Options(dry=True, trusted=trusted, timeout=timeout / 1000)
+    options = InspectionOptions(dry=True, trusted=trusted, timeout=timeout / 1000)
     store, bookies = session.bookkeeper(options.timeout)
     check_trusted(trusted, [store.read(ledger).metadata] if trusted else [])
     found = examine(ledger, store, bookies, options)
@@ -65,7 +65,7 @@ def inspect(session: Session, ledger: int, *, timeout: int, trusted: tuple[str, 
 @click.argument("ledger", type=click.IntRange(min=0))
 @closing_options
 @command()
-def close(session: Session, ledger: int, *, dry_run: bool, force: bool, timeout: int, trusted: tuple[str, ...]) -> int:
+def close(session: CommandSession, ledger: int, *, dry_run: bool, force: bool, timeout: int, trusted: tuple[str, ...]) -> int:
     """Close the ledger of a writer that is gone, as BookKeeper's own recovery does, and show why it was closed where it was.
 
     Refuses where the topic's broker may still write it. Exit code 2 where too little is known to close it: it stays IN_RECOVERY, and
@@ -74,7 +74,7 @@ def close(session: Session, ledger: int, *, dry_run: bool, force: bool, timeout:
     \b
     JSON: as of `ledgers inspect`, and objection: why it would be refused without --dry-run.
     """
-    options = Options(dry=dry_run, trusted=trusted, timeout=timeout / 1000)
+    options = InspectionOptions(dry=dry_run, trusted=trusted, timeout=timeout / 1000)
     store, _ = session.bookkeeper(options.timeout)
     check_trusted(trusted, [store.read(ledger).metadata] if trusted else [])
     found, refused = close_one(session, ledger, options, force=force)
@@ -92,7 +92,7 @@ def check_trusted(trusted: Collection[str], ledgers: Iterable[LedgerMetadata]) -
         raise FatalError(f"--trust {unknown[0]}: none of the ledgers is on such a bookie{known}")
 
 
-def close_one(session: Session, ledger: int, options: Options, *, force: bool) -> tuple[Inspection, str | None]:
+def close_one(session: CommandSession, ledger: int, options: InspectionOptions, *, force: bool) -> tuple[Inspection, str | None]:
     """What came of it and, of a dry run, why it would have been refused. Raises FatalError where it is."""
     store, bookies = session.bookkeeper(options.timeout)
     metadata = store.read(ledger).metadata

@@ -10,13 +10,13 @@ from offloader.cli.doctor import doctor_command
 from offloader.cli.explain import config_group
 from offloader.cli.ledgers import ledgers
 from offloader.cli.run import run_command
-from offloader.cli.session import Commands
+from offloader.cli.session import CommandGroup
 from offloader.cli.takeover import takeover_command
 from offloader.cli.topics import topics
 from offloader.cli.verify import verify_command
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="pulsar-streaming-offloader", prog_name="offloader")
 def main() -> None:
     """Offload Pulsar topics into an object store, and read them back.

@@ -9,13 +9,13 @@ import click
 
 from offloader.bookkeeper.api import LedgerMetadataStore
 from offloader.bookkeeper.model import LedgerMetadata
-from offloader.bookkeeper.recovery.inspection import Options
+from offloader.bookkeeper.recovery.inspection import InspectionOptions
 from offloader.bookkeeper.recovery.machine import Aborted
 from offloader.bookkeeper.recovery.report import fields, lines
 from offloader.cli.ledgers import check_trusted, close_one, closing_options
 from offloader.cli.output import say
 from offloader.cli.parsing import TOPIC
-from offloader.cli.session import ERROR, FINDINGS, OK, Session, command
+from offloader.cli.session import ERROR, FINDINGS, OK, CommandSession, command
 from offloader.cli.topics import topics
 from offloader.errors import DamagedRecordError, LedgerNotFoundError, OffloadError, TopicNotFoundError
 from offloader.model import TopicName
@@ -29,7 +29,7 @@ LAST = 2
 @closing_options
 @command()
 def close_orphan_tail(
-    session: Session, topic: TopicName, *, dry_run: bool, force: bool, timeout: int, trusted: tuple[str, ...]
+    session: CommandSession, topic: TopicName, *, dry_run: bool, force: bool, timeout: int, trusted: tuple[str, ...]
 ) -> int:
     """Close the topic's last two ledgers where they are still open because their writer is gone.
 
@@ -39,7 +39,7 @@ def close_orphan_tail(
     \b
     JSON: one object a line, for each ledger: as of `ledgers close`, and topic.
     """
-    options = Options(dry=dry_run, trusted=trusted, timeout=timeout / 1000)
+    options = InspectionOptions(dry=dry_run, trusted=trusted, timeout=timeout / 1000)
     names = _existing(session, topic, options)
     if trusted:
         check_trusted(trusted, _metadata(session.bookkeeper(options.timeout)[0], names))
@@ -49,7 +49,7 @@ def close_orphan_tail(
     return ERROR if ERROR in codes else max(codes)
 
 
-def _tried(session: Session, topic: TopicName, options: Options, *, force: bool) -> int:
+def _tried(session: CommandSession, topic: TopicName, options: InspectionOptions, *, force: bool) -> int:
     """What is refused, or fails, for one partition does not stop the others."""
     try:
         return _close_tail(session, topic, options, force=force)
@@ -58,7 +58,7 @@ def _tried(session: Session, topic: TopicName, options: Options, *, force: bool)
         return ERROR
 
 
-def _close_tail(session: Session, topic: TopicName, options: Options, *, force: bool) -> int:
+def _close_tail(session: CommandSession, topic: TopicName, options: InspectionOptions, *, force: bool) -> int:
     store, _ = session.bookkeeper(options.timeout)
     tail = _tail(store, topic)
     if not tail:
@@ -93,7 +93,7 @@ def _metadata(store: LedgerMetadataStore, topics: Iterable[TopicName]) -> Iterat
                 yield store.read(ledger).metadata
 
 
-def _existing(session: Session, topic: TopicName, options: Options) -> list[TopicName]:
+def _existing(session: CommandSession, topic: TopicName, options: InspectionOptions) -> list[TopicName]:
     """The topic, or its partitions. Raises TopicNotFoundError."""
     store, _ = session.bookkeeper(options.timeout)
     try:

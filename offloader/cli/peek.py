@@ -14,8 +14,8 @@ from offloader.archive.peek.place import Owner, Peeked
 from offloader.archive.read_model import OffloadedLedger
 from offloader.cli.formats import when
 from offloader.cli.parsing import POSITION, TOPIC, parsed
-from offloader.cli.reading import Ledgers, archived, ledger_options
-from offloader.cli.session import FINDINGS, OK, Session, command
+from offloader.cli.reading import LedgersOption, archived, ledger_options
+from offloader.cli.session import FINDINGS, OK, CommandSession, command
 from offloader.cli.topics import time_text, topics
 from offloader.model import Loss, Position, TopicName
 
@@ -34,7 +34,7 @@ _TIMES = ("publish_time", "event_time", "deliver_at_time", "broker_timestamp")
 @ledger_options
 @command()
 def peek(
-    session: Session,
+    session: CommandSession,
     topic: TopicName,
     position: Position,
     *,
@@ -52,7 +52,7 @@ def peek(
     JSON: {position, incarnation, segment|ledger|loss, gap, missing, object, entry}; an entry is {size,
     brokerEntryMetadata, checksum, messageMetadata, payload, messages, problem}, with Pulsar's names of fields and bytes in hex.
     """
-    found = archived(session, topic, Ledgers(ledgers, cluster, ask_pulsar)).peek(position)
+    found = archived(session, topic, LedgersOption(ledgers, cluster, ask_pulsar)).peek(position)
     facts = _facts(found, max_message_size or MAX_MESSAGE)
     if session.output.name == "json":
         session.output.line("", facts)

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 import click
 
-from offloader.archive.catalog_cache import KnownCatalogs
+from offloader.archive.catalog_cache import CatalogCache
 from offloader.archive.following.live import Following
 from offloader.archive.ledgers.bucket import BucketScan
 from offloader.archive.ledgers.ledger_bucket import LedgerBucket
 from offloader.archive.ledgers.opening import with_ledgers
 from offloader.archive.messages.encryption import PemFiles
-from offloader.archive.messages.limits import DEFAULT_LIMITS, Limits, parse_message_size
+from offloader.archive.messages.limits import DEFAULT_LIMITS, MessageLimits, parse_message_size
 from offloader.archive.read_model import Selection
 from offloader.archive.reading.reader import DEFAULTS, OnDamage, ReadOptions
 from offloader.archive.reading.stores import Stores
@@ -24,7 +24,7 @@ from offloader.archive.records import TopicRecords
 from offloader.archive.spark.values import parse_publish_time
 from offloader.archive.topic import ArchivedTopic
 from offloader.cli.parsing import parse_pair, parsed
-from offloader.cli.session import Session
+from offloader.cli.session import CommandSession
 from offloader.errors import ConfigError, DataLostError, FatalError
 from offloader.metadata.listing import holds_data, partitions
 from offloader.model import Position, TopicName
@@ -40,14 +40,14 @@ LEAST_TIME = 10**11
 
 
 @dataclass(frozen=True)
-class Ledgers:
+class LedgersOption:
     """Where stock brokers have offloaded to, and who says what is whose there."""
 
     url: str | None
     cluster: str | None
     ask_pulsar: bool
 
-    def bucket(self, session: Session) -> LedgerBucket | None:
+    def bucket(self, session: CommandSession) -> LedgerBucket | None:
         """Raises ConfigError."""
         if self.url is None:
             if self.cluster is not None or self.ask_pulsar:
@@ -154,9 +154,9 @@ def limit_options(command: C) -> C:
     return command
 
 
-def limits_of(message: int | None, chunked: int | None) -> Limits:
+def limits_of(message: int | None, chunked: int | None) -> MessageLimits:
     """What the options say."""
-    return Limits(message or DEFAULT_LIMITS.message, chunked or DEFAULT_LIMITS.chunked)
+    return MessageLimits(message or DEFAULT_LIMITS.message, chunked or DEFAULT_LIMITS.chunked)
 
 
 def _key_files(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> PemFiles | None:
@@ -174,7 +174,7 @@ PRIVATE_KEYS = click.option(
 )
 
 
-def archived(session: Session, topic: TopicName, ledgers: Ledgers) -> ArchivedTopic:
+def archived(session: CommandSession, topic: TopicName, ledgers: LedgersOption) -> ArchivedTopic:
     """One topic. Raises FatalError where the archive does not have it."""
     found = _Archived(session, ledgers.bucket(session)).topic(topic)
     if found is None:
@@ -188,11 +188,11 @@ def archived(session: Session, topic: TopicName, ledgers: Ledgers) -> ArchivedTo
 
 
 def archived_partitions(
-    session: Session, topic: TopicName, ledgers: Ledgers, options: ReadOptions, *, follow: bool = False
+    session: CommandSession, topic: TopicName, ledgers: LedgersOption, options: ReadOptions, *, follow: bool = False
 ) -> list[ArchivedTopic]:
     """A topic, or the partitions of that name, by number. Raises FatalError where the archive has neither."""
     bucket = ledgers.bucket(session)
-    following = Following(session.doors.live(session.config), KnownCatalogs(session.store).records) if follow else None
+    following = Following(session.doors.live(session.config), CatalogCache(session.store).records) if follow else None
     opener = _Archived(session, bucket, options, following)
     whole = opener.topic(topic)
     names = {*partitions(session.store, topic)}
@@ -218,7 +218,7 @@ def archived_partitions(
 class _Archived:
     """What is read from, and how."""
 
-    session: Session
+    session: CommandSession
     bucket: LedgerBucket | None
     options: ReadOptions = DEFAULTS
     following: Following | None = None

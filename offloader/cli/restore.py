@@ -11,11 +11,11 @@ import click
 from rich.console import Console
 
 from offloader.archive.reading.stores import Stores
-from offloader.archive.view import TopicView
+from offloader.archive.view import TopicSnapshot
 from offloader.cli.parsing import TOPIC, parsed
 from offloader.cli.progress import Advance, download_progress
 from offloader.cli.reading import catalog_is_gone
-from offloader.cli.session import Session, command
+from offloader.cli.session import CommandSession, command
 from offloader.cli.topics import topics
 from offloader.config import Config
 from offloader.config.units import format_size, parse_size
@@ -26,9 +26,9 @@ from offloader.model import TopicName
 from offloader.operations.restore.archived import ArchiveSource, Outline
 from offloader.operations.restore.pairs import Pairing, pairing
 from offloader.operations.restore.ports import Cluster
-from offloader.operations.restore.progress import Counts, Course
+from offloader.operations.restore.progress import Counts, RestoreProgress
 from offloader.operations.restore.provenance import Origin
-from offloader.operations.restore.rate_limiter import Pace
+from offloader.operations.restore.rate_limiter import RateLimiter
 from offloader.operations.restore.restore import Restore, Tools
 from offloader.operations.restore.tail import Tail
 
@@ -45,7 +45,7 @@ RATE = parsed(_parse_rate)
 
 
 @dataclass(frozen=True)
-class Options:
+class RestoreOptions:
     """What the command was told."""
 
     rate: int | None
@@ -84,7 +84,7 @@ class Job:
 @click.option("--dry-run", is_flag=True, help="Look at everything and say what would be done.")
 @command()
 def restore(
-    session: Session,
+    session: CommandSession,
     topic: TopicName,
     *,
     to: TopicName,
@@ -108,7 +108,7 @@ def restore(
     JSON: one object a line, {message, topic, target, dryRun, sent, bytes, alreadyThere, skipped, gaps, losses}; with
     --dry-run, `sent` and `bytes` are what is left to send, at most.
     """
-    options = Options(rate, allow_missing, ignore_schemas)
+    options = RestoreOptions(rate, allow_missing, ignore_schemas)
     config = session.config if to_config is None else Config.load(to_config)
     with closing(session.doors.target(config)) as cluster:
         archived = sorted(listing.topics(session.store))
@@ -125,12 +125,12 @@ def restore(
                 _show(session, job, _run(session, cluster, job, options))
 
 
-def _jobs(session: Session, cluster: Cluster, planned: Pairing, options: Options) -> Iterator[Job]:
+def _jobs(session: CommandSession, cluster: Cluster, planned: Pairing, options: RestoreOptions) -> Iterator[Job]:
     """Everything that is refused is refused here, before anything is sent."""
     root, stores = read_root(session.store).uuid, Stores.of(session.store)
     for topic, to in planned.pairs:
         origin = Origin(root, topic)
-        view = TopicView.of(session.catalogs.load(topic))
+        view = TopicSnapshot.of(session.catalogs.load(topic))
         if view.catalog.claim is None and listing.holds_data(session.store, topic):
             raise catalog_is_gone(topic)
         source = ArchiveSource(view, stores)
@@ -142,30 +142,30 @@ def _jobs(session: Session, cluster: Cluster, planned: Pairing, options: Options
         yield Job(topic, to, origin, source, tail, outline)
 
 
-def _run(session: Session, cluster: Cluster, job: Job, options: Options) -> Counts:
+def _run(session: CommandSession, cluster: Cluster, job: Job, options: RestoreOptions) -> Counts:
     target = cluster.target(job.to, job.origin, ignore_schemas=options.ignore_schemas)
     target.check()
     with _progress(job) as advance, closing(target):
         doors = session.doors
         tools = Tools(lambda: doors.clock_ms() / 1000, doors.sleep, advance)
-        begin = lambda tail: Course(  # noqa: E731
+        begin = lambda tail: RestoreProgress(  # noqa: E731
             job.origin, tail, outcomes=job.source.outcomes(), allow_missing=options.allow_missing
         )
-        return Restore(target, job.source.items, begin, Pace(options.rate), tools).run()
+        return Restore(target, job.source.items, begin, RateLimiter(options.rate), tools).run()
 
 
 def _progress(job: Job) -> AbstractContextManager[Advance]:
     return download_progress(f"{job.topic} to {job.to}", max(job.outline.bytes, 1), Console(stderr=True))
 
 
-def _show_plan(session: Session, job: Job, *, new: bool) -> None:
+def _show_plan(session: CommandSession, job: Job, *, new: bool) -> None:
     entries, size = job.outline.entries, job.outline.bytes
     made = " (to be made)" if new else ""
     text = f"would restore {job.topic} to {job.to}{made}: {entries} entries ({format_size(size)} bytes) to send, {job.tail.number} there"
     _line(session, job, text, Counts(there=job.tail.number, sent=entries, bytes=size, losses=len(job.outline.lost)), dry_run=True)
 
 
-def _show(session: Session, job: Job, counts: Counts) -> None:
+def _show(session: CommandSession, job: Job, counts: Counts) -> None:
     skipped = "".join(f", {count} {why} skipped" for why, count in sorted(counts.skipped.items()))
     text = (
         f"{job.topic} is restored to {job.to}: {counts.sent} entries sent ({format_size(counts.bytes)} bytes), {counts.there} were there"
@@ -174,7 +174,7 @@ def _show(session: Session, job: Job, counts: Counts) -> None:
     _line(session, job, text, counts, dry_run=False)
 
 
-def _line(session: Session, job: Job, text: str, counts: Counts, *, dry_run: bool) -> None:
+def _line(session: CommandSession, job: Job, text: str, counts: Counts, *, dry_run: bool) -> None:
     fields = {
         "message": text,
         "topic": str(job.topic),

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from offloader.cli.output import say
 from offloader.cli.parsing import TIME
-from offloader.cli.session import Session, command
+from offloader.cli.session import CommandSession, command
 from offloader.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     help="With --until-caught-up: give up after this. Exit code 2, the topics left are named.",
 )
 @command(log_level="INFO")
-def run_command(session: Session, *, until_caught_up: bool, timeout: int | None) -> int:
+def run_command(session: CommandSession, *, until_caught_up: bool, timeout: int | None) -> int:
     """Offload the enabled topics until stopped (SIGTERM, Ctrl-C).
 
     Exit code 3: another process has taken over, do not restart this one.

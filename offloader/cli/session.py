@@ -16,7 +16,7 @@ import click
 from offloader import logs
 from offloader.bookkeeper.api import Bookies, LedgerMetadataStore
 from offloader.cli import dependencies as real_doors
-from offloader.cli.dependencies import ClosableAdmin, Doors
+from offloader.cli.dependencies import ClosableAdmin, Dependencies
 from offloader.cli.output import OUTPUTS, Output, say
 from offloader.config import Config
 from offloader.config.config import load_storage
@@ -42,10 +42,10 @@ OPTIONS = (
 )  # fmt: skip
 
 
-class Session:
+class CommandSession:
     """One call of a command. What it opens, it opens when it is first needed and closes at its end."""
 
-    def __init__(self, doors: Doors, config_path: Path | None, output: Output) -> None:
+    def __init__(self, doors: Dependencies, config_path: Path | None, output: Output) -> None:
         self.doors = doors
         self.output = output
         self._config_path = config_path
@@ -145,7 +145,7 @@ def _run(
     """The one place where errors become lines and exit codes."""
     try:
         logs.set_up(log_level or default_level, structured=log_format == "json")
-        session = Session(ctx.obj or real_doors.real(), config_path, OUTPUTS[output]())
+        session = CommandSession(ctx.obj or real_doors.real(), config_path, OUTPUTS[output]())
         try:
             return body(session, **arguments) or OK
         finally:
@@ -165,7 +165,7 @@ def _run(
         return ERROR
 
 
-class Commands(click.Group):
+class CommandGroup(click.Group):
     """A group whose usage errors are one line and exit code 1, like all other errors; 2 means findings."""
 
     def main(self, *args: Any, **extra: Any) -> Any:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import click
 
 from offloader.cli.output import say
-from offloader.cli.session import ERROR, OK, Session, command
+from offloader.cli.session import ERROR, OK, CommandSession, command
 from offloader.metadata.takeover import takeover
 
 
 @click.command("takeover")
 @click.argument("old_application")
 @command()
-def takeover_command(session: Session, old_application: str) -> int:
+def takeover_command(session: CommandSession, old_application: str) -> int:
     """Adopt another application's journal and topics, for ever. Neither of the two may run.
 
     The application that adopts is that of the configuration. Can be repeated when it was interrupted. Exit code 1 where a topic's catalog

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import click
 
 from offloader.cli.parsing import POSITION, TIME, TOPIC
-from offloader.cli.session import ERROR, OK, Session, command
+from offloader.cli.session import ERROR, OK, CommandSession, command
 from offloader.cli.topics import topics
 from offloader.config.units import format_time
 from offloader.errors import ClaimedByOtherError, FatalError, TopicNotFoundError
 from offloader.metadata import requests
-from offloader.metadata.requests import Outcome, Request, RequestKind
+from offloader.metadata.requests import Request, RequestKind, RequestOutcome
 from offloader.metadata.state import CatalogHead
 from offloader.model import Position, TopicName
 
@@ -27,7 +27,7 @@ TIMEOUT = click.option("--timeout", metavar="TIME", callback=TIME, help="Wait no
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TakenRequest:
     """A request that the application has seen."""
 
     id: str
@@ -39,7 +39,7 @@ class Asked:
 @WAIT
 @TIMEOUT
 @command()
-def offload(session: Session, topic: TopicName, *, wait: bool, timeout: int | None) -> int:
+def offload(session: CommandSession, topic: TopicName, *, wait: bool, timeout: int | None) -> int:
     """Close the topic's segment now: everything up to its present end is offloaded at once.
 
     A name without -partition-N means all partitions.
@@ -65,7 +65,7 @@ def offload(session: Session, topic: TopicName, *, wait: bool, timeout: int | No
 @WAIT
 @TIMEOUT
 @command()
-def release(session: Session, topic: TopicName, *, wait: bool, timeout: int | None) -> int:
+def release(session: CommandSession, topic: TopicName, *, wait: bool, timeout: int | None) -> int:
     """Offload everything up to the topic's end, then delete the subscription: from then on nothing is kept for us.
 
     A topic that a policy still enables is taken in again at the next start: disable it first.
@@ -92,7 +92,7 @@ def release(session: Session, topic: TopicName, *, wait: bool, timeout: int | No
 @TIMEOUT
 @command()
 def accept_loss(
-    session: Session, topic: TopicName, end: Position | None, *, deleted: bool, wait: bool, timeout: int | None
+    session: CommandSession, topic: TopicName, end: Position | None, *, deleted: bool, wait: bool, timeout: int | None
 ) -> int:
     """Record that what was gone before it was offloaded is lost, and let the topic go on after it; or that the topic was deleted.
 
@@ -105,7 +105,7 @@ def accept_loss(
 
 
 def _ask_for(
-    session: Session, kind: RequestKind, topic: TopicName, position: Position | None, text: str, timeout: int | None
+    session: CommandSession, kind: RequestKind, topic: TopicName, position: Position | None, text: str, timeout: int | None
 ) -> int:
     """`timeout` 0: do not wait."""
     catalog = _claimed(session, topic)
@@ -118,7 +118,7 @@ def _ask_for(
     return OK if timeout == 0 else _outcomes(session, [asked], timeout)
 
 
-def _existing(session: Session, topic: TopicName) -> list[TopicName]:
+def _existing(session: CommandSession, topic: TopicName) -> list[TopicName]:
     """The topic, or its partitions. Raises TopicNotFoundError."""
     there = session.admin.topics(topic.namespace)
     found = [t for t in there if t == topic or t.partitioned_name == str(topic)]
@@ -127,7 +127,7 @@ def _existing(session: Session, topic: TopicName) -> list[TopicName]:
     return found
 
 
-def _claimed(session: Session, topic: TopicName) -> CatalogHead:
+def _claimed(session: CommandSession, topic: TopicName) -> CatalogHead:
     """The head of the topic's catalog. Raises ClaimedByOtherError."""
     catalog = session.catalogs.head(topic)
     ours = session.config.application
@@ -137,7 +137,7 @@ def _claimed(session: Session, topic: TopicName) -> CatalogHead:
     return catalog
 
 
-def _end_to_reach(session: Session, topic: TopicName) -> Position | None:
+def _end_to_reach(session: CommandSession, topic: TopicName) -> Position | None:
     """The topic's end, None where it is offloaded already."""
     catalog = _claimed(session, topic)
     last = session.admin.topic_info(topic).last_confirmed
@@ -149,7 +149,7 @@ def _end_to_reach(session: Session, topic: TopicName) -> Position | None:
     return None if catalog.end is not None and catalog.end >= position else position
 
 
-def _ask(session: Session, request: Request) -> Asked:
+def _ask(session: CommandSession, request: Request) -> TakenRequest:
     """Submit, and wait until the application has seen it. Raises FatalError where none does."""
     config, doors = session.config, session.doors
     request_id = requests.submit(session.store, config.application, request, doors.new_token)
@@ -162,10 +162,10 @@ def _ask(session: Session, request: Request) -> Asked:
                 f"at work? It will serve the request ({request_id}) when it starts"
             )
         doors.sleep(POLL)
-    return Asked(request_id, request.topic)
+    return TakenRequest(request_id, request.topic)
 
 
-def _outcomes(session: Session, asked: list[Asked], timeout: int | None) -> int:
+def _outcomes(session: CommandSession, asked: list[TakenRequest], timeout: int | None) -> int:
     until = session.doors.clock_ms() + (FOR_EVER_MS if timeout is None else timeout)
     code = OK
     for one in asked:
@@ -176,7 +176,7 @@ def _outcomes(session: Session, asked: list[Asked], timeout: int | None) -> int:
     return code
 
 
-def _wait(session: Session, asked: Asked, until: int) -> Outcome:
+def _wait(session: CommandSession, asked: TakenRequest, until: int) -> RequestOutcome:
     doors = session.doors
     left = max(until - doors.clock_ms(), 0)
     outcome = requests.wait(

@@ -12,7 +12,7 @@ import click
 from offloader.archive.records import TopicRecords
 from offloader.cli.output import say
 from offloader.cli.parsing import TIME, TOPIC
-from offloader.cli.session import ERROR, OK, Session, command
+from offloader.cli.session import ERROR, OK, CommandSession, command
 from offloader.config.units import format_time
 from offloader.errors import FatalError, OffloadError
 from offloader.metadata import layout, listing, requests
@@ -31,7 +31,7 @@ def topics() -> None:
     """What is offloaded of each topic, and manual work on topics."""
 
 
-def journals_of(session: Session) -> Journals:
+def journals_of(session: CommandSession) -> Journals:
     """All journals of the root, as far as they can be read: what is archived does not hang on them."""
     found = read_journals(session.store, applications(session.store))
     if not found.readable:
@@ -39,12 +39,12 @@ def journals_of(session: Session) -> Journals:
     return found
 
 
-def archived_topics(session: Session, journals: Journals) -> list[TopicName]:
+def archived_topics(session: CommandSession, journals: Journals) -> list[TopicName]:
     """Every topic that has a catalog or stands in a journal."""
     return sorted({*listing.topics(session.store), *(topic for states in journals.states.values() for topic in states)})
 
 
-def chosen(session: Session, journals: Journals, topic: TopicName) -> list[TopicName]:
+def chosen(session: CommandSession, journals: Journals, topic: TopicName) -> list[TopicName]:
     """The topic, or the partitions of that name. Raises FatalError where the archive knows none."""
     found = [t for t in archived_topics(session, journals) if t == topic or t.partitioned_name == str(topic)]
     if not found:
@@ -60,7 +60,7 @@ def state_of(journals: Journals, topic: TopicName) -> TopicState:
 
 @topics.command("list")
 @command()
-def list_topics(session: Session) -> int:
+def list_topics(session: CommandSession) -> int:
     """All topics of the archive. Exit code 1 where a topic's catalog cannot be read: the others are shown.
 
     \b
@@ -108,7 +108,7 @@ def status_of(state: TopicState, segment: OpenSegment) -> SegmentStatus:
 @topics.command()
 @click.argument("topic", callback=TOPIC)
 @command()
-def segments(session: Session, topic: TopicName) -> None:
+def segments(session: CommandSession, topic: TopicName) -> None:
     """The segments of a topic: the offloaded ones, then the one that is open.
 
     \b
@@ -120,7 +120,7 @@ def segments(session: Session, topic: TopicName) -> None:
     session.output.table(columns, rows, f"{topic} has no segments yet")
 
 
-def _segment_rows(session: Session, topic: TopicName, state: TopicState) -> Iterator[tuple[object, ...]]:
+def _segment_rows(session: CommandSession, topic: TopicName, state: TopicState) -> Iterator[tuple[object, ...]]:
     opened = state.open
     for view, _ in TopicRecords(session.catalogs.history(topic, kept=session.kept)).first():
         for segment in view.catalog.segments:
@@ -164,7 +164,7 @@ class Status(Enum):
 @click.option("-w", "--wait-complete", is_flag=True, help="Wait until it is not running.")
 @click.option("--timeout", metavar="TIME", callback=TIME, help="Wait no longer than this; for ever by default.")
 @command()
-def offload_status(session: Session, topic: TopicName, *, wait_complete: bool, timeout: int | None) -> int:
+def offload_status(session: CommandSession, topic: TopicName, *, wait_complete: bool, timeout: int | None) -> int:
     """How a topic's offload stands. Exit code 1 where it has an error.
 
     Running: somebody asked to close the segment, or a closed one is being sealed. A topic whose segment is just
@@ -186,7 +186,7 @@ def offload_status(session: Session, topic: TopicName, *, wait_complete: bool, t
     return int(status is Status.ERROR)
 
 
-def _status(session: Session, topic: TopicName) -> tuple[Status, str]:
+def _status(session: CommandSession, topic: TopicName) -> tuple[Status, str]:
     """Of a partitioned topic, that of the worst partition."""
     journals = journals_of(session)
     if not journals.readable:

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import click
 
-from offloader.archive.findings import Finding, Kind
+from offloader.archive.findings import Finding, FindingKind
 from offloader.archive.ledgers.ledger_bucket import LedgerBucket
 from offloader.archive.reading.stores import Stores
 from offloader.cli.parsing import TOPIC
-from offloader.cli.reading import Ledgers, ledger_options
-from offloader.cli.session import FINDINGS, OK, Session, command
+from offloader.cli.reading import LedgersOption, ledger_options
+from offloader.cli.session import FINDINGS, OK, CommandSession, command
 from offloader.cli.topics import chosen, journals_of
 from offloader.config.units import format_size
 from offloader.errors import ConfigError
@@ -22,7 +22,7 @@ from offloader.operations.verify.archive import Report, verify
 from offloader.operations.verify.stock_ledgers import verify_ledgers
 from offloader.operations.verify.strays import check_root
 
-_WITHOUT_PARTNER = (Kind.MISSING_OBJECT, Kind.MISSING_INDEX)
+_WITHOUT_PARTNER = (FindingKind.MISSING_OBJECT, FindingKind.MISSING_INDEX)
 
 
 @click.command("verify")
@@ -32,7 +32,7 @@ _WITHOUT_PARTNER = (Kind.MISSING_OBJECT, Kind.MISSING_INDEX)
 @ledger_options
 @command()
 def verify_command(
-    session: Session,
+    session: CommandSession,
     topics: tuple[TopicName, ...],
     *,
     quick: bool,
@@ -50,7 +50,7 @@ def verify_command(
     JSON: {message, topics, segments, ledgers, entries, unreadable, bytes, aborted, findings}; a finding is
     {kind, key, topic, offset, position, message}.
     """
-    bucket = Ledgers(ledgers, cluster, ask_pulsar).bucket(session)
+    bucket = LedgersOption(ledgers, cluster, ask_pulsar).bucket(session)
     count, of_ledgers, only_there = (0, [], set()) if bucket is None else _of_ledgers(session, bucket, topics, quick=quick)
     of_root, no_root = _of_root(session, may_be_empty=bucket is not None)
     names = None
@@ -63,7 +63,7 @@ def verify_command(
     return FINDINGS if report.findings else OK
 
 
-def _of_root(session: Session, *, may_be_empty: bool) -> tuple[tuple[Finding, ...], str]:
+def _of_root(session: CommandSession, *, may_be_empty: bool) -> tuple[tuple[Finding, ...], str]:
     """What is wrong with the root; in words, that there is none. Raises ConfigError where that must not be."""
     try:
         return tuple(check_root(session.store)), ""
@@ -74,7 +74,7 @@ def _of_root(session: Session, *, may_be_empty: bool) -> tuple[tuple[Finding, ..
 
 
 def _of_ledgers(
-    session: Session, bucket: LedgerBucket, topics: Collection[TopicName], *, quick: bool
+    session: CommandSession, bucket: LedgerBucket, topics: Collection[TopicName], *, quick: bool
 ) -> tuple[int, list[Finding], set[TopicName]]:
     """How many ledgers of the topics (none named: of all) stock brokers have offloaded, what is wrong with them, and which of the named
     topics are there but not in the archive."""
@@ -82,7 +82,7 @@ def _of_ledgers(
     named = {str(topic) for topic in topics}
     # Brokers may know a topic of which nothing is left in the bucket.
     wanted = [t for t in sorted({*scanned.topics, *topics}) if not named or {str(t), t.partitioned_name} & named]
-    count, findings = 0, [f for f in scanned.findings if not named or f.kind is not Kind.STRAY_OBJECT]
+    count, findings = 0, [f for f in scanned.findings if not named or f.kind is not FindingKind.STRAY_OBJECT]
     there: set[str] = set()
     with closing(Stores(session.storage, (bucket.store,), borrowed=session.store)) as stores:
         for topic in wanted:
@@ -95,7 +95,7 @@ def _of_ledgers(
     return count, list(dict.fromkeys(findings)), {topic for topic in topics if str(topic) in there - archived}
 
 
-def _show(session: Session, report: Report, ledgers: int | None, note: str) -> None:
+def _show(session: CommandSession, report: Report, ledgers: int | None, note: str) -> None:
     of_brokers = "" if ledgers is None else f", {ledgers} ledgers of stock brokers"
     no_messages = f" ({report.unreadable} no messages)" if report.unreadable else ""
     summary = (

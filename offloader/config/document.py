@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from offloader.config.problems import Path, Problem, refuse
+from offloader.config.problems import ConfigProblem, Path, refuse
 from offloader.errors import ConfigError
 
 _TAG = "tag:yaml.org,2002:"
@@ -49,7 +49,7 @@ def read(text: str, environment: Mapping[str, str]) -> Document:
         value = {}
     if not isinstance(value, dict):
         raise ConfigError("configuration: must be a mapping of settings, for example application: NAME")
-    problems: list[Problem] = []
+    problems: list[ConfigProblem] = []
     filled = _fill(value, (), environment, problems)
     refuse(problems, lines)
     return Document(filled, lines)
@@ -109,7 +109,7 @@ def _key(node: yaml.Node, seen: dict[str, int]) -> str:
     return name
 
 
-def _fill(value: Any, path: Path, environment: Mapping[str, str], problems: list[Problem]) -> Any:
+def _fill(value: Any, path: Path, environment: Mapping[str, str], problems: list[ConfigProblem]) -> Any:
     if isinstance(value, dict):
         return {k: _fill(v, (*path, k), environment, problems) for k, v in value.items()}
     if isinstance(value, list):
@@ -122,7 +122,7 @@ def _fill(value: Any, path: Path, environment: Mapping[str, str], problems: list
         if name is None:  # `$${` stands for `${` itself
             return "${"
         if name not in environment:
-            problems.append(Problem(path, f"the environment variable {name!r} is not set"))
+            problems.append(ConfigProblem(path, f"the environment variable {name!r} is not set"))
         return environment.get(name, "")
 
     return _VARIABLE.sub(variable, value)

@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 
 from offloader.config.aliases import ALIASES
 from offloader.config.levels import PolicyLevel
-from offloader.config.problems import Path, Problem, spell
+from offloader.config.problems import ConfigProblem, Path, spell
 
 _WORDS = {
     "missing": "is missing",
@@ -34,23 +34,23 @@ _LIMITS = {
 }
 
 
-def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
+def problems_of(error: ValidationError, model: type[BaseModel]) -> list[ConfigProblem]:
     """One problem for each error of a validation of `model`."""
     return [_problem(e["type"], tuple(map(str, e["loc"])), e["msg"], e.get("ctx", {}), model) for e in error.errors()]
 
 
-def _problem(kind: str, path: Path, text: str, context: dict[str, Any], model: type[BaseModel]) -> Problem:
+def _problem(kind: str, path: Path, text: str, context: dict[str, Any], model: type[BaseModel]) -> ConfigProblem:
     if kind == "extra_forbidden":
-        return Problem(path, f"is not a setting{_meant(path, model)}")
+        return ConfigProblem(path, f"is not a setting{_meant(path, model)}")
     if kind == "value_error":
-        return Problem(path, str(context["error"]))
+        return ConfigProblem(path, str(context["error"]))
     if kind in ("enum", "literal_error"):
         expected = _MEMBER.sub(r"\1", context["expected"])
-        return Problem(path, f"must be {expected}")
+        return ConfigProblem(path, f"must be {expected}")
     if kind in _LIMITS:
         key, words = _LIMITS[kind]
-        return Problem(path, f"{words} {context[key]}")
-    return Problem(path, _WORDS.get(kind, text[:1].lower() + text[1:]))
+        return ConfigProblem(path, f"{words} {context[key]}")
+    return ConfigProblem(path, _WORDS.get(kind, text[:1].lower() + text[1:]))
 
 
 def _meant(path: Path, root: type[BaseModel]) -> str:

@@ -16,9 +16,9 @@ from pydantic import Field
 
 from offloader.config.section import Section
 from offloader.config.units import SIZE, TIME, Size, TimeInSeconds, at_least
-from offloader.model import GIB, KIB, MIB, Cuts, Source
+from offloader.model import GIB, KIB, MIB, SegmentLayout, Source
 
-# What a file may say; with a metadata service `broker` becomes `Source.FILLED`.
+# What a file may say; with a metadata service `broker` becomes `Source.BROKER_WITH_BOOKIES`.
 ChosenSource = Literal[Source.BROKER, Source.BOOKKEEPER]
 
 # What an entry may have besides its payload: message metadata, broker entry metadata, frame.
@@ -162,9 +162,9 @@ class TopicPolicy:
     rates: Rates
 
     @property
-    def cuts(self) -> Cuts:
+    def cuts(self) -> SegmentLayout:
         """What a segment that is assigned now has fixed for ever."""
-        return Cuts(part_size=self.part_size, block_size=self.block_size, index_step=self.index_step)
+        return SegmentLayout(part_size=self.part_size, block_size=self.block_size, index_step=self.index_step)
 
     @property
     def released(self) -> bool:

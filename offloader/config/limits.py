@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from offloader.config.levels import DEFAULTS, ENTRY_OVERHEAD, Level
 from offloader.config.policies import Policies, Resolved
-from offloader.config.problems import Problem
+from offloader.config.problems import ConfigProblem
 from offloader.config.units import format_size, format_time
 from offloader.model import MAX_OBJECT_SIZE, MIB, Source
 
@@ -25,7 +25,7 @@ class Surroundings:
     metadata_service: bool
 
 
-def check(policies: Policies, around: Surroundings) -> Iterator[Problem]:
+def check(policies: Policies, around: Surroundings) -> Iterator[ConfigProblem]:
     """Every violated limit, at the path that set the value at fault."""
     for layers in policies.scopes():
         values = {field: policies.resolve(field, layers) for field in DEFAULTS}
@@ -40,17 +40,17 @@ def min_part_size(root: str) -> int:
     return S3_MIN_PART if urlsplit(root).scheme == "s3" else 1
 
 
-def _parts(values: Values, around: Surroundings) -> Iterator[Problem]:
+def _parts(values: Values, around: Surroundings) -> Iterator[ConfigProblem]:
     part, block = values["part_size"], values["block_size"]
     least = min_part_size(around.root)
     if part.value < least:
-        yield Problem(part.path, f"{format_size(part.value)} is too small; S3 takes parts from {format_size(least)} on")
+        yield ConfigProblem(part.path, f"{format_size(part.value)} is too small; S3 takes parts from {format_size(least)} on")
     if block.value > part.value:
         sizes = f"blocks of {format_size(block.value)} do not fit parts of {format_size(part.value)}"
         yield _blame(f"{sizes}; blockSizeInBytes must be at most partSizeInBytes", block, part)
 
 
-def _sizes(values: Values) -> Iterator[Problem]:
+def _sizes(values: Values) -> Iterator[ConfigProblem]:
     segment, entry = values["max_segment_size"], values["max_entry_size"]
     most = MAX_OBJECT_SIZE - entry.value - ENTRY_OVERHEAD
     if segment.value > most:
@@ -58,19 +58,19 @@ def _sizes(values: Values) -> Iterator[Problem]:
         yield _blame(f"{sizes}, which Java readers cannot hold; the most is {max(most, 0) // MIB}M", segment, entry)
 
 
-def _times(values: Values) -> Iterator[Problem]:
+def _times(values: Values) -> Iterator[ConfigProblem]:
     least, most = values["min_rollover_ms"], values["max_rollover_ms"]
     if least.value > most.value:
         yield _blame(f"the least age {format_time(least.value)} is above the greatest, {format_time(most.value)}", least, most)
 
 
-def _source(values: Values, around: Surroundings) -> Iterator[Problem]:
+def _source(values: Values, around: Surroundings) -> Iterator[ConfigProblem]:
     source = values["source"]
     if source.value is Source.BOOKKEEPER and not around.metadata_service:
-        yield Problem(source.path, "bookkeeper needs pulsar.metadataServiceUri, for example zk://host:2181/ledgers")
+        yield ConfigProblem(source.path, "bookkeeper needs pulsar.metadataServiceUri, for example zk://host:2181/ledgers")
 
 
-def _blame(message: str, *involved: Resolved) -> Problem:
+def _blame(message: str, *involved: Resolved) -> ConfigProblem:
     """At the value of the most specific level: the others were fine before it. Between equals the first."""
     culprit = max(involved, key=lambda r: Level(r.level))
-    return Problem(culprit.path, message)
+    return ConfigProblem(culprit.path, message)

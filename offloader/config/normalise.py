@@ -8,7 +8,7 @@ from typing import Any
 
 from offloader.config.aliases import ALIASES, REFUSED
 from offloader.config.document import Document
-from offloader.config.problems import Path, Problem, refuse
+from offloader.config.problems import ConfigProblem, Path, refuse
 from offloader.model import TopicName
 
 _SECTIONS = ("pulsar", "storage", "spark", "policies", "namespaces", "metrics", "limits")
@@ -27,7 +27,7 @@ class _Normaliser:
     """Values that are no mappings pass through: the models refuse them."""
 
     def __init__(self, document: Document) -> None:
-        self.problems: list[Problem] = []
+        self.problems: list[ConfigProblem] = []
         self.lines = dict(document.lines)
 
     def root(self, value: dict[str, Any]) -> dict[str, Any]:
@@ -112,4 +112,4 @@ class _Normaliser:
             self.lines.setdefault(path, self.lines[written])
 
     def _problem(self, path: Path, message: str) -> None:
-        self.problems.append(Problem(path, message))
+        self.problems.append(ConfigProblem(path, message))

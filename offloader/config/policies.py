@@ -65,7 +65,7 @@ class Policies:
         values = {field: self.resolve(field, layers) for field in DEFAULTS}
         plain = {field: r.value for field, r in values.items() if field != "max_bytes_per_second"}
         if self._filled and plain["source"] is Source.BROKER:
-            plain["source"] = Source.FILLED
+            plain["source"] = Source.BROKER_WITH_BOOKIES
         return TopicPolicy(**plain, enabled_by=values["enabled"].level, rates=_rates(layers))
 
     def explain(self, topic: TopicName, namespace_property: Switch = None) -> tuple[Resolved, ...]:

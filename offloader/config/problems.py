@@ -12,7 +12,7 @@ Path = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ConfigProblem:
     """Where something is wrong, and what to do about it."""
 
     path: Path
@@ -28,7 +28,7 @@ def spell(path: Path) -> str:
     return text or "configuration"
 
 
-def refuse(problems: Iterable[Problem], lines: Mapping[Path, int]) -> None:
+def refuse(problems: Iterable[ConfigProblem], lines: Mapping[Path, int]) -> None:
     """Raise one ConfigError that names them all, in the order of the file. No problems: nothing happens."""
     found = {(_line(p.path, lines), spell(p.path), p.message): None for p in problems}
     if found:

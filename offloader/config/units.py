@@ -73,15 +73,15 @@ def _bounded(number: int, value: object) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class UnitKind:
     """Marks a field's type for messages and for the documentation."""
 
     name: str
     format: Callable[[int], str]
 
 
-SIZE = Kind("size", format_size)
-TIME = Kind("time", format_time)
+SIZE = UnitKind("size", format_size)
+TIME = UnitKind("time", format_time)
 
 
 def _size(value: object) -> int:
@@ -96,7 +96,7 @@ def _seconds(value: object) -> int:
     return parse_time(value, 1000)
 
 
-def at_least(least: int, kind: Kind) -> AfterValidator:
+def at_least(least: int, kind: UnitKind) -> AfterValidator:
     """Refuses smaller values in the words of their unit."""
 
     def check(value: int | None) -> int | None:
@@ -107,7 +107,7 @@ def at_least(least: int, kind: Kind) -> AfterValidator:
     return AfterValidator(check)
 
 
-def at_most(most: int, kind: Kind) -> AfterValidator:
+def at_most(most: int, kind: UnitKind) -> AfterValidator:
     """Refuses larger values in the words of their unit."""
 
     def check(value: int) -> int:

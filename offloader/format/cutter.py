@@ -16,7 +16,7 @@ from offloader.format.entry import EntryFacts
 from offloader.format.part_index import IndexEntry, encode_part_index, part_index_size
 from offloader.format.ranges import merge_ranges
 from offloader.format.stats import StatsBuilder
-from offloader.model import Cuts, EntryStats, Gap, LedgerRange, Part
+from offloader.model import EntryStats, Gap, LedgerRange, Part, SegmentLayout
 
 _BLOCK_OVERHEAD = HEADER_SIZE + PADDING_SIZE
 _PADDING = padding(PADDING_SIZE)
@@ -52,7 +52,7 @@ class PartCutter:
     the same entries goes on with the same bytes. `room` is what the object may still grow by.
     """
 
-    def __init__(self, cuts: Cuts, *, first_part: int, offset: int, first_block: int, room: int) -> None:
+    def __init__(self, cuts: SegmentLayout, *, first_part: int, offset: int, first_block: int, room: int) -> None:
         self.offset = offset
         self.next_part = first_part
         self.next_block = first_block

@@ -21,7 +21,7 @@ _MESSAGE_FIELDS = frozenset({"publish_time", "num_messages_in_batch", "marker_ty
 
 
 @dataclass(frozen=True)
-class Column:
+class NumberColumn:
     """A number of each entry, where `known` says so; None: of all."""
 
     values: Int64s
@@ -44,9 +44,9 @@ class ManyFacts:
     """`EntryFacts` of many entries. Nothing is known of those that are `odd`: they are no messages, or not of the usual form."""
 
     messages: Int64s
-    publish_time: Column
-    broker_time: Column
-    broker_index: Column
+    publish_time: NumberColumn
+    broker_time: NumberColumn
+    broker_index: NumberColumn
     odd: Int64s
 
     def of(self, number: int) -> EntryFacts:
@@ -58,7 +58,7 @@ class ManyFacts:
 def inspect_all(entries: Sequence[bytes]) -> ManyFacts:
     """Few entries are all odd: `inspect` is as fast."""
     if len(entries) < FEW:
-        nothing = Column(np.zeros(len(entries), np.int64))
+        nothing = NumberColumn(np.zeros(len(entries), np.int64))
         return ManyFacts(nothing.values, nothing, nothing, nothing, np.arange(len(entries)))
     data, split = _split(entries)
     message = scan(data, split.message, MessageHead, _MESSAGE_FIELDS)
@@ -69,9 +69,9 @@ def inspect_all(entries: Sequence[bytes]) -> ManyFacts:
     said = np.where(message.has("num_messages_in_batch"), message.number("num_messages_in_batch"), 1)
     return ManyFacts(
         np.where(message.has("marker_type"), 0, np.maximum(said, 0)),
-        Column(message.number("publish_time")),
-        Column(broker.number("broker_timestamp"), broker.has("broker_timestamp")),
-        Column(broker.number("index"), broker.has("index")),
+        NumberColumn(message.number("publish_time")),
+        NumberColumn(broker.number("broker_timestamp"), broker.has("broker_timestamp")),
+        NumberColumn(broker.number("index"), broker.has("index")),
         np.flatnonzero(odd),
     )
 

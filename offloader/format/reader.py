@@ -17,7 +17,7 @@ class Block(NamedTuple):
     contents: memoryview
 
 
-class StoredEntry(NamedTuple):
+class BlockEntry(NamedTuple):
     """An entry's bytes, and where its length field stands in the object."""
 
     entry: int
@@ -42,7 +42,7 @@ def read_blocks(data: bytes | memoryview, base_offset: int = 0) -> Iterator[Bloc
         at = end
 
 
-def entries(block: Block) -> Iterator[StoredEntry]:
+def entries(block: Block) -> Iterator[BlockEntry]:
     """A block's entries, then a check of what ends them. Raises DamagedObjectError."""
     begin = block.offset + HEADER_SIZE
     end = begin
@@ -54,7 +54,7 @@ def entries(block: Block) -> Iterator[StoredEntry]:
         raise DamagedObjectError(f"offset {end + fault}: neither an entry nor padding")
 
 
-def read_entries(data: bytes | memoryview, base_offset: int, first_entry: int) -> Iterator[StoredEntry]:
+def read_entries(data: bytes | memoryview, base_offset: int, first_entry: int) -> Iterator[BlockEntry]:
     """Entries with consecutive ids from `first_entry` on, up to their block's end: a negative length, or less than 12 bytes.
 
     For reading from the middle of a block, where an index entry points. `data` may go on after the block only if that
@@ -71,5 +71,5 @@ def read_entries(data: bytes | memoryview, base_offset: int, first_entry: int) -
         begin = at + ENTRY_HEADER_SIZE
         if begin + length > len(view):
             raise DamagedObjectError(f"offset {base_offset + at}: entry {entry} of {length} bytes is cut off")
-        yield StoredEntry(entry, bytes(view[begin : begin + length]), base_offset + at)
+        yield BlockEntry(entry, bytes(view[begin : begin + length]), base_offset + at)
         at, expected = begin + length, expected + 1

@@ -9,7 +9,7 @@ from crc32c import crc32c
 
 from offloader._proto import metadata_pb2 as pb
 from offloader.errors import DamagedRecordError
-from offloader.metadata.envelope import Opened, seal, unseal
+from offloader.metadata.envelope import UnsealedRecord, seal, unseal
 from offloader.metadata.head_codec import claim_message, closed_message, head_message, read_claim, read_closed, read_head
 from offloader.metadata.layout import slot_key
 from offloader.metadata.part_codec import parts_message, read_parts
@@ -111,7 +111,7 @@ def decode_catalog(key: str, data: bytes) -> Record:
     return _record(key, unseal(key, plain(data)))
 
 
-def _record(key: str, opened: Opened) -> Record:
+def _record(key: str, opened: UnsealedRecord) -> Record:
     body = opened.body
     with damage_of(key):
         match opened.kind:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from offloader.metadata.history import History
 from offloader.metadata.layout import manifest_key, newest_key, records_key
-from offloader.metadata.manifest import FAN, Manifest, Row, before_next, completed
+from offloader.metadata.manifest import FAN, Manifest, ManifestRow, before_next, completed
 from offloader.metadata.manifest_codec import encode_manifest
 from offloader.metadata.state import CatalogHead
 from offloader.model import TopicName
@@ -31,7 +31,7 @@ def mend(store: ObjectStore, head: CatalogHead) -> list[str]:
     """Write anew what is missing or does not say what the records up to a head say, none of which is believed to be summed up: all are read,
     a leaf's at a time. The keys that were written. Raises as `compact`."""
     history = History(store, head)
-    before: tuple[Row, ...] = ()
+    before: tuple[ManifestRow, ...] = ()
     mended: list[str] = []
     for number in range(head.next_slot // FAN):
         made, data = history.leaf(number, before)

@@ -20,7 +20,7 @@ LARGEST = 256 * MIB  # of a body; a thousand open segments take some ten
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class UnsealedRecord:
     """A record read back: its token and its body, of which `kind` is the only part that is set."""
 
     token: str
@@ -41,7 +41,7 @@ def seal(token: str, body: pb.Body, format_version: int = FORMAT_VERSION) -> byt
     return HEAD.pack(MAGIC, crc32c(data)) + data
 
 
-def unseal(key: str, data: bytes) -> Opened:
+def unseal(key: str, data: bytes) -> UnsealedRecord:
     """The record that `key` holds. Raises DamagedRecordError, and FormatVersionError for what only another version reads."""
     if len(data) < HEAD.size or HEAD.unpack_from(data) != (MAGIC, crc32c(data[HEAD.size :])):
         raise DamagedRecordError(f"{key}: {len(data)} bytes that are no record or do not match their checksum")
@@ -61,7 +61,7 @@ def unseal(key: str, data: bytes) -> Opened:
     kind = body.WhichOneof("kind")
     if kind is None:
         raise FormatVersionError(f"{key} is of a kind that this version does not know: run a newer one")
-    return Opened(record.token, kind, body)
+    return UnsealedRecord(record.token, kind, body)
 
 
 def _inflated(data: bytes) -> bytes:

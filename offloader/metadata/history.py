@@ -15,7 +15,7 @@ from offloader.errors import DamagedRecordError, ObjectNotFoundError
 from offloader.metadata.catalog_codec import Written, decode_slot, opening
 from offloader.metadata.layout import manifest_key, records_key, slot_key
 from offloader.metadata.log import LARGEST_RECORD, READERS, read_record
-from offloader.metadata.manifest import FAN, Manifest, Node, Row, before_next, frontier, leaf, merged, row_of
+from offloader.metadata.manifest import FAN, Manifest, ManifestNode, ManifestRow, before_next, frontier, leaf, merged, row_of
 from offloader.metadata.manifest_codec import decode_manifest, read_manifest
 from offloader.metadata.state import CatalogFold, CatalogHead, TopicCatalog
 from offloader.model import Position
@@ -33,7 +33,7 @@ class Slot(NamedTuple):
     """A record's number, and what it says in short."""
 
     number: int
-    row: Row
+    row: ManifestRow
 
 
 class Kept:
@@ -79,7 +79,7 @@ class History:
         self._kept = kept or Kept()
         self._leaves: int | None = None
 
-    def slots(self, wanted: Callable[[Row], bool]) -> Iterator[Slot]:
+    def slots(self, wanted: Callable[[ManifestRow], bool]) -> Iterator[Slot]:
         """The records that are wanted, in order. What several add up to is asked for first: where that is not wanted, none of them is."""
         leaves = self.leaves
         for node, row in zip(frontier(leaves), self.before(leaves), strict=True):
@@ -87,7 +87,7 @@ class History:
                 yield from self._below(node, wanted)
         yield from self._tail(leaves, wanted)
 
-    def outline(self, wanted: Callable[[Row], bool]) -> Iterator[tuple[Position, Position]]:
+    def outline(self, wanted: Callable[[ManifestRow], bool]) -> Iterator[tuple[Position, Position]]:
         """First and last positions, in order, of what is wanted: of as many records together as are of one incarnation."""
         leaves = self.leaves
         for node, row in zip(frontier(leaves), self.before(leaves), strict=True):
@@ -96,7 +96,9 @@ class History:
             if slot.row.start is not None and slot.row.end is not None:
                 yield slot.row.start, slot.row.end
 
-    def _outline(self, node: Node, row: Row, wanted: Callable[[Row], bool]) -> Iterator[tuple[Position, Position]]:
+    def _outline(
+        self, node: ManifestNode, row: ManifestRow, wanted: Callable[[ManifestRow], bool]
+    ) -> Iterator[tuple[Position, Position]]:
         if not wanted(row) or row.start is None or row.end is None:
             return
         if row.start.incarnation == row.end.incarnation:
@@ -108,7 +110,7 @@ class History:
             elif wanted(below) and below.start is not None and below.end is not None:
                 yield below.start, below.end
 
-    def _tail(self, leaves: int, wanted: Callable[[Row], bool]) -> Iterator[Slot]:
+    def _tail(self, leaves: int, wanted: Callable[[ManifestRow], bool]) -> Iterator[Slot]:
         tail = range(leaves * FAN, self.head.next_slot)
         for number, written in zip(tail, self.read(tail), strict=True):
             row = row_of(written.record)
@@ -140,19 +142,19 @@ class History:
             fold.add(written.record)
         return TopicCatalog(self.head) if fold is None else replace(fold.catalog(), head=self.head)
 
-    def leaf(self, number: int, before: Sequence[Row] | None = None) -> tuple[Manifest, list[bytes]]:
+    def leaf(self, number: int, before: Sequence[ManifestRow] | None = None) -> tuple[Manifest, list[bytes]]:
         """A leaf made from its records, and these as they stand in the log. `before`: a row for each node of its `frontier`, where that is known."""
-        slots = Node(0, number).slots
+        slots = ManifestNode(0, number).slots
         data = [self._slot(slot) for slot in slots]
         records = [self._decoded(slot, each).record for slot, each in zip(slots, data, strict=True)]
         if before is None:
             before = [merged(self.manifest(each).rows) for each in frontier(number)]
         return leaf(number, records, [len(each) for each in data], before), data
 
-    def row(self, number: int) -> Row:
+    def row(self, number: int) -> ManifestRow:
         """What one record says, in short."""
         if number // FAN < self.leaves:
-            return self.manifest(Node(0, number // FAN)).rows[number % FAN]
+            return self.manifest(ManifestNode(0, number // FAN)).rows[number % FAN]
         return row_of(next(self.read([number])).record)
 
     def is_first(self, number: int) -> bool:
@@ -168,16 +170,16 @@ class History:
         """How many leaves there are: the newest ones may not be made yet."""
         if self._leaves is None:
             found, step = self.head.next_slot // FAN, 1
-            while found > 0 and not self._is_there(Node(0, found - 1)):
+            while found > 0 and not self._is_there(ManifestNode(0, found - 1)):
                 found, step = max(found - step, 0), 2 * step
             self._leaves = found
         return self._leaves
 
-    def before(self, leaves: int) -> tuple[Row, ...]:
+    def before(self, leaves: int) -> tuple[ManifestRow, ...]:
         """What the records of the first leaves add up to: a row for each node of their `frontier`."""
-        return before_next(self.manifest(Node(0, leaves - 1))) if leaves else ()
+        return before_next(self.manifest(ManifestNode(0, leaves - 1))) if leaves else ()
 
-    def manifest(self, node: Node) -> Manifest:
+    def manifest(self, node: ManifestNode) -> Manifest:
         """A manifest; made from what is below it where it is damaged or gone."""
         key = manifest_key(self._topic, self._generation, *node)
         found = self._kept.get(key, Manifest)
@@ -190,16 +192,16 @@ class History:
             self._kept.put(key, found)
         return found
 
-    def _is_there(self, node: Node) -> bool:
+    def _is_there(self, node: ManifestNode) -> bool:
         key = manifest_key(self._topic, self._generation, *node)
         return self._kept.get(key, Manifest) is not None or self._store.stat(key) is not None
 
-    def _made(self, node: Node) -> Manifest:
+    def _made(self, node: ManifestNode) -> Manifest:
         if node.level > 0:
             return Manifest(node, tuple(merged(self.manifest(node.child(index)).rows) for index in range(FAN)))
         return self.leaf(node.number)[0]
 
-    def _below(self, node: Node, wanted: Callable[[Row], bool]) -> Iterator[Slot]:
+    def _below(self, node: ManifestNode, wanted: Callable[[ManifestRow], bool]) -> Iterator[Slot]:
         for index, row in enumerate(self.manifest(node).rows):
             if not wanted(row):
                 continue
@@ -222,7 +224,7 @@ class History:
 
     def _from_leaf(self, numbers: list[int]) -> list[Written] | None:
         """In one request; None where that would be too large, or the leaf's object is not as it should be."""
-        first, manifest = numbers[0] % FAN, self.manifest(Node(0, numbers[0] // FAN))
+        first, manifest = numbers[0] % FAN, self.manifest(ManifestNode(0, numbers[0] // FAN))
         key = records_key(self._topic, self._generation, manifest.node.number)
         lengths = manifest.lengths[first : first + len(numbers)]
         if sum(lengths) > LARGEST_RECORD:

@@ -17,7 +17,7 @@ from offloader.model import Loss, Position, Segment
 FAN = 64
 
 
-class Node(NamedTuple):
+class ManifestNode(NamedTuple):
     """A manifest's place in the tree."""
 
     level: int
@@ -29,13 +29,13 @@ class Node(NamedTuple):
         count = FAN ** (self.level + 1)
         return range(self.number * count, (self.number + 1) * count)
 
-    def child(self, index: int) -> Node:
+    def child(self, index: int) -> ManifestNode:
         """One of the manifests below."""
-        return Node(self.level - 1, self.number * FAN + index)
+        return ManifestNode(self.level - 1, self.number * FAN + index)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ManifestRow:
     """What some consecutive records add up to.
 
     `start`..`end`: the positions that they account for, None where there are none. `early`..`late`: no message of theirs says another
@@ -73,19 +73,19 @@ class Manifest:
     """A node's rows, one for each record or manifest below. A leaf has also the lengths of its records in their common object, and what
     all records before it add up to (`before`: a row for each node of `frontier`): whoever has read the newest leaf knows them all."""
 
-    node: Node
-    rows: tuple[Row, ...]
+    node: ManifestNode
+    rows: tuple[ManifestRow, ...]
     lengths: tuple[int, ...] = ()
-    before: tuple[Row, ...] = ()
+    before: tuple[ManifestRow, ...] = ()
 
 
-def row_of(record: Record) -> Row:
+def row_of(record: Record) -> ManifestRow:
     """Of one record."""
     match record:
         case Segment():
             times = [part.stats.publish_bounds for part in record.parts]
             known = [bounds for bounds in times if bounds is not None]
-            return Row(
+            return ManifestRow(
                 record.start,
                 record.end,
                 min((early for early, _ in known), default=None),
@@ -97,15 +97,15 @@ def row_of(record: Record) -> Row:
                 aborted=sum(len(part.stats.aborted) for part in record.parts),
             )
         case Loss():
-            return Row(record.start, record.end, losses=1)
+            return ManifestRow(record.start, record.end, losses=1)
         case _:
-            return Row()
+            return ManifestRow()
 
 
-def merged(rows: Iterable[Row]) -> Row:
+def merged(rows: Iterable[ManifestRow]) -> ManifestRow:
     """Several rows together."""
     known = list(rows)
-    return Row(
+    return ManifestRow(
         min((r.start for r in known if r.start is not None), default=None),
         max((r.end for r in known if r.end is not None), default=None),
         min((r.early for r in known if r.early is not None), default=None),
@@ -119,19 +119,19 @@ def merged(rows: Iterable[Row]) -> Row:
     )
 
 
-def frontier(leaves: int) -> list[Node]:
+def frontier(leaves: int) -> list[ManifestNode]:
     """The fewest nodes that cover so many leaves, in the order of their slots."""
-    found: list[Node] = []
+    found: list[ManifestNode] = []
     level, number = 0, leaves
     while number:
-        found = [Node(level, n) for n in range(number - number % FAN, number)] + found
+        found = [ManifestNode(level, n) for n in range(number - number % FAN, number)] + found
         level, number = level + 1, number // FAN
     return found
 
 
-def leaf(number: int, records: Sequence[Record], lengths: Sequence[int], before: Sequence[Row]) -> Manifest:
+def leaf(number: int, records: Sequence[Record], lengths: Sequence[int], before: Sequence[ManifestRow]) -> Manifest:
     """The leaf of `FAN` records."""
-    return Manifest(Node(0, number), tuple(map(row_of, records)), tuple(lengths), tuple(before))
+    return Manifest(ManifestNode(0, number), tuple(map(row_of, records)), tuple(lengths), tuple(before))
 
 
 def completed(manifest: Manifest) -> Iterator[Manifest]:
@@ -139,12 +139,12 @@ def completed(manifest: Manifest) -> Iterator[Manifest]:
     rows, number, level = [*manifest.before, merged(manifest.rows)], manifest.node.number + 1, 0
     while number % FAN == 0:
         level, number = level + 1, number // FAN
-        above = Manifest(Node(level, number - 1), tuple(rows[-FAN:]))
+        above = Manifest(ManifestNode(level, number - 1), tuple(rows[-FAN:]))
         yield above
         rows[-FAN:] = [merged(above.rows)]
 
 
-def before_next(manifest: Manifest) -> tuple[Row, ...]:
+def before_next(manifest: Manifest) -> tuple[ManifestRow, ...]:
     """What everything up to a leaf, itself included, adds up to: a row for each node of `frontier`."""
     rows = [*manifest.before, merged(manifest.rows)]
     for above in completed(manifest):

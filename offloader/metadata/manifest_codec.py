@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from offloader._proto import metadata_pb2 as pb
 from offloader.errors import DamagedRecordError
 from offloader.metadata.envelope import LARGEST, seal, unseal
-from offloader.metadata.manifest import FAN, Manifest, Node, Row, frontier
+from offloader.metadata.manifest import FAN, Manifest, ManifestNode, ManifestRow, frontier
 from offloader.metadata.value_codec import damage_of, read_topic, topic_message
 from offloader.model import MIB, Position, TopicName
 from offloader.ports.object_store import ObjectStore
@@ -37,7 +37,7 @@ def read_manifest(store: ObjectStore, key: str) -> bytes:
     return read_whole(store, key, LARGEST_MANIFEST, DamagedRecordError)[0]
 
 
-def decode_manifest(topic: TopicName, node: Node, key: str, data: bytes) -> Manifest:
+def decode_manifest(topic: TopicName, node: ManifestNode, key: str, data: bytes) -> Manifest:
     """The manifest that `key` should hold. Raises DamagedRecordError, FormatVersionError."""
     opened = unseal(key, data)
     m = opened.body.manifest
@@ -54,7 +54,7 @@ def decode_manifest(topic: TopicName, node: Node, key: str, data: bytes) -> Mani
     return found
 
 
-def _rows_message(rows: Sequence[Row]) -> pb.Rows:
+def _rows_message(rows: Sequence[ManifestRow]) -> pb.Rows:
     nowhere = Position(0, 0, 0)
     starts, ends = [row.start or nowhere for row in rows], [row.end or nowhere for row in rows]
     return pb.Rows(
@@ -75,14 +75,14 @@ def _rows_message(rows: Sequence[Row]) -> pb.Rows:
     )
 
 
-def _read_rows(m: pb.Rows) -> tuple[Row, ...]:
+def _read_rows(m: pb.Rows) -> tuple[ManifestRow, ...]:
     starts = zip(_sums(m.start_incarnation), _sums(m.start_ledger), m.start_entry, strict=True)
     ends = zip(_sums(m.end_incarnation), _sums(m.end_ledger), m.end_entry, strict=True)
     columns = zip(
         m.known, starts, ends, _sums(m.early), _sums(m.late), m.segments, m.entries, m.size, m.losses, m.aborted, strict=True
     )
     return tuple(
-        Row(
+        ManifestRow(
             Position(*start) if known & PLACED else None,
             Position(*end) if known & PLACED else None,
             early if known & TIMED else None,
@@ -94,7 +94,7 @@ def _read_rows(m: pb.Rows) -> tuple[Row, ...]:
     )
 
 
-def _known(row: Row) -> int:
+def _known(row: ManifestRow) -> int:
     return PLACED * (row.start is not None) | TIMED * (row.early is not None) | UNTIMED * row.untimed
 
 

@@ -48,7 +48,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RequestOutcome:
     """What came of a request; `message` is one line for whoever asked."""
 
     ok: bool
@@ -74,7 +74,7 @@ def pending(store: ObjectStore, application: str, now: int) -> list[tuple[str, R
             if data is not None:
                 found.append((request_id, _read_request(request_id, data)))
         except (DamagedRecordError, FormatVersionError) as error:
-            mark_done(store, application, request_id, Outcome(False, str(error), now))
+            mark_done(store, application, request_id, RequestOutcome(False, str(error), now))
     return found
 
 
@@ -88,12 +88,12 @@ def is_seen(store: ObjectStore, application: str, request_id: str) -> bool:
     return store.stat(_key(application, request_id) + SEEN) is not None
 
 
-def mark_done(store: ObjectStore, application: str, request_id: str, outcome: Outcome) -> None:
+def mark_done(store: ObjectStore, application: str, request_id: str, outcome: RequestOutcome) -> None:
     """Say what came of it. The first outcome stands."""
     store.put(_key(application, request_id) + DONE, _outcome_bytes(outcome), if_absent=True)
 
 
-def outcome_of(store: ObjectStore, application: str, request_id: str) -> Outcome | None:
+def outcome_of(store: ObjectStore, application: str, request_id: str) -> RequestOutcome | None:
     """What came of a request, None while it is pending."""
     data = _read(store, _key(application, request_id) + DONE)
     return None if data is None else _read_outcome(request_id, data)
@@ -108,7 +108,7 @@ def wait(
     clock: Callable[[], int],
     sleep: Callable[[float], None],
     poll_ms: int = 500,
-) -> Outcome | None:
+) -> RequestOutcome | None:
     """The outcome as soon as there is one, None after the timeout. `clock` gives ms, `sleep` takes seconds."""
     until = clock() + timeout_ms
     while (outcome := outcome_of(store, application, request_id)) is None:
@@ -178,14 +178,14 @@ def _read_request(request_id: str, data: bytes) -> Request:
         raise DamagedRecordError(f"request {request_id}: {error!r}") from error
 
 
-def _outcome_bytes(outcome: Outcome) -> bytes:
+def _outcome_bytes(outcome: RequestOutcome) -> bytes:
     return json.dumps({"version": VERSION, "ok": outcome.ok, "message": outcome.message, "at": outcome.at}).encode()
 
 
-def _read_outcome(request_id: str, data: bytes) -> Outcome:
+def _read_outcome(request_id: str, data: bytes) -> RequestOutcome:
     fields = _fields(request_id, data)
     try:
-        return Outcome(bool(fields["ok"]), str(fields["message"]), _number(fields["at"]))
+        return RequestOutcome(bool(fields["ok"]), str(fields["message"]), _number(fields["at"]))
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedRecordError(f"outcome of request {request_id}: {error!r}") from error
 

@@ -133,7 +133,7 @@ def record_uuid(topic: TopicName, record: Said) -> str:
     return str(uuid5(NAMESPACE_OID, f"{topic} {name}"))
 
 
-class Start(NamedTuple):
+class NextStart(NamedTuple):
     """Where the next segment starts, and what proves that it follows: see `Segment.former_ledger_last`."""
 
     position: Position
@@ -212,7 +212,7 @@ class CatalogHead:
             known |= {newest.start.ledger, newest.end.ledger}
         return any(ledger in ledgers for ledger in known)
 
-    def next_start(self, ledgers: LedgerList) -> Start | None:
+    def next_start(self, ledgers: LedgerList) -> NextStart | None:
         """Where the next segment starts; None while nothing proves what follows.
 
         A ledger that nobody wrote to is replaced when its topic is loaded again: what is to begin there begins with the next one.
@@ -224,11 +224,11 @@ class CatalogHead:
             position = ledgers.successor(after)
             if position is None:
                 return None
-            return Start(position, None if position.ledger == after.ledger else ledgers.closed_with(after.ledger))
+            return NextStart(position, None if position.ledger == after.ledger else ledgers.closed_with(after.ledger))
         following = ledgers.next_ledger(after.ledger)
         if following is None or not self.is_settled(ledgers):
             return None
-        return Start(Position(after.incarnation, following, 0), after.entry)
+        return NextStart(Position(after.incarnation, following, 0), after.entry)
 
     def is_settled(self, ledgers: LedgerList) -> bool:
         """Whether what is accounted for ends with a ledger that need not be listed any more to know what follows."""

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError, Message
 
 from offloader._proto import metadata_pb2 as pb
 from offloader.errors import DamagedRecordError, FormatVersionError
-from offloader.model import Cuts, Gap, GapKind, LedgerRange, Position, TopicName
+from offloader.model import Gap, GapKind, LedgerRange, Position, SegmentLayout, TopicName
 
 Word = TypeVar("Word", bound=StrEnum)
 
@@ -66,14 +66,14 @@ def read_position(message: pb.Position) -> Position:
     return Position(message.incarnation, message.ledger, message.entry)
 
 
-def cuts_message(cuts: Cuts) -> pb.Cuts:
+def cuts_message(cuts: SegmentLayout) -> pb.Cuts:
     """See `read_cuts`."""
     return pb.Cuts(part_size=cuts.part_size, block_size=cuts.block_size, index_step=cuts.index_step, version=cuts.version)
 
 
-def read_cuts(message: pb.Cuts) -> Cuts:
+def read_cuts(message: pb.Cuts) -> SegmentLayout:
     """See `cuts_message`."""
-    return Cuts(message.part_size, message.block_size, message.index_step, message.version)
+    return SegmentLayout(message.part_size, message.block_size, message.index_step, message.version)
 
 
 def ledger_message(x: LedgerRange) -> pb.LedgerRange:

@@ -13,7 +13,7 @@ from offloader.model import Lane
 Service = Literal["store", "pulsar"]
 
 
-class Verdict(NamedTuple):
+class ProbeAnswer(NamedTuple):
     """The answer to a probe, and why."""
 
     good: bool
@@ -72,17 +72,17 @@ class Health:
         batch = self._batches.get(lane)
         return 0.0 if batch is None else self._clock() - batch[0]
 
-    def alive(self) -> Verdict:
+    def alive(self) -> ProbeAnswer:
         """For `/healthz`."""
         age, now = self.age, self._clock()
         if now - max([self._ticked, *self._waits.values()]) > self._timeout:
-            return Verdict(False, f"the main loop has not turned for {age:.0f} s")
+            return ProbeAnswer(False, f"the main loop has not turned for {age:.0f} s")
         for lane, (began, longest) in self._batches.items():
             if now - began > longest + self._batch_timeout:
-                return Verdict(False, f"a batch of the {lane} lane has been under way for {now - began:.0f} s")
-        return Verdict(True, "ok")
+                return ProbeAnswer(False, f"a batch of the {lane} lane has been under way for {now - began:.0f} s")
+        return ProbeAnswer(True, "ok")
 
-    def ready(self) -> Verdict:
+    def ready(self) -> ProbeAnswer:
         """For `/readyz`."""
         problems = [f"{service}: {problem}" for service, problem in self._problems.items() if problem]
-        return Verdict(not problems, "\n".join(problems) or "ok")
+        return ProbeAnswer(not problems, "\n".join(problems) or "ok")

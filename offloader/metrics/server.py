@@ -13,11 +13,11 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from offloader.errors import ConfigError
-from offloader.metrics.health import Health, Verdict
+from offloader.metrics.health import Health, ProbeAnswer
 
 log = logging.getLogger(__name__)
 
-Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+WsgiApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 SHUTDOWN_POLL = 0.05
 
@@ -48,9 +48,9 @@ class MetricsServer:
         self._server.server_close()
 
 
-def router(registry: CollectorRegistry, health: Health) -> Application:
+def router(registry: CollectorRegistry, health: Health) -> WsgiApplication:
     """The WSGI application of the three pages."""
-    metrics: Application = make_wsgi_app(registry)
+    metrics: WsgiApplication = make_wsgi_app(registry)
     probes = {"/healthz": health.alive, "/readyz": health.ready}
 
     def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -66,7 +66,7 @@ def router(registry: CollectorRegistry, health: Health) -> Application:
     return application
 
 
-def _probe(start_response: Callable[..., Any], verdict: Verdict) -> list[bytes]:
+def _probe(start_response: Callable[..., Any], verdict: ProbeAnswer) -> list[bytes]:
     return _answer(start_response, "200 OK" if verdict.good else "503 Service Unavailable", verdict.text)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from offloader.model.ledger import Gap, GapKind, LedgerList, LedgerRange, LedgerSpan
 from offloader.model.position import Position
 from offloader.model.segment import (
-    Cuts,
     Ending,
     EntryStats,
     Failure,
@@ -20,6 +19,7 @@ from offloader.model.segment import (
     RollReason,
     SealedFacts,
     Segment,
+    SegmentLayout,
     SegmentStatus,
     Source,
     Transaction,
@@ -34,7 +34,6 @@ __all__ = [
     "MAX_OBJECT_SIZE",
     "MAX_TIME",
     "MIB",
-    "Cuts",
     "Ending",
     "EntryStats",
     "Failure",
@@ -53,6 +52,7 @@ __all__ = [
     "RollReason",
     "SealedFacts",
     "Segment",
+    "SegmentLayout",
     "SegmentStatus",
     "Slice",
     "SliceStop",

@@ -15,7 +15,7 @@ class Source(StrEnum):
     """Where a segment's entries are read from: fixed when it is Assigned, because it decides what its bytes are."""
 
     BROKER = "broker"
-    FILLED = "broker-filled"  # from brokers, and from bookies what brokers do not deliver
+    BROKER_WITH_BOOKIES = "broker-filled"  # from brokers, and from bookies what brokers do not deliver
     BOOKKEEPER = "bookkeeper"
 
     @property
@@ -25,7 +25,7 @@ class Source(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Cuts:
+class SegmentLayout:
     """What is fixed when a segment is Assigned: the same start then gives the same blocks and parts, for ever."""
 
     part_size: int = 8 * MIB
@@ -165,7 +165,7 @@ class OpenSegment:
     uuid: str
     start: Position
     source: Source
-    cuts: Cuts
+    cuts: SegmentLayout
     assigned_at: int
     status: SegmentStatus = SegmentStatus.ASSIGNED
     predecessor_uuid: str = ""
@@ -212,7 +212,7 @@ class Segment:
     offloaded_at: int
     size: int
     crc32c: int
-    cuts: Cuts
+    cuts: SegmentLayout
     source: Source
     roll_reason: RollReason
     ledgers: tuple[LedgerRange, ...]

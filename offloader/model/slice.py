@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from offloader.model.ledger import Gap, LedgerSpan
 from offloader.model.position import Position
-from offloader.model.segment import Cuts, FailureKind, Part, Source
+from offloader.model.segment import FailureKind, Part, SegmentLayout, Source
 from offloader.model.topic import TopicName
 
 
@@ -47,7 +47,7 @@ class Slice:
     goal: int
     read_ahead: int
     source: Source
-    cuts: Cuts
+    cuts: SegmentLayout
     ledgers: tuple[LedgerSpan, ...]
     lane: Lane = Lane.FAST
     max_gap_lookups: int = 1000

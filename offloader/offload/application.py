@@ -30,12 +30,12 @@ from offloader.metadata.root import open_root
 from offloader.metrics import Metrics
 from offloader.model import Lane
 from offloader.offload import settings as derived
-from offloader.offload.caught_up import CaughtUp, Outcome
+from offloader.offload.caught_up import CaughtUp, CaughtUpState
 from offloader.offload.core.rates import RateLimits
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.driver import Driver
-from offloader.offload.driver.registry import Roster
-from offloader.offload.driver.request_handler import RequestDesk
+from offloader.offload.driver.registry import TopicRegistry
+from offloader.offload.driver.request_handler import RequestHandler
 from offloader.offload.driver.work import Pool, Work
 from offloader.offload.spark import session as spark_side
 from offloader.offload.spark.executor import worker_function
@@ -147,11 +147,13 @@ class Application:
             jitter=random.random,
         )
         rates = RateLimits()
-        roster = Roster(context, rates, config.discovery_interval_ms, config.namespaces, until_caught_up=self._until_caught_up)
+        roster = TopicRegistry(
+            context, rates, config.discovery_interval_ms, config.namespaces, until_caught_up=self._until_caught_up
+        )
         plans = PlanServer(run=_new_uuid())
         stack.callback(plans.close)
         lanes = derived.lanes(config, slots)
-        desk = RequestDesk(context, config.spark.trigger_ms)
+        desk = RequestHandler(context, config.spark.trigger_ms)
         return Driver(context, roster, plans, lanes, desk, rates, config.spark.trigger_ms)
 
     def _drive(self, driver: Driver) -> None:
@@ -184,10 +186,10 @@ class Application:
                 driver.lanes = derived.lanes(config, slots.number)
             if caught_up is not None:
                 outcome = caught_up.look(self._clock_ms())
-                if outcome is not Outcome.NOT_YET:
+                if outcome is not CaughtUpState.NOT_YET:
                     self.unfinished = caught_up.unfinished()
                     self._end(driver, queries.values(), session)
-                    return 0 if outcome is Outcome.CAUGHT_UP else 2
+                    return 0 if outcome is CaughtUpState.CAUGHT_UP else 2
         self._end(driver, queries.values(), session)
         return 0
 

@@ -16,7 +16,7 @@ ACCEPTED_WITHIN_MS = 30_000  # a loss does not go away; but a request that accep
 FOUND_OUT_WITHIN_MS = 3 * CONFIRM_MS  # what became of a topic, where that can be found out at all
 
 
-class Outcome(Enum):
+class CaughtUpState(Enum):
     """Where the run stands."""
 
     NOT_YET = 0
@@ -34,17 +34,17 @@ class CaughtUp:
         self._found: dict[TopicName, Failure | None] = {}  # failures of an earlier run: each gets another try
         self._lost: dict[TopicName, int] = {}  # since when a topic waits for somebody to accept a loss
 
-    def look(self, now: int) -> Outcome:
+    def look(self, now: int) -> CaughtUpState:
         """Whether every topic got there, or none of the others will."""
         roster = self._driver.roster
         if roster.settled:
             left = self.left()
             if not left:
-                return Outcome.CANNOT if roster.refused or roster.unread else Outcome.CAUGHT_UP
+                return CaughtUpState.CANNOT if roster.refused or roster.unread else CaughtUpState.CAUGHT_UP
             hopeless = [self._hopeless(name, now) for name in left]  # all of them: each is timed from when it was first seen
             if all(hopeless):
-                return Outcome.CANNOT
-        return Outcome.TIMED_OUT if self._deadline is not None and now >= self._deadline else Outcome.NOT_YET
+                return CaughtUpState.CANNOT
+        return CaughtUpState.TIMED_OUT if self._deadline is not None and now >= self._deadline else CaughtUpState.NOT_YET
 
     def left(self) -> list[TopicName]:
         """Topics that have not reached their goal."""

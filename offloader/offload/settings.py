@@ -12,8 +12,8 @@ from offloader.config import Config
 from offloader.config.connections import Storage
 from offloader.config.levels import ENTRY_OVERHEAD
 from offloader.model import MIB, Lane
-from offloader.offload.core.lanes import Limits
-from offloader.offload.driver.work import THREADS, Kind
+from offloader.offload.core.lanes import LaneLimits
+from offloader.offload.driver.work import THREADS, WorkKind
 from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.settings import StoreSettings
 
@@ -82,7 +82,7 @@ def store_of(section: Storage) -> StoreSettings:
     return StoreSettings(root=section.root, endpoint=section.endpoint, region=section.region, options=options)
 
 
-def lanes(config: Config, slots: int) -> Mapping[Lane, Limits]:
+def lanes(config: Config, slots: int) -> Mapping[Lane, LaneLimits]:
     """What one micro-batch of each lane may hold where Spark runs this many tasks at once.
 
     One slot is left to the slow lane, which takes no more than one: it never holds all of them. Where there is but one, nobody waits for a
@@ -91,7 +91,7 @@ def lanes(config: Config, slots: int) -> Mapping[Lane, Limits]:
     section = config.limits
     if slots == 1:
         log.warning("Spark runs one task at a time: others wait for topics that are read slowly, whose segments are small")
-    fast = Limits(
+    fast = LaneLimits(
         tasks=max(slots - 1, 1) * section.tasks_per_core,
         threads=section.threads_per_task,
         byte_budget=section.slice.byte_budget,
@@ -109,6 +109,6 @@ def lanes(config: Config, slots: int) -> Mapping[Lane, Limits]:
     return {Lane.FAST: fast, Lane.SLOW: slow}
 
 
-def threads(config: Config) -> Mapping[Kind, int]:
+def threads(config: Config) -> Mapping[WorkKind, int]:
     """How many threads of the main process each kind of work has."""
-    return {**THREADS, Kind.BEGIN: config.limits.upload_starters, Kind.SEAL: config.limits.sealers}
+    return {**THREADS, WorkKind.BEGIN: config.limits.upload_starters, WorkKind.SEAL: config.limits.sealers}

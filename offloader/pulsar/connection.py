@@ -14,17 +14,17 @@ from offloader.pulsar import commands
 from offloader.pulsar.auth import Authentication
 from offloader.pulsar.frames import FrameBuffer
 from offloader.pulsar.keepalive import KeepAlive
-from offloader.pulsar.session import Build, Reply, Session
+from offloader.pulsar.session import BrokerSession, Build, Reply
 from offloader.pulsar.settings import HostPort, PulsarSettings
 from offloader.pulsar.transport import Wakeup, buffered, open_socket, receive, send
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
-class Connection:
+class BrokerConnection:
     """Shared by many consumers; the broker tells them apart by their ids. `session` is for consumers and requests."""
 
-    def __init__(self, sock: socket.socket, session: Session, wakeup: Wakeup, keep_alive: float, name: str) -> None:
+    def __init__(self, sock: socket.socket, session: BrokerSession, wakeup: Wakeup, keep_alive: float, name: str) -> None:
         self.session = session
         self.name = name
         self._sock = sock
@@ -41,14 +41,14 @@ class Connection:
     @classmethod
     def open(
         cls, settings: PulsarSettings, authentication: Authentication, address: HostPort, broker: HostPort | None = None
-    ) -> Connection:
+    ) -> BrokerConnection:
         """Connect and shake hands. `broker`: reach that one through a proxy at `address`.
 
         Raises BrokerUnavailableError, AuthenticationFailedError, FatalError (certificate).
         """
         sock = open_socket(settings, address)
         wakeup = Wakeup()
-        session = Session(authentication, wakeup.set, proxy_to=str(broker) if broker else "")
+        session = BrokerSession(authentication, wakeup.set, proxy_to=str(broker) if broker else "")
         connection = cls(sock, session, wakeup, settings.keep_alive, str(broker or address))
         try:
             connection._shake_hands(settings.connect_timeout)

@@ -8,7 +8,7 @@ from offloader._proto.pulsar_wire_pb2 import LookupResponse
 from offloader.errors import BrokerUnavailableError, ProtocolError
 from offloader.model import TopicName
 from offloader.pulsar import commands
-from offloader.pulsar.connection import Connection
+from offloader.pulsar.connection import BrokerConnection
 from offloader.pulsar.pool import BrokerAddress, ConnectionPool
 from offloader.pulsar.server_errors import server_error
 from offloader.pulsar.settings import DEFAULT_PORTS, HostPort, parse_hosts
@@ -25,7 +25,7 @@ class TopicLookup:
         self._lock = threading.Lock()
         self._known: dict[TopicName, BrokerAddress] = {}
 
-    def connection(self, topic: TopicName) -> Connection:
+    def connection(self, topic: TopicName) -> BrokerConnection:
         """A connection to the broker that serves the topic. Raises TopicNotFoundError, BrokerUnavailableError, ..."""
         with self._lock:
             known = self._known.get(topic)
@@ -48,7 +48,7 @@ class TopicLookup:
         """How many partitions a topic has, 0 if it is not partitioned."""
         return self._pool.ask_service(lambda _, connection: self._partitions(connection, topic))
 
-    def _partitions(self, connection: Connection, topic: TopicName) -> int:
+    def _partitions(self, connection: BrokerConnection, topic: TopicName) -> int:
         what = f"partitions of {topic}"
         command = connection.call(lambda n: commands.partitioned_metadata(n, str(topic)), self.timeout, what)
         response = command.partitioned_metadata_response
@@ -67,7 +67,7 @@ class TopicLookup:
             raise BrokerUnavailableError(f"{topic}: {MAX_REDIRECTS} brokers in a row said that another one serves it")
         return self._target(response, asked, topic)
 
-    def _lookup(self, connection: Connection, topic: TopicName, *, authoritative: bool = False) -> LookupResponse:
+    def _lookup(self, connection: BrokerConnection, topic: TopicName, *, authoritative: bool = False) -> LookupResponse:
         what = f"looking up {topic}"
         build = lambda n: commands.lookup(n, str(topic), authoritative=authoritative)  # noqa: E731
         response = connection.call(build, self.timeout, what).lookup_response

@@ -13,7 +13,7 @@ from offloader.model import TopicName
 from offloader.ports.pins import TopicEnd
 from offloader.pulsar import commands
 from offloader.pulsar.commands import Subscription
-from offloader.pulsar.connection import Connection
+from offloader.pulsar.connection import BrokerConnection
 from offloader.pulsar.lookup import TopicLookup
 from offloader.pulsar.session import Reply
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 class Attachment:
     """One consumer on one connection, until the broker or the connection ends it. It never grants permits."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: BrokerConnection) -> None:
         self.connection = connection
         self.consumer_id = connection.session.add(self)
         self.closed = False

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from offloader.errors import BrokerUnavailableError, OffloadError, TopicMovedError
 from offloader.pulsar.auth import authentication
-from offloader.pulsar.connection import Connection
+from offloader.pulsar.connection import BrokerConnection
 from offloader.pulsar.settings import HostPort, PulsarSettings
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ class _Slot:
     """One connection's place; its lock keeps two threads from connecting for the same. `failed_at`: when its last opening failed, and why."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    connection: Connection | None = None
+    connection: BrokerConnection | None = None
     failure: OffloadError | None = None
     failed_at: float = 0.0
 
@@ -48,7 +48,7 @@ class ConnectionPool:
         self._service = 0  # the host of the service URL that answered last
         self._closed = False
 
-    def get(self, address: BrokerAddress) -> Connection:
+    def get(self, address: BrokerAddress) -> BrokerConnection:
         """A connection to that broker, taken in turn if several are allowed. Raises as `Connection.open`: whoever waited while another
         thread could not connect hears the same, and does not try, and wait, once more."""
         asked_at = self._clock()
@@ -64,20 +64,20 @@ class ConnectionPool:
                 raise type(slot.failure)(str(slot.failure))
             return self._open(slot, address)
 
-    def _open(self, slot: _Slot, address: BrokerAddress) -> Connection:
+    def _open(self, slot: _Slot, address: BrokerAddress) -> BrokerConnection:
         try:
-            slot.connection = Connection.open(self.settings, self._authentication, address.host, address.behind_proxy)
+            slot.connection = BrokerConnection.open(self.settings, self._authentication, address.host, address.behind_proxy)
         except OffloadError as error:
             slot.failure, slot.failed_at = error, self._clock()
             raise
         slot.failure = None
         return slot.connection
 
-    def service(self) -> tuple[BrokerAddress, Connection]:
+    def service(self) -> tuple[BrokerAddress, BrokerConnection]:
         """A connection to one of the service URL's hosts: the one that answered last, or the next that does."""
         return self.ask_service(lambda address, connection: (address, connection))
 
-    def ask_service(self, question: Callable[[BrokerAddress, Connection], T]) -> T:
+    def ask_service(self, question: Callable[[BrokerAddress, BrokerConnection], T]) -> T:
         """What one of the service URL's hosts answers: the one that answered last, or the next that does. Each is asked once. A host that
         says that it cannot tell now (ServiceNotReady) may be the one that is not well."""
         hosts = self.settings.service_hosts

@@ -9,7 +9,7 @@ from offloader._proto.pulsar_wire_pb2 import BaseCommand, MessageIdData, Produce
 from offloader.errors import FatalError, OffloadError, TopicMovedError
 from offloader.model import KIB, TopicName
 from offloader.pulsar import commands
-from offloader.pulsar.connection import Connection
+from offloader.pulsar.connection import BrokerConnection
 from offloader.pulsar.frames import DEFAULT_MAX_MESSAGE
 from offloader.pulsar.lookup import TopicLookup
 
@@ -17,7 +17,7 @@ from offloader.pulsar.lookup import TopicLookup
 ROOM_FOR_METADATA = 9 * KIB
 
 
-class Receipt(NamedTuple):
+class SendReceipt(NamedTuple):
     """An entry that the broker has stored, and where."""
 
     sequence: int
@@ -31,14 +31,14 @@ class EntryProducer:
     What was sent on it is stored in the order it was sent. After its end it is not known which entries still were.
     """
 
-    def __init__(self, connection: Connection, topic: TopicName) -> None:
+    def __init__(self, connection: BrokerConnection, topic: TopicName) -> None:
         self.epoch: int | None = None
         self._topic = topic
         self._connection = connection
         said = connection.session.connected.result()
         self._largest = (said.max_message_size or DEFAULT_MAX_MESSAGE) + ROOM_FOR_METADATA
         self._changed = threading.Condition(threading.Lock())
-        self._receipts: list[Receipt] = []
+        self._receipts: list[SendReceipt] = []
         self._error: OffloadError | None = None
         self._id = connection.session.add_producer(self)  # from here on the I/O thread calls
 
@@ -74,7 +74,7 @@ class EntryProducer:
             )
         self._connection.session.send_entry(commands.send(self._id, sequence, messages, chunk=chunk), entry)
 
-    def receipts(self, timeout: float) -> list[Receipt]:
+    def receipts(self, timeout: float) -> list[SendReceipt]:
         """What was stored since the last call, at least one; empty after `timeout` seconds without any.
 
         Raises why the producer ended or an entry was refused, once there is no receipt left.
@@ -94,7 +94,7 @@ class EntryProducer:
     def on_receipt(self, sequence: int, message_id: MessageIdData) -> None:
         """See `session.Producer`."""
         with self._changed:
-            self._receipts.append(Receipt(sequence, *commands.position(message_id)))
+            self._receipts.append(SendReceipt(sequence, *commands.position(message_id)))
             self._changed.notify()
 
     def on_refused(self, sequence: int, error: OffloadError) -> None:

@@ -9,7 +9,7 @@ from offloader.model import TopicName
 from offloader.ports.entry_source import RawEntry
 from offloader.pulsar import commands
 from offloader.pulsar.commands import Subscription
-from offloader.pulsar.connection import Connection
+from offloader.pulsar.connection import BrokerConnection
 from offloader.pulsar.inbox import Inbox
 from offloader.pulsar.lookup import TopicLookup
 from offloader.pulsar.window import Window
@@ -44,14 +44,14 @@ class BrokerEntryReader:
         """See `EntryReader.close`."""
         _let_go(self._connection, self._consumer_id)
 
-    def _subscribe(self, start: tuple[int, int]) -> tuple[Connection, int, Inbox]:
+    def _subscribe(self, start: tuple[int, int]) -> tuple[BrokerConnection, int, Inbox]:
         try:
             return self._subscribe_at(self._lookup.connection(self._topic), start)
         except TopicMovedError:  # the address was remembered from before the move
             self._lookup.forget(self._topic)
             return self._subscribe_at(self._lookup.connection(self._topic), start)
 
-    def _subscribe_at(self, connection: Connection, start: tuple[int, int]) -> tuple[Connection, int, Inbox]:
+    def _subscribe_at(self, connection: BrokerConnection, start: tuple[int, int]) -> tuple[BrokerConnection, int, Inbox]:
         session = connection.session
         self._window.reset()
         inbox = Inbox(
@@ -75,7 +75,7 @@ class BrokerEntryReader:
         return connection, consumer_id, inbox
 
 
-def _let_go(connection: Connection, consumer_id: int) -> None:
+def _let_go(connection: BrokerConnection, consumer_id: int) -> None:
     """Nobody waits for the answer: request id 0 is not used otherwise."""
     connection.session.remove(consumer_id)
     connection.session.send(commands.close_consumer(consumer_id, 0))

@@ -63,7 +63,7 @@ class Producer(Protocol):
         ...
 
 
-class Session:
+class BrokerSession:
     """The protocol's state. `wake` is called when there is output to send."""
 
     def __init__(self, authentication: Authentication, wake: Callable[[], None], proxy_to: str = "") -> None:

@@ -14,7 +14,7 @@ Fields = dict[str, Any]
 _V2_STATUS = {status: code for code, status in v2.STATUS.items()}
 
 
-class Asked(NamedTuple):
+class ScriptedRequest(NamedTuple):
     """A request as tests speak of it. `operation`: read, batch, fence, add, recovery-add, read-lac, write-lac, list."""
 
     version: int
@@ -26,16 +26,16 @@ class Asked(NamedTuple):
     number: int = 0
 
 
-def asked_v2(body: bytes) -> Asked:
+def asked_v2(body: bytes) -> ScriptedRequest:
     """What a version 2 request asks for."""
     if int.from_bytes(body[:2]) == 0x0207:
         _, ledger, entry, number, count, size = v2.BATCH_REQUEST.unpack(body)
-        return Asked(2, "batch", ledger, entry, count, size, number)
+        return ScriptedRequest(2, "batch", ledger, entry, count, size, number)
     _, ledger, entry = v2.READ_REQUEST.unpack(body)
-    return Asked(2, "read", ledger, entry)
+    return ScriptedRequest(2, "read", ledger, entry)
 
 
-def answer_v2(bookie: MemoryBookie, asked: Asked, status: int | None) -> bytes:
+def answer_v2(bookie: MemoryBookie, asked: ScriptedRequest, status: int | None) -> bytes:
     """An answer's body; `status`: in place of doing what was asked."""
     if asked.operation == "read":
         status, stored = _tried(lambda: bookie.read(asked.ledger, asked.entry), status)
@@ -47,24 +47,24 @@ def answer_v2(bookie: MemoryBookie, asked: Asked, status: int | None) -> bytes:
     return b"".join([head, *(piece for entry in entries or () for piece in (len(entry).to_bytes(4), entry))])
 
 
-def asked_v3(request: pb.Request) -> Asked:
+def asked_v3(request: pb.Request) -> ScriptedRequest:
     """What a version 3 request asks for."""
     match request.header.operation:
         case v3.READ_ENTRY:
             name = "fence" if request.read.flag == v3.FENCE_LEDGER else "read"
-            return Asked(3, name, request.read.ledger_id, request.read.entry_id)
+            return ScriptedRequest(3, name, request.read.ledger_id, request.read.entry_id)
         case v3.ADD_ENTRY:
             name = "recovery-add" if request.add.flag == v3.RECOVERY_ADD else "add"
-            return Asked(3, name, request.add.ledger_id, request.add.entry_id)
+            return ScriptedRequest(3, name, request.add.ledger_id, request.add.entry_id)
         case v3.READ_LAC:
-            return Asked(3, "read-lac", request.read_lac.ledger_id)
+            return ScriptedRequest(3, "read-lac", request.read_lac.ledger_id)
         case v3.WRITE_LAC:
-            return Asked(3, "write-lac", request.write_lac.ledger_id, request.write_lac.lac)
+            return ScriptedRequest(3, "write-lac", request.write_lac.ledger_id, request.write_lac.lac)
         case _:
-            return Asked(3, "list", request.list_entries.ledger_id)
+            return ScriptedRequest(3, "list", request.list_entries.ledger_id)
 
 
-def answer_v3(bookie: MemoryBookie, request: pb.Request, asked: Asked, status: int | None) -> bytes:
+def answer_v3(bookie: MemoryBookie, request: pb.Request, asked: ScriptedRequest, status: int | None) -> bytes:
     """An answer's body; `status`: in place of doing what was asked."""
     field, do = _ANSWERS[request.header.operation]
     status, fields = _tried(lambda: do(bookie, request), status)

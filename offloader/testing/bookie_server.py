@@ -14,16 +14,16 @@ from typing import Self
 
 from offloader._proto import bookkeeper_pb2 as pb
 from offloader.bookkeeper import v2, v3
-from offloader.bookkeeper.api import HostPort
+from offloader.bookkeeper.api import BookieAddress
 from offloader.bookkeeper.auth import DISABLED
 from offloader.bookkeeper.frames import frame
 from offloader.bookkeeper.status import BadRequestError, UnauthorizedError
-from offloader.testing.bookie_answers import Asked, answer_v2, answer_v3, asked_v2, asked_v3
+from offloader.testing.bookie_answers import ScriptedRequest, answer_v2, answer_v3, asked_v2, asked_v3
 from offloader.testing.memory_bookie import MemoryBookie
 
 
 @dataclass
-class Fault:
+class BookieFault:
     """One thing that goes wrong with the next `times` requests that match. Without more, they are never answered.
 
     `status`: answered so, and not done. `delay`: answered after so many seconds, as is everything after it on its connection.
@@ -31,7 +31,7 @@ class Fault:
     `spoil`: the answer with this done to its frame.
     """
 
-    matches: Callable[[Asked], bool] = lambda _: True
+    matches: Callable[[ScriptedRequest], bool] = lambda _: True
     times: int = 1
     status: int | None = None
     delay: float | None = None
@@ -65,16 +65,16 @@ class BookieServer:
         port: int = 0,
     ) -> None:
         self.bookie = bookie or MemoryBookie()
-        self.requests: list[Asked] = []
+        self.requests: list[ScriptedRequest] = []
         self.connections = 0
         self.tls = tls
         self.authentication = authentication
         self.batches = batches
         self.lock = threading.Lock()
-        self.faults: list[Fault] = []
+        self.faults: list[BookieFault] = []
         self._open: set[socket.socket] = set()
         self._listener = socket.create_server(("127.0.0.1", port))
-        self.address = HostPort(*self._listener.getsockname()[:2])
+        self.address = BookieAddress(*self._listener.getsockname()[:2])
         self._threads = [threading.Thread(target=self._accept, name="bookie server")]
 
     def __enter__(self) -> Self:
@@ -90,7 +90,7 @@ class BookieServer:
         for thread in self._threads:
             thread.join()
 
-    def add(self, fault: Fault) -> Fault:
+    def add(self, fault: BookieFault) -> BookieFault:
         """Let one more thing go wrong; its `times` counts down."""
         with self.lock:
             self.faults.append(fault)
@@ -104,7 +104,7 @@ class BookieServer:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
-    def fault(self, asked: Asked) -> Fault | None:
+    def fault(self, asked: ScriptedRequest) -> BookieFault | None:
         """Record a request; what goes wrong with it."""
         with self.lock:
             self.requests.append(asked)
@@ -202,7 +202,7 @@ class _Served:
         asked = asked_v3(request)
         return self._answer(asked, lambda status: answer_v3(self._server.bookie, request, asked, status))
 
-    def _answer(self, asked: Asked, build: Callable[[int | None], bytes]) -> bool:
+    def _answer(self, asked: ScriptedRequest, build: Callable[[int | None], bytes]) -> bool:
         fault = self._server.fault(asked)
         if fault is None:
             self._send(self._locked(build, None))

@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from offloader.bookkeeper.api import Cookie, Cursor, HostPort, LastConfirmed, ManagedLedger
+from offloader.bookkeeper.api import BookieAddress, Cookie, LastConfirmed, ManagedCursor, ManagedLedger
 from offloader.bookkeeper.availability import Availability
 from offloader.bookkeeper.model import NO_ENTRY, Fragment, LedgerMetadata, LedgerState, Versioned
 from offloader.bookkeeper.status import (
@@ -233,7 +233,7 @@ class SimulatedStore:
                 self._network.after(late, lambda: self._try(ledger, metadata, version))
         raise OutcomeUnknownError(f"ledger {ledger}: the answer to a write was lost")
 
-    def address(self, bookie: str) -> HostPort:
+    def address(self, bookie: str) -> BookieAddress:
         """See `LedgerMetadataStore`."""
         return self._metadata.address(bookie)
 
@@ -249,7 +249,7 @@ class SimulatedStore:
         """See `LedgerMetadataStore`."""
         return self._metadata.managed_ledger(topic)
 
-    def cursors(self, topic: TopicName) -> Mapping[str, Cursor]:
+    def cursors(self, topic: TopicName) -> Mapping[str, ManagedCursor]:
         """See `LedgerMetadataStore`."""
         return self._metadata.cursors(topic)
 

@@ -16,7 +16,7 @@ from offloader.pulsar.managed_ledger import LAZY_CURSORS, PIN_PROPERTY
 from offloader.testing.cluster_clients import MemoryAdmin, MemoryPins, MemorySource
 from offloader.testing.cluster_ledgers import MemoryBookies, MemoryLedgers
 from offloader.testing.cluster_shared import Shared
-from offloader.testing.cluster_state import Ledger, Namespace, Place, Stored, Topic
+from offloader.testing.cluster_state import Ledger, MemoryEntry, MemoryTopic, Namespace, Place
 
 PIN = "__offloader"
 
@@ -67,19 +67,19 @@ class MemoryCluster(Shared):
 
     def produce(self, topic: TopicName, data: bytes) -> tuple[int, int]:
         """Write one entry; returns (ledger, entry)."""
-        return self._add(topic, Stored(data))
+        return self._add(topic, MemoryEntry(data))
 
     def add_hidden(self, topic: TopicName, kind: GapKind, data: bytes = b"hidden") -> tuple[int, int]:
         """Write an entry that brokers do not deliver, and can say why."""
-        return self._add(topic, Stored(data, hidden=kind))
+        return self._add(topic, MemoryEntry(data, hidden=kind))
 
     def add_withheld(self, topic: TopicName, data: bytes = b"withheld") -> tuple[int, int]:
         """Write an entry that brokers do not deliver, and that nothing explains."""
-        return self._add(topic, Stored(data, withheld=True))
+        return self._add(topic, MemoryEntry(data, withheld=True))
 
     def add_pending(self, topic: TopicName, data: bytes) -> tuple[int, int]:
         """Write an entry of a transaction that is still open: delivery stops before it until `resolve`."""
-        return self._add(topic, Stored(data, pending=True))
+        return self._add(topic, MemoryEntry(data, pending=True))
 
     def resolve(self, topic: TopicName, *, commit: bool) -> tuple[int, int]:
         """End the topic's open transaction: its entries become readable or aborted, a marker follows; returns its position."""
@@ -196,20 +196,20 @@ class MemoryCluster(Shared):
         with self.changed:
             return topic in self.state.topics
 
-    def _add(self, topic: TopicName, entry: Stored) -> tuple[int, int]:
+    def _add(self, topic: TopicName, entry: MemoryEntry) -> tuple[int, int]:
         with self.changed:
             position = self.state.append(self._topic(topic), entry)
             self.changed.notify_all()
             return position
 
-    def _move(self, topic: TopicName, subscription: str, place: Callable[[Topic, Place], Place]) -> None:
+    def _move(self, topic: TopicName, subscription: str, place: Callable[[MemoryTopic, Place], Place]) -> None:
         with self.changed:
             found = self._topic(topic)
             cursor = found.cursors[subscription]
             self.state.move(found, cursor, place(found, cursor.mark))
             self.changed.notify_all()
 
-    def _topic(self, topic: TopicName) -> Topic:
+    def _topic(self, topic: TopicName) -> MemoryTopic:
         found = self.state.topics.get(topic)
         if found is None:
             raise TopicNotFoundError(f"{topic} does not exist")
@@ -219,13 +219,13 @@ class MemoryCluster(Shared):
         return next(found for found in self._topic(topic).ledgers if found.id == ledger)
 
 
-def _after(topic: Topic, mark: Place, count: int) -> Place:
+def _after(topic: MemoryTopic, mark: Place, count: int) -> Place:
     """The entry that is so many entries on, or the last one."""
     following = [place for place, _ in topic.placed() if place > mark][:count]
     return following[-1] if following else mark
 
 
-def _before(topic: Topic, place: Place) -> Place:
+def _before(topic: MemoryTopic, place: Place) -> Place:
     """The entry before, or before the first one."""
     earlier = [found for found, _ in topic.placed() if found < place]
     return earlier[-1] if earlier else (topic.ledgers[0].id, -1)

@@ -21,7 +21,7 @@ from offloader.pulsar.managed_ledger import LAZY_CURSORS, PIN_PROPERTY, keeps_pr
 
 if TYPE_CHECKING:
     from offloader.testing.cluster_shared import Shared
-    from offloader.testing.cluster_state import Cursor, Namespace, Topic
+    from offloader.testing.cluster_state import MemoryCursor, MemoryTopic, Namespace
 
 T = TypeVar("T")
 
@@ -202,7 +202,7 @@ class MemoryPins:
         cursor = self._cursor(topic)
         return TopicEnd(_find(self._cluster, topic).last_readable(), cursor.mark)
 
-    def _cursor(self, topic: TopicName) -> Cursor:
+    def _cursor(self, topic: TopicName) -> MemoryCursor:
         properties = {PIN_PROPERTY: self._cluster.state.new_token()}  # as `BrokerPins`: another one each time
         cursor = _find(self._cluster, topic).cursor(self._subscription, self, properties)
         if cursor.owner not in (None, self):
@@ -289,14 +289,14 @@ class MemoryReader:
                 room -= len(stored.data)
         return found
 
-    def _living(self) -> Topic:
+    def _living(self) -> MemoryTopic:
         topic = _find(self._cluster, self._topic)
         if (topic.created, topic.load) != (self._incarnation, self._load):
             raise TopicMovedError(f"{self._topic} was unloaded")
         return topic
 
 
-def _find(cluster: Shared, topic: TopicName) -> Topic:
+def _find(cluster: Shared, topic: TopicName) -> MemoryTopic:
     found = cluster.state.topics.get(topic)
     if found is None:
         raise TopicNotFoundError(f"{topic} does not exist")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from offloader.bookkeeper.api import Cookie, Cursor, HostPort, LastConfirmed, Listed, ManagedLedger
+from offloader.bookkeeper.api import BookieAddress, Cookie, LastConfirmed, ListedLedger, ManagedCursor, ManagedLedger
 from offloader.bookkeeper.digests import digest_for
 from offloader.bookkeeper.model import NO_ENTRY, Fragment, LedgerMetadata, LedgerState, StoredEntry, Versioned
 from offloader.bookkeeper.status import NoEntryError, NoLedgerError
@@ -46,11 +46,11 @@ class MemoryLedgers:
         """Refused."""
         raise FatalError(f"ledger {ledger}: nobody may change ledgers here")
 
-    def address(self, bookie: str) -> HostPort:
+    def address(self, bookie: str) -> BookieAddress:
         """Nowhere: there are no sockets."""
         if bookie != BOOKIE:
             raise BookieUnavailableError(f"{bookie} is not registered")
-        return HostPort("127.0.0.1", 0)
+        return BookieAddress("127.0.0.1", 0)
 
     def available(self) -> Mapping[str, bool]:
         """The one bookie."""
@@ -69,10 +69,10 @@ class MemoryLedgers:
                 raise TopicNotFoundError(f"{topic} does not exist")
             listed = [(x.id, x.entries if x.closed else []) for x in found.ledgers]
             return ManagedLedger(
-                tuple(Listed(ledger, len(entries), sum(len(e.data) for e in entries)) for ledger, entries in listed), 0, b""
+                tuple(ListedLedger(ledger, len(entries), sum(len(e.data) for e in entries)) for ledger, entries in listed), 0, b""
             )
 
-    def cursors(self, topic: TopicName) -> Mapping[str, Cursor]:  # noqa: ARG002
+    def cursors(self, topic: TopicName) -> Mapping[str, ManagedCursor]:  # noqa: ARG002
         """None: nobody asks here how far subscriptions are."""
         return {}
 

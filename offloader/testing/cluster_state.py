@@ -13,7 +13,7 @@ Place = tuple[int, int]
 
 
 @dataclass
-class Stored:
+class MemoryEntry:
     """One entry in a ledger, and what a broker makes of it."""
 
     data: bytes
@@ -32,7 +32,7 @@ class Ledger:
     """A ledger; `last` is known once it is closed. `vanished`: BookKeeper has it no more, though the topic still lists it."""
 
     id: int
-    entries: list[Stored] = field(default_factory=list)
+    entries: list[MemoryEntry] = field(default_factory=list)
     closed: bool = False
     offloaded: bool = False
     vanished: bool = False
@@ -44,7 +44,7 @@ class Ledger:
 
 
 @dataclass
-class Cursor:
+class MemoryCursor:
     """A durable subscription: its mark-delete, who consumes it, and the properties that it was made with and keeps."""
 
     mark: Place
@@ -52,7 +52,7 @@ class Cursor:
     properties: dict[str, str] = field(default_factory=dict)
 
 
-class Topic:
+class MemoryTopic:
     """One incarnation of a topic."""
 
     def __init__(self, name: TopicName, created: int, ledger: Ledger) -> None:
@@ -60,7 +60,7 @@ class Topic:
         self.created = created
         self.ledgers = [ledger]
         self.history = [ledger]
-        self.cursors: dict[str, Cursor] = {}
+        self.cursors: dict[str, MemoryCursor] = {}
         self.terminated = False
         self.load = 0  # changes with each unload: readers of an earlier load are broken off
 
@@ -80,19 +80,19 @@ class Topic:
         """Remove a ledger and its data."""
         self.ledgers = [ledger for ledger in self.ledgers if ledger.id != ledger_id]
 
-    def cursor(self, subscription: str, owner: object | None, properties: Mapping[str, str]) -> Cursor:
+    def cursor(self, subscription: str, owner: object | None, properties: Mapping[str, str]) -> MemoryCursor:
         """The subscription's cursor, made at the first entry where it is absent. One that is there keeps the properties that it has."""
         found = self.cursors.get(subscription)
         if found is None:
-            found = self.cursors[subscription] = Cursor((self.ledgers[0].id, -1), owner, dict(properties))
+            found = self.cursors[subscription] = MemoryCursor((self.ledgers[0].id, -1), owner, dict(properties))
         return found
 
-    def stored(self) -> Iterator[Stored]:
+    def stored(self) -> Iterator[MemoryEntry]:
         """All entries that have not been trimmed."""
         for ledger in self.ledgers:
             yield from ledger.entries
 
-    def placed(self, start: Place = (-1, -1)) -> Iterator[tuple[Place, Stored]]:
+    def placed(self, start: Place = (-1, -1)) -> Iterator[tuple[Place, MemoryEntry]]:
         """Entries at or after `start`, in order."""
         for ledger in self.ledgers:
             if ledger.id < start[0]:
@@ -132,9 +132,9 @@ class State:
     """All topics, and what happens to them."""
 
     def __init__(self, rng: random.Random, entries_per_ledger: int | None) -> None:
-        self.topics: dict[TopicName, Topic] = {}
+        self.topics: dict[TopicName, MemoryTopic] = {}
         self.namespaces: dict[str, Namespace] = {}
-        self._deleted: dict[TopicName, list[Topic]] = {}
+        self._deleted: dict[TopicName, list[MemoryTopic]] = {}
         self._rng = rng
         self._entries_per_ledger = entries_per_ledger
         self._last_ledger = rng.randrange(100)
@@ -147,9 +147,9 @@ class State:
             raise FatalError(f"{name} exists already")
         self.namespaces.setdefault(name.namespace, Namespace())
         self._created += 1
-        self.topics[name] = Topic(name, 1_767_225_600_000 + self._created, Ledger(self._new_ledger_id()))
+        self.topics[name] = MemoryTopic(name, 1_767_225_600_000 + self._created, Ledger(self._new_ledger_id()))
 
-    def append(self, topic: Topic, entry: Stored) -> Place:
+    def append(self, topic: MemoryTopic, entry: MemoryEntry) -> Place:
         """Write one entry to the open ledger; a full one rolls."""
         if topic.terminated:
             raise FatalError(f"{topic.name} is terminated")
@@ -160,14 +160,14 @@ class State:
             self.roll(topic)
         return place
 
-    def roll(self, topic: Topic) -> None:
+    def roll(self, topic: MemoryTopic) -> None:
         """Close the open ledger, open another, trim what nobody keeps."""
         if topic.terminated:
             return
         topic.open_ledger(self._new_ledger_id())
         self.trim(topic)
 
-    def unload(self, topic: Topic) -> None:
+    def unload(self, topic: MemoryTopic) -> None:
         """As a broker that gives the topic away: consumers are closed; an empty last ledger is replaced, not kept."""
         topic.load += 1
         for cursor in topic.cursors.values():
@@ -179,14 +179,14 @@ class State:
         if empty is not None:
             self._forget_empty(topic, empty)
 
-    def _forget_empty(self, topic: Topic, empty: Ledger) -> None:
+    def _forget_empty(self, topic: MemoryTopic, empty: Ledger) -> None:
         topic.drop_ledger(empty.id)
         topic.history.remove(empty)
         for cursor in topic.cursors.values():
             if cursor.mark[0] == empty.id:
                 cursor.mark = (topic.ledgers[-1].id, -1)
 
-    def trim(self, topic: Topic) -> None:
+    def trim(self, topic: MemoryTopic) -> None:
         """Retention 0: a closed ledger goes once every cursor is past it, also one that stands at its last entry. The last ledger always
         stays. A cursor stays where it is, in a ledger that is not there any more.
         """
@@ -195,33 +195,33 @@ class State:
         keep = min(needed, default=topic.ledgers[-1].id)
         topic.ledgers = [x for x in topic.ledgers if x.id >= keep or not x.closed or x is topic.ledgers[-1]]
 
-    def acknowledge(self, topic: Topic, cursor: Cursor, place: Place) -> None:
+    def acknowledge(self, topic: MemoryTopic, cursor: MemoryCursor, place: Place) -> None:
         """Cumulative. A position behind the mark-delete changes nothing, nor does one past the last entry."""
         if cursor.mark < place <= topic.last_written():
             self.move(topic, cursor, place)
 
-    def move(self, topic: Topic, cursor: Cursor, place: Place) -> None:
+    def move(self, topic: MemoryTopic, cursor: MemoryCursor, place: Place) -> None:
         """Put the mark-delete somewhere. Trimming follows at once where that is in another ledger, else at the next check of retention."""
         before, cursor.mark = cursor.mark, place
         if before[0] != place[0]:
             self.trim(topic)
 
-    def unsubscribe(self, topic: Topic, subscription: str) -> None:
+    def unsubscribe(self, topic: MemoryTopic, subscription: str) -> None:
         """Delete a durable subscription."""
         topic.cursors.pop(subscription, None)
         self.trim(topic)
 
-    def delete(self, topic: Topic) -> None:
+    def delete(self, topic: MemoryTopic) -> None:
         """The topic goes, its history stays for the tests."""
         topic.load += 1
         self._deleted.setdefault(topic.name, []).append(self.topics.pop(topic.name))
 
-    def all_incarnations(self, name: TopicName) -> list[Topic]:
+    def all_incarnations(self, name: TopicName) -> list[MemoryTopic]:
         """Deleted ones first, in order."""
         living = self.topics.get(name)
         return [*self._deleted.get(name, []), *([living] if living else [])]
 
-    def sizes(self, topic: Topic) -> Mapping[int, tuple[int, int]]:
+    def sizes(self, topic: MemoryTopic) -> Mapping[int, tuple[int, int]]:
         """Entries and bytes by ledger."""
         return {x.id: (len(x.entries), sum(len(e.data) for e in x.entries)) for x in topic.ledgers}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from offloader.archive.continuity import spans
-from offloader.archive.findings import Kind
+from offloader.archive.findings import FindingKind
 from offloader.archive.items import ArchivedEntry, Item
 from offloader.archive.reading.read import items
 from offloader.errors import OffloadError
@@ -16,11 +16,13 @@ from offloader.operations.verify.catalog_records import ReadCatalog, read_catalo
 from offloader.operations.verify.strays import applications as all_applications
 from offloader.operations.verify.strays import read_journals
 from offloader.ports.object_store import ObjectStore
-from offloader.testing.pace import Pace
+from offloader.testing.pace import PaceLog
 from offloader.testing.truth import Truth, sha256
 
 # What may be left behind without harm: named by a journal, or invisible to readers.
-HARMLESS = frozenset({Kind.ABANDONED_OBJECT, Kind.LEFT_OVER, Kind.OPEN_UPLOAD, Kind.UNCOMMITTED_RECORD})
+HARMLESS = frozenset(
+    {FindingKind.ABANDONED_OBJECT, FindingKind.LEFT_OVER, FindingKind.OPEN_UPLOAD, FindingKind.UNCOMMITTED_RECORD}
+)
 
 Place = tuple[int, int]
 
@@ -31,8 +33,8 @@ def check_invariants(
     *,
     applications: Iterable[str] | None = None,
     at_rest: bool = False,
-    allowed: Collection[Kind] = HARMLESS,
-    paces: Iterable[Pace] = (),
+    allowed: Collection[FindingKind] = HARMLESS,
+    paces: Iterable[PaceLog] = (),
 ) -> None:
     """Check the archive of these topics against what was produced. Raises AssertionError listing every violation.
 
@@ -56,11 +58,11 @@ def check_invariants(
         raise AssertionError(f"{len(violations)} violations of what must always hold:\n" + "\n".join(violations))
 
 
-def _numbered(kind: Kind, text: str) -> str:
+def _numbered(kind: FindingKind, text: str) -> str:
     """Which of the design's invariants a finding breaks."""
-    if kind in (Kind.HOLE, Kind.OVERLAP, Kind.UNPROVEN_END, Kind.WRONG_PREDECESSOR):
+    if kind in (FindingKind.HOLE, FindingKind.OVERLAP, FindingKind.UNPROVEN_END, FindingKind.WRONG_PREDECESSOR):
         return f"7: {text}"
-    return f"{'5' if kind is Kind.STRAY_OBJECT else '2'}: {text}"
+    return f"{'5' if kind is FindingKind.STRAY_OBJECT else '2'}: {text}"
 
 
 def _of_topic(store: ObjectStore, read: ReadCatalog, truth: Truth, *, at_rest: bool) -> Iterator[str]:

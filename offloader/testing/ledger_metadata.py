@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from offloader.bookkeeper.api import HostPort, ManagedLedger
+from offloader.bookkeeper.api import BookieAddress, ManagedLedger
 from offloader.bookkeeper.bookie_info import encode_address
 from offloader.bookkeeper.layout import Layout, encode_layout, ledger_path
 from offloader.bookkeeper.managed_ledgers import Compression, encode_managed_ledger, encoded, envelope, managed_ledger_name
@@ -156,7 +156,7 @@ class ClusterMetadata:
     def delete_ledger(self, ledger: int) -> None:
         self._nodes.delete(self._uri.root + ledger_path(self._layout, ledger))
 
-    def register(self, bookie: str, address: HostPort | None, *, read_only: bool = False) -> None:
+    def register(self, bookie: str, address: BookieAddress | None, *, read_only: bool = False) -> None:
         """`address` None: an older bookie, whose id says it."""
         self._nodes.put(self._registration(bookie, read_only=read_only), encode_address(address) if address else b"")
 

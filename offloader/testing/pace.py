@@ -8,7 +8,7 @@ from offloader.model import TopicName
 
 
 @dataclass
-class Pace:
+class PaceLog:
     """What one application did, told in the order of its doing. Times are in milliseconds.
 
     `longest_ms`: what a batch may take. `held`: until when topics wait; those that had failed before the application started, too.

@@ -10,14 +10,14 @@ from random import Random
 from offloader.archive.findings import Finding
 from offloader.archive.items import Missing
 from offloader.archive.reading.plan import plan
-from offloader.archive.reading.reader import PieceReader
+from offloader.archive.reading.reader import PlannedReader
 from offloader.archive.reading.stores import Stores
-from offloader.archive.view import TopicView
+from offloader.archive.view import TopicSnapshot
 from offloader.metadata import layout
 from offloader.metadata.journal import Journal
 from offloader.metadata.layout import KeyKind, parse_topic_key
 from offloader.metadata.state import Releasing, TopicState
-from offloader.model import Cuts, OpenSegment, Position, Source, TopicName
+from offloader.model import OpenSegment, Position, SegmentLayout, Source, TopicName
 from offloader.operations.verify.archive import verify
 from offloader.operations.verify.strays import check_root
 from offloader.storage.memory import MemoryBacking, MemoryStore
@@ -75,7 +75,14 @@ def bucket() -> Bucket:
     end = Position(0, 9, 11)
     last = Archive(store).catalog.segments[-1].uuid
     opened = OpenSegment(
-        uuid_of(90), end._replace(entry=12), Source.BROKER, Cuts(), 1, predecessor_uuid=last, predecessor_end=end, upload=upload
+        uuid_of(90),
+        end._replace(entry=12),
+        Source.BROKER,
+        SegmentLayout(),
+        1,
+        predecessor_uuid=last,
+        predecessor_end=end,
+        upload=upload,
     )
     numbers = iter(range(1000))
     with Journal.open(store, APPLICATION, lambda: f"journal-{next(numbers)}") as journal:
@@ -115,6 +122,6 @@ def findings(store: MemoryStore) -> list[Finding]:
 def read(store: MemoryStore, topic: TopicName) -> Iterator[tuple[Position, bytes]]:
     """Everything that a reader gives, up to its error."""
     catalog = Archive(store, topic).catalog
-    for run in PieceReader(Stores.of(store)).read(plan(TopicView.of(catalog))):
+    for run in PlannedReader(Stores.of(store)).read(plan(TopicSnapshot.of(catalog))):
         if not isinstance(run, Missing):
             yield from ((entry.position, entry.data) for entry in run.entries())

@@ -21,12 +21,25 @@ from offloader.metadata.catalog_codec import encode_catalog, standing
 from offloader.metadata.envelope import seal
 from offloader.metadata.layout import catalog_folder, slot_name
 from offloader.metadata.state import CatalogHead, Claim, LedgerClosed, Said, TopicCatalog, record_uuid
-from offloader.model import GIB, Cuts, Gap, GapKind, LedgerRange, Loss, Part, Position, RollReason, Segment, Source, TopicName
+from offloader.model import (
+    GIB,
+    Gap,
+    GapKind,
+    LedgerRange,
+    Loss,
+    Part,
+    Position,
+    RollReason,
+    Segment,
+    SegmentLayout,
+    Source,
+    TopicName,
+)
 from offloader.storage.memory import MemoryStore
 from tests.format.support import Stored, checksummed
 
 TOPIC = TopicName.parse("persistent://public/default/orders")
-SMALL = Cuts(part_size=2_000, block_size=700, index_step=300)
+SMALL = SegmentLayout(part_size=2_000, block_size=700, index_step=300)
 META = {"s3managedledgeroffloaderformatversion": "1"}
 APPLICATION = "app"
 
@@ -94,7 +107,12 @@ class Archive:
         self._append(Loss(start, end, "trimmed", "accept-loss", at=2))
 
     def add(
-        self, entries: list[Stored], gaps: list[Gap] | None = None, *, closed: dict[int, int] | None = None, cuts: Cuts = SMALL
+        self,
+        entries: list[Stored],
+        gaps: list[Gap] | None = None,
+        *,
+        closed: dict[int, int] | None = None,
+        cuts: SegmentLayout = SMALL,
     ) -> Segment:
         """One more segment, objects and record."""
         segment, data, index = self.made(entries, gaps or [], closed or {}, cuts)
@@ -104,7 +122,9 @@ class Archive:
         self._append(segment)
         return segment
 
-    def made(self, entries: list[Stored], gaps: list[Gap], closed: dict[int, int], cuts: Cuts) -> tuple[Segment, bytes, bytes]:
+    def made(
+        self, entries: list[Stored], gaps: list[Gap], closed: dict[int, int], cuts: SegmentLayout
+    ) -> tuple[Segment, bytes, bytes]:
         parts, data, places = _cut(entries, cuts)
         ledgers = _ledgers(entries, gaps, closed)
         before = self._known().last
@@ -129,7 +149,7 @@ class Archive:
         return segment, data, index
 
 
-def _cut(entries: list[Stored], cuts: Cuts) -> tuple[list[Part], bytes, list[IndexEntry]]:
+def _cut(entries: list[Stored], cuts: SegmentLayout) -> tuple[list[Part], bytes, list[IndexEntry]]:
     cutter = PartCutter(cuts, first_part=1, offset=0, first_block=1, room=GIB)
     offered = [cutter.offer(e.ledger, e.entry, e.data, inspect(e.data)) for e in entries]
     found = [cut for cut in (*offered, cutter.finish()) if cut is not None]

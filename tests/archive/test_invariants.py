@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from offloader.archive.findings import Kind
+from offloader.archive.findings import FindingKind
 from offloader.metadata import layout
 from offloader.metadata.journal import Journal
 from offloader.metadata.state import TopicState
-from offloader.model import Cuts, GapKind, OpenSegment, Position, Source
+from offloader.model import GapKind, OpenSegment, Position, SegmentLayout, Source
 from offloader.testing.cluster import MemoryCluster
 from offloader.testing.invariants import HARMLESS, check_invariants
-from offloader.testing.pace import Pace
+from offloader.testing.pace import PaceLog
 from offloader.testing.truth import TrueEntry, Truth, TruthCollector, sha256, truth_of_cluster
 from tests.archive.support import TOPIC, Archive, gap, stream, uuid_of
 from tests.format.support import Stored
@@ -137,7 +137,7 @@ def test_at_rest_everything_delivered_is_offloaded() -> None:
 def test_4_two_applications_with_an_open_segment_of_one_topic() -> None:
     built = archive()
     for number, application in enumerate(["app", "another"]):
-        segment = OpenSegment(uuid_of(60 + number), Position(0, 2, 16), Source.BROKER, Cuts(), 1)
+        segment = OpenSegment(uuid_of(60 + number), Position(0, 2, 16), Source.BROKER, SegmentLayout(), 1)
         with Journal.open(built.store, application, built.token) as journal:
             journal.record([TopicState(TOPIC, open=segment)])
     text = violations(built, truth(), at_rest=True)
@@ -149,11 +149,11 @@ def test_5_a_stray_object_unless_it_is_allowed() -> None:
     built = archive()
     built.store.put(layout.data_key(TOPIC, uuid_of(70)), b"x")
     assert "5: stray-object" in violations(built, truth())
-    check_invariants(built.store, {TOPIC: truth()}, allowed=HARMLESS | {Kind.STRAY_OBJECT})
+    check_invariants(built.store, {TOPIC: truth()}, allowed=HARMLESS | {FindingKind.STRAY_OBJECT})
 
 
 def test_6_a_batch_that_took_too_long() -> None:
-    fast, slow = Pace(5_000), Pace(5_000)
+    fast, slow = PaceLog(5_000), PaceLog(5_000)
     for took, pace in ((10, fast), (5_000, fast), (6_000, slow)):
         pace.batch(took)
     check_invariants(archive().store, {TOPIC: truth()}, paces=[fast])
@@ -161,7 +161,7 @@ def test_6_a_batch_that_took_too_long() -> None:
 
 
 def test_6_a_failing_topic_that_is_planned_too_early() -> None:
-    patient, hasty = Pace(1, {TOPIC: 1_000}), Pace(1)
+    patient, hasty = PaceLog(1, {TOPIC: 1_000}), PaceLog(1)
     patient.planned(TOPIC, 1_000)
     patient.planned(TOPIC, 1_001)
     assert patient.retries == 1

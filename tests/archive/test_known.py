@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offloader.archive.catalog_cache import KnownCatalogs
+from offloader.archive.catalog_cache import CatalogCache
 from offloader.metadata.layout import catalog_folder, topic_folder
 from offloader.model import TopicName
 from offloader.storage.memory import MemoryStore
@@ -34,7 +34,7 @@ def written(store: MemoryStore, topic: TopicName = TOPIC, segments: int = 3) -> 
 def test_each_record_is_read_once() -> None:
     store = Reads()
     archive = written(store)
-    known = KnownCatalogs(store)
+    known = CatalogCache(store)
     assert known.current(TOPIC) == archive.catalog
     store.keys.clear()
     assert known.current(TOPIC).segments == known.current(TOPIC).segments
@@ -49,7 +49,7 @@ def test_each_record_is_read_once() -> None:
 def test_a_catalog_that_was_made_anew_is_read_anew(segments: int) -> None:
     store = MemoryStore()
     written(store)
-    known = KnownCatalogs(store)
+    known = CatalogCache(store)
     known.current(TOPIC)
     store.delete([key for key, _ in store.list(topic_folder(TOPIC))])
     archive = written(store, segments=segments)
@@ -60,7 +60,7 @@ def test_a_catalog_that_was_made_anew_is_read_anew(segments: int) -> None:
 def test_a_catalog_that_is_gone_is_empty() -> None:
     store = MemoryStore()
     written(store)
-    known = KnownCatalogs(store)
+    known = CatalogCache(store)
     known.current(TOPIC)
     store.delete([key for key, _ in store.list(catalog_folder(TOPIC))])
     assert known.current(TOPIC).next_slot == 0
@@ -71,7 +71,7 @@ def test_only_so_many_records_are_kept_those_used_last() -> None:
     topics = [TopicName("public", "default", f"t{number}") for number in range(3)]
     for topic in topics:
         written(store, topic)
-    known = KnownCatalogs(store, most_kept=8)
+    known = CatalogCache(store, most_kept=8)
     for topic in (*topics, topics[1], topics[2]):
         store.keys.clear()
         known.current(topic)

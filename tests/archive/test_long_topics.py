@@ -10,11 +10,11 @@ import pytest
 
 from benchmarks.long_store import MINUTE, LongStore, LongTopic
 from offloader.archive.messages.lookback import LOOK_BACK
-from offloader.archive.read_model import Piece, Selection
+from offloader.archive.read_model import ObjectRange, Selection
 from offloader.archive.records import STEP, TopicRecords
 from offloader.archive.spark import planning
 from offloader.archive.spark.offsets import items_between
-from offloader.archive.spark.planning import Portion, asked_of, portions, size_of
+from offloader.archive.spark.planning import TopicSplit, asked_of, portions, size_of
 from offloader.errors import DamagedRecordError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.compaction import compact
@@ -77,7 +77,7 @@ def test_a_plan_of_an_hour_asks_for_the_same_but_for_a_logarithm(first: int) -> 
         store = long(segments)
         records = TopicRecords(catalogs(store).history(TOPIC))
         items = [item for _, items in asked_of(records, selection) for item in items]
-        assert sum(len(item.cuts) for item in items if isinstance(item, Piece)) in (10, 11, 12)
+        assert sum(len(item.cuts) for item in items if isinstance(item, ObjectRange)) in (10, 11, 12)
         asked.append(store.requests)
     assert max(asked) - min(asked) <= 6, asked  # two stretches of records in each of three levels at most
 
@@ -86,12 +86,12 @@ def at(entry: int) -> Position:
     return Position(0, 1, entry)
 
 
-def assert_looks_back(portion: Portion, first: int) -> None:
+def assert_looks_back(portion: TopicSplit, first: int) -> None:
     """As far as chunks are looked for, right up to its own first entry."""
     assert size_of(portion.before) >= LOOK_BACK
     last, begun = portion.before[-1], portion.items[0]
-    assert isinstance(last, Piece)
-    assert isinstance(begun, Piece)
+    assert isinstance(last, ObjectRange)
+    assert isinstance(begun, ObjectRange)
     assert (last.last, begun.first) == (at(first - 1), at(first))
 
 
@@ -122,7 +122,7 @@ def test_a_whole_topic_s_records_are_never_held_at_once() -> None:
     records = TopicRecords(catalogs(long(4_000)).history(TOPIC, None, Kept(10)))
     held = []
     for number, item in enumerate(records.plan()):
-        assert isinstance(item, Piece)
+        assert isinstance(item, ObjectRange)
         if number % 1_000 == 999:
             gc.collect()
             held.append(sum(isinstance(each, Segment) for each in gc.get_objects()))

@@ -9,11 +9,11 @@ from functools import cache
 
 import pytest
 
-from offloader.archive.findings import Kind
+from offloader.archive.findings import FindingKind
 from offloader.archive.read_model import Selection
 from offloader.archive.reading.plan import plan
 from offloader.archive.records import TopicRecords
-from offloader.archive.view import TopicView
+from offloader.archive.view import TopicSnapshot
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.compaction import compact, mend
 from offloader.metadata.layout import generations_folder, manifest_key, newest_key, records_key, slot_key
@@ -106,14 +106,14 @@ def test_a_selection_of_positions_is_planned_as_from_all_records(
 ) -> None:
     monkeypatch.setattr("offloader.archive.records.STEP", step)
     found = records(store)
-    assert list(found.plan(selection)) == plan(TopicView.of(Catalogs(store, "").load(TOPIC)), selection)
+    assert list(found.plan(selection)) == plan(TopicSnapshot.of(Catalogs(store, "").load(TOPIC)), selection)
 
 
 @pytest.mark.parametrize("first", [0, 64, 127, 150, NUMBER - 1])
 def test_a_selection_of_times_is_planned_as_from_all_records(store: MemoryStore, first: int) -> None:
     selection = Selection(published_from=first * HOUR, published_to=(first + 2) * HOUR)
     found = records(store)
-    assert list(found.plan(selection)) == plan(TopicView.of(Catalogs(store, "").load(TOPIC)), selection)
+    assert list(found.plan(selection)) == plan(TopicSnapshot.of(Catalogs(store, "").load(TOPIC)), selection)
 
 
 def asked(store: MemoryStore, selection: Selection) -> int:
@@ -153,7 +153,7 @@ def test_positions_are_found_in_their_incarnations() -> None:
         archive.claim(10 * incarnation)
         for ledger in range(10 * incarnation, 10 * incarnation + 3):
             archive.add(stream(ledger, 0, 1), closed={ledger: 1})
-    whole, found = TopicRecords.of(TopicView.of(archive.catalog)), records(archive.store)
+    whole, found = TopicRecords.of(TopicSnapshot.of(archive.catalog)), records(archive.store)
     for ledger in range(35):
         assert found.located(Position(0, ledger, 0)) == whole.located(Position(0, ledger, 0))
     assert found.last_position == whole.last_position
@@ -164,12 +164,14 @@ def test_positions_are_found_in_their_incarnations() -> None:
 
 
 def of_manifests(store: MemoryStore) -> list[str]:
-    return sorted(found.key for found in verify(store, [TOPIC], quick=True).findings if found.kind is Kind.DAMAGED_MANIFEST)
+    return sorted(
+        found.key for found in verify(store, [TOPIC], quick=True).findings if found.kind is FindingKind.DAMAGED_MANIFEST
+    )
 
 
 def test_manifests_are_checked_against_records(store: MemoryStore) -> None:
     assert of_manifests(store) == []
-    assert all(found.kind is not Kind.STRAY_OBJECT for found in verify(store, [TOPIC], quick=True).findings)
+    assert all(found.kind is not FindingKind.STRAY_OBJECT for found in verify(store, [TOPIC], quick=True).findings)
 
 
 @pytest.mark.parametrize("change", ["gone", "damaged", "other"])
@@ -180,7 +182,7 @@ def test_a_manifest_that_is_not_as_it_should_be_is_found(store: MemoryStore, whi
     if change != "gone":
         store.put(which(), b"garbage" if change == "damaged" else other)
     assert of_manifests(store) == [which()]
-    assert list(records(store).plan()) == plan(TopicView.of(Catalogs(store, "").load(TOPIC)))
+    assert list(records(store).plan()) == plan(TopicSnapshot.of(Catalogs(store, "").load(TOPIC)))
 
 
 def test_what_is_missing_or_damaged_is_mended_and_nothing_else_is_written(store: MemoryStore) -> None:
@@ -206,7 +208,7 @@ def test_a_manifest_of_records_that_are_lost_is_told_as_a_lost_end_which_no_comp
     next_slot = Catalogs(store, "").head(TOPIC).next_slot
     store.delete([newest_key(TOPIC, 0), *(slot_key(TOPIC, 0, slot) for slot in range(2 * FAN + 10, next_slot))])
     assert mend(store, Catalogs(store, "").head(TOPIC)) == []
-    (found,) = (each for each in verify(store, [TOPIC], quick=True).findings if each.kind is Kind.DAMAGED_MANIFEST)
+    (found,) = (each for each in verify(store, [TOPIC], quick=True).findings if each.kind is FindingKind.DAMAGED_MANIFEST)
     assert found.key == manifest_key(TOPIC, 0, 0, 2)
     assert f"the catalog has lost its end: `offloader catalog rebuild {TOPIC}` brings it back; " in found.message
 
@@ -271,4 +273,4 @@ def test_manifests_of_a_generation_whose_first_record_is_not_there_yet_are_sound
     store.delete([slot_key(TOPIC, begun, 0)])  # the rebuild was interrupted right before it
     head = archive.catalogs.head(TOPIC)
     assert (head.generation, compact(store, head)) == (begun, 1)
-    assert not [finding for finding in verify(store, quick=True).findings if finding.kind is Kind.DAMAGED_MANIFEST]
+    assert not [finding for finding in verify(store, quick=True).findings if finding.kind is FindingKind.DAMAGED_MANIFEST]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.archive.findings import Finding, Kind
+from offloader.archive.findings import Finding, FindingKind
 from offloader.errors import OffloadError
 from offloader.metadata import layout
 from offloader.storage.memory import MemoryStore
@@ -19,18 +19,18 @@ BUCKET = bucket()
 
 # What a change of an object of a kind is called.
 CALLED = {
-    "data": {Kind.DAMAGED_PART, Kind.WRONG_SIZE},
-    "index": {Kind.DAMAGED_INDEX},
-    "record": {Kind.DAMAGED_RECORD},
-    "catalog": {Kind.DAMAGED_RECORD},
-    "journal": {Kind.DAMAGED_RECORD},
-    "root": {Kind.DAMAGED_RECORD},
+    "data": {FindingKind.DAMAGED_PART, FindingKind.WRONG_SIZE},
+    "index": {FindingKind.DAMAGED_INDEX},
+    "record": {FindingKind.DAMAGED_RECORD},
+    "catalog": {FindingKind.DAMAGED_RECORD},
+    "journal": {FindingKind.DAMAGED_RECORD},
+    "root": {FindingKind.DAMAGED_RECORD},
 }
 FOLDERS = sorted({key.rpartition("/")[0] for key in BUCKET.keys("catalog")})
 objects = st.sampled_from(KINDS).flatmap(lambda kind: st.sampled_from(BUCKET.keys(kind)))
 
 
-def check_found(found: list[Finding], key: str, kinds: set[Kind]) -> None:
+def check_found(found: list[Finding], key: str, kinds: set[FindingKind]) -> None:
     """A journal without its newest snapshot cannot be read at all: then its folder is named."""
     keys = (key, layout.journal_folder("app")) if kind_of(key) == "journal" else (key,)
     assert any(f.key in keys and f.kind in kinds for f in found), f"{key}: {[str(f) for f in found]}"
@@ -90,10 +90,10 @@ def test_an_object_in_place_of_another(key: str, other: str) -> None:
 @pytest.mark.parametrize("key", [key for kind in ("data", "index", "record", "root") for key in BUCKET.keys(kind)])
 def test_an_object_that_is_gone(key: str) -> None:
     called = {
-        "data": Kind.MISSING_OBJECT,
-        "index": Kind.MISSING_INDEX,
-        "record": Kind.MISSING_RECORD,
-        "root": Kind.DAMAGED_RECORD,
+        "data": FindingKind.MISSING_OBJECT,
+        "index": FindingKind.MISSING_INDEX,
+        "record": FindingKind.MISSING_RECORD,
+        "root": FindingKind.DAMAGED_RECORD,
     }
     store = BUCKET.store(**{key: None})
     check_found(findings(store), key, {called[kind_of(key)]})
@@ -107,21 +107,21 @@ def without_last(keys: list[str]) -> list[str]:
 @pytest.mark.parametrize("key", without_last(BUCKET.keys("catalog")))
 def test_a_record_of_a_catalog_that_is_gone(key: str) -> None:
     store = BUCKET.store(**{key: None})
-    check_found(findings(store), key, {Kind.DAMAGED_RECORD})
+    check_found(findings(store), key, {FindingKind.DAMAGED_RECORD})
     check_readers(store)
 
 
 @pytest.mark.parametrize("key", BUCKET.keys("claim"))
 def test_a_claim_that_is_gone_from_the_list(key: str) -> None:
     store = BUCKET.store(**{key: None})
-    check_found(findings(store), key, {Kind.MISSING_CLAIM})
+    check_found(findings(store), key, {FindingKind.MISSING_CLAIM})
     check_readers(store, complete=True)
 
 
 @pytest.mark.parametrize("key", without_last(BUCKET.keys("journal")))
 def test_a_record_of_a_journal_that_is_gone(key: str) -> None:
     store = BUCKET.store(**{key: None})
-    check_found(findings(store), layout.journal_folder("app"), {Kind.DAMAGED_RECORD})
+    check_found(findings(store), layout.journal_folder("app"), {FindingKind.DAMAGED_RECORD})
     check_readers(store)
 
 
@@ -131,8 +131,8 @@ def test_the_last_record_of_a_catalog_that_is_gone_is_missed_by_whoever_came_aft
     folder = layout.catalog_folder(TOPIC)
     assert last.startswith(folder)
     store = BUCKET.store(**{last: None})
-    check_found(findings(store), layout.data_key(TOPIC, uuid_of(3)), {Kind.STRAY_OBJECT})
-    check_found(findings(store), folder, {Kind.WRONG_PREDECESSOR})
+    check_found(findings(store), layout.data_key(TOPIC, uuid_of(3)), {FindingKind.STRAY_OBJECT})
+    check_found(findings(store), folder, {FindingKind.WRONG_PREDECESSOR})
     truth = BUCKET.truths[TOPIC]
     found = list(read(store, TOPIC))
     assert found == truth[: len(found)]
@@ -142,7 +142,7 @@ def test_the_last_record_of_a_catalog_that_is_gone_is_missed_by_whoever_came_aft
 def test_the_last_record_of_a_journal_that_is_gone_is_missed_by_the_upload_that_it_named() -> None:
     last = BUCKET.keys("journal")[-1]
     store = BUCKET.store(**{last: None})
-    check_found(findings(store), layout.data_key(TOPIC, uuid_of(90)), {Kind.OPEN_UPLOAD})
+    check_found(findings(store), layout.data_key(TOPIC, uuid_of(90)), {FindingKind.OPEN_UPLOAD})
     check_readers(store, complete=True)
 
 
@@ -150,7 +150,7 @@ def test_the_last_record_of_a_journal_that_is_gone_is_missed_by_the_upload_that_
 def test_an_object_that_stands_under_another_name_as_well(key: str, name: str) -> None:
     store = BUCKET.store(**{key + name: BUCKET.objects[key]})
     if kind_of(key) != "journal":
-        check_found(findings(store), key + name, {Kind.LEFT_OVER if kind_of(key) == "claim" else Kind.STRAY_OBJECT})
+        check_found(findings(store), key + name, {FindingKind.LEFT_OVER if kind_of(key) == "claim" else FindingKind.STRAY_OBJECT})
     check_readers(store, complete=True)
 
 
@@ -160,7 +160,7 @@ def test_a_segment_that_stands_under_another_uuid_as_well(key: str, *, index: bo
     more = {copy + "-index": BUCKET.objects[key + "-index"]} if index else {}
     store = BUCKET.store(**{copy: BUCKET.objects[key], **more})
     for name in (copy, *more):
-        check_found(findings(store), name, {Kind.STRAY_OBJECT})
+        check_found(findings(store), name, {FindingKind.STRAY_OBJECT})
     check_readers(store, complete=True)
 
 
@@ -169,7 +169,7 @@ def test_a_record_that_stands_at_a_catalog_s_end_as_well(key: str, folder: str) 
     following = max(k for k in BUCKET.objects if k.startswith(folder))
     copy = f"{folder}/{layout.slot_name(int(following.rpartition('/')[2]) + 1)}"
     store = BUCKET.store(**{copy: BUCKET.objects[key]})
-    check_found(findings(store), copy, {Kind.DAMAGED_RECORD})
+    check_found(findings(store), copy, {FindingKind.DAMAGED_RECORD})
     check_readers(store)
 
 
@@ -178,5 +178,5 @@ def test_a_record_that_stands_at_a_journal_s_end_as_well(key: str) -> None:
     folder, _, last = BUCKET.keys("journal")[-1].rpartition("/")
     copy = f"{folder}/{layout.slot_name(int(last) + 1)}"
     store = BUCKET.store(**{copy: BUCKET.objects[key]})
-    check_found(findings(store), copy, {Kind.DAMAGED_RECORD})
+    check_found(findings(store), copy, {FindingKind.DAMAGED_RECORD})
     check_readers(store, complete=True)

@@ -14,7 +14,7 @@ from offloader.archive.reading.read import entries, items
 from offloader.archive.reading.reader import ReadOptions
 from offloader.errors import DamagedObjectError, DamagedRecordError, ObjectNotFoundError
 from offloader.metadata import layout
-from offloader.model import Cuts, GapKind, Position
+from offloader.model import GapKind, Position, SegmentLayout
 from tests.archive.support import TOPIC, Archive, gap, stream
 from tests.format.support import Stored, small_cuts
 
@@ -72,7 +72,7 @@ def test_any_range_is_the_same_range_of_the_whole(
 def test_only_what_is_needed_is_read() -> None:
     archive = Archive()
     archive.claim()
-    segment = archive.add(stream(5, 0, 999, 1_000), cuts=Cuts(part_size=100_000, block_size=20_000, index_step=5_000))
+    segment = archive.add(stream(5, 0, 999, 1_000), cuts=SegmentLayout(part_size=100_000, block_size=20_000, index_step=5_000))
     reads: list[tuple[str, int]] = []
     read = archive.store.read
 

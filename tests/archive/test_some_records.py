@@ -10,16 +10,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from offloader.archive.continuity import spans
-from offloader.archive.read_model import Piece, PlanItem, Selection
+from offloader.archive.read_model import ObjectRange, PlanItem, Selection
 from offloader.archive.reading.plan import plan
 from offloader.archive.records import BETWEEN, TopicRecords
-from offloader.archive.view import TopicView
+from offloader.archive.view import TopicSnapshot
 from offloader.errors import DamagedRecordError
 from offloader.metadata.catalog import Catalogs, linked
 from offloader.metadata.catalog_codec import encode_catalog, standing
 from offloader.metadata.layout import slot_key
 from offloader.metadata.state import CatalogHead, Claim, LedgerClosed, Said, record_uuid
-from offloader.model import Cuts, EntryStats, LedgerRange, Loss, Part, Position, RollReason, Segment, Source
+from offloader.model import EntryStats, LedgerRange, Loss, Part, Position, RollReason, Segment, SegmentLayout, Source
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, uuid_of
 
@@ -65,7 +65,7 @@ class Topic:
             2,
             parts * SIZE,
             3,
-            Cuts(),
+            SegmentLayout(),
             Source.BROKER,
             RollReason.SIZE,
             held,
@@ -113,7 +113,7 @@ TOPICS = st.one_of(events(*SOUND), events(*SOUND, "left"), events(*SOUND, "left"
 NUMBERS = st.none() | st.integers(0, 60)
 
 
-def bounds(view: TopicView, numbers: Sequence[int | None]) -> list[Position | None]:
+def bounds(view: TopicSnapshot, numbers: Sequence[int | None]) -> list[Position | None]:
     """Two of the topic's positions, in order: those that something begins or ends with, and what is beside them."""
     ends = [position for span in spans(view.catalog) for position in (span.start, span.end)]
     known = sorted(p._replace(entry=p.entry + more) for p in ends or [Position(0, 0, 0)] for more in (-1, 0, 1))
@@ -164,6 +164,6 @@ def test_times_are_planned_as_from_all_records(
     records = Topic().write(written)
     selection = Selection(*bounds(records.whole, (first, last)), early, late)
     whole, some, needed = ([] if isinstance(each, str) else each for each in all_plans(records, selection, step, back))
-    pieces = [item for item in whole if isinstance(item, Piece)]
-    assert [item for item in some if isinstance(item, Piece)] == pieces
-    assert [item for item in needed if isinstance(item, Piece)] == pieces
+    pieces = [item for item in whole if isinstance(item, ObjectRange)]
+    assert [item for item in some if isinstance(item, ObjectRange)] == pieces
+    assert [item for item in needed if isinstance(item, ObjectRange)] == pieces

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.archive.findings import Kind
+from offloader.archive.findings import FindingKind
 from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.catalog_codec import decode_slot, encode_catalog, standing
 from offloader.metadata.journal import Journal
 from offloader.metadata.state import Abandoned, Releasing, TopicState
-from offloader.model import Cuts, OpenSegment, Position, Segment, Source
+from offloader.model import OpenSegment, Position, Segment, SegmentLayout, Source
 from offloader.operations.verify.archive import verify
 from offloader.operations.verify.catalog_records import parts_of, read_catalog
 from tests.archive.support import APPLICATION, META, TOPIC, Archive, gap, message, stream, uuid_of
@@ -30,7 +30,7 @@ def sound() -> Archive:
     return archive
 
 
-def kinds(archive: Archive, *, quick: bool = False) -> list[Kind]:
+def kinds(archive: Archive, *, quick: bool = False) -> list[FindingKind]:
     return [f.kind for f in verify(archive.store, quick=quick).findings]
 
 
@@ -42,7 +42,14 @@ def journal(archive: Archive, state: TopicState) -> None:
 def open_segment(uuid: str, start: Position, upload: str | None = None) -> OpenSegment:
     """It follows the last segment of a sound archive."""
     return OpenSegment(
-        uuid, start, Source.BROKER, Cuts(), 1, predecessor_uuid=uuid_of(2), predecessor_end=Position(0, 4, 20), upload=upload
+        uuid,
+        start,
+        Source.BROKER,
+        SegmentLayout(),
+        1,
+        predecessor_uuid=uuid_of(2),
+        predecessor_end=Position(0, 4, 20),
+        upload=upload,
     )
 
 
@@ -70,7 +77,7 @@ def test_every_changed_byte_of_a_data_object_is_found(data: st.DataObject) -> No
     archive = sound()
     key = layout.data_key(TOPIC, data.draw(st.sampled_from(archive.catalog.segments)).uuid)
     damage(archive, key, data)
-    assert kinds(archive) == [Kind.DAMAGED_PART]
+    assert kinds(archive) == [FindingKind.DAMAGED_PART]
 
 
 @given(st.data())
@@ -80,7 +87,7 @@ def test_every_changed_byte_of_an_index_object_is_found(data: st.DataObject) -> 
     damage(archive, key, data)
     found = kinds(archive)
     assert len(found) == 1
-    assert found[0] in (Kind.DAMAGED_INDEX, Kind.UNACCOUNTED_BYTES)
+    assert found[0] in (FindingKind.DAMAGED_INDEX, FindingKind.UNACCOUNTED_BYTES)
 
 
 @given(st.data())
@@ -88,7 +95,7 @@ def test_every_changed_byte_of_a_catalog_record_is_found(data: st.DataObject) ->
     archive = sound()
     slot = data.draw(st.integers(0, archive.catalog.next_slot - 1))
     damage(archive, layout.catalog_folder(TOPIC) + layout.slot_name(slot), data)
-    assert Kind.DAMAGED_RECORD in kinds(archive)
+    assert FindingKind.DAMAGED_RECORD in kinds(archive)
 
 
 def damage(archive: Archive, key: str, data: st.DataObject) -> None:
@@ -103,7 +110,7 @@ def test_absent_objects(quick) -> None:
     archive = sound()
     first, second = archive.catalog.segments
     archive.store.delete([layout.data_key(TOPIC, first.uuid), layout.index_key(TOPIC, second.uuid)])
-    assert kinds(archive, quick=quick) == [Kind.MISSING_OBJECT, Kind.MISSING_INDEX]
+    assert kinds(archive, quick=quick) == [FindingKind.MISSING_OBJECT, FindingKind.MISSING_INDEX]
 
 
 @pytest.mark.parametrize("quick", [True, False])
@@ -111,7 +118,7 @@ def test_an_object_of_another_size(quick) -> None:
     archive = sound()
     key = layout.data_key(TOPIC, archive.catalog.segments[0].uuid)
     archive.store.put(key, archive.store.read(key)[0][:-1], meta=META)
-    assert kinds(archive, quick=quick) == [Kind.WRONG_SIZE]
+    assert kinds(archive, quick=quick) == [FindingKind.WRONG_SIZE]
 
 
 def test_quick_reads_no_data() -> None:
@@ -130,7 +137,7 @@ def test_an_object_without_the_key_that_stock_readers_look_for() -> None:
     archive.store.put(key, archive.store.read(key)[0])
     assert kinds(archive) == []
     archive.store.url = "s3://bucket"
-    assert kinds(archive) == [Kind.WRONG_METADATA]
+    assert kinds(archive) == [FindingKind.WRONG_METADATA]
 
 
 def test_an_entry_whose_own_checksum_does_not_match() -> None:
@@ -140,13 +147,13 @@ def test_an_entry_whose_own_checksum_does_not_match() -> None:
     good = bytes(bad)
     archive.add([Stored(1, 0, good)])
     bad[-1] ^= 1
-    _, data, index = archive.made([Stored(1, 0, good)], [], {}, Cuts())
+    _, data, index = archive.made([Stored(1, 0, good)], [], {}, SegmentLayout())
     changed = data.replace(good, bytes(bad))
     assert len(index) > 0
     key = layout.data_key(TOPIC, archive.catalog.segments[0].uuid)
     archive.store.put(key, changed, meta=META)
     rewrite(archive, 0, lambda s: with_crc(s, changed))
-    assert Kind.DAMAGED_ENTRY in kinds(archive)
+    assert FindingKind.DAMAGED_ENTRY in kinds(archive)
 
 
 def with_crc(segment: Segment, data: bytes) -> Segment:
@@ -159,7 +166,7 @@ def with_crc(segment: Segment, data: bytes) -> Segment:
 def test_other_entries_than_the_record_says() -> None:
     archive = sound()
     rewrite(archive, 1, lambda s: replace(s, gaps=(gap(3, 9, 10),)))
-    assert kinds(archive) == [Kind.WRONG_ENTRIES]
+    assert kinds(archive) == [FindingKind.WRONG_ENTRIES]
 
 
 def test_other_statistics_than_the_record_says() -> None:
@@ -167,23 +174,23 @@ def test_other_statistics_than_the_record_says() -> None:
     rewrite(
         archive, 0, lambda s: replace(s, parts=(replace(s.parts[0], stats=replace(s.parts[0].stats, messages=1)), *s.parts[1:]))
     )
-    assert kinds(archive) == [Kind.WRONG_STATISTICS]
+    assert kinds(archive) == [FindingKind.WRONG_STATISTICS]
 
 
 @pytest.mark.parametrize(
     ("change", "kind"),
     [
-        (lambda s: replace(s, size=s.size + 1), Kind.DAMAGED_RECORD),
-        (lambda s: replace(s, crc32c=s.crc32c ^ 1), Kind.DAMAGED_RECORD),
-        (lambda s: replace(s, ledgers=(replace(s.ledgers[0], count=99), *s.ledgers[1:])), Kind.DAMAGED_RECORD),
-        (lambda s: replace(s, ledgers=(replace(s.ledgers[0], closed_with=None), *s.ledgers[1:])), Kind.DAMAGED_RECORD),
-        (lambda s: replace(s, end=Position(0, 4, 21)), Kind.DAMAGED_RECORD),
-        (lambda s: replace(s, gaps=(*s.gaps, gap(99, 0, 0))), Kind.DAMAGED_RECORD),
-        (lambda s: replace(s, predecessor_uuid=uuid_of(7)), Kind.WRONG_PREDECESSOR),
-        (lambda s: replace(s, start=Position(0, 3, 1)), Kind.HOLE),
+        (lambda s: replace(s, size=s.size + 1), FindingKind.DAMAGED_RECORD),
+        (lambda s: replace(s, crc32c=s.crc32c ^ 1), FindingKind.DAMAGED_RECORD),
+        (lambda s: replace(s, ledgers=(replace(s.ledgers[0], count=99), *s.ledgers[1:])), FindingKind.DAMAGED_RECORD),
+        (lambda s: replace(s, ledgers=(replace(s.ledgers[0], closed_with=None), *s.ledgers[1:])), FindingKind.DAMAGED_RECORD),
+        (lambda s: replace(s, end=Position(0, 4, 21)), FindingKind.DAMAGED_RECORD),
+        (lambda s: replace(s, gaps=(*s.gaps, gap(99, 0, 0))), FindingKind.DAMAGED_RECORD),
+        (lambda s: replace(s, predecessor_uuid=uuid_of(7)), FindingKind.WRONG_PREDECESSOR),
+        (lambda s: replace(s, start=Position(0, 3, 1)), FindingKind.HOLE),
     ],
 )
-def test_a_record_that_contradicts_itself_or_its_neighbour(change: Callable[[Segment], Segment], kind: Kind) -> None:
+def test_a_record_that_contradicts_itself_or_its_neighbour(change: Callable[[Segment], Segment], kind: FindingKind) -> None:
     archive = sound()
     rewrite(archive, 1, change)
     assert kind in kinds(archive, quick=True)
@@ -194,20 +201,20 @@ def test_one_uuid_in_two_topics() -> None:
     other.store.backing = archive.store.backing
     other.claim()
     other.add(stream(1, 0, 3))
-    assert kinds(archive).count(Kind.DUPLICATE_UUID) == 2
+    assert kinds(archive).count(FindingKind.DUPLICATE_UUID) == 2
 
 
 def test_an_object_that_nothing_names_is_a_stray_unless_a_journal_does() -> None:
     archive = sound()
     archive.store.put(layout.data_key(TOPIC, uuid_of(50)), b"x")
     archive.store.put("_unknown/thing", b"x")
-    assert kinds(archive) == [Kind.STRAY_OBJECT, Kind.STRAY_OBJECT]
+    assert kinds(archive) == [FindingKind.STRAY_OBJECT, FindingKind.STRAY_OBJECT]
     archive.store.delete(["_unknown/thing"])
     end = Position(0, 4, 21)
     journal(archive, TopicState(TOPIC, open=open_segment(uuid_of(50), end)))
     assert kinds(archive) == []
     journal(archive, TopicState(TOPIC, abandoned=(Abandoned(uuid_of(50), None, "the upload is gone"),)))
-    assert kinds(archive) == [Kind.ABANDONED_OBJECT]
+    assert kinds(archive) == [FindingKind.ABANDONED_OBJECT]
 
 
 def test_uploads_that_no_journal_names_are_told_of_and_ended_on_request() -> None:
@@ -217,9 +224,9 @@ def test_uploads_that_no_journal_names_are_told_of_and_ended_on_request() -> Non
     state = TopicState(TOPIC, abandoned=(Abandoned(uuid_of(51), handles[2], "gone"),))
     journal(archive, replace(state, open=open_segment(uuid_of(50), Position(0, 4, 21))))
     # The open segment's upload has just begun: which of the two it is nobody knows yet.
-    assert kinds(archive) == [Kind.OPEN_UPLOAD]
+    assert kinds(archive) == [FindingKind.OPEN_UPLOAD]
     journal(archive, replace(state, open=open_segment(uuid_of(50), Position(0, 4, 21), handles[0])))
-    assert kinds(archive) == [Kind.OPEN_UPLOAD, Kind.OPEN_UPLOAD]
+    assert kinds(archive) == [FindingKind.OPEN_UPLOAD, FindingKind.OPEN_UPLOAD]
     assert set(verify(store, abort_uploads=True).aborted) == {handles[1], handles[3]}
     assert kinds(archive) == []
     assert {u.upload for u in store.list_uploads()} == {handles[0], handles[2]}
@@ -240,7 +247,7 @@ def test_the_uploads_of_others_are_never_ended(key) -> None:
     archive = sound()
     begun = archive.store.begin(key)
     report = verify(archive.store, abort_uploads=True)
-    assert [(f.kind, f.key, "left alone" in f.message) for f in report.findings] == [(Kind.OPEN_UPLOAD, key, True)]
+    assert [(f.kind, f.key, "left alone" in f.message) for f in report.findings] == [(FindingKind.OPEN_UPLOAD, key, True)]
     assert (report.aborted, [u.upload for u in archive.store.list_uploads()]) == ((), [begun])
 
 
@@ -251,17 +258,17 @@ def test_no_upload_is_ended_while_a_journal_cannot_be_read() -> None:
     for key, _ in list(archive.store.list(layout.journal_folder(APPLICATION))):
         archive.store.put(key, b"rubbish")
     report = verify(archive.store, abort_uploads=True)
-    assert {f.kind for f in report.findings} == {Kind.DAMAGED_RECORD, Kind.OPEN_UPLOAD}
+    assert {f.kind for f in report.findings} == {FindingKind.DAMAGED_RECORD, FindingKind.OPEN_UPLOAD}
     assert report.aborted == ()
 
 
 def test_an_open_segment_must_continue_the_catalog_of_its_application() -> None:
     archive = sound()
     journal(archive, TopicState(TOPIC, open=open_segment(uuid_of(50), Position(0, 4, 20))))
-    assert kinds(archive) == [Kind.OVERLAP]
+    assert kinds(archive) == [FindingKind.OVERLAP]
     with Journal.open(archive.store, "another", archive.token) as opened:
         opened.record([TopicState(TOPIC, open=open_segment(uuid_of(51), Position(0, 4, 21)))])
-    assert kinds(archive) == [Kind.NOT_CLAIMED, Kind.OVERLAP]
+    assert kinds(archive) == [FindingKind.NOT_CLAIMED, FindingKind.OVERLAP]
 
 
 def two_topics() -> tuple[Archive, Archive]:
@@ -280,7 +287,7 @@ def test_a_record_of_another_topic_is_found_for_a_topic_that_is_named(slot) -> N
     there = layout.catalog_folder(other.topic) + layout.slot_name(slot)
     archive.store.put(first, archive.store.read(there)[0])
     found = [f for f in verify(archive.store, [TOPIC]).findings if "is a copy of" in f.message]
-    assert [(f.kind, f.key) for f in found] == [(Kind.DAMAGED_RECORD, first)]
+    assert [(f.kind, f.key) for f in found] == [(FindingKind.DAMAGED_RECORD, first)]
 
 
 def test_what_is_the_same_in_other_topics_is_not_a_named_topics_matter() -> None:
@@ -296,7 +303,7 @@ def test_a_topic_that_begins_before_the_place_that_it_was_claimed_from(ledger, e
     archive.claim(ledger, entry)
     archive.add(stream(3, 5, 9))
     (finding,) = verify(archive.store).findings
-    assert (finding.kind, finding.key) == (Kind.DAMAGED_RECORD, layout.catalog_folder(TOPIC))
+    assert (finding.kind, finding.key) == (FindingKind.DAMAGED_RECORD, layout.catalog_folder(TOPIC))
 
 
 def test_a_topic_may_be_claimed_again_from_a_later_place_on() -> None:
@@ -312,7 +319,7 @@ def test_only_the_topics_asked_for() -> None:
     archive = sound()
     archive.store.put("public/default/other/rubbish", b"x")
     assert verify(archive.store, [TOPIC]).findings == ()
-    assert [f.kind for f in verify(archive.store).findings] == [Kind.STRAY_OBJECT]
+    assert [f.kind for f in verify(archive.store).findings] == [FindingKind.STRAY_OBJECT]
 
 
 def test_a_lost_end_of_a_catalog_is_told_by_the_records_beside_the_segments() -> None:
@@ -320,7 +327,7 @@ def test_a_lost_end_of_a_catalog_is_told_by_the_records_beside_the_segments() ->
     archive.claim(3)
     kept = [archive.add(stream(3, first, first + 4)) for first in (0, 5, 10, 15)]
     archive.store.delete([layout.slot_key(TOPIC, 0, slot) for slot in (3, 4)])
-    found = {f.key: f.message for f in verify(archive.store).findings if f.kind is Kind.UNCOMMITTED_RECORD}
+    found = {f.key: f.message for f in verify(archive.store).findings if f.kind is FindingKind.UNCOMMITTED_RECORD}
     assert [layout.record_key(TOPIC, segment.uuid) for segment in kept[2:]] == list(found)
     assert all("it goes on where the catalog ends" in message for message in found.values())
 
@@ -332,7 +339,7 @@ def test_the_objects_of_a_lost_end_are_not_told_as_what_can_be_deleted() -> None
     archive.store.delete([layout.slot_key(TOPIC, 0, slot) for slot in (2, 3)])
     stray = uuid_of(999)
     archive.store.put(layout.data_key(TOPIC, stray), b"x")
-    found = {f.key: f.message for f in verify(archive.store).findings if f.kind is Kind.STRAY_OBJECT}
+    found = {f.key: f.message for f in verify(archive.store).findings if f.kind is FindingKind.STRAY_OBJECT}
     ours = {key(TOPIC, segment.uuid) for segment in kept[1:] for key in (layout.data_key, layout.index_key)}
     assert found.keys() == ours | {layout.data_key(TOPIC, stray)}
     assert all("goes on where the catalog ends: do not delete it" in found[key] for key in ours)
@@ -364,4 +371,4 @@ def test_an_object_is_compared_with_the_record_that_counts_where_there_are_two_o
     head, segment = Catalogs(archive.store, APPLICATION).head(TOPIC), archive.catalog.segments[-1]
     copy = encode_catalog(segment.uuid, replace(segment, size=segment.size - 1))
     archive.store.put(layout.slot_key(TOPIC, head.generation, head.next_slot), standing(head, copy))
-    assert set(kinds(archive, quick=True)) == {Kind.DAMAGED_RECORD}
+    assert set(kinds(archive, quick=True)) == {FindingKind.DAMAGED_RECORD}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo
-from offloader.bookkeeper.api import Cookie, Cursor, HostPort, LedgerMetadataStore, Listed, ManagedLedger
+from offloader.bookkeeper.api import BookieAddress, Cookie, LedgerMetadataStore, ListedLedger, ManagedCursor, ManagedLedger
 from offloader.bookkeeper.managed_ledgers import Compression
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.model import Fragment, LedgerMetadata, LedgerState
@@ -128,15 +128,15 @@ class MetadataContract:
     def test_a_bookies_address_follows_it(self, store, cluster):
         with pytest.raises(BookieUnavailableError, match="b-1 is not registered"):
             store.address("b-1")
-        cluster.register("b-1", HostPort("one", 3181))
+        cluster.register("b-1", BookieAddress("one", 3181))
         assert store.address("b-1") == ("one", 3181)
-        cluster.register("b-1", HostPort("two", 3182))
+        cluster.register("b-1", BookieAddress("two", 3182))
         soon(lambda: store.address("b-1") == ("two", 3182))
         cluster.unregister("b-1")
         soon(lambda: _is_gone(store, "b-1"))
-        cluster.register("b-1", HostPort("three", 3183), read_only=True)
+        cluster.register("b-1", BookieAddress("three", 3183), read_only=True)
         assert store.address("b-1") == ("three", 3183)
-        cluster.register("b-1", HostPort("four", 3184))
+        cluster.register("b-1", BookieAddress("four", 3184))
         cluster.unregister("b-1", read_only=True)
         soon(lambda: store.address("b-1") == ("four", 3184))
 
@@ -147,9 +147,9 @@ class MetadataContract:
     def test_bookies_come_and_go(self, store, cluster):
         assert store.available() == {}
         cluster.register("a:1", None)
-        cluster.register("b", HostPort("b", 1), read_only=True)
+        cluster.register("b", BookieAddress("b", 1), read_only=True)
         soon(lambda: store.available() == {"a:1": True, "b": False})
-        cluster.register("b", HostPort("b", 1))
+        cluster.register("b", BookieAddress("b", 1))
         cluster.unregister("b", read_only=True)
         soon(lambda: store.available() == {"a:1": True, "b": True})
         cluster.unregister("a:1")
@@ -192,7 +192,7 @@ class MetadataContract:
             store.managed_ledger(TOPIC)
         with pytest.raises(TopicNotFoundError, match="managed ledger"):
             store.cursors(TOPIC)
-        ledgers = (Listed(3, 10, 1000), Listed(7, 0, 0))
+        ledgers = (ListedLedger(3, 10, 1000), ListedLedger(7, 0, 0))
         cluster.put_managed_ledger(TOPIC, ManagedLedger(ledgers, 0, b"", (7, 4)), packed)
         found = store.managed_ledger(TOPIC)
         assert (found.ledgers, found.terminated) == (ledgers, (7, 4))
@@ -200,14 +200,14 @@ class MetadataContract:
         info = ManagedCursorInfo(cursorsLedgerId=-1, markDeleteLedgerId=3, markDeleteEntryId=8)
         cluster.put_cursor(TOPIC, "a sub/é", info.SerializeToString(), packed)
         cluster.put_cursor(TOPIC, "b", ManagedCursorInfo(cursorsLedgerId=9).SerializeToString(), packed)
-        assert store.cursors(TOPIC) == {"a sub/é": Cursor(None, (3, 8)), "b": Cursor(9, None)}
-        cluster.put_managed_ledger(TOPIC, ManagedLedger((*ledgers, Listed(8, 0, 0)), 0, b""), packed)
+        assert store.cursors(TOPIC) == {"a sub/é": ManagedCursor(None, (3, 8)), "b": ManagedCursor(9, None)}
+        cluster.put_managed_ledger(TOPIC, ManagedLedger((*ledgers, ListedLedger(8, 0, 0)), 0, b""), packed)
         assert store.managed_ledger(TOPIC).version != found.version
         assert store.managed_ledger(TOPIC).ledgers[-1].ledger == 8
 
     def test_a_service_that_is_gone_is_unavailable_until_it_is_back(self, world):
         world.cluster.put_ledger(1, METADATA)
-        world.cluster.register("b-1", HostPort("one", 3181))
+        world.cluster.register("b-1", BookieAddress("one", 3181))
         metadata, version = world.store.read(1)
         world.goes()
         for call in (

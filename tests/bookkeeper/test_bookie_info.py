@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader._proto.bookie_service_pb2 import BookieServiceInfoFormat
-from offloader.bookkeeper.api import HostPort
+from offloader.bookkeeper.api import BookieAddress
 from offloader.bookkeeper.bookie_info import decode_address, encode_address
 from offloader.errors import BookieUnavailableError, DamagedRecordError
 
 from .damage import damaged, refusal
 
-ADDRESSES = st.builds(HostPort, st.text(st.characters(codec="utf-8"), min_size=1), st.integers(1, 2**16 - 1))
+ADDRESSES = st.builds(BookieAddress, st.text(st.characters(codec="utf-8"), min_size=1), st.integers(1, 2**16 - 1))
 
 
 @given(ADDRESSES)
@@ -49,13 +49,15 @@ def test_a_bookie_without_an_end_point_for_clients():
         decode_address("b-1", info.SerializeToString())
 
 
-@pytest.mark.parametrize("address", [HostPort("", 3181), HostPort("h", 0), HostPort("h", 2**16), HostPort("h", -1)])
+@pytest.mark.parametrize(
+    "address", [BookieAddress("", 3181), BookieAddress("h", 0), BookieAddress("h", 2**16), BookieAddress("h", -1)]
+)
 def test_nobody_can_listen_there(address):
     with pytest.raises(DamagedRecordError, match="b-1"):
         decode_address("b-1", encode_address(address))
 
 
-@given(damaged(encode_address(HostPort("host.example", 3181))))
+@given(damaged(encode_address(BookieAddress("host.example", 3181))))
 def test_damage_is_a_typed_error(data):
     text = refusal(lambda: decode_address("b-1", data), DamagedRecordError, BookieUnavailableError)
     assert text is None or "b-1" in text

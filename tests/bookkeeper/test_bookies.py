@@ -6,13 +6,13 @@ import threading
 
 import pytest
 
-from offloader.bookkeeper.api import HostPort, LastConfirmed
+from offloader.bookkeeper.api import BookieAddress, LastConfirmed
 from offloader.bookkeeper.bookies import BookieClient
 from offloader.bookkeeper.digests import master_key
 from offloader.bookkeeper.settings import BookieSettings
 from offloader.bookkeeper.status import FencedError, NoLedgerError, UnauthorizedError
 from offloader.errors import BookieUnavailableError, FatalError, OutcomeUnknownError, ProtocolError
-from offloader.testing.bookie_server import BookieServer, Fault
+from offloader.testing.bookie_server import BookieFault, BookieServer
 from tests.bookkeeper.entries import stored_entry
 from tests.bookkeeper.test_status import CODES
 
@@ -84,7 +84,7 @@ def test_a_fence_holds_and_knows_its_key(client):
 
 
 def test_a_fence_of_which_nothing_is_known_has_not_happened(client, server):
-    server.add(Fault(asked("fence"), status=501))
+    server.add(BookieFault(asked("fence"), status=501))
     with pytest.raises(BookieUnavailableError, match="fencing read of 7:-1: status 501"):
         client.fence("b1", 7, KEY).result(SOON)
 
@@ -98,8 +98,8 @@ def test_thousands_may_be_under_way(client, server):
 
 
 def test_answers_may_come_in_another_order(client, server):
-    server.add(Fault(asked("read", 3), swap=True))
-    server.add(Fault(asked("batch", 3), swap=True))
+    server.add(BookieFault(asked("read", 3), swap=True))
+    server.add(BookieFault(asked("batch", 3), swap=True))
     reading = [client.read("b1", 7, n) for n in (3, 4, 5)]
     batches = [client.batch("b1", 7, n, count=2, size=1000) for n in (3, 4, 5)]
     assert [f.result(SOON) for f in reading] == [kept(n) for n in (3, 4, 5)]
@@ -108,7 +108,7 @@ def test_answers_may_come_in_another_order(client, server):
 
 @pytest.mark.parametrize(("code", "branch"), CODES.items())
 def test_each_status_is_told_in_both_versions(client, server, code, branch):
-    server.add(Fault(times=3, status=code))
+    server.add(BookieFault(times=3, status=code))
     for future in (
         client.read("b1", 7, 3),
         client.batch("b1", 7, 3, count=5, size=1000),
@@ -121,8 +121,8 @@ def test_each_status_is_told_in_both_versions(client, server, code, branch):
 
 def test_a_request_without_an_answer_fails_by_itself(connect, server):
     client = connect(BookieSettings(request_timeout=0.3))
-    server.add(Fault(asked("read", 3)))
-    server.add(Fault(asked("batch", 3)))
+    server.add(BookieFault(asked("read", 3)))
+    server.add(BookieFault(asked("batch", 3)))
     silent = client.read("b1", 7, 3)
     silent_batch = client.batch("b1", 7, 3, count=2, size=1000)
     assert client.read("b1", 7, 4).result(SOON) == kept(4)
@@ -138,7 +138,7 @@ def test_a_request_without_an_answer_fails_by_itself(connect, server):
 
 def test_a_connection_on_which_nothing_comes_is_given_up(connect, server):
     client = connect(IMPATIENT)
-    server.add(Fault(times=2))
+    server.add(BookieFault(times=2))
     silent = [client.read("b1", 7, 3), client.read("b1", 7, 4)]
     for future in silent:
         with pytest.raises(BookieUnavailableError, match="no answer within"):
@@ -149,14 +149,14 @@ def test_a_connection_on_which_nothing_comes_is_given_up(connect, server):
 
 def test_an_add_without_an_answer_may_have_happened(connect, server):
     client = connect(IMPATIENT)
-    server.add(Fault(asked("recovery-add")))
+    server.add(BookieFault(asked("recovery-add")))
     with pytest.raises(OutcomeUnknownError, match="b1: recovery add of 7:20: it may have happened"):
         client.recovery_add("b1", 7, 20, kept(20), KEY).result(SOON)
 
 
 def test_a_cut_connection_fails_what_was_under_way_and_is_made_again(client, server):
-    server.add(Fault(asked("read", 5)))
-    server.add(Fault(asked("add", 20), drop=True))
+    server.add(BookieFault(asked("read", 5)))
+    server.add(BookieFault(asked("add", 20), drop=True))
     waiting = client.read("b1", 7, 5)
     adding = client.add("b1", 7, 20, kept(20), KEY)
     with pytest.raises(OutcomeUnknownError, match=r"add of 7:20: it may have happened \(the connection to b1 was closed"):
@@ -168,20 +168,20 @@ def test_a_cut_connection_fails_what_was_under_way_and_is_made_again(client, ser
 
 
 def test_an_add_that_was_never_sent_did_not_happen(connect):
-    client = connect(resolve=lambda _: HostPort("127.0.0.1", 1))
+    client = connect(resolve=lambda _: BookieAddress("127.0.0.1", 1))
     with pytest.raises(BookieUnavailableError, match=r"add of 7:0: b1 at 127.0.0.1:1 cannot be reached"):
         client.add("b1", 7, 0, kept(0), KEY).result(SOON)
 
 
 def test_a_host_that_does_not_answer_is_not_waited_for(connect):
     with socket.create_server(("127.0.0.1", 0), backlog=1) as deaf:
-        client = connect(BookieSettings(connect_timeout=0.3, tls=True), lambda _: HostPort(*deaf.getsockname()))
+        client = connect(BookieSettings(connect_timeout=0.3, tls=True), lambda _: BookieAddress(*deaf.getsockname()))
         with pytest.raises(BookieUnavailableError, match=r"did not answer within 0.3 s"):
             client.read("b1", 7, 0).result(SOON)
 
 
 def test_nonsense_ends_the_connection_and_not_the_client(client, server):
-    server.add(Fault(asked("read", 3), spoil=lambda body: b"\xff" * len(body)))
+    server.add(BookieFault(asked("read", 3), spoil=lambda body: b"\xff" * len(body)))
     with pytest.raises(ProtocolError, match=r"b1: .* cannot be parsed"):
         client.read("b1", 7, 3).result(SOON)
     assert client.read("b1", 7, 3).result(SOON) == kept(3)
@@ -200,7 +200,7 @@ def test_an_answer_that_is_too_large_is_nobody_elses_failure(connect, server, ba
     server.bookie.add(7, 20, stored_entry(20, ledger_id=7, size=200_000), KEY)
     client = connect(BookieSettings(max_entry=100_000))
     entries = [0, 20, 1, 2]
-    server.add(Fault(lambda request: request.entry == 0, delay=0.1))  # by then all have been asked
+    server.add(BookieFault(lambda request: request.entry == 0, delay=0.1))  # by then all have been asked
 
     def read(entry):
         return client.batch("b1", 7, entry, count=2, size=1) if batches else client.read("b1", 7, entry)
@@ -212,7 +212,7 @@ def test_an_answer_that_is_too_large_is_nobody_elses_failure(connect, server, ba
 
 
 def test_nonsense_is_nobody_elses_failure(client, server):
-    server.add(Fault(asked("read", 3), delay=0.1, spoil=lambda frame: frame[:-150] + b"\xff" * 150))
+    server.add(BookieFault(asked("read", 3), delay=0.1, spoil=lambda frame: frame[:-150] + b"\xff" * 150))
     nonsense, other = client.read("b1", 7, 3), client.read("b1", 7, 4)
     assert isinstance(nonsense.exception(SOON), ProtocolError)
     assert type(other.exception(SOON)) is BookieUnavailableError
@@ -224,7 +224,7 @@ def test_where_a_bookie_is_is_asked_at_each_connect(connect, server):
         client = connect(resolve=lambda _: places[0])
         assert client.read("b1", 7, 0).result(SOON) == kept(0)
         places[0] = other.address
-        server.add(Fault(drop=True))
+        server.add(BookieFault(drop=True))
         with pytest.raises(BookieUnavailableError):
             client.read("b1", 7, 1).result(SOON)
         assert client.read("b1", 7, 1).result(SOON) == kept(1)
@@ -253,7 +253,7 @@ def test_two_bookies_have_connections_of_their_own(connect, server):
 
 
 def test_a_cancelled_request_does_not_disturb_others(client, server):
-    server.add(Fault(asked("read", 3), delay=0.05))
+    server.add(BookieFault(asked("read", 3), delay=0.05))
     first, second = client.read("b1", 7, 3), client.read("b1", 7, 4)
     assert first.cancel()
     assert second.result(SOON) == kept(4)
@@ -276,7 +276,7 @@ def test_answers_may_be_used_to_ask_again(client):
 
 def test_closing_fails_what_waits_and_what_comes_after(connect, server):
     client = connect()
-    server.add(Fault(times=2))
+    server.add(BookieFault(times=2))
     waiting = [client.read("b1", 7, 3), client.batch("b1", 7, 3, count=2, size=1000)]
     client.close()
     client.close()
@@ -291,7 +291,7 @@ def test_closing_while_it_connects_leaves_nothing_waiting(connect):
     def resolve(_):
         asked_for.set()
         go_on.wait(SOON)
-        return HostPort("127.0.0.1", 1)
+        return BookieAddress("127.0.0.1", 1)
 
     client = connect(resolve=resolve)
     waiting = client.read("b1", 7, 3)
@@ -306,7 +306,7 @@ def test_closing_while_it_connects_leaves_nothing_waiting(connect):
 
 def test_closing_in_the_middle_of_a_handshake_leaves_nothing_open(connect):
     with socket.create_server(("127.0.0.1", 0)) as deaf:
-        client = connect(BookieSettings(tls=True), lambda _: HostPort(*deaf.getsockname()))
+        client = connect(BookieSettings(tls=True), lambda _: BookieAddress(*deaf.getsockname()))
         waiting = client.read("b1", 7, 3)
         accepted, _ = deaf.accept()
         with accepted:
@@ -352,7 +352,7 @@ def test_a_request_that_a_version_does_not_have_fails_at_once(connect):
 def test_a_large_answer_that_nobody_waits_for_any_more_is_not_blamed_on_whoever_does(connect, server, batches):
     server.bookie.add(7, 20, stored_entry(20, ledger_id=7, size=200_000), KEY)
     client = connect(BookieSettings(max_entry=100_000))
-    server.add(Fault(lambda request: request.entry == 20, delay=0.3))
+    server.add(BookieFault(lambda request: request.entry == 20, delay=0.3))
 
     def read(entry):
         return client.batch("b1", 7, entry, count=2, size=1) if batches else client.read("b1", 7, entry)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.bookkeeper.frames import FRAME_SLACK, FrameBuffer, frame
+from offloader.bookkeeper.frames import FRAME_SLACK, BookieFrameBuffer, frame
 from offloader.errors import ProtocolError
 from offloader.model import MIB
 
@@ -27,15 +27,15 @@ def feed(buffer, data, cuts=()):
 def test_bodies_come_out_as_they_went_in_however_the_stream_is_cut(bodies, data):
     stream = b"".join(map(frame, bodies))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=10)))
-    assert feed(FrameBuffer(MIB), stream, cuts) == bodies
+    assert feed(BookieFrameBuffer(MIB), stream, cuts) == bodies
 
 
 def test_a_body_that_is_larger_than_the_buffer_passes():
     large = bytes(range(256)) * 20 * 1024
     stream = frame(large) + frame(b"small") + frame(large)
-    assert feed(FrameBuffer(5 * MIB), stream, range(0, len(stream), 65_536)) == [large, b"small", large]
+    assert feed(BookieFrameBuffer(5 * MIB), stream, range(0, len(stream), 65_536)) == [large, b"small", large]
 
 
 def test_a_body_that_is_too_large_is_refused_by_its_length_alone():
     with pytest.raises(ProtocolError, match="a frame of"):
-        feed(FrameBuffer(1000), (1001 + FRAME_SLACK).to_bytes(4))
+        feed(BookieFrameBuffer(1000), (1001 + FRAME_SLACK).to_bytes(4))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo, ManagedLedgerInfo, ManagedLedgerInfoMetadata
-from offloader.bookkeeper.api import Cursor, Listed, ManagedLedger
+from offloader.bookkeeper.api import ListedLedger, ManagedCursor, ManagedLedger
 from offloader.bookkeeper.managed_ledgers import (
     MAGIC,
     Compression,
@@ -39,7 +39,7 @@ NEW_FIELD = bytes.fromhex("d00505")
 NEW_FIELD_OF_A_LEDGER = bytes.fromhex("da05036e6577")
 
 
-def info(*ledgers: Listed) -> ManagedLedgerInfo:
+def info(*ledgers: ListedLedger) -> ManagedLedgerInfo:
     """As a broker writes it."""
     record = ManagedLedgerInfo()
     for one in ledgers:
@@ -81,7 +81,7 @@ def test_a_ledger_says_whose_it_is():
     assert managed_ledger_of({}) == ""
 
 
-@given(st.lists(st.builds(Listed, NUMBERS, NUMBERS, NUMBERS), max_size=5, unique_by=lambda one: one.ledger), COMPRESSIONS)
+@given(st.lists(st.builds(ListedLedger, NUMBERS, NUMBERS, NUMBERS), max_size=5, unique_by=lambda one: one.ledger), COMPRESSIONS)
 def test_a_list_is_read_in_the_order_of_its_ledgers(ledgers, packed):
     value = envelope(info(*ledgers).SerializeToString(), packed)
     assert decode_managed_ledger(value, 3) == ManagedLedger(tuple(sorted(ledgers)), 3, value)
@@ -92,18 +92,18 @@ def test_a_new_topics_list_is_empty():
 
 
 def test_a_terminated_topic_says_where():
-    record = info(Listed(1, 2, 3))
+    record = info(ListedLedger(1, 2, 3))
     record.terminatedPosition.ledgerId, record.terminatedPosition.entryId = 1, 1
     assert decode_managed_ledger(record.SerializeToString(), 0).terminated == (1, 1)
 
 
 @given(COMPRESSIONS, COMPRESSIONS)
 def test_what_is_not_known_of_a_list_survives(packed, repacked):
-    first = info(Listed(3, 5, 50)).ledgerInfo[0].SerializeToString() + NEW_FIELD_OF_A_LEDGER
+    first = info(ListedLedger(3, 5, 50)).ledgerInfo[0].SerializeToString() + NEW_FIELD_OF_A_LEDGER
     body = b"\x0a" + bytes([len(first)]) + first + NEW_FIELD
     read = decode_managed_ledger(envelope(body, packed), 0)
     assert encode_managed_ledger(read) == body
-    more = replace(read, ledgers=(*read.ledgers, Listed(9, 1, 2)), terminated=(9, 0))
+    more = replace(read, ledgers=(*read.ledgers, ListedLedger(9, 1, 2)), terminated=(9, 0))
     written = encode_managed_ledger(more, repacked)
     assert decode_managed_ledger(written, 0) == replace(more, raw=written)
     again = decode_record(written)
@@ -118,7 +118,9 @@ def test_an_open_ledgers_counts_stay_absent():
     assert encode_managed_ledger(decode_managed_ledger(record.SerializeToString(), 0)) == record.SerializeToString()
 
 
-@pytest.mark.parametrize("ledgers", [(Listed(3, 1, 1), Listed(3, 2, 2)), (Listed(-1, 0, 0),), (Listed(3, -1, 0),)])
+@pytest.mark.parametrize(
+    "ledgers", [(ListedLedger(3, 1, 1), ListedLedger(3, 2, 2)), (ListedLedger(-1, 0, 0),), (ListedLedger(3, -1, 0),)]
+)
 def test_an_impossible_list_is_refused(ledgers):
     with pytest.raises(DamagedRecordError, match="list of ledgers"):
         decode_managed_ledger(info(*ledgers).SerializeToString(), 0)
@@ -136,18 +138,18 @@ def test_a_cursor_is_read(ledger, mark_delete, deleted, packed):
         one = record.individualDeletedMessages.add()
         one.lowerEndpoint.ledgerId, one.lowerEndpoint.entryId = lower
         one.upperEndpoint.ledgerId, one.upperEndpoint.entryId = upper
-    assert decode_cursor(envelope(record.SerializeToString(), packed)) == Cursor(ledger, mark_delete, tuple(deleted), 8)
+    assert decode_cursor(envelope(record.SerializeToString(), packed)) == ManagedCursor(ledger, mark_delete, tuple(deleted), 8)
 
 
 def test_an_envelope_may_be_uncompressed():
-    body = info(Listed(3, 5, 50)).SerializeToString()
+    body = info(ListedLedger(3, 5, 50)).SerializeToString()
     metadata = ManagedLedgerInfoMetadata(compressionType=Compression.NONE, uncompressedSize=len(body)).SerializeToString()
-    assert decode_record(MAGIC + len(metadata).to_bytes(4, "big") + metadata + body) == info(Listed(3, 5, 50))
+    assert decode_record(MAGIC + len(metadata).to_bytes(4, "big") + metadata + body) == info(ListedLedger(3, 5, 50))
 
 
 @pytest.mark.parametrize("packed", Compression.values())
 def test_a_record_that_is_cut_short_is_refused(packed):
-    whole = envelope(info(Listed(3, 60, 6609234), Listed(5, 60, 5263525)).SerializeToString(), packed)
+    whole = envelope(info(ListedLedger(3, 60, 6609234), ListedLedger(5, 60, 5263525)).SerializeToString(), packed)
     tail = 6 if packed == Compression.ZLIB else 0  # Java flushes the stream and does not end it
     cut_ends = {len(info().SerializeToString()), *_field_ends(whole)} if packed == Compression.NONE else set()
     for length in set(range(1, len(whole) - tail)) - cut_ends:
@@ -167,7 +169,7 @@ def _field_ends(record: bytes) -> set[int]:
 @pytest.mark.parametrize("packed", [codec for codec in Compression.values() if codec != Compression.NONE])
 @pytest.mark.parametrize("more", [-1, 1, 1000])
 def test_a_record_is_as_long_as_its_envelope_says(packed, more):
-    body = info(Listed(3, 60, 9)).SerializeToString() + bytes(5)  # a block's last literals may look like any end
+    body = info(ListedLedger(3, 60, 9)).SerializeToString() + bytes(5)  # a block's last literals may look like any end
     metadata = ManagedLedgerInfoMetadata(compressionType=packed, uncompressedSize=len(body)).SerializeToString()
     whole = envelope(body, packed)
     said = ManagedLedgerInfoMetadata(compressionType=packed, uncompressedSize=len(body) + more).SerializeToString()
@@ -182,7 +184,7 @@ def test_a_record_of_no_possible_size_is_refused(size):
         decode_record(MAGIC + len(metadata).to_bytes(4, "big") + metadata)
 
 
-@given(COMPRESSIONS.map(lambda packed: envelope(info(Listed(3, 60, 9)).SerializeToString(), packed)).flatmap(damaged))
+@given(COMPRESSIONS.map(lambda packed: envelope(info(ListedLedger(3, 60, 9)).SerializeToString(), packed)).flatmap(damaged))
 def test_damage_is_a_typed_error(data):
     refusal(lambda: decode_managed_ledger(data, 0), DamagedRecordError)
     refusal(lambda: decode_cursor(data), DamagedRecordError)

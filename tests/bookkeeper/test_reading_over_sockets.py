@@ -10,7 +10,7 @@ from offloader.bookkeeper.reading import LedgerReader
 from offloader.bookkeeper.settings import BookieSettings
 from offloader.errors import BookieUnavailableError, LedgerNotFoundError
 from offloader.model import KIB
-from offloader.testing.bookie_server import BookieServer, Fault
+from offloader.testing.bookie_server import BookieFault, BookieServer
 from tests.bookkeeper.entries import LEDGER, ledger, payload, stored_entry
 from tests.pulsar.certificates import certificate
 
@@ -67,7 +67,7 @@ def test_two_bookies_fall_silent(cluster):
 
     def silence():
         for name in ("b1", "b2"):
-            servers[name].add(Fault(times=1_000_000))
+            servers[name].add(BookieFault(times=1_000_000))
 
     assert read_all(client, silence, speculate_after=0.05) == EXPECTED
 
@@ -76,7 +76,7 @@ def test_two_bookies_fall_silent(cluster):
 def test_two_bookies_know_nothing(cluster, status):
     servers, client = cluster
     for name in ("b1", "b3"):
-        servers[name].add(Fault(times=1_000_000, status=status))
+        servers[name].add(BookieFault(times=1_000_000, status=status))
     assert read_all(client) == EXPECTED
 
 
@@ -94,6 +94,6 @@ def test_a_ledger_is_deleted_while_it_is_read(cluster):
 def test_all_bookies_are_gone(cluster):
     servers, client = cluster
     for server in servers.values():
-        server.add(Fault(times=1_000_000, drop=True))
+        server.add(BookieFault(times=1_000_000, drop=True))
     with pytest.raises(BookieUnavailableError, match=r"b1: .*b2: .*b3: "):
         read_all(client)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from offloader._proto import bookkeeper_pb2 as pb
 from offloader.bookkeeper.api import LastConfirmed
-from offloader.bookkeeper.requests import Add, Batch, ListEntries, Read, ReadLac, WriteLac
+from offloader.bookkeeper.requests import Add, BatchRead, EntryRead, ListEntries, ReadLac, WriteLac
 from offloader.bookkeeper.status import NoLedgerError, UnauthorizedError
 from offloader.bookkeeper.v3 import V3, accepts_tls, encode_start_tls
 from offloader.errors import AuthenticationFailedError, ProtocolError
@@ -20,7 +20,7 @@ ids = st.integers(0, 2**63 - 1)
 keys = st.binary(min_size=20, max_size=20)
 bodies = st.binary(max_size=100)
 requests = st.one_of(
-    st.builds(Read, ids, st.integers(-1, 2**63 - 1), st.none() | keys),
+    st.builds(EntryRead, ids, st.integers(-1, 2**63 - 1), st.none() | keys),
     st.builds(Add, ids, ids, bodies, keys, st.booleans()),
     st.builds(ReadLac, ids),
     st.builds(WriteLac, ids, ids, bodies, keys),
@@ -34,7 +34,7 @@ def parse(data):
 
 def name(request):
     match request:
-        case Read():
+        case EntryRead():
             return "read" if request.fence is None else "fence"
         case Add():
             return "recovery-add" if request.recovery else "add"
@@ -48,7 +48,7 @@ def test_a_request_arrives_as_meant(request, number):
     assert (message.header.version, message.header.txn_id) == (3, number)
     assert (asked.operation, asked.ledger) == (name(request), request.ledger)
     assert asked.entry == getattr(request, "entry", getattr(request, "last_confirmed", -1))
-    if isinstance(request, Read):
+    if isinstance(request, EntryRead):
         assert message.read.master_key == (request.fence or b"")
     if isinstance(request, Add):
         assert (message.add.body, message.add.master_key) == (request.stored, request.master_key)
@@ -69,11 +69,11 @@ def test_answers_reach_whoever_asked_in_any_order():
         (Add(7, 0, entries[0], KEY), None),
         (Add(7, 1, entries[1], KEY), None),
         (WriteLac(7, 0, b"lac", KEY), None),
-        (Read(7, 0), entries[0]),
-        (Read(7, -1), entries[1]),
+        (EntryRead(7, 0), entries[0]),
+        (EntryRead(7, -1), entries[1]),
         (ReadLac(7), LastConfirmed(b"lac", entries[1])),
         (ListEntries(7), [0, 1]),
-        (Read(7, -1, KEY), entries[1]),
+        (EntryRead(7, -1, KEY), entries[1]),
         (Add(7, 2, entries[2], KEY, recovery=True), None),
     ]
     answers = [ask(dialect, number, request, bookie) for number, (request, _) in enumerate(asked, 1)]
@@ -104,17 +104,17 @@ def test_a_bookie_that_refuses_the_request_as_such_need_not_say_more(request):
 
 def test_what_nobody_waits_for_any_more_is_dropped():
     bookie, dialect = MemoryBookie(), V3("b1")
-    body = ask(dialect, 1, Read(7, 0), bookie)
+    body = ask(dialect, 1, EntryRead(7, 0), bookie)
     dialect.forget(1)
     assert dialect.decode(body) == []
-    body = ask(dialect, 2, Read(7, 0), bookie)
+    body = ask(dialect, 2, EntryRead(7, 0), bookie)
     assert len(dialect.decode(body)) == 1
     assert dialect.decode(body) == []
 
 
 def test_there_are_no_batches():
     with pytest.raises(ProtocolError, match="version 3 of the protocol has no read of up to 10 entries from 7:3"):
-        V3("b1").encode(1, Batch(7, 3, 10, 1000))
+        V3("b1").encode(1, BatchRead(7, 3, 10, 1000))
 
 
 def response(**fields):
@@ -135,13 +135,13 @@ def response(**fields):
 )
 def test_nonsense_is_refused(body):
     dialect = V3("b1")
-    dialect.encode(1, Read(7, 3))
+    dialect.encode(1, EntryRead(7, 3))
     with pytest.raises(ProtocolError):
         dialect.decode(body)
 
 
 def test_secrets_are_not_shown():
-    shown = [repr(r) + str(r) for r in (Read(7, 3, b"sesame"), Add(7, 3, b"x", b"sesame"), WriteLac(7, 3, b"x", b"sesame"))]
+    shown = [repr(r) + str(r) for r in (EntryRead(7, 3, b"sesame"), Add(7, 3, b"x", b"sesame"), WriteLac(7, 3, b"x", b"sesame"))]
     assert not any("sesame" in text for text in shown)
 
 
@@ -164,7 +164,7 @@ def test_authentication_is_carried_and_its_refusal_told():
 
 def test_an_answers_beginning_tells_whose_it_is():
     dialect = V3("b1")
-    body = ask(dialect, 2**40, Read(7, 0), MemoryBookie())
+    body = ask(dialect, 2**40, EntryRead(7, 0), MemoryBookie())
     assert dialect.whose(body) == dialect.whose(body[:64]) == 2**40
     dialect.forget(2**40)
     assert dialect.whose(body) == 2**40, "an answer that comes too late is nobody else's"

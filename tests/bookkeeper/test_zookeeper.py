@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from offloader.bookkeeper.api import HostPort
+from offloader.bookkeeper.api import BookieAddress
 from offloader.bookkeeper.layout import Layout
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.uri import MetadataUri
@@ -106,7 +106,7 @@ def test_a_read_is_as_new_as_its_call(server, store):
 
 
 def test_bookies_are_asked_for_once(server, cluster, store):
-    cluster.register("b", HostPort("b", 1))
+    cluster.register("b", BookieAddress("b", 1))
     assert store.available() == {"b": True}
     assert store.address("b") == ("b", 1)
     before = len(server.requests)
@@ -117,23 +117,23 @@ def test_bookies_are_asked_for_once(server, cluster, store):
 
 
 def test_what_changed_while_the_connection_was_lost_is_seen(server, cluster, store):
-    cluster.register("b", HostPort("b", 1))
+    cluster.register("b", BookieAddress("b", 1))
     store.available()
     store.address("b")
     server.stop()
-    cluster.register("b", HostPort("moved", 2))
-    cluster.register("c", HostPort("c", 1))
+    cluster.register("b", BookieAddress("moved", 2))
+    cluster.register("c", BookieAddress("c", 1))
     server.start()
     soon(lambda: store.address("b") == ("moved", 2))
     soon(lambda: store.available() == {"b": True, "c": True})
 
 
 def test_an_expired_session_is_begun_anew(server, cluster, store):
-    cluster.register("b", HostPort("b", 1))
+    cluster.register("b", BookieAddress("b", 1))
     assert store.address("b") == ("b", 1)
     server.expire_sessions()
     assert store.read(1).version == 0
-    cluster.register("b", HostPort("moved", 2))
+    cluster.register("b", BookieAddress("moved", 2))
     soon(lambda: store.address("b") == ("moved", 2))
 
 
@@ -205,7 +205,7 @@ def test_a_name_that_does_not_resolve_is_unavailable():
 
 @pytest.mark.parametrize("hangs", [False, True])
 def test_nothing_is_left_after_closing(server, cluster, hangs):
-    cluster.register("b", HostPort("b", 1))
+    cluster.register("b", BookieAddress("b", 1))
     before = set(threading.enumerate())
     store = connect(f"zk:{server.address}", timeout=TIMEOUT)
     store.address("b")

@@ -10,7 +10,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from offloader.cli.dependencies import Doors
+from offloader.cli.dependencies import Dependencies
 from offloader.cli.main import main
 from offloader.metadata.root import open_root
 from offloader.testing.cluster import MemoryCluster
@@ -60,7 +60,7 @@ class Line:
     def __post_init__(self) -> None:
         numbers = itertools.count()
         self.cluster.admin.close = lambda: None  # type: ignore[attr-defined]
-        self.doors = Doors(
+        self.doors = Dependencies(
             store=lambda _: self.archive.store,
             admin=lambda _: self.cluster.admin,
             world=lambda *_: self.world,

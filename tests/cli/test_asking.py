@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from offloader.metadata import requests
-from offloader.metadata.requests import Outcome, RequestKind
+from offloader.metadata.requests import RequestKind, RequestOutcome
 from offloader.model import Position
 from tests.archive.support import APPLICATION, TOPIC, stream
 
@@ -59,14 +59,14 @@ def test_a_user_without_a_name_is_told_by_the_id(topic, monkeypatch, unknown) ->
 
 
 def test_offload_waits_for_the_answer(topic) -> None:
-    serve(topic, outcome=Outcome(ok=True, message="segment u 1:10 to 1:14", at=1))
+    serve(topic, outcome=RequestOutcome(ok=True, message="segment u 1:10 to 1:14", at=1))
     lines = topic.json_lines("topics", "offload", "-w", "orders")
     assert lines[0]["end"] == f"{topic.ledger}:14"
     assert lines[1] == {"message": "segment u 1:10 to 1:14", "topic": str(TOPIC), "request": lines[0]["request"], "ok": True}
 
 
 def test_an_answer_that_is_a_refusal_is_exit_code_1(topic) -> None:
-    serve(topic, outcome=Outcome(ok=False, message="not offloaded by app", at=1))
+    serve(topic, outcome=RequestOutcome(ok=False, message="not offloaded by app", at=1))
     result = topic.run("topics", "offload", "-w", "orders")
     assert result.exit_code == 1
     assert result.stdout.endswith(f"{TOPIC}: not offloaded by app\n")
@@ -116,7 +116,7 @@ def test_all_partitions(line) -> None:
 
 
 def test_release(topic) -> None:
-    served = serve(topic, outcome=Outcome(ok=True, message="released", at=1))
+    served = serve(topic, outcome=RequestOutcome(ok=True, message="released", at=1))
     assert topic.ok("topics", "release", "-w", "orders") == f"Release asked for {TOPIC}\n{TOPIC}: released\n"
     assert served[0].kind is RequestKind.RELEASE
 

@@ -12,13 +12,13 @@ from dataclasses import replace
 import pytest
 
 from offloader._proto.pulsar_messages_pb2 import CompressionType
-from offloader.archive.following.follower import Patience
+from offloader.archive.following.follower import FollowLimits
 from offloader.archive.following.live import Live
 from offloader.archive.ledgers.names import data_key, index_key
 from offloader.archive.reading.reader import ReadOptions
 from offloader.cli.output import OUTPUTS
-from offloader.cli.reading import Ledgers, archived_partitions
-from offloader.cli.session import Session
+from offloader.cli.reading import LedgersOption, archived_partitions
+from offloader.cli.session import CommandSession
 from offloader.errors import BrokerUnavailableError
 from offloader.metadata.layout import catalog_folder
 from offloader.model import Position, Segment, TopicName
@@ -221,10 +221,10 @@ def test_what_is_kept_of_records_does_not_grow_with_them_or_with_partitions(line
             line.archive.add(stream(number, entry, entry))
     monkeypatch.setattr("offloader.cli.session.MOST_KEPT", 10)
     (line.folder / "offloader.yaml").write_text(line.config)
-    session = Session(line.doors, line.folder / "offloader.yaml", OUTPUTS["text"]())
+    session = CommandSession(line.doors, line.folder / "offloader.yaml", OUTPUTS["text"]())
     gc.collect()
     before = segments_in_memory()
-    sources = archived_partitions(session, TopicName.parse("orders"), Ledgers(None, None, ask_pulsar=False), ReadOptions())
+    sources = archived_partitions(session, TopicName.parse("orders"), LedgersOption(None, None, ask_pulsar=False), ReadOptions())
     assert [len(list(source.records.plan())) for source in sources] == [20, 20, 20]
     gc.collect()
     assert segments_in_memory() - before <= 10
@@ -356,7 +356,7 @@ def test_two_copies_of_a_ledger_that_contradict_each_other_are_warned_of(line, t
 def followed(line):
     sim = started(1, roll="1s")
     seconds = Seconds()
-    live = Live(lambda: nullcontext((sim.cluster.source, sim.cluster.admin)), Patience(idle=0.2), seconds, seconds.pause)
+    live = Live(lambda: nullcontext((sim.cluster.source, sim.cluster.admin)), FollowLimits(idle=0.2), seconds, seconds.pause)
     line.doors = replace(line.doors, store=lambda _: sim.store, live=lambda _: live)
     line.sim = sim
     yield line
@@ -398,7 +398,7 @@ def test_following_a_partitioned_topic_follows_its_partitions_at_once(line) -> N
     for topic in topics:
         sim.cluster.create(topic)
     sim.rounds(4)
-    live = Live(lambda: nullcontext((sim.cluster.source, sim.cluster.admin)), Patience(idle=0.3))
+    live = Live(lambda: nullcontext((sim.cluster.source, sim.cluster.admin)), FollowLimits(idle=0.3))
     line.doors = replace(line.doors, store=lambda _: sim.store, live=lambda _: live)
     for number, topic in enumerate(topics):
         sim.cluster.produce(topic, single(at(number), Sent(b"archived")).data)

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from offloader.bookkeeper.api import Listed, ManagedLedger
+from offloader.bookkeeper.api import ListedLedger, ManagedLedger
 from offloader.bookkeeper.digests import digest_for, master_key
 from offloader.bookkeeper.model import LedgerState, StoredEntry
 from offloader.bookkeeper.stored import encode
-from offloader.cli.dependencies import Doors
+from offloader.cli.dependencies import Dependencies
 from offloader.errors import AuthorizationFailedError, BrokerUnavailableError
 from offloader.model import TopicName
 from offloader.testing.bookkeeper import SimulatedBookie, SimulatedCluster
@@ -39,7 +39,7 @@ class Bookkeeper(SimulatedCluster):
             bookie.memory.add(ledger, 0, stored, master_key(b""))
 
     def listed(self, topic: TopicName, *ledgers: int) -> None:
-        listed = tuple(Listed(ledger, 0, 0) for ledger in ledgers)
+        listed = tuple(ListedLedger(ledger, 0, 0) for ledger in ledgers)
         self.metadata.cluster.put_managed_ledger(topic, ManagedLedger(listed, 0, b""))
 
     def read(self, ledger: int):
@@ -265,7 +265,7 @@ def test_a_bookie_may_take_as_long_as_the_command_says_however_little_the_config
         return tuple(reversed(bookkeeper.client()))
 
     monkeypatch.setattr("offloader.bookkeeper.connect.clients", clients)
-    line.doors = replace(line.doors, bookkeeper=Doors.bookkeeper)
+    line.doors = replace(line.doors, bookkeeper=Dependencies.bookkeeper)
     reach = f"pulsar: {{metadataServiceUri: 'zk:h', bookies: {{operationTimeout: {configured}}}, "
     line.config = line.config.replace("pulsar: {", reach)
     line.ok("ledgers", "inspect", "12", "--timeout", asked)
@@ -303,5 +303,5 @@ def test_what_is_not_there(line):
 
 
 def _unset(line) -> str:
-    line.doors = replace(line.doors, bookkeeper=Doors.bookkeeper)
+    line.doors = replace(line.doors, bookkeeper=Dependencies.bookkeeper)
     return line.error("ledgers", "inspect", "1")

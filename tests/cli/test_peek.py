@@ -8,7 +8,7 @@ import pytest
 
 from offloader._proto.pulsar_messages_pb2 import CompressionType, MessageMetadata
 from offloader.metadata import layout
-from offloader.model import MIB, Cuts, Position
+from offloader.model import MIB, Position, SegmentLayout
 from tests.archive.messages.encoder import Producer, Sent, batch, chunked, single
 from tests.archive.reading.support import CountingStore
 from tests.archive.support import TOPIC, gap, stream
@@ -129,7 +129,7 @@ def test_what_is_recorded_of_gaps_and_losses(archived) -> None:
 def test_it_takes_two_requests(line) -> None:
     line.archive.claim(1, 0)
     found = stream(1, 0, 3_000, size=1_000)
-    line.archive.add(found, cuts=Cuts(part_size=2 * MIB, block_size=MIB, index_step=MIB // 8))
+    line.archive.add(found, cuts=SegmentLayout(part_size=2 * MIB, block_size=MIB, index_step=MIB // 8))
     store = CountingStore(line.archive.store)
     for entry in (0, 700, 1_500, 3_000):
         store.reads.clear()

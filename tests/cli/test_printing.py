@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import offloader.cli
-from offloader.bookkeeper.api import Listed, ManagedLedger
+from offloader.bookkeeper.api import ListedLedger, ManagedLedger
 from offloader.cli.main import main
 from offloader.errors import FatalError
 from offloader.logs import JsonLines, ShortLines
@@ -64,7 +64,7 @@ def evil(line):
     bookkeeper = Bookkeeper()
     bookkeeper.put(15, EVIL.encode(), **{f"custom{EVIL}": EVIL.encode()})
     bookkeeper.metadata.cluster.register(f"b9{EVIL}:1", None)
-    bookkeeper.metadata.cluster.put_managed_ledger(TOPIC, ManagedLedger((Listed(15, 0, 0),), 0, b""))
+    bookkeeper.metadata.cluster.put_managed_ledger(TOPIC, ManagedLedger((ListedLedger(15, 0, 0),), 0, b""))
     line.doors = replace(
         line.doors,
         bookkeeper=lambda _config, _timeout: tuple(reversed(bookkeeper.client())),

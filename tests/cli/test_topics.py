@@ -10,11 +10,11 @@ import pytest
 from offloader.metadata.journal import Journal
 from offloader.metadata.requests import Request, RequestKind, submit
 from offloader.metadata.state import TopicState
-from offloader.model import Cuts, Failure, FailureKind, OpenSegment, Position, SegmentStatus, Source
+from offloader.model import Failure, FailureKind, OpenSegment, Position, SegmentLayout, SegmentStatus, Source
 from offloader.storage.local import LocalStore
 from tests.archive.support import APPLICATION, TOPIC, stream, uuid_of
 
-OPEN = OpenSegment(uuid_of(50), Position(0, 2, 0), Source.BROKER, Cuts(), 1_700_000_000_000)
+OPEN = OpenSegment(uuid_of(50), Position(0, 2, 0), Source.BROKER, SegmentLayout(), 1_700_000_000_000)
 FAILURE = Failure(FailureKind.RETRYABLE, "the store has no room left", 3, 0)
 
 ZERO = "0" * 20

@@ -286,12 +286,12 @@ def test_the_source_may_be_chosen_at_every_level():
     )
     topics = ("public/other/a", "public/orders/a", "public/orders/audit", "public/orders/audit-partition-0")
     found = [config.policies.of(TopicName.parse(name)).source for name in topics]
-    assert found == [Source.BOOKKEEPER, Source.FILLED, Source.BOOKKEEPER, Source.BOOKKEEPER]
+    assert found == [Source.BOOKKEEPER, Source.BROKER_WITH_BOOKIES, Source.BOOKKEEPER, Source.BOOKKEEPER]
 
 
 def test_with_a_metadata_service_bookies_fill_what_brokers_do_not_deliver():
     assert parse().policies.of(ANY).source is Source.BROKER
-    assert Config.parse(WITH_METADATA, {}).policies.of(ANY).source is Source.FILLED
+    assert Config.parse(WITH_METADATA, {}).policies.of(ANY).source is Source.BROKER_WITH_BOOKIES
     assert refused("policies: {source: broker-filled}", WITH_METADATA) == [
         "policies.source: must be 'broker' or 'bookkeeper' (line 4)"
     ]

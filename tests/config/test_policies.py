@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from offloader.config import Level, Policies, Rates, namespace_switch
 from offloader.config.levels import DEFAULTS, NamespaceSection, PolicyLevel, TopicSection
 from offloader.errors import ConfigError
-from offloader.model import MIB, Cuts, Source, TopicName
+from offloader.model import MIB, SegmentLayout, Source, TopicName
 from tests.config.texts import parse
 
 TOPIC = TopicName.parse("persistent://public/orders/audit")
@@ -32,7 +32,7 @@ namespaces:
 def test_a_file_that_sets_nothing_gives_the_defaults():
     policy = parse().policies.of(TOPIC)
     assert (policy.enabled, policy.enabled_by) == (False, Level.DEFAULT)
-    assert policy.cuts == Cuts()
+    assert policy.cuts == SegmentLayout()
     assert (policy.max_segment_size, policy.max_rollover_ms, policy.min_rollover_ms) == (1024 * MIB, 600_000, 0)
     assert (policy.fail_on_data_loss, policy.start_after_offloaded, policy.source) == (True, False, Source.BROKER)
     assert policy.rates == Rates(None, None, None)
@@ -110,7 +110,7 @@ def test_source_inherits_from_the_pulsar_section_and_a_policy_wins():
     (told,) = (r for r in inherits.policies.explain(TOPIC) if r.field == "source")
     assert (told.level, told.path) == (Level.CLUSTER, ("pulsar", "source"))
     wins = type(parse()).parse(base + "source: bookkeeper, metadataServiceUri: 'zk://z'}\npolicies: {source: broker}", {})
-    assert wins.policies.of(TOPIC).source is Source.FILLED
+    assert wins.policies.of(TOPIC).source is Source.BROKER_WITH_BOOKIES
 
 
 def test_explain_names_the_level_and_the_place_of_every_value():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.embedded.commands import Commands
+from dev.embedded.commands import JavaCommands
 from dev.embedded.settings import OffloaderSettings, Ports, free_ports, ports_of, properties, standalone_configuration
 from dev.embedded.zookeeper import zookeeper_configuration
 from offloader.errors import FatalError
@@ -67,9 +67,9 @@ def test_a_value_of_two_lines_is_refused() -> None:
         properties({"clusterName": "a\nbindAddress=0.0.0.0"})
 
 
-def commands(directory: Path) -> Commands:
+def commands(directory: Path) -> JavaCommands:
     java = Java(Path("/opt/jdk"), Path("/opt/jdk/bin/java"), 17)
-    return Commands(java, [Path("/cache/a b.jar"), Path("/cache/c.jar")], directory)
+    return JavaCommands(java, [Path("/cache/a b.jar"), Path("/cache/c.jar")], directory)
 
 
 def test_pulsar_command_and_files(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from offloader.format.cutter import CutPart, PartCutter
 from offloader.format.entry import UNREADABLE
 from offloader.format.index import index_of_segment
 from offloader.format.ranges import merge_ranges
-from offloader.model import GIB, Cuts, LedgerRange
+from offloader.model import GIB, LedgerRange, SegmentLayout
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 TIMESTAMP = 1_700_000_000_000
@@ -96,17 +96,19 @@ def streams(draw: st.DrawFn, max_entries: int = 40) -> list[Stored]:
     return stream
 
 
-def small_cuts() -> st.SearchStrategy[Cuts]:
+def small_cuts() -> st.SearchStrategy[SegmentLayout]:
     """Cuts that a few entries of `streams` fill."""
-    return st.builds(Cuts, part_size=st.integers(150, 4000), block_size=st.integers(140, 1500), index_step=st.integers(20, 600))
+    return st.builds(
+        SegmentLayout, part_size=st.integers(150, 4000), block_size=st.integers(140, 1500), index_step=st.integers(20, 600)
+    )
 
 
-def cutter(cuts: Cuts, room: int = GIB) -> PartCutter:
+def cutter(cuts: SegmentLayout, room: int = GIB) -> PartCutter:
     """A cutter at an object's beginning."""
     return PartCutter(cuts, first_part=1, offset=0, first_block=1, room=room)
 
 
-def cut_all(stream: list[Stored], cuts: Cuts) -> list[CutPart]:
+def cut_all(stream: list[Stored], cuts: SegmentLayout) -> list[CutPart]:
     """A whole segment, cut in one go."""
     working = cutter(cuts)
     parts = [working.offer(s.ledger, s.entry, s.data, UNREADABLE) for s in stream]

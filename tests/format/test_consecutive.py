@@ -13,7 +13,7 @@ from offloader.format.consecutive import Consecutive
 from offloader.format.cutter import CutPart, PartCutter
 from offloader.format.entry import inspect
 from offloader.format.many import FEW
-from offloader.model import GIB, Cuts
+from offloader.model import GIB, SegmentLayout
 
 from .support import Stored, broker_metadata, checksummed, cutter, plain, small_cuts
 
@@ -79,7 +79,7 @@ def essence(part: CutPart) -> tuple[object, ...]:
 
 
 @given(runs(), small_cuts(), st.integers(1, 60_000) | st.just(GIB))
-def test_many_at_once_and_one_by_one_give_the_same_object(found: list[list[Stored]], cuts: Cuts, room: int) -> None:
+def test_many_at_once_and_one_by_one_give_the_same_object(found: list[list[Stored]], cuts: SegmentLayout, room: int) -> None:
     entries = [s for run in found for s in run]
     expected, alike = cutter(cuts, room), cutter(cuts, room)
     taken, parts = one_by_one(entries, expected)
@@ -94,7 +94,7 @@ def test_many_at_once_and_one_by_one_give_the_same_object(found: list[list[Store
 def test_a_damaged_entry_is_taken_like_the_others_and_counted(damaged: int) -> None:
     entries = [checksummed(MessageMetadata(publish_time=1), b"payload %d" % n) for n in range(2 * FEW)]
     entries[damaged] = entries[damaged][:-1] + b"?"
-    run, working, taken = Consecutive.of(1, 0, entries), cutter(Cuts()), 0
+    run, working, taken = Consecutive.of(1, 0, entries), cutter(SegmentLayout()), 0
     while taken < len(run):
         taken += working.offer_all(run, taken)[0]
     part = working.finish()

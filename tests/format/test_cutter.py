@@ -12,7 +12,7 @@ from offloader.format.cutter import CutPart, PartCutter
 from offloader.format.entry import UNREADABLE, EntryFacts
 from offloader.format.part_index import IndexEntry, decode_part_index, encode_part_index, part_index_size
 from offloader.format.reader import entries, read_blocks
-from offloader.model import GIB, KIB, Cuts, EntryStats, Gap, GapKind, LedgerRange
+from offloader.model import GIB, KIB, EntryStats, Gap, GapKind, LedgerRange, SegmentLayout
 
 from .support import Stored, cut_all, cutter, small_cuts, streams
 
@@ -30,7 +30,7 @@ def test_the_cut_does_not_depend_on_where_slices_end(stream, cuts, slice_lengths
     assert [_essence(p) for p in _cut_in_slices(stream, cuts, slice_lengths)] == in_one_go
 
 
-def _cut_in_slices(stream: list[Stored], cuts: Cuts, slice_lengths: list[int]) -> list[CutPart]:
+def _cut_in_slices(stream: list[Stored], cuts: SegmentLayout, slice_lengths: list[int]) -> list[CutPart]:
     """Each slice uploads whole parts only; the next one begins after the last of them. A final slice seals."""
     parts: list[CutPart] = []
     done = 0
@@ -47,7 +47,7 @@ def _cut_in_slices(stream: list[Stored], cuts: Cuts, slice_lengths: list[int]) -
     return [p for p in (*parts, *offered, working.finish()) if p is not None]
 
 
-def _continued(cuts: Cuts, parts: list[CutPart]) -> PartCutter:
+def _continued(cuts: SegmentLayout, parts: list[CutPart]) -> PartCutter:
     offset, blocks = sum(p.size for p in parts), sum(p.blocks for p in parts)
     return PartCutter(cuts, first_part=len(parts) + 1, offset=offset, first_block=blocks + 1, room=GIB)
 
@@ -95,7 +95,7 @@ def test_any_flipped_bit_of_a_part_s_index_is_damage(stream, cuts, data):
 
 
 def test_an_index_of_another_length_is_not_the_part_s():
-    (cut,) = cut_all([Stored(1, 0, b"a"), Stored(2, 0, b"b")], Cuts())
+    (cut,) = cut_all([Stored(1, 0, b"a"), Stored(2, 0, b"b")], SegmentLayout())
     part = cut.to_part("etag", 0)
     for tail in (b"", encode_part_index(cut.index[:1]), cut.data()[-part_index_size(2) : -1]):
         with pytest.raises(DamagedObjectError, match="the index of part 1 is damaged"):
@@ -146,13 +146,13 @@ def test_every_block_is_indexed_and_no_step_is_longer_than_asked_for_but_by_one_
 
 def test_a_part_may_have_exactly_the_part_size_and_not_one_byte_less():
     stream = [Stored(ledger, 0, b"a") for ledger in range(1, 5)]
-    assert [p.size for p in cut_all(stream, Cuts(part_size=177))] == [145 + 32] * 4
-    assert [p.size for p in cut_all(stream, Cuts(part_size=178))] == [290 + 60] * 2
+    assert [p.size for p in cut_all(stream, SegmentLayout(part_size=177))] == [145 + 32] * 4
+    assert [p.size for p in cut_all(stream, SegmentLayout(part_size=178))] == [290 + 60] * 2
 
 
 def test_one_entry_larger_than_a_block_gets_a_block_of_its_own():
     stream = [Stored(1, 0, b"a"), Stored(1, 1, b"b" * 5000), Stored(1, 2, b"c")]
-    (part,) = cut_all(stream, Cuts(part_size=KIB * 100, block_size=KIB, index_step=KIB))
+    (part,) = cut_all(stream, SegmentLayout(part_size=KIB * 100, block_size=KIB, index_step=KIB))
     assert [b.header.length for b in read_blocks(part.data())] == [
         128 + 13 + 4,
         128 + 5012 + 4,
@@ -181,10 +181,10 @@ def test_an_object_exceeds_its_room_only_by_a_first_entry_that_is_larger(stream,
 
 
 def test_an_object_that_holds_something_takes_nothing_past_its_room():
-    working = PartCutter(Cuts(), first_part=2, offset=1000, first_block=2, room=100)
+    working = PartCutter(SegmentLayout(), first_part=2, offset=1000, first_block=2, room=100)
     assert working.would_exceed_room(1, 1, 0)
-    assert PartCutter(Cuts(), first_part=2, offset=1000, first_block=2, room=176).would_exceed_room(1, 1, 0)
-    assert not PartCutter(Cuts(), first_part=2, offset=1000, first_block=2, room=177).would_exceed_room(1, 1, 0)
+    assert PartCutter(SegmentLayout(), first_part=2, offset=1000, first_block=2, room=176).would_exceed_room(1, 1, 0)
+    assert not PartCutter(SegmentLayout(), first_part=2, offset=1000, first_block=2, room=177).would_exceed_room(1, 1, 0)
 
 
 @given(streams(), small_cuts())
@@ -201,13 +201,13 @@ def test_pending_bytes_are_those_of_the_part_that_finish_gives(stream, cuts):
 
 
 def test_nothing_offered_gives_no_part():
-    working = cutter(Cuts())
+    working = cutter(SegmentLayout())
     assert working.finish() is None
     assert working.pending_bytes == 0
 
 
 def test_a_finished_cutter_goes_on_with_a_new_block():
-    working = cutter(Cuts())
+    working = cutter(SegmentLayout())
     working.offer(1, 0, b"a", UNREADABLE)
     first = working.finish()
     working.offer(1, 1, b"b", UNREADABLE)
@@ -220,14 +220,14 @@ def test_a_finished_cutter_goes_on_with_a_new_block():
 
 @pytest.mark.parametrize("late", [(3, 4), (3, 5), (2, 9)])
 def test_an_entry_that_does_not_come_after_the_last_one_is_refused(late):
-    working = cutter(Cuts())
+    working = cutter(SegmentLayout())
     working.offer(3, 5, b"a", UNREADABLE)
     with pytest.raises(IntegrityError, match="came after 3:5"):
         working.offer(*late, b"b", UNREADABLE)
 
 
 def test_a_part_carries_the_bounds_of_its_own_entries_only():
-    working = cutter(Cuts(part_size=228, block_size=228))
+    working = cutter(SegmentLayout(part_size=228, block_size=228))
     working.offer(1, 0, b"a" * 20, EntryFacts(10, 1000, None, None))
     working.offer(1, 1, b"b" * 20, EntryFacts(5, 900, 2000, 14))
     working.offer(1, 2, b"c" * 20, EntryFacts(0, None, 2010, 13))
@@ -241,12 +241,12 @@ def test_a_part_carries_the_bounds_of_its_own_entries_only():
 
 
 def test_entries_that_say_nothing_have_no_bounds():
-    (part,) = cut_all([Stored(1, 0, b"a")], Cuts())
+    (part,) = cut_all([Stored(1, 0, b"a")], SegmentLayout())
     assert part.stats == EntryStats(unreadable=1)
 
 
 def test_an_uploaded_part_keeps_everything_but_the_bytes():
-    working = cutter(Cuts())
+    working = cutter(SegmentLayout())
     working.offer(1, 3, b"a", EntryFacts(1, 5, None, None))
     cut = working.finish()
     assert cut is not None
@@ -258,7 +258,7 @@ def test_an_uploaded_part_keeps_everything_but_the_bytes():
 
 
 def test_the_exact_bytes_of_a_small_object():
-    (part,) = cut_all([Stored(20, 7, b"abc"), Stored(20, 8, b""), Stored(21, 0, b"z")], Cuts())
+    (part,) = cut_all([Stored(20, 7, b"abc"), Stored(20, 8, b""), Stored(21, 0, b"z")], SegmentLayout())
     first = (
         "26a66d32 0000000000000080 000000000000009f 0000000000000007 0000000000000014"
         + "00" * 92

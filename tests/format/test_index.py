@@ -11,7 +11,7 @@ from offloader.errors import DamagedObjectError, IntegrityError
 from offloader.format.index import Index, IndexGroup, decode_index, encode_index, index_of_segment, ledger_info
 from offloader.format.part_index import IndexEntry
 from offloader.format.reader import read_entries
-from offloader.model import Cuts, LedgerRange
+from offloader.model import LedgerRange, SegmentLayout
 
 from .support import TIMESTAMP, Stored, cut_all, sealed, small_cuts, streams, v2_one_ledger_one_block
 
@@ -35,7 +35,7 @@ def test_the_index_that_pulsar_wrote():
 
 def test_the_exact_bytes_of_a_small_index():
     ledgers = (LedgerRange(20, 7, 8, 2, 3, closed_with=9), LedgerRange(21, 0, 0, 1, 1))
-    parts = cut_all([Stored(20, 7, b"abc"), Stored(20, 8, b""), Stored(21, 0, b"z")], Cuts())
+    parts = cut_all([Stored(20, 7, b"abc"), Stored(20, 8, b""), Stored(21, 0, b"z")], SegmentLayout())
     expected = (
         "3d1fb0bc 0000007a 0000000000000130 0000000000000080"
         "0000000000000014 00000001 0000000d  0814 100a 1803 2080d095ffbc31  0000000000000007 00000001 0000000000000000"
@@ -46,7 +46,7 @@ def test_the_exact_bytes_of_a_small_index():
 
 @pytest.mark.parametrize("named", [[], [20, 20], [20, 21]])
 def test_parts_and_record_must_speak_of_the_same_ledgers(named):
-    parts = cut_all([Stored(20, 7, b"abc")], Cuts())
+    parts = cut_all([Stored(20, 7, b"abc")], SegmentLayout())
     with pytest.raises(IntegrityError, match=r"hold ledgers \[20\]"):
         index_of_segment(parts[0].index, [LedgerRange(ledger, 7, 7, 1, 3) for ledger in named], 147, TIMESTAMP)
 
@@ -121,7 +121,7 @@ def test_an_index_that_makes_no_sense_is_refused(groups, message):
 
 
 def test_any_truncation_is_found():
-    segment = sealed(cut_all([Stored(1, 0, b"a"), Stored(1, 5, b"b"), Stored(2, 0, b"c")], Cuts()))
+    segment = sealed(cut_all([Stored(1, 0, b"a"), Stored(1, 5, b"b"), Stored(2, 0, b"c")], SegmentLayout()))
     for length in range(len(segment.index)):
         with pytest.raises(DamagedObjectError, match="index"):
             decode_index(segment.index[:length])

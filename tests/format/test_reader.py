@@ -7,7 +7,7 @@ import pytest
 from offloader.errors import DamagedObjectError
 from offloader.format.blocks import BlockHeader, decode_header, padding, padding_fault
 from offloader.format.reader import entries, read_blocks, read_entries
-from offloader.model import Cuts
+from offloader.model import SegmentLayout
 
 from .support import Fixture, Stored, cut_all, sha256, v1_one_block, v1_tiny_blocks, v2_one_ledger_one_block
 
@@ -36,7 +36,7 @@ def test_a_range_in_the_middle_of_an_object():
 
 
 def test_reading_from_the_middle_of_a_block_stops_at_its_padding():
-    (part,) = cut_all([Stored(1, 0, b"a"), Stored(1, 1, b"b"), Stored(1, 2, b"c"), Stored(2, 0, b"d")], Cuts())
+    (part,) = cut_all([Stored(1, 0, b"a"), Stored(1, 1, b"b"), Stored(1, 2, b"c"), Stored(2, 0, b"d")], SegmentLayout())
     found = list(read_entries(part.data()[128 + 13 :], 141, 1))
     assert [(e.entry, e.data, e.offset) for e in found] == [(1, b"b", 141), (2, b"c", 154)]
 

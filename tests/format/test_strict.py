@@ -12,11 +12,11 @@ from offloader.format.index import IndexGroup, decode_index, encode_index
 from offloader.format.part_index import IndexEntry, part_index_size
 from offloader.format.reader import entries, read_blocks
 from offloader.format.strict import Accounting, account, check_ledger_infos
-from offloader.model import Cuts, LedgerRange
+from offloader.model import LedgerRange, SegmentLayout
 
 from .support import TIMESTAMP, Sealed, Stored, cut_all, sealed, small_cuts, streams, v2_one_ledger_one_block
 
-SMALL = Cuts(part_size=300, block_size=200, index_step=30)
+SMALL = SegmentLayout(part_size=300, block_size=200, index_step=30)
 
 
 def small_segment() -> Sealed:
@@ -132,7 +132,7 @@ def block(first: int, contents: str, tail: bytes) -> bytes:
 
 
 def index_for(data: bytes, *places: tuple[int, int, int]) -> bytes:
-    metadata = decode_index(sealed(cut_all([Stored(3, 0, b"a")], Cuts())).index).groups[0].metadata
+    metadata = decode_index(sealed(cut_all([Stored(3, 0, b"a")], SegmentLayout())).index).groups[0].metadata
     return encode_index(len(data), [IndexGroup(3, metadata, tuple(IndexEntry(3, *p) for p in places))])
 
 

@@ -20,7 +20,6 @@ from offloader.model import (
     GIB,
     KIB,
     MIB,
-    Cuts,
     EntryStats,
     Failure,
     FailureKind,
@@ -34,6 +33,7 @@ from offloader.model import (
     RollReason,
     SealedFacts,
     Segment,
+    SegmentLayout,
     SegmentStatus,
     Source,
     TopicName,
@@ -50,7 +50,7 @@ text = st.text(st.characters(codec="utf-8"), max_size=12)
 uuids = st.uuids().map(str)
 topics = st.builds(TopicName, text, text, text)
 positions = st.builds(Position, i64, i64, i64)
-cuts = st.builds(Cuts, i64, i64, i64, i64)
+cuts = st.builds(SegmentLayout, i64, i64, i64, i64)
 gaps = st.builds(Gap, st.sampled_from(GapKind), i64, i64, i64)
 ledgers = st.builds(LedgerRange, i64, i64, i64, i64, i64, st.none() | i64)
 u64 = st.integers(0, (1 << 64) - 1)
@@ -133,7 +133,7 @@ def position(entry: int, ledger: int = 7, incarnation: int = 0) -> Position:
 
 
 def assigned(uuid: str = "u", at: int = 1) -> OpenSegment:
-    return OpenSegment(uuid, position(0), Source.BROKER, Cuts(), at)
+    return OpenSegment(uuid, position(0), Source.BROKER, SegmentLayout(), at)
 
 
 def state(topic: TopicName = TOPIC, uuid: str = "u", at: int = 1) -> TopicState:
@@ -159,7 +159,7 @@ def offloaded(uuid: str, first: int, last: int, incarnation: int = 0) -> Segment
         2,
         100,
         3,
-        Cuts(),
+        SegmentLayout(),
         Source.BROKER,
         RollReason.AGE,
         (LedgerRange(7, first, last, last - first + 1, 50),),
@@ -169,7 +169,7 @@ def offloaded(uuid: str, first: int, last: int, incarnation: int = 0) -> Segment
 @cache
 def full_segment(sizes: Draw, messages: Draw, seed: int) -> OpenSegment:
     """An open segment as it is just before it rolls at 1 GiB, with the default cuts, at about 20 MB/s."""
-    cut, random = Cuts(), Random(seed)
+    cut, random = SegmentLayout(), Random(seed)
     drawn = _Drawn.of(np.random.default_rng(seed), sizes, messages)
     ledger, first_entry, first_message = random.randrange(10**6), random.randrange(10**5), random.randrange(10**7)
     clock = 1_750_000_000_000 + random.randrange(10**9)

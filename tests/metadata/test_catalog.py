@@ -13,7 +13,7 @@ from offloader.metadata.catalog import Catalogs, released
 from offloader.metadata.catalog_codec import plain
 from offloader.metadata.layout import catalog_folder, data_key, record_key, slot_name
 from offloader.metadata.log import NumberedLog
-from offloader.metadata.state import CatalogFold, CatalogHead, LedgerClosed, Said, Start, TopicCatalog, record_uuid
+from offloader.metadata.state import CatalogFold, CatalogHead, LedgerClosed, NextStart, Said, TopicCatalog, record_uuid
 from offloader.model import LedgerList, LedgerRange, LedgerSpan, Loss, Segment
 from offloader.storage.memory import MemoryStore
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
@@ -164,14 +164,14 @@ def test_a_segment_itself_proves_that_it_follows_into_another_ledger(process):
 def test_what_follows_is_known_only_from_a_list_that_still_has_the_ledger_before():
     catalog = TopicCatalog.empty(TOPIC).apply(claim(), offloaded("a", 0, 9))
     spans = (LedgerSpan(7, 9), LedgerSpan(8, -1), LedgerSpan(9, None))
-    assert catalog.head.next_start(LedgerList(spans)) == Start(position(0, 9), 9)
+    assert catalog.head.next_start(LedgerList(spans)) == NextStart(position(0, 9), 9)
     assert catalog.head.next_start(LedgerList(spans[2:])) is None
-    assert catalog.head.next_start(LedgerList((LedgerSpan(7, 12), *spans[1:]))) == Start(position(10))
+    assert catalog.head.next_start(LedgerList((LedgerSpan(7, 12), *spans[1:]))) == NextStart(position(10))
 
 
 def test_a_ledger_that_nobody_wrote_to_may_be_replaced():
     catalog = TopicCatalog.empty(TOPIC).apply(claim())
-    assert catalog.head.next_start(LedgerList((LedgerSpan(9, None),))) == Start(position(0, 9), -1)
+    assert catalog.head.next_start(LedgerList((LedgerSpan(9, None),))) == NextStart(position(0, 9), -1)
 
 
 @pytest.mark.parametrize("record", [offloaded("a", 0, 9), loss(0, 9), LedgerClosed(0, 7, 9)])

@@ -17,7 +17,18 @@ from offloader.metadata.catalog_codec import encode_catalog, standing
 from offloader.metadata.compaction import compact
 from offloader.metadata.history import History
 from offloader.metadata.layout import manifest_key, manifests_folder, newest_key, records_key, slot_key
-from offloader.metadata.manifest import FAN, Manifest, Node, Row, before_next, completed, frontier, leaf, merged, row_of
+from offloader.metadata.manifest import (
+    FAN,
+    Manifest,
+    ManifestNode,
+    ManifestRow,
+    before_next,
+    completed,
+    frontier,
+    leaf,
+    merged,
+    row_of,
+)
 from offloader.metadata.manifest_codec import decode_manifest, encode_manifest
 from offloader.metadata.state import CatalogHead, GenerationEnded, LedgerClosed, Record, TopicCatalog
 from offloader.model import EntryStats, LedgerRange, Loss, Part, Segment
@@ -70,7 +81,7 @@ def manifests(store: MemoryStore) -> dict[str, bytes]:
     return {key: store.read(key)[0] for key, _ in store.list(manifests_folder(TOPIC)) if key != newest_key(TOPIC, 0)}
 
 
-def everything(_: Row) -> bool:
+def everything(_: ManifestRow) -> bool:
     return True
 
 
@@ -78,7 +89,7 @@ def everything(_: Row) -> bool:
 
 
 rows = st.builds(
-    lambda placed, timed, untimed, sums: Row(*placed, *timed, untimed, *sums),
+    lambda placed, timed, untimed, sums: ManifestRow(*placed, *timed, untimed, *sums),
     st.just((None, None)) | st.tuples(st.builds(position, i64, i64, i64), st.builds(position, i64, i64, i64)),
     st.just((None, None)) | st.tuples(i64, i64),
     st.booleans(),
@@ -87,16 +98,16 @@ rows = st.builds(
 
 
 @given(st.lists(rows, max_size=5).map(tuple), st.integers(1, 300), st.data())
-def test_a_manifest_is_read_as_it_was_written(own: tuple[Row, ...], number: int, data: st.DataObject) -> None:
+def test_a_manifest_is_read_as_it_was_written(own: tuple[ManifestRow, ...], number: int, data: st.DataObject) -> None:
     size = len(frontier(number))
-    before = tuple(data.draw(rows) for _ in range(min(size, 3))) + (Row(),) * max(size - 3, 0)
-    made = Manifest(Node(0, number), own + (Row(),) * (FAN - len(own)), tuple(range(1, FAN + 1)), before)
+    before = tuple(data.draw(rows) for _ in range(min(size, 3))) + (ManifestRow(),) * max(size - 3, 0)
+    made = Manifest(ManifestNode(0, number), own + (ManifestRow(),) * (FAN - len(own)), tuple(range(1, FAN + 1)), before)
     assert decode_manifest(TOPIC, made.node, "key", encode_manifest(TOPIC, made)) == made
 
 
 def test_a_manifest_of_another_topic_or_place_is_damage() -> None:
-    data = encode_manifest(TOPIC, Manifest(Node(1, 3), (Row(),)))
-    for topic, node in ((OTHER_TOPIC, Node(1, 3)), (TOPIC, Node(1, 4)), (TOPIC, Node(2, 3))):
+    data = encode_manifest(TOPIC, Manifest(ManifestNode(1, 3), (ManifestRow(),)))
+    for topic, node in ((OTHER_TOPIC, ManifestNode(1, 3)), (TOPIC, ManifestNode(1, 4)), (TOPIC, ManifestNode(2, 3))):
         with pytest.raises(DamagedRecordError, match="key: it is not the manifest that belongs here"):
             decode_manifest(topic, node, "key", data)
 
@@ -114,9 +125,9 @@ def test_the_frontier_covers_all_leaves_once_and_in_order(leaves: int) -> None:
 def test_a_leaf_says_what_all_before_it_adds_up_to() -> None:
     """Of a tree of three levels, made as the compaction makes it."""
     drawn = random.Random(5)
-    sums: list[Row] = []
-    before: tuple[Row, ...] = ()
-    seen: dict[Node, Row] = {}
+    sums: list[ManifestRow] = []
+    before: tuple[ManifestRow, ...] = ()
+    seen: dict[ManifestNode, ManifestRow] = {}
     for number in range(FAN * FAN + 70):
         made = leaf(number, [Loss(position(number), position(number), "", "", 0)] * FAN, [1] * FAN, before)
         made = replace(made, rows=(replace(made.rows[0], size=drawn.randrange(9)), *made.rows[1:]))
@@ -126,7 +137,7 @@ def test_a_leaf_says_what_all_before_it_adds_up_to() -> None:
         before = before_next(made)
         assert [seen[node] for node in frontier(number + 1)] == list(before)
     assert sum(row.size for row in before) == sum(row.size for row in sums)
-    assert {Node(2, 0), Node(1, FAN)} <= seen.keys()
+    assert {ManifestNode(2, 0), ManifestNode(1, FAN)} <= seen.keys()
 
 
 def test_what_a_segment_says_no_time_of_may_have_any() -> None:
@@ -155,10 +166,10 @@ def test_a_manifest_that_does_not_sum_up_what_it_should_is_passed_over(change: C
     without = [(slot.number, slot.row) for slot in History(store, head).slots(everything)]
     compact(store, head)
     key = manifest_key(TOPIC, 0, 0, 0)
-    made = decode_manifest(TOPIC, Node(0, 0), key, store.read(key)[0])
+    made = decode_manifest(TOPIC, ManifestNode(0, 0), key, store.read(key)[0])
     store.put(key, encode_manifest(TOPIC, change(made)))
     with pytest.raises(DamagedRecordError, match=key):
-        decode_manifest(TOPIC, Node(0, 0), key, store.read(key)[0])
+        decode_manifest(TOPIC, ManifestNode(0, 0), key, store.read(key)[0])
     history = Catalogs(store, "app").history(TOPIC)
     assert [(slot.number, slot.row) for slot in history.slots(everything)] == without
     assert history.catalog(range(head.next_slot)).segments == Catalogs(store, "app").load(TOPIC).segments

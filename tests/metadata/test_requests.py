@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from offloader.errors import DamagedRecordError, FormatVersionError
 from offloader.metadata import layout, requests
-from offloader.metadata.requests import DAY_MS, Outcome, Request, RequestKind
+from offloader.metadata.requests import DAY_MS, Request, RequestKind, RequestOutcome
 from offloader.model import TopicName
 from offloader.storage.memory import MemoryStore
 from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
@@ -16,7 +16,7 @@ from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
 from .support import TOPIC, position, positions, tokens
 
 CLOSE = Request(RequestKind.CLOSE, TOPIC, 1000, "joe", position(12))
-DONE = Outcome(True, "closed", 2000)
+DONE = RequestOutcome(True, "closed", 2000)
 
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=5)
 
@@ -53,7 +53,7 @@ def test_applications_do_not_see_each_other_s_requests(store):
 
 def test_answers_may_be_repeated_and_the_first_one_stands(store):
     request_id = requests.submit(store, "app", CLOSE, tokens())
-    for outcome in (DONE, Outcome(False, "too late", 3000)):
+    for outcome in (DONE, RequestOutcome(False, "too late", 3000)):
         requests.mark_seen(store, "app", request_id)
         requests.mark_done(store, "app", request_id, outcome)
     assert requests.outcome_of(store, "app", request_id) == DONE
@@ -83,8 +83,8 @@ def test_old_answers_are_removed_after_a_day(store):
     new_token = tokens()
     old, young, pending = (requests.submit(store, "app", CLOSE, new_token) for _ in range(3))
     requests.mark_seen(store, "app", old)
-    requests.mark_done(store, "app", old, Outcome(True, "", 1000))
-    requests.mark_done(store, "app", young, Outcome(True, "", 1001))
+    requests.mark_done(store, "app", old, RequestOutcome(True, "", 1000))
+    requests.mark_done(store, "app", young, RequestOutcome(True, "", 1001))
     assert requests.remove_old(store, "app", 1001 + DAY_MS) == 1
     assert [i for i, _ in requests.pending(store, "app", 0)] == [pending]
     assert {key.split("/")[-1] for key, _ in store.list()} == {young, f"{young}.done", pending}
@@ -92,7 +92,7 @@ def test_old_answers_are_removed_after_a_day(store):
 
 def test_a_removal_that_is_interrupted_does_not_make_a_request_pending_again(store):
     request_id = requests.submit(store, "app", CLOSE, tokens())
-    requests.mark_done(store, "app", request_id, Outcome(True, "", 0))
+    requests.mark_done(store, "app", request_id, RequestOutcome(True, "", 0))
     with pytest.raises(Exception, match="unavailable"):
         requests.remove_old(FaultyStore(store, StoreFaults([StoreFault("delete", after=1)])), "app", 2 * DAY_MS)
     assert requests.pending(store, "app", 0) == []
@@ -144,7 +144,7 @@ def test_no_request_is_more_than_damage(store, data):
 def test_an_outcome_that_cannot_be_read_keeps_no_other_from_being_removed(store):
     new_token = tokens()
     damaged, old = (requests.submit(store, "app", CLOSE, new_token) for _ in range(2))
-    requests.mark_done(store, "app", old, Outcome(True, "", 0))
+    requests.mark_done(store, "app", old, RequestOutcome(True, "", 0))
     store.put(layout.requests_folder("app") + damaged + requests.DONE, b"{")
     assert requests.remove_old(store, "app", 2 * DAY_MS) == 1
     assert {key.split("/")[-1] for key, _ in store.list()} == {damaged, f"{damaged}.done"}

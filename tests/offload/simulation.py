@@ -20,20 +20,20 @@ from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal import Journal
 from offloader.metrics import Metrics
 from offloader.model import Lane, Receipt, Slice, Source, TopicName
-from offloader.offload.core.lanes import Limits
+from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.core.planner import Plan
 from offloader.offload.core.rates import RateLimits
 from offloader.offload.driver.acknowledging import acknowledged
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.driver import Driver
-from offloader.offload.driver.registry import Roster
-from offloader.offload.driver.work import Kind, Work
+from offloader.offload.driver.registry import TopicRegistry
+from offloader.offload.driver.work import Work, WorkKind
 from offloader.offload.worker.slice_worker import died, refused, run_slice
 from offloader.ports.entry_source import EntrySource
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from offloader.testing.cluster import MemoryCluster
-from offloader.testing.pace import Pace
+from offloader.testing.pace import PaceLog
 
 CONFIG = """
 application: sim
@@ -132,9 +132,9 @@ class Simulation:
     entries_per_ledger: int | None = 20
     store: ObjectStore | None = None
     application: str = "sim"
-    limits: Limits = field(default_factory=lambda: Limits(tasks=2, threads=2, byte_budget=40 * 1024))
-    slow: Limits = field(
-        default_factory=lambda: Limits(
+    limits: LaneLimits = field(default_factory=lambda: LaneLimits(tasks=2, threads=2, byte_budget=40 * 1024))
+    slow: LaneLimits = field(
+        default_factory=lambda: LaneLimits(
             tasks=1, threads=4, byte_budget=40 * 1024, time_budget_ms=300_000, hard_limit_ms=900_000, queue_factor=1
         )
     )
@@ -150,7 +150,7 @@ class Simulation:
         self.zombies: list[Slice] = []
         self.kills = 0
         self.dropped = 0
-        self.pace = Pace(self.limits.time_budget_ms + self.limits.hard_limit_ms)
+        self.pace = PaceLog(self.limits.time_budget_ms + self.limits.hard_limit_ms)
         self.start()
 
     def uuid(self) -> str:
@@ -185,13 +185,13 @@ class Simulation:
             source=self.cluster.source,
             policies=self.config.policies,
             metrics=Metrics(),
-            work=Work(dict.fromkeys(Kind, Inline()), self.clock),
+            work=Work(dict.fromkeys(WorkKind, Inline()), self.clock),
             clock_ms=self.clock,
             new_uuid=self.uuid,
             jitter=self.rng.random,
         )
         rates = RateLimits()
-        self.roster = Roster(self.context, rates, 1_000, [])
+        self.roster = TopicRegistry(self.context, rates, 1_000, [])
         self.plans = NoPlans(self.uuid(), self.planned)
         self.driver = Driver(
             self.context, self.roster, self.plans, {Lane.FAST: self.limits, Lane.SLOW: self.slow}, self.desk, rates, 1
@@ -278,7 +278,7 @@ class Simulation:
         seconds = Ticking(1)
         sources: dict[Source, EntrySource] = {
             Source.BROKER: self.cluster.source,
-            Source.FILLED: FilledSource(self.cluster.source, self.cluster.stored, lambda: seconds() / 10),
+            Source.BROKER_WITH_BOOKIES: FilledSource(self.cluster.source, self.cluster.stored, lambda: seconds() / 10),
             Source.BOOKKEEPER: self.cluster.stored,
         }
         return run_slice(work, sources[work.source], self.store, Ticking(50))

@@ -11,8 +11,8 @@ import pytest
 
 from offloader.metadata.state import Abandoned, TopicState
 from offloader.model import TopicName
-from offloader.offload.core.retry_schedule import Patience
-from offloader.offload.driver.work import Kind
+from offloader.offload.core.retry_schedule import RetrySchedule
+from offloader.offload.driver.work import WorkKind
 from tests.offload.simulation import Inline, Simulation
 
 TOPIC = TopicName.parse("public/default/t")
@@ -39,13 +39,13 @@ class Later(Executor):
                 future.set_exception(error)
 
 
-def put_off(sim: Simulation, kind: Kind) -> Later:
+def put_off(sim: Simulation, kind: WorkKind) -> Later:
     later = Later()
     sim.context.work._executors = {**sim.context.work._executors, kind: later}
     return later
 
 
-def answer_from_now_on(sim: Simulation, kind: Kind, later: Later) -> None:
+def answer_from_now_on(sim: Simulation, kind: WorkKind, later: Later) -> None:
     sim.context.work._executors = {**sim.context.work._executors, kind: Inline()}
     later.answer()
 
@@ -58,13 +58,13 @@ def test_a_topic_is_released_at_the_end_that_it_has_then_not_at_one_that_was_kno
     sim.rounds(4)
     sim.clock.now += 300_000  # quiet: the next look is a while away
     sim.rounds(1)
-    later = put_off(sim, Kind.LEDGERS)
+    later = put_off(sim, WorkKind.LEDGERS)
     sim.produce(TOPIC, 7)
     written = max((e.ledger, e.entry) for e in sim.cluster.entries(TOPIC))
     sim.cluster.namespace("public/default").properties["offloader.enabled"] = "false"
     sim.rounds(8)
     assert later.waiting, "the look has seen that the end moved; the ledger list is not there yet"
-    answer_from_now_on(sim, Kind.LEDGERS, later)
+    answer_from_now_on(sim, WorkKind.LEDGERS, later)
     sim.rounds(60)
     assert TOPIC not in sim.roster.topics, "it is released"
     end = sim.context.catalogs.head(TOPIC).end
@@ -76,7 +76,7 @@ def test_an_upload_that_begins_in_mid_round_is_not_begun_twice() -> None:
     sim = Simulation(1, roll="10m", max_size=10**8)
     sim.cluster.create(TOPIC)
     sim.rounds(4)
-    later = put_off(sim, Kind.BEGIN)
+    later = put_off(sim, WorkKind.BEGIN)
     begun = 0
     begin = sim.store.begin
 
@@ -98,7 +98,7 @@ def test_an_upload_that_begins_in_mid_round_is_not_begun_twice() -> None:
     sim.roster.update = update_meanwhile  # type: ignore[method-assign]
     sim.rounds(1)
     sim.roster.update = update  # type: ignore[method-assign]
-    answer_from_now_on(sim, Kind.BEGIN, later)
+    answer_from_now_on(sim, WorkKind.BEGIN, later)
     sim.rounds(5)
     assert begun == 1
     segment = sim.driver.state(TOPIC).open
@@ -111,21 +111,21 @@ def test_a_topic_whose_subscription_is_being_deleted_is_not_looked_at() -> None:
     sim.cluster.create(TOPIC)
     sim.produce(TOPIC, 5)
     sim.rounds(4)
-    later = put_off(sim, Kind.RELEASE)
+    later = put_off(sim, WorkKind.RELEASE)
     sim.cluster.namespace("public/default").properties["offloader.enabled"] = "false"
     sim.rounds(30)
     assert later.waiting
     looks = sim.cluster.faults.count("pins.ends")
     sim.rounds(30)
     assert sim.cluster.faults.count("pins.ends") == looks, "a look would subscribe again where the connection is lost"
-    answer_from_now_on(sim, Kind.RELEASE, later)
+    answer_from_now_on(sim, WorkKind.RELEASE, later)
     sim.rounds(5)
     assert TOPIC not in sim.roster.topics
     assert sim.cluster.mark_delete(TOPIC) is None
 
 
-@pytest.mark.parametrize("kind", [Kind.ADOPT, Kind.ADOPT_AGAIN])
-def test_what_adoption_has_journaled_is_not_overwritten_by_uploads_that_were_aborted_meanwhile(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [WorkKind.ADOPT, WorkKind.ADOPT_AGAIN])
+def test_what_adoption_has_journaled_is_not_overwritten_by_uploads_that_were_aborted_meanwhile(kind: WorkKind) -> None:
     sim = Simulation(1, roll="10s", max_size=10**8, entries_per_ledger=5, pin_holds_last_entry=False)
     sim.cluster.create(TOPIC)
     sim.rounds(4)
@@ -137,8 +137,8 @@ def test_what_adoption_has_journaled_is_not_overwritten_by_uploads_that_were_abo
     sim.cluster.delete_subscription(TOPIC)
     sim.cluster.check_retention(TOPIC)
     sim.kill()
-    if kind is Kind.ADOPT_AGAIN:
-        sim.roster._adoptions[TOPIC] = Patience(in_vain=1)  # its broker hung
+    if kind is WorkKind.ADOPT_AGAIN:
+        sim.roster._adoptions[TOPIC] = RetrySchedule(in_vain=1)  # its broker hung
     adoption = put_off(sim, kind)
     sim.driver._abandoned._again_at = sim.clock.now + 3_000
     record = sim.journal.record

@@ -10,8 +10,8 @@ import pytest
 
 from offloader.errors import BrokerUnavailableError
 from offloader.model import TopicName
-from offloader.offload.core.retry_schedule import FIRST_MS, LAST_MS, SOON_MS, Patience
-from offloader.offload.driver.work import Kind
+from offloader.offload.core.retry_schedule import FIRST_MS, LAST_MS, SOON_MS, RetrySchedule
+from offloader.offload.driver.work import WorkKind
 from offloader.ports.pins import TopicEnd
 from tests.offload.simulation import Simulation
 
@@ -76,7 +76,7 @@ def test_looks_that_are_waited_for_become_rare_and_the_other_topics_go_on() -> N
 
 def test_topics_that_cannot_be_adopted_yet_keep_no_other_topic_waiting() -> None:
     sim = started()
-    sim.context.work._executors = {**sim.context.work._executors, Kind.ADOPT: (stuck := Stuck())}
+    sim.context.work._executors = {**sim.context.work._executors, WorkKind.ADOPT: (stuck := Stuck())}
     for topic in HUNG:
         sim.cluster.create(topic)
     assert go_on(sim) > 10
@@ -119,14 +119,14 @@ def test_a_release_that_is_waited_for_is_tried_less_and_less_often() -> None:
 
 @pytest.mark.parametrize("took", [0, 500])
 def test_what_fails_at_once_is_tried_again_soon(took: int) -> None:
-    patience = Patience()
+    patience = RetrySchedule()
     for _ in range(5):
         patience.failed(1_000, 1_000 + took)
         assert patience.again_at == 1_000 + took + SOON_MS
 
 
 def test_what_is_waited_for_is_tried_at_moments_that_topics_share() -> None:
-    one, other = Patience(), Patience()
+    one, other = RetrySchedule(), RetrySchedule()
     now, delays = 1_700_000_000_000, []
     for _ in range(8):
         one.failed(now, now + TIME_OUT_MS)

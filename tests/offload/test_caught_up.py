@@ -10,7 +10,7 @@ import pytest
 
 from offloader.errors import AuthorizationFailedError, SubscriptionBusyError
 from offloader.model import Failure, FailureKind, GapKind, Position, TopicName
-from offloader.offload.caught_up import GIVE_UP_ATTEMPTS, CaughtUp, Outcome
+from offloader.offload.caught_up import GIVE_UP_ATTEMPTS, CaughtUp, CaughtUpState
 from offloader.offload.driver.driver import Driver
 from offloader.offload.driver.undelivered import MAX_LOOKUPS
 from tests.offload.simulation import Simulation
@@ -47,10 +47,10 @@ class Watched:
 def test_failures_of_an_earlier_run_get_another_try():
     driver = Watched(failed(GIVE_UP_ATTEMPTS, 1))
     watch = CaughtUp(cast("Driver", driver), 0, None)
-    assert watch.look(0) is Outcome.NOT_YET
-    assert watch.look(1) is Outcome.NOT_YET
+    assert watch.look(0) is CaughtUpState.NOT_YET
+    assert watch.look(1) is CaughtUpState.NOT_YET
     driver.failure = failed(GIVE_UP_ATTEMPTS + 1, 2)
-    assert watch.look(2) is Outcome.CANNOT
+    assert watch.look(2) is CaughtUpState.CANNOT
 
 
 def test_a_topic_that_fails_often_enough_is_given_up():
@@ -58,9 +58,9 @@ def test_a_topic_that_fails_often_enough_is_given_up():
     watch = CaughtUp(cast("Driver", driver), 0, None)
     for attempts in range(1, GIVE_UP_ATTEMPTS):
         driver.failure = failed(attempts, attempts)
-        assert watch.look(attempts) is Outcome.NOT_YET
+        assert watch.look(attempts) is CaughtUpState.NOT_YET
     driver.failure = failed(GIVE_UP_ATTEMPTS, 9)
-    assert watch.look(9) is Outcome.CANNOT
+    assert watch.look(9) is CaughtUpState.CANNOT
 
 
 def test_a_topic_that_is_to_be_taken_in_anew_is_not_there_yet():
@@ -76,9 +76,9 @@ def test_a_namespace_that_could_not_be_read_is_not_caught_up():
     driver = Watched(None)
     driver.roster.topics = {}
     watch = CaughtUp(cast("Driver", driver), 0, None)
-    assert watch.look(0) is Outcome.CAUGHT_UP
+    assert watch.look(0) is CaughtUpState.CAUGHT_UP
     driver.roster.unread = {"shop/orders": AuthorizationFailedError("no administrator of this tenant")}
-    assert watch.look(1) is Outcome.CANNOT
+    assert watch.look(1) is CaughtUpState.CANNOT
     assert watch.unfinished() == ["not looked at: shop/orders: no administrator of this tenant"]
 
 
@@ -94,9 +94,9 @@ def until_an_outcome(sim, watch, rounds=400, step_ms=1_000):
         sim.round()
         sim.batch()
         outcome = watch.look(sim.clock.now)
-        if outcome is not Outcome.NOT_YET:
+        if outcome is not CaughtUpState.NOT_YET:
             return outcome
-    return Outcome.NOT_YET
+    return CaughtUpState.NOT_YET
 
 
 def test_a_disabled_topic_is_not_caught_up_before_its_end_was_looked_at():
@@ -117,9 +117,9 @@ def test_a_disabled_topic_is_not_caught_up_before_its_end_was_looked_at():
         plan()
 
     sim.driver._plan = watched_in_mid_round
-    assert until_an_outcome(sim, watch) is Outcome.CAUGHT_UP
+    assert until_an_outcome(sim, watch) is CaughtUpState.CAUGHT_UP
     assert seen
-    assert set(seen) == {Outcome.NOT_YET}
+    assert set(seen) == {CaughtUpState.NOT_YET}
     last = sim.cluster.entries(TOPIC)[-1]
     assert sim.context.catalogs.load(TOPIC).end == Position(0, last.ledger, last.entry)
 
@@ -152,7 +152,7 @@ def test_a_topic_that_was_created_again_has_a_goal_too():
     sim.cluster.create(TOPIC)
     sim.produce(TOPIC, 30)
     sim.kill()
-    assert until_an_outcome(sim, run_once(sim)) is Outcome.CAUGHT_UP
+    assert until_an_outcome(sim, run_once(sim)) is CaughtUpState.CAUGHT_UP
     assert sim.context.catalogs.load(TOPIC).claim.incarnation == 1
 
 
@@ -174,7 +174,7 @@ def with_lost_data():
 def test_a_topic_with_lost_data_is_given_up_and_named():
     sim = with_lost_data()
     watch = run_once(sim)
-    assert until_an_outcome(sim, watch) is Outcome.CANNOT
+    assert until_an_outcome(sim, watch) is CaughtUpState.CANNOT
     (line,) = watch.unfinished()
     assert str(TOPIC) in line
     assert "accept-loss" in line
@@ -183,9 +183,9 @@ def test_a_topic_with_lost_data_is_given_up_and_named():
 def test_a_loss_that_somebody_accepts_soon_after_the_start_is_not_given_up():
     sim = with_lost_data()
     watch = run_once(sim)
-    assert until_an_outcome(sim, watch, rounds=10) is Outcome.NOT_YET
+    assert until_an_outcome(sim, watch, rounds=10) is CaughtUpState.NOT_YET
     sim.roster.topics[TOPIC].accepted_loss = Position(0, 10**9, 0)
-    assert until_an_outcome(sim, watch) is Outcome.CAUGHT_UP
+    assert until_an_outcome(sim, watch) is CaughtUpState.CAUGHT_UP
     assert len(sim.context.catalogs.load(TOPIC).losses) == 1
 
 
@@ -195,7 +195,7 @@ def test_a_pin_that_stays_busy_is_given_up_and_named():
     sim.cluster.faults.add("pins.open", lambda: SubscriptionBusyError("busy"), times=10**6)
     watch = run_once(sim)
     began = sim.clock.now
-    assert until_an_outcome(sim, watch) is Outcome.CANNOT
+    assert until_an_outcome(sim, watch) is CaughtUpState.CANNOT
     assert sim.clock.now - began > 60_000
     assert watch.unfinished() == [f"not offloaded: {TOPIC}: busy"]
 
@@ -206,9 +206,9 @@ def test_a_pin_that_is_busy_for_a_minute_is_waited_for():
     sim.produce(TOPIC, 30)
     fault = sim.cluster.faults.add("pins.open", lambda: SubscriptionBusyError("busy"), times=10**6)
     watch = run_once(sim)
-    assert until_an_outcome(sim, watch, rounds=60) is Outcome.NOT_YET
+    assert until_an_outcome(sim, watch, rounds=60) is CaughtUpState.NOT_YET
     fault.times = 0
-    assert until_an_outcome(sim, watch) is Outcome.CAUGHT_UP
+    assert until_an_outcome(sim, watch) is CaughtUpState.CAUGHT_UP
 
 
 def test_topics_may_come_and_go_while_it_is_looked():
@@ -249,7 +249,7 @@ def test_a_topic_that_is_forgotten_between_two_questions_is_no_error():
     watch = CaughtUp(cast("Driver", driver), 0, None)
     known = driver.roster.topics
     driver.roster.topics = SimpleNamespace(items=known.items, get=lambda name: None)
-    assert watch.look(0) is Outcome.NOT_YET
+    assert watch.look(0) is CaughtUpState.NOT_YET
     assert watch.unfinished() == [f"not caught up: {TOPIC}: a gap"]
 
 
@@ -266,7 +266,7 @@ def with_hidden_tail(entries, **settings):
 def test_a_long_tail_of_aborted_entries_is_no_open_transaction(entries):
     sim = with_hidden_tail(entries)
     watch = run_once(sim)
-    assert until_an_outcome(sim, watch) is Outcome.CAUGHT_UP
+    assert until_an_outcome(sim, watch) is CaughtUpState.CAUGHT_UP
     last = sim.cluster.entries(TOPIC)[-1]
     assert sim.context.catalogs.load(TOPIC).end == Position(0, last.ledger, last.entry)
 
@@ -276,7 +276,7 @@ def test_an_open_transaction_behind_aborted_entries_is_in_the_way(before):
     sim = with_hidden_tail(before)
     sim.cluster.add_pending(TOPIC, b"open")
     watch = run_once(sim)
-    assert until_an_outcome(sim, watch) is Outcome.CANNOT
+    assert until_an_outcome(sim, watch) is CaughtUpState.CANNOT
     assert watch.unfinished() == [f"not caught up: {TOPIC}: an open transaction is in the way"]
 
 

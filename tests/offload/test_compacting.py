@@ -11,7 +11,7 @@ import pytest
 from offloader.metadata.layout import manifest_key
 from offloader.metadata.manifest import FAN
 from offloader.offload.driver.compacting import AGAIN_MS, Compacting
-from offloader.offload.driver.work import Kind, Work
+from offloader.offload.driver.work import Work, WorkKind
 from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
 from tests.metadata.support import TOPIC
 from tests.metadata.test_manifests import written
@@ -23,7 +23,7 @@ class World:
         self.now = 0
         self.store, self.head = written(records)
         self.faults = StoreFaults(faults)
-        self.work = Work(dict.fromkeys(Kind, Inline()), lambda: self.now)
+        self.work = Work(dict.fromkeys(WorkKind, Inline()), lambda: self.now)
         context = SimpleNamespace(store=FaultyStore(self.store, self.faults), clock_ms=lambda: self.now, work=self.work)
         self.compacting = Compacting(context)  # type: ignore[arg-type]
 

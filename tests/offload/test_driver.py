@@ -13,8 +13,8 @@ import pytest
 from offloader.errors import OvertakenError
 from offloader.model import GapKind, Lane, Slice, TopicName
 from offloader.offload.core.lanes import Speed
-from offloader.offload.driver.driver import Batch
-from offloader.offload.driver.work import Kind
+from offloader.offload.driver.driver import LaneBatch
+from offloader.offload.driver.work import WorkKind
 from offloader.ports.admin import TopicInfo
 from offloader.testing.invariants import check_invariants
 from offloader.testing.truth import truth_of_cluster
@@ -73,10 +73,10 @@ def test_the_empty_batch_with_which_a_query_begins_ends_no_plan() -> None:
     sim = started()
     sim.produce(QUICK, 60)
     (work,) = planned(sim)[Lane.FAST]
-    sim.driver._take(Batch(Lane.FAST, []))
+    sim.driver._take(LaneBatch(Lane.FAST, []))
     assert planned(sim)[Lane.FAST] == (work,)
     receipt = sim.run(work)
-    sim.driver._take(Batch(Lane.FAST, [replace(receipt, plan=receipt.plan - 1)]))
+    sim.driver._take(LaneBatch(Lane.FAST, [replace(receipt, plan=receipt.plan - 1)]))
     assert planned(sim)[Lane.FAST] == (work,)
     sim.settle()
 
@@ -92,17 +92,17 @@ class Stuck(Executor):
         return Future()
 
 
-def hang(sim: Simulation, kind: Kind) -> Stuck:
+def hang(sim: Simulation, kind: WorkKind) -> Stuck:
     stuck = Stuck()
     sim.context.work._executors = {**sim.context.work._executors, kind: stuck}
     return stuck
 
 
-NOT_FOR_READING = [k for k in Kind if k not in (Kind.LOOK, Kind.LEDGERS, Kind.BEGIN)]
+NOT_FOR_READING = [k for k in WorkKind if k not in (WorkKind.LOOK, WorkKind.LEDGERS, WorkKind.BEGIN)]
 
 
 @pytest.mark.parametrize("kind", NOT_FOR_READING)
-def test_whatever_kind_of_work_hangs_topics_are_read_and_the_driver_sees_whether_it_was_overtaken(kind: Kind) -> None:
+def test_whatever_kind_of_work_hangs_topics_are_read_and_the_driver_sees_whether_it_was_overtaken(kind: WorkKind) -> None:
     sim = started()
     hang(sim, kind)
     checks = 0
@@ -132,13 +132,13 @@ def test_sixty_three_seals_that_take_long_hold_no_round_and_no_other_topic() -> 
     sim.rounds(4)
     for topic in many:
         sim.produce(topic, 5, largest=100)
-    stuck = hang(sim, Kind.SEAL)
+    stuck = hang(sim, WorkKind.SEAL)
     sim.rounds(30)
     assert stuck.asked == 63
     sim.produce(QUICK, 200)
     assert sum(bool(planned(sim)) and bool(sim.batch()) for _ in range(3))
     assert stuck.asked <= 64, "each is posted once, however many rounds there are"
-    assert sim.context.work.standing()[Kind.SEAL].queued == stuck.asked
+    assert sim.context.work.standing()[WorkKind.SEAL].queued == stuck.asked
 
 
 def test_tails_before_a_rest_that_hangs_hold_nobody() -> None:
@@ -149,7 +149,7 @@ def test_tails_before_a_rest_that_hangs_hold_nobody() -> None:
     for topic in quiet:
         sim.cluster.add_hidden(topic, GapKind.MARKER)
     sim.rounds(4)
-    stuck = hang(sim, Kind.TAIL)
+    stuck = hang(sim, WorkKind.TAIL)
     sim.rounds(30)
     assert stuck.asked == len(quiet)
     segments = 0

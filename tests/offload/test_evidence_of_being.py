@@ -23,7 +23,7 @@ from offloader.metadata import requests
 from offloader.metadata.requests import Request, RequestKind
 from offloader.model import TopicName
 from offloader.offload.core.evidence import CONFIRM_MS, GAP_MS, Being, Look, being
-from offloader.offload.driver.request_handler import RequestDesk
+from offloader.offload.driver.request_handler import RequestHandler
 from offloader.ports.admin import Identity
 from offloader.testing.cluster import MemoryCluster
 from offloader.testing.cluster_clients import MemoryAdmin
@@ -253,7 +253,7 @@ def test_somebody_may_say_that_everything_was_deleted() -> None:
     sim.until_believed()
     assert "--deleted" in sim.roster.topics[T].unseen
     request = Request(RequestKind.ACCEPT_LOSS, T, sim.clock.now, "test")
-    sim.driver._desk = RequestDesk(sim.context, 1)
+    sim.driver._desk = RequestHandler(sim.context, 1)
     asked = requests.submit(sim.store, "sim", request, sim.uuid)
     sim.until_believed()
     assert T not in sim.roster.topics

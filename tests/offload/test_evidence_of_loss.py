@@ -9,10 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.metadata.state import Claim, LedgerClosed, Start, TopicCatalog, TopicState
-from offloader.model import Cuts, LedgerList, LedgerRange, LedgerSpan, Loss, Position, RollReason, Segment, Source, TopicName
+from offloader.metadata.state import Claim, LedgerClosed, NextStart, TopicCatalog, TopicState
+from offloader.model import (
+    LedgerList,
+    LedgerRange,
+    LedgerSpan,
+    Loss,
+    Position,
+    RollReason,
+    Segment,
+    SegmentLayout,
+    Source,
+    TopicName,
+)
 from offloader.offload.core import evidence
-from offloader.offload.core.evidence import Listed, Lost
+from offloader.offload.core.evidence import Lost, TopicListing
 
 T = TopicName.parse("public/default/t")
 OPEN = TopicState(T)
@@ -26,10 +37,10 @@ def claimed(ledger: int = 5, token: str = "") -> TopicCatalog:
     return TopicCatalog.empty(T).apply(Claim("app", 0, 1, position(ledger, 0), 1, token=token))
 
 
-def offloaded(catalog: TopicCatalog, start: Start, last: int) -> TopicCatalog:
+def offloaded(catalog: TopicCatalog, start: NextStart, last: int) -> TopicCatalog:
     first = start.position
     segment = Segment(
-        f"u{catalog.next_slot}", first, first._replace(entry=last), 1, 2, 10, 3, Cuts(), Source.BROKER, RollReason.AGE,
+        f"u{catalog.next_slot}", first, first._replace(entry=last), 1, 2, 10, 3, SegmentLayout(), Source.BROKER, RollReason.AGE,
         (LedgerRange(first.ledger, first.entry, last, last - first.entry + 1, 10),), former_ledger_last=start.former_ledger_last,
     )  # fmt: skip
     catalog.head.check_follows(segment)
@@ -108,7 +119,7 @@ class World:
             closed = LedgerClosed(*end, followed_by=ledgers.following(end.ledger) if self.hold else None)
             if closed != self.catalog.head.closing:
                 self.catalog = self.catalog.apply(closed)
-        listed = Listed(ledgers, self.mark, self.awaited, f"pin-{self.pins}" if self.tells else None)
+        listed = TopicListing(ledgers, self.mark, self.awaited, f"pin-{self.pins}" if self.tells else None)
         if evidence.doubtful(self.catalog.head, listed):
             self.state = TopicState(T, lost_after=after)
         elif evidence.remade(self.catalog.head, listed):
@@ -211,7 +222,7 @@ def test_nothing_is_lost_where_nobody_moves_the_pin(todo, hold, token):
     there = world(hold, token)
     run(there, [*todo, "look", "look", "look"])
     assert not there.catalog.losses
-    assert not evidence.pin_moved(there.catalog.head, Listed(there.list, there.mark))
+    assert not evidence.pin_moved(there.catalog.head, TopicListing(there.list, there.mark))
     assert there.missing() == set()
 
 
@@ -223,19 +234,19 @@ def test_what_the_setting_gives_up():
 
 
 def test_the_pin_is_acknowledged_up_to_the_entry_before_the_last_one():
-    catalog = offloaded(claimed(), Start(position(5, 0)), 9)
+    catalog = offloaded(claimed(), NextStart(position(5, 0)), 9)
     assert evidence.pin_target(catalog.head) == position(5, 8)
-    assert evidence.pin_target(offloaded(claimed(), Start(position(5, 0)), 0).head) == position(5, -1)
+    assert evidence.pin_target(offloaded(claimed(), NextStart(position(5, 0)), 0).head) == position(5, -1)
     assert evidence.pin_target(catalog.apply(LedgerClosed(0, 5, 9, followed_by=7)).head) == position(5, 8)
     assert evidence.pin_target(catalog.apply(LedgerClosed(0, 5, 9)).head) == position(5, 9)
 
 
 def test_a_ledger_that_was_listed_next_is_no_loss_though_the_pin_was_moved_past_the_one_before():
-    catalog = offloaded(claimed(), Start(position(5, 0)), 9).apply(LedgerClosed(0, 5, 9, followed_by=7)).head
+    catalog = offloaded(claimed(), NextStart(position(5, 0)), 9).apply(LedgerClosed(0, 5, 9, followed_by=7)).head
     left = LedgerList((LedgerSpan(7, None),))
-    assert evidence.pin_moved(catalog, Listed(left, position(7, -1)))
-    assert not evidence.doubtful(catalog, Listed(left, position(7, -1)))
+    assert evidence.pin_moved(catalog, TopicListing(left, position(7, -1)))
+    assert not evidence.doubtful(catalog, TopicListing(left, position(7, -1)))
     assert evidence.lost(OPEN, catalog, left, None) is None
-    assert catalog.next_start(left) == Start(position(7, 0), 9)
+    assert catalog.next_start(left) == NextStart(position(7, 0), 9)
     beyond = LedgerList((LedgerSpan(8, None),))
     assert evidence.lost(OPEN, catalog, beyond, None) == Lost(position(5, 10), position(8, -1))

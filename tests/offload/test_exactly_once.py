@@ -75,7 +75,7 @@ def make_readable(sim: Simulation, topics: list[TopicName], rng: random.Random) 
             sim.cluster.resolve(topic, commit=rng.random() < 0.5)
     withheld = any(e.hidden is None and not e.delivered for topic in topics for e in sim.cluster.entries(topic))
     if withheld and not sim.source.complete:
-        sim.switch(rng.choice([Source.FILLED, Source.BOOKKEEPER]))
+        sim.switch(rng.choice([Source.BROKER_WITH_BOOKIES, Source.BOOKKEEPER]))
 
 
 @worlds

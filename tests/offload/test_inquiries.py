@@ -10,7 +10,7 @@ from offloader.model import TopicName
 from offloader.offload.driver import inquiries
 from offloader.offload.driver.inquiries import LOOK_EVERY_MS, inquire, pursue
 from offloader.offload.driver.observing import WITNESSES
-from offloader.offload.driver.work import Kind
+from offloader.offload.driver.work import WorkKind
 from tests.offload.simulation import Simulation
 
 NAMES = [TopicName.parse(f"public/default/t{number}") for number in range(8)]
@@ -35,7 +35,7 @@ def test_witnesses_are_found_once_for_all_topics_and_change_from_look_to_look(mo
         return real(topics)
 
     def post(kind, key, call, then):
-        assert kind is Kind.INQUIRE
+        assert kind is WorkKind.INQUIRE
         posted[key] += 1
         assert len(call.args[2]) == WITNESSES
         asked[key] |= {head.topic for head in call.args[2]}

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from offloader.config import Config
 from offloader.metadata.state import Claim, TopicCatalog, TopicState
 from offloader.model import (
-    Cuts,
     EntryStats,
     FailureKind,
     Lane,
@@ -25,22 +24,23 @@ from offloader.model import (
     Part,
     Position,
     Receipt,
+    SegmentLayout,
     Slice,
     SliceStop,
     TopicName,
 )
 from offloader.offload import settings as derived
 from offloader.offload.core import lanes, planner, segments
-from offloader.offload.core.lanes import Limits, Speed, after
-from offloader.offload.core.planner import Begin, Decision, Plan, Rules, Seal, TopicView, decide, plan
+from offloader.offload.core.lanes import LaneLimits, Speed, after
+from offloader.offload.core.planner import Begin, Decision, Plan, Seal, TopicRules, TopicView, decide, plan
 from offloader.offload.spark import session as spark_side
 from offloader.offload.worker.slice_worker import run_slice
 from offloader.ports.entry_source import Extent, RawEntry
 from tests.examples import worlds
 from tests.offload.test_planner import NoStore
 
-FAST = Limits(tasks=2, threads=4, byte_budget=10**9)
-SLOW = Limits(tasks=1, threads=8, byte_budget=10**9, time_budget_ms=300_000, hard_limit_ms=900_000, queue_factor=1)
+FAST = LaneLimits(tasks=2, threads=4, byte_budget=10**9)
+SLOW = LaneLimits(tasks=1, threads=8, byte_budget=10**9, time_budget_ms=300_000, hard_limit_ms=900_000, queue_factor=1)
 ENTRY = 10_000
 DATA = bytes(ENTRY)
 PART = 100_000
@@ -78,7 +78,7 @@ class Stream:
     name: TopicName
     rate: int
     produced_a_second: int
-    rules: Rules
+    rules: TopicRules
     state: TopicState
     catalog: TopicCatalog
     produced: int = 0
@@ -221,7 +221,7 @@ class Highway:
 
 def stream(number: int, rate: int, produced_a_second: int, roll_ms: int = 10 * SECOND) -> Stream:
     name = TopicName("a", "b", f"t{number}")
-    rules = Rules(max_size=10**9, roll_ms=roll_ms, cuts=Cuts(PART, PART, PART))
+    rules = TopicRules(max_size=10**9, roll_ms=roll_ms, cuts=SegmentLayout(PART, PART, PART))
     catalog = TopicCatalog.empty(name).apply(Claim("app", 0, "now", Position(0, 0, 0), 0))
     return Stream(name, rate, produced_a_second, rules, TopicState(name), catalog)
 

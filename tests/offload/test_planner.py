@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from offloader.metadata.state import Claim, CloseRequest, TopicCatalog, TopicState
 from offloader.model import (
-    Cuts,
     FailureKind,
     Lane,
     LedgerList,
@@ -21,14 +20,15 @@ from offloader.model import (
     Position,
     Receipt,
     RollReason,
+    SegmentLayout,
     SegmentStatus,
     Slice,
     Source,
     TopicName,
 )
 from offloader.offload.core import lanes, planner, segments
-from offloader.offload.core.lanes import Limits, Speed
-from offloader.offload.core.planner import Begin, Decision, Hold, Reach, Read, Rules, Seal, TopicView, decide, plan, roll_at
+from offloader.offload.core.lanes import LaneLimits, Speed
+from offloader.offload.core.planner import Begin, Decision, Hold, Reach, Read, Seal, TopicRules, TopicView, decide, plan, roll_at
 from offloader.offload.driver.topic import reach
 from offloader.offload.worker.slice_worker import died, run_slice
 from offloader.ports.admin import TopicInfo
@@ -37,8 +37,8 @@ from offloader.ports.object_store import UploadedPart
 from tests.examples import worlds
 
 LANES = {
-    Lane.FAST: Limits(tasks=2, threads=2, byte_budget=30_000),
-    Lane.SLOW: Limits(tasks=1, threads=3, byte_budget=30_000, time_budget_ms=300_000, hard_limit_ms=900_000, queue_factor=1),
+    Lane.FAST: LaneLimits(tasks=2, threads=2, byte_budget=30_000),
+    Lane.SLOW: LaneLimits(tasks=1, threads=3, byte_budget=30_000, time_budget_ms=300_000, hard_limit_ms=900_000, queue_factor=1),
 }
 MINUTE = 60_000
 
@@ -63,7 +63,7 @@ class Listed:
     """A topic that is a list of entries; ledgers hold ten of them, the last one is open."""
 
     name: TopicName
-    rules: Rules
+    rules: TopicRules
     sizes: list[int]
     state: TopicState
     catalog: TopicCatalog
@@ -133,10 +133,10 @@ class World:
 
     def _topic(self, i: int) -> Listed:
         name = TopicName("a", "b", f"t{i}")
-        rules = Rules(
+        rules = TopicRules(
             max_size=self.rng.choice([700, 5_000, 30_000, 10**9]),
             roll_ms=self.rng.choice([1_000, 10 * MINUTE]),
-            cuts=Cuts(part_size=self.part, block_size=1_000, index_step=500),
+            cuts=SegmentLayout(part_size=self.part, block_size=1_000, index_step=500),
         )
         claim = Claim("app", 0, 1, Position(0, 0, 0), 0)
         return Listed(name, rules, [], TopicState(name), TopicCatalog.empty(name).apply(claim))
@@ -362,7 +362,7 @@ def test_a_segment_ends_before_its_index_is_larger_than_readers_shall_hold(one_l
 
 
 @pytest.mark.parametrize("kind", [FailureKind.RETRYABLE, FailureKind.FATAL, FailureKind.INTEGRITY])
-@pytest.mark.parametrize("source", [Source.FILLED, Source.BOOKKEEPER])
+@pytest.mark.parametrize("source", [Source.BROKER_WITH_BOOKIES, Source.BOOKKEEPER])
 def test_a_segment_that_cannot_go_on_is_begun_anew_once_its_topic_has_another_source(kind: FailureKind, source: Source) -> None:
     world, topic = failed_segment(kind)
     before = segments.opened(topic.state)
@@ -386,9 +386,9 @@ def test_a_segment_that_cannot_go_on_is_begun_anew_once_its_topic_has_another_so
     ("kind", "failures", "source"),
     [
         (FailureKind.INTEGRITY, planner.ANEW_AFTER, Source.BROKER),  # the same source would fail again
-        (FailureKind.INTEGRITY, planner.ANEW_AFTER - 1, Source.FILLED),  # it may be better soon
-        (FailureKind.DATA_LOST, planner.ANEW_AFTER, Source.FILLED),  # what is uploaded may be the only copy
-        (FailureKind.UPLOAD_GONE, planner.ANEW_AFTER, Source.FILLED),  # nothing of the source
+        (FailureKind.INTEGRITY, planner.ANEW_AFTER - 1, Source.BROKER_WITH_BOOKIES),  # it may be better soon
+        (FailureKind.DATA_LOST, planner.ANEW_AFTER, Source.BROKER_WITH_BOOKIES),  # what is uploaded may be the only copy
+        (FailureKind.UPLOAD_GONE, planner.ANEW_AFTER, Source.BROKER_WITH_BOOKIES),  # nothing of the source
     ],
 )
 def test_a_segment_keeps_its_source(kind: FailureKind, failures: int, source: Source) -> None:
@@ -436,7 +436,7 @@ def test_where_others_wait_a_slow_segment_ends_as_far_as_a_slice_comes() -> None
     decision = decide(replace(topic.view(1), speed=Speed(Lane.SLOW), reach=view.reach), world.now, world.uuid)
     assert isinstance(decision.step, Read)
     assert (decision.step.bound, decision.step.seal) == (view.reach.end, True)
-    made = planner.plan("run", 1, Lane.SLOW, [decision], Limits(1, 8, 10**9, longest_ms=30_000))
+    made = planner.plan("run", 1, Lane.SLOW, [decision], LaneLimits(1, 8, 10**9, longest_ms=30_000))
     (work,) = made.slices
     assert work.goal <= view.reach.size
     assert work.time_budget_ms == work.hard_limit_ms <= 30_000

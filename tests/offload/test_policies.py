@@ -14,7 +14,7 @@ from offloader.metadata.layout import claim_key
 from offloader.metadata.requests import Request, RequestKind
 from offloader.metadata.state import Claim
 from offloader.model import Position, RollReason, TopicName
-from offloader.offload.driver.request_handler import RequestDesk
+from offloader.offload.driver.request_handler import RequestHandler
 from offloader.storage.memory import MemoryStore
 from offloader.testing.faulty import FaultyStore, StoreFaults
 from offloader.testing.invariants import check_invariants
@@ -35,7 +35,7 @@ def started(**settings: object) -> Simulation:
 
 
 def ask(sim: Simulation, kind: RequestKind, topic: TopicName, position: Position | None = None, ahead_ms: int = 0) -> str:
-    sim.driver._desk = RequestDesk(sim.context, 1)
+    sim.driver._desk = RequestHandler(sim.context, 1)
     return requests.submit(sim.store, "sim", Request(kind, topic, sim.clock.now + ahead_ms, "test", position), sim.uuid)
 
 
@@ -77,7 +77,7 @@ def test_a_manual_close_survives_a_restart_and_never_closes_twice() -> None:
     request = ask(sim, RequestKind.CLOSE, T, end(sim))
     sim.rounds(2)
     sim.kill()
-    sim.driver._desk = RequestDesk(sim.context, 1)
+    sim.driver._desk = RequestHandler(sim.context, 1)
     sim.rounds(12)
     assert requests.outcome_of(sim.store, "sim", request).ok
     assert len(sim.context.catalogs.load(T).segments) == 1

@@ -17,7 +17,7 @@ from offloader.errors import ConfigError, MetadataUnavailableError
 from offloader.model import MIB, FailureKind, Slice, Source
 from offloader.offload import settings
 from offloader.offload.worker import entry_sources
-from offloader.offload.worker.entry_sources import REST, Sources
+from offloader.offload.worker.entry_sources import REST, EntrySources
 from offloader.offload.worker.slice_worker import refused
 from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.settings import PulsarSettings
@@ -26,18 +26,18 @@ from tests.offload.test_worker import work
 
 
 def test_the_broker_source_needs_no_metadata_service() -> None:
-    sources = Sources(PulsarSettings(), None)
+    sources = EntrySources(PulsarSettings(), None)
     found = sources.of(work("u"))
     assert isinstance(found, BrokerSource)
     assert sources.of(work("v")) is found
     found.close()
 
 
-@pytest.mark.parametrize("source", [Source.FILLED, Source.BOOKKEEPER])
+@pytest.mark.parametrize("source", [Source.BROKER_WITH_BOOKIES, Source.BOOKKEEPER])
 def test_a_segment_whose_metadata_service_is_not_set_any_more_is_refused_in_one_line(source: Source) -> None:
     slice_ = replace(work("u"), source=source)
     with pytest.raises(ConfigError, match=f"segment {slice_.uuid} was begun with source {source}") as error:
-        Sources(PulsarSettings(), None).of(slice_)
+        EntrySources(PulsarSettings(), None).of(slice_)
     receipt = refused(slice_, error.value)
     assert (receipt.failure_kind, receipt.parts, receipt.uuid) == (FailureKind.FATAL, (), slice_.uuid)
     assert receipt.failure_reason.startswith("ConfigError: pulsar.metadataServiceUri: is not set any more")
@@ -74,17 +74,17 @@ def clock() -> SimpleNamespace:
 
 
 @pytest.fixture
-def sources(clock: SimpleNamespace) -> Sources:
-    return Sources(PulsarSettings(), BookKeeperSettings("zk:h1"), lambda: clock.now)
+def sources(clock: SimpleNamespace) -> EntrySources:
+    return EntrySources(PulsarSettings(), BookKeeperSettings("zk:h1"), lambda: clock.now)
 
 
 def of(source: Source) -> Slice:
     return replace(work("u"), source=source)
 
 
-@pytest.mark.parametrize("source", [Source.BOOKKEEPER, Source.FILLED])
+@pytest.mark.parametrize("source", [Source.BOOKKEEPER, Source.BROKER_WITH_BOOKIES])
 def test_a_slice_from_the_broker_does_not_wait_for_another_ones_metadata_service(
-    metadata: Metadata, sources: Sources, source: Source
+    metadata: Metadata, sources: EntrySources, source: Source
 ) -> None:
     with ThreadPoolExecutor(1) as pool:
         slow = pool.submit(sources.of, of(source))
@@ -96,7 +96,7 @@ def test_a_slice_from_the_broker_does_not_wait_for_another_ones_metadata_service
 
 
 def test_after_a_failed_connection_it_is_tried_again_some_seconds_later(
-    metadata: Metadata, sources: Sources, clock: SimpleNamespace
+    metadata: Metadata, sources: EntrySources, clock: SimpleNamespace
 ) -> None:
     metadata.released.set()
     for _ in range(4):

@@ -7,8 +7,8 @@ import pytest
 from offloader.errors import ClaimedByOtherError, IntegrityError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.layout import catalog_folder
-from offloader.metadata.state import CatalogHead, Claim, LedgerClosed, Start, TopicCatalog, TopicState
-from offloader.model import Cuts, Gap, GapKind, LedgerList, LedgerSpan, Position, RollReason, Source, TopicName
+from offloader.metadata.state import CatalogHead, Claim, LedgerClosed, NextStart, TopicCatalog, TopicState
+from offloader.model import Gap, GapKind, LedgerList, LedgerSpan, Position, RollReason, SegmentLayout, Source, TopicName
 from offloader.offload.core import segments
 from offloader.offload.driver.sealer import seal
 from offloader.storage.memory import MemoryStore
@@ -26,7 +26,13 @@ def fresh() -> Callable[[], str]:
 def sealing(uuid: str, first: int, last: int) -> TopicState:
     """A segment in Sealing that holds nothing but a gap: only its catalog record is left to write."""
     state = segments.assigned(
-        TopicState(T), uuid=uuid, start=Start(Position(0, 7, first)), source=Source.BROKER, cuts=Cuts(), now=1, predecessor=None
+        TopicState(T),
+        uuid=uuid,
+        start=NextStart(Position(0, 7, first)),
+        source=Source.BROKER,
+        cuts=SegmentLayout(),
+        now=1,
+        predecessor=None,
     )
     state = segments.closing(state, Position(0, 7, last), RollReason.AGE)
     return segments.complete(state, (Gap(GapKind.ABORTED, 7, first, last),), LEDGERS, 2)

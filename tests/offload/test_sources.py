@@ -88,7 +88,7 @@ def test_through_brokers_alone_gaps_are_classified_and_recorded() -> None:
 
 
 def test_bookies_fill_only_what_the_broker_keeps_back() -> None:
-    sim = started(Source.FILLED)
+    sim = started(Source.BROKER_WITH_BOOKIES)
     sim.produce(T, 40)
     sim.rounds(20)
     assert catalog(sim).head.entries == 40

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offloader.archive.findings import Kind
+from offloader.archive.findings import FindingKind
 from offloader.errors import AccessDeniedError, FatalError, OvertakenError, StoreUnavailableError
 from offloader.metadata.layout import KeyKind, parse_topic_key
 from offloader.model import FailureKind, Lane, RollReason, TopicName
@@ -28,7 +28,7 @@ def started(faults: StoreFaults, backing: MemoryBacking | None = None, **setting
     return sim
 
 
-def check(sim: Simulation, allowed: frozenset[Kind] = HARMLESS) -> None:
+def check(sim: Simulation, allowed: frozenset[FindingKind] = HARMLESS) -> None:
     truths = {t: truth_of_cluster(sim.cluster, t) for t in (T, OTHER)}
     check_invariants(sim.store, truths, at_rest=True, allowed=allowed, paces=[sim.pace])
     sim.close()
@@ -44,7 +44,7 @@ def test_a_failed_call_or_a_lost_answer_delays_and_loses_nothing(call: str, effe
     sim.produce(T, 60)
     sim.produce(OTHER, 60)
     sim.settle()
-    check(sim, HARMLESS | {Kind.STRAY_OBJECT})
+    check(sim, HARMLESS | {FindingKind.STRAY_OBJECT})
 
 
 @pytest.mark.parametrize("part", ["-index", "_catalog"])

@@ -10,7 +10,7 @@ from offloader.errors import StoreUnavailableError
 from offloader.format.cutter import CutPart
 from offloader.format.entry import UNREADABLE
 from offloader.metadata.layout import data_key
-from offloader.model import Cuts
+from offloader.model import SegmentLayout
 from offloader.offload.worker.part_uploads import PartUploads
 from offloader.storage.memory import MemoryStore
 from tests.format.support import cutter
@@ -37,7 +37,7 @@ class Gated(MemoryStore):
 
 
 def parts(count: int) -> list[CutPart]:
-    working = cutter(Cuts(part_size=200, block_size=200, index_step=100))
+    working = cutter(SegmentLayout(part_size=200, block_size=200, index_step=100))
     found = [working.offer(1, entry, b"x" * 100, UNREADABLE) for entry in range(count + 1)]
     return [part for part in found if part is not None]
 

@@ -7,7 +7,7 @@ import pytest
 
 from offloader.errors import BrokerUnavailableError, DataLostError, StoreUnavailableError
 from offloader.metadata.layout import data_key
-from offloader.model import Cuts, FailureKind, LedgerSpan, Position, Slice, SliceStop, Source, TopicName
+from offloader.model import FailureKind, LedgerSpan, Position, SegmentLayout, Slice, SliceStop, Source, TopicName
 from offloader.offload.worker.slice_worker import run_slice
 from offloader.ports.entry_source import RawEntry
 from offloader.ports.object_store import UploadedPart
@@ -15,7 +15,7 @@ from offloader.storage.memory import MemoryStore
 
 TOPIC = TopicName.parse("persistent://t/n/a")
 UUID = "00000000-0000-4000-8000-000000000000"
-CUTS = Cuts(part_size=4096, block_size=1024, index_step=512)
+CUTS = SegmentLayout(part_size=4096, block_size=1024, index_step=512)
 ENTRIES = [bytes([n % 251]) * 100 for n in range(200)]
 
 

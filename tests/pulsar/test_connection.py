@@ -18,7 +18,7 @@ from offloader.errors import (
 )
 from offloader.pulsar import commands
 from offloader.pulsar.auth import NoAuthentication, TokenAuthentication
-from offloader.pulsar.connection import Connection
+from offloader.pulsar.connection import BrokerConnection
 from offloader.pulsar.settings import HostPort, PulsarSettings
 from offloader.pulsar.transport import open_socket
 from tests.pulsar import fake_broker as fake
@@ -51,7 +51,7 @@ def connect(settings):
 
     def connect(changed=None, auth=None, broker=None):
         used = changed or settings
-        connection = Connection.open(used, auth or NoAuthentication(), used.service_hosts[0], broker)
+        connection = BrokerConnection.open(used, auth or NoAuthentication(), used.service_hosts[0], broker)
         opened.append(connection)
         return connection
 
@@ -94,7 +94,7 @@ def test_a_port_where_nobody_listens_is_unavailable(settings):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(BrokerUnavailableError, match="cannot be reached"):
-        Connection.open(settings, NoAuthentication(), HostPort("127.0.0.1", port))
+        BrokerConnection.open(settings, NoAuthentication(), HostPort("127.0.0.1", port))
 
 
 def test_a_name_that_no_host_can_have_is_unavailable(settings):
@@ -257,7 +257,7 @@ def test_tls_with_a_trusted_certificate(tmp_path):
     broker = FakeBroker(tls=context)
     try:
         settings = PulsarSettings(service_url=broker.url, tls_trust_certs_file=str(trusted), connect_timeout=5)
-        connection = Connection.open(settings, NoAuthentication(), broker.address)
+        connection = BrokerConnection.open(settings, NoAuthentication(), broker.address)
         listener = Listener()
         consumer = connection.session.add(listener)
         large = bytes(range(256)) * 16 * 1024
@@ -276,9 +276,9 @@ def test_tls_refuses_a_certificate_that_nobody_vouches_for_unless_told_otherwise
     try:
         settings = PulsarSettings(service_url=broker.url, connect_timeout=5)
         with pytest.raises(FatalError, match="not trusted"):
-            Connection.open(settings, NoAuthentication(), broker.address)
+            BrokerConnection.open(settings, NoAuthentication(), broker.address)
         careless = dataclasses.replace(settings, tls_allow_insecure=True)
-        Connection.open(careless, NoAuthentication(), broker.address).close()
+        BrokerConnection.open(careless, NoAuthentication(), broker.address).close()
     finally:
         broker.close()
 
@@ -286,7 +286,7 @@ def test_tls_refuses_a_certificate_that_nobody_vouches_for_unless_told_otherwise
 def test_tls_with_a_peer_that_speaks_plain_is_unavailable(broker, settings):
     tls = dataclasses.replace(settings, service_url=f"pulsar+ssl://{broker.address}", connect_timeout=1)
     with pytest.raises(BrokerUnavailableError, match="TLS handshake"):
-        Connection.open(tls, NoAuthentication(), broker.address)
+        BrokerConnection.open(tls, NoAuthentication(), broker.address)
 
 
 def test_closing_twice_is_harmless_and_leaves_no_thread(broker, connect):

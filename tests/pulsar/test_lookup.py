@@ -10,7 +10,7 @@ import pytest
 
 from offloader.errors import BrokerUnavailableError, ProtocolError, TopicMovedError, TopicNotFoundError
 from offloader.model import TopicName
-from offloader.pulsar.connection import Connection
+from offloader.pulsar.connection import BrokerConnection
 from offloader.pulsar.lookup import MAX_REDIRECTS, TopicLookup
 from offloader.pulsar.pool import ConnectionPool
 from tests.pulsar import fake_broker as fake
@@ -184,7 +184,7 @@ def test_who_waits_for_a_broker_that_cannot_be_reached_waits_for_one_attempt_tog
         opened.append(1)
         raise BrokerUnavailableError("its packets are dropped")
 
-    monkeypatch.setattr(Connection, "open", unreachable)
+    monkeypatch.setattr(BrokerConnection, "open", unreachable)
     pool = ConnectionPool(settings, clock)
     with ThreadPoolExecutor(callers) as threads:
         errors = [threads.submit(pool.service).exception for _ in range(callers)]

@@ -20,13 +20,13 @@ from offloader.metadata.journal import CALLS_OF_A_WAIT, Journal
 from offloader.metrics import Metrics
 from offloader.model import Lane, Receipt, Slice
 from offloader.offload import settings as derived
-from offloader.offload.core.lanes import Limits
+from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.core.planner import Plan
 from offloader.offload.core.rates import RateLimits
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.driver import Driver
-from offloader.offload.driver.registry import Roster
-from offloader.offload.driver.request_handler import RequestDesk
+from offloader.offload.driver.registry import TopicRegistry
+from offloader.offload.driver.request_handler import RequestHandler
 from offloader.offload.driver.work import THREADS, Pool, Work
 from offloader.offload.worker import tasks
 from offloader.offload.worker.secrets import Public
@@ -36,7 +36,7 @@ from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.rest import RestClient
 from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.settings import StoreSettings
-from offloader.testing.pace import Pace
+from offloader.testing.pace import PaceLog
 from tests.world.brokers import Brokers
 from tests.world.clients import Window, WorldPins, WorldSource
 from tests.world.ingress import INGRESS, SETTINGS, Ingress
@@ -87,7 +87,7 @@ class Setup:
     byte_budget: int = 40 * 1024
 
     @cached_property
-    def lanes(self) -> Mapping[Lane, Limits]:
+    def lanes(self) -> Mapping[Lane, LaneLimits]:
         """What the product makes of the configuration and Spark's slots, with budgets for a small world."""
         lanes = derived.lanes(self.config(), self.executors * self.slots)
         return {lane: replace(limits, byte_budget=self.byte_budget) for lane, limits in lanes.items()}
@@ -121,7 +121,7 @@ class Observed:
     """What a start of the application shows of itself. `rounds`: how long each took, in milliseconds; `own`: the longest of them, without
     what it waited for the journal, and while the process stood still."""
 
-    pace: Pace
+    pace: PaceLog
     rounds: list[float] = field(default_factory=list)
     own: float = 0.0
 
@@ -135,11 +135,11 @@ class Start:
         self.code: int | None = None
         self.ready = False
         self.driver: Driver | None = None
-        self.roster: Roster | None = None
+        self.roster: TopicRegistry | None = None
         self.context: Context | None = None
         self.error: BaseException | None = None
         fast = setup.lanes[Lane.FAST]
-        self.seen = Observed(Pace(fast.time_budget_ms + fast.hard_limit_ms + RETRY_DEADLINE_MS))
+        self.seen = Observed(PaceLog(fast.time_budget_ms + fast.hard_limit_ms + RETRY_DEADLINE_MS))
         self._scheduler = scheduler
         self._bucket = bucket
         self._brokers = brokers
@@ -242,10 +242,10 @@ class Start:
             jitter=self._random.random,
         )
         rates = RateLimits()
-        self.roster = Roster(context, rates, setup.discovery_ms, config.namespaces)
+        self.roster = TopicRegistry(context, rates, setup.discovery_ms, config.namespaces)
         self.plans = Plans(self.uuid(), self._planned)
         self.spark = Spark(self._scheduler, self._executor, setup.executors)
-        desk = RequestDesk(context, setup.poll_ms)
+        desk = RequestHandler(context, setup.poll_ms)
         driver = Driver(context, self.roster, self.plans, setup.lanes, desk, rates, setup.poll_ms)  # type: ignore[arg-type]
         return self._watched(driver)
 

@@ -9,7 +9,7 @@ from offloader.errors import BrokerUnavailableError
 from offloader.model import TopicName
 from offloader.pulsar.managed_ledger import PIN_PROPERTY, keeps_properties
 from offloader.testing.cluster import PIN, MemoryCluster
-from offloader.testing.cluster_state import Cursor, Topic
+from offloader.testing.cluster_state import MemoryCursor, MemoryTopic
 from tests.world.scheduler import MS, SECOND, Scheduler
 
 OPERATION_TIMEOUT = 30 * SECOND
@@ -74,7 +74,7 @@ class Brokers:
             self.cluster.unload(topic)
             self.owners.pop(topic, None)
 
-    def shown(self, owner: Broker, topic: Topic, cursor: Cursor) -> dict[str, str]:
+    def shown(self, owner: Broker, topic: MemoryTopic, cursor: MemoryCursor) -> dict[str, str]:
         """A subscription's properties as its topic's owner tells them: an old one those of whoever subscribed first since it has the topic."""
         return cursor.properties if owner.keeps_properties else {PIN_PROPERTY: f"load-{topic.load}"}
 

@@ -15,7 +15,7 @@ import httpx
 from offloader.model import GapKind, TopicName
 from offloader.pulsar.rest import RestClient
 from offloader.pulsar.settings import PulsarSettings
-from offloader.testing.cluster_state import Topic
+from offloader.testing.cluster_state import MemoryTopic
 from tests.world.brokers import Broker, Brokers
 from tests.world.scheduler import SECOND
 
@@ -258,7 +258,7 @@ class _Page:
                 return self._entry(found, int(ledger), int(entry))
         return _refusal(404, "HTTP 404 Not Found")
 
-    def _info(self, topic: Topic) -> dict[str, object]:
+    def _info(self, topic: MemoryTopic) -> dict[str, object]:
         """Dates are formatted where the answering JVM thinks that it is."""
         return {
             "version": 1,
@@ -267,12 +267,12 @@ class _Page:
             "ledgers": self._ledgers(topic),
         }
 
-    def date(self, topic: Topic) -> str:
+    def date(self, topic: MemoryTopic) -> str:
         """As `DateTimeFormatter.ISO_OFFSET_DATE_TIME` has it."""
         local = datetime.fromtimestamp(topic.created / 1000, timezone(timedelta(minutes=self._broker.zone)))
         return local.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
-    def _ledgers(self, topic: Topic) -> list[dict[str, object]]:
+    def _ledgers(self, topic: MemoryTopic) -> list[dict[str, object]]:
         return [
             {
                 "ledgerId": x.id,
@@ -284,7 +284,7 @@ class _Page:
             for x in topic.ledgers
         ]
 
-    def _stats(self, topic: Topic) -> dict[str, object]:
+    def _stats(self, topic: MemoryTopic) -> dict[str, object]:
         last = topic.ledgers[-1]
         confirmed = topic.last_written()
         return {
@@ -300,7 +300,7 @@ class _Page:
             },
         }
 
-    def _entry(self, topic: Topic, ledger: int, entry: int) -> tuple[int, object]:
+    def _entry(self, topic: MemoryTopic, ledger: int, entry: int) -> tuple[int, object]:
         entries = next((x.entries for x in topic.ledgers if x.id == ledger), None)
         if entries is None:
             return _refusal(404, "Message id not found")

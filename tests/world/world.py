@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from offloader.archive.findings import Kind
+from offloader.archive.findings import FindingKind
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal import Journal
 from offloader.metadata.state import TopicCatalog, TopicState
@@ -275,7 +275,7 @@ class World:
         """Wait until nothing is left to do."""
         self.until(self.at_rest, seconds, step=2)
 
-    def check(self, *, at_rest: bool = True, allowed: frozenset[Kind] = HARMLESS | {Kind.STRAY_OBJECT}) -> None:
+    def check(self, *, at_rest: bool = True, allowed: frozenset[FindingKind] = HARMLESS | {FindingKind.STRAY_OBJECT}) -> None:
         """What must always hold."""
         truths = {t: truth_of_cluster(self.cluster, t) for t in self.topics}
         if self.kept:

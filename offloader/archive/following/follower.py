@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
-from offloader.archive.following.succession import Hole, Turn, hole_before, next_position
+from offloader.archive.following.succession import Turn, Undelivered, hole_before, next_position
 from offloader.archive.items import Missing
 from offloader.archive.read_model import EntryRun, ReadItem
 from offloader.archive.records import TopicRecords
@@ -23,7 +23,7 @@ MAX_LOOKUPS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class FollowLimits:
     """Seconds. `idle`: end when nothing has come for so long, None: never. `trouble`: give up when Pulsar or the store have not
     answered for so long."""
 
@@ -51,7 +51,7 @@ class Follower:
         archived: Archived,
         source: EntrySource,
         admin: Admin,
-        patience: Patience,
+        patience: FollowLimits,
         clock: Callable[[], float],
         pause: Callable[[float], None],
     ) -> None:
@@ -150,7 +150,7 @@ class Follower:
         self._ledgers = info.ledgers
         return next_position(self._after, catalog, info.ledgers)
 
-    def _explained(self, hole: Hole) -> tuple[Gap, ...]:
+    def _explained(self, hole: Undelivered) -> tuple[Gap, ...]:
         gaps, unexplained = self._source.explain(self._topic, hole.ledger, hole.first, hole.last, limit=MAX_LOOKUPS)
         if not gaps:
             raise UnexplainedGapError(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Self
 
-from offloader.archive.following.follower import Archived, Follower, Patience, RunsAfter
+from offloader.archive.following.follower import Archived, Follower, FollowLimits, RunsAfter
 from offloader.archive.read_model import ReadItem
 from offloader.archive.records import TopicRecords
 from offloader.model import Position, TopicName
@@ -17,7 +17,7 @@ from offloader.ports.admin import Admin
 from offloader.ports.entry_source import EntrySource
 from offloader.pulsar.settings import PulsarSettings
 
-FOR_EVER = Patience()
+FOR_EVER = FollowLimits()
 Connected = AbstractContextManager[tuple[EntrySource, Admin]]
 
 
@@ -26,7 +26,7 @@ class Live:
     """A cluster whose topics are followed. `clock` and `pause` speak in seconds."""
 
     connect: Callable[[], Connected]
-    patience: Patience = FOR_EVER
+    patience: FollowLimits = FOR_EVER
     clock: Callable[[], float] = time.monotonic
     pause: Callable[[float], None] = time.sleep
 

@@ -18,7 +18,7 @@ class Turn(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Hole:
+class Undelivered:
     """Entries `first`..`last` of a ledger that were not delivered."""
 
     ledger: int
@@ -40,7 +40,7 @@ def next_position(after: Position | None, catalog: CatalogHead, ledgers: LedgerL
     return ledgers.successor(after) or Turn.WAIT
 
 
-def hole_before(expected: Position, found: tuple[int, int], ledgers: LedgerList) -> Hole | Turn | None:
+def hole_before(expected: Position, found: tuple[int, int], ledgers: LedgerList) -> Undelivered | Turn | None:
     """What was passed over in the expected position's ledger before `found`, which lies at or after it; None: nothing.
 
     Turn.WAIT where the list still takes that ledger for open although a later one has entries.
@@ -48,9 +48,9 @@ def hole_before(expected: Position, found: tuple[int, int], ledgers: LedgerList)
     if found == (expected.ledger, expected.entry):
         return None
     if found[0] == expected.ledger:
-        return Hole(expected.ledger, expected.entry, found[1] - 1)
+        return Undelivered(expected.ledger, expected.entry, found[1] - 1)
     last = ledgers.closed_with(expected.ledger)
-    return Turn.WAIT if last is None else Hole(expected.ledger, expected.entry, last)
+    return Turn.WAIT if last is None else Undelivered(expected.ledger, expected.entry, last)
 
 
 def _begin(catalog: CatalogHead, ledgers: LedgerList) -> Position | Turn:

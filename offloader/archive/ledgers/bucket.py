@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from offloader.archive.findings import Finding, Kind
+from offloader.archive.findings import Finding, FindingKind
 from offloader.archive.ledgers.found import Contradiction, FoundLedgers
 from offloader.archive.ledgers.names import LedgerKey, data_key, index_key, parse_key
 from offloader.archive.ledgers.pair import LedgerPair, owner_of
@@ -98,7 +98,7 @@ class _Listing:
 
     def _bad_name(self, key: str) -> None:
         if "/" not in key:  # folders are not the offloader's: they may be an archive's
-            self.findings.append(Finding(Kind.STRAY_OBJECT, key, "this is no name that Pulsar's offloader gives"))
+            self.findings.append(Finding(FindingKind.STRAY_OBJECT, key, "this is no name that Pulsar's offloader gives"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +125,9 @@ def _owned(store: ObjectStore, key: LedgerKey, heads: MutableMapping[str, Stat])
         pair.topic = topic_of(said)
     except ValueError as error:
         if key.is_index:  # without one, that is what is wrong
-            pair.add(Kind.WRONG_METADATA, name, f"whose ledger it is cannot be known: {error}")
+            pair.add(FindingKind.WRONG_METADATA, name, f"whose ledger it is cannot be known: {error}")
     if key.is_index and stat.meta and stat.meta.get(_VERSION) != "1":
-        pair.add(Kind.WRONG_METADATA, name, f"its metadata {_VERSION} is {stat.meta.get(_VERSION)!r}, not '1'")
+        pair.add(FindingKind.WRONG_METADATA, name, f"its metadata {_VERSION} is {stat.meta.get(_VERSION)!r}, not '1'")
     return _Owned(pair, pair.topic, stat.meta.get(_CLUSTER, ""), said, key.is_index)
 
 
@@ -202,7 +202,12 @@ def _chosen(topic: TopicName, pairs: list[LedgerPair], store_url: str) -> FoundL
 def _damage(pair: LedgerPair) -> tuple[bool, bool, bool, str]:
     """The greater, the less of it can be read."""
     kinds = {finding.kind for finding in pair.findings}
-    return not pair.completed, not pair.extent_known, bool(kinds & {Kind.MISSING_OBJECT, Kind.WRONG_SIZE}), pair.uuid
+    return (
+        not pair.completed,
+        not pair.extent_known,
+        bool(kinds & {FindingKind.MISSING_OBJECT, FindingKind.WRONG_SIZE}),
+        pair.uuid,
+    )
 
 
 def _same(pair: LedgerPair, first: LedgerPair) -> bool:
@@ -213,4 +218,4 @@ def _same(pair: LedgerPair, first: LedgerPair) -> bool:
 def _second(pair: LedgerPair, first: LedgerPair) -> Finding:
     same = "the same entries as" if _same(pair, first) else "OTHER entries than"
     message = f"a second complete copy of ledger {pair.ledger}, not read: it holds {same} {first.data_key}"
-    return Finding(Kind.SECOND_COPY, pair.data_key, message, pair.topic)
+    return Finding(FindingKind.SECOND_COPY, pair.data_key, message, pair.topic)

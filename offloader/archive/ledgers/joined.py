@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from offloader.archive.ledgers.found import FoundLedgers
 from offloader.archive.read_model import OffloadedLedger
-from offloader.archive.view import TopicView
+from offloader.archive.view import TopicSnapshot
 from offloader.metadata.state import TopicCatalog
 
 
-def joined(catalog: TopicCatalog, found: FoundLedgers) -> TopicView:
+def joined(catalog: TopicCatalog, found: FoundLedgers) -> TopicSnapshot:
     """What can be read of the topic. Where Pulsar lists its ledgers, one that is neither offloaded nor in a segment (it may still be in
     Pulsar) is missing.
 
@@ -19,7 +19,7 @@ def joined(catalog: TopicCatalog, found: FoundLedgers) -> TopicView:
     """
     held = (*found.ledgers, *_doubtful(catalog, found))
     ledgers = tuple(sorted((_placed(catalog, found, ledger) for ledger in held), key=lambda one: one.start))
-    return TopicView(catalog.topic, catalog, ledgers, found.listed)
+    return TopicSnapshot(catalog.topic, catalog, ledgers, found.listed)
 
 
 def _doubtful(catalog: TopicCatalog, found: FoundLedgers) -> Iterator[OffloadedLedger]:

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from offloader.archive.ledgers.joined import joined
-from offloader.archive.view import TopicView
+from offloader.archive.view import TopicSnapshot
 from offloader.metadata.state import TopicCatalog
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def with_ledgers(catalog: TopicCatalog, bucket: LedgerBucket, scanned: BucketScan | None = None) -> TopicView:
+def with_ledgers(catalog: TopicCatalog, bucket: LedgerBucket, scanned: BucketScan | None = None) -> TopicSnapshot:
     """A topic's catalog with what the bucket has of its ledgers; copies that contradict each other are logged. Raises as `LedgerBucket.find`."""
     found = bucket.find(catalog.topic, scanned)
     for one in found.contradictions:

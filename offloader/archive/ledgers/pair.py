@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from offloader.archive.findings import Finding, Kind, offset_in
+from offloader.archive.findings import Finding, FindingKind, offset_in
 from offloader.archive.ledgers.account import LedgerAccount, account_ledger
 from offloader.archive.ledgers.names import data_key, index_key
 from offloader.archive.read_model import LAST_ENTRY, OffloadedLedger, Unreadable
@@ -44,7 +44,7 @@ class LedgerPair:
     @property
     def sound(self) -> bool:
         """Whether what was checked can be read; metadata that only stock readers need does not matter."""
-        return self.index is not None and all(finding.kind is Kind.WRONG_METADATA for finding in self.findings)
+        return self.index is not None and all(finding.kind is FindingKind.WRONG_METADATA for finding in self.findings)
 
     def read_index(self) -> None:
         """Whether the index can be read, and is of a closed ledger that is not empty."""
@@ -54,18 +54,18 @@ class LedgerPair:
             message = (
                 f"ledger {self.ledger} has no index object: it was never completed, is being written, or its index was deleted"
             )
-            self.add(Kind.MISSING_INDEX, self.index_key, message)
+            self.add(FindingKind.MISSING_INDEX, self.index_key, message)
         except DamagedObjectError as error:
-            self.add(Kind.DAMAGED_INDEX, self.index_key, str(error))
+            self.add(FindingKind.DAMAGED_INDEX, self.index_key, str(error))
         else:
             self._check_metadata(self.index)
 
     def check_size(self, size: int | None) -> None:
         """Whether the data object is there (`size` None: it is not) and as long as the index says."""
         if size is None:
-            self.add(Kind.MISSING_OBJECT, self.data_key, f"ledger {self.ledger} has no data object")
+            self.add(FindingKind.MISSING_OBJECT, self.data_key, f"ledger {self.ledger} has no data object")
         elif self.index is not None and size != self.index.data_length:
-            self.add(Kind.WRONG_SIZE, self.data_key, f"it has {size} bytes, its index says {self.index.data_length}")
+            self.add(FindingKind.WRONG_SIZE, self.data_key, f"it has {size} bytes, its index says {self.index.data_length}")
 
     def check_contents(self) -> None:
         """Every byte, in one pass; only where nothing was found before."""
@@ -75,12 +75,12 @@ class LedgerPair:
         try:
             account = account_ledger(read_ranges(self.store, self.data_key, 0, length), self.ledger, self.index)
         except DamagedObjectError as error:
-            self.add(Kind.UNACCOUNTED_BYTES, self.data_key, str(error))
+            self.add(FindingKind.UNACCOUNTED_BYTES, self.data_key, str(error))
             return
         self.account = account
         for entry, offset in account.damaged:
             message = f"offset {offset}: the checksum of {self.ledger}:{entry} does not match its bytes"
-            self.add(Kind.DAMAGED_ENTRY, self.data_key, message, Position(0, self.ledger, entry))
+            self.add(FindingKind.DAMAGED_ENTRY, self.data_key, message, Position(0, self.ledger, entry))
         said = self.index.ledger_metadata
         if (account.entries, account.payload) != (said.lastEntryId + 1, said.length):
             self._wrong_entries(account.entries, account.payload, said.lastEntryId + 1, said.length, "the ledger's metadata says")
@@ -96,12 +96,12 @@ class LedgerPair:
     @property
     def completed(self) -> bool:
         """Whether its index object is there, which is written last."""
-        return all(finding.kind is not Kind.MISSING_INDEX for finding in self.findings)
+        return all(finding.kind is not FindingKind.MISSING_INDEX for finding in self.findings)
 
     @property
     def extent_known(self) -> bool:
         """Whether its index says what its data object must hold: readers find by themselves what else is wrong."""
-        return self.index is not None and all(finding.kind is not Kind.DAMAGED_INDEX for finding in self.findings)
+        return self.index is not None and all(finding.kind is not FindingKind.DAMAGED_INDEX for finding in self.findings)
 
     def offloaded(self, store_url: str) -> OffloadedLedger:
         """What readers need of it."""
@@ -112,25 +112,27 @@ class LedgerPair:
 
     def unreadable(self, store_url: str, *, damaged: bool) -> OffloadedLedger:
         """What readers tell of it where its extent is not known. `damaged`: see Unreadable."""
-        worst = next((f for f in reversed(self.findings) if f.kind in (Kind.MISSING_INDEX, Kind.DAMAGED_INDEX)), None)
+        worst = next(
+            (f for f in reversed(self.findings) if f.kind in (FindingKind.MISSING_INDEX, FindingKind.DAMAGED_INDEX)), None
+        )
         key, why = (self.index_key, "nothing says whose ledger it is") if worst is None else (worst.key, worst.message)
         start, end = Position(0, self.ledger, 0), Position(0, self.ledger, LAST_ENTRY)
         return OffloadedLedger(start, end, self.uuid, 0, store_url, Unreadable(key, why, damaged))
 
-    def add(self, kind: Kind, key: str, message: str, position: Position | None = None) -> None:
+    def add(self, kind: FindingKind, key: str, message: str, position: Position | None = None) -> None:
         at = position or Position(0, self.ledger, 0)
         self.findings.append(Finding(kind, key, message, self.topic, offset_in(message), at))
 
     def _check_metadata(self, index: LedgerIndex) -> None:
         said, owner = index.ledger_metadata, owner_of(index)
         if said.state != said.CLOSED or not said.HasField("lastEntryId"):
-            self.add(Kind.DAMAGED_INDEX, self.index_key, "its ledger was not closed when it was copied")
+            self.add(FindingKind.DAMAGED_INDEX, self.index_key, "its ledger was not closed when it was copied")
         elif not index.entries[-1].entry <= said.lastEntryId:
             message = f"it names entry {index.entries[-1].entry} of a ledger that was closed with {said.lastEntryId}"
-            self.add(Kind.DAMAGED_INDEX, self.index_key, message)
+            self.add(FindingKind.DAMAGED_INDEX, self.index_key, message)
         if owner and self.topic is not None and owner != managed_ledger_name(self.topic):
-            self.add(Kind.DAMAGED_INDEX, self.index_key, f"it is of a ledger of {owner}")
+            self.add(FindingKind.DAMAGED_INDEX, self.index_key, f"it is of a ledger of {owner}")
 
     def _wrong_entries(self, entries: int, payload: int, expected: int, size: int, who: str) -> None:
         message = f"it has {entries} entries of {payload} bytes, {who} {expected} of {size}"
-        self.add(Kind.WRONG_ENTRIES, self.data_key, message)
+        self.add(FindingKind.WRONG_ENTRIES, self.data_key, message)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from offloader.archive.messages.lookback import Chunk, ChunkKey
-from offloader.archive.messages.message import Problem
+from offloader.archive.messages.message import MessageProblem
 from offloader.model import Position
 
 _REMEMBERED = 10_000
@@ -23,7 +23,7 @@ class Assembled(NamedTuple):
     """A chunked message's payload, still compressed; or the problem."""
 
     payload: bytes | None
-    problem: Problem | None
+    problem: MessageProblem | None
     first_chunk: Position | None
 
 
@@ -35,7 +35,7 @@ class _Pending:
     headless: bool = False
     chunks: list[Chunk] = field(default_factory=list)
     size: int = 0
-    problem: Problem | None = None
+    problem: MessageProblem | None = None
 
     def add(self, chunk: Chunk) -> None:
         if self.problem is not None:
@@ -44,9 +44,9 @@ class _Pending:
             self.chunks.append(chunk)
             self.size += _CHUNK + len(chunk.payload or b"")
         elif chunk.number > len(self.chunks):
-            self.give_up(Problem.CHUNKS_MISSING)
+            self.give_up(MessageProblem.CHUNKS_MISSING)
 
-    def give_up(self, problem: Problem) -> None:
+    def give_up(self, problem: MessageProblem) -> None:
         self.problem = problem
         self.chunks.clear()
         self.size = 0
@@ -59,7 +59,7 @@ class Assembler:
     `past` gives the chunks before the first entry that was read.
     """
 
-    def __init__(self, past: Callable[[ChunkKey], list[Chunk] | Problem], limit: int) -> None:
+    def __init__(self, past: Callable[[ChunkKey], list[Chunk] | MessageProblem], limit: int) -> None:
         self._past = past
         self._limit = limit
         self._size = 0
@@ -78,7 +78,7 @@ class Assembler:
         if pending.problem is not None:
             self._held.pop(chunk.key, None)
         if pending.size > self._limit:
-            self._give_up(chunk.key, Problem.TOO_LARGE)
+            self._give_up(chunk.key, MessageProblem.TOO_LARGE)
         if chunk.number < chunk.total - 1:
             self._make_room(chunk.key)
             return None
@@ -108,11 +108,11 @@ class Assembler:
 
     def _make_room(self, latest: ChunkKey) -> None:
         while self._size > self._limit:
-            self._give_up(next(key for key in self._held if key != latest), Problem.CHUNKS_DROPPED)
+            self._give_up(next(key for key in self._held if key != latest), MessageProblem.CHUNKS_DROPPED)
         if len(self._pending) > _REMEMBERED:
             self._end(next(iter(self._pending)))
 
-    def _give_up(self, key: ChunkKey, problem: Problem) -> None:
+    def _give_up(self, key: ChunkKey, problem: MessageProblem) -> None:
         pending = self._pending[key]
         self._size -= pending.size
         pending.give_up(problem)
@@ -120,10 +120,10 @@ class Assembler:
 
     def _assembled(self, pending: _Pending, last: Chunk) -> Assembled | None:
         if pending.problem is None and last.payload is None:
-            return Assembled(None, Problem.UNDECRYPTABLE, None)
+            return Assembled(None, MessageProblem.UNDECRYPTABLE, None)
         if pending.headless and pending.problem is None:
             past = self._past(last.key)
-            if isinstance(past, Problem):
+            if isinstance(past, MessageProblem):
                 return Assembled(None, past, None)
             return self._replayed([*past, *pending.chunks])
         return self._joined(pending)
@@ -140,11 +140,11 @@ class Assembler:
 
     def _joined(self, pending: _Pending) -> Assembled:
         if pending.size > self._limit:
-            pending.give_up(Problem.TOO_LARGE)
+            pending.give_up(MessageProblem.TOO_LARGE)
         if pending.problem is not None:
             return Assembled(None, pending.problem, None)
         first = pending.chunks[0].position
         payloads = [chunk.payload for chunk in pending.chunks if chunk.payload is not None]
         if len(payloads) < len(pending.chunks):
-            return Assembled(None, Problem.UNDECRYPTABLE, first)
+            return Assembled(None, MessageProblem.UNDECRYPTABLE, first)
         return Assembled(b"".join(payloads), None, first)

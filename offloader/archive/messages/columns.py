@@ -20,7 +20,7 @@ from offloader.archive.messages.needs import Needs
 from offloader.archive.messages.payloads import UnpackOptions
 from offloader.archive.messages.published import publish_time
 from offloader.archive.messages.row_columns import matching, row_column
-from offloader.archive.messages.row_view import RowView, Sources
+from offloader.archive.messages.row_view import RowSources, RowView
 from offloader.archive.messages.rows import make_rows
 from offloader.archive.messages.schema import ENTRY_SCHEMA, MESSAGE_SCHEMA
 from offloader.archive.read_model import EntryRun
@@ -127,7 +127,7 @@ class _Maker:
         for number in np.flatnonzero(rows.odd & ~contents.dropped).tolist():
             self._opener.unpack_apart(contents, entries, number)
         live = rows.live & ~rows.odd[rows.entry]
-        view = RowView(Sources(self._topic, entries, envelopes, contents, rows), np.flatnonzero(live))
+        view = RowView(RowSources(self._topic, entries, envelopes, contents, rows), np.flatnonzero(live))
         view = view.part(matching(view, self._wanted))
         at = 0
         for number in sorted(contents.apart):

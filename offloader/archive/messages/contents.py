@@ -11,7 +11,7 @@ from offloader.archive.messages.entries import Entries
 from offloader.archive.messages.envelope import parse_envelope
 from offloader.archive.messages.envelopes import Envelopes
 from offloader.archive.messages.filters import MessageFilter
-from offloader.archive.messages.message import Encryption, Message, Problem
+from offloader.archive.messages.message import Encryption, Message, MessageProblem
 from offloader.archive.messages.needs import Needs
 from offloader.archive.messages.payloads import Payloads, UnpackOptions
 from offloader.archive.messages.unpack import Unpacker
@@ -31,7 +31,7 @@ class Contents:
     data: Bytes
     payload: Ranges
     dropped: Mask
-    problem: dict[int, Problem] = field(default_factory=dict)
+    problem: dict[int, MessageProblem] = field(default_factory=dict)
     encryption: dict[int, Encryption] = field(default_factory=dict)
     apart: dict[int, list[Message]] = field(default_factory=dict)
 

@@ -15,7 +15,7 @@ LARGEST = 2**31 - 1  # clients hold sizes in 32 bits
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class MessageLimits:
     """In bytes, uncompressed. `message`: of one message, or one batch; `chunked`: of one message in chunks, and of all chunks together that
     wait for others."""
 
@@ -28,7 +28,7 @@ class Limits:
                 raise ConfigError(f"limits.{name}: no message can have at most {value} bytes; write 1 to {LARGEST}")
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = MessageLimits()
 
 
 def parse_message_size(text: str) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from offloader.archive.messages.envelope import Envelope, parse_envelope
-from offloader.archive.messages.message import Problem
+from offloader.archive.messages.message import MessageProblem
 from offloader.archive.read_model import EntryRun
 from offloader.errors import DamagedObjectError
 from offloader.model import MIB, Position
@@ -41,7 +41,7 @@ class LookBack(Protocol):
         """Runs of the positions before `before`. Only as many are taken as are needed."""
 
 
-class Past:
+class ChunkHistory:
     """The chunks before `start`. At most `limit` bytes of entries are read, once, whatever is asked for."""
 
     def __init__(
@@ -52,19 +52,19 @@ class Past:
         limit: int = LOOK_BACK,
     ) -> None:
         self._runs = iter(()) if look_back is None else look_back(start)
-        self._end = Problem.CHUNKS_TOO_FAR if look_back is None else Problem.CHUNKS_MISSING
+        self._end = MessageProblem.CHUNKS_TOO_FAR if look_back is None else MessageProblem.CHUNKS_MISSING
         self._open_chunk = open_chunk
         self._left = limit
         self._found: dict[ChunkKey, list[Chunk]] = {}
 
-    def chunks_of(self, key: ChunkKey) -> list[Chunk] | Problem:
+    def chunks_of(self, key: ChunkKey) -> list[Chunk] | MessageProblem:
         """A message's chunks from the last edge on, in order; or why there is none."""
         while True:
             found = self._found.get(key, [])
             if found and found[-1].is_edge:
                 return found[::-1]
             if self._left <= 0:
-                return Problem.CHUNKS_TOO_FAR
+                return MessageProblem.CHUNKS_TOO_FAR
             run = next(self._runs, None)
             if run is None:
                 return self._end

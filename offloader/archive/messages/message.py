@@ -8,7 +8,7 @@ from enum import StrEnum
 from offloader.model import Position
 
 
-class Problem(StrEnum):
+class MessageProblem(StrEnum):
     """Why a message has no value although its producer gave it one."""
 
     CHUNKS_MISSING = "chunks-missing"  # some of its chunks are not in the archive
@@ -62,6 +62,6 @@ class Message:
     broker_time: int | None = None
     broker_index: int | None = None
     encryption: Encryption | None = None
-    problem: Problem | None = None
+    problem: MessageProblem | None = None
     first_chunk: Position | None = None
     unknown: bool = False

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from offloader.archive.messages.chunks import Assembled, Assembler
 from offloader.archive.messages.encryption import Decryptor, KeyReader
 from offloader.archive.messages.envelope import Envelope
-from offloader.archive.messages.limits import DEFAULT_LIMITS, Limits
-from offloader.archive.messages.lookback import LOOK_BACK, Chunk, ChunkKey, LookBack, Past
-from offloader.archive.messages.message import Problem
+from offloader.archive.messages.limits import DEFAULT_LIMITS, MessageLimits
+from offloader.archive.messages.lookback import LOOK_BACK, Chunk, ChunkHistory, ChunkKey, LookBack
+from offloader.archive.messages.message import MessageProblem
 from offloader.archive.messages.text import text
 from offloader.errors import DamagedObjectError, MessageTooLargeError
 from offloader.format.compression import decompress
@@ -31,17 +31,17 @@ class UnpackOptions:
     keys: KeyReader | None = None
     look_back: LookBack | None = None
     look_back_bytes: int = LOOK_BACK
-    limits: Limits = DEFAULT_LIMITS
+    limits: MessageLimits = DEFAULT_LIMITS
     keep_damaged: bool = False
     aborted: Callable[[], Collection[Transaction]] = frozenset
     object_of: Callable[[Position], str] = lambda _: ""
 
 
-class Opened(NamedTuple):
+class OpenedPayload(NamedTuple):
     """An entry's payload, whole and in clear; None where `problem` stands in the way."""
 
     payload: bytes | memoryview | None
-    problem: Problem | None = None
+    problem: MessageProblem | None = None
     first_chunk: Position | None = None
 
 
@@ -53,14 +53,14 @@ class Payloads:
         self._decryptor = None if options.keys is None else Decryptor(options.keys)
         self._assembler = Assembler(self._past_chunks, options.limits.chunked)
         self._start: Position | None = None
-        self._past: Past | None = None
+        self._past: ChunkHistory | None = None
 
     def starts(self, position: Position) -> None:
         """Told of the first entry that is read; what is before it can only be looked back at."""
         if self._start is None:
             self._start = position
 
-    def open(self, position: Position, envelope: Envelope) -> Opened | None:
+    def open(self, position: Position, envelope: Envelope) -> OpenedPayload | None:
         """None where a consumer gets nothing: markers, chunks that are not the last. Raises DamagedObjectError."""
         if envelope.is_marker:
             return None
@@ -68,18 +68,18 @@ class Payloads:
             return self._open_chunked(position, envelope)
         payload = self._decrypted(envelope)
         if payload is None:
-            return Opened(None, Problem.UNDECRYPTABLE)
-        return Opened(_decompressed(envelope, payload, self._options.limits.message))
+            return OpenedPayload(None, MessageProblem.UNDECRYPTABLE)
+        return OpenedPayload(_decompressed(envelope, payload, self._options.limits.message))
 
-    def _open_chunked(self, position: Position, envelope: Envelope) -> Opened | None:
+    def _open_chunked(self, position: Position, envelope: Envelope) -> OpenedPayload | None:
         found = self._assembler.add(self._chunk(position, envelope))
         limit = self._options.limits.chunked
-        if found is not None and found.problem is Problem.TOO_LARGE:
+        if found is not None and found.problem is MessageProblem.TOO_LARGE:
             raise MessageTooLargeError(f"the chunked message has more bytes than the limit of {limit}")
         if found is None or found.payload is None:
-            return found and Opened(None, found.problem, found.first_chunk)
+            return found and OpenedPayload(None, found.problem, found.first_chunk)
         _check_whole(found, envelope)
-        return Opened(_decompressed(envelope, found.payload, limit), None, found.first_chunk)
+        return OpenedPayload(_decompressed(envelope, found.payload, limit), None, found.first_chunk)
 
     def _chunk(self, position: Position, envelope: Envelope) -> Chunk:
         metadata = envelope.metadata
@@ -90,11 +90,11 @@ class Payloads:
         key = (text(metadata.producer_name), text(metadata.uuid))
         return Chunk(key, number, total, position, None if payload is None else bytes(payload))
 
-    def _past_chunks(self, key: ChunkKey) -> list[Chunk] | Problem:
+    def _past_chunks(self, key: ChunkKey) -> list[Chunk] | MessageProblem:
         if self._start is None:
-            return Problem.CHUNKS_MISSING
+            return MessageProblem.CHUNKS_MISSING
         if self._past is None:
-            self._past = Past(self._options.look_back, self._start, self._chunk, self._options.look_back_bytes)
+            self._past = ChunkHistory(self._options.look_back, self._start, self._chunk, self._options.look_back_bytes)
         return self._past.chunks_of(key)
 
     def _decrypted(self, envelope: Envelope) -> bytes | memoryview | None:

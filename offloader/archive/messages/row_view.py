@@ -17,7 +17,7 @@ from offloader.model import TopicName
 
 
 @dataclass(frozen=True)
-class Sources:
+class RowSources:
     """What rows point into."""
 
     topic: TopicName
@@ -30,7 +30,7 @@ class Sources:
 class RowView:
     """Some of the rows. "Own" is what a message in a batch says itself, and what the entry says of a message that is not in one."""
 
-    def __init__(self, sources: Sources, rows: Int64s) -> None:
+    def __init__(self, sources: RowSources, rows: Int64s) -> None:
         self.sources = sources
         self.entry = sources.rows.entry[rows]
         self.batch_index = sources.rows.batch_index[rows]

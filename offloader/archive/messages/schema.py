@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from offloader.archive.messages.message import Problem
+from offloader.archive.messages.message import MessageProblem
 
 TIME = pa.timestamp("us", tz="UTC")
 PROPERTIES = pa.map_(pa.string(), pa.string())
@@ -23,7 +23,7 @@ class Column(NamedTuple):
     doc: str
 
 
-_PROBLEMS = ", ".join(Problem)
+_PROBLEMS = ", ".join(MessageProblem)
 
 # Names and types of the first seven are those of pulsar-spark.
 MESSAGE_COLUMNS = (

@@ -12,8 +12,8 @@ from offloader.archive.messages.aborted import committed
 from offloader.archive.messages.encryption import encryption_of
 from offloader.archive.messages.envelope import Envelope, parse_envelope, signed
 from offloader.archive.messages.filters import MessageFilter
-from offloader.archive.messages.message import Message, Problem
-from offloader.archive.messages.payloads import Opened, Payloads, UnpackOptions
+from offloader.archive.messages.message import Message, MessageProblem
+from offloader.archive.messages.payloads import OpenedPayload, Payloads, UnpackOptions
 from offloader.archive.messages.text import raw, text, unbase64
 from offloader.archive.read_model import EntryRun
 from offloader.errors import DamagedObjectError, MessageTooLargeError
@@ -71,10 +71,10 @@ class Unpacker:
         if not self._options.keep_damaged:
             key = self._options.object_of(position)
             raise type(error)(f"{key and key + ': '}{position} (offset {offset}): {error}") from error
-        problem = Problem.TOO_LARGE if isinstance(error, MessageTooLargeError) else Problem.DAMAGED
+        problem = MessageProblem.TOO_LARGE if isinstance(error, MessageTooLargeError) else MessageProblem.DAMAGED
         if envelope is None:
             return Message(position, problem=problem, unknown=True)
-        found = _closed(position, envelope, Opened(None, problem))
+        found = _closed(position, envelope, OpenedPayload(None, problem))
         found.unknown = envelope.is_batch
         return found
 
@@ -96,13 +96,13 @@ def unpack_batch(payload: bytes | memoryview, count: int) -> Iterator[Single]:
         yield Single(metadata, view[end:at])
 
 
-def _messages(position: Position, envelope: Envelope, opened: Opened) -> list[Message]:
+def _messages(position: Position, envelope: Envelope, opened: OpenedPayload) -> list[Message]:
     if envelope.is_batch and opened.payload is not None:
         return _of_batch(position, envelope, opened.payload)
     return [_closed(position, envelope, opened)]
 
 
-def _closed(position: Position, envelope: Envelope, opened: Opened) -> Message:
+def _closed(position: Position, envelope: Envelope, opened: OpenedPayload) -> Message:
     """The entry as one message."""
     metadata = envelope.metadata
     has = metadata.HasField
@@ -131,7 +131,7 @@ def _closed(position: Position, envelope: Envelope, opened: Opened) -> Message:
 
 def _of_batch(position: Position, envelope: Envelope, payload: bytes | memoryview) -> list[Message]:
     """Key, ordering key and properties are each message's own; event time and sequence id are the entry's where it has none."""
-    outer = _closed(position, envelope, Opened(None))
+    outer = _closed(position, envelope, OpenedPayload(None))
     null = envelope.metadata.null_value
     last = outer.batch_size - 1
     index = outer.broker_index

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offloader.archive.items import ArchivedEntry, Missing
-from offloader.archive.read_model import OffloadedLedger, Piece, Selection
-from offloader.archive.reading.fetches import Fetch
+from offloader.archive.read_model import ObjectRange, OffloadedLedger, Selection
+from offloader.archive.reading.fetches import RangeFetch
 from offloader.archive.reading.plan import plan
-from offloader.archive.reading.scan import Fault, Scanner
-from offloader.archive.reading.sparse_index import Points, decode_points
+from offloader.archive.reading.scan import BrokenEntry, Scanner
+from offloader.archive.reading.sparse_index import SparseIndex, decode_points
 from offloader.archive.reading.stores import Stores
 from offloader.archive.records import TopicRecords
-from offloader.archive.view import TopicView
+from offloader.archive.view import TopicSnapshot
 from offloader.errors import DamagedObjectError, FatalError
 from offloader.format.blocks import HEADER_SIZE, BlockHeader, decode_header
 from offloader.model import Gap, Loss, Part, Position, Segment
@@ -23,7 +23,7 @@ Owner = Segment | OffloadedLedger | Loss
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredAt:
     """An entry and where it stands: `offset` in the data object, `block` with its number and where it begins."""
 
     entry: ArchivedEntry
@@ -44,7 +44,7 @@ class Peeked:
     owner: Owner
     object_key: str = ""
     part: Part | None = None
-    stored: Stored | None = None
+    stored: StoredAt | None = None
     gap: Gap | None = None
     missing: Missing | None = None
 
@@ -71,7 +71,7 @@ def peek(stores: Stores, records: TopicRecords, position: Position) -> Peeked:
     return Peeked(position, owner, item.object.data_key, _part(owner, position), stored)
 
 
-def _owner(view: TopicView, position: Position) -> Owner | None:
+def _owner(view: TopicSnapshot, position: Position) -> Owner | None:
     """As reading chooses: a segment, else a ledger that a broker offloaded, else a loss."""
     owners: tuple[Owner, ...] = (*view.catalog.segments, *view.ledgers, *view.catalog.losses)
     return next((owner for owner in owners if owner.start <= position <= owner.end), None)
@@ -94,10 +94,10 @@ def _extent(records: TopicRecords) -> str:
     first, last = next(firsts, None), next(lasts, None)
     if first is None or last is None:
         return "nothing yet"
-    return f"{first.first if isinstance(first, Piece) else first.start}..{last.last if isinstance(last, Piece) else last.end}"
+    return f"{first.first if isinstance(first, ObjectRange) else first.start}..{last.last if isinstance(last, ObjectRange) else last.end}"
 
 
-def _read(store: ObjectStore, piece: Piece, position: Position) -> Stored:
+def _read(store: ObjectStore, piece: ObjectRange, position: Position) -> StoredAt:
     """From its block's header on: only that says whose the block is."""
     held = piece.object
     encoded, _ = read_index(store, held.index_key)
@@ -112,16 +112,16 @@ def _read(store: ObjectStore, piece: Piece, position: Position) -> Stored:
         return _found(store, held.data_key, points, number, position)
 
 
-def _found(store: ObjectStore, key: str, points: Points, number: int, position: Position) -> Stored:
+def _found(store: ObjectStore, key: str, points: SparseIndex, number: int, position: Position) -> StoredAt:
     first = points.block_of(number)[0]
     begin, end = points.offsets[first], points.begin(number + 1)
     data, _ = store.read(key, begin, end - begin)
     faults = []
-    for found in Scanner(points, position.incarnation).scan(Fetch(begin, end, first, number + 1), data):
-        if isinstance(found, Fault):
+    for found in Scanner(points, position.incarnation).scan(RangeFetch(begin, end, first, number + 1), data):
+        if isinstance(found, BrokenEntry):
             faults.append(found.why)
         elif found.ledger == position.ledger and found.first <= position.entry <= found.last:
             run = found.part(position.entry, position.entry)
             header = decode_header(data[:HEADER_SIZE], begin)
-            return Stored(next(run.entries()), run.offset + run.bounds[0], points.blocks[first], begin, header)
+            return StoredAt(next(run.entries()), run.offset + run.bounds[0], points.blocks[first], begin, header)
     raise DamagedObjectError(faults[0] if faults else f"offset {begin}: {position} is not in its block")

@@ -6,14 +6,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from offloader.archive.read_model import Cut
-from offloader.archive.reading.sparse_index import Points
+from offloader.archive.read_model import SplitPoint
+from offloader.archive.reading.sparse_index import SparseIndex
 from offloader.archive.runs import Run
 from offloader.errors import DamagedObjectError
 
 
 @dataclass(frozen=True, slots=True)
-class Fetch:
+class RangeFetch:
     """The bytes `begin`..`end` of an object: the stretches of its points `first`..`after` - 1, whole.
 
     Only a stretch that is longer than a fetch may be has several fetches, which it has for itself. All but the first of them `continue`
@@ -27,7 +27,7 @@ class Fetch:
     continues: bool = False
 
 
-def fetches(points: Points, runs: Iterable[Run], read_size: int, cuts: Iterable[Cut] = ()) -> Iterator[Fetch]:
+def fetches(points: SparseIndex, runs: Iterable[Run], read_size: int, cuts: Iterable[SplitPoint] = ()) -> Iterator[RangeFetch]:
     """What has all entries of the runs, in order; no fetch is longer than `read_size`. Raises DamagedObjectError.
 
     Where `cuts` are whole parts, all of them is fetched: a fetch then has bytes of one part only, and a part's fetches are about equally
@@ -51,7 +51,7 @@ def fetches(points: Points, runs: Iterable[Run], read_size: int, cuts: Iterable[
 class _Portions:
     """Where a fetch should end so that parts are fetched in equal portions."""
 
-    def __init__(self, whole: Iterable[Cut], read_size: int) -> None:
+    def __init__(self, whole: Iterable[SplitPoint], read_size: int) -> None:
         parts = sorted((cut.begin, cut.size) for cut in whole)
         self._begins = [begin for begin, _ in parts]
         self._sizes = [size for _, size in parts]
@@ -70,7 +70,7 @@ class _Portions:
         return number if number >= 0 and offset < self._begins[number] + self._sizes[number] else None
 
 
-def _stretches(points: Points, runs: Iterable[Run]) -> Iterator[tuple[int, int]]:
+def _stretches(points: SparseIndex, runs: Iterable[Run]) -> Iterator[tuple[int, int]]:
     """Each run's stretches, as the numbers of the first one and of the one after the last."""
     for run in runs:
         if run.gap is not None:
@@ -81,15 +81,15 @@ def _stretches(points: Points, runs: Iterable[Run]) -> Iterator[tuple[int, int]]
         yield first, last + 1
 
 
-def _of_parts(points: Points, whole: Iterable[Cut]) -> Iterator[tuple[int, int]]:
+def _of_parts(points: SparseIndex, whole: Iterable[SplitPoint]) -> Iterator[tuple[int, int]]:
     """The stretches of parts, which begin and end with blocks."""
     for part in whole:
         yield bisect_left(points.offsets, part.begin), bisect_left(points.offsets, part.begin + part.size)
 
 
-def _cut(points: Points, first: int, after: int, read_size: int) -> Iterator[Fetch]:
+def _cut(points: SparseIndex, first: int, after: int, read_size: int) -> Iterator[RangeFetch]:
     if first == after:
         return
     begin, end = points.begin(first), points.begin(after)
     for at in range(begin, end, read_size):
-        yield Fetch(at, min(at + read_size, end), first, after, continues=at > begin)
+        yield RangeFetch(at, min(at + read_size, end), first, after, continues=at > begin)

@@ -8,7 +8,7 @@ from itertools import repeat
 import numpy as np
 
 from offloader.archive.read_model import EntryRun
-from offloader.archive.reading.sparse_index import Points
+from offloader.archive.reading.sparse_index import SparseIndex
 from offloader.errors import DamagedObjectError
 from offloader.format.blocks import ENTRY_HEADER, ENTRY_HEADER_SIZE, HEADER_SIZE, end_fault
 
@@ -55,10 +55,10 @@ class Building:
         self._ledger = -1
 
 
-class Stretch:
+class IndexInterval:
     """Goes over a stretch's bytes. `at` is the offset of what comes next, `entry` the id that belongs there."""
 
-    def __init__(self, points: Points, number: int) -> None:
+    def __init__(self, points: SparseIndex, number: int) -> None:
         self.ledger = points.ledgers[number]
         self.entry = points.entries[number]
         self.at = points.offsets[number] + HEADER_SIZE

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from offloader.archive.reading.sparse_index import Points
+from offloader.archive.reading.sparse_index import SparseIndex
 from offloader.model import MIB
 
 # A topic of 1 TiB has about 160 MiB of them.
@@ -19,7 +19,7 @@ _OVERHEAD = 1024
 class LoadedIndex:
     """`proven`: the etag that the data object had when one of its blocks was seen to be of the index's ledger."""
 
-    points: Points
+    points: SparseIndex
     proven: str = ""
 
 

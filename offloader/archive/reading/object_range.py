@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from offloader.archive.continuity import LedgerPart
-from offloader.archive.read_model import Cut, DataObject, Piece, Selection
+from offloader.archive.read_model import DataObject, ObjectRange, Selection, SplitPoint
 from offloader.archive.runs import Run, clipped, runs
 from offloader.errors import DamagedRecordError
 from offloader.format.blocks import ENTRY_HEADER_SIZE
@@ -28,7 +28,7 @@ def may_hold(stats: EntryStats, selection: Selection) -> bool:
     return not (too_early or too_late)
 
 
-def of_ledger(topic: TopicName, part: LedgerPart, first: Position, last: Position) -> Iterator[Piece]:
+def of_ledger(topic: TopicName, part: LedgerPart, first: Position, last: Position) -> Iterator[ObjectRange]:
     """The entries between two positions."""
     ledger = part.ledger
     found = tuple(clipped([Run(ledger.start.ledger, part.start.entry, part.end.entry)], first, last))
@@ -36,18 +36,20 @@ def of_ledger(topic: TopicName, part: LedgerPart, first: Position, last: Positio
         return
     per_entry = ENTRY_HEADER_SIZE + ledger.size / (ledger.end.entry + 1)
     cuts = tuple(_cuts_of_ledger(found[0], per_entry))
-    yield Piece(topic, ledger.start.incarnation, ledger.object, found, cuts, ends_object=found[0].last == ledger.end.entry)
+    yield ObjectRange(topic, ledger.start.incarnation, ledger.object, found, cuts, ends_object=found[0].last == ledger.end.entry)
 
 
-def _cuts_of_ledger(run: Run, per_entry: float) -> Iterator[Cut]:
+def _cuts_of_ledger(run: Run, per_entry: float) -> Iterator[SplitPoint]:
     """Equally far apart, since nothing is known of the entries' lengths."""
     step = max(1, int(LEDGER_CUT / per_entry))
     for first in range(run.first, run.last + 1, step):
         last = min(first + step - 1, run.last)
-        yield Cut(run.ledger, last, int((last - first + 1) * per_entry) + 1)
+        yield SplitPoint(run.ledger, last, int((last - first + 1) * per_entry) + 1)
 
 
-def of_segment(topic: TopicName, segment: Segment, first: Position, last: Position, selection: Selection) -> Iterator[Piece]:
+def of_segment(
+    topic: TopicName, segment: Segment, first: Position, last: Position, selection: Selection
+) -> Iterator[ObjectRange]:
     """Entries and gaps between two positions, without the parts that hold nothing of the times. Raises DamagedRecordError."""
     alone = not selection.is_timed and selection.start is not None and selection.start == selection.end
     kept: list[Run] = []
@@ -63,7 +65,7 @@ def of_segment(topic: TopicName, segment: Segment, first: Position, last: Positi
     if kept:
         stored = DataObject(data_key(topic, segment.uuid), index_key(topic, segment.uuid), segment.size)
         ends = bool(cuts) and cuts[-1].last == segment.parts[-1].last
-        yield Piece(
+        yield ObjectRange(
             topic, segment.start.incarnation, stored, tuple(kept), tuple(c.cut(alone=alone) for c in cuts), ends_object=ends
         )
 
@@ -106,9 +108,9 @@ class _PartCut:
         self.entries += run.count
         self.last = (run.ledger, run.last)
 
-    def cut(self, *, alone: bool) -> Cut:
+    def cut(self, *, alone: bool) -> SplitPoint:
         """Read whole, for only then its checksum proves what is in it; but for one entry that is wanted alone, and whose own does."""
         part = self.part
         if alone and part.entries > 1 and not part.stats.unreadable:
-            return Cut(*self.last, size=part.size // part.entries)
-        return Cut(*self.last, part.size, part.offset, part.crc32c)
+            return SplitPoint(*self.last, size=part.size // part.entries)
+        return SplitPoint(*self.last, part.size, part.offset, part.crc32c)

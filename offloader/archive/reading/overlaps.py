@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from offloader.archive.continuity import LedgerPart, Span, closed_with
 from offloader.archive.read_model import LAST_ENTRY, OffloadedLedger
-from offloader.archive.view import TopicView
+from offloader.archive.view import TopicSnapshot
 from offloader.metadata.state import TopicCatalog
 from offloader.model import Loss, Position, Segment
 
 
-def spans_once(view: TopicView) -> list[Span]:
+def spans_once(view: TopicSnapshot) -> list[Span]:
     """Segments, what they leave of offloaded ledgers, and what these leave of losses, in the order of their positions."""
     catalog = view.catalog
     taken = _taken(catalog.segments) if view.ledgers else {}
@@ -23,7 +23,7 @@ def spans_once(view: TopicView) -> list[Span]:
     return sorted((*catalog.segments, *ledgers, *losses), key=lambda span: span.start)
 
 
-def located(view: TopicView, position: Position) -> Position:
+def located(view: TopicSnapshot, position: Position) -> Position:
     """A position, in the incarnation that its ledger belongs to: ledger ids grow over a cluster's life, and are not used twice."""
     known = spans_once(view)
     reached = (span.end.incarnation for span in known if reaches(span, position))

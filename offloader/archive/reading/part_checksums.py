@@ -8,7 +8,7 @@ from enum import Enum, auto
 
 from crc32c import crc32c
 
-from offloader.archive.read_model import Cut
+from offloader.archive.read_model import SplitPoint
 
 
 class Proof(Enum):
@@ -26,8 +26,8 @@ class PartSums:
     `ended`: the part that ended last, and its bytes' CRC32C.
     """
 
-    def __init__(self, cuts: Iterable[Cut]) -> None:
-        self.ended = Cut(0, 0, 0), 0
+    def __init__(self, cuts: Iterable[SplitPoint]) -> None:
+        self.ended = SplitPoint(0, 0, 0), 0
         self._parts = deque(cut for cut in cuts if cut.crc32c is not None)
         self._at = -1  # where what comes next of the part in use begins
         self._crc = 0
@@ -57,5 +57,5 @@ class PartSums:
         return Proof.RIGHT if self._crc == part.crc32c else Proof.WRONG
 
 
-def _end(part: Cut) -> int:
+def _end(part: SplitPoint) -> int:
     return part.begin + part.size

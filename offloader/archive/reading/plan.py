@@ -7,16 +7,16 @@ from dataclasses import replace
 
 from offloader.archive.continuity import BreakKind, Junctions, LedgerPart, Span
 from offloader.archive.items import Missing
-from offloader.archive.read_model import EVERYTHING, OffloadedLedger, Piece, PlanItem, Selection, Unreadable
+from offloader.archive.read_model import EVERYTHING, ObjectRange, OffloadedLedger, PlanItem, Selection, Unreadable
 from offloader.archive.reading.object_range import of_ledger, of_segment
 from offloader.archive.reading.overlaps import spans_once
 from offloader.archive.runs import Run
-from offloader.archive.view import TopicView
+from offloader.archive.view import TopicSnapshot
 from offloader.errors import DamagedRecordError
 from offloader.model import Loss, Position, Segment, TopicName
 
 
-def plan(view: TopicView, selection: Selection = EVERYTHING, planned_to: Position | None = None) -> list[PlanItem]:
+def plan(view: TopicSnapshot, selection: Selection = EVERYTHING, planned_to: Position | None = None) -> list[PlanItem]:
     """Everything that is selected, in topic order; each position once. What nothing proves is a Missing with its reason.
 
     Positions clip, times leave out parts. Records up to `planned_to` were planned before: they say what the others follow. Raises
@@ -103,7 +103,7 @@ def _taken(item: PlanItem, room: int, *, whole: bool) -> tuple[PlanItem | None, 
     return (_before(item, count), _after(item, count)) if count else (None, item)
 
 
-def _before(piece: Piece, count: int) -> Piece:
+def _before(piece: ObjectRange, count: int) -> ObjectRange:
     """Up to the cut of this number."""
     end = piece.cuts[count - 1][:2]
     kept = (
@@ -114,7 +114,7 @@ def _before(piece: Piece, count: int) -> Piece:
     return replace(piece, runs=tuple(kept), cuts=piece.cuts[:count], ends_object=False)
 
 
-def _after(piece: Piece, count: int) -> Piece:
+def _after(piece: ObjectRange, count: int) -> ObjectRange:
     """What comes after the cut of this number."""
     end = piece.cuts[count - 1][:2]
     kept = (

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Protocol, TypeVar
 
-from offloader.archive.read_model import Piece, ReadItem
-from offloader.archive.reading.fetches import Fetch, fetches
+from offloader.archive.read_model import ObjectRange, ReadItem
+from offloader.archive.reading.fetches import RangeFetch, fetches
 from offloader.archive.reading.indexes import IndexCache, LoadedIndex
 from offloader.archive.reading.meter import Meter
 from offloader.archive.reading.part_checksums import PartSums, Proof
-from offloader.archive.reading.scan import Fault, Scanner
+from offloader.archive.reading.scan import BrokenEntry, Scanner
 from offloader.archive.reading.sparse_index import decode_points
 from offloader.archive.reading.stores import OpenedStore
-from offloader.archive.reading.verifier import Expected, OnDamage, sound_lead
+from offloader.archive.reading.verifier import OnDamage, RangeVerifier, sound_lead
 from offloader.errors import DamagedObjectError, ObjectNotFoundError
 from offloader.format.blocks import HEADER_SIZE
 from offloader.ports.object_store import Stat
@@ -30,14 +30,14 @@ class Start(Protocol):
     def __call__(self, call: Callable[[], T], /) -> Callable[[], T]: ...
 
 
-class PieceWork:
+class RangeRead:
     """Reads one piece: `begin`, then `take` the answer to each of `fetches`, then `finish`.
 
     Its index is asked for at once, so that it is there when the piece before it ends.
     """
 
     def __init__(
-        self, piece: Piece, opened: OpenedStore, on_damage: OnDamage, indexes: IndexCache, meter: Meter, start: Start
+        self, piece: ObjectRange, opened: OpenedStore, on_damage: OnDamage, indexes: IndexCache, meter: Meter, start: Start
     ) -> None:
         self._piece = piece
         self._object = piece.object
@@ -45,7 +45,7 @@ class PieceWork:
         self._name = (opened.identity, piece.object.index_key)
         self._indexes = indexes
         self._meter = meter
-        self._expected = Expected(piece, on_damage)
+        self._expected = RangeVerifier(piece, on_damage)
         self._sums = PartSums(piece.cuts)
         self._held: list[ReadItem] = []
         self._failure: DamagedObjectError | ObjectNotFoundError | None = None
@@ -59,7 +59,7 @@ class PieceWork:
         """What comes before all entries."""
         return self._expected.begin()
 
-    def fetches(self, read_size: int) -> Iterator[Fetch]:
+    def fetches(self, read_size: int) -> Iterator[RangeFetch]:
         """What is to be read, until nothing more is wanted."""
         if self._index is None:
             return
@@ -81,11 +81,11 @@ class PieceWork:
         """Whether nothing that may follow matters any more. A part that has begun is read to its end: its checksum proves what was wanted."""
         return self._expected.satisfied and not self._sums.is_open
 
-    def read(self, fetch: Fetch) -> Body:
+    def read(self, fetch: RangeFetch) -> Body:
         """Ask the store; in any thread."""
         return self._meter.read(self._store.read(self._object.data_key, fetch.begin, fetch.end - fetch.begin))
 
-    def take(self, fetch: Fetch, answer: Callable[[], Body]) -> Iterator[ReadItem]:
+    def take(self, fetch: RangeFetch, answer: Callable[[], Body]) -> Iterator[ReadItem]:
         """What a fetch gives, in its turn."""
         if self._satisfied:
             return
@@ -133,9 +133,9 @@ class PieceWork:
             self._expected.unreadable(self._failure)
         yield from self._expected.finish()
 
-    def _scanned(self, fetch: Fetch, data: bytes) -> Iterator[ReadItem]:
+    def _scanned(self, fetch: RangeFetch, data: bytes) -> Iterator[ReadItem]:
         for found in self._scanner.scan(fetch, data):
-            if isinstance(found, Fault):
+            if isinstance(found, BrokenEntry):
                 self._expected.fault(found)
             else:
                 yield from self._expected.take(found)
@@ -152,7 +152,7 @@ class PieceWork:
             raise DamagedObjectError(f"{self._object.index_key}: it is of an object of {said} bytes, the catalog's has {size}")
         return loaded
 
-    def _is_whole(self, fetch: Fetch, stat: Stat) -> bool:
+    def _is_whole(self, fetch: RangeFetch, stat: Stat) -> bool:
         """Whether the object has its size; where it has not, what its blocks' headers say of a ledger may still be read."""
         said = self._loaded.points.data_length
         if stat.size < said:
@@ -161,7 +161,7 @@ class PieceWork:
             self._fault(fetch, f"offset {said}: the object should end here, and has {stat.size - said} bytes more")
         return stat.size == said or self._object.ledger is None
 
-    def _is_of_the_index(self, fetch: Fetch, stat: Stat) -> bool:
+    def _is_of_the_index(self, fetch: RangeFetch, stat: Stat) -> bool:
         """Whether the object is the one that the index is of.
 
         Only headers name the ledger. A fetch from the middle of a block on has none: then one must have been seen of this very
@@ -185,9 +185,9 @@ class PieceWork:
             self._fault(fetch, str(error))
         return True
 
-    def _fault(self, fetch: Fetch, why: str) -> None:
+    def _fault(self, fetch: RangeFetch, why: str) -> None:
         points = self._loaded.points
-        self._expected.fault(Fault(points.ledgers[fetch.first], points.entries[fetch.first], why))
+        self._expected.fault(BrokenEntry(points.ledgers[fetch.first], points.entries[fetch.first], why))
 
 
 def _same(loaded: LoadedIndex) -> LoadedIndex:

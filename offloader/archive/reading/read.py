@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from offloader.archive.items import ArchivedEntry, Item, Missing
 from offloader.archive.read_model import Selection
 from offloader.archive.reading.plan import plan
-from offloader.archive.reading.reader import DEFAULTS, PieceReader, ReadOptions
+from offloader.archive.reading.reader import DEFAULTS, PlannedReader, ReadOptions
 from offloader.archive.reading.stores import Stores
-from offloader.archive.view import TopicView
+from offloader.archive.view import TopicSnapshot
 from offloader.metadata.state import TopicCatalog
 from offloader.model import Position
 from offloader.ports.object_store import ObjectStore
@@ -33,8 +33,8 @@ def items(
     Raises DamagedObjectError naming object, offset and position; DamagedRecordError where the catalog has a hole or says
     something twice; ObjectNotFoundError.
     """
-    reader = PieceReader(Stores.of(store), options)
-    for item in reader.read(plan(TopicView.of(catalog), Selection(start, end))):
+    reader = PlannedReader(Stores.of(store), options)
+    for item in reader.read(plan(TopicSnapshot.of(catalog), Selection(start, end))):
         if isinstance(item, Missing):
             yield item
         else:

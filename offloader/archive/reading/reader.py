@@ -12,17 +12,17 @@ from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from offloader.archive.items import Missing
-from offloader.archive.messages.limits import DEFAULT_LIMITS, Limits
+from offloader.archive.messages.limits import DEFAULT_LIMITS, MessageLimits
 from offloader.archive.read_model import PlanItem, ReadItem
 from offloader.archive.reading.indexes import SHARED, IndexCache
 from offloader.archive.reading.meter import Meter, ReadStats
-from offloader.archive.reading.range_reader import PieceWork, Start
+from offloader.archive.reading.range_reader import RangeRead, Start
 from offloader.archive.reading.stores import Stores
 from offloader.archive.reading.verifier import OnDamage
 from offloader.errors import ConfigError
 from offloader.model import KIB, MIB
 
-__all__ = ["Limits", "OnDamage", "PieceReader", "ReadOptions", "ReadStats"]
+__all__ = ["MessageLimits", "OnDamage", "PlannedReader", "ReadOptions", "ReadStats"]
 
 SMALLEST_READ = 1 * KIB
 T = TypeVar("T")
@@ -36,7 +36,7 @@ class ReadOptions:
     read_size: int = 4 * MIB
     prefetch: int = 2
     on_damage: OnDamage = OnDamage.FAIL
-    limits: Limits = DEFAULT_LIMITS
+    limits: MessageLimits = DEFAULT_LIMITS
 
     def __post_init__(self) -> None:
         if self.read_size < SMALLEST_READ:
@@ -55,7 +55,7 @@ class _Step(NamedTuple):
     run: Callable[[], Iterator[ReadItem]]
 
 
-class PieceReader:
+class PlannedReader:
     """Reads pieces, in their order. For one thread; readers share nothing but the cache of indexes.
 
     It holds at most `prefetch` + 1 times `read_size`, one part (what was fetched of it is given when all of it has been checked), and one
@@ -121,9 +121,9 @@ class PieceReader:
             raise item.as_error()
         yield item
 
-    def _opened(self, items: Iterable[PlanItem], start: Start) -> Iterator[PieceWork | Missing]:
+    def _opened(self, items: Iterable[PlanItem], start: Start) -> Iterator[RangeRead | Missing]:
         """Each item, once the index of the one after it is on its way."""
-        before: PieceWork | Missing | None = None
+        before: RangeRead | Missing | None = None
         for item in items:
             work = item if isinstance(item, Missing) else self._work(item, start)
             if before is not None:
@@ -132,10 +132,10 @@ class PieceReader:
         if before is not None:
             yield before
 
-    def _work(self, piece: PlanItem, start: Start) -> PieceWork:
+    def _work(self, piece: PlanItem, start: Start) -> RangeRead:
         assert not isinstance(piece, Missing)
         opened = self._stores.open(piece.object.store)
-        return PieceWork(piece, opened, self._options.on_damage, self._indexes, self._meter, start)
+        return RangeRead(piece, opened, self._options.on_damage, self._indexes, self._meter, start)
 
 
 def _when_asked(call: Callable[[], T]) -> Callable[[], T]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offloader.archive.read_model import EntryRun
-from offloader.archive.reading.fetches import Fetch
-from offloader.archive.reading.index_interval import Building, Stretch
-from offloader.archive.reading.sparse_index import Points
+from offloader.archive.reading.fetches import RangeFetch
+from offloader.archive.reading.index_interval import Building, IndexInterval
+from offloader.archive.reading.sparse_index import SparseIndex
 from offloader.errors import DamagedObjectError
 from offloader.format.blocks import HEADER_SIZE, decode_header
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class BrokenEntry:
     """Where entry `ledger`:`entry` belongs, bytes are not what they must be; `why` names the offset."""
 
     ledger: int
@@ -28,17 +28,17 @@ class Scanner:
     the next is the beginning of one entry. `headers` counts those that were right.
     """
 
-    def __init__(self, points: Points, incarnation: int) -> None:
+    def __init__(self, points: SparseIndex, incarnation: int) -> None:
         self.headers = 0
         self._points = points
         self._incarnation = incarnation
         self._bad_block = -1
-        self._stretch: Stretch | None = None  # None: nothing more can be read of it
+        self._stretch: IndexInterval | None = None  # None: nothing more can be read of it
 
-    def scan(self, fetch: Fetch, data: bytes) -> list[EntryRun | Fault]:
+    def scan(self, fetch: RangeFetch, data: bytes) -> list[EntryRun | BrokenEntry]:
         """What is in the bytes of a fetch, which are fewer than it asked for only where the object ends."""
         building = Building(self._incarnation, memoryview(data), fetch.begin)
-        found: list[EntryRun | Fault] = []
+        found: list[EntryRun | BrokenEntry] = []
         for number in range(fetch.first, fetch.after):
             try:
                 if not fetch.continues:
@@ -67,21 +67,21 @@ class Scanner:
             )
         self.headers += 1
 
-    def _begin(self, number: int, building: Building) -> Stretch | None:
+    def _begin(self, number: int, building: Building) -> IndexInterval | None:
         if self._points.blocks[number] == self._bad_block:
             return None
         if self._points.opens(number):
             self._stretch = None
             at = self._points.offsets[number] - building.offset
             self.check_header(number, building.view[at : at + HEADER_SIZE])
-        return Stretch(self._points, number)
+        return IndexInterval(self._points, number)
 
-    def _check_length(self, stretch: Stretch, building: Building, fetch: Fetch) -> None:
+    def _check_length(self, stretch: IndexInterval, building: Building, fetch: RangeFetch) -> None:
         if building.end < min(stretch.end, fetch.end):
             missing = self._points.data_length - building.end
             raise DamagedObjectError(f"offset {building.end}: the object ends here, {missing} bytes are missing")
 
-    def _fault(self, number: int, error: DamagedObjectError) -> Fault:
+    def _fault(self, number: int, error: DamagedObjectError) -> BrokenEntry:
         stretch, self._stretch = self._stretch, None
         entry = self._points.entries[number] if stretch is None else stretch.entry
-        return Fault(self._points.ledgers[number], entry, str(error))
+        return BrokenEntry(self._points.ledgers[number], entry, str(error))

@@ -14,7 +14,7 @@ from offloader.format.v1 import decode_ledger_index
 
 
 @dataclass(frozen=True, slots=True)
-class Points:
+class SparseIndex:
     """The index entries in the object's order, by number from 0. The bytes from one point to the next are a *stretch*."""
 
     data_length: int
@@ -57,17 +57,17 @@ class Points:
         return bisect_right(self.blocks, block - 1)
 
 
-def decode_points(data: bytes, ledger: int | None) -> Points:
+def decode_points(data: bytes, ledger: int | None) -> SparseIndex:
     """Read an index object: a segment's, or a ledger's (V1), which does not say whose it is. Raises DamagedObjectError."""
     index = decode_index(data) if ledger is None else decode_ledger_index(data, ledger)
     found = index.entries() if isinstance(index, Index) else iter(index.entries)
     values = array("q", chain.from_iterable((e.ledger, e.entry, e.block, e.offset) for e in found))
-    points = Points(index.data_length, values[0::4], values[1::4], values[2::4], values[3::4])
+    points = SparseIndex(index.data_length, values[0::4], values[1::4], values[2::4], values[3::4])
     _check(points)
     return points
 
 
-def _check(points: Points) -> None:
+def _check(points: SparseIndex) -> None:
     """Ledgers, which ascend, must lie in the object in their order, in blocks of their own."""
     for number, (before, after) in enumerate(pairwise(points.offsets), 1):
         same = points.ledgers[number - 1] == points.ledgers[number]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import takewhile
 
-from offloader.archive.read_model import Piece, PlanItem, Selection
+from offloader.archive.read_model import ObjectRange, PlanItem, Selection
 from offloader.archive.runs import Run
 from offloader.model import Position
 
@@ -23,7 +23,7 @@ def unbroken(plan: Callable[[Selection], Iterable[PlanItem]], selection: Selecti
     after: list[PlanItem] = []
     first = last = None
     for item in plan(selection):
-        if isinstance(item, Piece) and item.cuts:
+        if isinstance(item, ObjectRange) and item.cuts:
             first, last = first or item, item
             after = []
         else:
@@ -34,7 +34,7 @@ def unbroken(plan: Callable[[Selection], Iterable[PlanItem]], selection: Selecti
     yield from after
 
 
-def _from_to(plan: Callable[[Selection], Iterable[PlanItem]], first: Piece, last: Piece) -> Iterator[PlanItem]:
+def _from_to(plan: Callable[[Selection], Iterable[PlanItem]], first: ObjectRange, last: ObjectRange) -> Iterator[PlanItem]:
     """Everything from the first entry of one piece to the last of another, and the gaps before and after these."""
     before = tuple(_gaps(first.runs))
     after = tuple(_gaps(reversed(last.runs)))[::-1]
@@ -49,6 +49,6 @@ def _gaps(runs: Iterable[Run]) -> Iterator[Run]:
     return takewhile(lambda run: run.gap is not None, runs)
 
 
-def _only_gaps(piece: Piece, gaps: tuple[Run, ...]) -> Iterator[Piece]:
+def _only_gaps(piece: ObjectRange, gaps: tuple[Run, ...]) -> Iterator[ObjectRange]:
     if gaps:
         yield replace(piece, runs=gaps, cuts=(), ends_object=False)

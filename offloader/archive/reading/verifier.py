@@ -7,9 +7,9 @@ from enum import StrEnum
 from itertools import groupby
 
 from offloader.archive.items import DAMAGED, Missing
-from offloader.archive.read_model import Cut, EntryRun, Piece, ReadItem
+from offloader.archive.read_model import EntryRun, ObjectRange, ReadItem, SplitPoint
 from offloader.archive.reading.checksums import damaged_entries, uncovered_entries
-from offloader.archive.reading.scan import Fault
+from offloader.archive.reading.scan import BrokenEntry
 from offloader.archive.runs import Run
 from offloader.errors import DamagedObjectError, OffloadError
 from offloader.format.blocks import ENTRY_HEADER_SIZE
@@ -23,11 +23,11 @@ class OnDamage(StrEnum):
     SKIP = "skip"
 
 
-class Expected:
+class RangeVerifier:
     """Goes through a piece's positions, in order. Raises DamagedObjectError that names object, offset and position, or, where damage
     is skipped, gives what could not be read as Missing."""
 
-    def __init__(self, piece: Piece, on_damage: OnDamage) -> None:
+    def __init__(self, piece: ObjectRange, on_damage: OnDamage) -> None:
         self._piece = piece
         self._skip = on_damage is OnDamage.SKIP
         self._runs = iter(piece.runs)
@@ -46,12 +46,12 @@ class Expected:
         """The gaps before the first entry."""
         return self._next_run()
 
-    def fault(self, fault: Fault) -> None:
+    def fault(self, fault: BrokenEntry) -> None:
         """Damage, of which what follows will show what it has cost."""
         if not self.satisfied:
             self._damage(fault.why, fault.ledger, fault.entry)
 
-    def wrong_part(self, part: Cut, found: int, items: Iterable[ReadItem]) -> Iterator[ReadItem]:
+    def wrong_part(self, part: SplitPoint, found: int, items: Iterable[ReadItem]) -> Iterator[ReadItem]:
         """A part's bytes are not those that were recorded. Where damage is skipped: of the items found in it only the entries whose own
         checksum covers all of them."""
         why = f"offset {part.begin}: the part of {part.size} bytes has CRC32C {found:08x}, its record says {part.crc32c or 0:08x}"

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from offloader.archive.read_model import PlanItem
 from offloader.archive.spark.filters import EVERYTHING, Bounds, narrowing
 from offloader.archive.spark.metrics import MetricsFolder, PlanMetrics
-from offloader.archive.spark.options import Form, Options
+from offloader.archive.spark.options import Form, SourceOptions
 from offloader.archive.spark.planning import (
     asked_of,
     check_positions,
@@ -27,17 +27,17 @@ from offloader.archive.spark.planning import (
 from offloader.archive.spark.tables import NAMES
 from offloader.archive.spark.task import ReadTask, record_batches
 from offloader.archive.spark.views import Views
-from offloader.archive.view import TopicView
+from offloader.archive.view import TopicSnapshot
 from offloader.errors import ConfigError, OffloadError
 
 log = logging.getLogger("offloader.archive.spark")
-Asked = Sequence[tuple[TopicView, Sequence[PlanItem]]]  # topics, and what is to be read of each
+Asked = Sequence[tuple[TopicSnapshot, Sequence[PlanItem]]]  # topics, and what is to be read of each
 
 
 class ArchiveReader(DataSourceReader):
     """Plans a batch read. Spark pickles it into each task."""
 
-    def __init__(self, options: Options, schema: StructType) -> None:
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
         self._narrowing = EVERYTHING
@@ -72,7 +72,7 @@ class FilteringReader(ArchiveReader):
         return filters
 
 
-def read_tasks(plan: str, asked: Asked, stored: int, options: Options) -> list[ReadTask]:
+def read_tasks(plan: str, asked: Asked, stored: int, options: SourceOptions) -> list[ReadTask]:
     """The tasks of a plan; log and metrics tell what they are about to read, of so many bytes that are stored.
 
     Raises DataLostError unless the options allow losses.

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 from offloader.errors import ConfigError
 
 if TYPE_CHECKING:
-    from offloader.archive.spark.options import Options
+    from offloader.archive.spark.options import SourceOptions
 
 FORMAT = "pulsar-archive"
 
@@ -52,13 +52,13 @@ class PulsarArchiveSource(DataSource):
         refuse_for_streams(options)
         return ArchiveStreamReader(options, schema)
 
-    def _options(self) -> Options:
+    def _options(self) -> SourceOptions:
         from offloader.archive.spark.parsing import parse_options
 
         return parse_options(dict(self.options))
 
 
-def refuse_for_streams(options: Options) -> None:
+def refuse_for_streams(options: SourceOptions) -> None:
     """Raises ConfigError for what only `spark.read` can do."""
     only_for_batches = {
         "endingTime": options.ending_time is not None,

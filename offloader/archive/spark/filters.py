@@ -74,7 +74,7 @@ class Narrowing:
 
 
 EVERYTHING = Narrowing()
-Extent = tuple[Position, Position]  # first and last position of an incarnation, or of a part of it
+PositionBounds = tuple[Position, Position]  # first and last position of an incarnation, or of a part of it
 
 
 def narrowing(filters: Iterable[Filter], names: ColumnNames) -> Narrowing:
@@ -88,7 +88,7 @@ def narrowing(filters: Iterable[Filter], names: ColumnNames) -> Narrowing:
     )
 
 
-def selection(known: Iterable[Extent], wanted: Selection, narrowing: Narrowing) -> Selection | None:
+def selection(known: Iterable[PositionBounds], wanted: Selection, narrowing: Narrowing) -> Selection | None:
     """The narrowest selection that has everything that is wanted and may match; None where that is nothing."""
     if narrowing.empty:
         return None
@@ -102,7 +102,7 @@ def selection(known: Iterable[Extent], wanted: Selection, narrowing: Narrowing) 
     return None if published.empty or max(starts) > min(ends) else found
 
 
-def _clipped(known: Iterable[Extent], narrowing: Narrowing) -> Iterator[tuple[Position, Position]]:
+def _clipped(known: Iterable[PositionBounds], narrowing: Narrowing) -> Iterator[tuple[Position, Position]]:
     """What the filters on ledger and entry leave of each span."""
     ledger = narrowing.ledger
     entry = narrowing.entry if ledger.least is not None and ledger.least == ledger.greatest else Bounds()

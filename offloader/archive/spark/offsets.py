@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from offloader.archive.continuity import Span
 from offloader.archive.items import Missing
-from offloader.archive.read_model import Piece, PlanItem, Selection
+from offloader.archive.read_model import ObjectRange, PlanItem, Selection
 from offloader.archive.reading.overlaps import spans_once
 from offloader.archive.reading.plan import plan, split
 from offloader.archive.spark.planning import extents, size_of
-from offloader.archive.view import TopicView
+from offloader.archive.view import TopicSnapshot
 from offloader.errors import DataLostError
 from offloader.model import MIB, Position, TopicName
 
@@ -42,12 +42,12 @@ def decode(offset: Mapping[str, str]) -> Ends:
     return {TopicName.parse(topic): Position(*map(int, text.split(":"))) for topic, text in offset.items()}
 
 
-def before(view: TopicView, position: Position) -> Position | None:
+def before(view: TopicSnapshot, position: Position) -> Position | None:
     """The offset after which `position` is the first to be read; None: the topic's beginning."""
     return max((min(each.end, _before(position)) for each in spans_once(view) if each.start < position), default=None)
 
 
-def check_not_removed(view: TopicView, after: Position) -> None:
+def check_not_removed(view: TopicSnapshot, after: Position) -> None:
     """Raises DataLostError where the archive holds what was read last no more, so that what followed it may be gone too."""
     held = any(each.start <= after <= each.end for each in spans_once(view))
     if not held and all(s.predecessor_end != after for s in view.catalog.segments):
@@ -57,7 +57,7 @@ def check_not_removed(view: TopicView, after: Position) -> None:
         )
 
 
-def items_between(view: TopicView, after: Position | None, times: Selection, end: Position | None = None) -> list[PlanItem]:
+def items_between(view: TopicSnapshot, after: Position | None, times: Selection, end: Position | None = None) -> list[PlanItem]:
     """What follows `after`, up to `end`; also whether it follows without a hole. `times` says which publish times are wanted.
 
     Raises DamagedRecordError.
@@ -67,7 +67,7 @@ def items_between(view: TopicView, after: Position | None, times: Selection, end
     return [*_across(view, after, end), *plan(view, selected)]
 
 
-def steps(view: TopicView, after: Position | None, times: Selection, step: int, enough: int | None) -> list[Step]:
+def steps(view: TopicSnapshot, after: Position | None, times: Selection, step: int, enough: int | None) -> list[Step]:
     """What is pending of a topic, in steps of about `step` bytes; not much more than `enough` bytes of it."""
     end = _enough(view, after, enough)
     if end is None or (after is not None and end <= after):
@@ -123,7 +123,7 @@ def last_served(before_: Ends, after: Ends, turn: TopicName | None) -> TopicName
 def _done_to(items: Sequence[PlanItem], after: Position | None, known: Sequence[Span]) -> Position | None:
     """The last position that the items account for."""
     for item in items:
-        last = item.last if isinstance(item, Piece) else item.end if _is_lost(item, known) else item.start
+        last = item.last if isinstance(item, ObjectRange) else item.end if _is_lost(item, known) else item.start
         after = last if after is None else max(after, last)
     return after
 
@@ -133,7 +133,7 @@ def _is_lost(item: Missing, known: Sequence[Span]) -> bool:
     return any(each.start <= item.start and item.end <= each.end for each in known)
 
 
-def _across(view: TopicView, after: Position | None, end: Position | None) -> Iterator[Missing]:
+def _across(view: TopicSnapshot, after: Position | None, end: Position | None) -> Iterator[Missing]:
     """What is not proven between the last position that was read and the next one there is."""
     following = min((each.start for each in spans_once(view) if after is not None and each.start > after), default=None)
     if after is None or following is None or (end is not None and following > end):
@@ -143,7 +143,7 @@ def _across(view: TopicView, after: Position | None, end: Position | None) -> It
             yield item
 
 
-def _enough(view: TopicView, after: Position | None, enough: int | None) -> Position | None:
+def _enough(view: TopicSnapshot, after: Position | None, enough: int | None) -> Position | None:
     """The end of the first segments or ledgers after a position that hold `enough` bytes."""
     end, found = None, 0
     losses = ((loss.start, loss.end, 0) for loss in view.catalog.losses)

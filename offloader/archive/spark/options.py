@@ -19,7 +19,7 @@ class Form(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ledgers:
+class LedgerBucketOptions:
     """A bucket that stock brokers have offloaded to: its store, and who knows which objects are whose (`LedgerBucket`)."""
 
     store: StoreSettings
@@ -28,7 +28,7 @@ class Ledgers:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class SourceOptions:
     """Times are publish times in ms, both bounds included; sizes in bytes. Can be pickled."""
 
     store: StoreSettings
@@ -54,7 +54,7 @@ class Options:
     wait_for_topics: bool = False
     push_filters: bool = False
     metrics: str | None = None
-    ledgers: Ledgers | None = None
+    ledgers: LedgerBucketOptions | None = None
     private_keys: tuple[tuple[str, str], ...] = ()
 
     @property

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from offloader.archive.messages.limits import parse_message_size
-from offloader.archive.spark.options import Form, Ledgers, Options
+from offloader.archive.spark.options import Form, LedgerBucketOptions, SourceOptions
 from offloader.archive.spark.values import (
     parse_choice,
     parse_files,
@@ -31,7 +31,7 @@ from offloader.storage.settings import StoreSettings
 STORAGE = "storage."
 
 
-def parse_options(given: Mapping[str, str]) -> Options:
+def parse_options(given: Mapping[str, str]) -> SourceOptions:
     """The options as Spark has them. Raises ConfigError: one line that begins with the option's name."""
     lower = {name.lower(): value for name, value in given.items()}
     storage = {name.removeprefix(STORAGE): value for name, value in lower.items() if name.startswith(STORAGE)}
@@ -41,7 +41,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
     ledgers = _ledgers(known, store)
     if ledgers is not None and not store.takes_options:  # they are for the ledgers' store
         store = replace(store, options=())
-    options = Options(store, ledgers=ledgers, **values)
+    options = SourceOptions(store, ledgers=ledgers, **values)
     _check_together(options, known)
     return options
 
@@ -126,16 +126,16 @@ def _store(known: Mapping[str, str], storage: Mapping[str, str]) -> StoreSetting
     return StoreSettings(roots[0], known.get("endpoint"), known.get("region"), options=tuple(sorted(storage.items())))
 
 
-def _ledgers(known: Mapping[str, str], archive: StoreSettings) -> Ledgers | None:
+def _ledgers(known: Mapping[str, str], archive: StoreSettings) -> LedgerBucketOptions | None:
     if "ledgers" in known:
-        return Ledgers(archive.beside(known["ledgers"], "ledgers"), known.get("admin.url"), known.get("cluster"))
+        return LedgerBucketOptions(archive.beside(known["ledgers"], "ledgers"), known.get("admin.url"), known.get("cluster"))
     for name in ("admin.url", "cluster"):
         if name in known:
             raise ConfigError(f"{name}: it is only for option ledgers, the bucket that stock brokers have offloaded to")
     return None
 
 
-def _check_together(options: Options, known: Mapping[str, str]) -> None:
+def _check_together(options: SourceOptions, known: Mapping[str, str]) -> None:
     selections = [name for name in _SELECTIONS if name in known]
     if len(selections) != 1:
         raise ConfigError("topics: give exactly one of topic, topics, topicsPattern and namespace")

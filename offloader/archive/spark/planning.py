@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 
 from offloader.archive.items import Missing
 from offloader.archive.messages.lookback import LOOK_BACK
-from offloader.archive.read_model import Piece, PlanItem, Selection
+from offloader.archive.read_model import ObjectRange, PlanItem, Selection
 from offloader.archive.reading.plan import plan, split
 from offloader.archive.records import TopicRecords
 from offloader.archive.spark.filters import EVERYTHING, Narrowing, selection
 from offloader.archive.spark.intervals import stretches
-from offloader.archive.spark.options import Form, Options
-from offloader.archive.view import TopicView
+from offloader.archive.spark.options import Form, SourceOptions
+from offloader.archive.view import TopicSnapshot
 from offloader.errors import ConfigError, DamagedRecordError, DataLostError
 from offloader.model import MIB, Position, TopicName, Transaction
 
@@ -27,7 +27,7 @@ LEAST_TASK = 16 * MIB
 
 
 @dataclass(frozen=True, slots=True)
-class Portion:
+class TopicSplit:
     """Consecutive items of one topic; `before` is what may be read back for chunks, in order; `aborted` are transactions whose entries
     are no messages. Can be pickled."""
 
@@ -41,7 +41,7 @@ class Portion:
         return size_of(self.items)
 
 
-def check_positions(options: Options, topics: Collection[TopicName]) -> None:
+def check_positions(options: SourceOptions, topics: Collection[TopicName]) -> None:
     """Refuse positions of topics that are not read: they would be left out of account. Raises ConfigError."""
     for option, positions in (("startingPosition", options.starting_position), ("endingPosition", options.ending_position)):
         if positions.only is not None and len(topics) > 1:
@@ -53,7 +53,7 @@ def check_positions(options: Options, topics: Collection[TopicName]) -> None:
             raise ConfigError(f"{option}: {unknown} is not among the topics that are read")
 
 
-def wanted(records: TopicRecords, options: Options) -> Selection:
+def wanted(records: TopicRecords, options: SourceOptions) -> Selection:
     """What the options ask of a topic."""
     start, end = options.starting_position.of(records.topic), options.ending_position.of(records.topic)
     return Selection(
@@ -66,7 +66,7 @@ def wanted(records: TopicRecords, options: Options) -> Selection:
 
 def asked_of(
     records: TopicRecords, asked: Selection, narrowing: Narrowing = EVERYTHING, *, look_back: bool = True
-) -> Iterator[tuple[TopicView, list[PlanItem]]]:
+) -> Iterator[tuple[TopicSnapshot, list[PlanItem]]]:
     """What must be read of a topic, stretch by stretch, each with the records that it needs. Raises DamagedRecordError."""
     narrowest = selection(records.extents(asked), asked, narrowing)
     if narrowest is None:
@@ -89,7 +89,7 @@ def check_losses(topic: TopicName, items: Iterable[PlanItem]) -> None:
             )
 
 
-def checked_portions(view: TopicView, items: Sequence[PlanItem], max_bytes: int, options: Options) -> list[Portion]:
+def checked_portions(view: TopicSnapshot, items: Sequence[PlanItem], max_bytes: int, options: SourceOptions) -> list[TopicSplit]:
     """What a plan's tasks read of a topic. Raises DataLostError unless the options allow losses."""
     if options.fail_on_data_loss:
         check_losses(view.topic, items)
@@ -106,23 +106,23 @@ def task_size(size: int, max_bytes: int) -> int:
     return max(1, -(-size // count))
 
 
-def portions(view: TopicView, items: Sequence[PlanItem], max_bytes: int, *, look_back: bool) -> list[Portion]:
+def portions(view: TopicSnapshot, items: Sequence[PlanItem], max_bytes: int, *, look_back: bool) -> list[TopicSplit]:
     """The items in portions of at most `max_bytes`, as far as they can be cut; with `look_back` for rows of messages."""
     if not look_back or not items:
-        return [Portion(view.topic, group) for group in split(items, max_bytes)]
+        return [TopicSplit(view.topic, group) for group in split(items, max_bytes)]
     whole = _whole(view, _first_of(items), _last_of(items))
-    past = Past(view, whole)
+    past = LookBackPlan(view, whole)
     groups = (group for stretch in stretches(items, whole) for group in split(stretch, max_bytes))
     aborted = view.aborted
-    return [Portion(view.topic, group, past.before(_first_of(group)), aborted) for group in groups]
+    return [TopicSplit(view.topic, group, past.before(_first_of(group)), aborted) for group in groups]
 
 
-class Past:
+class LookBackPlan:
     """What lies before the portions of a topic. `whole` is a plan that leaves nothing out and begins far enough back."""
 
-    def __init__(self, view: TopicView, whole: Iterable[PlanItem]) -> None:
+    def __init__(self, view: TopicSnapshot, whole: Iterable[PlanItem]) -> None:
         self._view = view
-        self._groups = split((item for item in whole if isinstance(item, Piece)), STEP)
+        self._groups = split((item for item in whole if isinstance(item, ObjectRange)), STEP)
         self._firsts = [_first_of(group) for group in self._groups]
 
     def before(self, first: Position, max_bytes: int = LOOK_BACK) -> tuple[PlanItem, ...]:
@@ -140,12 +140,12 @@ class Past:
     def _until(self, group: Sequence[PlanItem], first: Position) -> tuple[PlanItem, ...]:
         """What of a group lies before a position."""
         end = Position(first.incarnation, first.ledger, first.entry - 1)
-        return tuple(item for item in plan(self._view, Selection(_first_of(group), end)) if isinstance(item, Piece))
+        return tuple(item for item in plan(self._view, Selection(_first_of(group), end)) if isinstance(item, ObjectRange))
 
 
-def tasks(found: Iterable[Portion], max_bytes: int) -> list[tuple[Portion, ...]]:
+def tasks(found: Iterable[TopicSplit], max_bytes: int) -> list[tuple[TopicSplit, ...]]:
     """Small portions together: a task costs 30-40 ms whatever it does."""
-    packed: list[list[Portion]] = []
+    packed: list[list[TopicSplit]] = []
     room = 0
     for portion in found:
         if not packed or portion.size > room:
@@ -156,7 +156,7 @@ def tasks(found: Iterable[Portion], max_bytes: int) -> list[tuple[Portion, ...]]
     return [tuple(task) for task in packed]
 
 
-def extents(view: TopicView) -> list[tuple[Position, Position, int]]:
+def extents(view: TopicSnapshot) -> list[tuple[Position, Position, int]]:
     """First and last position and size of each segment and ledger."""
     segments = [(segment.start, segment.end, segment.size) for segment in view.catalog.segments]
     return segments + [(ledger.start, ledger.end, ledger.size) for ledger in view.ledgers]
@@ -164,18 +164,18 @@ def extents(view: TopicView) -> list[tuple[Position, Position, int]]:
 
 def size_of(items: Iterable[PlanItem]) -> int:
     """The bytes to be read, about."""
-    return sum(item.size for item in items if isinstance(item, Piece))
+    return sum(item.size for item in items if isinstance(item, ObjectRange))
 
 
 def _first_of(items: Sequence[PlanItem]) -> Position:
-    return items[0].first if isinstance(items[0], Piece) else items[0].start
+    return items[0].first if isinstance(items[0], ObjectRange) else items[0].start
 
 
 def _last_of(items: Sequence[PlanItem]) -> Position:
-    return items[-1].last if isinstance(items[-1], Piece) else items[-1].end
+    return items[-1].last if isinstance(items[-1], ObjectRange) else items[-1].end
 
 
-def _whole(view: TopicView, first: Position, last: Position) -> list[PlanItem]:
+def _whole(view: TopicSnapshot, first: Position, last: Position) -> list[PlanItem]:
     """Everything between two positions, and enough before it to look back."""
     try:
         return plan(view, Selection(_far_enough_back(view, first, LOOK_BACK + STEP), last))
@@ -184,7 +184,7 @@ def _whole(view: TopicView, first: Position, last: Position) -> list[PlanItem]:
         return plan(view, Selection(first, last))
 
 
-def _far_enough_back(view: TopicView, end: Position, max_bytes: int) -> Position | None:
+def _far_enough_back(view: TopicSnapshot, end: Position, max_bytes: int) -> Position | None:
     """The start of a segment or ledger from which at least `max_bytes` lie before `end`, or of the first one that is known: what is before
     need not be planned."""
     left = max_bytes

@@ -32,11 +32,11 @@ from offloader.archive.spark.offsets import (
     step_size,
     steps,
 )
-from offloader.archive.spark.options import Form, Options
+from offloader.archive.spark.options import Form, SourceOptions
 from offloader.archive.spark.planning import STEP, check_positions
 from offloader.archive.spark.task import record_batches
 from offloader.archive.spark.views import Views
-from offloader.archive.view import TopicView
+from offloader.archive.view import TopicSnapshot
 from offloader.errors import ConfigError, DataLostError
 from offloader.model import Position, TopicName
 
@@ -49,7 +49,7 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(
         self,
-        options: Options,
+        options: SourceOptions,
         schema: StructType,
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[float], None] = time.sleep,
@@ -112,7 +112,7 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return record_batches(partition, self._options, self._schema)
 
-    def _asked(self, records: TopicRecords, after: Position | None, end: Position) -> tuple[TopicView, list[PlanItem]]:
+    def _asked(self, records: TopicRecords, after: Position | None, end: Position) -> tuple[TopicSnapshot, list[PlanItem]]:
         view = records.behind(after, back=LOOK_BACK + STEP if self._options.form is Form.MESSAGES else 0)
         items = items_between(view, after, self._times, end)
         if self._options.fail_on_data_loss and after is not None:

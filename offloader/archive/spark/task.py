@@ -14,15 +14,15 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from offloader.archive.items import Missing
-from offloader.archive.messages.limits import Limits
+from offloader.archive.messages.limits import MessageLimits
 from offloader.archive.messages.payloads import UnpackOptions
-from offloader.archive.read_model import EntryRun, Piece, PlanItem, ReadItem, object_of
-from offloader.archive.reading.reader import PieceReader, ReadOptions
+from offloader.archive.read_model import EntryRun, ObjectRange, PlanItem, ReadItem, object_of
+from offloader.archive.reading.reader import PlannedReader, ReadOptions
 from offloader.archive.reading.verifier import OnDamage
 from offloader.archive.spark.metrics import MetricsFolder, TaskMetrics, line
 from offloader.archive.spark.opening import key_reader, opened_stores
-from offloader.archive.spark.options import Options
-from offloader.archive.spark.planning import Portion
+from offloader.archive.spark.options import SourceOptions
+from offloader.archive.spark.planning import TopicSplit
 from offloader.archive.spark.tables import Table
 from offloader.errors import OffloadError
 from offloader.model import Position
@@ -33,14 +33,14 @@ log = logging.getLogger("offloader.archive.spark")
 class ReadTask(InputPartition):
     """A task's portions; `plan` and `number` name it in the metrics. Can be pickled."""
 
-    def __init__(self, plan: str, number: int, portions: tuple[Portion, ...]) -> None:
+    def __init__(self, plan: str, number: int, portions: tuple[TopicSplit, ...]) -> None:
         super().__init__(None)
         self.plan = plan
         self.number = number
         self.portions = portions
 
 
-def record_batches(task: InputPartition, options: Options, schema: StructType) -> Iterator[pa.RecordBatch]:
+def record_batches(task: InputPartition, options: SourceOptions, schema: StructType) -> Iterator[pa.RecordBatch]:
     """The rows of a task, in the topic's order, as Spark wants them.
 
     Raises DamagedObjectError and what the store raises; the task is tried again then.
@@ -65,14 +65,14 @@ def _keep_what_is_there() -> None:
 class TaskWork:
     """One attempt of a task."""
 
-    def __init__(self, task: ReadTask, options: Options, table: Table) -> None:
+    def __init__(self, task: ReadTask, options: SourceOptions, table: Table) -> None:
         self._task = task
         self._options = options
         self._table = table
         damage = OnDamage.SKIP if options.skip_damage else OnDamage.FAIL
         stores = opened_stores(options)
-        self._reader = PieceReader(stores, ReadOptions(options.read_size, options.prefetch, damage))
-        self._back = PieceReader(stores, ReadOptions(options.read_size, 0, damage))
+        self._reader = PlannedReader(stores, ReadOptions(options.read_size, options.prefetch, damage))
+        self._back = PlannedReader(stores, ReadOptions(options.read_size, 0, damage))
         self._rows = 0
         self._missing = 0
 
@@ -81,8 +81,8 @@ class TaskWork:
             runs = self._runs(portion, self._reader.read(portion.items))
             unpack = UnpackOptions(
                 key_reader(self._options),
-                LookBack(self._back, portion.before),
-                limits=Limits(self._options.max_message_size, self._options.max_chunked_message_size),
+                SplitLookBack(self._back, portion.before),
+                limits=MessageLimits(self._options.max_message_size, self._options.max_chunked_message_size),
                 keep_damaged=self._options.skip_damage,
                 aborted=portion.aborted.copy,
                 object_of=partial(object_of, portion.items),
@@ -113,28 +113,28 @@ class TaskWork:
         except OffloadError as error:
             log.warning("task %d of plan %s: its metrics are not written: %s", self._task.number, self._task.plan, error)
 
-    def _runs(self, portion: Portion, items: Iterable[ReadItem]) -> Iterator[EntryRun]:
+    def _runs(self, portion: TopicSplit, items: Iterable[ReadItem]) -> Iterator[EntryRun]:
         for item in items:
             if isinstance(item, EntryRun):
                 yield item
             else:
                 self._note(portion, item)
 
-    def _note(self, portion: Portion, item: Missing) -> None:
+    def _note(self, portion: TopicSplit, item: Missing) -> None:
         self._missing += 1
         if item.kind is None:
             log.warning("%s: %s..%s is missing: %s", portion.topic, item.start, item.end, item.why)
 
 
 @dataclass(frozen=True)
-class LookBack:
+class SplitLookBack:
     """Reads what lies before a portion, the nearest first."""
 
-    reader: PieceReader
+    reader: PlannedReader
     before: tuple[PlanItem, ...]
 
     def __call__(self, before: Position) -> Iterator[EntryRun]:
         for item in reversed(self.before):
-            if isinstance(item, Piece) and item.first < before:
+            if isinstance(item, ObjectRange) and item.first < before:
                 runs = [run for run in self.reader.read([item]) if isinstance(run, EntryRun)]
                 yield from reversed(runs)

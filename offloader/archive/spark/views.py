@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from offloader.archive.ledgers.opening import with_ledgers
 from offloader.archive.records import TopicRecords
 from offloader.archive.spark.opening import known_catalogs, opened_stores
-from offloader.archive.spark.options import Options
+from offloader.archive.spark.options import SourceOptions
 from offloader.errors import ConfigError, DataLostError
 from offloader.metadata import layout, listing
 from offloader.metadata.log import READERS
@@ -27,7 +27,7 @@ log = logging.getLogger("offloader.archive.spark")
 class Views:
     """The records of the topics that the options name. Only what was written since is read when they are loaded again."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: SourceOptions) -> None:
         self._store = opened_stores(options).open().store
         self._options = options
         self._ledgers = _bucket(options)
@@ -106,7 +106,7 @@ class Views:
             log.warning("%s", why)
 
 
-def _bucket(options: Options) -> LedgerBucket | None:
+def _bucket(options: SourceOptions) -> LedgerBucket | None:
     given = options.ledgers
     if given is None:
         return None

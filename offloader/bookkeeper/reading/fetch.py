@@ -6,12 +6,12 @@ from concurrent.futures import Future
 from typing import Any
 
 from offloader.bookkeeper.reading.budget import Budget
-from offloader.bookkeeper.reading.runs import Run
+from offloader.bookkeeper.reading.runs import ReplicaRun
 from offloader.errors import OffloadError
 from offloader.ports.entry_source import RawEntry
 
 
-class Fetch:
+class RunFetch:
     """A run, to be asked for as one (`batch`) or a single entry.
 
     `asked`: bookies that have not answered yet; `said`: those that answered, and not with the entries. `expected`: bytes
@@ -20,7 +20,7 @@ class Fetch:
 
     __slots__ = ("arrived", "asked", "asked_at", "batch", "entries", "expected", "held", "run", "said")
 
-    def __init__(self, run: Run, *, batch: bool) -> None:
+    def __init__(self, run: ReplicaRun, *, batch: bool) -> None:
         self.run = run
         self.batch = batch
         self.asked: dict[str, Future[Any]] = {}

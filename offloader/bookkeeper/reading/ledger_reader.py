@@ -15,7 +15,7 @@ from offloader.bookkeeper.api import Bookies
 from offloader.bookkeeper.digests import digest_for
 from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.reading.budget import Budget
-from offloader.bookkeeper.reading.fetch import Fetch
+from offloader.bookkeeper.reading.fetch import RunFetch
 from offloader.bookkeeper.reading.runs import run_at, striped
 from offloader.bookkeeper.reading.sizes import Sizes
 from offloader.bookkeeper.reading.slowness import Slowness
@@ -37,7 +37,7 @@ SINGLES = 500
 class _Arrival(NamedTuple):
     """A bookie's answer; neither `stored` nor `error`: it was dropped."""
 
-    fetch: Fetch
+    fetch: RunFetch
     bookie: str
     stored: list[bytes] | None
     error: BaseException | None
@@ -79,10 +79,10 @@ class LedgerReader:
         self._budget = Budget(max_bytes - self._batch_bytes)  # there is always room for the answer that is needed next
         self._most = SINGLES  # requests under way; fewer once a bookie had too many
         self._unplanned = first
-        self._fetches: deque[Fetch] = deque()  # without a hole from `position` on
-        self._idle: deque[Fetch] = deque()  # those to be asked for
-        self._waiting: dict[Fetch, None] = {}  # those under way
-        self._needed: Fetch | None = None  # the first one, without which nothing can be returned
+        self._fetches: deque[RunFetch] = deque()  # without a hole from `position` on
+        self._idle: deque[RunFetch] = deque()  # those to be asked for
+        self._waiting: dict[RunFetch, None] = {}  # those under way
+        self._needed: RunFetch | None = None  # the first one, without which nothing can be returned
         self._arrivals: SimpleQueue[_Arrival] = SimpleQueue()
 
     @property
@@ -150,7 +150,7 @@ class LedgerReader:
         else:
             raise error
 
-    def _take(self, fetch: Fetch, bookie: str, stored: list[bytes]) -> None:
+    def _take(self, fetch: RunFetch, bookie: str, stored: list[bytes]) -> None:
         try:
             fetch.entries = raw_entries(stored, self._digest, self._ledger, fetch.run.first)
         except IntegrityError as error:
@@ -163,13 +163,13 @@ class LedgerReader:
         if len(stored) < fetch.run.span:
             self._plan_rest(fetch, fetch.run.first + len(stored))
 
-    def _plan_rest(self, fetch: Fetch, first: int) -> None:
+    def _plan_rest(self, fetch: RunFetch, first: int) -> None:
         """A bookie gave less than asked for: as much as fits, or as it has without a hole."""
-        rest = Fetch(run_at(self._metadata, first, fetch.run.last, BATCH_ENTRIES), batch=fetch.batch)
+        rest = RunFetch(run_at(self._metadata, first, fetch.run.last, BATCH_ENTRIES), batch=fetch.batch)
         self._fetches.insert(self._fetches.index(fetch) + 1, rest)
         self._idle.append(rest)
 
-    def _refused(self, fetch: Fetch, bookie: str, error: OffloadError) -> None:
+    def _refused(self, fetch: RunFetch, bookie: str, error: OffloadError) -> None:
         if isinstance(error, TooManyRequestsError) and len(self._waiting) > 1:
             self._most = max(1, len(self._waiting) // 2)
             self._ask_later(fetch)
@@ -187,14 +187,14 @@ class LedgerReader:
             if fetch.batch:
                 self._split(fetch)
 
-    def _split(self, fetch: Fetch) -> None:
+    def _split(self, fetch: RunFetch) -> None:
         """No bookie gave the batch: ask for its entries one by one, of all their bookies, each of which may then be judged."""
         if any(answer(error) is Answer.UNKNOWN for error in fetch.said.values()):
             self._batches = False  # perhaps these bookies do not know them
         at = self._fetches.index(fetch)
         del self._fetches[at]
         for entry in range(fetch.run.last, fetch.run.first - 1, -1):
-            single = Fetch(run_at(self._metadata, entry, entry, 1), batch=False)
+            single = RunFetch(run_at(self._metadata, entry, entry, 1), batch=False)
             self._fetches.insert(at, single)
             self._idle.appendleft(single)
 
@@ -213,23 +213,23 @@ class LedgerReader:
             self._ask(fetch)
         self._needed = self._fetches[0] if self._fetches else None
 
-    def _next_idle(self) -> Fetch | None:
+    def _next_idle(self) -> RunFetch | None:
         if self._idle:
             return self._fetches[0] if self._fetches[0] in self._idle else self._idle[0]
         if self._unplanned > self._last:
             return None
         most = min(BATCH_ENTRIES, max(1, self._batch_bytes // self._sizes.expected)) if self._batches else 1
-        fetch = Fetch(run_at(self._metadata, self._unplanned, self._last, most), batch=self._batches)
+        fetch = RunFetch(run_at(self._metadata, self._unplanned, self._last, most), batch=self._batches)
         self._unplanned = fetch.run.last + 1
         self._fetches.append(fetch)
         self._idle.append(fetch)
         return fetch
 
-    def _limit(self, fetch: Fetch) -> int:
+    def _limit(self, fetch: RunFetch) -> int:
         many = not fetch.batch or striped(self._metadata, fetch.run.first)
         return min(self._most, SINGLES if many else BATCHES)
 
-    def _ask(self, fetch: Fetch) -> None:
+    def _ask(self, fetch: RunFetch) -> None:
         bookie = self._slowness.quickest(fetch.others)
         assert bookie is not None
         run = fetch.run
@@ -243,14 +243,14 @@ class LedgerReader:
         self._waiting[fetch] = None
         future.add_done_callback(partial(self._on_answer, fetch, bookie))
 
-    def _ask_later(self, fetch: Fetch) -> None:
+    def _ask_later(self, fetch: RunFetch) -> None:
         """Again, as soon as there is room."""
         if not fetch.asked:
             del self._waiting[fetch]
             fetch.give_back(self._budget)
             self._idle.append(fetch)
 
-    def _on_answer(self, fetch: Fetch, bookie: str, future: Future[Any]) -> None:
+    def _on_answer(self, fetch: RunFetch, bookie: str, future: Future[Any]) -> None:
         """Called by the bookies' thread: what there is no room for must not wait in the queue."""
         try:
             error = future.exception()

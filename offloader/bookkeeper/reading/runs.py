@@ -11,7 +11,7 @@ from typing import NamedTuple
 from offloader.bookkeeper.model import LedgerMetadata
 
 
-class Run(NamedTuple):
+class ReplicaRun(NamedTuple):
     """Entries `first`..`last`; each of `replicas` holds all of them. They are to be asked in this order."""
 
     first: int
@@ -29,15 +29,15 @@ def striped(metadata: LedgerMetadata, entry: int) -> bool:
     return len(metadata.fragment_of(entry).ensemble) > metadata.write_quorum
 
 
-def run_at(metadata: LedgerMetadata, entry: int, last: int, most: int) -> Run:
+def run_at(metadata: LedgerMetadata, entry: int, last: int, most: int) -> ReplicaRun:
     """The longest run that begins at `entry`, ends at `last` at the latest and has at most `most` entries."""
     last = min(last, entry + most - 1)
     last = entry if last == entry else min(last, _fragment_end(metadata, entry, last))
     if last == entry or not striped(metadata, entry):
-        return Run(entry, last, tuple(dict.fromkeys(metadata.write_set(entry))))
+        return ReplicaRun(entry, last, tuple(dict.fromkeys(metadata.write_set(entry))))
     last = min(last, entry + metadata.write_quorum - 1)
     ensemble = metadata.fragment_of(entry).ensemble
-    return Run(entry, last, tuple(ensemble[i % len(ensemble)] for i in range(last, entry + metadata.write_quorum)))
+    return ReplicaRun(entry, last, tuple(ensemble[i % len(ensemble)] for i in range(last, entry + metadata.write_quorum)))
 
 
 def _fragment_end(metadata: LedgerMetadata, entry: int, last: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from offloader.bookkeeper.recovery.decisions import Missing, Verdict, judge, judge_write_back, missing
+from offloader.bookkeeper.recovery.decisions import EntryVerdict, MissingBookies, judge, judge_write_back, missing
 from offloader.bookkeeper.recovery.messages import Answered, Held, ReadEntry, WriteBack
 from offloader.bookkeeper.status import Answer
 
@@ -57,35 +57,37 @@ class Candidate:
         return replace(self, unknown=self.unknown | {bookie})
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> EntryVerdict:
         """Whether it belongs to the ledger."""
         positive = NOBODY if self.held is None else self.write_set
         return judge(self.write_set, self.ack_quorum, positive=positive, negative=self.negative, unknown=self.unknown)
 
     @property
-    def proven(self) -> Verdict:
+    def proven(self) -> EntryVerdict:
         """The same for an entry that was acknowledged: any number of denials only shows that copies were lost. ABORT: nobody has it."""
         if self.held is not None:
-            return Verdict.RECOVERABLE
-        return Verdict.ABORT if (self.negative | self.unknown).issuperset(self.write_set) else Verdict.UNDECIDED
+            return EntryVerdict.RECOVERABLE
+        return EntryVerdict.ABORT if (self.negative | self.unknown).issuperset(self.write_set) else EntryVerdict.UNDECIDED
 
     @property
-    def safe(self) -> Verdict:
+    def safe(self) -> EntryVerdict:
         """Whether its write-backs have come to enough of its holders. What others took counts no more."""
         return judge_write_back(self.holders, self.ack_quorum, accepted=self.accepted, refused=self.refused)
 
     @property
-    def missing_answers(self) -> Missing:
+    def missing_answers(self) -> MissingBookies:
         """Who must answer, in place of *unknown*, before there is a verdict."""
 
         def suffice(back: frozenset[str]) -> bool:
             negative = self.negative | back
-            return judge(self.write_set, self.ack_quorum, positive=(), negative=negative, unknown=()) is Verdict.UNRECOVERABLE
+            return (
+                judge(self.write_set, self.ack_quorum, positive=(), negative=negative, unknown=()) is EntryVerdict.UNRECOVERABLE
+            )
 
         return missing(self.unknown, suffice)
 
     @property
-    def missing_copies(self) -> Missing:
+    def missing_copies(self) -> MissingBookies:
         """Who must take the entry before it is safe."""
         kept = self.accepted.intersection(self.holders)
         return missing(self.refused, lambda back: len(kept | back) >= self.ack_quorum)

@@ -15,9 +15,8 @@ from typing import NamedTuple
 
 from offloader.bookkeeper.api import LedgerMetadataStore
 from offloader.bookkeeper.model import NO_ENTRY, LedgerMetadata
+from offloader.bookkeeper.recovery.bookie_reports import BookieReport, Reports, acknowledged
 from offloader.bookkeeper.recovery.evidence import Evidence
-from offloader.bookkeeper.recovery.outcome import BookieReport, Reports
-from offloader.bookkeeper.recovery.survey import acknowledged
 
 SAMPLE = 20_000  # acknowledged entries that are looked for: the first and the last ones of a long ledger
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from offloader.bookkeeper.coverage import covers
 
 
-class Verdict(StrEnum):
+class EntryVerdict(StrEnum):
     """What is to become of an entry."""
 
     RECOVERABLE = "recoverable"
@@ -26,29 +26,29 @@ class Verdict(StrEnum):
 
 def judge(
     write_set: Sequence[str], ack_quorum: int, *, positive: Collection[str], negative: Collection[str], unknown: Collection[str]
-) -> Verdict:
+) -> EntryVerdict:
     """The verdict on one entry of which these bookies of its write set said so."""
     if positive:
-        return Verdict.RECOVERABLE
+        return EntryVerdict.RECOVERABLE
     if covers(write_set, ack_quorum, negative):
-        return Verdict.UNRECOVERABLE
+        return EntryVerdict.UNRECOVERABLE
     answered = {*negative, *unknown}
-    return Verdict.ABORT if answered.issuperset(write_set) else Verdict.UNDECIDED
+    return EntryVerdict.ABORT if answered.issuperset(write_set) else EntryVerdict.UNDECIDED
 
 
 def judge_write_back(
     write_set: Sequence[str], ack_quorum: int, *, accepted: Collection[str], refused: Collection[str]
-) -> Verdict:
+) -> EntryVerdict:
     """Whether a recovered entry is safe: as many different bookies of its write set as the ack quorum took it."""
     if len(set(write_set).intersection(accepted)) >= ack_quorum:
-        return Verdict.RECOVERABLE
-    return Verdict.ABORT if {*accepted, *refused}.issuperset(write_set) else Verdict.UNDECIDED
+        return EntryVerdict.RECOVERABLE
+    return EntryVerdict.ABORT if {*accepted, *refused}.issuperset(write_set) else EntryVerdict.UNDECIDED
 
 
 MOST_TRIED = 2000
 
 
-class Missing(NamedTuple):
+class MissingBookies(NamedTuple):
     """How many of which bookies must come back (at the least) before another try can get further."""
 
     need: int
@@ -60,18 +60,18 @@ class Missing(NamedTuple):
         return f"at least {self.need} of {_listed(self.bookies)} must come back"
 
 
-def missing(absent: Collection[str], suffice: Callable[[frozenset[str]], bool]) -> Missing:
+def missing(absent: Collection[str], suffice: Callable[[frozenset[str]], bool]) -> MissingBookies:
     """The least number of the absent that would suffice; all of them where not even those would.
 
     Of many bookies it is at least that number: not every choice of them can be tried.
     """
     names = tuple(sorted(absent))
     if not suffice(frozenset(names)):
-        return Missing(len(names), names)
+        return MissingBookies(len(names), names)
     for need in range(1, len(names)):
         if comb(len(names), need) > MOST_TRIED or any(suffice(frozenset(some)) for some in combinations(names, need)):
-            return Missing(need, names)
-    return Missing(len(names), names)
+            return MissingBookies(need, names)
+    return MissingBookies(len(names), names)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -33,7 +33,7 @@ class Said(NamedTuple):
 Answers = Mapping[str, Said]
 
 
-class Row(NamedTuple):
+class EvidenceRow(NamedTuple):
     """Consecutive entries to which the bookies answered the same."""
 
     first: int
@@ -90,12 +90,12 @@ class Evidence:
         return next((s.why for s in reversed(said) if s.answer is Answer.UNKNOWN and s.why), "")
 
 
-def rows(answers: Mapping[int, Answers]) -> Iterator[Row]:
+def rows(answers: Mapping[int, Answers]) -> Iterator[EvidenceRow]:
     """Runs of entries with the same answers."""
     numbered = enumerate(sorted(answers))
     for _, run in groupby(numbered, key=lambda pair: (pair[1] - pair[0], _kinds(answers[pair[1]]))):
         entries = [entry for _, entry in run]
-        yield Row(entries[0], entries[-1], answers[entries[0]])
+        yield EvidenceRow(entries[0], entries[-1], answers[entries[0]])
 
 
 def _kinds(answers: Answers) -> tuple[tuple[str, str], ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from offloader.bookkeeper.coverage import fence_covers
 from offloader.bookkeeper.model import NO_ENTRY, LedgerMetadata
-from offloader.bookkeeper.recovery.decisions import Missing, Verdict, missing
+from offloader.bookkeeper.recovery.decisions import EntryVerdict, MissingBookies, missing
 from offloader.bookkeeper.recovery.messages import Answered, ReadLast
 from offloader.bookkeeper.status import Answer
 
@@ -35,15 +35,15 @@ class Fencing:
         return replace(self, fenced=self.fenced | {bookie}, confirmed=max(self.confirmed, event.heard))
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> EntryVerdict:
         """RECOVERABLE: the writer can acknowledge nothing any more, but for what the forward reads will find or fence."""
         if fence_covers(self.metadata, self.fenced):
-            return Verdict.RECOVERABLE
+            return EntryVerdict.RECOVERABLE
         ensemble = self.metadata.fragments[-1].ensemble
-        return Verdict.ABORT if (self.fenced | self.unknown).issuperset(ensemble) else Verdict.UNDECIDED
+        return EntryVerdict.ABORT if (self.fenced | self.unknown).issuperset(ensemble) else EntryVerdict.UNDECIDED
 
     @property
-    def missing(self) -> Missing:
+    def missing(self) -> MissingBookies:
         """Who must answer before the fence covers every write quorum."""
         absent = set(self.metadata.fragments[-1].ensemble) - self.fenced
         return missing(absent, lambda back: fence_covers(self.metadata, self.fenced | back))

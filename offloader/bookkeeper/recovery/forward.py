@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.recovery.candidate import NOBODY, Candidate
-from offloader.bookkeeper.recovery.decisions import Missing, Verdict
+from offloader.bookkeeper.recovery.decisions import EntryVerdict, MissingBookies
 from offloader.bookkeeper.recovery.messages import Answered, BookieRequest, ReadLast
 from offloader.bookkeeper.recovery.replacing import with_others
 
@@ -31,7 +31,7 @@ class Stop(NamedTuple):
     """Why the ledger cannot be closed now, and who must come back; nobody where that would not help."""
 
     reason: str
-    missing: Missing = Missing(0, ())
+    missing: MissingBookies = MissingBookies(0, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +91,16 @@ def _advance(forward: Forward) -> Advance:
     for number, candidate in enumerate(forward.candidates):
         acknowledged = candidate.entry <= forward.confirmed
         match candidate.proven if acknowledged else candidate.verdict:
-            case Verdict.RECOVERABLE:
+            case EntryVerdict.RECOVERABLE:
                 placed, sent = _placed(forward, candidate)
                 writes += sent
                 decided.append(placed)
-            case Verdict.UNRECOVERABLE:
+            case EntryVerdict.UNRECOVERABLE:
                 forward = replace(forward, sealed=candidate)
                 break
-            case Verdict.ABORT:
+            case EntryVerdict.ABORT:
                 return replace(forward, stop=lost(candidate) if acknowledged else _undecided(candidate)), ()
-            case Verdict.UNDECIDED:
+            case EntryVerdict.UNDECIDED:
                 decided += forward.candidates[number:]
                 break
     forward, more = _replace(_keep(forward, decided))
@@ -123,7 +123,7 @@ def _keep(forward: Forward, candidates: list[Candidate]) -> Forward:
 
 
 def _is_safe(candidate: Candidate) -> bool:
-    return candidate.writing and candidate.safe is Verdict.RECOVERABLE
+    return candidate.writing and candidate.safe is EntryVerdict.RECOVERABLE
 
 
 def _replace(forward: Forward) -> Advance:
@@ -148,7 +148,7 @@ def _replace(forward: Forward) -> Advance:
 
 
 def _unsafe_in(forward: Forward) -> Candidate | None:
-    return next((c for c in forward.candidates if c.writing and c.safe is Verdict.ABORT), None)
+    return next((c for c in forward.candidates if c.writing and c.safe is EntryVerdict.ABORT), None)
 
 
 def _extend(forward: Forward, writes: Iterable[BookieRequest]) -> Advance:
@@ -183,7 +183,7 @@ def _unsafe(candidate: Candidate, reading: Reading) -> Stop:
 def lost(candidate: Candidate) -> Stop:
     """An entry that was acknowledged, and that nobody gave. Bookies that deny it have lost it: the others must come back."""
     others = tuple(sorted(set(candidate.write_set) - candidate.negative))
-    back = Missing(1 if others else 0, others)
+    back = MissingBookies(1 if others else 0, others)
     liars = ", ".join(sorted(candidate.negative))
     if not liars:
         return Stop(f"entry {candidate.entry} was acknowledged but cannot be read", back)

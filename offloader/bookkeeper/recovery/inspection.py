@@ -8,16 +8,17 @@ from dataclasses import dataclass, field
 
 from offloader.bookkeeper.api import Bookies, LedgerMetadataStore
 from offloader.bookkeeper.model import NO_ENTRY
+from offloader.bookkeeper.recovery.bookie_reports import acknowledged
 from offloader.bookkeeper.recovery.dangers import dangers, distrusted, young_cookies
 from offloader.bookkeeper.recovery.forward import Reading
-from offloader.bookkeeper.recovery.machine import Rules
+from offloader.bookkeeper.recovery.machine import RecoveryRules
 from offloader.bookkeeper.recovery.outcome import Inspection
 from offloader.bookkeeper.recovery.runner import TIMEOUT, recover
-from offloader.bookkeeper.recovery.survey import acknowledged, marked_up_to, survey
+from offloader.bookkeeper.recovery.survey import marked_up_to, survey
 
 
 @dataclass(frozen=True)
-class Options:
+class InspectionOptions:
     """`dry`: nothing is fenced and nothing written. `trusted`: bookies that are believed, whatever speaks against it. `timeout`: seconds
     for each request to a bookie. `window`: entries that are asked for at once. `choice`: which bookies take the place of others."""
 
@@ -28,11 +29,11 @@ class Options:
     choice: random.Random = field(default_factory=random.SystemRandom)
 
 
-def examine(ledger: int, store: LedgerMetadataStore, bookies: Bookies, options: Options | None = None) -> Inspection:
+def examine(ledger: int, store: LedgerMetadataStore, bookies: Bookies, options: InspectionOptions | None = None) -> Inspection:
     """Look at a ledger and, unless it is a dry run, close it; of one that is closed already bookies are then not asked.
 
     Raises LedgerNotFoundError, MetadataUnavailableError, OutcomeUnknownError."""
-    options = options or Options()
+    options = options or InspectionOptions()
     versioned = store.read(ledger)
     metadata = versioned.metadata
     adopting = metadata.closed and not options.dry  # then there is nothing to decide
@@ -40,7 +41,7 @@ def examine(ledger: int, store: LedgerMetadataStore, bookies: Bookies, options: 
     marked = NO_ENTRY if metadata.closed else marked_up_to(ledger, metadata, store)
     found = dangers(metadata, reports, marked=marked)
     doubted = distrusted(found) - frozenset(options.trusted)
-    rules = Rules(Reading(options.window, options.dry), doubted, acknowledged(metadata, reports, marked))
+    rules = RecoveryRules(Reading(options.window, options.dry), doubted, acknowledged(metadata, reports, marked))
     outcome = recover(
         ledger, store, bookies, rules, timeout=options.timeout,
         suspects=lambda now: young_cookies(now, store) - frozenset(options.trusted), choice=options.choice,

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from offloader.bookkeeper.model import NO_ENTRY, LedgerMetadata, LedgerState, Versioned
 from offloader.bookkeeper.recovery.candidate import Candidate
-from offloader.bookkeeper.recovery.decisions import Missing, Verdict
+from offloader.bookkeeper.recovery.decisions import EntryVerdict, MissingBookies
 from offloader.bookkeeper.recovery.fencing import Fencing
 from offloader.bookkeeper.recovery.forward import Forward, Reading, Stop, lost
 from offloader.bookkeeper.recovery.messages import (
@@ -33,7 +33,7 @@ from offloader.bookkeeper.status import Answer
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class RecoveryRules:
     """How one ledger is to be recovered.
 
     `distrusted`: bookies whose *no such entry* counts for nothing, because they seem to have lost disks. `confirmed`: an entry that is
@@ -48,7 +48,7 @@ class Rules:
     writable: tuple[str, ...] = ()
 
 
-class Ending(StrEnum):
+class HowClosed(StrEnum):
     """How it ended well."""
 
     CLOSED = "closed"
@@ -89,7 +89,7 @@ class Done:
     """The ledger is CLOSED (or would be: `forward` then still hears what late answers say of its end)."""
 
     metadata: LedgerMetadata
-    ending: Ending
+    ending: HowClosed
     forward: Forward | None = None
 
 
@@ -98,7 +98,7 @@ class Aborted:
     """Too little is known. The ledger stays as it is."""
 
     reason: str
-    missing: Missing
+    missing: MissingBookies
 
 
 Phase = Looking | Marking | Fencing | Forward | Measuring | Closing | Done | Aborted
@@ -108,7 +108,7 @@ Phase = Looking | Marking | Fencing | Forward | Measuring | Closing | Done | Abo
 class Recovery:
     """The whole state. `versioned`: the metadata that this round goes by."""
 
-    rules: Rules
+    rules: RecoveryRules
     phase: Phase = Looking()
     versioned: Versioned | None = None
     round: int = 0
@@ -121,7 +121,7 @@ class Recovery:
 Step = tuple[Recovery, tuple[Request, ...]]
 
 
-def start(rules: Rules) -> Step:
+def start(rules: RecoveryRules) -> Step:
     """The first step."""
     return Recovery(rules), (ReadMetadata(),)
 
@@ -139,7 +139,7 @@ def step(state: Recovery, event: Event) -> Step:
             rules = replace(state.rules, distrusted=state.rules.distrusted | bookies)
             return replace(state, rules=rules, phase=Looking(), versioned=None), (ReadMetadata(),)
         case Closing(metadata), MetadataWritten():
-            return _done(state, metadata, Ending.CLOSED)
+            return _done(state, metadata, HowClosed.CLOSED)
         case ((Fencing() | Forward()), Answered()):
             return _answered(state, _trusted(state.rules, event))
         case ((Measuring() | Closing() | Done(forward=Forward())) as phase, Answered()):
@@ -151,7 +151,7 @@ def step(state: Recovery, event: Event) -> Step:
 def _looked(state: Recovery, versioned: Versioned) -> Step:
     metadata = versioned.metadata
     if metadata.closed:
-        return _done(state, metadata, Ending.ADOPTED)
+        return _done(state, metadata, HowClosed.ADOPTED)
     if metadata.ack_quorum > metadata.write_quorum:  # no answers at all would seem to be enough
         quorums = f"the ack quorum of {metadata.ack_quorum} is larger than the write quorum of {metadata.write_quorum}"
         return _aborted(state, Stop(f"{quorums}: its metadata is damaged, and what was acknowledged cannot be told"))
@@ -169,7 +169,7 @@ def _fence(state: Recovery, versioned: Versioned) -> Step:
     return replace(state, phase=fencing, versioned=versioned), fencing.requests(fence=not state.rules.reading.dry)
 
 
-def _trusted(rules: Rules, event: Answered) -> Answered:
+def _trusted(rules: RecoveryRules, event: Answered) -> Answered:
     if event.answer is Answer.NEGATIVE and event.request.bookie in rules.distrusted:
         return replace(event, answer=Answer.UNKNOWN, why=f"{event.why} (not trusted)")
     return event
@@ -200,9 +200,9 @@ def _answered_late(state: Recovery, phase: Measuring | Closing | Done, event: An
 
 def _fenced(state: Recovery, fencing: Fencing) -> Step:
     state = replace(state, phase=fencing)
-    if fencing.verdict is Verdict.UNDECIDED:
+    if fencing.verdict is EntryVerdict.UNDECIDED:
         return state, ()
-    if fencing.verdict is Verdict.ABORT:
+    if fencing.verdict is EntryVerdict.ABORT:
         return _aborted(state, Stop("too few bookies answered to keep the writer from acknowledging more", fencing.missing))
     floor = fencing.floor
     length = 0 if floor == NO_ENTRY else None
@@ -227,7 +227,7 @@ def _measured(state: Recovery, phase: Measuring) -> Step:
     candidate = phase.candidate
     if candidate.held is not None:
         return _close(state, phase.forward, candidate.held.length)
-    if candidate.proven is Verdict.ABORT:
+    if candidate.proven is EntryVerdict.ABORT:
         return _aborted(state, lost(candidate))
     return replace(state, phase=phase), ()
 
@@ -236,11 +236,11 @@ def _close(state: Recovery, forward: Forward, length: int) -> Step:
     assert state.versioned is not None
     closed = replace(forward.written, state=LedgerState.CLOSED, last_entry=forward.end, length=length)
     if state.rules.reading.dry:
-        return replace(state, phase=Done(closed, Ending.WOULD_CLOSE, forward)), ()
+        return replace(state, phase=Done(closed, HowClosed.WOULD_CLOSE, forward)), ()
     return replace(state, phase=Closing(closed, forward)), (WriteMetadata(closed, state.versioned.version),)
 
 
-def _done(state: Recovery, metadata: LedgerMetadata, ending: Ending) -> Step:
+def _done(state: Recovery, metadata: LedgerMetadata, ending: HowClosed) -> Step:
     return replace(state, phase=Done(metadata, ending)), ()
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from offloader.bookkeeper.model import NO_ENTRY, LedgerMetadata, Versioned
+from offloader.bookkeeper.model import LedgerMetadata, Versioned
+from offloader.bookkeeper.recovery.bookie_reports import Reports
 from offloader.bookkeeper.recovery.dangers import Danger
 from offloader.bookkeeper.recovery.evidence import Evidence
 from offloader.bookkeeper.recovery.machine import Aborted, Done
@@ -16,28 +15,8 @@ from offloader.errors import (
 )
 
 
-class BookieReport(NamedTuple):
-    """One bookie of one of the ledger's ensembles.
-
-    `writable` None: it is not registered. `cookie_ms`: since when it has a cookie, None: it has none; `cookie_changed_ms`: since when it
-    has the one that it has. `holds`: the entries that it says it has, None: it does not say, `problem` is why. `confirmed`: the highest
-    LAC that it knows.
-    """
-
-    bookie: str
-    writable: bool | None = True
-    cookie_ms: int | None = None
-    holds: Collection[int] | None = ()
-    confirmed: int = NO_ENTRY
-    problem: str = ""
-    cookie_changed_ms: int | None = None
-
-
-Reports = Mapping[str, BookieReport]
-
-
 @dataclass(frozen=True)
-class Outcome:
+class RecoveryOutcome:
     """How a recovery ended. `before`: the metadata that it went by, None where the ledger was closed already."""
 
     ledger: int
@@ -82,5 +61,5 @@ class Inspection:
     reports: Reports
     dangers: tuple[Danger, ...]
     distrusted: frozenset[str]
-    outcome: Outcome
+    outcome: RecoveryOutcome
     dry: bool = True

@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from offloader.bookkeeper.model import NO_ENTRY, LedgerMetadata
-from offloader.bookkeeper.recovery.evidence import Answers, Row, Said, rows
+from offloader.bookkeeper.recovery.bookie_reports import BookieReport
+from offloader.bookkeeper.recovery.evidence import Answers, EvidenceRow, Said, rows
 from offloader.bookkeeper.recovery.machine import Aborted, Done
-from offloader.bookkeeper.recovery.outcome import BookieReport, Inspection
+from offloader.bookkeeper.recovery.outcome import Inspection
 from offloader.bookkeeper.status import Answer
 
 _WORDS = {Answer.POSITIVE: "yes", Answer.NEGATIVE: "no", Answer.UNKNOWN: "unknown"}
@@ -92,7 +93,7 @@ def _of_last(bookie: str, said: Said) -> str:
     return f"{bookie}: {said.why}"
 
 
-def _of_row(row: Row) -> str:
+def _of_row(row: EvidenceRow) -> str:
     return f"{row.entries}: {', '.join(_of_answer(bookie, said) for bookie, said in sorted(row.answers.items()))}"
 
 
@@ -138,7 +139,7 @@ def _bookie_fields(report: BookieReport, found: Inspection) -> dict[str, Any]:
     }
 
 
-def _row_fields(row: Row) -> dict[str, Any]:
+def _row_fields(row: EvidenceRow) -> dict[str, Any]:
     return {"first": row.first, "last": row.last, "answers": _answers_fields(row.answers)}
 
 

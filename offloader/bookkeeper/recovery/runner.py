@@ -21,7 +21,7 @@ from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.recovery.answers import answered, unanswered
 from offloader.bookkeeper.recovery.dangers import young_cookies
 from offloader.bookkeeper.recovery.evidence import Evidence
-from offloader.bookkeeper.recovery.machine import Aborted, Done, Looking, Rules, start, step
+from offloader.bookkeeper.recovery.machine import Aborted, Done, Looking, RecoveryRules, start, step
 from offloader.bookkeeper.recovery.messages import (
     BookieRequest,
     Distrusted,
@@ -36,7 +36,7 @@ from offloader.bookkeeper.recovery.messages import (
     WriteBack,
     WriteMetadata,
 )
-from offloader.bookkeeper.recovery.outcome import Outcome
+from offloader.bookkeeper.recovery.outcome import RecoveryOutcome
 from offloader.errors import (
     BookieUnavailableError,
     MetadataUnavailableError,
@@ -66,7 +66,7 @@ class Recoverer:
     ledger: int
     store: LedgerMetadataStore
     bookies: Bookies
-    rules: Rules = field(default_factory=Rules)
+    rules: RecoveryRules = field(default_factory=RecoveryRules)
     timeout: float = TIMEOUT
     suspects: Suspects | None = None
     clock: Callable[[], float] = time.monotonic
@@ -88,12 +88,12 @@ class Recoverer:
         return self.state.over and not self._waiting
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> RecoveryOutcome:
         """Once `state.over`."""
         phase = self.state.phase
         assert isinstance(phase, Done | Aborted)
         versioned = self.state.versioned
-        return Outcome(self.ledger, phase, self.evidence, versioned.metadata if versioned else None)
+        return RecoveryOutcome(self.ledger, phase, self.evidence, versioned.metadata if versioned else None)
 
     @property
     def busy(self) -> bool:
@@ -122,7 +122,7 @@ class Recoverer:
             if waiting is not None:
                 self._tell(answered(self.ledger, waiting.request, waiting.future, self._metadata_of_round))
 
-    def run(self) -> Outcome:
+    def run(self) -> RecoveryOutcome:
         """To its end. Raises as `turn`."""
         while not self.over:
             if not self.busy:
@@ -242,12 +242,12 @@ def recover(
     ledger: int,
     store: LedgerMetadataStore,
     bookies: Bookies,
-    rules: Rules | None = None,
+    rules: RecoveryRules | None = None,
     *,
     timeout: float = TIMEOUT,
     suspects: Suspects | None = None,
     choice: random.Random | None = None,
-) -> Outcome:
+) -> RecoveryOutcome:
     """Close the ledger, whoever wrote it. `timeout`: seconds for each request to a bookie. Raises as `Recoverer.turn`.
 
     `suspects` None: those with a cookie that is younger than the ledger. `choice`: chooses, among all bookies that are registered to take
@@ -255,7 +255,7 @@ def recover(
     """
     if suspects is None:
         suspects = partial(young_cookies, store=store)
-    rules = replace(rules or Rules(), writable=_writable(store, choice or random.SystemRandom()))
+    rules = replace(rules or RecoveryRules(), writable=_writable(store, choice or random.SystemRandom()))
     return Recoverer(ledger, store, bookies, rules, timeout, suspects).run()
 
 

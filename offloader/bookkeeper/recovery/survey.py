@@ -11,8 +11,8 @@ from offloader.bookkeeper.api import Bookies, Cookie, LastConfirmed, LedgerMetad
 from offloader.bookkeeper.managed_ledgers import managed_ledger_of, topic_of
 from offloader.bookkeeper.model import NO_ENTRY, LedgerMetadata
 from offloader.bookkeeper.recovery.answers import answered, unanswered
+from offloader.bookkeeper.recovery.bookie_reports import BookieReport, Reports
 from offloader.bookkeeper.recovery.messages import Answered, ReadLast
-from offloader.bookkeeper.recovery.outcome import BookieReport, Reports
 from offloader.bookkeeper.status import Answer, answer
 from offloader.errors import BookieUnavailableError, DamagedRecordError, OffloadError, TopicNotFoundError
 
@@ -43,14 +43,6 @@ def _wait_for(ends: Collection[Future[Any]], lists: Collection[Future[Any]], tim
     left = max(timeout - (time.monotonic() - begun), 0)
     wait(lists, min(left, LISTING))
     return LISTING if left > LISTING else timeout
-
-
-def acknowledged(metadata: LedgerMetadata, reports: Reports, marked: int = NO_ENTRY) -> int:
-    """The last entry that is known to be acknowledged: before the last fragment all are, up to the LAC, and up to `marked`."""
-    if metadata.closed:
-        return metadata.last_entry
-    heard = (report.confirmed for report in reports.values())
-    return max(metadata.fragments[-1].first_entry - 1, marked, *heard)
 
 
 def marked_up_to(ledger: int, metadata: LedgerMetadata, store: LedgerMetadataStore) -> int:

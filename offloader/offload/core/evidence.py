@@ -17,7 +17,7 @@ from offloader.ports.admin import Identity
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class TopicListing:
     """What Pulsar said of a topic at one look. `mark_delete`: where the pin stands, None: there is none. `awaited`: the first position that
     is not accounted for and was seen to be there, at this look or an earlier one. `token`: the pin's; None: not asked for, or not known."""
 
@@ -49,7 +49,7 @@ def pin_target(catalog: CatalogHead) -> Position | None:
     return held if closing is not None and closing.followed_by is None else before(held)
 
 
-def pin_moved(catalog: CatalogHead, listed: Listed) -> bool:
+def pin_moved(catalog: CatalogHead, listed: TopicListing) -> bool:
     """Whether the mark-delete is where no acknowledgement of ours has put it: at or past the first entry that we have not given up."""
     held, mark, after = _held_entry(catalog), listed.mark_delete, catalog.accounted
     if after is None or mark is None:
@@ -67,12 +67,12 @@ def needs_token(catalog: CatalogHead) -> bool:
     return catalog.claim is not None and catalog.claim.token != "" and catalog.end is None
 
 
-def remade(catalog: CatalogHead, listed: Listed) -> bool:
+def remade(catalog: CatalogHead, listed: TopicListing) -> bool:
     """Whether there is another pin than the one that the topic was claimed with."""
     return needs_token(catalog) and catalog.claim is not None and listed.token not in (None, catalog.claim.token)
 
 
-def doubtful(catalog: CatalogHead, listed: Listed) -> bool:
+def doubtful(catalog: CatalogHead, listed: TopicListing) -> bool:
     """Whether nobody can say what followed, though what is accounted for ended with its ledger: what followed was seen, and is not there any
     more; or the ledger is not listed, no other is known to follow it, and the pin was moved, is gone, or is another one."""
     after, awaited, closing = catalog.accounted, listed.awaited, catalog.closing

@@ -18,7 +18,7 @@ LONGEST_MS = 24 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class LaneLimits:
     """What one micro-batch of a lane may hold. `tasks` run at once, each with `threads` threads. `silent_ms`: what no broker has delivered
     after so long although it is stored, none will. `longest_ms`: a slice that holds the only slot takes no longer; None: others do not wait
     for it."""
@@ -56,7 +56,7 @@ def best_rate(receipts: Iterable[Receipt]) -> float:
     return max((_rate(r) for r in receipts if r.parts), default=0.0)
 
 
-def after(speed: Speed, receipt: Receipt, fast: Limits, best: float) -> Speed:
+def after(speed: Speed, receipt: Receipt, fast: LaneLimits, best: float) -> Speed:
     """The speed after one more slice. `fast`: what a slice of the fast lane may take; `best`: the best rate in its batch."""
     speed = replace(speed, rate=_learnt(speed.rate, receipt))
     if receipt.lane is Lane.FAST:
@@ -70,19 +70,19 @@ def after(speed: Speed, receipt: Receipt, fast: Limits, best: float) -> Speed:
     return replace(speed, lane=Lane.FAST, proofs=0, needed=min(speed.needed * 2, MOST_PROOFS))
 
 
-def patience_ms(speed: Speed, goal: int, limits: Limits) -> int:
+def patience_ms(speed: Speed, goal: int, limits: LaneLimits) -> int:
     """How long a slice of the slow lane may wait for `goal` bytes: twice what it should take, and longer each time that was not enough."""
     expected = int(1000 * goal / speed.rate) if speed.rate else 0
     return min(max(limits.hard_limit_ms, 2 * expected) << _doublings(speed), _longest_ms(speed, limits))
 
 
-def stall_ms(speed: Speed, limits: Limits) -> int:
+def stall_ms(speed: Speed, limits: LaneLimits) -> int:
     """How long a slice may be without anything that comes: a slow topic is waited for, one that hangs is not. Longer each time that this was
     not enough, since an entry may be large."""
     return min(limits.hard_limit_ms << _doublings(speed), LONGEST_MS)
 
 
-def sure_bytes(speed: Speed, limits: Limits) -> int | None:
+def sure_bytes(speed: Speed, limits: LaneLimits) -> int | None:
     """What a slice of the slow lane will bring in half the time that it may take; None: it may take as long as a part of its topic does."""
     if speed.lane is Lane.FAST or limits.longest_ms is None:
         return None
@@ -90,7 +90,7 @@ def sure_bytes(speed: Speed, limits: Limits) -> int | None:
     return int(speed.rate * half_ms / SECOND_MS)
 
 
-def _longest_ms(speed: Speed, limits: Limits) -> int:
+def _longest_ms(speed: Speed, limits: LaneLimits) -> int:
     """Where others wait for it, it is given more only when it had nothing at all to show."""
     return LONGEST_MS if limits.longest_ms is None else min(limits.longest_ms << _doublings(speed), LONGEST_MS)
 
@@ -114,14 +114,14 @@ def _rate(receipt: Receipt) -> float:
     return (sum(p.size for p in receipt.parts) + receipt.seen_bytes) * 1000 / receipt.reading_ms
 
 
-def _holds_others(receipt: Receipt, fast: Limits, best: float) -> bool:
+def _holds_others(receipt: Receipt, fast: LaneLimits, best: float) -> bool:
     """What is slow for everybody is no reason: the store, or the cores that all share. Another lane would not help, it has but one task."""
     late = _a_part_took(receipt) > fast.time_budget_ms
     alike = bool(receipt.parts) and ALIKE * _rate(receipt) >= best
     return receipt.stop is SliceStop.SLOW or (late and not alike)
 
 
-def _is_quick(receipt: Receipt, fast: Limits) -> bool:
+def _is_quick(receipt: Receipt, fast: LaneLimits) -> bool:
     """Well within the time of the fast lane."""
     return receipt.stop is not SliceStop.FAILED and _a_part_took(receipt) <= fast.time_budget_ms / 2
 

@@ -10,9 +10,8 @@ import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from offloader.metadata.state import Start, TopicState
+from offloader.metadata.state import NextStart, TopicState
 from offloader.model import (
-    Cuts,
     Ending,
     FailureKind,
     Lane,
@@ -20,12 +19,13 @@ from offloader.model import (
     Position,
     RollReason,
     SealedFacts,
+    SegmentLayout,
     Slice,
     Source,
     TopicName,
 )
 from offloader.offload.core import lanes, segments
-from offloader.offload.core.lanes import Limits, Speed
+from offloader.offload.core.lanes import LaneLimits, Speed
 
 ROLL_SPREAD = 0.10  # topics that started together do not roll together
 MAX_INDEX_BYTES = 16 * 1024 * 1024
@@ -36,12 +36,12 @@ ANEW_AFTER = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class TopicRules:
     """A topic's policy as the planner needs it, after the merge of all levels."""
 
     max_size: int
     roll_ms: int
-    cuts: Cuts
+    cuts: SegmentLayout
     source: Source = Source.BROKER
     fail_on_data_loss: bool = True
     min_roll_ms: int = 0
@@ -68,9 +68,9 @@ class TopicView:
     """
 
     state: TopicState
-    rules: Rules
+    rules: TopicRules
     ledgers: LedgerList
-    begin: Start | None
+    begin: NextStart | None
     last: Position | None
     pending_bytes: int
     wanted_bytes: int = 0
@@ -291,7 +291,7 @@ class Plan:
         return max((s.hard_limit_ms for s in self.slices), default=0)
 
 
-def plan(run: str, number: int, lane: Lane, decisions: Iterable[Decision], limits: Limits) -> Plan:
+def plan(run: str, number: int, lane: Lane, decisions: Iterable[Decision], limits: LaneLimits) -> Plan:
     """Choose the slices of a lane's next micro-batch and pack them into tasks.
 
     Least recently planned first, so that no topic starves. A topic whose task died has a task to itself. The slow lane has one task at a
@@ -308,7 +308,7 @@ def plan(run: str, number: int, lane: Lane, decisions: Iterable[Decision], limit
     return Plan(run, lane, number, _pack(slices, limits))
 
 
-def _slice(run: str, number: int, decision: Decision, read: Read, limits: Limits, rounds: int) -> Slice:
+def _slice(run: str, number: int, decision: Decision, read: Read, limits: LaneLimits, rounds: int) -> Slice:
     view, segment = decision.view, segments.opened(decision.state)
     if segment.upload is None:
         raise AssertionError("a slice is planned only after its upload has begun")
@@ -357,14 +357,14 @@ def _whole_parts(pending: int, part: int) -> int:
     return max((pending // part - 1) * part, part // 2, 1)
 
 
-def _pack(slices: list[Slice], limits: Limits) -> tuple[tuple[Slice, ...], ...]:
+def _pack(slices: list[Slice], limits: LaneLimits) -> tuple[tuple[Slice, ...], ...]:
     """Deal the slices out to as many tasks as run at once; those that must be alone get tasks of their own."""
     shared = [s for s in slices if not s.alone]
     tasks = [tuple(shared[i :: limits.tasks]) for i in range(min(limits.tasks, len(shared)))]
     return tuple(tasks) + tuple((s,) for s in slices if s.alone)
 
 
-def enough(state: TopicState, rules: Rules) -> int:
+def enough(state: TopicState, rules: TopicRules) -> int:
     """Object bytes that make a slice worth while: a part, or what the segment may still grow by."""
     segment = state.open
     part = segment.cuts.part_size if segment else rules.cuts.part_size

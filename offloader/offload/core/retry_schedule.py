@@ -11,7 +11,7 @@ LAST_MS = 240_000
 
 
 @dataclass
-class Patience:
+class RetrySchedule:
     """One thing to do, of one topic. What fails at once is tried again soon. What had to be waited for is tried less and less often, at full
     multiples of its delay since the epoch: topics of one broker that hangs then wait together, and not one after the other."""
 

@@ -12,9 +12,8 @@ from typing import assert_never
 
 from offloader.errors import IntegrityError, PartRejectedError, UploadGoneError
 from offloader.format.crc import combine
-from offloader.metadata.state import Abandoned, CloseRequest, Start, TopicState
+from offloader.metadata.state import Abandoned, CloseRequest, NextStart, TopicState
 from offloader.model import (
-    Cuts,
     Ending,
     Failure,
     FailureKind,
@@ -29,6 +28,7 @@ from offloader.model import (
     RollReason,
     SealedFacts,
     Segment,
+    SegmentLayout,
     SegmentStatus,
     SliceStop,
     Source,
@@ -44,7 +44,7 @@ class StaleReceiptError(IntegrityError):
 
 
 def assigned(
-    state: TopicState, *, uuid: str, start: Start, source: Source, cuts: Cuts, now: int, predecessor: Ending | None
+    state: TopicState, *, uuid: str, start: NextStart, source: Source, cuts: SegmentLayout, now: int, predecessor: Ending | None
 ) -> TopicState:
     """A new segment begins at `start`. Only when none is open: a failed one is resumed before another is opened."""
     if state.open is not None:

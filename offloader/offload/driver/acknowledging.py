@@ -13,7 +13,7 @@ from offloader.model import Position
 from offloader.offload.core.evidence import pin_moved, pin_target
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.topic import Topic
-from offloader.offload.driver.work import Kind
+from offloader.offload.driver.work import WorkKind
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ def acknowledge_all(context: Context, topics: Iterable[Topic]) -> None:
         target = _target(topic)
         if target is not None and topic.readable and not topic.unseen and now >= topic.acknowledging.again_at:
             call = partial(context.pins.acknowledge, topic.name, target)
-            context.work.post(Kind.ACKNOWLEDGE, topic.name, call, partial(_confirmed, context, now, topic, target))
+            context.work.post(WorkKind.ACKNOWLEDGE, topic.name, call, partial(_confirmed, context, now, topic, target))
 
 
 def acknowledged(topic: Topic) -> bool:

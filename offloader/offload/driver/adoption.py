@@ -10,8 +10,8 @@ from offloader.errors import ClaimedByOtherError, DamagedRecordError, FatalError
 from offloader.metadata.state import CatalogHead, Claim
 from offloader.model import LedgerList, Loss, Position, TopicName
 from offloader.offload.core import evidence, segments
-from offloader.offload.core.evidence import Listed
-from offloader.offload.core.planner import Rules
+from offloader.offload.core.evidence import TopicListing
+from offloader.offload.core.planner import TopicRules
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.inquiries import inquire
 from offloader.offload.driver.losses import NOT_KEPT, RELEASE
@@ -23,9 +23,9 @@ from offloader.ports.pins import TopicEnd
 log = logging.getLogger(__name__)
 
 
-def rules_of(policy: TopicPolicy) -> Rules:
+def rules_of(policy: TopicPolicy) -> TopicRules:
     """The planner's rules from a merged policy."""
-    return Rules(
+    return TopicRules(
         max_size=policy.max_segment_size,
         roll_ms=policy.max_rollover_ms,
         cuts=policy.cuts,
@@ -87,7 +87,7 @@ def _is_in_journal(context: Context, catalog: CatalogHead) -> bool:
     return ours and catalog.topic in context.journal.topics
 
 
-def _in_question(context: Context, name: TopicName, rules: Rules, catalog: CatalogHead) -> Topic:
+def _in_question(context: Context, name: TopicName, rules: TopicRules, catalog: CatalogHead) -> Topic:
     """It went while nothing ran, or another one is in its place, or so it is said: nothing is read of it before that is certain."""
     nothing = TopicInfo(0, LedgerList(()), {}, None, terminated=False, offloaded=frozenset())
     topic = _topic(context, name, rules, catalog, nothing, TopicEnd(None, (-1, -1)))
@@ -96,7 +96,7 @@ def _in_question(context: Context, name: TopicName, rules: Rules, catalog: Catal
     return topic
 
 
-def _topic(context: Context, name: TopicName, rules: Rules, catalog: CatalogHead, info: TopicInfo, end: TopicEnd) -> Topic:
+def _topic(context: Context, name: TopicName, rules: TopicRules, catalog: CatalogHead, info: TopicInfo, end: TopicEnd) -> Topic:
     now = context.clock_ms()
     context.record(segments.not_of_the_future(context.state(name), now))
     source = source_of(context.state(name), rules)
@@ -118,7 +118,7 @@ def _mind_lost_pin(context: Context, catalog: CatalogHead, info: TopicInfo) -> N
     claim, state = catalog.claim, context.state(catalog.topic)
     if claim is None or claim.application != context.application or not catalog.is_of(info.created, info.ledgers):
         return
-    if context.subscription in info.subscriptions or not evidence.doubtful(catalog, Listed(info.ledgers, None)):
+    if context.subscription in info.subscriptions or not evidence.doubtful(catalog, TopicListing(info.ledgers, None)):
         return
     log.error("the subscription of topic=%s was deleted: what followed %s may be gone", catalog.topic, catalog.accounted)
     if state.open is None:

@@ -13,7 +13,7 @@ from offloader.metadata.manifest import FAN
 from offloader.model import TopicName
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.topic import Topic
-from offloader.offload.driver.work import Kind
+from offloader.offload.driver.work import WorkKind
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class Compacting:
             leaves = topic.catalog.next_slot // FAN
             if leaves > self._leaves.get(topic.name, 0) and now >= self._again_at.get(topic.name, 0):
                 call = partial(compact, self._context.store, topic.catalog)
-                self._context.work.post(Kind.COMPACT, topic.name, call, partial(self._taken, topic.name, leaves))
+                self._context.work.post(WorkKind.COMPACT, topic.name, call, partial(self._taken, topic.name, leaves))
 
     def _taken(self, name: TopicName, leaves: int, answer: Future[int]) -> None:
         try:

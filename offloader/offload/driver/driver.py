@@ -21,7 +21,7 @@ from offloader.metadata import layout
 from offloader.metadata.state import TopicState
 from offloader.model import Lane, Receipt, TopicName
 from offloader.offload.core import planner, segments
-from offloader.offload.core.lanes import Limits
+from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.core.planner import Begin, Decision, Hold, Plan, Seal, TopicView
 from offloader.offload.core.rates import RateLimits
 from offloader.offload.driver import acknowledging, reconciling
@@ -30,14 +30,14 @@ from offloader.offload.driver.context import Context
 from offloader.offload.driver.foreseen import only_foreseen
 from offloader.offload.driver.polling import look
 from offloader.offload.driver.receiving import receive, tell_of_abandoned
-from offloader.offload.driver.registry import Roster
-from offloader.offload.driver.request_handler import RequestDesk
+from offloader.offload.driver.registry import TopicRegistry
+from offloader.offload.driver.request_handler import RequestHandler
 from offloader.offload.driver.sealer import OBJECT_META
 from offloader.offload.driver.sealing import AbandonedUploads, Sealing
 from offloader.offload.driver.status import TopicStatus, status_of, status_of_unclear
 from offloader.offload.driver.topic import Topic, source_of
 from offloader.offload.driver.undelivered import explain_old_tails
-from offloader.offload.driver.work import Kind
+from offloader.offload.driver.work import WorkKind
 from offloader.offload.spark.plan_server import PlanServer
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ BUSY_WAIT = 0.25  # seconds between rounds while something is under way
 
 
 @dataclass
-class Batch:
+class LaneBatch:
     """What a lane's foreachBatch delivered, and the event that lets Spark go on."""
 
     lane: Lane
@@ -71,10 +71,10 @@ class Driver:
     def __init__(
         self,
         context: Context,
-        roster: Roster,
+        roster: TopicRegistry,
         plans: PlanServer,
-        lanes: Mapping[Lane, Limits],
-        desk: RequestDesk,
+        lanes: Mapping[Lane, LaneLimits],
+        desk: RequestHandler,
         rates: RateLimits,
         poll_ms: int,
     ) -> None:
@@ -85,8 +85,8 @@ class Driver:
         self._desk = desk
         self._rates = rates
         self._poll_ms = poll_ms
-        self._inbox: queue.Queue[Batch | None] = queue.Queue()  # None: there is something to look at
-        self._batches_in: deque[Batch] = deque()
+        self._inbox: queue.Queue[LaneBatch | None] = queue.Queue()  # None: there is something to look at
+        self._batches_in: deque[LaneBatch] = deque()
         context.work.wake = lambda: self._inbox.put(None)
         self._sealing = Sealing(context)
         self._abandoned = AbandonedUploads(context)
@@ -108,9 +108,9 @@ class Driver:
 
     # The application's side
 
-    def deliver(self, lane: Lane, receipts: list[Receipt]) -> Batch:
+    def deliver(self, lane: Lane, receipts: list[Receipt]) -> LaneBatch:
         """Hand over what came of a lane's plan. The batch is done once the receipts are journaled."""
-        batch = Batch(lane, receipts)
+        batch = LaneBatch(lane, receipts)
         self._inbox.put(batch)
         return batch
 
@@ -221,7 +221,7 @@ class Driver:
             self._take(self._batches_in[0])
             self._batches_in.popleft()
 
-    def _take(self, batch: Batch) -> None:
+    def _take(self, batch: LaneBatch) -> None:
         received = receive(self.context, self.roster.topics, self._rates, self.lanes[Lane.FAST], self.plans.run, batch.receipts)
         outstanding = self._outstanding.get(batch.lane)
         ours = outstanding if outstanding is not None and _is_of(batch, outstanding.plan) else None
@@ -236,7 +236,7 @@ class Driver:
         self._batches[batch.lane] += 1
         batch.done.set()
 
-    def _batch_ended(self, batch: Batch, outstanding: _Outstanding, now: int) -> None:
+    def _batch_ended(self, batch: LaneBatch, outstanding: _Outstanding, now: int) -> None:
         """Its duration counts from the plan's publication."""
         took = now - outstanding.since
         self.context.metrics.batch(batch.lane, took / 1000, len(batch.receipts))
@@ -339,10 +339,10 @@ class Driver:
         for state in begins:
             uuid = segments.opened(state).uuid
             call = partial(context.store.begin, layout.data_key(state.topic, uuid), meta=OBJECT_META)
-            context.work.post(Kind.BEGIN, state.topic, call, partial(self._take_begun, state.topic, uuid))
+            context.work.post(WorkKind.BEGIN, state.topic, call, partial(self._take_begun, state.topic, uuid))
         self._take_done()
         others = [d for d in decisions if not isinstance(d.step, Begin)]
-        return others + self._decide(state.topic for state in begins if not context.work.has(Kind.BEGIN, state.topic))
+        return others + self._decide(state.topic for state in begins if not context.work.has(WorkKind.BEGIN, state.topic))
 
     def _take_begun(self, name: TopicName, uuid: str, answer: Future[str]) -> None:
         self._begun_uploads.append((name, uuid, answer))
@@ -435,6 +435,6 @@ class Driver:
             self.roster.retire_if_done(topic, self.state(topic.name))
 
 
-def _is_of(batch: Batch, plan: Plan) -> bool:
+def _is_of(batch: LaneBatch, plan: Plan) -> bool:
     """Whether the batch is what Spark made of this plan: not of an earlier one, nor the empty one with which each query begins."""
     return any((r.run, r.plan) == (plan.run, plan.number) for r in batch.receipts)

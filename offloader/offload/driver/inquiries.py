@@ -13,7 +13,7 @@ from offloader.offload.core.evidence import Being, Look, being
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.observing import WITNESSES, look_for
 from offloader.offload.driver.topic import Inquiry, Topic
-from offloader.offload.driver.work import Kind
+from offloader.offload.driver.work import WorkKind
 
 log = logging.getLogger(__name__)
 
@@ -27,12 +27,12 @@ def pursue(context: Context, topics: Iterable[Topic]) -> None:
     due = [(t, t.inquiry) for t in everything if t.inquiry is not None and not t.gone and now >= t.inquiry.look_at]
     witnesses = _witnesses(everything) if due else []
     for topic, inquiry in due:
-        if not context.work.has(Kind.INQUIRE, topic.name):
+        if not context.work.has(WorkKind.INQUIRE, topic.name):
             inquiry.look_at = now + LOOK_EVERY_MS
             call = partial(
                 look_for, context.admin, topic.catalog, _others(witnesses, topic, len(inquiry.looks)), context.clock_ms
             )
-            context.work.post(Kind.INQUIRE, topic.name, call, partial(_answered, context, topic, inquiry))
+            context.work.post(WorkKind.INQUIRE, topic.name, call, partial(_answered, context, topic, inquiry))
 
 
 def _answered(context: Context, topic: Topic, inquiry: Inquiry, answer: Future[Look]) -> None:

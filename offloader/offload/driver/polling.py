@@ -16,7 +16,7 @@ from offloader.offload.driver.inquiries import inquire
 from offloader.offload.driver.observing import managed_ledger
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.undelivered import have_tail_explained
-from offloader.offload.driver.work import Kind
+from offloader.offload.driver.work import WorkKind
 from offloader.ports.admin import TopicInfo
 from offloader.ports.pins import TopicEnd
 
@@ -43,7 +43,7 @@ def look(context: Context, topics: Iterable[Topic], told: Told) -> None:
         for topic in asked:
             topic.looking = True
         call = partial(context.pins.ends, group)
-        context.work.post(Kind.LOOK, tuple(group), call, partial(_take_ends, context, asked, now, told))
+        context.work.post(WorkKind.LOOK, tuple(group), call, partial(_take_ends, context, asked, now, told))
 
 
 def _may_be_looked_at(context: Context, topic: Topic) -> bool:
@@ -53,8 +53,8 @@ def _may_be_looked_at(context: Context, topic: Topic) -> bool:
         or topic.pin_released
         or topic.travels
         or topic.looking
-        or context.work.has(Kind.LEDGERS, topic.name)
-        or context.work.has(Kind.RELEASE, topic.name)
+        or context.work.has(WorkKind.LEDGERS, topic.name)
+        or context.work.has(WorkKind.RELEASE, topic.name)
     )
 
 
@@ -134,7 +134,7 @@ def _quiet(topic: Topic, now: int) -> None:
 
 def _refresh_ledgers(context: Context, topic: Topic, end: TopicEnd, began: int, told: Told) -> None:
     call = partial(managed_ledger, context.admin, topic.catalog, context.subscription)
-    context.work.post(Kind.LEDGERS, topic.name, call, partial(_take_ledgers, context, topic, end, began, told))
+    context.work.post(WorkKind.LEDGERS, topic.name, call, partial(_take_ledgers, context, topic, end, began, told))
 
 
 def _take_ledgers(context: Context, topic: Topic, end: TopicEnd, began: int, told: Told, answer: Future[TopicInfo]) -> None:

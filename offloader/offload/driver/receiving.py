@@ -11,7 +11,7 @@ from offloader.errors import OffloadError
 from offloader.metadata.state import TopicState
 from offloader.model import FailureKind, Receipt, SliceStop, TopicName
 from offloader.offload.core import lanes, planner, segments
-from offloader.offload.core.lanes import Limits
+from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.core.rates import RateLimits
 from offloader.offload.core.segments import StaleReceiptError
 from offloader.offload.driver.context import Context, tell_back_off
@@ -39,7 +39,7 @@ class Received:
 
 
 def receive(
-    context: Context, topics: Mapping[TopicName, Topic], rates: RateLimits, fast: Limits, run: str, receipts: list[Receipt]
+    context: Context, topics: Mapping[TopicName, Topic], rates: RateLimits, fast: LaneLimits, run: str, receipts: list[Receipt]
 ) -> Received:
     """The states to journal. A receipt of another run, of a topic that is not ours, or that does not continue the journal is dropped and
     counted."""
@@ -105,7 +105,7 @@ def _count(context: Context, receipt: Receipt) -> None:
         metrics.failure(receipt.failure_kind, name)
 
 
-def _change_lane(topic: Topic, receipt: Receipt, fast: Limits, best: float) -> None:
+def _change_lane(topic: Topic, receipt: Receipt, fast: LaneLimits, best: float) -> None:
     before, topic.speed = topic.speed, lanes.after(topic.speed, receipt, fast, best)
     if topic.speed.lane is not before.lane:
         log.info("topic=%s goes to the %s lane: it was read at %d B/s", topic.name, topic.speed.lane, topic.speed.rate)

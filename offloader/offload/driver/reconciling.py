@@ -18,10 +18,10 @@ from offloader.offload.driver.context import Context
 from offloader.offload.driver.foreseen import only_foreseen
 from offloader.offload.driver.inquiries import inquire, pursue
 from offloader.offload.driver.polling import closed_ledger
-from offloader.offload.driver.registry import Roster
+from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.sealing import Sealing
 from offloader.offload.driver.topic import Topic
-from offloader.offload.driver.work import Kind
+from offloader.offload.driver.work import WorkKind
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ def could_not_look(topic: Topic, error: OffloadError) -> None:
         log.warning("cannot look at topic=%s: %s", topic.name, error)
 
 
-def check_all(context: Context, roster: Roster, topics: Iterable[Topic], sealing: Sealing) -> None:
+def check_all(context: Context, roster: TopicRegistry, topics: Iterable[Topic], sealing: Sealing) -> None:
     """Bring these topics' catalogs up to what Pulsar says. One topic's trouble is its own."""
     pursue(context, roster.topics.values())
     for topic in topics:
@@ -72,7 +72,7 @@ def _have_reloaded(context: Context, topic: Topic) -> None:
     """Have the catalog of a topic in trouble loaded anew, a little later: an answer that was lost may be in it."""
     if context.clock_ms() >= topic.trouble_until:
         call = partial(context.catalogs.head, topic.name)
-        context.work.post(Kind.CATALOG, topic.name, call, partial(_reloaded, context, topic))
+        context.work.post(WorkKind.CATALOG, topic.name, call, partial(_reloaded, context, topic))
 
 
 def _reloaded(context: Context, topic: Topic, answer: Future[CatalogHead]) -> None:
@@ -114,7 +114,7 @@ def _mind_another_pin(context: Context, topic: Topic) -> None:
 def _have_recorded(context: Context, topic: Topic, record: Claim | Loss | LedgerClosed) -> None:
     """Nothing else is decided about the topic before its catalog has this."""
     call = partial(context.catalogs.append, topic.catalog, record)
-    context.work.post(Kind.CATALOG, topic.name, call, partial(_recorded, context, topic, record))
+    context.work.post(WorkKind.CATALOG, topic.name, call, partial(_recorded, context, topic, record))
 
 
 def _recorded(context: Context, topic: Topic, record: Claim | Loss | LedgerClosed, answer: Future[CatalogHead]) -> None:
@@ -127,7 +127,7 @@ def _recorded(context: Context, topic: Topic, record: Claim | Loss | LedgerClose
         losses.recorded(context, topic, record)
 
 
-def _end(context: Context, roster: Roster, sealing: Sealing, topic: Topic) -> None:
+def _end(context: Context, roster: TopicRegistry, sealing: Sealing, topic: Topic) -> None:
     """One step of a topic whose source is gone towards its end."""
     now, state = context.clock_ms(), context.state(topic.name)
     waits = state.failure is not None and now < state.failure.retry_at

@@ -25,14 +25,14 @@ from offloader.metadata.state import CatalogHead, Releasing, TopicState
 from offloader.model import Position, RollReason, TopicName
 from offloader.offload.core.check import Check, Verdict
 from offloader.offload.core.rates import RateLimits
-from offloader.offload.core.retry_schedule import Patience
+from offloader.offload.core.retry_schedule import RetrySchedule
 from offloader.offload.driver.acknowledging import acknowledged
 from offloader.offload.driver.adoption import adopt, next_incarnation, rules_of
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.discovery import Discovery, discover
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.undelivered import explain_tail
-from offloader.offload.driver.work import Kind
+from offloader.offload.driver.work import WorkKind
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class _Attempt:
     began: int = 0
 
 
-class Roster:
+class TopicRegistry:
     """`topics` are adopted; `refused` says of those that are not, why; `unread` are namespaces whose topics are not known, and why."""
 
     def __init__(
@@ -74,7 +74,7 @@ class Roster:
         self._discover_at = 0
         self._dangers: dict[str, tuple[Check, ...]] = {}
         self._adopting: set[TopicName] = set()
-        self._adoptions: dict[TopicName, Patience] = {}  # those that failed
+        self._adoptions: dict[TopicName, RetrySchedule] = {}  # those that failed
         self._forgotten: set[TopicName] = set()  # since the newest discovery began, which may have seen them
         self._released: set[TopicName] = set()
         self._barred: set[TopicName] = set()
@@ -107,7 +107,7 @@ class Roster:
             wanted = self._wanted(name, policy) and name not in self.topics and name not in self._adopting
             if wanted and self._refuse(name):
                 continue
-            patience = self._adoptions.get(name, Patience())
+            patience = self._adoptions.get(name, RetrySchedule())
             if wanted and patience.again_at <= now:
                 self._adopting.add(name)
                 attempt = _Attempt()
@@ -143,11 +143,11 @@ class Roster:
         return name in self._released
 
     def _have_discovered(self, now: int) -> None:
-        if now < self._discover_at or self._context.work.has(Kind.DISCOVER, ""):
+        if now < self._discover_at or self._context.work.has(WorkKind.DISCOVER, ""):
             return
         self._discover_at = now + self._interval_ms
         self._forgotten = set()
-        self._context.work.post(Kind.DISCOVER, "", partial(self._discover, self._known()), self._discovered)
+        self._context.work.post(WorkKind.DISCOVER, "", partial(self._discover, self._known()), self._discovered)
 
     def _known(self) -> set[TopicName]:
         """Topics whose policies must be known, also where nothing enables any of their namespace: those that were released wait for that."""
@@ -282,7 +282,7 @@ class Roster:
             # Released like any other, should it be disabled now: or nobody would ever give up the pin.
             self._claimed |= {name}
             self._held.add(name)
-        patience = self._adoptions.setdefault(name, Patience())
+        patience = self._adoptions.setdefault(name, RetrySchedule())
         patience.failed(attempt.began, now)
         patience.again_at = max(patience.again_at, now + ADOPT_AGAIN_MS)
         if self.refused.get(name) != str(error):
@@ -300,7 +300,7 @@ class Roster:
     def forget(self, topic: Topic) -> None:
         """The topic does not exist any more and everything of it is recorded."""
         call, then = partial(self._context.pins.drop, topic.name), partial(self._dropped, topic.name)
-        self._context.work.post(Kind.RELEASE, topic.name, call, then)
+        self._context.work.post(WorkKind.RELEASE, topic.name, call, then)
 
     def _dropped(self, name: TopicName, answer: Future[None]) -> None:
         try:
@@ -354,7 +354,7 @@ class Roster:
         else:
             call = partial(self._check_release, topic.catalog, by_policy=state.releasing is Releasing.POLICY)
             then = partial(self._release, topic, now)
-            self._context.work.post(Kind.RELEASE, topic.name, call, then)
+            self._context.work.post(WorkKind.RELEASE, topic.name, call, then)
 
     def _check_release(self, catalog: CatalogHead, *, by_policy: bool) -> None:
         """Whoever says that a topic is disabled may be another cluster: it is asked once more. Raises AnotherClusterError."""
@@ -371,7 +371,7 @@ class Roster:
             return
         self._context.record(replace(state, let_go=True))
         call = partial(self._delete_pin, topic.catalog, by_policy=state.releasing is Releasing.POLICY)
-        topic.deleting = self._context.work.post(Kind.RELEASE, topic.name, call, partial(self._pin_released, topic, began))
+        topic.deleting = self._context.work.post(WorkKind.RELEASE, topic.name, call, partial(self._pin_released, topic, began))
 
     def _delete_pin(self, catalog: CatalogHead, *, by_policy: bool) -> None:
         """The journal may have taken an hour since the check. Raises as that."""
@@ -397,7 +397,7 @@ class Roster:
     def _have_claim_ended(self, topic: Topic) -> None:
         by_policy = self._context.state(topic.name).releasing is Releasing.POLICY
         then = partial(self._claim_ended, topic, self._context.clock_ms(), by_policy)
-        self._context.work.post(Kind.RELEASE, topic.name, partial(self._end_claim, topic.name), then)
+        self._context.work.post(WorkKind.RELEASE, topic.name, partial(self._end_claim, topic.name), then)
 
     def _let_go(self, topic: Topic, began: int, answer: Future[None]) -> bool:
         """Whether that worked."""
@@ -430,8 +430,8 @@ class Roster:
             context.catalogs.append(catalog, ended)
 
 
-def _kind(patience: Patience) -> Kind:
-    return Kind.ADOPT_AGAIN if patience.in_vain else Kind.ADOPT
+def _kind(patience: RetrySchedule) -> WorkKind:
+    return WorkKind.ADOPT_AGAIN if patience.in_vain else WorkKind.ADOPT
 
 
 def _end_of(topic: Topic) -> Position:

@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 from offloader.errors import OffloadError
 from offloader.metadata import requests
-from offloader.metadata.requests import Outcome, Request, RequestKind
+from offloader.metadata.requests import Request, RequestKind, RequestOutcome
 from offloader.metadata.state import CloseRequest, Releasing, TopicState
 from offloader.model import Position, RollReason
 from offloader.offload.core import evidence, segments
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.registry import Roster
+from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.topic import Topic
-from offloader.offload.driver.work import Kind
+from offloader.offload.driver.work import WorkKind
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class _Taken(NamedTuple):
     seen_at: int
 
 
-class RequestDesk:
+class RequestHandler:
     """Looks for new requests every `poll_ms`; a close and a release live on in the journal until they are satisfied."""
 
     def __init__(self, context: Context, poll_ms: int) -> None:
@@ -41,19 +41,19 @@ class RequestDesk:
         self._look_at = 0
         self._remove_at = 0
         self._taken: dict[str, _Taken] = {}
-        self._answers: dict[str, tuple[RequestKind, Outcome]] = {}  # which the store does not have yet
+        self._answers: dict[str, tuple[RequestKind, RequestOutcome]] = {}  # which the store does not have yet
 
     @property
     def busy(self) -> bool:
         """Whether a request is being worked on."""
         return bool(self._taken or self._answers)
 
-    def serve(self, roster: Roster, now: int) -> None:
+    def serve(self, roster: TopicRegistry, now: int) -> None:
         """Take in what is new, answer what is satisfied. A store that does not answer delays requests, nothing else."""
         if now >= self._look_at:
             self._look_at = now + self._poll_ms
             call, then = partial(self._look, frozenset(self._taken), now), partial(self._begin_all, roster)
-            self._context.work.post(Kind.REQUEST, LOOK, call, then, wakes=bool)  # mostly there is nothing
+            self._context.work.post(WorkKind.REQUEST, LOOK, call, then, wakes=bool)  # mostly there is nothing
             for request_id in self._answers:
                 self._have_answered(request_id)
         for request_id, taken in list(self._taken.items()):
@@ -71,7 +71,7 @@ class RequestDesk:
             requests.mark_seen(store, application, request_id)
         return found
 
-    def _begin_all(self, roster: Roster, answer: Future[Pending]) -> None:
+    def _begin_all(self, roster: TopicRegistry, answer: Future[Pending]) -> None:
         try:
             found = answer.result()
         except OffloadError as error:
@@ -81,21 +81,21 @@ class RequestDesk:
             if request_id not in self._taken and request_id not in self._answers:
                 self._begin(request_id, request, roster, self._context.clock_ms())
 
-    def _begin(self, request_id: str, request: Request, roster: Roster, now: int) -> None:
+    def _begin(self, request_id: str, request: Request, roster: TopicRegistry, now: int) -> None:
         """Record what is asked of a topic that we have; refuse the others in one line, once all topics are known."""
         topic = roster.topics.get(request.topic)
         if topic is None and not roster.settled:
             return
         refusal = self._refusal(request, topic, roster)
         if refusal or topic is None:
-            self._done(request_id, request.kind, Outcome(False, refusal, now))
+            self._done(request_id, request.kind, RequestOutcome(False, refusal, now))
             return
         log.info("request id=%s kind=%s topic=%s", request_id, request.kind, request.topic)
         topic.look_again_at = 0
         self._record(request_id, request, topic)
         self._taken[request_id] = _Taken(request, now)
 
-    def _refusal(self, request: Request, topic: Topic | None, roster: Roster) -> str:
+    def _refusal(self, request: Request, topic: Topic | None, roster: TopicRegistry) -> str:
         """Why the request cannot be served; empty: it can."""
         if topic is None:
             why = roster.refused.get(request.topic)
@@ -133,23 +133,23 @@ class RequestDesk:
                 topic.accepted_loss = end
                 context.record(replace(state, failure=None))
 
-    def _answer(self, request_id: str, taken: _Taken, roster: Roster, now: int) -> None:
+    def _answer(self, request_id: str, taken: _Taken, roster: TopicRegistry, now: int) -> None:
         outcome = self._outcome(request_id, taken, roster, now)
         if outcome is not None:
             self._done(request_id, taken.request.kind, outcome)
 
-    def _outcome(self, request_id: str, taken: _Taken, roster: Roster, now: int) -> Outcome | None:
+    def _outcome(self, request_id: str, taken: _Taken, roster: TopicRegistry, now: int) -> RequestOutcome | None:
         request = taken.request
         topic = roster.topics.get(request.topic)
         if request.kind is RequestKind.RELEASE and roster.was_released(request.topic):
             advice = "disable it in the configuration, or the next start claims it again"
-            return Outcome(True, f"{request.topic} is released; {advice}", now)
+            return RequestOutcome(True, f"{request.topic} is released; {advice}", now)
         deleted = request.kind is RequestKind.ACCEPT_LOSS and request.position is None
         if topic is None:
-            return Outcome(deleted, f"{request.topic} does not exist any more", now)
+            return RequestOutcome(deleted, f"{request.topic} does not exist any more", now)
         if deleted:
             waits = topic.inquiry is not None or topic.gone
-            return None if waits else Outcome(True, f"{topic.name} is incarnation {topic.incarnation} now", now)
+            return None if waits else RequestOutcome(True, f"{topic.name} is incarnation {topic.incarnation} now", now)
         match request.kind:
             case RequestKind.CLOSE:
                 return self._closed(request_id, taken, topic, now)
@@ -158,14 +158,14 @@ class RequestDesk:
             case RequestKind.RELEASE:
                 return None
 
-    def _closed(self, request_id: str, taken: _Taken, topic: Topic, now: int) -> Outcome | None:
+    def _closed(self, request_id: str, taken: _Taken, topic: Topic, now: int) -> RequestOutcome | None:
         request, end = taken.request, topic.catalog.end
         state = self._only_what_is_readable(topic, self._context.state(topic.name), taken.seen_at)
         state, done = segments.satisfied(state, end)
         if not any(r.id == request_id for r in done):
             return _nothing_to_do(request, topic, state, now)
         self._context.record(state)
-        return Outcome(True, _where(topic, end), now)
+        return RequestOutcome(True, _where(topic, end), now)
 
     def _only_what_is_readable(self, topic: Topic, state: TopicState, seen_at: int) -> TopicState:
         """A command reads the ledger's end, which may be a marker or an aborted entry: no broker delivers that, but bookies do.
@@ -179,14 +179,14 @@ class RequestDesk:
         self._context.record(state)
         return state
 
-    def _done(self, request_id: str, kind: RequestKind, outcome: Outcome) -> None:
+    def _done(self, request_id: str, kind: RequestKind, outcome: RequestOutcome) -> None:
         self._answers[request_id] = kind, outcome
         self._have_answered(request_id)
 
     def _have_answered(self, request_id: str) -> None:
         context, (_, outcome) = self._context, self._answers[request_id]
         call = partial(requests.mark_done, context.store, context.application, request_id, outcome)
-        context.work.post(Kind.REQUEST, request_id, call, partial(self._answered, request_id))
+        context.work.post(WorkKind.REQUEST, request_id, call, partial(self._answered, request_id))
 
     def _answered(self, request_id: str, answer: Future[None]) -> None:
         try:
@@ -200,19 +200,23 @@ class RequestDesk:
         log.info("request id=%s ok=%s %s", request_id, outcome.ok, outcome.message)
 
 
-def _loss_accepted(topic: Topic, now: int) -> Outcome | None:
+def _loss_accepted(topic: Topic, now: int) -> RequestOutcome | None:
     """Recorded: the losses' handler takes the acceptance away with the record."""
-    return Outcome(True, f"recorded, the topic goes on after {topic.catalog.end}", now) if topic.accepted_loss is None else None
+    return (
+        RequestOutcome(True, f"recorded, the topic goes on after {topic.catalog.end}", now)
+        if topic.accepted_loss is None
+        else None
+    )
 
 
-def _nothing_to_do(request: Request, topic: Topic, state: TopicState, now: int) -> Outcome | None:
+def _nothing_to_do(request: Request, topic: Topic, state: TopicState, now: int) -> RequestOutcome | None:
     """A close of a topic without entries since the last segment is satisfied at once."""
     begin = topic.begin()
     wanted = request.position
     if wanted is None or state.open is not None or begin is None:
         return None
     before_begin = wanted._replace(incarnation=begin.incarnation) < begin
-    return Outcome(True, "Nothing to offload", now) if before_begin else None
+    return RequestOutcome(True, "Nothing to offload", now) if before_begin else None
 
 
 def _where(topic: Topic, end: Position | None) -> str:

@@ -16,7 +16,7 @@ from offloader.offload.driver.context import Context
 from offloader.offload.driver.receiving import tell_of_abandoned
 from offloader.offload.driver.sealer import seal
 from offloader.offload.driver.topic import Topic
-from offloader.offload.driver.work import ADOPTIONS, Kind
+from offloader.offload.driver.work import ADOPTIONS, WorkKind
 from offloader.offload.worker.slice_worker import failure_kind
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class Sealing:
     def start(self, topic: Topic, state: TopicState) -> None:
         """Have a segment sealed, unless the topic's is being sealed."""
         call, then = partial(self._seal, topic.catalog, state), partial(self._take, topic)
-        self._context.work.post(Kind.SEAL, topic.name, call, then)
+        self._context.work.post(WorkKind.SEAL, topic.name, call, then)
 
     def _seal(self, catalog: CatalogHead, state: TopicState) -> CatalogHead:
         """Not in the driver's thread."""
@@ -125,7 +125,7 @@ class AbandonedUploads:
         self._again_at = now + self.EVERY_MS
         for state in [s for s in self._context.journal.topics.values() if s.abandoned]:
             call = partial(self._ended, state.abandoned)
-            self._context.work.post(Kind.ABORT, state.topic, call, partial(self._take, state.topic))
+            self._context.work.post(WorkKind.ABORT, state.topic, call, partial(self._take, state.topic))
 
     def _ended(self, abandoned: tuple[Abandoned, ...]) -> frozenset[Abandoned]:
         """Those of which nothing is left to abort. An object that is already there is left alone: a scan reports it."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from offloader.metadata.state import CatalogHead, TopicState
 from offloader.model import Position, RollReason, Source, TopicName
 from offloader.offload.core import lanes, segments
-from offloader.offload.core.evidence import Listed, Look
-from offloader.offload.core.lanes import Limits, Speed
-from offloader.offload.core.planner import Reach, Rules, TopicView, enough
-from offloader.offload.core.retry_schedule import Patience
+from offloader.offload.core.evidence import Look, TopicListing
+from offloader.offload.core.lanes import LaneLimits, Speed
+from offloader.offload.core.planner import Reach, TopicRules, TopicView, enough
+from offloader.offload.core.retry_schedule import RetrySchedule
 from offloader.ports.admin import TopicInfo
 from offloader.ports.pins import TopicEnd
 
@@ -36,7 +36,7 @@ class Topic:
     """
 
     name: TopicName
-    rules: Rules
+    rules: TopicRules
     catalog: CatalogHead
     info: TopicInfo
     end: TopicEnd
@@ -60,9 +60,9 @@ class Topic:
     trouble_until: int = 0
     retire_asked: int = 0
     acknowledged: Position | None = None
-    looks: Patience = field(default_factory=Patience)
-    acknowledging: Patience = field(default_factory=Patience)
-    letting_go: Patience = field(default_factory=Patience)
+    looks: RetrySchedule = field(default_factory=RetrySchedule)
+    acknowledging: RetrySchedule = field(default_factory=RetrySchedule)
+    letting_go: RetrySchedule = field(default_factory=RetrySchedule)
     accepted_loss: Position | None = None
     inquiry: Inquiry | None = None  # it may be gone
     missing: bool = False  # it was held only to find out what became of it, and is there: it is to be taken in
@@ -129,9 +129,9 @@ class Topic:
         return None if start is None else start.position
 
     @property
-    def listed(self) -> Listed:
+    def listed(self) -> TopicListing:
         """What Pulsar's list has of it."""
-        return Listed(self.info.ledgers, self.mark_delete, self.awaited, self.info.token)
+        return TopicListing(self.info.ledgers, self.mark_delete, self.awaited, self.info.token)
 
     def _next(self, state: TopicState) -> Position | None:
         return segments.next_position(state, self.info.ledgers) if state.open else self.begin()
@@ -140,7 +140,7 @@ class Topic:
         """An estimate of what lies after the last uploaded position."""
         return pending_bytes(self.info, self._next(state), self.last)
 
-    def view(self, state: TopicState, slow: Limits, allowance: int | None = None, allowed_at: int = 0) -> TopicView:
+    def view(self, state: TopicState, slow: LaneLimits, allowance: int | None = None, allowed_at: int = 0) -> TopicView:
         """The planner's view of the topic. `slow`: the slow lane's limits."""
         begin, start = self.catalog.next_start(self.info.ledgers), self._next(state)
         return TopicView(
@@ -165,7 +165,7 @@ class Topic:
         )
 
 
-def source_of(state: TopicState, rules: Rules) -> Source:
+def source_of(state: TopicState, rules: TopicRules) -> Source:
     """Where the open segment's entries are read from, or where those of the next one will be."""
     return rules.source if state.open is None else state.open.source
 

@@ -11,7 +11,7 @@ from offloader.errors import OffloadError
 from offloader.model import Gap, Position, Source
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.topic import Topic
-from offloader.offload.driver.work import Kind
+from offloader.offload.driver.work import WorkKind
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ def have_tail_explained(context: Context, topic: Topic) -> None:
     unexplained = _unexplained(topic)
     if unexplained is not None:
         call = partial(_explain, context, topic, *unexplained)
-        context.work.post(Kind.TAIL, topic.name, call, partial(_take_explained, context, topic, unexplained))
+        context.work.post(WorkKind.TAIL, topic.name, call, partial(_take_explained, context, topic, unexplained))
 
 
 def explain_old_tails(context: Context, topics: Iterable[Topic], now: int) -> None:
@@ -49,7 +49,7 @@ def explain_old_tails(context: Context, topics: Iterable[Topic], now: int) -> No
 def _unexplained(topic: Topic) -> tuple[Position, int] | None:
     """The first entry of the tail, and the last one of its ledger that is asked about."""
     topic.undecided = False
-    if topic.source is Source.FILLED:
+    if topic.source is Source.BROKER_WITH_BOOKIES:
         topic.hidden_end = topic.confirmed
     tail = topic.hidden_tail()
     if tail is None:

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Kind(StrEnum):
+class WorkKind(StrEnum):
     """The kinds of work."""
 
     LOOK = "look"  # consumers' ends
@@ -43,28 +43,30 @@ class Kind(StrEnum):
     COMPACT = "compact"  # manifests are written
 
 
-THREADS: Mapping[Kind, int] = {
-    Kind.LOOK: 8,
-    Kind.LEDGERS: 16,
-    Kind.TAIL: 4,
-    Kind.INQUIRE: 8,
-    Kind.DISCOVER: 1,
-    Kind.ADOPT: 16,
-    Kind.ADOPT_AGAIN: 8,
-    Kind.BEGIN: 8,
-    Kind.SEAL: 4,
-    Kind.CATALOG: 8,
-    Kind.ACKNOWLEDGE: 8,
-    Kind.RELEASE: 4,
-    Kind.REQUEST: 2,
-    Kind.ABORT: 2,
-    Kind.COMPACT: 2,
+THREADS: Mapping[WorkKind, int] = {
+    WorkKind.LOOK: 8,
+    WorkKind.LEDGERS: 16,
+    WorkKind.TAIL: 4,
+    WorkKind.INQUIRE: 8,
+    WorkKind.DISCOVER: 1,
+    WorkKind.ADOPT: 16,
+    WorkKind.ADOPT_AGAIN: 8,
+    WorkKind.BEGIN: 8,
+    WorkKind.SEAL: 4,
+    WorkKind.CATALOG: 8,
+    WorkKind.ACKNOWLEDGE: 8,
+    WorkKind.RELEASE: 4,
+    WorkKind.REQUEST: 2,
+    WorkKind.ABORT: 2,
+    WorkKind.COMPACT: 2,
 }
 
 # These journal, too, in threads of their own.
-ADOPTIONS = (Kind.ADOPT, Kind.ADOPT_AGAIN)
+ADOPTIONS = (WorkKind.ADOPT, WorkKind.ADOPT_AGAIN)
 # While any of these is under way for a topic, nothing is decided about it.
-CHANGES_A_TOPIC = frozenset({Kind.LEDGERS, Kind.TAIL, *ADOPTIONS, Kind.BEGIN, Kind.SEAL, Kind.CATALOG, Kind.RELEASE})
+CHANGES_A_TOPIC = frozenset(
+    {WorkKind.LEDGERS, WorkKind.TAIL, *ADOPTIONS, WorkKind.BEGIN, WorkKind.SEAL, WorkKind.CATALOG, WorkKind.RELEASE}
+)
 
 
 class Standing(NamedTuple):
@@ -77,7 +79,7 @@ class Standing(NamedTuple):
 
 @dataclass(eq=False)
 class _Piece:
-    kind: Kind
+    kind: WorkKind
     key: Hashable
     posted_at: int
     then: Callable[[Future[Any]], None]
@@ -88,17 +90,17 @@ class Work:
     """Posts and takes; both in the driver's thread. `wake` is called, in whatever thread, when there is something to take. Whatever a call
     raises is an OffloadError where it is taken: nothing that a server answers for one topic ends the application."""
 
-    def __init__(self, executors: Mapping[Kind, Executor], clock_ms: Callable[[], int]) -> None:
+    def __init__(self, executors: Mapping[WorkKind, Executor], clock_ms: Callable[[], int]) -> None:
         self.wake: Callable[[], None] = lambda: None
         self._executors = executors
         self._clock_ms = clock_ms
-        self._under_way: dict[tuple[Kind, Hashable], _Piece] = {}
+        self._under_way: dict[tuple[WorkKind, Hashable], _Piece] = {}
         self._changing: Counter[Hashable] = Counter()  # pieces under way that will change what is known of a topic
         self._done: deque[tuple[_Piece, Future[Any]]] = deque()
 
     def post(
         self,
-        kind: Kind,
+        kind: WorkKind,
         key: Hashable,
         call: Callable[[], T],
         then: Callable[[Future[T]], None],
@@ -129,7 +131,7 @@ class Work:
         future.add_done_callback(done)
         return True
 
-    def has(self, kind: Kind, key: Hashable) -> bool:
+    def has(self, kind: WorkKind, key: Hashable) -> bool:
         """Whether this is under way."""
         return (kind, key) in self._under_way
 
@@ -161,9 +163,9 @@ class Work:
             if not self._changing[piece.key]:
                 del self._changing[piece.key]
 
-    def standing(self) -> Mapping[Kind, Standing]:
+    def standing(self) -> Mapping[WorkKind, Standing]:
         """How things stand, for the metrics."""
-        now, found = self._clock_ms(), {kind: Standing(0, 0, 0) for kind in Kind}
+        now, found = self._clock_ms(), {kind: Standing(0, 0, 0) for kind in WorkKind}
         for piece in self._under_way.values():
             queued, running, oldest = found[piece.kind]
             age = max(oldest, now - piece.posted_at)

@@ -26,7 +26,7 @@ REST = 5.0
 Clock = Callable[[], float]
 
 
-class Sources:
+class EntrySources:
     """A slice is read from the source that its segment was assigned with, whatever the configuration says by now."""
 
     def __init__(self, pulsar: PulsarSettings, bookkeeper: BookKeeperSettings | None, clock: Clock = time.monotonic) -> None:
@@ -47,7 +47,7 @@ class Sources:
         match source:
             case Source.BROKER:
                 return BrokerSource(self._pulsar)
-            case Source.FILLED:
+            case Source.BROKER_WITH_BOOKIES:
                 stored = cast("BookKeeperSource", self._kinds[Source.BOOKKEEPER].get().plain)
                 return FilledSource(self._kinds[Source.BROKER].get().plain, stored)
             case Source.BOOKKEEPER:

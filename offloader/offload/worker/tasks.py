@@ -18,7 +18,7 @@ from pyspark import TaskContext
 from offloader.bookkeeper.connect import BookKeeperSettings
 from offloader.errors import OffloadError
 from offloader.model import Receipt, Slice
-from offloader.offload.worker.entry_sources import Sources
+from offloader.offload.worker.entry_sources import EntrySources
 from offloader.offload.worker.secrets import Public, with_secrets
 from offloader.offload.worker.slice_worker import died, refused, run_slice
 from offloader.offload.wrapping import wrapped_store
@@ -57,7 +57,7 @@ def run_slices(slices: list[Slice], settings: WorkerSettings) -> Iterator[Receip
             yield done.result()
 
 
-def _run(work: Slice, sources: Sources, store: ObjectStore) -> Receipt:
+def _run(work: Slice, sources: EntrySources, store: ObjectStore) -> Receipt:
     try:
         source = sources.of(work)
     except OffloadError as error:
@@ -69,14 +69,14 @@ def _clock_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-_open: dict[tuple[object, ...], tuple[Sources, ObjectStore]] = {}
+_open: dict[tuple[object, ...], tuple[EntrySources, ObjectStore]] = {}
 _opening = threading.Lock()
 
 
-def _connections(settings: WorkerSettings) -> tuple[Sources, ObjectStore]:
+def _connections(settings: WorkerSettings) -> tuple[EntrySources, ObjectStore]:
     reached = (settings.public, settings.bookkeeper)
     with _opening:
         if reached not in _open:
             pulsar, storage = with_secrets(settings.public, os.environ)
-            _open[reached] = Sources(pulsar, settings.bookkeeper), wrapped_store("worker", open_store(storage))
+            _open[reached] = EntrySources(pulsar, settings.bookkeeper), wrapped_store("worker", open_store(storage))
         return _open[reached]

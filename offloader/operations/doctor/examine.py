@@ -13,10 +13,10 @@ from offloader.offload.core import namespace_policies
 from offloader.offload.core.check import Check, attempt, fail
 from offloader.offload.driver.discovery import discover
 from offloader.operations.doctor import bookie_access, cluster, store
-from offloader.operations.doctor.probes import World, find_root, try_store, try_upload
+from offloader.operations.doctor.probes import Probes, find_root, try_store, try_upload
 
 
-def examine(config: Config, world: World) -> Iterator[Check]:
+def examine(config: Config, world: Probes) -> Iterator[Check]:
     """All checks; what cannot be asked is a finding, too."""
     yield cluster.reachable("java", attempt(world.java), "Spark needs it")
     yield from _cluster(config, world)
@@ -27,7 +27,7 @@ def examine(config: Config, world: World) -> Iterator[Check]:
     yield from _topics(config, world, from_bookies=bookies is not None and not isinstance(bookies, OffloadError))
 
 
-def _cluster(config: Config, world: World) -> Iterator[Check]:
+def _cluster(config: Config, world: Probes) -> Iterator[Check]:
     yield cluster.reachable("broker-port", attempt(world.connect), f"pulsar.serviceUrl {config.pulsar.service_url}")
     version = attempt(world.admin.version)
     answer = version if isinstance(version, OffloadError) else f"Pulsar {version}"
@@ -42,7 +42,7 @@ def _cluster(config: Config, world: World) -> Iterator[Check]:
     yield from _clock("admin-clock", attempt(world.admin_clock))
 
 
-def _store(world: World) -> Iterator[Check]:
+def _store(world: Probes) -> Iterator[Check]:
     written = attempt(partial(try_store, world.store))
     yield store.works("store", f"{world.store.url} can be written, listed and read", written)
     if written is not None:
@@ -51,7 +51,7 @@ def _store(world: World) -> Iterator[Check]:
     yield store.root(attempt(partial(find_root, world.store)), attempt(world.admin.cluster))
 
 
-def _topics(config: Config, world: World, *, from_bookies: bool) -> Iterator[Check]:
+def _topics(config: Config, world: Probes, *, from_bookies: bool) -> Iterator[Check]:
     found = attempt(lambda: discover(world.admin, config.policies, [], config.namespaces, config.discovery_interval_ms))
     if isinstance(found, OffloadError):
         return  # the admin port's check has said why
@@ -65,7 +65,7 @@ def _topics(config: Config, world: World, *, from_bookies: bool) -> Iterator[Che
         yield from _policies(world, topic, policy, config.discovery_interval_ms)
 
 
-def _bucket(world: World, longest_roll_ms: int) -> Iterator[Check]:
+def _bucket(world: Probes, longest_roll_ms: int) -> Iterator[Check]:
     found = attempt(world.bucket)
     if isinstance(found, OffloadError):
         yield from store.life_cycle(found, longest_roll_ms)
@@ -75,7 +75,7 @@ def _bucket(world: World, longest_roll_ms: int) -> Iterator[Check]:
         yield from store.clock("store-clock", offset)
 
 
-def _policies(world: World, topic: TopicName, policy: TopicPolicy, discovery_ms: int) -> Iterator[Check]:
+def _policies(world: Probes, topic: TopicName, policy: TopicPolicy, discovery_ms: int) -> Iterator[Check]:
     applied: Mapping[str, object] | OffloadError = attempt(partial(world.applied, topic))
     if isinstance(applied, OffloadError):
         yield fail("policies", f"{topic.namespace}: {applied}", "let the role read the namespace's policies")

@@ -15,7 +15,7 @@ from offloader.ports.admin import TopicInfo
 from offloader.ports.entry_source import Extent
 
 
-class Ledgers:
+class LedgerProbes:
     """Connects as workers do. Raises as `offloader.bookkeeper.connect.connect`."""
 
     def __init__(self, settings: BookKeeperSettings) -> None:

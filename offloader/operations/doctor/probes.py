@@ -20,13 +20,13 @@ from offloader.metadata.root import prove, read_root
 from offloader.metadata.state import Root
 from offloader.model import TopicName
 from offloader.offload import settings
-from offloader.operations.doctor.ledgers import Ledgers
+from offloader.operations.doctor.ledgers import LedgerProbes
 from offloader.operations.doctor.store import BucketFacts
 from offloader.ports.admin import Admin
 from offloader.ports.object_store import ObjectStore
 
 
-class World(Protocol):
+class Probes(Protocol):
     """What the doctor asks. Each call raises OffloadError where it does not work."""
 
     admin: Admin
@@ -126,14 +126,14 @@ class RealWorld:
         """See `World`."""
         if self._bookkeeper is None:
             return None
-        with closing(Ledgers(self._bookkeeper)) as ledgers:
+        with closing(LedgerProbes(self._bookkeeper)) as ledgers:
             return ledgers.bookies()
 
     def read_ledger(self, topic: TopicName) -> str:
         """See `World`."""
         if self._bookkeeper is None:
             raise ConfigError("pulsar.metadataServiceUri: is not set")
-        with closing(Ledgers(self._bookkeeper)) as ledgers:
+        with closing(LedgerProbes(self._bookkeeper)) as ledgers:
             return ledgers.read(topic, self.admin.topic_info(topic))
 
     def bucket(self) -> tuple[BucketFacts, float | None] | None:

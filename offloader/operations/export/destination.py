@@ -16,7 +16,7 @@ SUFFIX = ".parquet"
 _PART = re.compile(r"part-[0-9]{5,}\.parquet")
 
 
-class Target:
+class Destination:
     """`FILE.parquet`, or a folder with `part-00000.parquet` and so on; of a partitioned topic one of them for each partition.
 
     Everything is written in a folder beside the target whose name begins with a dot, which `publish` renames and which is gone when

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from offloader.model import OpenSegment, Position, Segment
-from offloader.operations.rebuild.remains import Evidence, Span
+from offloader.operations.rebuild.remains import Remains, Span
 
 Sound = Callable[[Segment], str]
 """What is wrong with a segment's objects; "" where nothing is."""
@@ -34,7 +34,7 @@ class Chain:
     left_out: tuple[tuple[Span, str], ...]
 
 
-def chain(evidence: Evidence, sound: Sound) -> Chain:
+def chain(evidence: Remains, sound: Sound) -> Chain:
     """The one chain of all that is recorded."""
     links = _Links(evidence, sound)
     follower: Span | OpenSegment | None = next((s for _, s in evidence.open if s.uuid not in evidence.records), None)
@@ -52,7 +52,7 @@ def chain(evidence: Evidence, sound: Sound) -> Chain:
 
 
 class _Links:
-    def __init__(self, evidence: Evidence, sound: Sound) -> None:
+    def __init__(self, evidence: Remains, sound: Sound) -> None:
         self._evidence = evidence
         self._sound = sound
         self._spans = sorted(evidence.spans, key=lambda s: (s.end, evidence.uuid(s)), reverse=True)

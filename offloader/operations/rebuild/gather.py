@@ -22,12 +22,12 @@ from offloader.metadata.layout import (
 from offloader.metadata.log import READERS, read_record
 from offloader.metadata.state import CatalogHead, GenerationEnded, Record, Said, TopicCatalog, record_uuid
 from offloader.model import Segment, TopicName
-from offloader.operations.rebuild.remains import Evidence, Note, NoteKind
+from offloader.operations.rebuild.remains import Note, NoteKind, Remains
 from offloader.operations.verify.strays import applications, read_journals
 from offloader.ports.object_store import ObjectStore
 
 
-def gather(store: ObjectStore, topic: TopicName) -> Evidence:
+def gather(store: ObjectStore, topic: TopicName) -> Remains:
     """Raises FormatVersionError where another version has written, and what the store raises."""
     listed = (parse_topic_key(name) for name, _ in store.list(topic_folder(topic)))
     parsed = [key for key in listed if key is not None]
@@ -43,7 +43,7 @@ def gather(store: ObjectStore, topic: TopicName) -> Evidence:
     known = look.records.keys() | abandoned | {segment.uuid for _, segment in opened}
     strays = (Note(NoteKind.LEFT_OUT, data_key(topic, uuid), "its record is lost") for uuid in sorted(objects - known))
     unread = (Note(NoteKind.UNKNOWN, f.key, f"what the journal names: {f.message}") for f in journals.findings)
-    return Evidence(
+    return Remains(
         topic,
         look.records,
         look.sources,

@@ -12,7 +12,7 @@ from offloader.metadata.layout import generations_folder
 from offloader.metadata.state import REBUILT, Claim, LedgerClosed, Said, TopicCatalog
 from offloader.model import Loss, Position
 from offloader.operations.rebuild.chain import Chain, Hole, Sound, chain
-from offloader.operations.rebuild.remains import Evidence, Given, Note, NoteKind, Span
+from offloader.operations.rebuild.remains import Given, Note, NoteKind, Remains, Span
 
 VOUCHED = "catalog rebuild --ended"
 
@@ -21,7 +21,7 @@ VOUCHED = "catalog rebuild --ended"
 class Proposal:
     """The records that the catalog should have, in order, and what whoever decides must know."""
 
-    evidence: Evidence
+    evidence: Remains
     records: tuple[Said, ...]
     notes: tuple[Note, ...]
 
@@ -40,7 +40,7 @@ class Proposal:
         return TopicCatalog.empty(self.evidence.topic).apply(*self.records)
 
 
-def propose(evidence: Evidence, given: Given, sound: Sound) -> Proposal:
+def propose(evidence: Remains, given: Given, sound: Sound) -> Proposal:
     """Raises FatalError where nothing that is archived ends where `given` says that a ledger ended."""
     found = chain(evidence, sound)
     claims = _claims(evidence)
@@ -69,13 +69,13 @@ def _place(record: Span | LedgerClosed) -> tuple[int, int, bool, bool]:
     return record.start.ledger, record.start.entry, False, False
 
 
-def _filled(evidence: Evidence, given: Given, found: Chain, claims: Sequence[Claim]) -> list[Span]:
+def _filled(evidence: Remains, given: Given, found: Chain, claims: Sequence[Claim]) -> list[Span]:
     """The chain, with a loss in each hole."""
     losses = [_loss(evidence, given, hole, claims) for hole in found.holes]
     return sorted((*found.spans, *losses), key=lambda span: span.start)
 
 
-def _loss(evidence: Evidence, given: Given, hole: Hole, claims: Sequence[Claim]) -> Loss:
+def _loss(evidence: Remains, given: Given, hole: Hole, claims: Sequence[Claim]) -> Loss:
     before, end = hole.before, hole.end
     begin = next((c.begin for c in claims if c.incarnation == end.incarnation), None)
     if before is not None and before.end.incarnation == end.incarnation:
@@ -87,7 +87,7 @@ def _loss(evidence: Evidence, given: Given, hole: Hole, claims: Sequence[Claim])
     return Loss(start, end, why, REBUILT, given.at, uncounted=True, predecessor_uuid=uuid, predecessor_end=reached)
 
 
-def _claims(evidence: Evidence) -> list[Claim]:
+def _claims(evidence: Remains) -> list[Claim]:
     """In their order: each names the one in whose place it is. A release that nobody finished, of a topic that is worked on, is none."""
     left = {claim.former: claim for claim in evidence.claims}
     ordered: list[Claim] = []
@@ -100,7 +100,7 @@ def _claims(evidence: Evidence) -> list[Claim]:
     return ordered
 
 
-def _claim(evidence: Evidence, given: Given, begin: Position, later: Sequence[Claim], former: str) -> Claim:
+def _claim(evidence: Remains, given: Given, begin: Position, later: Sequence[Claim], former: str) -> Claim:
     """In place of one that is lost: who had the topic, and when it was created, is as a later one of the incarnation says."""
     if later:
         return replace(later[0], begin=begin, at=given.at, reason=REBUILT, former=former)
@@ -108,7 +108,7 @@ def _claim(evidence: Evidence, given: Given, begin: Position, later: Sequence[Cl
     return Claim(owner, begin.incarnation, given.created, begin, given.at, REBUILT, former)
 
 
-def _vouched(evidence: Evidence, spans: Sequence[Span], given: Given) -> Iterator[LedgerClosed]:
+def _vouched(evidence: Remains, spans: Sequence[Span], given: Given) -> Iterator[LedgerClosed]:
     """What is said now. Raises FatalError where nothing that is archived ends there."""
     ends = {(span.end.ledger, span.end.entry): span.end for span in spans}
     for place in dict.fromkeys(given.ended):
@@ -119,7 +119,7 @@ def _vouched(evidence: Evidence, spans: Sequence[Span], given: Given) -> Iterato
         yield LedgerClosed(ends[place].incarnation, *place, VOUCHED)
 
 
-def _of_chain(evidence: Evidence, found: Chain) -> Iterator[Note]:
+def _of_chain(evidence: Remains, found: Chain) -> Iterator[Note]:
     for span, why in found.left_out:
         yield Note(NoteKind.LEFT_OUT, evidence.key(span), why, span.start)
     for hole in found.holes:
@@ -128,12 +128,12 @@ def _of_chain(evidence: Evidence, found: Chain) -> Iterator[Note]:
         yield Note(NoteKind.LOST, generations_folder(evidence.topic), message, hole.end)
 
 
-def _of_claim(evidence: Evidence, made: Claim) -> Note:
+def _of_claim(evidence: Remains, made: Claim) -> Note:
     what = f"whose the topic was from {made.begin} on: the record of the claim is lost"
     return Note(NoteKind.UNKNOWN, evidence.key(made), what, made.begin)
 
 
-def _doubts(evidence: Evidence, records: Iterable[Said]) -> Iterator[Note]:
+def _doubts(evidence: Remains, records: Iterable[Said]) -> Iterator[Note]:
     """A note of each place where readers report or refuse what they read."""
     for found in breaks(TopicCatalog.empty(evidence.topic).apply(*records)):
         end = None if found.before is None else found.before.end

@@ -38,7 +38,7 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class Remains:
     """Everything that is left of a topic but the bytes of its segments.
 
     `records` by uuid, segments without their parts; `sources`: where each can be read; `committed`: those that are in the generation in

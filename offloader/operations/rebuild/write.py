@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from offloader.archive.findings import Kind
+from offloader.archive.findings import FindingKind
 from offloader.errors import FatalError, IntegrityError
 from offloader.metadata.catalog_codec import decode_catalog, encode_catalog, opening, plain, standing
 from offloader.metadata.generations import last_slot
@@ -22,7 +22,7 @@ from offloader.model import OpenSegment, Segment, TopicName
 from offloader.operations.rebuild.chain import Sound
 from offloader.operations.rebuild.gather import gather
 from offloader.operations.rebuild.propose import Proposal, propose
-from offloader.operations.rebuild.remains import Evidence, Given
+from offloader.operations.rebuild.remains import Given, Remains
 from offloader.operations.verify.segment_check import check_objects
 from offloader.ports.object_store import ObjectStore
 
@@ -49,7 +49,7 @@ def rebuild(store: ObjectStore, topic: TopicName, given: Given, new_token: Calla
     return proposal
 
 
-def sound_in(store: ObjectStore, evidence: Evidence) -> Sound:
+def sound_in(store: ObjectStore, evidence: Remains) -> Sound:
     """Looks at the data and index objects of a segment, byte for byte."""
 
     def problem(segment: Segment) -> str:
@@ -57,7 +57,7 @@ def sound_in(store: ObjectStore, evidence: Evidence) -> Sound:
         whole = decode_catalog(key, read_record(store, key))
         if not isinstance(whole, Segment):
             raise IntegrityError(f"{key} has changed while it was looked at")
-        found = (f for f in check_objects(store, evidence.topic, whole, quick=False) if f.kind is not Kind.WRONG_METADATA)
+        found = (f for f in check_objects(store, evidence.topic, whole, quick=False) if f.kind is not FindingKind.WRONG_METADATA)
         first = next(found, None)
         return "" if first is None else f"{first.key}: {first.message}"
 

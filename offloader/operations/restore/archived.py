@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from offloader.archive.items import Item, Missing
-from offloader.archive.read_model import Piece, PlanItem, Selection
+from offloader.archive.read_model import ObjectRange, PlanItem, Selection
 from offloader.archive.reading.plan import plan
-from offloader.archive.reading.reader import PieceReader
+from offloader.archive.reading.reader import PlannedReader
 from offloader.archive.reading.stores import Stores
-from offloader.archive.view import TopicView
+from offloader.archive.view import TopicSnapshot
 from offloader.metadata.layout import data_key
 from offloader.model import Position
 from offloader.operations.restore.transactions import Outcomes, outcomes
@@ -28,7 +28,7 @@ class Outline:
 class ArchiveSource:
     """One topic, as far as its records go at this moment: what is archived later is not seen. For one thread."""
 
-    def __init__(self, view: TopicView, stores: Stores) -> None:
+    def __init__(self, view: TopicSnapshot, stores: Stores) -> None:
         self._view = view
         self._stores = stores
         self._copied = {data_key(view.topic, s.uuid) for s in view.catalog.segments if s.source.complete}
@@ -36,7 +36,7 @@ class ArchiveSource:
     def outline(self, after: Position | None) -> Outline:
         """From the records alone. Raises DamagedRecordError."""
         items = self._plan(after)
-        pieces = [item for item in items if isinstance(item, Piece)]
+        pieces = [item for item in items if isinstance(item, ObjectRange)]
         lost = [f"{i.start}..{i.end} ({i.why})" for i in items if isinstance(i, Missing) and i.kind is None]
         if self._view.ledgers and self._view.listed is None:
             lost.append("nothing lists the ledgers of Pulsar's own offloader, so that one may be missing")
@@ -44,12 +44,12 @@ class ArchiveSource:
         return Outline(entries, sum(piece.size for piece in pieces), tuple(lost))
 
     def items(self, after: Position | None) -> Iterator[Item]:
-        """Entries and what is missing, in topic order. Raises as `PieceReader.read`."""
+        """Entries and what is missing, in topic order. Raises as `PlannedReader.read`."""
         return self._read(self._plan(after))
 
     def outcomes(self) -> Outcomes:
         """Of the transactions in what was copied from ledgers, which is read for it as a whole."""
-        raw = [item for item in self._plan(None) if isinstance(item, Piece) and self._is_raw(item)]
+        raw = [item for item in self._plan(None) if isinstance(item, ObjectRange) and self._is_raw(item)]
         return outcomes(tuple((piece.first, piece.last) for piece in raw), self._read(raw))
 
     def _plan(self, after: Position | None) -> list[PlanItem]:
@@ -59,11 +59,11 @@ class ArchiveSource:
         return [replace(item, damaged="") if isinstance(item, Missing) else item for item in items]
 
     def _read(self, items: Sequence[PlanItem]) -> Iterator[Item]:
-        for item in PieceReader(self._stores).read(items):
+        for item in PlannedReader(self._stores).read(items):
             if isinstance(item, Missing):
                 yield item
             else:
                 yield from item.entries()
 
-    def _is_raw(self, piece: Piece) -> bool:
+    def _is_raw(self, piece: ObjectRange) -> bool:
         return piece.object.ledger is not None or piece.object.data_key in self._copied

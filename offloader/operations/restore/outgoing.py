@@ -10,7 +10,7 @@ import crc32c
 
 from offloader.archive.messages.envelope import Envelope
 from offloader.format.entry import MAGIC_CHECKSUM
-from offloader.operations.restore.provenance import REPLICATED_FROM, Mark, put_mark
+from offloader.operations.restore.provenance import REPLICATED_FROM, Provenance, put_mark
 
 _LENGTH = Struct(">I")
 _CHECKSUM = Struct(">2sI")
@@ -28,14 +28,14 @@ class Skipped(StrEnum):
 class Outgoing:
     """An entry to be published. `messages` is what the broker counts; `schema_version` is empty where there is none."""
 
-    mark: Mark
+    mark: Provenance
     data: bytes
     messages: int
     chunk: bool
     schema_version: bytes
 
 
-def outgoing(envelope: Envelope, mark: Mark) -> Outgoing:
+def outgoing(envelope: Envelope, mark: Provenance) -> Outgoing:
     """The entry with its mark, and without what a broker put in front of it. The envelope is used up.
 
     Producer name, sequence id and publish time stay: they are the message's own, and a broker stores what it is given.

@@ -11,7 +11,7 @@ from offloader.operations.restore.provenance import Origin
 from offloader.operations.restore.tail import Tail
 
 
-class Target(Protocol):
+class RestoreTarget(Protocol):
     """The topic that entries are restored to. Its class tells whether an error is worth another `attach`."""
 
     def check(self) -> Tail:
@@ -54,7 +54,7 @@ class Cluster(Protocol):
         """Make the topic, with so many partitions (0: not partitioned), unless it is there."""
         ...
 
-    def target(self, topic: TopicName, origin: Origin, *, ignore_schemas: bool = False) -> Target:
+    def target(self, topic: TopicName, origin: Origin, *, ignore_schemas: bool = False) -> RestoreTarget:
         """A topic that exists, as what is restored to."""
         ...
 

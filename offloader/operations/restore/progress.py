@@ -11,7 +11,7 @@ from offloader.errors import DamagedObjectError, DataLostError, FatalError, Inte
 from offloader.format.entry import transaction_of
 from offloader.model import MIB, Position
 from offloader.operations.restore.outgoing import Outgoing, Skipped, outgoing
-from offloader.operations.restore.provenance import Mark, Origin
+from offloader.operations.restore.provenance import Origin, Provenance
 from offloader.operations.restore.tail import Tail
 from offloader.operations.restore.transactions import Outcomes
 
@@ -32,7 +32,7 @@ class Counts:
     skipped: Counter[Skipped] = field(default_factory=Counter)
 
 
-class Course:
+class RestoreProgress:
     """One restore of one topic. Archived items come in by `take`, entries go out by `next`, and `confirm` says which are stored.
 
     After a disconnect nobody knows what was stored: `resume` with the target's tail, read again, and `next` goes on after it.
@@ -76,7 +76,7 @@ class Course:
             self.counts.skipped[skipped] += 1
         else:
             self._number += 1
-            self._waiting.append(outgoing(envelope, Mark(self._origin, item.position, self._number)))
+            self._waiting.append(outgoing(envelope, Provenance(self._origin, item.position, self._number)))
 
     def next(self) -> Outgoing:
         """The next entry to send."""

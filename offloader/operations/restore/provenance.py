@@ -32,7 +32,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Provenance:
     """An entry's position in its origin, and its number among those that were restored, from 1."""
 
     origin: Origin
@@ -40,7 +40,7 @@ class Mark:
     number: int
 
 
-def put_mark(metadata: MessageMetadata, mark: Mark) -> None:
+def put_mark(metadata: MessageMetadata, mark: Provenance) -> None:
     """Mark an entry. Properties that have the names of a mark, from an earlier restore or a user's, stay under `offloader.source.before.*`."""
     for each in metadata.properties:
         if found := _OURS.fullmatch(text(each.key)):
@@ -52,7 +52,7 @@ def put_mark(metadata: MessageMetadata, mark: Mark) -> None:
     metadata.properties.add(key=NUMBER, value=str(mark.number))
 
 
-def read_mark(metadata: MessageMetadata) -> Mark | None:
+def read_mark(metadata: MessageMetadata) -> Provenance | None:
     """An entry's mark, None where it has none. Raises DamagedObjectError where it has one that makes no sense."""
     found = {p.key: text(p.value) for p in metadata.properties if p.key in _NAMES}
     if not found:
@@ -60,6 +60,6 @@ def read_mark(metadata: MessageMetadata) -> Mark | None:
     try:
         incarnation, ledger, entry = map(int, found[POSITION].split(":"))
         origin = Origin(found[ROOT], TopicName.parse(found[TOPIC]))
-        return Mark(origin, Position(incarnation, ledger, entry), int(found[NUMBER]))
+        return Provenance(origin, Position(incarnation, ledger, entry), int(found[NUMBER]))
     except (KeyError, ValueError) as error:
         raise DamagedObjectError(f"properties {PREFIX}* that no restore has written: {found}") from error

@@ -6,7 +6,7 @@ from __future__ import annotations
 BURST = 0.05
 
 
-class Pace:
+class RateLimiter:
     """`rate` None: as fast as it goes."""
 
     def __init__(self, rate: int | None) -> None:

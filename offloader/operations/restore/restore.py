@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from offloader.archive.items import Item
 from offloader.errors import BrokerUnavailableError, IntegrityError, OffloadError, OutcomeUnknownError, RetryableError
 from offloader.model import Position
-from offloader.operations.restore.ports import Target
-from offloader.operations.restore.progress import Counts, Course
-from offloader.operations.restore.rate_limiter import Pace
+from offloader.operations.restore.ports import RestoreTarget
+from offloader.operations.restore.progress import Counts, RestoreProgress
+from offloader.operations.restore.rate_limiter import RateLimiter
 from offloader.operations.restore.tail import Tail
 
 log = logging.getLogger(__name__)
@@ -35,10 +35,10 @@ class Restore:
 
     def __init__(
         self,
-        target: Target,
+        target: RestoreTarget,
         feed: Callable[[Position | None], Iterator[Item]],
-        begin: Callable[[Tail], Course],
-        pace: Pace,
+        begin: Callable[[Tail], RestoreProgress],
+        pace: RateLimiter,
         tools: Tools,
     ) -> None:
         self._target = target
@@ -47,7 +47,7 @@ class Restore:
         self._pace = pace
         self._tools = tools
         self._items: Iterator[Item] = iter(())
-        self._course: Course | None = None
+        self._course: RestoreProgress | None = None
         self._exhausted = False
         self._archive_failed = False
 
@@ -75,7 +75,7 @@ class Restore:
             raise IntegrityError("the target does not end with the entry that was confirmed last: delete it and restore it again")
         return course.counts
 
-    def _resumed(self, tail: Tail) -> Course:
+    def _resumed(self, tail: Tail) -> RestoreProgress:
         if self._course is None:
             course = self._begin(tail)
             self._items = self._feed(tail.position)
@@ -84,7 +84,7 @@ class Restore:
             self._tools.advance(self._course.resume(tail))
         return self._course
 
-    def _fill(self, course: Course) -> bool:
+    def _fill(self, course: RestoreProgress) -> bool:
         """Send what may go now; whether there is anything left to do."""
         while not course.full and self._pace.wait(self._tools.now()) == 0:
             if course.waiting:
@@ -95,7 +95,7 @@ class Restore:
                 break
         return bool(course.pending or course.waiting or not self._exhausted)
 
-    def _take(self, course: Course) -> bool:
+    def _take(self, course: RestoreProgress) -> bool:
         try:
             item = next(self._items, None)
         except OffloadError:  # a store is tried again by whoever reads it; these items are at their end
@@ -107,7 +107,7 @@ class Restore:
         course.take(item)
         return True
 
-    def _hear(self, course: Course) -> None:
+    def _hear(self, course: RestoreProgress) -> None:
         goes_on = not course.full and (course.waiting or not self._exhausted)  # only the pace holds it up
         numbers = self._target.receipts(self._pace.wait(self._tools.now()) if goes_on else SILENCE)
         if not numbers and not goes_on:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from offloader.archive.messages.envelope import parse_envelope
 from offloader.errors import DamagedObjectError, FatalError, IntegrityError
 from offloader.model import Position, TopicName
-from offloader.operations.restore.provenance import Mark, Origin, read_mark
+from offloader.operations.restore.provenance import Origin, Provenance, read_mark
 
 PRODUCER = "offloader-restore-"
 
@@ -66,7 +66,7 @@ def _check_usable(target: TopicName, found: Found) -> None:
         raise FatalError(f"{target}: producer {others[0]} is connected, and a restore would fence it out: stop it first")
 
 
-def _mark_of(target: TopicName, origin: Origin, found: Found, data: bytes) -> Mark:
+def _mark_of(target: TopicName, origin: Origin, found: Found, data: bytes) -> Provenance:
     try:
         mark = read_mark(parse_envelope(data).metadata)
     except DamagedObjectError as error:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from offloader.ahead import map_ahead
-from offloader.archive.findings import Finding, Kind
+from offloader.archive.findings import Finding, FindingKind
 from offloader.metadata import listing
 from offloader.metadata.layout import catalog_folder, data_key, journal_folder, topic_folder
 from offloader.metadata.state import REBUILT, TopicCatalog
@@ -105,7 +105,7 @@ def _of_records(read: Mapping[TopicName, ReadCatalog]) -> Iterator[Finding]:
         for segment in r.catalog.segments:
             if uuids[segment.uuid] > 1:
                 message = f"{uuids[segment.uuid]} segments have this uuid"
-                yield Finding(Kind.DUPLICATE_UUID, data_key(topic, segment.uuid), message, topic, position=segment.start)
+                yield Finding(FindingKind.DUPLICATE_UUID, data_key(topic, segment.uuid), message, topic, position=segment.start)
 
 
 def _of_journals(store: ObjectStore, read: Mapping[TopicName, ReadCatalog], journals: Journals) -> list[Finding]:
@@ -126,11 +126,11 @@ def _against_journals(read: ReadCatalog, journals: Journals) -> Iterator[Finding
     for application, segment in journals.open_segments(catalog.topic):
         if application != owner and read.complete:
             message = f"the journal of {application} has segment {segment.uuid} open, the topic is claimed by {owner or 'nobody'}"
-            yield Finding(Kind.NOT_CLAIMED, journal_folder(application), message, catalog.topic, position=segment.start)
+            yield Finding(FindingKind.NOT_CLAIMED, journal_folder(application), message, catalog.topic, position=segment.start)
         committed = any(s.uuid == segment.uuid for s in catalog.segments)
         if not committed and catalog.end is not None and segment.start <= catalog.end:
             message = f"the open segment {segment.uuid} starts at {segment.start}, the catalog ends at {catalog.end}"
-            yield Finding(Kind.OVERLAP, catalog_folder(catalog.topic), message, catalog.topic, position=segment.start)
+            yield Finding(FindingKind.OVERLAP, catalog_folder(catalog.topic), message, catalog.topic, position=segment.start)
         elif not committed:
             yield from _check_follows(catalog, segment)
 
@@ -147,11 +147,11 @@ def _check_follows(catalog: TopicCatalog, segment: OpenSegment) -> Iterator[Find
     last = catalog.head.last.uuid if catalog.head.last is not None else ""
     if segment.predecessor_uuid != last and not _stands_for(catalog, segment):
         message = f"it ends with {last or 'none'}, the open segment {segment.uuid} follows {segment.predecessor_uuid or 'none'}"
-        yield Finding(Kind.WRONG_PREDECESSOR, key, message, topic, position=segment.start)
+        yield Finding(FindingKind.WRONG_PREDECESSOR, key, message, topic, position=segment.start)
     end = catalog.end
     if end is not None and end.ledger == segment.start.ledger and end.entry + 1 < segment.start.entry:
         message = f"it ends with {end}, the open segment {segment.uuid} starts at {segment.start}"
-        yield Finding(Kind.HOLE, key, message, topic, position=segment.start)
+        yield Finding(FindingKind.HOLE, key, message, topic, position=segment.start)
 
 
 def _of_objects(store: ObjectStore, read: Mapping[TopicName, ReadCatalog], *, quick: bool) -> Iterator[Finding]:
@@ -162,7 +162,11 @@ def _of_objects(store: ObjectStore, read: Mapping[TopicName, ReadCatalog], *, qu
             return check_objects(store, topic, segment, quick=quick)
         return [
             Finding(
-                Kind.DAMAGED_RECORD, record.key, "it is another one now than when this check began", topic, position=slim.start
+                FindingKind.DAMAGED_RECORD,
+                record.key,
+                "it is another one now than when this check began",
+                topic,
+                position=slim.start,
             )
         ]
 

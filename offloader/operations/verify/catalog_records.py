@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from offloader.ahead import map_ahead
 from offloader.archive.continuity import breaks, name, spans
-from offloader.archive.findings import Finding, Kind
+from offloader.archive.findings import Finding, FindingKind
 from offloader.archive.runs import runs
 from offloader.errors import DamagedRecordError, FormatVersionError, IntegrityError, ObjectNotFoundError
 from offloader.format.crc import combine
@@ -88,7 +88,7 @@ def _read_generation(store: ObjectStore, empty: CatalogHead, found: Slots, liste
         key = log.key(slot)
         if slot != fold.head.next_slot:
             missing = log.key(fold.head.next_slot)
-            findings.append(Finding(Kind.DAMAGED_RECORD, missing, f"it is missing, though {key} is there", topic))
+            findings.append(Finding(FindingKind.DAMAGED_RECORD, missing, f"it is missing, though {key} is there", topic))
             fold.head = replace(fold.head, next_slot=slot)
         before = fold.head
         try:
@@ -99,11 +99,11 @@ def _read_generation(store: ObjectStore, empty: CatalogHead, found: Slots, liste
             records.append(ReadRecord(key, token, len(beside), sha256(beside).digest(), beside=isinstance(record, Said)))
             if not _is_damaged(findings) and there != before and not isinstance(record, GenerationEnded):
                 message = "what it says of the records before it is not what they say"
-                findings.append(Finding(Kind.DAMAGED_RECORD, key, message, topic))
+                findings.append(Finding(FindingKind.DAMAGED_RECORD, key, message, topic))
             fold.head = replace(before, claim=_claim_for(record, before.claim, damaged=_is_damaged(findings)))
             fold.add(replace(record, parts=()) if slim and isinstance(record, Segment) else record)
         except (IntegrityError, FormatVersionError) as error:
-            findings.append(Finding(Kind.DAMAGED_RECORD, key, _without(key, str(error)), topic))
+            findings.append(Finding(FindingKind.DAMAGED_RECORD, key, _without(key, str(error)), topic))
             fold.head = replace(before, next_slot=slot + 1)
             continue
         if isinstance(record, Claim):
@@ -144,7 +144,7 @@ def _read(store: ObjectStore, keys: list[str]) -> Iterator[bytes | DamagedRecord
 
 def _is_damaged(findings: Iterable[Finding]) -> bool:
     """Whether records are: manifests are only made of them."""
-    return any(found.kind is not Kind.DAMAGED_MANIFEST for found in findings)
+    return any(found.kind is not FindingKind.DAMAGED_MANIFEST for found in findings)
 
 
 def _claim_for(record: Record, claim: Claim | None, *, damaged: bool) -> Claim | None:
@@ -163,7 +163,9 @@ def _check_begins(catalog: TopicCatalog) -> Iterator[Finding]:
         segment = first.get(incarnation)
         if segment is not None and segment.start < begin:
             message = f"{name(segment)} starts at {segment.start}, and the topic was claimed from {begin} on"
-            yield Finding(Kind.DAMAGED_RECORD, catalog_folder(catalog.topic), message, catalog.topic, position=segment.start)
+            yield Finding(
+                FindingKind.DAMAGED_RECORD, catalog_folder(catalog.topic), message, catalog.topic, position=segment.start
+            )
 
 
 def parts_of(store: ObjectStore, topic: TopicName, record: ReadRecord) -> Segment | None:
@@ -182,7 +184,7 @@ def check_catalog(catalog: TopicCatalog) -> Iterator[Finding]:
     """Whether the records agree with each other."""
     topic = catalog.topic
     for broken in breaks(catalog):
-        yield Finding(Kind(broken.kind), catalog_folder(topic), broken.message, topic, position=broken.after.start)
+        yield Finding(FindingKind(broken.kind), catalog_folder(topic), broken.message, topic, position=broken.after.start)
     for before, after in pairwise((None, *spans(catalog))):
         if after is not None:
             yield from _check_predecessor(topic, before, after)
@@ -190,7 +192,7 @@ def check_catalog(catalog: TopicCatalog) -> Iterator[Finding]:
 
 def _of_segment(topic: TopicName, segment: Segment) -> Iterator[Finding]:
     for problem in check_segment(segment):
-        yield Finding(Kind.DAMAGED_RECORD, data_key(topic, segment.uuid), problem, topic, position=segment.start)
+        yield Finding(FindingKind.DAMAGED_RECORD, data_key(topic, segment.uuid), problem, topic, position=segment.start)
 
 
 def _check_predecessor(topic: TopicName, before: Segment | Loss | None, after: Segment | Loss) -> Iterator[Finding]:
@@ -201,7 +203,7 @@ def _check_predecessor(topic: TopicName, before: Segment | Loss | None, after: S
         names = ["none" if end is None else f"{uuid} up to {end}" for uuid, end in (there, said)]
         message = f"the predecessor of {name(after)} is {names[0]}, it says {names[1]}"
         key = record_key(topic, record_uuid(topic, after))
-        yield Finding(Kind.WRONG_PREDECESSOR, key, message, topic, position=after.start)
+        yield Finding(FindingKind.WRONG_PREDECESSOR, key, message, topic, position=after.start)
 
 
 def check_segment(segment: Segment) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from offloader.archive.findings import Finding, Kind
+from offloader.archive.findings import Finding, FindingKind
 from offloader.metadata.layout import CLAIMS, claim_key, parse_claim_key
 from offloader.model import TopicName
 from offloader.operations.verify.catalog_records import ReadCatalog
@@ -19,7 +19,7 @@ def check_claims(store: ObjectStore, read: Mapping[TopicName, ReadCatalog], list
     }
     for key in sorted(owned.keys() - set(listed)):
         if store.stat(key) is None:
-            yield Finding(Kind.MISSING_CLAIM, key, "the topic is claimed, and this does not say so", owned[key])
+            yield Finding(FindingKind.MISSING_CLAIM, key, "the topic is claimed, and this does not say so", owned[key])
     damaged = {topic for topic, r in read.items() if not r.complete}
     for key in listed:
         said = parse_claim_key(key)
@@ -30,5 +30,5 @@ def check_claims(store: ObjectStore, read: Mapping[TopicName, ReadCatalog], list
             and store.stat(key) is not None
         ):
             yield Finding(
-                Kind.LEFT_OVER, key, "its topic is not claimed by this application, which looks into it at its next start"
+                FindingKind.LEFT_OVER, key, "its topic is not claimed by this application, which looks into it at its next start"
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from offloader.archive.findings import Finding, Kind
+from offloader.archive.findings import Finding, FindingKind
 from offloader.metadata.layout import parse_topic_key
 
 
@@ -18,4 +18,4 @@ def copies(tokens: Iterable[tuple[str, str]]) -> Iterator[Finding]:
             parsed = parse_topic_key(key)
             others = ", ".join(other for other in same if other != key)
             topic = None if parsed is None else parsed.topic
-            yield Finding(Kind.DAMAGED_RECORD, key, f"the same record as {others}: one of them is a copy", topic)
+            yield Finding(FindingKind.DAMAGED_RECORD, key, f"the same record as {others}: one of them is a copy", topic)

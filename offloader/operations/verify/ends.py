@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from offloader.archive.findings import Finding, Kind
+from offloader.archive.findings import Finding, FindingKind
 from offloader.errors import FormatVersionError, IntegrityError, ObjectNotFoundError
 from offloader.metadata.catalog_codec import decode_of
 from offloader.metadata.layout import parse_topic_key
@@ -26,7 +26,7 @@ def lost_ends(
     going_on: set[tuple[TopicName, str]] = set()
     beside: dict[TopicName, list[tuple[Finding, Segment | Loss]]] = {}
     for finding in findings:
-        if finding.kind is Kind.STRAY_OBJECT:
+        if finding.kind is FindingKind.STRAY_OBJECT:
             objects.append(finding)
             continue
         record = _span(store, finding)
@@ -59,7 +59,7 @@ def _says(topic: TopicName, record: Segment | Loss) -> str:
 
 
 def _span(store: ObjectStore, finding: Finding) -> Segment | Loss | None:
-    if finding.kind is not Kind.UNCOMMITTED_RECORD or finding.topic is None:
+    if finding.kind is not FindingKind.UNCOMMITTED_RECORD or finding.topic is None:
         return None
     try:
         record = decode_of(finding.topic, finding.key, read_record(store, finding.key))[1]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from offloader.archive.findings import Finding, Kind
+from offloader.archive.findings import Finding, FindingKind
 from offloader.metadata.compaction import objects_of
 from offloader.metadata.layout import manifest_key, manifests_folder, newest_key, records_key
-from offloader.metadata.manifest import FAN, Row, before_next, leaf
+from offloader.metadata.manifest import FAN, ManifestRow, before_next, leaf
 from offloader.metadata.state import Record
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
@@ -27,7 +27,7 @@ class ManifestCheck:
         self._newest = max((key for key in self._unchecked if key.startswith(folder + "0-")), default="")
         self._records: list[Record] = []
         self._data: list[bytes] = []
-        self._before: tuple[Row, ...] = ()
+        self._before: tuple[ManifestRow, ...] = ()
         self._leaves = 0
 
     def add(self, record: Record, data: bytes) -> Iterator[Finding]:
@@ -57,11 +57,11 @@ class ManifestCheck:
                 f"it sums up records that are not there, the catalog has lost its end: `offloader catalog rebuild {self._topic}` "
                 "brings it back; where that has nothing to do, delete this"
             )
-            yield Finding(Kind.DAMAGED_MANIFEST, key, message, self._topic)
+            yield Finding(FindingKind.DAMAGED_MANIFEST, key, message, self._topic)
 
     def _compare(self, key: str, wanted: bytes) -> Iterator[Finding]:
         found = read_to_compare(self._store, key, len(wanted))
         if found is None:
-            yield Finding(Kind.DAMAGED_MANIFEST, key, "it is missing, though there are later ones", self._topic)
+            yield Finding(FindingKind.DAMAGED_MANIFEST, key, "it is missing, though there are later ones", self._topic)
         elif found != wanted:
-            yield Finding(Kind.DAMAGED_MANIFEST, key, "it does not say what the catalog's records say", self._topic)
+            yield Finding(FindingKind.DAMAGED_MANIFEST, key, "it does not say what the catalog's records say", self._topic)

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from crc32c import crc32c
 
-from offloader.archive.findings import Finding, Kind, offset_in
+from offloader.archive.findings import Finding, FindingKind, offset_in
 from offloader.archive.runs import runs
 from offloader.errors import DamagedObjectError, DamagedRecordError
 from offloader.format.entry import fault, inspect
-from offloader.format.reader import Block, StoredEntry, entries, read_blocks
+from offloader.format.reader import Block, BlockEntry, entries, read_blocks
 from offloader.format.stats import StatsBuilder
 from offloader.metadata.layout import data_key
 from offloader.model import Part, Position, Segment, TopicName
@@ -38,7 +38,7 @@ class PartStream:
             if found != part.crc32c:
                 self.damaged = True
                 message = f"part {part.number} of {part.size} bytes has CRC32C {found:08x}, the catalog says {part.crc32c:08x}"
-                self._add(Kind.DAMAGED_PART, message, part.offset)
+                self._add(FindingKind.DAMAGED_PART, message, part.offset)
             elif not self.damaged:
                 self._check_entries(part, data)
             yield data
@@ -47,7 +47,7 @@ class PartStream:
         """After the last part: nothing that the record names may be left."""
         left = next(self._expected, None)
         if left is not None and not self.damaged and not self._wrong_entries:
-            self._add(Kind.WRONG_ENTRIES, f"{left[0]}:{left[1]} is missing at the end", None, left)
+            self._add(FindingKind.WRONG_ENTRIES, f"{left[0]}:{left[1]} is missing at the end", None, left)
 
     def _check_entries(self, part: Part, data: bytes) -> None:
         stats = StatsBuilder()
@@ -56,28 +56,30 @@ class PartStream:
                 for stored in entries(block):
                     self._check_entry(part, block, stored, stats)
         except DamagedObjectError as error:
-            self._add(Kind.UNACCOUNTED_BYTES, str(error), offset_in(str(error)))
+            self._add(FindingKind.UNACCOUNTED_BYTES, str(error), offset_in(str(error)))
             self.damaged = True
             return
         if stats.build() != part.stats:
             self._add(
-                Kind.WRONG_STATISTICS, f"part {part.number} has {stats.build()}, the catalog says {part.stats}", part.offset
+                FindingKind.WRONG_STATISTICS,
+                f"part {part.number} has {stats.build()}, the catalog says {part.stats}",
+                part.offset,
             )
 
-    def _check_entry(self, part: Part, block: Block, stored: StoredEntry, stats: StatsBuilder) -> None:
+    def _check_entry(self, part: Part, block: Block, stored: BlockEntry, stats: StatsBuilder) -> None:
         found = (block.header.ledger, stored.entry)
         expected = next(self._expected, None)
         if found != expected and not self._wrong_entries:
             self._wrong_entries = True  # everything after it is shifted
             belongs = "nothing" if expected is None else f"{expected[0]}:{expected[1]}"
-            self._add(Kind.WRONG_ENTRIES, f"{found[0]}:{found[1]} stands where {belongs} belongs", stored.offset, expected)
+            self._add(FindingKind.WRONG_ENTRIES, f"{found[0]}:{found[1]} stands where {belongs} belongs", stored.offset, expected)
         facts = inspect(stored.data)
         stats.add(facts)
         if facts.unreadable and not part.stats.unreadable:
             why = fault(stored.data) or "it is no message"
-            self._add(Kind.DAMAGED_ENTRY, f"{found[0]}:{found[1]}: {why}", stored.offset, (found[0] or 0, found[1]))
+            self._add(FindingKind.DAMAGED_ENTRY, f"{found[0]}:{found[1]}: {why}", stored.offset, (found[0] or 0, found[1]))
 
-    def _add(self, kind: Kind, message: str, offset: int | None, at: tuple[int, int] | None = None) -> None:
+    def _add(self, kind: FindingKind, message: str, offset: int | None, at: tuple[int, int] | None = None) -> None:
         position = None if at is None else Position(self._segment.start.incarnation, *at)
         self.findings.append(Finding(kind, self._key, message, self._topic, offset, position))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offloader.archive.findings import Finding, Kind, offset_in
+from offloader.archive.findings import Finding, FindingKind, offset_in
 from offloader.errors import DamagedObjectError, ObjectNotFoundError
 from offloader.format.index import Index, decode_index
 from offloader.format.strict import account, check_ledger_infos
@@ -42,11 +42,13 @@ class _SegmentCheck:
         """Whether the data object is there as a whole."""
         stat = self._store.stat(self._data_key)
         if stat is None:
-            self._add(Kind.MISSING_OBJECT, self._data_key, f"the catalog's segment {self._segment.uuid} has no data object")
+            self._add(
+                FindingKind.MISSING_OBJECT, self._data_key, f"the catalog's segment {self._segment.uuid} has no data object"
+            )
             return False
         self._check_metadata(self._data_key, stat)
         if stat.size != self._segment.size:
-            self._add(Kind.WRONG_SIZE, self._data_key, f"it has {stat.size} bytes, the catalog says {self._segment.size}")
+            self._add(FindingKind.WRONG_SIZE, self._data_key, f"it has {stat.size} bytes, the catalog says {self._segment.size}")
         return stat.size == self._segment.size
 
     def index(self) -> Index | None:
@@ -57,15 +59,17 @@ class _SegmentCheck:
             index = decode_index(data)
             check_ledger_infos(index, _in_index(segment), segment.offloaded_at)
         except ObjectNotFoundError:
-            self._add(Kind.MISSING_INDEX, key, f"the catalog's segment {segment.uuid} has no index object")
+            self._add(FindingKind.MISSING_INDEX, key, f"the catalog's segment {segment.uuid} has no index object")
             return None
         except DamagedObjectError as error:
-            self._add(Kind.DAMAGED_INDEX, key, str(error))
+            self._add(FindingKind.DAMAGED_INDEX, key, str(error))
             return None
         self._check_metadata(key, stat)
         if index.data_length != segment.size:
             self._add(
-                Kind.DAMAGED_INDEX, key, f"it is of an object of {index.data_length} bytes, the catalog's has {segment.size}"
+                FindingKind.DAMAGED_INDEX,
+                key,
+                f"it is of an object of {index.data_length} bytes, the catalog's has {segment.size}",
             )
             return None
         return index
@@ -86,14 +90,14 @@ class _SegmentCheck:
         self.findings += stream.findings
         if with_damage is not None and not stream.damaged:
             # The parts are those that were recorded, block by block: then it is the index that is of something else.
-            self._add(Kind.DAMAGED_INDEX, self._index_key, str(with_damage))
+            self._add(FindingKind.DAMAGED_INDEX, self._index_key, str(with_damage))
 
     def _check_metadata(self, key: str, stat: Stat) -> None:
         # Stock readers read from S3; a folder may be unable to keep metadata.
         if self._store.url.startswith("s3://") and VERSION_KEY not in stat.meta:
-            self._add(Kind.WRONG_METADATA, key, f"it has no metadata {VERSION_KEY}")
+            self._add(FindingKind.WRONG_METADATA, key, f"it has no metadata {VERSION_KEY}")
 
-    def _add(self, kind: Kind, key: str, message: str) -> None:
+    def _add(self, kind: FindingKind, key: str, message: str) -> None:
         text = message.removeprefix(f"{key}: ")
         self.findings.append(Finding(kind, key, text, self._topic, offset_in(text), self._segment.start))
 

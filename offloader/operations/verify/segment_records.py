@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 from hashlib import sha256
 
 from offloader.ahead import map_ahead
-from offloader.archive.findings import Finding, Kind
+from offloader.archive.findings import Finding, FindingKind
 from offloader.metadata.layout import record_key
 from offloader.metadata.log import READERS
 from offloader.model import TopicName
@@ -39,9 +39,9 @@ def _check(
         stat = store.stat(key)
         size = None if stat is None else stat.size
     if size is None:
-        yield Finding(Kind.MISSING_RECORD, key, f"{record.key} has no copy beside the segments", topic)
+        yield Finding(FindingKind.MISSING_RECORD, key, f"{record.key} has no copy beside the segments", topic)
     elif size != record.size or not (quick or _same(store, key, record)):
-        yield Finding(Kind.DAMAGED_RECORD, key, f"it is not what {record.key} is", topic)
+        yield Finding(FindingKind.DAMAGED_RECORD, key, f"it is not what {record.key} is", topic)
 
 
 def _same(store: ObjectStore, key: str, record: ReadRecord) -> bool:

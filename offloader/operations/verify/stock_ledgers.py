@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from offloader.archive.findings import Finding, Kind
+from offloader.archive.findings import Finding, FindingKind
 from offloader.archive.ledgers.found import FoundLedgers
 from offloader.archive.ledgers.pair import LedgerPair
 from offloader.archive.read_model import OffloadedLedger
@@ -51,4 +51,4 @@ def _twins(pairs: Iterable[LedgerPair]) -> Iterator[Finding]:
         first = seen.setdefault(pair.account.digest, pair)
         if first is not pair:
             message = f"it holds exactly the entries of ledger {first.ledger}: one of the two was replaced by the other"
-            yield Finding(Kind.WRONG_ENTRIES, pair.data_key, message, pair.topic)
+            yield Finding(FindingKind.WRONG_ENTRIES, pair.data_key, message, pair.topic)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from offloader.archive.findings import Finding, Kind
+from offloader.archive.findings import Finding, FindingKind
 from offloader.errors import ConfigError, FormatVersionError, IntegrityError, ObjectNotFoundError
 from offloader.metadata.envelope import unseal
 from offloader.metadata.journal_start import JournalStart
@@ -78,7 +78,7 @@ def read_journals(store: ObjectStore, names: Iterable[str]) -> Journals:
         except (IntegrityError, FormatVersionError) as error:
             folder = journal_folder(application)
             named = re.search(rf"{re.escape(folder)}\d+/\d+", str(error))
-            findings.append(Finding(Kind.DAMAGED_RECORD, named.group() if named else folder, str(error)))
+            findings.append(Finding(FindingKind.DAMAGED_RECORD, named.group() if named else folder, str(error)))
     return Journals(states, frozenset(ended), tuple(findings), tuple(tokens))
 
 
@@ -89,9 +89,9 @@ def check_root(store: ObjectStore) -> Iterator[Finding]:
     except ConfigError:
         if not any(parse_topic_key(key) for key, _ in store.list()):
             raise
-        yield Finding(Kind.DAMAGED_RECORD, ROOT, "it is not there, though there are topics")
+        yield Finding(FindingKind.DAMAGED_RECORD, ROOT, "it is not there, though there are topics")
     except (IntegrityError, FormatVersionError) as error:
-        yield Finding(Kind.DAMAGED_RECORD, ROOT, str(error).removeprefix(ROOT).lstrip(": "))
+        yield Finding(FindingKind.DAMAGED_RECORD, ROOT, str(error).removeprefix(ROOT).lstrip(": "))
 
 
 def _tokens(store: ObjectStore, application: str, epoch: int) -> Iterator[tuple[str, str]]:
@@ -132,10 +132,12 @@ def stray_objects(keys: Iterable[str], named: Named, journals: Journals) -> Iter
 def _not_in_force(topic: TopicName, generation: int, in_force: int) -> Iterator[Finding]:
     folder = catalog_folder(topic, generation)
     if generation < in_force:
-        yield Finding(Kind.LEFT_OVER, folder, f"replaced by generation {in_force} of this catalog; it can be deleted", topic)
+        yield Finding(
+            FindingKind.LEFT_OVER, folder, f"replaced by generation {in_force} of this catalog; it can be deleted", topic
+        )
     elif generation > in_force:
         yield Finding(
-            Kind.LEFT_OVER, folder, "of a rebuild that was interrupted; unless one is under way it can be deleted", topic
+            FindingKind.LEFT_OVER, folder, "of a rebuild that was interrupted; unless one is under way it can be deleted", topic
         )
 
 
@@ -146,16 +148,19 @@ def open_uploads(uploads: Iterable[OpenUpload], journals: Journals) -> Iterator[
         parsed = parse_topic_key(upload.key)
         if parsed is None or parsed.kind is not KeyKind.DATA:  # nothing else of ours is uploaded in parts
             message = f"another product's upload {upload.upload}: its key is none that the offloader uploads to; it is left alone"
-            yield None, Finding(Kind.OPEN_UPLOAD, upload.key, message)
+            yield None, Finding(FindingKind.OPEN_UPLOAD, upload.key, message)
         elif not _names_upload(journals, parsed.topic, parsed.uuid, upload.upload):
-            yield upload, Finding(Kind.OPEN_UPLOAD, upload.key, f"no journal names the upload {upload.upload}", parsed.topic)
+            yield (
+                upload,
+                Finding(FindingKind.OPEN_UPLOAD, upload.key, f"no journal names the upload {upload.upload}", parsed.topic),
+            )
 
 
 def _of_no_topic(key: str) -> Iterator[Finding]:
     if key.startswith(f"{PROOF}/"):
-        yield Finding(Kind.LEFT_OVER, key, "left by an interrupted start; it can be deleted")
+        yield Finding(FindingKind.LEFT_OVER, key, "left by an interrupted start; it can be deleted")
     elif key != ROOT and not key.startswith((f"{JOURNAL}/", f"{REQUESTS}/", f"{CLAIMS}/")):
-        yield Finding(Kind.STRAY_OBJECT, key, "its name is none that the offloader writes")
+        yield Finding(FindingKind.STRAY_OBJECT, key, "its name is none that the offloader writes")
 
 
 def _unnamed(key: str, parsed: TopicKey, journals: Journals) -> Iterator[Finding]:
@@ -165,11 +170,11 @@ def _unnamed(key: str, parsed: TopicKey, journals: Journals) -> Iterator[Finding
         return
     reason = next((a.reason for state in held for a in state.abandoned if a.uuid == uuid), None)
     if reason is None and parsed.kind is KeyKind.RECORD:
-        yield Finding(Kind.UNCOMMITTED_RECORD, key, "neither the catalog has it nor a journal names it", topic)
+        yield Finding(FindingKind.UNCOMMITTED_RECORD, key, "neither the catalog has it nor a journal names it", topic)
     elif reason is None:
-        yield Finding(Kind.STRAY_OBJECT, key, "neither a catalog nor a journal names it", topic)
+        yield Finding(FindingKind.STRAY_OBJECT, key, "neither a catalog nor a journal names it", topic)
     else:
-        yield Finding(Kind.ABANDONED_OBJECT, key, f"abandoned: {reason}", topic)
+        yield Finding(FindingKind.ABANDONED_OBJECT, key, f"abandoned: {reason}", topic)
 
 
 def _names_upload(journals: Journals, topic: TopicName, uuid: str, upload: str) -> bool:

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.archive.catalog_cache import KnownCatalogs
-from offloader.archive.following.follower import Patience
+from offloader.archive.catalog_cache import CatalogCache
+from offloader.archive.following.follower import FollowLimits
 from offloader.archive.following.live import Following, Live
 from offloader.archive.items import Missing
 from offloader.archive.read_model import EntryRun, ReadItem, Selection
-from offloader.archive.reading.reader import PieceReader
+from offloader.archive.reading.reader import PlannedReader
 from offloader.archive.reading.stores import Stores
 from offloader.archive.records import TopicRecords
 from offloader.errors import BrokerUnavailableError, DataLostError, TopicMovedError, UnexplainedGapError
@@ -44,15 +44,15 @@ class Seconds:
 
 def follow(sim: Simulation, after: Position | None = None, idle: float | None = 0.2) -> Iterator[ReadItem]:
     def runs_after(records: TopicRecords, after: Position | None) -> Iterator[ReadItem]:
-        for item in PieceReader(Stores.of(sim.store)).read(records.plan(Selection(after))):
+        for item in PlannedReader(Stores.of(sim.store)).read(records.plan(Selection(after))):
             rest = item.after(after) if after is not None and isinstance(item, EntryRun) else item
             if rest is not None and (after is None or rest.end > after):
                 yield rest
 
     seconds = Seconds()
-    patience = Patience(idle=idle, trouble=60.0)
+    patience = FollowLimits(idle=idle, trouble=60.0)
     live = Live(lambda: nullcontext((sim.cluster.source, sim.cluster.admin)), patience, seconds, seconds.pause)
-    return Following(live, KnownCatalogs(sim.store).records).runs(TOPIC, runs_after, after)
+    return Following(live, CatalogCache(sim.store).records).runs(TOPIC, runs_after, after)
 
 
 def delivered(sim: Simulation) -> list[tuple[int, int, bytes]]:

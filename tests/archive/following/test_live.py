@@ -8,8 +8,8 @@ from contextlib import nullcontext
 import pytest
 
 from offloader.archive.archive import Archive
-from offloader.archive.catalog_cache import KnownCatalogs
-from offloader.archive.following.follower import Patience
+from offloader.archive.catalog_cache import CatalogCache
+from offloader.archive.following.follower import FollowLimits
 from offloader.archive.following.live import Following, Live
 from offloader.archive.read_model import Selection
 from offloader.archive.reading.stores import Stores
@@ -35,10 +35,10 @@ def sim() -> Iterator[Simulation]:
 
 def topic(sim: Simulation, idle: float = 0.2) -> ArchivedTopic:
     seconds = Seconds()
-    live = Live(lambda: nullcontext((sim.cluster.source, sim.cluster.admin)), Patience(idle=idle), seconds, seconds.pause)
+    live = Live(lambda: nullcontext((sim.cluster.source, sim.cluster.admin)), FollowLimits(idle=idle), seconds, seconds.pause)
     catalogs = sim.context.catalogs
     return ArchivedTopic(
-        Stores.of(sim.store), TopicRecords(catalogs.history(TOPIC)), following=Following(live, KnownCatalogs(sim.store).records)
+        Stores.of(sim.store), TopicRecords(catalogs.history(TOPIC)), following=Following(live, CatalogCache(sim.store).records)
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.archive.findings import Kind
+from offloader.archive.findings import FindingKind
 from offloader.archive.ledgers.bucket import scan
 from offloader.archive.ledgers.found import Contradiction
 from offloader.archive.ledgers.names import data_key, index_key
@@ -122,7 +122,7 @@ def test_a_ledger_of_which_nobody_says_whose_it_is(store):
     data, index = objects(3, messages(3, 2), topic=None)
     store.put(data_key(UUID, 3), data)
     store.put(index_key(UUID, 3), index)
-    assert (ledgers(store), kinds(store)) == ([], [Kind.WRONG_METADATA])
+    assert (ledgers(store), kinds(store)) == ([], [FindingKind.WRONG_METADATA])
 
 
 def test_incomplete_pairs_and_bad_names_are_told_and_stop_nobody(store):
@@ -133,10 +133,10 @@ def test_incomplete_pairs_and_bad_names_are_told_and_stop_nobody(store):
     store.put("readme.txt", b"")
     store.put("archive/public/default/orders/" + UUID, b"our own segments may be in the same bucket")
     result = scan(store)
-    assert [(f.kind, f.key) for f in result.findings] == [(Kind.STRAY_OBJECT, "readme.txt")]
+    assert [(f.kind, f.key) for f in result.findings] == [(FindingKind.STRAY_OBJECT, "readme.txt")]
     assert [(f.kind, f.key) for f in result.topics[TOPIC].findings] == [
-        (Kind.MISSING_OBJECT, data_key(UUID, 4)),
-        (Kind.MISSING_INDEX, index_key(UUID, 5)),
+        (FindingKind.MISSING_OBJECT, data_key(UUID, 4)),
+        (FindingKind.MISSING_INDEX, index_key(UUID, 5)),
     ]
     # The index says what the data object that is gone had: readers find out by themselves.
     assert ledgers(store) == [(3, UUID), (4, UUID)]
@@ -147,7 +147,7 @@ def test_an_object_without_its_partner_is_no_topics_where_nothing_says_whose_it_
     put_ledger(store, 3, messages(3, 5))
     store.delete([index_key(UUID, 3)])
     result = scan(store)
-    assert [(f.kind, f.key) for f in result.findings] == [(Kind.MISSING_INDEX, index_key(UUID, 3))]
+    assert [(f.kind, f.key) for f in result.findings] == [(FindingKind.MISSING_INDEX, index_key(UUID, 3))]
     assert (result.topics, [held.start.ledger for held in result.doubtful]) == ({}, [3])
 
 
@@ -166,7 +166,7 @@ def test_what_a_failed_attempt_has_left_does_not_matter_where_another_has_succee
     put_ledger(store, 4, messages(4, 5))
     store.delete([index_key(UUID, 3)])
     assert (ledgers(store), unreadable(store)) == ([(3, OTHER_UUID), (4, UUID)], [])
-    assert kinds(store) == [Kind.MISSING_INDEX]
+    assert kinds(store) == [FindingKind.MISSING_INDEX]
 
 
 def test_of_two_damaged_copies_the_one_that_shows_more_is_taken(store):
@@ -185,7 +185,7 @@ def test_of_a_damaged_pair_is_known_what_its_index_says(store):
     store.put(data_key(UUID, 4), store.read(data_key(UUID, 4))[0][:-1])
     assert ledgers(store) == [(4, UUID), (5, UUID)]
     assert unreadable(store) == [(3, index_key(UUID, 3), True)]
-    assert kinds(store) == [Kind.DAMAGED_INDEX, Kind.WRONG_SIZE]
+    assert kinds(store) == [FindingKind.DAMAGED_INDEX, FindingKind.WRONG_SIZE]
 
 
 def test_the_objects_of_another_topic_under_the_names_of_this_one(store):
@@ -193,7 +193,7 @@ def test_the_objects_of_another_topic_under_the_names_of_this_one(store):
     data, index = objects(3, messages(3, 5), OTHER)
     store.put(index_key(UUID, 3), index, meta=user_metadata(TOPIC, "index"))
     store.put(data_key(UUID, 3), data, meta=user_metadata(TOPIC, "data"))
-    assert (ledgers(store), kinds(store)) == ([], [Kind.DAMAGED_INDEX])
+    assert (ledgers(store), kinds(store)) == ([], [FindingKind.DAMAGED_INDEX])
     assert unreadable(store) == [(3, index_key(UUID, 3), True)]
 
 
@@ -202,7 +202,7 @@ def test_of_two_complete_copies_one_is_taken_and_the_other_told(store):
     put_ledger(store, 3, messages(3, 30), UUID, block_size=2000)
     (finding,) = scan(store).topics[TOPIC].findings
     assert ledgers(store) == [(3, UUID)]
-    assert (finding.kind, finding.key) == (Kind.SECOND_COPY, data_key(OTHER_UUID, 3))
+    assert (finding.kind, finding.key) == (FindingKind.SECOND_COPY, data_key(OTHER_UUID, 3))
     assert f"the same entries as {data_key(UUID, 3)}" in finding.message
     assert scan(store).topics[TOPIC].contradictions == ()
 
@@ -211,7 +211,7 @@ def test_two_copies_that_contradict_each_other_are_told(store):
     put_ledger(store, 3, messages(3, 30), UUID)
     put_ledger(store, 3, messages(4, 30), OTHER_UUID)
     (finding,) = scan(store).topics[TOPIC].findings
-    assert (finding.kind, "OTHER entries" in finding.message) == (Kind.SECOND_COPY, True)
+    assert (finding.kind, "OTHER entries" in finding.message) == (FindingKind.SECOND_COPY, True)
     assert scan(store).topics[TOPIC].contradictions == (Contradiction(3, UUID, OTHER_UUID),)
 
 
@@ -226,14 +226,14 @@ def test_of_two_copies_the_one_that_verifies_is_taken(store, damaged):
     store.put(data_key(damaged, 3), data, meta=user_metadata(TOPIC, "data"))
     store.put(index_key(damaged, 3), truncated, meta=user_metadata(TOPIC, "index"))
     assert ledgers(store) == [(3, sound)]
-    assert kinds(store) == [Kind.WRONG_ENTRIES]
+    assert kinds(store) == [FindingKind.WRONG_ENTRIES]
 
 
 def test_a_flipped_bit_of_an_entry_decides_between_two_copies(store):
     for uuid in (UUID, OTHER_UUID):
         put_ledger(store, 3, messages(3, 30), uuid)
     flip(store, data_key(UUID, 3), 300)
-    assert (ledgers(store), kinds(store)) == ([(3, OTHER_UUID)], [Kind.DAMAGED_ENTRY])
+    assert (ledgers(store), kinds(store)) == ([(3, OTHER_UUID)], [FindingKind.DAMAGED_ENTRY])
 
 
 def test_ledgers_of_two_clusters_are_not_taken_for_one_topic(store):

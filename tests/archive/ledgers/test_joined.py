@@ -18,9 +18,9 @@ from offloader.archive.ledgers.names import data_key, index_key
 from offloader.archive.read_model import Selection
 from offloader.archive.reading.indexes import IndexCache
 from offloader.archive.reading.plan import plan
-from offloader.archive.reading.reader import OnDamage, PieceReader, ReadOptions
+from offloader.archive.reading.reader import OnDamage, PlannedReader, ReadOptions
 from offloader.archive.reading.stores import Stores
-from offloader.archive.view import TopicView
+from offloader.archive.view import TopicSnapshot
 from offloader.errors import DamagedObjectError, ObjectNotFoundError
 from offloader.metadata.state import TopicCatalog
 from offloader.model import Position, TopicName
@@ -81,10 +81,10 @@ class World:
     def catalog(self) -> TopicCatalog:
         return self.archive.catalog
 
-    def read(self, view: TopicView, on_damage: OnDamage = OnDamage.FAIL) -> list[tuple[int, int, bytes] | Missing]:
+    def read(self, view: TopicSnapshot, on_damage: OnDamage = OnDamage.FAIL) -> list[tuple[int, int, bytes] | Missing]:
         stores = Stores(self.settings, [self.bucket_settings])
         found: list[tuple[int, int, bytes] | Missing] = []
-        for item in PieceReader(stores, ReadOptions(on_damage=on_damage), IndexCache()).read(plan(view, Selection())):
+        for item in PlannedReader(stores, ReadOptions(on_damage=on_damage), IndexCache()).read(plan(view, Selection())):
             if isinstance(item, Missing):
                 found.append(item)
             else:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from offloader.archive.findings import Kind
+from offloader.archive.findings import FindingKind
 from offloader.archive.ledgers.bucket import scan
 from offloader.archive.ledgers.found import FoundLedgers
 from offloader.archive.ledgers.names import data_key, index_key
@@ -29,7 +29,7 @@ class Bucket:
         put_ledger(self.store, 5, messages(5, 20))
         self.found: FoundLedgers = scan(self.store).topics[TOPIC]
 
-    def kinds(self, *, quick: bool = False) -> list[tuple[Kind, str]]:
+    def kinds(self, *, quick: bool = False) -> list[tuple[FindingKind, str]]:
         return [(f.kind, f.key) for f in verify_ledgers(self.found, lambda _: self.store, quick=quick)]
 
     def cut(self, key: str) -> None:
@@ -55,11 +55,11 @@ def test_nothing_is_wrong(bucket, quick):
 @pytest.mark.parametrize(
     ("damage", "kind", "key"),
     [
-        (lambda b: b.store.delete([DATA]), Kind.MISSING_OBJECT, DATA),
-        (lambda b: b.store.delete([INDEX]), Kind.MISSING_INDEX, INDEX),
-        (lambda b: b.cut(DATA), Kind.WRONG_SIZE, DATA),
-        (lambda b: b.cut(INDEX), Kind.DAMAGED_INDEX, INDEX),
-        (lambda b: flip(b.store, INDEX, 1), Kind.DAMAGED_INDEX, INDEX),
+        (lambda b: b.store.delete([DATA]), FindingKind.MISSING_OBJECT, DATA),
+        (lambda b: b.store.delete([INDEX]), FindingKind.MISSING_INDEX, INDEX),
+        (lambda b: b.cut(DATA), FindingKind.WRONG_SIZE, DATA),
+        (lambda b: b.cut(INDEX), FindingKind.DAMAGED_INDEX, INDEX),
+        (lambda b: flip(b.store, INDEX, 1), FindingKind.DAMAGED_INDEX, INDEX),
     ],
 )
 def test_what_is_seen_without_reading_data(bucket, damage, kind, key, quick):
@@ -70,7 +70,7 @@ def test_what_is_seen_without_reading_data(bucket, damage, kind, key, quick):
 def test_damaged_entries(bucket):
     flip(bucket.store, DATA, 300)
     (finding,) = verify_ledgers(bucket.found, lambda _: bucket.store)
-    assert (finding.kind, finding.key, finding.topic) == (Kind.DAMAGED_ENTRY, DATA, TOPIC)
+    assert (finding.kind, finding.key, finding.topic) == (FindingKind.DAMAGED_ENTRY, DATA, TOPIC)
     assert str(finding.position) == "3:1"
     assert finding.offset is not None
     assert finding.offset < 300 < finding.offset + len(messages(3, 2)[1]) + 12
@@ -79,13 +79,13 @@ def test_damaged_entries(bucket):
 @pytest.mark.parametrize("at", [0, 5, 19, 27, 35, 100, 131, 139])
 def test_damaged_format(bucket, at):
     flip(bucket.store, DATA, at)
-    assert bucket.kinds() == [(Kind.UNACCOUNTED_BYTES, DATA)]
+    assert bucket.kinds() == [(FindingKind.UNACCOUNTED_BYTES, DATA)]
 
 
 def test_an_index_entry_that_points_elsewhere(bucket):
     size = len(bucket.store.read(INDEX)[0])
     flip(bucket.store, INDEX, size - 1)
-    assert bucket.kinds() in ([(Kind.UNACCOUNTED_BYTES, DATA)], [(Kind.DAMAGED_INDEX, INDEX)])
+    assert bucket.kinds() in ([(FindingKind.UNACCOUNTED_BYTES, DATA)], [(FindingKind.DAMAGED_INDEX, INDEX)])
 
 
 def test_every_bit_of_an_index_that_readers_go_by(bucket):
@@ -94,24 +94,28 @@ def test_every_bit_of_an_index_that_readers_go_by(bucket):
     end = 32 + int.from_bytes(data[28:32], "big")
     for at in (*range(32), *range(end, len(data))):
         flip(bucket.store, INDEX, at, 1 << at % 8)
-        assert {kind for kind, _ in bucket.kinds()} <= {Kind.DAMAGED_INDEX, Kind.WRONG_SIZE, Kind.UNACCOUNTED_BYTES}, at
+        assert {kind for kind, _ in bucket.kinds()} <= {
+            FindingKind.DAMAGED_INDEX,
+            FindingKind.WRONG_SIZE,
+            FindingKind.UNACCOUNTED_BYTES,
+        }, at
         assert bucket.kinds() != [], at
         bucket.store.put(INDEX, data, meta=stat.meta)
 
 
 def test_objects_of_another_ledger(bucket):
     bucket.replace(DATA, data_key(UUID, 5))
-    assert bucket.kinds() == [(Kind.WRONG_SIZE, DATA)]
+    assert bucket.kinds() == [(FindingKind.WRONG_SIZE, DATA)]
     bucket.replace(INDEX, index_key(UUID, 5))
-    assert (Kind.WRONG_ENTRIES, DATA) in bucket.kinds(quick=True)
+    assert (FindingKind.WRONG_ENTRIES, DATA) in bucket.kinds(quick=True)
     alone = scan(bucket.store).topics[TOPIC]
-    assert [f.kind for f in verify_ledgers(alone, lambda _: bucket.store)] == [Kind.WRONG_ENTRIES]
+    assert [f.kind for f in verify_ledgers(alone, lambda _: bucket.store)] == [FindingKind.WRONG_ENTRIES]
 
 
 def test_other_entries_than_pulsars_record_says(bucket):
     first, second = bucket.found.ledgers
     bucket.found = replace(bucket.found, ledgers=(replace(first, size=first.size + 1), second))
-    assert bucket.kinds(quick=True) == [(Kind.WRONG_ENTRIES, DATA)]
+    assert bucket.kinds(quick=True) == [(FindingKind.WRONG_ENTRIES, DATA)]
 
 
 def test_other_bytes_than_the_index_counts(bucket):
@@ -121,11 +125,11 @@ def test_other_bytes_than_the_index_counts(bucket):
     said.length += 1
     bucket.store.put(INDEX, encode_ledger_index(replace(index, metadata=said.SerializeToString())), meta=stat.meta)
     bucket.found = scan(bucket.store).topics[TOPIC]
-    assert bucket.kinds() == [(Kind.WRONG_ENTRIES, DATA)]
+    assert bucket.kinds() == [(FindingKind.WRONG_ENTRIES, DATA)]
 
 
 def test_what_was_found_with_the_ledgers_is_told_too():
     bucket = Bucket()
     put_ledger(bucket.store, 3, messages(3, 30), OTHER_UUID)
     bucket.found = scan(bucket.store).topics[TOPIC]
-    assert bucket.kinds() == [(Kind.SECOND_COPY, data_key(OTHER_UUID, 3))]
+    assert bucket.kinds() == [(FindingKind.SECOND_COPY, data_key(OTHER_UUID, 3))]

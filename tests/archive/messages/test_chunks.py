@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from offloader.archive.messages.chunks import Assembler
 from offloader.archive.messages.columns import message_batches
-from offloader.archive.messages.limits import MAX_CHUNKED, Limits
+from offloader.archive.messages.limits import MAX_CHUNKED, MessageLimits
 from offloader.archive.messages.lookback import Chunk
-from offloader.archive.messages.message import Problem
+from offloader.archive.messages.message import MessageProblem
 from offloader.archive.messages.payloads import UnpackOptions
 from offloader.archive.messages.unpack import Unpacker
 from offloader.archive.read_model import EntryRun
@@ -89,12 +89,12 @@ def test_a_name_and_number_that_is_used_again_is_another_message():
 
 def test_a_missing_chunk_is_told_of():
     before = UnpackOptions(look_back=Before([]))
-    assert read([A[0], A[2]], before) == [(1, None, Problem.CHUNKS_MISSING)]
-    assert read([A[1], A[2]], before) == [(1, None, Problem.CHUNKS_MISSING)]
+    assert read([A[0], A[2]], before) == [(1, None, MessageProblem.CHUNKS_MISSING)]
+    assert read([A[1], A[2]], before) == [(1, None, MessageProblem.CHUNKS_MISSING)]
 
 
 def test_what_cannot_be_looked_back_at_is_too_far():
-    assert read([A[1], A[2]]) == [(1, None, Problem.CHUNKS_TOO_FAR)]
+    assert read([A[1], A[2]]) == [(1, None, MessageProblem.CHUNKS_TOO_FAR)]
 
 
 def test_no_more_is_read_back_than_is_allowed():
@@ -102,7 +102,7 @@ def test_no_more_is_read_back_than_is_allowed():
     before = Before(far)
     options = UnpackOptions(look_back=before, look_back_bytes=10 * len(PLAIN.data))
     found = list(Unpacker(options).messages(run_of([A[1].data, A[2].data], len(far))))
-    assert [m.problem for m in found] == [Problem.CHUNKS_TOO_FAR]
+    assert [m.problem for m in found] == [MessageProblem.CHUNKS_TOO_FAR]
     assert before.asked == 5
 
 
@@ -124,31 +124,31 @@ LARGE_B = chunked(Producer("b"), Sent(b"b" * 30_000), 3, "a-1")
 
 
 def test_the_oldest_is_given_up_where_too_much_waits():
-    options = UnpackOptions(limits=Limits(chunked=35_000))
+    options = UnpackOptions(limits=MessageLimits(chunked=35_000))
     (a, b), first_b = (LARGE_A, LARGE_B), LARGE_B[0]
     rows = read([a[0], first_b, a[1], b[1], a[2], b[2]], options)
-    assert rows == [(4, None, Problem.CHUNKS_DROPPED), (5, b"b" * 30_000, None)]
+    assert rows == [(4, None, MessageProblem.CHUNKS_DROPPED), (5, b"b" * 30_000, None)]
 
 
 def test_one_message_is_no_larger_than_what_may_wait():
-    options = UnpackOptions(limits=Limits(chunked=25_000), keep_damaged=True)
+    options = UnpackOptions(limits=MessageLimits(chunked=25_000), keep_damaged=True)
     rows = read([LARGE_A[0], B[0], LARGE_A[1], LARGE_A[2], B[1], B[2]], options)
-    assert rows == [(3, None, Problem.TOO_LARGE), (5, b"b" * 30, None)]
+    assert rows == [(3, None, MessageProblem.TOO_LARGE), (5, b"b" * 30, None)]
     with pytest.raises(MessageTooLargeError, match=r"77:2 .*more bytes than the limit of 25000"):
-        list(Unpacker(UnpackOptions(limits=Limits(chunked=25_000))).messages(run_of([entry.data for entry in LARGE_A])))
+        list(Unpacker(UnpackOptions(limits=MessageLimits(chunked=25_000))).messages(run_of([entry.data for entry in LARGE_A])))
 
 
 def test_what_was_read_back_counts():
     before = Before([LARGE_A[0].data, LARGE_A[1].data])
-    options = UnpackOptions(look_back=before, limits=Limits(chunked=25_000), keep_damaged=True)
-    assert read([LARGE_A[2]], options, 2) == [(2, None, Problem.TOO_LARGE)]
+    options = UnpackOptions(look_back=before, limits=MessageLimits(chunked=25_000), keep_damaged=True)
+    assert read([LARGE_A[2]], options, 2) == [(2, None, MessageProblem.TOO_LARGE)]
 
 
 def test_a_chunked_message_is_no_larger_in_clear_than_is_allowed():
     packed = chunked(Producer("a", compression=3), Sent(b"a" * 30_000), 3, "a-1")
-    assert read(packed, UnpackOptions(limits=Limits(chunked=30_000))) == [(2, b"a" * 30_000, None)]
-    options = UnpackOptions(limits=Limits(chunked=29_999), keep_damaged=True)
-    assert read(packed, options) == [(2, None, Problem.TOO_LARGE)]
+    assert read(packed, UnpackOptions(limits=MessageLimits(chunked=30_000))) == [(2, b"a" * 30_000, None)]
+    options = UnpackOptions(limits=MessageLimits(chunked=29_999), keep_damaged=True)
+    assert read(packed, options) == [(2, None, MessageProblem.TOO_LARGE)]
 
 
 def test_what_a_chunk_costs_does_not_depend_on_how_many_came_before():
@@ -191,7 +191,7 @@ def test_a_last_chunk_of_unusual_form_ends_its_message(unusual):
 
 
 def test_memory_stays_bounded_where_messages_are_never_finished():
-    options = UnpackOptions(limits=Limits(chunked=10_000))
+    options = UnpackOptions(limits=MessageLimits(chunked=10_000))
     heads = [chunked(Producer("p"), Sent(bytes(2000)), 2, f"p-{n}")[0].data for n in range(200)]
     unpacker = Unpacker(options)
     assert list(unpacker.messages(run_of(heads))) == []

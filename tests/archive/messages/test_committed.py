@@ -16,7 +16,7 @@ from offloader.archive.messages.unpack import Unpacker
 from offloader.archive.reading.stores import Stores
 from offloader.archive.records import TopicRecords
 from offloader.archive.topic import ArchivedTopic
-from offloader.archive.view import TopicView
+from offloader.archive.view import TopicSnapshot
 from offloader.format.entry import ABORT_MARKER, COMMIT_MARKER
 from offloader.model import Transaction
 from offloader.storage.memory import MemoryStore
@@ -89,7 +89,7 @@ def by_batch(topic: ArchivedTopic) -> Iterator[bytes | None]:
 @pytest.mark.parametrize("read", [by_message, by_batch])
 def test_an_abort_in_a_later_segment_counts(read) -> None:
     made = archive()
-    topic = ArchivedTopic(Stores.of(made.store), TopicRecords.of(TopicView.of(made.catalog)))
+    topic = ArchivedTopic(Stores.of(made.store), TopicRecords.of(TopicSnapshot.of(made.catalog)))
     assert made.catalog.aborted == {(0, 2)}
     assert list(read(topic)) == READABLE
     assert len(list(topic.entries())) == 9, "as BookKeeper holds them"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from offloader.archive.messages.columns import entry_batches, message_batches
 from offloader.archive.messages.filters import MessageFilter
-from offloader.archive.messages.limits import Limits
+from offloader.archive.messages.limits import MessageLimits
 from offloader.archive.messages.payloads import UnpackOptions
 from offloader.archive.messages.unpack import Unpacker
 from offloader.errors import DamagedObjectError, MessageTooLargeError
@@ -143,7 +143,7 @@ def test_a_batch_that_lies_is_damage_whatever_is_asked_for(entries: list[bytes])
 def test_a_count_is_not_believed(codec: int, columns: list[str] | None):
     huge = batch(Producer(compression=codec), [Sent(b"one")])
     huge.metadata.num_messages_in_batch, huge.metadata.uncompressed_size = 3_000_000, 18_000_000
-    for options in (UnpackOptions(), UnpackOptions(limits=Limits(message=2**31 - 1))):
+    for options in (UnpackOptions(), UnpackOptions(limits=MessageLimits(message=2**31 - 1))):
         with pytest.raises(DamagedObjectError):
             list(message_batches([run_of([huge.data])], TOPIC, columns, options=options))
 
@@ -155,7 +155,7 @@ def test_what_is_larger_than_is_allowed_is_told_apart():
     assert row == {"__publishTime": Producer().publish_time * 1000, "value": None, "__problem": "too-large"}
     with pytest.raises(MessageTooLargeError, match=r"77:0 .*10000000 bytes uncompressed"):
         list(message_batches([run], TOPIC))
-    assert by_columns([run], UnpackOptions(limits=Limits(message=10_000_000)), ["__problem"]) == [{"__problem": None}]
+    assert by_columns([run], UnpackOptions(limits=MessageLimits(message=10_000_000)), ["__problem"]) == [{"__problem": None}]
 
 
 def test_kept_damage_stands_in_its_place():

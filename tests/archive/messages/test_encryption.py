@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from offloader.archive.messages.encryption import Decryptor
-from offloader.archive.messages.message import Problem
+from offloader.archive.messages.message import MessageProblem
 from offloader.archive.messages.payloads import UnpackOptions
 from offloader.archive.messages.unpack import Unpacker
 from offloader.errors import ConfigError
@@ -47,7 +47,7 @@ def encrypted(entry: Encoded, *keys: tuple[str, rsa.RSAPrivateKey]) -> Encoded:
     return Encoded(entry.metadata, AESGCM(DATA_KEY).encrypt(NONCE, entry.payload, None), entry.rows, entry.messages)
 
 
-def values(entries: list[Encoded], keys: Keys | None) -> list[tuple[bytes | None, Problem | None]]:
+def values(entries: list[Encoded], keys: Keys | None) -> list[tuple[bytes | None, MessageProblem | None]]:
     run, options = run_of([entry.data for entry in entries]), UnpackOptions(keys=keys)
     assert by_columns([run], options) == by_messages([run], options)
     return [(m.value, m.problem) for m in Unpacker(options).messages(run)]
@@ -61,7 +61,7 @@ def test_any_of_the_keys_is_enough():
 def test_a_wrong_key_leaves_a_row_that_says_so():
     entry = encrypted(batch(Producer(), [Sent(b"1"), Sent(b"2")]), ("a", KEY))
     for keys in (None, Keys(), Keys(a=pem(OTHER))):
-        assert values([entry], keys) == [(None, Problem.UNDECRYPTABLE)]
+        assert values([entry], keys) == [(None, MessageProblem.UNDECRYPTABLE)]
 
 
 def test_what_a_closed_entry_says_in_clear_is_shown():
@@ -76,7 +76,7 @@ def test_a_payload_that_was_changed_is_not_decrypted():
     entry = encrypted(single(Producer(), Sent(b"secret")), ("a", KEY))
     changed = Encoded(entry.metadata, entry.payload[:-1] + b"\0")
     short = Encoded(entry.metadata, b"x")
-    assert {problem for _, problem in values([changed, short], Keys(a=pem(KEY)))} == {Problem.UNDECRYPTABLE}
+    assert {problem for _, problem in values([changed, short], Keys(a=pem(KEY)))} == {MessageProblem.UNDECRYPTABLE}
 
 
 def test_compressed_before_encrypted():
@@ -88,7 +88,7 @@ def test_each_chunk_is_encrypted_by_itself():
     chunks = [encrypted(e, ("a", KEY)) for e in chunked(Producer(compression=2), Sent(b"chunked " * 50), 3, "u")]
     assert values(chunks, Keys(a=pem(KEY))) == [(b"chunked " * 50, None)]
     chunks[1] = Encoded(chunks[1].metadata, b"changed")
-    assert values(chunks, Keys(a=pem(KEY))) == [(None, Problem.UNDECRYPTABLE)]
+    assert values(chunks, Keys(a=pem(KEY))) == [(None, MessageProblem.UNDECRYPTABLE)]
 
 
 def test_a_data_key_is_opened_once():

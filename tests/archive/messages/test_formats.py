@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from offloader.archive.messages.message import Encryption, EncryptionKey, Message, Problem
+from offloader.archive.messages.message import Encryption, EncryptionKey, Message, MessageProblem
 from offloader.archive.messages.payloads import UnpackOptions
 from offloader.archive.messages.unpack import Unpacker
 from tests.archive.messages.encoder import run_of
@@ -67,7 +67,7 @@ def test_encrypted_batches(key: str):
 @pytest.mark.parametrize("key", ["rsa", "ec256", "ec521"])
 def test_without_its_key_an_encrypted_batch_is_one_row_that_names_the_key(key: str):
     (found,) = messages(f"encrypted-{key}")
-    assert (found.value, found.problem, found.batch_index, found.batch_size) == (None, Problem.UNDECRYPTABLE, -1, 6)
+    assert (found.value, found.problem, found.batch_index, found.batch_size) == (None, MessageProblem.UNDECRYPTABLE, -1, 6)
     assert found.encryption == Encryption((EncryptionKey(key, (("version", "7"),)),))
 
 
@@ -79,4 +79,4 @@ def test_an_encrypted_message_in_chunks():
 
 def test_without_its_key_an_encrypted_message_in_chunks_is_one_row():
     (found,) = messages("chunk-0", "chunk-1", "chunk-2")
-    assert (found.position.entry, found.value, found.problem) == (2, None, Problem.UNDECRYPTABLE)
+    assert (found.position.entry, found.value, found.problem) == (2, None, MessageProblem.UNDECRYPTABLE)

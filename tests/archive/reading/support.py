@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from offloader.archive.items import Missing
 from offloader.archive.read_model import OffloadedLedger, PlanItem, ReadItem
 from offloader.archive.reading.indexes import IndexCache
-from offloader.archive.reading.reader import PieceReader, ReadOptions
+from offloader.archive.reading.reader import PlannedReader, ReadOptions
 from offloader.archive.reading.stores import Stores
-from offloader.archive.view import TopicView
-from offloader.model import Cuts, LedgerList, LedgerSpan, Position
+from offloader.archive.view import TopicSnapshot
+from offloader.model import LedgerList, LedgerSpan, Position, SegmentLayout
 from offloader.ports.object_store import ObjectStore, Stat
 from tests.archive.ledgers.support import put_ledger
 from tests.archive.support import Archive, gap, message, uuid_of
@@ -33,10 +33,10 @@ class Topic:
     truth: dict[Position, Truth] = field(default_factory=dict)
 
     @property
-    def view(self) -> TopicView:
+    def view(self) -> TopicSnapshot:
         last = {p.ledger: p.entry for p in self.truth}
         listed = LedgerList(tuple(LedgerSpan(ledger, entry) for ledger, entry in last.items()))
-        return TopicView(self.archive.topic, self.archive.catalog, tuple(self.ledgers), listed)
+        return TopicSnapshot(self.archive.topic, self.archive.catalog, tuple(self.ledgers), listed)
 
     def between(self, start: Position | None, end: Position | None) -> dict[Position, Truth]:
         return {p: t for p, t in self.truth.items() if (start is None or p >= start) and (end is None or p <= end)}
@@ -49,8 +49,8 @@ class Topic:
         self.ledgers.append(OffloadedLedger(start, end, uuid, sum(map(len, entries))))
 
 
-def reader(store: ObjectStore, **options: object) -> PieceReader:
-    return PieceReader(Stores.of(store), ReadOptions(**options), IndexCache())  # type: ignore[arg-type]
+def reader(store: ObjectStore, **options: object) -> PlannedReader:
+    return PlannedReader(Stores.of(store), ReadOptions(**options), IndexCache())  # type: ignore[arg-type]
 
 
 def told(items: Iterable[ReadItem]) -> dict[Position, Truth]:
@@ -105,7 +105,7 @@ def topics(draw: st.DrawFn) -> Topic:
     return built
 
 
-def _fill(built: Topic, random: Random, cuts: Cuts, incarnation: int, ledger: int, hidden: float) -> int:
+def _fill(built: Topic, random: Random, cuts: SegmentLayout, incarnation: int, ledger: int, hidden: float) -> int:
     ids = [ledger + 2 * n for n in range(random.randint(1, 4))]
     held = {n: _entries(random, n) for n in ids}
     places = [(n, entry) for n in ids for entry in range(len(held[n]))]

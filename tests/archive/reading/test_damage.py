@@ -11,25 +11,25 @@ from hypothesis import strategies as st
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.archive.items import Missing
-from offloader.archive.read_model import Piece, Selection
+from offloader.archive.read_model import ObjectRange, Selection
 from offloader.archive.reading.checksums import uncovered_entries
 from offloader.archive.reading.plan import plan
 from offloader.archive.reading.reader import OnDamage
-from offloader.archive.view import TopicView
+from offloader.archive.view import TopicSnapshot
 from offloader.errors import DamagedObjectError, ObjectNotFoundError
 from offloader.metadata import layout
-from offloader.model import MIB, Cuts, Position, TopicName
+from offloader.model import MIB, Position, SegmentLayout, TopicName
 from tests.archive.ledgers.support import put_ledger
 from tests.archive.reading.support import Topic, items_told, reader, told, topics
 from tests.archive.support import TOPIC, Archive, message, stream, uuid_of
 from tests.format.support import Stored, checksummed
 
 sizes = st.integers(1_024, 6_000)
-CUTS = Cuts(part_size=6_000, block_size=3_000, index_step=700)
+CUTS = SegmentLayout(part_size=6_000, block_size=3_000, index_step=700)
 
 
 def data_objects(built: Topic) -> list[str]:
-    return sorted({item.object.data_key for item in plan(built.view) if isinstance(item, Piece) and item.cuts})
+    return sorted({item.object.data_key for item in plan(built.view) if isinstance(item, ObjectRange) and item.cuts})
 
 
 def change(built: Topic, key: str, how: Callable[[bytes], bytes]) -> None:
@@ -119,7 +119,7 @@ def archive(entries: int = 60, size: int = 300) -> tuple[Archive, str]:
 
 def skipped(built: Archive, **options: object) -> tuple[list[Missing], int]:
     reading = reader(built.store, on_damage=OnDamage.SKIP, **options)
-    items = list(reading.read(plan(TopicView.of(built.catalog))))
+    items = list(reading.read(plan(TopicSnapshot.of(built.catalog))))
     assert sum(i.count for i in items if not isinstance(i, Missing)) == reading.stats.entries
     missing = [i for i in items if isinstance(i, Missing)]
     assert reading.stats.damaged == missing
@@ -160,7 +160,7 @@ def test_a_wrong_header_costs_its_block() -> None:
     after = int.from_bytes(there[third + 20 : third + 28])
     assert (missing.start.entry, missing.end.entry, count) == (first, after - 1, after - first)
     with pytest.raises(DamagedObjectError, match=rf"^{key}: offset {second}: a block of"):
-        list(reader(built.store, read_size=1_024).read(plan(TopicView.of(built.catalog))))
+        list(reader(built.store, read_size=1_024).read(plan(TopicSnapshot.of(built.catalog))))
 
 
 def test_what_comes_before_the_damage_is_given() -> None:
@@ -169,7 +169,7 @@ def test_what_comes_before_the_damage_is_given() -> None:
     built.store.put(key, flipped(there, there.index(b"1:40 ") + 40, 1))
     got = []
     with pytest.raises(DamagedObjectError, match=r"\(1:40\)$"):
-        got.extend(reader(built.store, read_size=1_024).read(plan(TopicView.of(built.catalog))))
+        got.extend(reader(built.store, read_size=1_024).read(plan(TopicSnapshot.of(built.catalog))))
     assert got[-1].last >= 30
 
 
@@ -181,7 +181,7 @@ def test_bytes_that_no_checksum_of_an_entry_covers_are_covered_by_their_parts() 
     there = built.store.read(key)[0]
     built.store.put(key, flipped(there, there.index(b"opaque 4"), 1))
     with pytest.raises(DamagedObjectError, match=rf"^{key}: offset 0: the part of {len(there)} bytes has CRC32C"):
-        list(reader(built.store).read(plan(TopicView.of(built.catalog))))
+        list(reader(built.store).read(plan(TopicSnapshot.of(built.catalog))))
     (missing,), count = skipped(built)
     assert (missing.start.entry, missing.end.entry, count) == (0, 8, 9)  # which of them is wrong, nothing tells
     assert "has CRC32C" in missing.why
@@ -201,7 +201,7 @@ def test_of_a_wrong_part_what_entries_checksums_cover_is_given_where_damage_is_s
         assert count == 3
         got = []
         with pytest.raises(DamagedObjectError):
-            got.extend(reader(built.store, read_size=read_size).read(plan(TopicView.of(built.catalog))))
+            got.extend(reader(built.store, read_size=read_size).read(plan(TopicSnapshot.of(built.catalog))))
         assert [(r.first, r.last) for r in got] == [(0, 2)]
 
 
@@ -231,7 +231,7 @@ def test_the_object_of_another_topic_in_its_place_is_never_read() -> None:
     mine, theirs = built.store.read(key)[0], other.store.read(layout.data_key(other.topic, uuid_of(1)))[0]
     assert len(mine) == len(theirs)
     built.store.put(key, theirs)
-    view = TopicView.of(built.catalog)
+    view = TopicSnapshot.of(built.catalog)
     for entry in range(60):
         only = Position(0, 5, entry)
         with pytest.raises(DamagedObjectError, match=rf"^{key}: offset \d+: a block of 6:"):
@@ -245,7 +245,7 @@ def test_an_index_of_another_object_is_refused() -> None:
     other = built.add(stream(1, 60, 80))
     built.store.put(f"{key}-index", built.store.read(f"{layout.data_key(TOPIC, other.uuid)}-index")[0])
     with pytest.raises(DamagedObjectError, match=rf"^{key}-index: it is of an object of \d+ bytes, the catalog's has \d+$"):
-        list(reader(built.store).read(plan(TopicView.of(built.catalog))))
+        list(reader(built.store).read(plan(TopicSnapshot.of(built.catalog))))
 
 
 def test_more_in_a_ledgers_object_than_its_record_says() -> None:

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from offloader.archive.items import Missing
-from offloader.archive.read_model import OffloadedLedger, Piece, Selection
+from offloader.archive.read_model import ObjectRange, OffloadedLedger, Selection
 from offloader.archive.reading.object_range import LEDGER_CUT
 from offloader.archive.reading.overlaps import located
 from offloader.archive.reading.plan import plan, split
-from offloader.archive.view import TopicView
+from offloader.archive.view import TopicSnapshot
 from offloader.errors import DamagedRecordError
 from offloader.metadata.state import TopicCatalog
 from offloader.model import LedgerList, LedgerSpan, Position
@@ -24,16 +24,16 @@ def ledger(number: int, last: int, size: int = 1_000, incarnation: int = 0) -> O
     )
 
 
-def of_ledgers(*ledgers: OffloadedLedger, listed: bool = True) -> TopicView:
-    return TopicView(TOPIC, TopicCatalog.empty(TOPIC), ledgers, list_of(*ledgers) if listed else None)
+def of_ledgers(*ledgers: OffloadedLedger, listed: bool = True) -> TopicSnapshot:
+    return TopicSnapshot(TOPIC, TopicCatalog.empty(TOPIC), ledgers, list_of(*ledgers) if listed else None)
 
 
 def list_of(*ledgers: OffloadedLedger) -> LedgerList:
     return LedgerList(tuple(LedgerSpan(held.start.ledger, held.end.entry) for held in ledgers))
 
 
-def pieces(view: TopicView, selection: Selection = Selection()) -> list[Piece]:  # noqa: B008 (frozen)
-    return [item for item in plan(view, selection) if isinstance(item, Piece)]
+def pieces(view: TopicSnapshot, selection: Selection = Selection()) -> list[ObjectRange]:  # noqa: B008 (frozen)
+    return [item for item in plan(view, selection) if isinstance(item, ObjectRange)]
 
 
 def test_a_ledger_of_brokers_is_one_piece_under_the_keys_that_they_give() -> None:
@@ -48,7 +48,7 @@ def test_a_ledger_is_cut_at_equal_estimates() -> None:
     (piece,) = pieces(of_ledgers(ledger(5, 999_999, size=1_000_000_000)))
     tasks = split([piece], 100_000_000)
     assert 11 <= len(tasks) <= 14
-    assert all(task[0].size <= 100_000_000 for task in tasks if isinstance(task[0], Piece))
+    assert all(task[0].size <= 100_000_000 for task in tasks if isinstance(task[0], ObjectRange))
     assert max(cut.size for cut in piece.cuts) <= LEDGER_CUT + 2_000
 
 
@@ -58,7 +58,7 @@ def test_segments_are_preferred_to_the_same_positions_of_a_ledger() -> None:
     archive.add(stream(5, 4, 6), closed={5: 9})
     archive.add(stream(5, 7, 9) + stream(6, 0, 2), [gap(6, 3, 3)], closed={5: 9})
     held = (ledger(5, 9), ledger(6, 7))
-    view = TopicView(TOPIC, archive.catalog, held, list_of(*held))
+    view = TopicSnapshot(TOPIC, archive.catalog, held, list_of(*held))
     found = pieces(view)
     assert [p.runs for p in found] == [
         (run(5, 0, 3),),
@@ -79,8 +79,8 @@ def test_what_a_ledger_has_is_not_lost() -> None:
     archive.add(stream(1, 0, 4))
     archive.lose(Position(0, 1, 5), Position(0, 4, -1))
     archive.add(stream(4, 0, 2))
-    items = plan(TopicView(TOPIC, archive.catalog, (ledger(2, 9),)))
-    assert [(i.first, i.last) if isinstance(i, Piece) else (i.start, i.end) for i in items] == [
+    items = plan(TopicSnapshot(TOPIC, archive.catalog, (ledger(2, 9),)))
+    assert [(i.first, i.last) if isinstance(i, ObjectRange) else (i.start, i.end) for i in items] == [
         (Position(0, 1, 0), Position(0, 1, 4)),
         (Position(0, 1, 5), Position(0, 2, -1)),
         (Position(0, 2, 0), Position(0, 2, 9)),
@@ -93,12 +93,12 @@ def test_a_ledger_proves_where_it_ended() -> None:
     archive = Archive()
     archive.claim(6, 0)
     archive.add(stream(6, 0, 2))
-    assert len(plan(TopicView(TOPIC, archive.catalog, (ledger(5, 9),), list_of(ledger(5, 9), ledger(6, 2))))) == 2
+    assert len(plan(TopicSnapshot(TOPIC, archive.catalog, (ledger(5, 9),), list_of(ledger(5, 9), ledger(6, 2))))) == 2
     later = Archive()
     later.claim(6, 2)
     later.add(stream(6, 2, 4))
     with pytest.raises(DamagedRecordError, match=r"hole: 6:0\.\.1 is in no segment"):
-        plan(TopicView(TOPIC, later.catalog, (ledger(5, 9),)))
+        plan(TopicSnapshot(TOPIC, later.catalog, (ledger(5, 9),)))
 
 
 def test_without_a_list_of_ledgers_nothing_is_proven_between_two() -> None:
@@ -106,8 +106,8 @@ def test_without_a_list_of_ledgers_nothing_is_proven_between_two() -> None:
     assert isinstance(told, Missing)
     assert "no ledger is missing between 5 and 8" in told.why
     assert (told.start, told.end) == (Position(0, 5, 9), Position(0, 8, 0))
-    assert isinstance(first, Piece)
-    assert isinstance(second, Piece)
+    assert isinstance(first, ObjectRange)
+    assert isinstance(second, ObjectRange)
 
 
 def test_two_objects_of_one_ledger_are_an_overlap() -> None:
@@ -120,7 +120,7 @@ def test_a_hole_outside_of_what_is_selected_does_not_matter() -> None:
     archive.claim()
     archive.add(stream(1, 0, 4))
     archive.add(stream(1, 6, 9))
-    view = TopicView.of(archive.catalog)
+    view = TopicSnapshot.of(archive.catalog)
     assert len(pieces(view, Selection(end=Position(0, 1, 5)))) == 1
     assert len(pieces(view, Selection(start=Position(0, 1, 5)))) == 1
     with pytest.raises(DamagedRecordError, match="hole"):
@@ -133,14 +133,14 @@ def test_a_segment_whose_parts_do_not_have_its_entries() -> None:
     segment = archive.add(stream(1, 0, 4))
     broken = replace(segment, parts=())
     with pytest.raises(DamagedRecordError, match=f"segment {segment.uuid}: 1:0 is in none of its parts"):
-        plan(TopicView.of(replace(archive.catalog, segments=(broken,))))
+        plan(TopicSnapshot.of(replace(archive.catalog, segments=(broken,))))
 
 
 def test_a_segment_of_gaps_alone_is_told_of_and_not_read() -> None:
     archive = Archive()
     archive.claim()
     archive.add([], [gap(1, 0, 4)])
-    (piece,) = pieces(TopicView.of(archive.catalog))
+    (piece,) = pieces(TopicSnapshot.of(archive.catalog))
     assert (piece.size, piece.cuts, piece.runs) == (0, (), (gap_run(1, 0, 4),))
 
 
@@ -151,16 +151,16 @@ def test_positions_are_of_the_incarnation_that_had_their_ledger() -> None:
     archive.incarnation = 1
     archive.claim(created=2)
     archive.add(stream(7, 0, 4))
-    view = TopicView.of(archive.catalog)
+    view = TopicSnapshot.of(archive.catalog)
     expected = {0: 0, 3: 0, 4: 1, 7: 1, 9: 1}
     assert {n: located(view, Position(0, n, 2)).incarnation for n in expected} == expected
     assert located(of_ledgers(), Position(3, 1, 2)) == Position(3, 1, 2)
 
 
-def without(archive: Archive, *numbers: int) -> TopicView:
+def without(archive: Archive, *numbers: int) -> TopicSnapshot:
     """As if some records had never been."""
     catalog = archive.catalog
-    return TopicView.of(replace(catalog, segments=tuple(s for i, s in enumerate(catalog.segments) if i not in numbers)))
+    return TopicSnapshot.of(replace(catalog, segments=tuple(s for i, s in enumerate(catalog.segments) if i not in numbers)))
 
 
 def test_a_segment_whose_predecessor_is_not_recorded_does_not_follow_on() -> None:
@@ -181,13 +181,13 @@ def test_what_is_claimed_and_not_recorded_is_a_hole_unless_nothing_may_have_been
     archive.claim(5, 4)
     archive.add(stream(5, 6, 9), closed={5: 9})
     with pytest.raises(DamagedRecordError, match=r"5:4\.\.5 is in no record: what was claimed begins there"):
-        plan(TopicView.of(archive.catalog))
+        plan(TopicSnapshot.of(archive.catalog))
     later = Archive()
     later.claim(5, 4)
     later.add(stream(7, 0, 9))
-    assert len(plan(TopicView.of(later.catalog))) == 1
+    assert len(plan(TopicSnapshot.of(later.catalog))) == 1
     later.incarnation = 1
     later.claim(20, 3, created=2)
     later.add(stream(20, 4, 9))
     with pytest.raises(DamagedRecordError, match=r"20:3\.\.3 is in no record"):
-        plan(TopicView.of(later.catalog))
+        plan(TopicSnapshot.of(later.catalog))

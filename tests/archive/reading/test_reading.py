@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.archive.items import Missing
-from offloader.archive.read_model import Piece, Selection
+from offloader.archive.read_model import ObjectRange, Selection
 from offloader.archive.reading.plan import plan, split
 from offloader.format.entry import inspect
 from offloader.model import Position
@@ -43,12 +43,14 @@ def test_tasks_are_bounded_and_keep_the_order(built: Topic, max_bytes: int) -> N
     items = plan(built.view)
     tasks = split(items, max_bytes)
     for task in tasks:
-        pieces = [item for item in task if isinstance(item, Piece)]
+        pieces = [item for item in task if isinstance(item, ObjectRange)]
         assert sum(p.size for p in pieces) <= max_bytes or sum(len(p.cuts) for p in pieces) == 1
     flat = [item for task in tasks for item in task]
     assert [i for i in flat if isinstance(i, Missing)] == [i for i in items if isinstance(i, Missing)]
-    assert sum(i.size for i in flat if isinstance(i, Piece)) == sum(i.size for i in items if isinstance(i, Piece))
-    assert [c for i in flat if isinstance(i, Piece) for c in i.cuts] == [c for i in items if isinstance(i, Piece) for c in i.cuts]
+    assert sum(i.size for i in flat if isinstance(i, ObjectRange)) == sum(i.size for i in items if isinstance(i, ObjectRange))
+    assert [c for i in flat if isinstance(i, ObjectRange) for c in i.cuts] == [
+        c for i in items if isinstance(i, ObjectRange) for c in i.cuts
+    ]
 
 
 @given(topics(), st.integers(0, 480), st.integers(0, 480))

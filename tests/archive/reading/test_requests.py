@@ -11,12 +11,12 @@ from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.archive.read_model import EntryRun, Selection
 from offloader.archive.reading.indexes import IndexCache
 from offloader.archive.reading.plan import plan, split
-from offloader.archive.reading.reader import PieceReader, ReadOptions
+from offloader.archive.reading.reader import PlannedReader, ReadOptions
 from offloader.archive.reading.stores import Stores
-from offloader.archive.view import TopicView
+from offloader.archive.view import TopicSnapshot
 from offloader.errors import ConfigError
 from offloader.metadata import layout
-from offloader.model import KIB, MIB, Cuts, Position
+from offloader.model import KIB, MIB, Position, SegmentLayout
 from tests.archive.ledgers.support import put_ledger
 from tests.archive.reading.support import CountingStore, Topic, items_told, reader
 from tests.archive.support import TOPIC, Archive, message, stream
@@ -26,10 +26,10 @@ START = 1_700_000_000_000
 
 
 # Parts that are fetched at once: a part is given when all of it is there and checked.
-ONE_FETCH = Cuts(part_size=512 * KIB, block_size=128 * KIB)
+ONE_FETCH = SegmentLayout(part_size=512 * KIB, block_size=128 * KIB)
 
 
-def built(sizes: list[int], cuts: Cuts = Cuts()) -> Archive:  # noqa: B008 (frozen)
+def built(sizes: list[int], cuts: SegmentLayout = SegmentLayout()) -> Archive:  # noqa: B008 (frozen)
     """One segment with entries of these sizes, published a second after each other."""
     archive = Archive()
     archive.claim()
@@ -48,14 +48,14 @@ def test_one_entry_takes_one_request_with_a_warm_index_and_at_most_half_a_mebiby
     random = Random(2)
     archive = built([random.choice([100, 1_000, 50_000, 128 * KIB - 100]) for _ in range(300)])
     counting, indexes, stores = CountingStore(archive.store), IndexCache(), Stores.of(archive.store)
-    view = TopicView.of(archive.catalog)
+    view = TopicSnapshot.of(archive.catalog)
     counting.reads.clear()
-    (run,) = PieceReader(stores, indexes=indexes).read(plan(view, at(0)))
+    (run,) = PlannedReader(stores, indexes=indexes).read(plan(view, at(0)))
     assert isinstance(run, EntryRun)
     assert len(counting.reads) == 2  # the index, and the data
     for entry in random.sample(range(300), 100):
         counting.reads.clear()
-        reading = PieceReader(stores, indexes=indexes)
+        reading = PlannedReader(stores, indexes=indexes)
         (run,) = reading.read(plan(view, at(entry)))
         assert isinstance(run, EntryRun)
         assert (run.first, run.count) == (entry, 1)
@@ -68,7 +68,7 @@ def test_one_entry_takes_one_request_with_a_warm_index_and_at_most_half_a_mebiby
 def test_a_first_read_from_the_middle_of_a_block_also_asks_for_its_header() -> None:
     archive = built([50_000] * 100)
     counting = CountingStore(archive.store)
-    view = TopicView.of(archive.catalog)
+    view = TopicSnapshot.of(archive.catalog)
     counting.reads.clear()
     list(reader(archive.store).read(plan(view, at(15))))
     assert sorted(size for _, size in counting.reads)[0] == 128
@@ -80,7 +80,7 @@ def test_fetches_have_the_size_that_was_asked_for() -> None:
     size = archive.catalog.segments[0].size
     for read_size in (512 * KIB, 4 * MIB, 64 * MIB):
         counting = CountingStore(archive.store)
-        view = TopicView.of(archive.catalog)
+        view = TopicSnapshot.of(archive.catalog)
         counting.reads.clear()
         assert (
             sum(i.count for i in reader(archive.store, read_size=read_size).read(plan(view)) if isinstance(i, EntryRun)) == 2_000
@@ -92,8 +92,8 @@ def test_fetches_have_the_size_that_was_asked_for() -> None:
 
 
 def test_times_leave_out_parts() -> None:
-    archive = built([100_000] * 300, Cuts(part_size=5 * MIB))
-    view = TopicView.of(archive.catalog)
+    archive = built([100_000] * 300, SegmentLayout(part_size=5 * MIB))
+    view = TopicSnapshot.of(archive.catalog)
     reading = reader(archive.store)
     found = [i for i in reading.read(plan(view, Selection(published_from=START + 290_000))) if isinstance(i, EntryRun)]
     assert found[-1].last == 299
@@ -104,7 +104,7 @@ def test_times_leave_out_parts() -> None:
 
 def test_tasks_read_no_byte_twice() -> None:
     archive = built([30_000] * 2_000)
-    tasks = split(plan(TopicView.of(archive.catalog)), 16 * MIB)
+    tasks = split(plan(TopicSnapshot.of(archive.catalog)), 16 * MIB)
     assert len(tasks) >= 4
     total = 0
     for task in tasks:
@@ -119,7 +119,7 @@ def test_tasks_read_no_byte_twice() -> None:
 def test_no_more_is_fetched_ahead_than_was_asked_for(prefetch: int) -> None:
     archive = built([20_000] * 500, ONE_FETCH)
     store, lock = archive.store, threading.Lock()
-    items = plan(TopicView.of(archive.catalog))
+    items = plan(TopicSnapshot.of(archive.catalog))
     begun, most, taken = [0], [0], [0]
     read = store.read
 
@@ -143,7 +143,7 @@ def test_no_more_is_fetched_ahead_than_was_asked_for(prefetch: int) -> None:
 
 def test_a_reader_that_is_given_up_fetches_no_more() -> None:
     archive = built([20_000] * 500, ONE_FETCH)
-    items = plan(TopicView.of(archive.catalog))
+    items = plan(TopicSnapshot.of(archive.catalog))
     counting = CountingStore(archive.store)
     reading = reader(archive.store, read_size=MIB).read(items)
     next(reading)
@@ -165,7 +165,9 @@ def test_a_large_block_of_a_ledger_is_read_in_pieces_and_no_further_than_needed(
 
 def test_entries_larger_than_a_fetch() -> None:
     archive = built([3 * MIB, 10, 5 * MIB, 0, 100])
-    runs = [i for i in reader(archive.store, read_size=MIB).read(plan(TopicView.of(archive.catalog))) if isinstance(i, EntryRun)]
+    runs = [
+        i for i in reader(archive.store, read_size=MIB).read(plan(TopicSnapshot.of(archive.catalog))) if isinstance(i, EntryRun)
+    ]
     assert [e.position.entry for run in runs for e in run.entries()] == [0, 1, 2, 3, 4]
     assert max(len(run.data) for run in runs) < 5 * MIB + KIB
 
@@ -177,12 +179,12 @@ def test_indexes_are_kept_within_their_bytes() -> None:
         archive.add(stream(1, 40 * n, 40 * n + 39))
     indexes, stores = IndexCache(max_bytes=5_000), Stores.of(archive.store)
     counting = CountingStore(archive.store)
-    items = plan(TopicView.of(archive.catalog))
+    items = plan(TopicSnapshot.of(archive.catalog))
     counting.reads.clear()
-    list(PieceReader(stores, indexes=indexes).read(items))
-    list(PieceReader(stores, indexes=indexes).read(items[-1:]))
+    list(PlannedReader(stores, indexes=indexes).read(items))
+    list(PlannedReader(stores, indexes=indexes).read(items[-1:]))
     assert sum(key.endswith("-index") for key, _ in counting.reads) == 10
-    list(PieceReader(stores, indexes=indexes).read(items[:1]))
+    list(PlannedReader(stores, indexes=indexes).read(items[:1]))
     assert sum(key.endswith("-index") for key, _ in counting.reads) == 11
 
 
@@ -191,7 +193,7 @@ def test_indexes_of_stores_with_the_same_url_are_not_mixed_up() -> None:
         archive = Archive()
         archive.claim()
         archive.add([Stored(1, 0, message(text))])
-        (run,) = PieceReader(Stores.of(archive.store)).read(plan(TopicView.of(archive.catalog)))
+        (run,) = PlannedReader(Stores.of(archive.store)).read(plan(TopicSnapshot.of(archive.catalog)))
         assert isinstance(run, EntryRun)
         assert next(run.entries()).data == message(text)
 
@@ -208,8 +210,8 @@ def test_ledgers_in_a_bucket_of_their_own(tmp_path) -> None:
     )
     ledger = OffloadedLedger(Position(0, 4, 0), Position(0, 4, 1), layout_uuid, 100, url)
     stores = Stores(StoreSettings((tmp_path / "root").as_uri()))
-    view = TopicView(TOPIC, TopicCatalog.empty(TOPIC), (ledger,))
-    (run,) = PieceReader(stores).read(plan(view))
+    view = TopicSnapshot(TOPIC, TopicCatalog.empty(TOPIC), (ledger,))
+    (run,) = PlannedReader(stores).read(plan(view))
     assert isinstance(run, EntryRun)
     assert [e.data for e in run.entries()] == [message("a"), message("b")]
     assert not (tmp_path / "root").exists()

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from offloader.archive.read_model import EntryRun
 from offloader.archive.reading.fetches import fetches
-from offloader.archive.reading.scan import Fault, Scanner
-from offloader.archive.reading.sparse_index import Points, decode_points
+from offloader.archive.reading.scan import BrokenEntry, Scanner
+from offloader.archive.reading.sparse_index import SparseIndex, decode_points
 from offloader.archive.runs import Run
-from offloader.model import Cuts
+from offloader.model import SegmentLayout
 from tests.archive.ledgers.support import objects
 from tests.format.support import Stored, cut_all, fixture, sealed, sha256, small_cuts, streams, v1_one_block, v1_tiny_blocks
 
@@ -29,7 +29,7 @@ def runs_of(entries: list[Stored]) -> list[Run]:
     return runs
 
 
-def scanned(points: Points, data: bytes, runs: list[Run], read_size: int) -> list[Stored]:
+def scanned(points: SparseIndex, data: bytes, runs: list[Run], read_size: int) -> list[Stored]:
     scanner = Scanner(points, 0)
     found = []
     for fetch in fetches(points, runs, read_size):
@@ -40,7 +40,7 @@ def scanned(points: Points, data: bytes, runs: list[Run], read_size: int) -> lis
 
 
 @given(streams(), small_cuts(), read_sizes)
-def test_all_entries_whatever_the_sizes(stream: list[Stored], cuts: Cuts, read_size: int) -> None:
+def test_all_entries_whatever_the_sizes(stream: list[Stored], cuts: SegmentLayout, read_size: int) -> None:
     made = sealed(cut_all(stream, cuts))
     points = decode_points(made.index, None)
     assert scanned(points, made.data, runs_of(stream), read_size) == stream
@@ -56,7 +56,7 @@ def test_blocks_of_brokers_whatever_the_sizes(entries: list[bytes], block_size: 
 
 @given(streams(), small_cuts(), read_sizes, st.data())
 def test_fetches_cover_what_is_wanted_and_little_more(
-    stream: list[Stored], cuts: Cuts, read_size: int, data: st.DataObject
+    stream: list[Stored], cuts: SegmentLayout, read_size: int, data: st.DataObject
 ) -> None:
     made = sealed(cut_all(stream, cuts))
     points = decode_points(made.index, None)
@@ -77,7 +77,7 @@ def test_fetches_cover_what_is_wanted_and_little_more(
 
 @given(streams(), small_cuts(), read_sizes, st.data())
 def test_any_changed_byte_is_a_fault_or_in_an_entrys_bytes(
-    stream: list[Stored], cuts: Cuts, read_size: int, data: st.DataObject
+    stream: list[Stored], cuts: SegmentLayout, read_size: int, data: st.DataObject
 ) -> None:
     made = sealed(cut_all(stream, cuts))
     points = decode_points(made.index, None)
@@ -87,7 +87,7 @@ def test_any_changed_byte_is_a_fault_or_in_an_entrys_bytes(
     found, faults = [], []
     for fetch in fetches(points, runs_of(stream), read_size):
         for item in scanner.scan(fetch, changed[fetch.begin : fetch.end]):
-            if isinstance(item, Fault):
+            if isinstance(item, BrokenEntry):
                 faults.append(item)
             else:
                 found += [(e.position.ledger, e.position.entry, len(e.data)) for e in item.entries()]

@@ -14,7 +14,7 @@ from offloader.archive.read_model import PlanItem, Selection
 from offloader.archive.records import TopicRecords
 from offloader.archive.spark import offsets
 from offloader.archive.spark.offsets import Step, advance, before, check_not_removed, items_between, steps
-from offloader.archive.view import TopicView
+from offloader.archive.view import TopicSnapshot
 from offloader.errors import DataLostError
 from offloader.metadata.state import TopicCatalog
 from offloader.model import GapKind, Position, TopicName
@@ -41,8 +41,8 @@ def archive() -> Archive:
 
 
 @pytest.fixture(scope="module")
-def view() -> TopicView:
-    return TopicView.of(archive().catalog)
+def view() -> TopicSnapshot:
+    return TopicSnapshot.of(archive().catalog)
 
 
 def test_offsets_as_json() -> None:
@@ -88,36 +88,36 @@ def test_every_position_comes_once(budget: int, step: int) -> None:
     assert after == TopicRecords.of(view).last_position == at(4, 20)
 
 
-_VIEW = TopicView.of(archive().catalog)
+_VIEW = TopicSnapshot.of(archive().catalog)
 
 
-def test_nothing_new_is_nothing_pending(view: TopicView) -> None:
+def test_nothing_new_is_nothing_pending(view: TopicSnapshot) -> None:
     assert steps(view, at(4, 20), ALL, 1000, None) == []
-    assert steps(TopicView.of(TopicCatalog.empty(A)), None, ALL, 1000, None) == []
+    assert steps(TopicSnapshot.of(TopicCatalog.empty(A)), None, ALL, 1000, None) == []
 
 
-def test_what_no_time_wants_is_done_with(view: TopicView) -> None:
+def test_what_no_time_wants_is_done_with(view: TopicSnapshot) -> None:
     found = steps(view, None, Selection(published_to=5), 1000, None)
 
     assert found[-1].end == at(4, 20)
     assert sum(step.size for step in found) == 0
 
 
-def test_what_is_not_proven_is_told_also_where_a_batch_ends_there(view: TopicView) -> None:
+def test_what_is_not_proven_is_told_also_where_a_batch_ends_there(view: TopicSnapshot) -> None:
     items = items_between(view, at(2, 60), ALL)
 
     assert isinstance(items[0], Missing)
     assert "unproven" in items[0].why
 
 
-def test_a_gap_is_not_cut_off(view: TopicView) -> None:
+def test_a_gap_is_not_cut_off(view: TopicSnapshot) -> None:
     (piece,) = items_between(view, at(1, 59), ALL, at(2, 1))
 
     assert not isinstance(piece, Missing)
     assert [run.gap for run in piece.runs] == [GapKind.ABORTED]
 
 
-def test_start_at_a_position(view: TopicView) -> None:
+def test_start_at_a_position(view: TopicSnapshot) -> None:
     assert before(view, at(1, 0)) is None or before(view, at(1, 0)) < at(1, 0)
     assert before(view, at(1, 7)) == at(1, 6)
     assert before(view, at(3, 0)) == at(2, 60)
@@ -127,9 +127,9 @@ def test_start_at_a_position(view: TopicView) -> None:
 def test_what_was_read_last_is_gone() -> None:
     made = archive()
     catalog = made.catalog
-    rest = TopicView.of(replace(catalog, segments=catalog.segments[2:]))
+    rest = TopicSnapshot.of(replace(catalog, segments=catalog.segments[2:]))
 
-    check_not_removed(TopicView.of(catalog), at(1, 39))
+    check_not_removed(TopicSnapshot.of(catalog), at(1, 39))
     check_not_removed(rest, at(2, 35))
     with pytest.raises(DataLostError, match="does not hold 1:39 any more"):
         check_not_removed(rest, at(1, 39))
@@ -137,7 +137,7 @@ def test_what_was_read_last_is_gone() -> None:
 
 def test_first_segment_removed_after_it_was_read() -> None:
     catalog = archive().catalog
-    rest = TopicView.of(replace(catalog, segments=catalog.segments[1:]))
+    rest = TopicSnapshot.of(replace(catalog, segments=catalog.segments[1:]))
 
     check_not_removed(rest, at(1, 39))
 

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from offloader.archive.spark.options import Form, Ledgers, Options
+from offloader.archive.spark.options import Form, LedgerBucketOptions, SourceOptions
 from offloader.archive.spark.parsing import parse_options
 from offloader.errors import ConfigError
 from offloader.model import MIB, Position, TopicName
@@ -17,12 +17,12 @@ ORDERS = TopicName.parse("persistent://public/default/orders")
 LEAST = {"root": "s3://bucket/prefix", "topics": "orders"}
 
 
-def options(**given: str) -> Options:
+def options(**given: str) -> SourceOptions:
     return parse_options({**LEAST, **given})
 
 
 def test_least() -> None:
-    assert options() == Options(StoreSettings("s3://bucket/prefix"), topics=(ORDERS,))
+    assert options() == SourceOptions(StoreSettings("s3://bucket/prefix"), topics=(ORDERS,))
 
 
 def test_names_in_any_case() -> None:
@@ -100,7 +100,9 @@ def test_ledgers_of_stock_brokers() -> None:
         ledgers="s3://offloaded", cluster="east", endpoint="http://127.0.0.1:9", **{"admin.url": "http://127.0.0.1:8080"}
     )
 
-    assert found.ledgers == Ledgers(StoreSettings("s3://offloaded", "http://127.0.0.1:9"), "http://127.0.0.1:8080", "east")
+    assert found.ledgers == LedgerBucketOptions(
+        StoreSettings("s3://offloaded", "http://127.0.0.1:9"), "http://127.0.0.1:8080", "east"
+    )
 
 
 def test_storage_options_are_for_the_stores_whose_scheme_takes_them() -> None:

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
-from offloader.archive.read_model import Piece, PlanItem, Selection
+from offloader.archive.read_model import ObjectRange, PlanItem, Selection
 from offloader.archive.reading.plan import plan
 from offloader.archive.records import TopicRecords
-from offloader.archive.spark.options import Options
+from offloader.archive.spark.options import SourceOptions
 from offloader.archive.spark.parsing import parse_options
 from offloader.archive.spark.planning import (
     TASKS,
-    Past,
-    Portion,
+    LookBackPlan,
+    TopicSplit,
     asked_of,
     check_losses,
     portions,
@@ -25,7 +25,7 @@ from offloader.archive.spark.planning import (
     tasks,
     wanted,
 )
-from offloader.archive.view import TopicView
+from offloader.archive.view import TopicSnapshot
 from offloader.errors import DataLostError
 from offloader.model import Position, TopicName
 from offloader.storage.settings import StoreSettings
@@ -52,13 +52,13 @@ def timed(ledger: int, first: int, last: int, start: int) -> list[Stored]:
     ]
 
 
-def made() -> TopicView:
+def made() -> TopicSnapshot:
     archive = Archive()
     archive.claim()
     archive.add(timed(1, 0, 49, 1_000_000))
     archive.add(timed(1, 50, 79, 2_000_000) + timed(2, 2, 30, 1_010_000), [gap(2, 0, 1)], closed={1: 79})
     archive.add(timed(2, 31, 60, 1_000_000))
-    return TopicView.of(archive.catalog)
+    return TopicSnapshot.of(archive.catalog)
 
 
 VIEW = made()
@@ -67,7 +67,11 @@ EVERYTHING = [(1, e) for e in range(80)] + [(2, e) for e in range(61)]
 
 def positions(items: tuple[PlanItem, ...] | list[PlanItem]) -> list[tuple[int, int]]:
     return [
-        (run.ledger, e) for item in items if isinstance(item, Piece) for run in item.runs for e in range(run.first, run.last + 1)
+        (run.ledger, e)
+        for item in items
+        if isinstance(item, ObjectRange)
+        for run in item.runs
+        for e in range(run.first, run.last + 1)
     ]
 
 
@@ -88,7 +92,7 @@ def test_one_segment_is_read_by_many_tasks() -> None:
 
 @given(st.sampled_from(EVERYTHING), st.integers(0, 50_000))
 def test_looking_back_goes_on_where_a_portion_begins(first: tuple[int, int], max_bytes: int) -> None:
-    back = positions(Past(VIEW, plan(VIEW)).before(at(*first), max_bytes))
+    back = positions(LookBackPlan(VIEW, plan(VIEW)).before(at(*first), max_bytes))
 
     number = EVERYTHING.index(first)
     assert back == EVERYTHING[number - len(back) : number]
@@ -122,9 +126,9 @@ def test_whatever_a_time_wants_is_read() -> None:
 def test_small_portions_share_a_task() -> None:
     item = plan(VIEW)[0]
     names = [TopicName("a", "b", str(n)) for n in range(5)]
-    size = Portion(TOPIC, (item,)).size
+    size = TopicSplit(TOPIC, (item,)).size
 
-    packed = tasks([Portion(name, (item,)) for name in names], 2 * size)
+    packed = tasks([TopicSplit(name, (item,)) for name in names], 2 * size)
 
     assert [[p.topic for p in task] for task in packed] == [names[:2], names[2:4], names[4:]]
 
@@ -140,7 +144,7 @@ def test_what_the_options_want() -> None:
 
     records = TopicRecords.of(VIEW)
     assert wanted(records, options) == Selection(at(2, 5), None, None, 7)
-    asked = asked_of(records, wanted(records, Options(StoreSettings("s3://b"))))
+    asked = asked_of(records, wanted(records, SourceOptions(StoreSettings("s3://b"))))
     assert [item for _, items in asked for item in items] == plan(VIEW)
 
 
@@ -148,12 +152,12 @@ def test_losses_are_refused() -> None:
     archive = Archive()
     archive.claim()
     archive.add(stream(1, 0, 9), [gap(1, 10, 12)])
-    view = TopicView.of(archive.catalog)
+    view = TopicSnapshot.of(archive.catalog)
     check_losses(TOPIC, plan(view))
     archive.lose(at(1, 13), at(1, 20))
 
     with pytest.raises(DataLostError, match=r"1:13\.\.1:20 is not in the archive .*failOnDataLoss=false"):
-        check_losses(TOPIC, plan(TopicView.of(archive.catalog)))
+        check_losses(TOPIC, plan(TopicSnapshot.of(archive.catalog)))
 
 
 def test_stored_bytes() -> None:

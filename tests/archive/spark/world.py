@@ -9,13 +9,13 @@ from random import Random
 from typing import Any, NamedTuple
 
 from offloader._proto.pulsar_messages_pb2 import CompressionType, MessageMetadata, SingleMessageMetadata
-from offloader.model import KIB, Cuts, TopicName
+from offloader.model import KIB, SegmentLayout, TopicName
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
 from tests.archive.support import Archive
 from tests.format.support import Stored, checksummed
 
-CUTS = Cuts(part_size=64 * KIB, block_size=16 * KIB, index_step=8 * KIB)
+CUTS = SegmentLayout(part_size=64 * KIB, block_size=16 * KIB, index_step=8 * KIB)
 BEGIN = 1_700_000_000_000
 
 

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from offloader.bookkeeper.model import Fragment, LedgerMetadata, Versioned
 from offloader.bookkeeper.recovery.candidate import Candidate
-from offloader.bookkeeper.recovery.decisions import Missing
+from offloader.bookkeeper.recovery.decisions import MissingBookies
 from offloader.bookkeeper.recovery.fencing import Fencing
 from offloader.bookkeeper.recovery.forward import Forward
-from offloader.bookkeeper.recovery.machine import Aborted, Closing, Done, Measuring, Recovery, Rules, start, step
+from offloader.bookkeeper.recovery.machine import Aborted, Closing, Done, Measuring, Recovery, RecoveryRules, start, step
 from offloader.bookkeeper.recovery.messages import (
     Answered,
     BookieRequest,
@@ -54,7 +54,7 @@ class Clients:
     """All states of clients by number; 0 is the first. `asked`, and `places`: which bookies they wait for, and these as bits. `done`: what
     those that are at their end took for the ledger. `settled`: the client, or 0 where it is neither at its end nor writes metadata."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: RecoveryRules) -> None:
         self._names = {name: name for name in rules.writable}
         self.states: list[Client] = []
         self.asked: list[tuple[Asked, ...]] = []
@@ -136,7 +136,7 @@ def _forgetting(machine: Recovery) -> Recovery:
     """Without what does not matter any more: states that are the same in what they can still do are the same."""
     match machine.phase:
         case Aborted():  # however it came to that
-            return replace(machine, round=0, versioned=None, phase=Aborted("", Missing(0, ())))
+            return replace(machine, round=0, versioned=None, phase=Aborted("", MissingBookies(0, ())))
         case Closing() as phase:  # nothing is waited for
             return replace(machine, round=0, phase=replace(phase, forward=_end_of(phase.forward)))
         case Measuring() as phase:  # what is heard may still show that the entry after the end was acknowledged

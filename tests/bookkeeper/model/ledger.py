@@ -27,7 +27,7 @@ from typing import Any
 
 from offloader.bookkeeper.model import Fragment, LedgerMetadata, LedgerState, Versioned
 from offloader.bookkeeper.recovery.forward import Reading
-from offloader.bookkeeper.recovery.machine import Looking, Rules
+from offloader.bookkeeper.recovery.machine import Looking, RecoveryRules
 from offloader.bookkeeper.recovery.messages import (
     BookieRequest,
     Held,
@@ -72,7 +72,7 @@ class LedgerModel:
         everybody = tuple(map(str, range(world.bookies)))
         self.ledgers = Ledgers()
         self._closed: set[int] = set()  # in which a client on its way is where it began, see _tidy
-        self.clients = Clients(Rules(Reading(window=world.window), rounds=1000, writable=everybody))
+        self.clients = Clients(RecoveryRules(Reading(window=world.window), rounds=1000, writable=everybody))
         self.canonical = Symmetry(self._shape, world.spares, self.ledgers, self.clients).canonical
 
     def initial(self) -> list[State]:

@@ -11,7 +11,7 @@ from integration.soak import SOAK
 from offloader.bookkeeper.model import LedgerState
 from offloader.bookkeeper.recovery import forward
 from offloader.bookkeeper.recovery.candidate import Candidate
-from offloader.bookkeeper.recovery.decisions import Verdict
+from offloader.bookkeeper.recovery.decisions import EntryVerdict
 from offloader.bookkeeper.recovery.fencing import Fencing
 from tests.bookkeeper.model.explorer import Explored, explore, walk
 from tests.bookkeeper.model.ledger import LedgerModel
@@ -208,7 +208,7 @@ def asks_the_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def counts_those_that_were_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """That an entry is on a bookie that has lost its place makes it safe."""
-    enough = lambda self: Verdict.RECOVERABLE if len(self.accepted) >= self.ack_quorum else real.__get__(self)  # noqa: E731
+    enough = lambda self: EntryVerdict.RECOVERABLE if len(self.accepted) >= self.ack_quorum else real.__get__(self)  # noqa: E731
     real = Candidate.safe
     monkeypatch.setattr(Candidate, "safe", property(enough))
 
@@ -224,7 +224,9 @@ def from_the_fragments_first_entry(monkeypatch: pytest.MonkeyPatch) -> None:
 def sends_nothing_to_the_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are put into the ensemble, and taken to have all that the old ones took."""
     monkeypatch.setattr(
-        Candidate, "safe", property(lambda self: Verdict.RECOVERABLE if self.accepted or self.refused else Verdict.UNDECIDED)
+        Candidate,
+        "safe",
+        property(lambda self: EntryVerdict.RECOVERABLE if self.accepted or self.refused else EntryVerdict.UNDECIDED),
     )
 
 

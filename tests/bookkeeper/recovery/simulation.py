@@ -11,7 +11,7 @@ from offloader.bookkeeper.digests import digest_for
 from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.recovery.dangers import young_cookies
 from offloader.bookkeeper.recovery.forward import Reading
-from offloader.bookkeeper.recovery.machine import Aborted, Done, Rules
+from offloader.bookkeeper.recovery.machine import Aborted, Done, RecoveryRules
 from offloader.bookkeeper.recovery.runner import Recoverer
 from offloader.bookkeeper.stored import decode
 from offloader.errors import IntegrityError, MetadataUnavailableError, OutcomeUnknownError
@@ -113,7 +113,7 @@ class Simulation:
         bookies, store = self.cluster.client()
         registered = sorted(bookie for bookie, writable in store.available().items() if writable)
         order = tuple(self.choice.sample(registered, len(registered)))
-        rules = Rules(Reading(window=self.rng.choice((1, 2, 8))), writable=order)
+        rules = RecoveryRules(Reading(window=self.rng.choice((1, 2, 8))), writable=order)
         suspects = partial(young_cookies, store=store) if self.cookies else None
         self.processes.append(Process(Recoverer(LEDGER, store, bookies, rules, 5.0, suspects, lambda: self.network.now)))
 

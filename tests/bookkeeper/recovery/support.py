@@ -9,7 +9,7 @@ from typing import Any
 
 from offloader.bookkeeper.model import Fragment, LedgerMetadata, LedgerState, Versioned
 from offloader.bookkeeper.recovery.forward import Reading
-from offloader.bookkeeper.recovery.machine import Aborted, Done, Recovery, Rules, start, step
+from offloader.bookkeeper.recovery.machine import Aborted, Done, Recovery, RecoveryRules, start, step
 from offloader.bookkeeper.recovery.messages import (
     Answered,
     BookieRequest,
@@ -105,9 +105,9 @@ def unanswered(request: BookieRequest) -> Answered:
     return Answered(request, UNKNOWN, why="no answer")
 
 
-def run(world: World, rules: Rules | None = None, *, last_first: bool = False) -> Recovery:
+def run(world: World, rules: RecoveryRules | None = None, *, last_first: bool = False) -> Recovery:
     """To the end. Answers come in the order of the requests, or the newest first."""
-    state, requests = start(rules or Rules())
+    state, requests = start(rules or RecoveryRules())
     todo: deque[Request] = deque(requests)
     while todo and not state.over:
         state, more = step(state, world.answer(todo.pop() if last_first else todo.popleft()))
@@ -131,5 +131,5 @@ def kinds(requests: Iterable[Request], kind: type[Request]) -> list[Any]:
     return [request for request in requests if isinstance(request, kind)]
 
 
-def window(size: int, *, dry: bool = False) -> Rules:
-    return Rules(Reading(size, dry))
+def window(size: int, *, dry: bool = False) -> RecoveryRules:
+    return RecoveryRules(Reading(size, dry))

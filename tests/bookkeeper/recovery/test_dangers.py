@@ -14,12 +14,13 @@ from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo
 from offloader.bookkeeper.api import ManagedLedger
 from offloader.bookkeeper.digests import digest_for, master_key
 from offloader.bookkeeper.model import LedgerState, StoredEntry
+from offloader.bookkeeper.recovery.bookie_reports import BookieReport, Reports, acknowledged
 from offloader.bookkeeper.recovery.dangers import Danger, DangerKind, dangers, distrusted, young_cookies
-from offloader.bookkeeper.recovery.inspection import Options, examine
-from offloader.bookkeeper.recovery.machine import Aborted, Done, Ending
-from offloader.bookkeeper.recovery.outcome import BookieReport, Inspection, Reports
+from offloader.bookkeeper.recovery.inspection import InspectionOptions, examine
+from offloader.bookkeeper.recovery.machine import Aborted, Done, HowClosed
+from offloader.bookkeeper.recovery.outcome import Inspection
 from offloader.bookkeeper.recovery.report import fields, lines
-from offloader.bookkeeper.recovery.survey import acknowledged, marked_up_to, survey
+from offloader.bookkeeper.recovery.survey import marked_up_to, survey
 from offloader.bookkeeper.stored import encode
 from offloader.model import TopicName
 from offloader.testing.bookkeeper import SimulatedBookies, SimulatedCluster, SimulatedStore
@@ -146,7 +147,7 @@ class Cluster(SimulatedCluster):
         self.metadata.cluster.put_cursor(TOPIC, subscription, info.SerializeToString())
 
     def examine(self, **options: Any) -> Inspection:
-        return examine(LEDGER, *reversed(self.client()), Options(timeout=QUICK, **options))  # type: ignore[arg-type]
+        return examine(LEDGER, *reversed(self.client()), InspectionOptions(timeout=QUICK, **options))  # type: ignore[arg-type]
 
 
 def test_a_survey_says_what_each_bookie_has_and_knows():
@@ -182,7 +183,7 @@ def test_of_a_closed_ledger_that_is_to_be_closed_bookies_are_not_asked():
     for bookie in cluster.bookies.values():
         bookie.up = False
     found = cluster.examine(dry=False)
-    assert (found.outcome.phase.ending, found.reports, found.dangers) == (Ending.ADOPTED, {}, ())
+    assert (found.outcome.phase.ending, found.reports, found.dangers) == (HowClosed.ADOPTED, {}, ())
     assert len(cluster.examine(dry=True).reports) == 3
 
 
@@ -214,12 +215,12 @@ def test_a_bookie_that_has_no_last_entry_has_nothing_whether_or_not_it_lists_wha
     cluster.bookies["b2:3181"].lose_disk(refuse=False)
     cluster.bookies["b1:3181"].up = False
     bookies, store = client(cluster)
-    found = examine(LEDGER, store, bookies, Options(dry=False, timeout=QUICK))
+    found = examine(LEDGER, store, bookies, InspectionOptions(dry=False, timeout=QUICK))
     assert (DangerKind.NOTHING_HELD, ("b2:3181",)) in kinds(list(found.dangers))
     assert found.distrusted == {"b2:3181"}
     assert isinstance(found.outcome.phase, Aborted)
     cluster.bookies["b1:3181"].up = True
-    found = examine(LEDGER, store, bookies, Options(dry=False, trusted=("b3:3181",), timeout=QUICK))
+    found = examine(LEDGER, store, bookies, InspectionOptions(dry=False, trusted=("b3:3181",), timeout=QUICK))
     assert found.outcome.metadata.last_entry == 9
 
 
@@ -288,7 +289,7 @@ def test_an_inspection_says_all_of_it():
     cluster = Cluster(ack_quorum=1)
     cluster.put(0)
     cluster.put(1, "b1:3181", lac=0)
-    found = examine(LEDGER, *reversed(cluster.client()), Options(timeout=QUICK))
+    found = examine(LEDGER, *reversed(cluster.client()), InspectionOptions(timeout=QUICK))
     text = "\n".join([*lines(found), found.outcome.message])
     for expected in (
         "state: OPEN (version 0, created 2023-11-14T22:13:20Z)",
@@ -319,7 +320,7 @@ def test_an_inspection_says_who_must_come_back():
     cluster = Cluster()
     cluster.put(0)
     cluster.bookies["b1:3181"].up = cluster.bookies["b2:3181"].up = False
-    found = examine(LEDGER, *reversed(cluster.client()), Options(dry=False, timeout=QUICK))
+    found = examine(LEDGER, *reversed(cluster.client()), InspectionOptions(dry=False, timeout=QUICK))
     assert isinstance(found.outcome.phase, Aborted)
     said = fields(found)
     assert (said["outcome"], said["mustComeBack"]) == ("aborted", {"need": 1, "bookies": ("b1:3181", "b2:3181")})
@@ -330,10 +331,10 @@ def test_a_closed_ledger_is_only_looked_at():
     cluster = Cluster()
     cluster.put(0)
     bookies, store = cluster.client()
-    examine(LEDGER, store, bookies, Options(dry=False))
+    examine(LEDGER, store, bookies, InspectionOptions(dry=False))
     found = examine(LEDGER, store, bookies)
     assert isinstance(found.outcome.phase, Done)
-    assert found.outcome.phase.ending is Ending.ADOPTED
+    assert found.outcome.phase.ending is HowClosed.ADOPTED
     assert "state: CLOSED, last entry 0, 10 bytes" in next(lines(found))
     assert found.dangers == ()
 
@@ -344,11 +345,11 @@ def test_a_bookie_that_lost_its_disk_is_not_believed_unless_it_is_trusted():
     cluster.replace_disk("b3:3181")
     cluster.bookies["b1:3181"].up = False
     bookies, store = cluster.client()
-    found = examine(LEDGER, store, bookies, Options(dry=False, timeout=QUICK))
+    found = examine(LEDGER, store, bookies, InspectionOptions(dry=False, timeout=QUICK))
     assert found.distrusted == {"b3:3181"}
     assert isinstance(found.outcome.phase, Aborted)
     assert "not believed" in "\n".join(lines(found))
-    trusted = examine(LEDGER, store, bookies, Options(dry=False, trusted=("b3:3181",), timeout=QUICK))
+    trusted = examine(LEDGER, store, bookies, InspectionOptions(dry=False, trusted=("b3:3181",), timeout=QUICK))
     assert trusted.outcome.metadata.last_entry == -1  # this is what trusting means
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from offloader.bookkeeper.coverage import covers, fence_covers, write_sets
 from offloader.bookkeeper.model import Fragment, LedgerMetadata, LedgerState
 from offloader.bookkeeper.recovery.candidate import Candidate
-from offloader.bookkeeper.recovery.decisions import Missing, Verdict, judge, judge_write_back, missing
+from offloader.bookkeeper.recovery.decisions import EntryVerdict, MissingBookies, judge, judge_write_back, missing
 from offloader.bookkeeper.recovery.messages import Answered, Held, ReadEntry
 from tests.bookkeeper.recovery.support import NO, UNKNOWN, YES
 
@@ -59,15 +59,17 @@ def test_an_entry_is_left_out_when_so_many_deny_it_that_the_others_are_no_ack_qu
     unknown = set(data.draw(st.sets(st.sampled_from(write_set)))) - negative
     verdict = judge(write_set, shape.ack_quorum, positive=(), negative=negative, unknown=unknown)
     enough = len(negative) >= shape.write_quorum - shape.ack_quorum + 1
-    assert (verdict is Verdict.UNRECOVERABLE) == enough
-    assert enough or verdict is (Verdict.ABORT if negative | unknown == set(write_set) else Verdict.UNDECIDED)
-    assert judge(write_set, shape.ack_quorum, positive=write_set[:1], negative=negative, unknown=unknown) is Verdict.RECOVERABLE
+    assert (verdict is EntryVerdict.UNRECOVERABLE) == enough
+    assert enough or verdict is (EntryVerdict.ABORT if negative | unknown == set(write_set) else EntryVerdict.UNDECIDED)
+    assert (
+        judge(write_set, shape.ack_quorum, positive=write_set[:1], negative=negative, unknown=unknown) is EntryVerdict.RECOVERABLE
+    )
 
 
 @pytest.mark.parametrize("shape", [(3, 3, 3), (3, 3, 2), (3, 3, 1), (5, 4, 2)])
 def test_unknown_never_leaves_an_entry_out(shape):
     write_set = tuple(NAMES[: shape[1]])
-    assert judge(write_set, shape[2], positive=(), negative=(), unknown=write_set) is Verdict.ABORT
+    assert judge(write_set, shape[2], positive=(), negative=(), unknown=write_set) is EntryVerdict.ABORT
 
 
 def test_a_bookie_that_stands_twice_in_a_write_set_can_acknowledge_twice():
@@ -77,10 +79,10 @@ def test_a_bookie_that_stands_twice_in_a_write_set_can_acknowledge_twice():
 
 
 def test_a_write_back_is_safe_only_on_different_bookies():
-    assert judge_write_back(("a", "b", "a"), 2, accepted={"a"}, refused=set()) is Verdict.UNDECIDED
-    assert judge_write_back(("a", "b", "a"), 2, accepted={"a", "b"}, refused=set()) is Verdict.RECOVERABLE
-    assert judge_write_back(("a", "b", "c"), 2, accepted={"a"}, refused={"b", "c"}) is Verdict.ABORT
-    assert judge_write_back(("a",), 2, accepted={"a"}, refused=set()) is Verdict.ABORT
+    assert judge_write_back(("a", "b", "a"), 2, accepted={"a"}, refused=set()) is EntryVerdict.UNDECIDED
+    assert judge_write_back(("a", "b", "a"), 2, accepted={"a", "b"}, refused=set()) is EntryVerdict.RECOVERABLE
+    assert judge_write_back(("a", "b", "c"), 2, accepted={"a"}, refused={"b", "c"}) is EntryVerdict.ABORT
+    assert judge_write_back(("a",), 2, accepted={"a"}, refused=set()) is EntryVerdict.ABORT
 
 
 @given(st.permutations([("a", 0), ("b", 1), ("c", 2)]), st.lists(st.sampled_from([YES, NO, UNKNOWN]), min_size=3, max_size=3))
@@ -92,10 +94,10 @@ def test_the_order_of_answers_does_not_matter(order, answers):
         held = Held(4, 3, 10, b"x") if answers[number] is YES else None
         candidate = candidate.after(Answered(ReadEntry(name, 4, fence=True), answers[number], held))
         verdicts.append(candidate.verdict)
-    decided = [verdict for verdict in verdicts if verdict is not Verdict.UNDECIDED]
-    possible = {Verdict.RECOVERABLE} if YES in answers else set()
-    possible |= {Verdict.UNRECOVERABLE} if answers.count(NO) >= 2 else set()
-    assert decided[0] in (possible or {Verdict.ABORT})
+    decided = [verdict for verdict in verdicts if verdict is not EntryVerdict.UNDECIDED]
+    possible = {EntryVerdict.RECOVERABLE} if YES in answers else set()
+    possible |= {EntryVerdict.UNRECOVERABLE} if answers.count(NO) >= 2 else set()
+    assert decided[0] in (possible or {EntryVerdict.ABORT})
 
 
 def test_who_must_come_back_is_said_at_once_however_many_bookies_there_are():
@@ -113,7 +115,7 @@ def test_who_must_come_back_is_said_at_once_however_many_bookies_there_are():
 
 
 def test_who_must_come_back():
-    assert missing("abc", lambda back: len(back) >= 2) == Missing(2, ("a", "b", "c"))
-    assert str(Missing(2, ("a", "b", "c"))) == "at least 2 of a, b and c must come back"
-    assert str(Missing(1, ("a",))) == "a must come back"
-    assert missing("ab", lambda back: False) == Missing(2, ("a", "b"))
+    assert missing("abc", lambda back: len(back) >= 2) == MissingBookies(2, ("a", "b", "c"))
+    assert str(MissingBookies(2, ("a", "b", "c"))) == "at least 2 of a, b and c must come back"
+    assert str(MissingBookies(1, ("a",))) == "a must come back"
+    assert missing("ab", lambda back: False) == MissingBookies(2, ("a", "b"))

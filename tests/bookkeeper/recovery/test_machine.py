@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 
 from offloader.bookkeeper.model import Fragment, LedgerState
 from offloader.bookkeeper.recovery.forward import Forward, Reading
-from offloader.bookkeeper.recovery.machine import Aborted, Closing, Done, Ending, Measuring, Recovery, Rules, start, step
+from offloader.bookkeeper.recovery.machine import (
+    Aborted,
+    Closing,
+    Done,
+    HowClosed,
+    Measuring,
+    Recovery,
+    RecoveryRules,
+    start,
+    step,
+)
 from offloader.bookkeeper.recovery.messages import (
     Answered,
     Distrusted,
@@ -71,7 +81,7 @@ def test_what_is_closed_meanwhile_is_adopted():
     world = World(ledger(state=LedgerState.IN_RECOVERY), on(a={0, 1}, b={0, 1}, c={0, 1}), between=[other])
     state = run(world)
     assert closed(state) == (0, 1)
-    assert state.phase.ending is Ending.ADOPTED
+    assert state.phase.ending is HowClosed.ADOPTED
 
 
 def test_a_changed_ensemble_is_asked_from_the_beginning():
@@ -97,7 +107,7 @@ def test_metadata_that_never_comes_to_rest_ends_the_attempt():
         world.version += 1
 
     world = World(ledger(), on(a={0}), between=[touched] * 100)
-    assert "changed 3 times" in aborted(run(world, Rules(rounds=3))).reason
+    assert "changed 3 times" in aborted(run(world, RecoveryRules(rounds=3))).reason
 
 
 # Fencing
@@ -267,7 +277,7 @@ def test_an_entry_read_ahead_can_tell_that_one_before_it_was_acknowledged():
 # What is said late
 
 
-def without_c(world: World, rules: Rules, reached: Callable[[Recovery], bool]) -> Recovery:
+def without_c(world: World, rules: RecoveryRules, reached: Callable[[Recovery], bool]) -> Recovery:
     """Up to where c, and who is to write something back, have not said anything yet."""
     state, requests = start(rules)
     todo = list(requests)
@@ -285,7 +295,7 @@ def said_late(bookie: str, confirmed: int) -> Answered:
 
 def test_a_late_answer_that_the_entry_left_out_was_acknowledged_ends_it_while_entries_are_written_back():
     world = World(ledger(), on(a={0}, b={0}))
-    state = without_c(world, Rules(), lambda state: isinstance(state.phase, Forward) and state.phase.sealed is not None)
+    state = without_c(world, RecoveryRules(), lambda state: isinstance(state.phase, Forward) and state.phase.sealed is not None)
     assert not step(state, said_late("c", 0))[0].over
     found = aborted(step(state, said_late("c", 1))[0])
     assert "entry 1 was acknowledged" in found.reason
@@ -313,7 +323,7 @@ def test_an_acknowledged_entry_waits_for_the_bookie_that_has_it_whoever_denies_i
     if not confirmed:
         world = World(ledger(), on(a={1}, b=set(), c={0}))
         event_of = lambda r: telling(world.answer(r))  # noqa: E731
-    state, requests = start(Rules(confirmed=confirmed or -1))
+    state, requests = start(RecoveryRules(confirmed=confirmed or -1))
     todo = list(requests)
     while not state.over:
         last = sorted(todo, key=lambda r: (isinstance(r, ReadEntry) and r.entry <= confirmed, getattr(r, "bookie", "") == "c"))
@@ -332,18 +342,18 @@ def telling(event: Event) -> Event:
 
 def test_an_acknowledged_entry_that_nobody_gives_names_those_that_did_not_say():
     world = World(ledger(), on(c={0, 1, 2, 3}), damaged={("c", 3)})
-    found = aborted(run(world, Rules(confirmed=3)))
+    found = aborted(run(world, RecoveryRules(confirmed=3)))
     assert "entry 3 was acknowledged, but a, b answered" in found.reason
     assert (found.missing.need, found.missing.bookies) == (1, ("c",))
     world = World(ledger(), on(a={3}, b={3}, c={3}), damaged={("a", 3), ("b", 3), ("c", 3)})
-    found = aborted(run(world, Rules(confirmed=3)))
+    found = aborted(run(world, RecoveryRules(confirmed=3)))
     assert (found.reason, found.missing.need) == ("entry 3 was acknowledged but cannot be read", 1)
-    assert aborted(run(World(ledger()), Rules(confirmed=3))).missing.bookies == ()
+    assert aborted(run(World(ledger()), RecoveryRules(confirmed=3))).missing.bookies == ()
 
 
 def test_what_is_known_from_elsewhere_is_not_cut_off():
     world = World(ledger(), on(a={0}))
-    found = aborted(run(world, Rules(confirmed=3)))
+    found = aborted(run(world, RecoveryRules(confirmed=3)))
     assert "entry 3 was acknowledged" in found.reason
 
 
@@ -358,17 +368,17 @@ def test_a_bookie_that_is_not_believed_cannot_deny():
     world = World(ledger(), silent={"c"})
     assert closed(run(world)) == (-1, 0)
     world = World(ledger(), silent={"c"})
-    assert aborted(run(world, Rules(distrusted=frozenset("a")))).missing.bookies == ("a", "c")
+    assert aborted(run(world, RecoveryRules(distrusted=frozenset("a")))).missing.bookies == ("a", "c")
 
 
 def test_what_a_bookie_that_is_not_believed_has_counts():
     world = World(ledger(2, 2, (0, "ab")), on(a={0}))
-    assert closed(run(world, Rules(distrusted=frozenset("a")))) == (0, 1)
+    assert closed(run(world, RecoveryRules(distrusted=frozenset("a")))) == (0, 1)
 
 
 def test_a_bookie_that_lost_its_disk_meanwhile_makes_it_begin_anew():
     world = World(ledger(2, 1, (0, "ab")))
-    state, requests = start(Rules())
+    state, requests = start(RecoveryRules())
     todo = list(requests)
     while not isinstance(todo[0], WriteMetadata) or not todo[0].metadata.closed:
         state, more = step(state, world.answer(todo.pop(0)))
@@ -389,7 +399,7 @@ def test_a_dry_run_comes_to_the_same_and_touches_nothing():
     world = World(before, on(a={0, 1}, b={0}, c={0}), lacs={"a": 0})
     state = run(world, window(8, dry=True))
     assert closed(state) == (1, 3)
-    assert state.phase.ending is Ending.WOULD_CLOSE
+    assert state.phase.ending is HowClosed.WOULD_CLOSE
     assert not world.fenced
     assert not kinds(world.asked, WriteMetadata)
     assert all(write.dry for write in kinds(world.asked, WriteBack))
@@ -410,7 +420,7 @@ def test_a_dry_run_promises_nothing_that_bookies_would_not_take(silent):
 
 
 @st.composite
-def worlds(draw) -> tuple[World, Rules]:
+def worlds(draw) -> tuple[World, RecoveryRules]:
     """Whatever bookies have and do, with others that can take their place, or cannot."""
     write_quorum, ack_quorum = draw(st.sampled_from([(3, 2), (2, 2), (2, 1), (3, 3)]))
     ensemble = "abcd"[: draw(st.integers(write_quorum, 4))]
@@ -423,7 +433,7 @@ def worlds(draw) -> tuple[World, Rules]:
     lacs = {name: draw(st.integers(-1, max(entries[name]) - 1)) for name in everybody if entries[name]}
     world = World(metadata, entries, lacs, draw(few), damaged, draw(few))
     writable = tuple(draw(st.permutations(everybody)))[: draw(st.integers(0, 7))]
-    return world, Rules(Reading(draw(st.integers(1, 4))), draw(few), writable=writable)
+    return world, RecoveryRules(Reading(draw(st.integers(1, 4))), draw(few), writable=writable)
 
 
 @given(worlds(), st.booleans())
@@ -434,7 +444,7 @@ def test_a_dry_run_says_what_closing_comes_to_on_the_same_answers(case, last_fir
     real = run(world, rules, last_first=last_first).phase
     if isinstance(dry, Done) and isinstance(real, Done):
         assert dry.metadata == real.metadata == world.metadata
-        assert (dry.ending, real.ending) == (Ending.WOULD_CLOSE, Ending.CLOSED)
+        assert (dry.ending, real.ending) == (HowClosed.WOULD_CLOSE, HowClosed.CLOSED)
     else:
         assert isinstance(dry, Aborted)
         assert isinstance(real, Aborted)

@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 
 from offloader.bookkeeper.model import Fragment, LedgerMetadata
 from offloader.bookkeeper.recovery.forward import Reading
-from offloader.bookkeeper.recovery.machine import Done, Rules, start, step
+from offloader.bookkeeper.recovery.machine import Done, RecoveryRules, start, step
 from offloader.bookkeeper.recovery.messages import Answered, ReadEntry, WriteBack, WriteMetadata
 from offloader.bookkeeper.recovery.replacing import replaced, spares, with_others
 from tests.bookkeeper.recovery.support import YES, World, aborted, closed, held, kinds, ledger, run, unanswered
 from tests.bookkeeper.recovery.test_machine import on, worlds
 
 
-def writable(names: str) -> Rules:
-    return Rules(writable=tuple(names))
+def writable(names: str) -> RecoveryRules:
+    return RecoveryRules(writable=tuple(names))
 
 
 def fragments(*said: tuple[int, str]) -> tuple[Fragment, ...]:
@@ -79,7 +79,7 @@ def test_one_after_the_other_is_tried_and_none_twice():
 def test_a_bookie_that_failed_once_may_have_a_place_again():
     """b does not take entry 0, and c not entry 1; nobody else is there."""
     world = World(ledger(2, 2, (0, "ab")), on(a={0, 1, 2}))
-    state, requests = start(Rules(Reading(window=1), writable=tuple("abc")))
+    state, requests = start(RecoveryRules(Reading(window=1), writable=tuple("abc")))
     todo = list(requests)
     while not state.over:
         request = todo.pop(0)

@@ -13,8 +13,8 @@ import pytest
 from offloader.bookkeeper.digests import digest_for, master_key
 from offloader.bookkeeper.model import DigestType, LedgerMetadata, LedgerState, StoredEntry
 from offloader.bookkeeper.recovery.forward import Reading
-from offloader.bookkeeper.recovery.machine import Aborted, Closing, Done, Ending, Rules
-from offloader.bookkeeper.recovery.outcome import Outcome
+from offloader.bookkeeper.recovery.machine import Aborted, Closing, Done, HowClosed, RecoveryRules
+from offloader.bookkeeper.recovery.outcome import RecoveryOutcome
 from offloader.bookkeeper.recovery.runner import Recoverer, recover
 from offloader.bookkeeper.status import BookieIOError, ReadOnlyError, status_error
 from offloader.bookkeeper.stored import decode, encode, encode_lac
@@ -52,7 +52,7 @@ class Cluster(SimulatedCluster):
     def metadata_now(self) -> LedgerMetadata:
         return self.metadata.read(LEDGER).metadata
 
-    def close(self, timeout: float = QUICK, rules: Rules | None = None) -> Outcome:
+    def close(self, timeout: float = QUICK, rules: RecoveryRules | None = None) -> RecoveryOutcome:
         bookies, store = self.client()
         return recover(LEDGER, store, bookies, rules, timeout=timeout)
 
@@ -66,7 +66,7 @@ def test_a_ledger_is_closed_with_what_its_bookies_have(digest):
     cluster.put(0)
     stored = cluster.put(1, B2, lac=0)
     outcome = cluster.close()
-    assert outcome.phase.ending is Ending.CLOSED
+    assert outcome.phase.ending is HowClosed.CLOSED
     now = cluster.metadata_now
     assert (now.state, now.last_entry, now.length) == (LedgerState.CLOSED, 1, 3)
     assert now == replace(cluster.shape, state=LedgerState.CLOSED, last_entry=1, length=3)
@@ -89,7 +89,7 @@ def test_whoever_comes_second_adopts_what_the_first_one_did():
     cluster = Cluster()
     cluster.put(0, B1)
     first, second = cluster.close(), cluster.close()
-    assert second.phase.ending is Ending.ADOPTED
+    assert second.phase.ending is HowClosed.ADOPTED
     assert second.metadata == first.metadata
     assert second.message == "ledger 7: was closed already, last entry 0, 1 bytes"
 
@@ -112,10 +112,10 @@ def test_a_bookie_that_does_not_answer_is_done_without():
 class Silent(Recoverer):
     """One that never hears of these bookies."""
 
-    def __init__(self, cluster: Cluster, *silent: str, rules: Rules | None = None) -> None:
+    def __init__(self, cluster: Cluster, *silent: str, rules: RecoveryRules | None = None) -> None:
         self.silent = set(silent)
         bookies, store = cluster.client()
-        super().__init__(LEDGER, store, bookies, rules or Rules(), QUICK)
+        super().__init__(LEDGER, store, bookies, rules or RecoveryRules(), QUICK)
 
     def _send(self, request):
         return Future() if request.bookie in self.silent else super()._send(request)
@@ -171,8 +171,8 @@ def test_an_explicit_lac_counts_in_a_dry_run():
     cluster.put(0)
     cluster.put(1)
     cluster.bookies[B2].memory.write_lac(LEDGER, encode_lac(LEDGER, 1, digest_for(cluster.shape)), master_key(b""))
-    outcome = cluster.close(rules=Rules(Reading(dry=True)))
-    assert outcome.phase.ending is Ending.WOULD_CLOSE
+    outcome = cluster.close(rules=RecoveryRules(Reading(dry=True)))
+    assert outcome.phase.ending is HowClosed.WOULD_CLOSE
     assert (outcome.metadata.last_entry, outcome.metadata.length) == (1, 3)
     assert outcome.evidence.last[B2].confirmed == 1
 
@@ -181,7 +181,7 @@ def test_a_dry_run_touches_nothing_and_hears_everybody():
     cluster = Cluster()
     cluster.put(0, B1)
     before = cluster.metadata.read(LEDGER)
-    outcome = cluster.close(rules=Rules(Reading(dry=True)))
+    outcome = cluster.close(rules=RecoveryRules(Reading(dry=True)))
     assert cluster.metadata.read(LEDGER) == before
     assert not cluster.bookies[B1].memory.ledgers[LEDGER].fenced
     assert all(LEDGER not in cluster.bookies[bookie].memory.ledgers for bookie in (B2, B3))
@@ -231,7 +231,7 @@ def test_a_bookie_that_lost_its_disk_is_found_out_before_the_ledger_is_closed():
     assert cluster.metadata_now.state is LedgerState.IN_RECOVERY
 
 
-def Silent2(cluster: Cluster) -> Outcome:  # noqa: N802
+def Silent2(cluster: Cluster) -> RecoveryOutcome:  # noqa: N802
     """b2, which has the other copy, is away."""
     cluster.bookies[B2].up = False
     return cluster.close()
@@ -243,7 +243,7 @@ def test_copies_that_are_on_their_way_are_waited_for():
     cluster.put(0, B1)
     late = Late(cluster, B3)
     outcome = late.run()
-    assert outcome.phase.ending is Ending.CLOSED
+    assert outcome.phase.ending is HowClosed.CLOSED
     assert outcome.evidence.writes[0][B3].answer.value == "positive"
 
 
@@ -254,7 +254,7 @@ class Late(Recoverer):
         self.slow = bookie
         self.cluster = cluster
         bookies, store = cluster.client()
-        super().__init__(LEDGER, store, bookies, Rules(), 5.0)
+        super().__init__(LEDGER, store, bookies, RecoveryRules(), 5.0)
 
     def _send(self, request):
         if request.bookie != self.slow or type(request).__name__ != "WriteBack":
@@ -293,7 +293,7 @@ class Delayed(Recoverer):
         self.slow = bookie
         self.kept: list[tuple[Future[object], Future[object]]] = []
         bookies, store = cluster.client()
-        super().__init__(LEDGER, store, bookies, Rules(), QUICK)
+        super().__init__(LEDGER, store, bookies, RecoveryRules(), QUICK)
 
     def _send(self, request):
         sent = super()._send(request)
@@ -340,7 +340,7 @@ def test_a_bookie_that_is_gone_for_good_does_not_keep_a_ledger_open():
     cluster.put(1, gone, left, lac=0)
     cluster.bookies[gone].up = False
     outcome = cluster.close()
-    assert outcome.phase.ending is Ending.CLOSED
+    assert outcome.phase.ending is HowClosed.CLOSED
     (change,) = outcome.replaced
     assert (change.first_entry, change.bookie, change.by) == (1, gone, in_place_of(cluster, gone))
     assert outcome.message == f"ledger 7: closed, last entry 1, 3 bytes; from entry 1 on {change.by} in place of {gone}"
@@ -452,7 +452,7 @@ class Troubled(Cluster):
 
     def ended(self, *, dry: bool) -> Done | Aborted:
         bookies, _ = self.client()
-        rules = Rules(Reading(dry=dry))
+        rules = RecoveryRules(Reading(dry=dry))
         answering = Muted(bookies, self.hung)
         return recover(LEDGER, Registered(self), answering, rules, timeout=QUICK, choice=random.Random(1)).phase  # type: ignore[arg-type]
 

@@ -11,7 +11,7 @@ from offloader.bookkeeper.stored import encode
 from offloader.model import LedgerList, LedgerSpan, TopicName
 from offloader.offload.core.check import Verdict
 from offloader.operations.doctor.bookie_access import reachable
-from offloader.operations.doctor.ledgers import Ledgers
+from offloader.operations.doctor.ledgers import LedgerProbes
 from offloader.ports.admin import TopicInfo
 from offloader.testing.bookkeeper import SimulatedCluster
 
@@ -33,7 +33,7 @@ def ledgers(monkeypatch):
         bookie.memory.add(13, 0, stored, master_key(b""))
     bookies, store = cluster.client()
     monkeypatch.setattr("offloader.operations.doctor.ledgers.clients", lambda _: (store, bookies))
-    return Ledgers(BookKeeperSettings("zk:nowhere"))
+    return LedgerProbes(BookKeeperSettings("zk:nowhere"))
 
 
 def info(last_confirmed):

@@ -9,9 +9,9 @@ from random import Random
 from offloader.archive.items import Missing
 from offloader.archive.read_model import EntryRun
 from offloader.archive.reading.plan import plan
-from offloader.archive.reading.reader import PieceReader
+from offloader.archive.reading.reader import PlannedReader
 from offloader.archive.reading.stores import Stores
-from offloader.archive.view import TopicView
+from offloader.archive.view import TopicSnapshot
 from offloader.errors import OffloadError
 from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs, released
@@ -209,7 +209,7 @@ def again(store: ObjectStore, **said: object) -> Proposal:
 def read(store: ObjectStore, catalog: TopicCatalog) -> dict[Position, bytes]:
     """What every reader gets; each position once."""
     found: dict[Position, bytes] = {}
-    for run in PieceReader(Stores.of(store)).read(plan(TopicView.of(catalog))):
+    for run in PlannedReader(Stores.of(store)).read(plan(TopicSnapshot.of(catalog))):
         for entry in run.entries() if isinstance(run, EntryRun) else ():
             assert entry.position not in found
             found[entry.position] = entry.data
@@ -218,4 +218,4 @@ def read(store: ObjectStore, catalog: TopicCatalog) -> dict[Position, bytes]:
 
 def missing(catalog: TopicCatalog) -> list[tuple[Position, Position]]:
     """What every reader reports."""
-    return [(m.start, m.end) for m in plan(TopicView.of(catalog)) if isinstance(m, Missing)]
+    return [(m.start, m.end) for m in plan(TopicSnapshot.of(catalog)) if isinstance(m, Missing)]

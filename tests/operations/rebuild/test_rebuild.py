@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given as examples
 from hypothesis import strategies as st
 
-from offloader.archive.findings import Kind
+from offloader.archive.findings import FindingKind
 from offloader.errors import DamagedRecordError, IntegrityError, OffloadError, OutcomeUnknownError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.state import TopicCatalog
@@ -49,7 +49,11 @@ def test_a_catalog_that_lost_any_of_its_objects_is_made_again_as_it_was(random: 
         assert plain(history.catalog) == plain(before)
         assert read(store, history.catalog) == history.truth
         assert look(store).in_force
-    assert {f.kind for f in verify(store).findings} <= {Kind.LEFT_OVER, Kind.UNCOMMITTED_RECORD, Kind.STRAY_OBJECT}
+    assert {f.kind for f in verify(store).findings} <= {
+        FindingKind.LEFT_OVER,
+        FindingKind.UNCOMMITTED_RECORD,
+        FindingKind.STRAY_OBJECT,
+    }
 
 
 @examples(randoms)
@@ -215,9 +219,9 @@ def test_a_copy_beside_that_is_lost_is_written_again() -> None:
     keys = record_keys(history.store)
     history.store.put(keys[0], b"rubbish")
     history.store.delete(keys[1:3])
-    assert {f.kind for f in verify(history.store).findings} >= {Kind.MISSING_RECORD, Kind.DAMAGED_RECORD}
+    assert {f.kind for f in verify(history.store).findings} >= {FindingKind.MISSING_RECORD, FindingKind.DAMAGED_RECORD}
     again(history.store)
-    assert {f.kind for f in verify(history.store).findings} <= {Kind.UNCOMMITTED_RECORD, Kind.STRAY_OBJECT}
+    assert {f.kind for f in verify(history.store).findings} <= {FindingKind.UNCOMMITTED_RECORD, FindingKind.STRAY_OBJECT}
 
 
 def test_a_copy_of_the_store_is_untouched_by_a_proposal() -> None:

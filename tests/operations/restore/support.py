@@ -12,9 +12,9 @@ from offloader.archive.messages.envelope import Envelope, parse_envelope
 from offloader.errors import BrokerUnavailableError
 from offloader.model import GapKind, Position, TopicName
 from offloader.operations.restore.outgoing import Outgoing
-from offloader.operations.restore.progress import Counts, Course
+from offloader.operations.restore.progress import Counts, RestoreProgress
 from offloader.operations.restore.provenance import Origin
-from offloader.operations.restore.rate_limiter import Pace
+from offloader.operations.restore.rate_limiter import RateLimiter
 from offloader.operations.restore.restore import Restore, Tools
 from offloader.operations.restore.tail import Found, Tail, tail_of
 from tests.format.support import checksummed
@@ -165,7 +165,7 @@ def run(target: MemoryTarget, items: list[Item], *, rate: int | None = None, clo
     """One process."""
     clock = clock or Clock()
     tools = Tools(clock, clock.sleep, patience=1e9)
-    return Restore(target, after(items), lambda tail: Course(ORIGIN, tail, **options), Pace(rate), tools).run()
+    return Restore(target, after(items), lambda tail: RestoreProgress(ORIGIN, tail, **options), RateLimiter(rate), tools).run()
 
 
 def envelopes(target: MemoryTarget) -> list[Envelope]:

@@ -13,8 +13,8 @@ from offloader.format.entry import ABORT_MARKER, COMMIT_MARKER
 from offloader.model import TopicName
 from offloader.operations.restore.outgoing import outgoing
 from offloader.operations.restore.pairs import Existing, Pairing, pairing
-from offloader.operations.restore.provenance import Mark, Origin
-from offloader.operations.restore.rate_limiter import Pace
+from offloader.operations.restore.provenance import Origin, Provenance
+from offloader.operations.restore.rate_limiter import RateLimiter
 from offloader.operations.restore.tail import Found, Tail, tail_of
 from offloader.operations.restore.target_policies import KEEPS_EVERYTHING, check_policies, inherited, left_to_broker
 from offloader.operations.restore.transactions import Outcomes, outcomes
@@ -24,7 +24,7 @@ KEEPS = {"retention": {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}, "
 
 
 def restored(number: int, origin: Origin = ORIGIN) -> bytes:
-    return outgoing(parse_envelope(archived(at(1, 1)).data), Mark(origin, at(5, 6), number)).data
+    return outgoing(parse_envelope(archived(at(1, 1)).data), Provenance(origin, at(5, 6), number)).data
 
 
 def look(found: Found, *, settled: bool = True) -> Tail:
@@ -208,13 +208,13 @@ def test_a_transaction_whose_end_is_not_archived_ends_the_restore() -> None:
 
 
 def test_no_rate_means_no_waiting() -> None:
-    pace = Pace(None)
+    pace = RateLimiter(None)
     pace.spend(10**9, 0.0)
     assert pace.wait(0.0) == 0
 
 
 def test_a_pause_is_not_made_up_for() -> None:
-    pace = Pace(1000)
+    pace = RateLimiter(1000)
     pace.spend(1000, 50.0)
     assert pace.wait(50.0) == pytest.approx(0.95)
     assert pace.wait(100.0) == 0

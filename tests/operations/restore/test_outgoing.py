@@ -19,12 +19,12 @@ from offloader.operations.restore.provenance import (
     REPLICATED_FROM,
     ROOT,
     TOPIC,
-    Mark,
+    Provenance,
     read_mark,
 )
 from tests.operations.restore.support import ORIGIN, at
 
-MARK = Mark(ORIGIN, at(12, 345, incarnation=2), 17)
+MARK = Provenance(ORIGIN, at(12, 345, incarnation=2), 17)
 # Field 7 is `replicate_to`, 200 one that nobody knows: neither is in our subset.
 UNKNOWN = b"\x3a\x02us" + b"\xc2\x0c\x03abc"
 

@@ -19,9 +19,9 @@ from offloader.errors import (
 )
 from offloader.format.entry import crc_ok
 from offloader.operations.restore.outgoing import Skipped
-from offloader.operations.restore.progress import MAX_PENDING, Course
-from offloader.operations.restore.provenance import Mark, read_mark
-from offloader.operations.restore.rate_limiter import Pace
+from offloader.operations.restore.progress import MAX_PENDING, RestoreProgress
+from offloader.operations.restore.provenance import Provenance, read_mark
+from offloader.operations.restore.rate_limiter import RateLimiter
 from offloader.operations.restore.restore import Restore, Tools
 from tests.operations.restore.support import (
     ORIGIN,
@@ -45,7 +45,7 @@ def check(target: MemoryTarget, items) -> None:
     found = envelopes(target)
     assert [bytes(e.payload) for e in found] == [bytes(parse_envelope(entry.data).payload) for entry in expected]
     marks = [read_mark(e.metadata) for e in found]
-    assert marks == [Mark(ORIGIN, entry.position, number) for number, entry in enumerate(expected, 1)]
+    assert marks == [Provenance(ORIGIN, entry.position, number) for number, entry in enumerate(expected, 1)]
     assert all(crc_ok(data) for data in target.stored)
 
 
@@ -175,7 +175,7 @@ def test_an_archive_that_fails_ends_the_restore_and_another_call_goes_on() -> No
         raise StoreUnavailableError("the store is down")
 
     target, clock = MemoryTarget(Random(14)), Clock()
-    restore = Restore(target, broken, lambda tail: Course(ORIGIN, tail), Pace(None), Tools(clock, clock.sleep))
+    restore = Restore(target, broken, lambda tail: RestoreProgress(ORIGIN, tail), RateLimiter(None), Tools(clock, clock.sleep))
     with pytest.raises(StoreUnavailableError):
         restore.run()
     run(target, items)
@@ -192,7 +192,7 @@ def test_an_archive_that_cannot_be_opened_at_first_is_not_taken_for_an_empty_one
         return after(items)(position)
 
     target, clock = MemoryTarget(Random(14)), Clock()
-    Restore(target, late, lambda tail: Course(ORIGIN, tail), Pace(None), Tools(clock, clock.sleep)).run()
+    Restore(target, late, lambda tail: RestoreProgress(ORIGIN, tail), RateLimiter(None), Tools(clock, clock.sleep)).run()
     check(target, items)
 
 
@@ -205,7 +205,7 @@ def test_a_target_that_stays_away_is_given_up_after_a_while() -> None:
     begun = clock()
     tools = Tools(clock, clock.sleep, patience=60)
     with pytest.raises(BrokerUnavailableError, match="nobody there"):
-        Restore(Away(Random(15)), lambda _: iter(()), lambda tail: Course(ORIGIN, tail), Pace(None), tools).run()
+        Restore(Away(Random(15)), lambda _: iter(()), lambda tail: RestoreProgress(ORIGIN, tail), RateLimiter(None), tools).run()
     assert 60 < clock() - begun < 100
 
 

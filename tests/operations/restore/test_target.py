@@ -12,7 +12,7 @@ from offloader.archive.messages.envelope import parse_envelope
 from offloader.errors import BrokerUnavailableError, FatalError, IntegrityError
 from offloader.model import Gap, GapKind, TopicName
 from offloader.operations.restore.outgoing import outgoing
-from offloader.operations.restore.provenance import Mark
+from offloader.operations.restore.provenance import Provenance
 from offloader.operations.restore.schemas import Schemas
 from offloader.operations.restore.tail import Tail
 from offloader.operations.restore.target import PulsarTarget
@@ -28,7 +28,7 @@ PART = TopicName.parse("public/default/again-partition-1")
 
 
 def restored(number: int):
-    return outgoing(parse_envelope(archived(at(1, number)).data), Mark(ORIGIN, at(1, number), number))
+    return outgoing(parse_envelope(archived(at(1, number)).data), Provenance(ORIGIN, at(1, number), number))
 
 
 class Answer:
