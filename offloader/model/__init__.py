@@ -1,6 +1,6 @@
-"""The values that everything else speaks of: topics, positions, ledgers, cuts, parts, segments, slices, receipts.
+"""The values that everything else speaks of: topics, positions, ledgers, parts, segments, slices, receipts. Pure.
 
-Frozen, no I/O. Sizes are in bytes, times in milliseconds since the epoch (UTC), positions inclusive unless a name says
+Frozen. Sizes are in bytes, times in milliseconds since the epoch (UTC), positions inclusive unless a name says
 `after`.
 """
 

@@ -1,1 +1,1 @@
-"""What the core asks of the world, as interfaces."""
+"""What the core asks of the world, as interfaces. Pure."""

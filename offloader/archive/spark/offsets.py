@@ -1,4 +1,4 @@
-"""A stream's offsets: per topic the last position that is read. What comes next, and how much of it. Pure.
+"""A stream's offsets: per topic the last position that is read. What comes next, and how much of it.
 
 As JSON: `{"persistent://tenant/namespace/topic": "INCARNATION:LEDGER:ENTRY"}`; a topic that is not named is read from its beginning.
 """

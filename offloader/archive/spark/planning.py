@@ -1,4 +1,4 @@
-"""From views to tasks: what is read, in portions of bounded size, a topic's portions in order. Pure."""
+"""From views to tasks: what is read, in portions of bounded size, a topic's portions in order. Reads records, and no data."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is decided, and nothing else: pure functions over frozen values."""
+"""What the application decides. Pure functions over frozen values."""
