@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self, TypeVar
 
+from integration.bookkeeper.cluster import PATIENT
 from integration.bookkeeper.official import HURRIED, OfficialClient, OfficialError
 from integration.bookkeeper.orphans import Closed, Orphan
 from integration.processes import HANGS
@@ -24,7 +25,6 @@ from offloader.bookkeeper.zookeeper import connect
 
 TIMEOUT = 1.5  # seconds for a bookie's answer: a slow one counts as away, and then it must be asked again
 _HURRIED = BookieSettings(connect_timeout=TIMEOUT, request_timeout=TIMEOUT)
-_PATIENT = BookieSettings(connect_timeout=HANGS, request_timeout=HANGS)
 
 
 class Refused(NamedTuple):
@@ -109,7 +109,7 @@ class Closers:
         self._official = cluster.official
         self._choice = choice
         self.first, self.second = (self._client(cluster, trusted, _HURRIED) for _ in range(2))
-        self.reader = self._client(cluster, trusted, _PATIENT)
+        self.reader = self._client(cluster, trusted, PATIENT)
         self.victim: OfficialClient | None = None
 
     def __enter__(self) -> Self:
@@ -119,7 +119,7 @@ class Closers:
         self._stack.close()
 
     def _client(self, cluster: Cluster, trusted: Collection[str], settings: BookieSettings) -> Ours:
-        store = self._stack.enter_context(closing(connect(cluster.metadata_uri)))
+        store = self._stack.enter_context(closing(connect(cluster.metadata_uri, timeout=HANGS)))
         return Ours(store, self._stack.enter_context(closing(BookieClient(settings, store.address))), trusted)
 
     @property

@@ -28,6 +28,7 @@ from kazoo.exceptions import NoNodeError
 from integration.bookkeeper.bookie import Bookie
 from integration.bookkeeper.official import OfficialClient, compiled
 from integration.processes import HANGS
+from offloader.bookkeeper.settings import BookieSettings
 from offloader.embedded.commands import Commands
 from offloader.embedded.jars import fetch_lock
 from offloader.embedded.lock import PULSAR
@@ -37,6 +38,7 @@ from offloader.embedded.zookeeper import ask_zookeeper, zookeeper_is_ready
 from offloader.java import find_java
 
 AGAIN = {"max_tries": -1, "max_delay": 0.5, "deadline": HANGS}  # what a session of kazoo does where a busy machine cuts it off
+PATIENT = BookieSettings(connect_timeout=HANGS, request_timeout=HANGS)
 _LIVELY_SECONDS = 3.0  # half of a session's time-out; a client is heard of every 2 s at the latest
 _CONNECTIONS = re.compile(r"\bsid=0x([0-9a-f]+),.*?\blresp=(\d+)")
 

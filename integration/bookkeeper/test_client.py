@@ -5,11 +5,12 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from integration.bookkeeper.cluster import BookKeeperCluster
+from integration.bookkeeper.cluster import PATIENT, BookKeeperCluster
 from integration.bookkeeper.contents import Contents
 from integration.bookkeeper.official import OfficialError, Shape
 from integration.processes import HANGS
@@ -38,13 +39,13 @@ PAIR = Shape(2, 2, 2)
 
 @pytest.fixture
 def ledgers(cluster: BookKeeperCluster) -> Iterator[MetadataTree]:
-    with closing(connect(cluster.metadata_uri)) as tree:
+    with closing(connect(cluster.metadata_uri, timeout=HANGS)) as tree:
         yield tree
 
 
 @pytest.fixture
 def client(ledgers: MetadataTree) -> Iterator[BookieClient]:
-    with closing(BookieClient(BookieSettings(), ledgers.address)) as bookies:
+    with closing(BookieClient(PATIENT, ledgers.address)) as bookies:
         yield bookies
 
 
@@ -85,7 +86,7 @@ def test_every_shape_of_ledger_is_read(cluster: BookKeeperCluster, ledgers: Meta
     ledger = cluster.official.write(shape, 2000, contents)
     metadata = ledgers.read(ledger).metadata
     kind = BookieClient if batches else WithoutBatches
-    with closing(kind(BookieSettings(), ledgers.address)) as bookies:
+    with closing(kind(PATIENT, ledgers.address)) as bookies:
         assert read_all(bookies, ledger, metadata, 1999) == [contents.of(entry) for entry in range(2000)]
         assert read_all(bookies, ledger, metadata, 1234, 777) == [contents.of(entry) for entry in range(777, 1235)]
 
@@ -261,8 +262,8 @@ def test_tls(tmp_path: Path) -> None:
     contents = Contents(seed=12, largest=100 * KIB)
     with BookKeeperCluster(tmp_path / "cluster", bookies=1, configuration=tls) as cluster:
         ledger = cluster.official.write(Shape(1, 1, 1), 100, contents)
-        with closing(connect(cluster.metadata_uri)) as ledgers:
-            settings = BookieSettings(tls=True, tls_trust_certs_file=str(trusted))
+        with closing(connect(cluster.metadata_uri, timeout=HANGS)) as ledgers:
+            settings = replace(PATIENT, tls=True, tls_trust_certs_file=str(trusted))
             with closing(BookieClient(settings, ledgers.address)) as bookies:
                 metadata = ledgers.read(ledger).metadata
                 assert read_all(bookies, ledger, metadata, 99) == [contents.of(entry) for entry in range(100)]

@@ -95,7 +95,7 @@ def decided_by_us(cluster: BookKeeperCluster, store: MetadataTree, played: Scrip
 
 def test_both_decide_the_same_from_the_same_answers(cluster: BookKeeperCluster) -> None:
     replaced: set[str] = set()
-    with closing(connect(cluster.metadata_uri)) as store:
+    with closing(connect(cluster.metadata_uri, timeout=HANGS)) as store:
 
         def play(official: OfficialClient, seed: int, tempo: Tempo) -> tuple[int, Script, Decision, Decision]:
             played = script(random.Random(seed))

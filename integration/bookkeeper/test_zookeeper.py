@@ -172,7 +172,7 @@ def _seconds_until_unavailable(store: MetadataTree) -> float:
 
 @pytest.fixture(scope="module")
 def metadata(shared_cluster: BookKeeperCluster) -> Iterator[MetadataTree]:
-    with closing(connect(shared_cluster.metadata_uri)) as store:
+    with closing(connect(shared_cluster.metadata_uri, timeout=HANGS)) as store:
         yield store
 
 
