@@ -27,6 +27,7 @@ from offloader.pulsar.settings import PulsarSettings
 from offloader.pulsar.source import BrokerSource
 from offloader.storage.base import ObjectStore
 from offloader.storage.open import StoreSettings, open_store
+from offloader.streaming.evidence import pin_target
 from offloader.testing import scripted
 from offloader.testing.invariants import HARMLESS, check_invariants
 from offloader.testing.pace import Pace
@@ -157,14 +158,17 @@ class World:
 
     def at_rest_in(self, topic: TopicName) -> bool:
         """The same of one topic."""
-        delivered = [place for place, entry in self._truths[topic].truth(None).entries.items() if entry.sha256 is not None]
+        seen = self._truths[topic].truth(None).entries
+        delivered = [place for place, entry in seen.items() if entry.sha256 is not None]
         last = max(delivered, default=(-1, -1))
-        end = self.catalog(topic).end
+        catalog = self.catalog(topic)
+        end = catalog.end
         if not delivered and end is None:
             return True
         if end is None or (end.ledger, end.entry) < last or self.state(topic).open is not None:
             return False
-        return end.entry == 0 or self.mark_delete(topic) >= (end.ledger, end.entry - 1)
+        target, mark = pin_target(catalog.head) or end, self.mark_delete(topic)
+        return not any(mark < place <= (target.ledger, target.entry) for place in seen)
 
     def _held(self) -> dict[TopicName, int]:
         """Until when topics wait that have failed, says the journal."""
