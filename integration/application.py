@@ -40,8 +40,6 @@ class RunningApplication:
         self._marker = str(uuid.uuid4())
         self._environment = {**os.environ, "TMPDIR": str(workdir), **(env or {}), MARKER: self._marker}
         self._process: subprocess.Popen[bytes] | None = None
-        self._stopped_at: int | None = None
-        self.stops: list[tuple[int, int]] = []  # from when to when it was stopped by a signal, ms since the epoch
 
     def __enter__(self) -> Self:
         return self
@@ -117,23 +115,16 @@ class RunningApplication:
 
     def suspend(self) -> None:
         """SIGSTOP to the driver."""
-        self._stopped_at = _now_ms()
         suspend(self.process.pid)
 
     def resume(self) -> None:
         """SIGCONT to the driver."""
         self.process.send_signal(signal.SIGCONT)
-        if self._stopped_at is not None:
-            self.stops.append((self._stopped_at, _now_ms()))
-        self._stopped_at = None
 
     @property
     def suspended(self) -> bool:
         """Whether a SIGSTOP has stopped the driver."""
-        stopped = _status(self.process.pid)[:1] == ["T"]
-        if stopped and self._stopped_at is None:
-            self._stopped_at = _now_ms()
-        return stopped
+        return _status(self.process.pid)[:1] == ["T"]
 
     def stop(self, seconds: float = HANGS) -> int:
         """SIGTERM; the exit code."""
@@ -175,10 +166,6 @@ class RunningApplication:
             return httpx.get(self._ready_url, timeout=5.0).is_success
         except httpx.TransportError:
             return False
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _send(pid: int, number: signal.Signals) -> bool:
