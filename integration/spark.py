@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 from unittest.mock import patch
 
@@ -34,6 +34,12 @@ CONF = {
 }
 
 
+def credentials() -> AbstractContextManager[object]:
+    """Those of the tests' stores, in the environment while Java starts: it hands on to Python workers what it was started with, and
+    outlives its first session. Whichever test of a process starts it, the others need them."""
+    return patch.dict(os.environ, AWS_ACCESS_KEY_ID=ACCESS_KEY, AWS_SECRET_ACCESS_KEY=SECRET_KEY)
+
+
 @contextmanager
 def session(name: str, master: str = "local[2]", **conf: str) -> Iterator[SparkSession]:
     """Local, with two cores, or of another master; says nothing."""
@@ -42,8 +48,7 @@ def session(name: str, master: str = "local[2]", **conf: str) -> Iterator[SparkS
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in (CONF | conf).items():
         builder = builder.config(key, value)
-    # Java hands on to Python workers what it was started with, and outlives its first session.
-    with patch.dict(os.environ, AWS_ACCESS_KEY_ID=ACCESS_KEY, AWS_SECRET_ACCESS_KEY=SECRET_KEY):
+    with credentials():
         found = builder.getOrCreate()
     found.sparkContext.setLogLevel("OFF")
     try:

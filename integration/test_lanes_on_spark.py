@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql.streaming.query import StreamingQuery
 
 from integration.processes import HANGS
+from integration.spark import credentials
 from offloader.config.running import Spark
 from offloader.model import Cuts, Lane, Position, Receipt, Slice, SliceStop, Source, TopicName
 from offloader.streaming import spark as spark_side
@@ -56,7 +57,8 @@ def test_batches_of_the_fast_lane_go_on_while_a_slow_task_sits_in_its_slot(maste
     until = tmp_path / "released"
     committed: dict[Lane, queue.Queue[list[Receipt]]] = {lane: queue.Queue() for lane in Lane}
     with ExitStack() as stack:
-        session = spark_side.session(Spark(master=master), "lanes")
+        with credentials():
+            session = spark_side.session(Spark(master=master), "lanes")
         stack.callback(session.stop)
         slots = spark_side.Slots(session).number
         assert slots == int(master[6]) + 1
