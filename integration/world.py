@@ -13,6 +13,7 @@ from typing import Any, Self
 from integration.application import RunningApplication
 from integration.pace import longest_batch_ms, pace_of
 from integration.processes import HANGS
+from integration.pulsar.waiting import until
 from offloader.archive.checking.bucket import read_journals
 from offloader.archive.checking.findings import Kind
 from offloader.config import Config
@@ -59,9 +60,7 @@ class World:
     spark: dict[str, Any] = field(default_factory=dict)  # and of `spark`
 
     def __post_init__(self) -> None:
-        settings = PulsarSettings(
-            service_url=self.pulsar.service_url, admin_url=self.pulsar.admin_url, subscription=WITNESS, keep_alive=5.0
-        )
+        settings = PulsarSettings(service_url=self.pulsar.service_url, admin_url=self.pulsar.admin_url, subscription=WITNESS)
         self._stack = ExitStack()
         self._paced: list[tuple[RunningApplication, int, dict[TopicName, int]]] = []
         self.admin = AdminClient(settings)
@@ -127,11 +126,17 @@ class World:
 
     def see(self, timeout: float = 10.0) -> None:
         """Learn what the topics hold now. Not safe from several threads."""
-        for topic in self.topics():
-            collector = self._truths.setdefault(topic, TruthCollector(self._source, self.admin, topic))
-            self._witness.open(topic)
-            if collector.read(timeout):
-                self._witness.acknowledge(topic, Position(0, *max(collector.truth(None).entries)))
+        (topics,) = until(lambda: [self.topics()])
+        for topic in topics:
+            until(lambda seen=topic: self._see(seen, timeout))  # type: ignore[misc]
+
+    def _see(self, topic: TopicName, timeout: float) -> bool:
+        """What brokers can say again, they may fail to say at first."""
+        collector = self._truths.setdefault(topic, TruthCollector(self._source, self.admin, topic))
+        self._witness.open(topic)
+        if collector.read(timeout):
+            self._witness.acknowledge(topic, Position(0, *max(collector.truth(None).entries)))
+        return True
 
     def mark_delete(self, topic: TopicName) -> tuple[int, int]:
         """Where the pin stands."""
@@ -150,7 +155,7 @@ class World:
 
     def paces(self) -> list[Pace]:
         """The pace of each application so far."""
-        return [pace_of(run.log_lines(), Pace(longest, dict(held)), run.stops) for run, longest, held in self._paced]
+        return [pace_of(run.log_lines(), Pace(longest, dict(held))) for run, longest, held in self._paced]
 
     def at_rest(self) -> bool:
         """Whether everything that was seen of the topics is offloaded and acknowledged."""
