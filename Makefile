@@ -30,7 +30,7 @@ test: setup ## All tests: hermetic ones, then those with a real Pulsar, stores a
 	$(BIN)/python -m pytest tests -n 4 --dist worksteal
 	$(BIN)/python -m pytest integration -n 2 --dist loadfile
 
-test-hermetic: setup ## Only the tests without network and Java (about 10 minutes)
+test-hermetic: setup ## Only the tests without network and Java (about 4 minutes)
 	$(BIN)/python -m pytest tests -n 4 --dist worksteal
 
 test-integration: setup ## Only the tests with a real Pulsar, stores and Spark

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from dev.embedded.settings import ENTRY_METADATA, SMALL_LEDGERS, TRANSACTIONS
-from dev.embedded.standalone import PulsarStandalone
 from integration import versitygw as server
+from integration.patient import PatientPulsar
 from integration.starting import started
 from tests.storage.servers import S3Server
 
@@ -28,22 +28,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarStandalone]:
+def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PatientPulsar]:
     """A Pulsar with small ledgers, transactions and broker entry metadata; retention 0. Shared: do not stop it."""
-    with started(tmp_path_factory.mktemp("pulsar"), lambda f: PulsarStandalone(f, configuration=PULSAR_SETTINGS)) as standalone:
+    with started(tmp_path_factory.mktemp("pulsar"), lambda f: PatientPulsar(f, configuration=PULSAR_SETTINGS)) as standalone:
         yield standalone
 
 
 @pytest.fixture(scope="session")
-def pulsar_with_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarStandalone]:
+def pulsar_with_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PatientPulsar]:
     """The same with its metadata in ZooKeeper, as direct reads from bookies need. Shared: do not stop it."""
     folder = tmp_path_factory.mktemp("pulsar-zk")
-    with started(folder, lambda f: PulsarStandalone(f, zookeeper=True, configuration=PULSAR_SETTINGS)) as standalone:
+    with started(folder, lambda f: PatientPulsar(f, zookeeper=True, configuration=PULSAR_SETTINGS)) as standalone:
         yield standalone
 
 
 @pytest.fixture
-def namespace(pulsar: PulsarStandalone) -> str:
+def namespace(pulsar: PatientPulsar) -> str:
     """A fresh namespace in the shared Pulsar, as `tenant/namespace`."""
     return pulsar.create_namespace(f"public/test-{next(_NAMES)}")
 
@@ -51,5 +51,5 @@ def namespace(pulsar: PulsarStandalone) -> str:
 @pytest.fixture(scope="session")
 def versitygw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """An S3 server with a bucket. Shared: use a root of your own."""
-    with server.running(tmp_path_factory.mktemp("versitygw")) as running:
+    with started(tmp_path_factory.mktemp("versitygw"), server.running) as running:
         yield running

@@ -21,7 +21,7 @@ CODECS = (
 LARGEST = 1024 * 1024
 _FLUSH_AFTER = 20
 _NEVER_MS = 3_600_000
-_HANGS_MS = 180_000
+HANGS_MS = 180_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +62,13 @@ class PatientClient(pulsar.Client):
     """Its producers wait for a busy machine: a send that runs into a time-out may have happened or not, and no test could tell."""
 
     def create_producer(self, topic: str, **settings: Any) -> pulsar.Producer:
-        return super().create_producer(topic, **{"send_timeout_millis": _HANGS_MS, **settings})
+        return super().create_producer(topic, **{"send_timeout_millis": HANGS_MS, **settings})
 
 
 def open_client(service_url: str) -> pulsar.Client:
     """A client that logs errors only. Close it."""
     logger = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
-    return PatientClient(service_url, operation_timeout_seconds=_HANGS_MS // 1000, logger=logger)
+    return PatientClient(service_url, operation_timeout_seconds=HANGS_MS // 1000, logger=logger)
 
 
 def random_contents(

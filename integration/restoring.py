@@ -15,7 +15,7 @@ import pulsar as client_library
 import pytest
 from click.testing import CliRunner, Result
 
-from integration.produce import open_client, produce_mixed
+from integration.produce import HANGS_MS, open_client, produce_mixed
 from integration.pulsar.transactions import Transactions
 from integration.pulsar.waiting import read
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
@@ -167,7 +167,7 @@ def messages(bench: Bench, topic: TopicName) -> list[tuple]:
     reader = client.create_reader(str(topic), client_library.MessageId.earliest)
     found = []
     while reader.has_message_available():
-        m = reader.read_next(10_000)
+        m = reader.read_next(HANGS_MS)
         properties = {k: v for k, v in m.properties().items() if not k.startswith(PREFIX)}
         found.append(
             (

@@ -1,18 +1,28 @@
-"""A Spark session for tests, in which nothing is registered."""
+"""A Spark session for tests, in which nothing is registered, and what is asked of it on a busy machine."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TypeVar
 from unittest.mock import patch
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from integration.processes import HANGS
 from offloader import spark_python
 from offloader.java import find_java
 from tests.storage.servers import ACCESS_KEY, SECRET_KEY
 
+T = TypeVar("T")
+
+TOO_LATE = (
+    "connect back"  # what Spark says of a Python process that took more than ten seconds to start, a limit that nobody can set
+)
 CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -24,6 +34,12 @@ CONF = {
 }
 
 
+def credentials() -> AbstractContextManager[object]:
+    """Those of the tests' stores, in the environment while Java starts: it hands on to Python workers what it was started with, and
+    outlives its first session. Whichever test of a process starts it, the others need them."""
+    return patch.dict(os.environ, AWS_ACCESS_KEY_ID=ACCESS_KEY, AWS_SECRET_ACCESS_KEY=SECRET_KEY)
+
+
 @contextmanager
 def session(name: str, master: str = "local[2]", **conf: str) -> Iterator[SparkSession]:
     """Local, with two cores, or of another master; says nothing."""
@@ -32,11 +48,21 @@ def session(name: str, master: str = "local[2]", **conf: str) -> Iterator[SparkS
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in (CONF | conf).items():
         builder = builder.config(key, value)
-    # Java hands on to Python workers what it was started with, and outlives its first session.
-    with patch.dict(os.environ, AWS_ACCESS_KEY_ID=ACCESS_KEY, AWS_SECRET_ACCESS_KEY=SECRET_KEY):
+    with credentials():
         found = builder.getOrCreate()
     found.sparkContext.setLogLevel("OFF")
     try:
         yield found
     finally:
         found.stop()
+
+
+def patiently(ask: Callable[[], T]) -> T:
+    """What `ask` gives; asked again where a Python process of Spark's was too late: nobody supervises a session as the application does."""
+    deadline = time.monotonic() + HANGS
+    while True:
+        try:
+            return ask()
+        except (PySparkException, Py4JJavaError) as error:
+            if TOO_LATE not in str(error) or time.monotonic() > deadline:
+                raise

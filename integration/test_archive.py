@@ -24,10 +24,10 @@ from pyspark.sql import SparkSession
 
 from dev.embedded.standalone import PulsarStandalone
 from integration.application import RunningApplication
-from integration.produce import open_client, produce_mixed
+from integration.produce import HANGS_MS, open_client, produce_mixed
 from integration.pulsar.transactions import Transactions
 from integration.pulsar.waiting import until
-from integration.spark import session
+from integration.spark import patiently, session
 from integration.world import World, keep_everything
 from offloader.archive.archive import Archive
 from offloader.archive.messages.message import Message
@@ -202,7 +202,7 @@ def _client_messages(pulsar: PulsarStandalone, topic: TopicName) -> list[Said]:
     reader = client.create_reader(str(topic), client_library.MessageId.earliest)
     found = []
     while reader.has_message_available():
-        found.append(_of_client(str(topic), reader.read_next(30_000)))
+        found.append(_of_client(str(topic), reader.read_next(HANGS_MS)))
     client.close()
     return found
 
@@ -300,8 +300,8 @@ def test_python(bucket: Bucket) -> None:
 def test_spark(bucket: Bucket, spark: SparkSession) -> None:
     options = {"root": bucket.root, "topics": f"{MIXED},{PARTITIONED}", "maxPartitionBytes": "8M"}
     reader = spark.read.format("pulsar-archive").options(**options)
-    messages = reader.load().toArrow().to_pylist()
-    entries = reader.option("format", "entries").load().toArrow().to_pylist()
+    messages = patiently(lambda: reader.load().toArrow()).to_pylist()
+    entries = patiently(lambda: reader.option("format", "entries").load().toArrow()).to_pylist()
     _same(sorted((r["topic"], r["ledgerId"], r["entryId"], r["data"]) for r in entries), sorted(bucket.entries))
     _same(sorted(map(_of_row, messages), key=_place), sorted(bucket.messages, key=_place))
 

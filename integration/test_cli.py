@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 
 import pytest
 from click.testing import CliRunner
 
+from integration.processes import HANGS
 from integration.produce import MODES, open_client, produce, random_contents
+from integration.pulsar.waiting import limits_in_force
 from offloader.cli.main import main
 from offloader.model import TopicName
 from offloader.pulsar.admin import AdminClient
@@ -61,6 +64,9 @@ def test_the_doctor_sees_policies_of_the_namespace(run, pulsar, namespace, topic
     pulsar.admin("POST", f"namespaces/{namespace}/subscriptionExpirationTime", 5)
     quota = {"limitSize": 1_000_000, "limitTime": -1, "policy": "consumer_backlog_eviction"}
     pulsar.admin("POST", f"namespaces/{namespace}/backlogQuota", quota)
+    settings = PulsarSettings(service_url=pulsar.service_url, admin_url=pulsar.admin_url)
+    with closing(AdminClient(settings)) as admin:
+        limits_in_force(admin, topic)
     result = run("doctor", "--output", "json")
     assert result.exit_code == 2, result.output
     failed = {c["check"] for c in map(json.loads, result.stdout.splitlines()) if c["verdict"] == "fail"}
@@ -82,7 +88,7 @@ def test_the_truth_is_read_from_the_topic(pulsar, topic) -> None:
     settings = PulsarSettings(service_url=pulsar.service_url, admin_url=pulsar.admin_url, application="tests")
     source, admin = BrokerSource(settings), AdminClient(settings)
     collector = TruthCollector(source, admin, topic)
-    assert collector.read(5.0) > 0
+    assert collector.read(HANGS) > 0
     entries = collector.truth(None).entries
     assert all(entry.sha256 is not None for entry in entries.values())
     counted = sum(count for count, _ in admin.topic_info(topic).sizes.values())

@@ -11,7 +11,7 @@ import boto3
 import pytest
 
 from dev.embedded.settings import SMALL_LEDGERS, OffloaderSettings
-from dev.embedded.standalone import PulsarStandalone
+from integration.patient import PatientPulsar
 from integration.processes import HANGS
 from integration.produce import MODES, open_client, produce, random_contents
 from integration.stock_store import stock_store
@@ -34,7 +34,7 @@ def _s3(endpoint: str) -> Any:
     )
 
 
-def _wait_until_offloaded(pulsar: PulsarStandalone) -> dict[str, Any]:
+def _wait_until_offloaded(pulsar: PatientPulsar) -> dict[str, Any]:
     deadline = time.monotonic() + HANGS
     while (status := pulsar.admin("GET", f"{_TOPIC}/offload").json())["status"] == "RUNNING":
         assert time.monotonic() < deadline
@@ -46,7 +46,7 @@ def test_closed_ledgers_are_offloaded(tmp_path: Path, endpoint: str) -> None:
     s3 = _s3(endpoint)
     s3.create_bucket(Bucket=_SETTINGS["bucket"])
     settings = OffloaderSettings(endpoint, **_SETTINGS)
-    with PulsarStandalone(tmp_path, configuration=SMALL_LEDGERS, offloader=settings) as pulsar:
+    with PatientPulsar(tmp_path, configuration=SMALL_LEDGERS, offloader=settings) as pulsar:
         pulsar.admin("PUT", _TOPIC)
         pulsar.admin("PUT", f"{_TOPIC}/subscription/keep", {"ledgerId": -1, "entryId": -1})
         client = open_client(pulsar.service_url)

@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import pytest
 
-from dev.embedded.standalone import PulsarStandalone
 from integration.conftest import PULSAR_SETTINGS
 from integration.ingress import Answer, Ingress, default_backend, empty_pulsar
+from integration.patient import PatientPulsar
 from integration.processes import HANGS
 from integration.pulsar.transactions import Transactions
 from integration.pulsar.waiting import until
@@ -27,7 +27,7 @@ from offloader.testing.invariants import check_invariants
 from offloader.testing.truth import TrueEntry, Truth
 from tests.offload.simulation import Clock, Simulation
 
-pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.pulsar
 
 WITNESS = TopicName.parse("public/default/witness")
 PIN = "__offloader"
@@ -41,7 +41,7 @@ class RealCluster:
     name = "standalone"
     stored = None
 
-    def __init__(self, pulsar: PulsarStandalone, ingress: Ingress) -> None:
+    def __init__(self, pulsar: PatientPulsar, ingress: Ingress) -> None:
         self.pulsar, self.ingress = pulsar, ingress
         self.settings = PulsarSettings(service_url=pulsar.service_url, admin_url=ingress.url, operation_timeout=10)
         self.admin = AdminClient(self.settings)
@@ -54,7 +54,7 @@ class RealCluster:
 class World:
     """One topic and a witness, offloaded by a driver of their own."""
 
-    def __init__(self, pulsar: PulsarStandalone, ingress: Ingress, name: str, **options: object) -> None:
+    def __init__(self, pulsar: PatientPulsar, ingress: Ingress, name: str, **options: object) -> None:
         self.pulsar, self.ingress = pulsar, ingress
         self.topic = TopicName.parse(f"public/default/{name}")
         for topic in (self.topic, WITNESS):
@@ -141,13 +141,13 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarStandalone]:
-    with started(tmp_path_factory.mktemp("pulsar"), lambda f: PulsarStandalone(f, configuration=SETTINGS)) as standalone:
+def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PatientPulsar]:
+    with started(tmp_path_factory.mktemp("pulsar"), lambda f: PatientPulsar(f, configuration=SETTINGS)) as standalone:
         yield standalone
 
 
 @pytest.fixture
-def world(pulsar: PulsarStandalone) -> Iterator[Callable[..., World]]:
+def world(pulsar: PatientPulsar) -> Iterator[Callable[..., World]]:
     made: list[World] = []
     with Ingress(pulsar.admin_url) as ingress:
 
@@ -227,7 +227,7 @@ def _expired(world: World) -> None:
     """A broker answers before the pin has moved, and an unload would overtake it. 409: the former one is not over."""
 
     def moved() -> bool:
-        answer = world.pulsar.web.post(f"{world.topic.rest_path}/subscription/{PIN}/expireMessages/1")
+        answer = world.pulsar.answer("POST", f"{world.topic.rest_path}/subscription/{PIN}/expireMessages/1")
         assert answer.status_code in (204, 409), answer.text
         return world.pin_is_at_the_end()
 

@@ -27,7 +27,7 @@ PARTITIONS = 3
 CATCH_UP = 1_800.0 if SOAK else 600.0  # seconds after which it hangs: hundreds of segments may be left after the kills
 Kill = Callable[[World, random.Random, dict[str, Any]], None]
 
-pytestmark = [pytest.mark.pulsar, pytest.mark.spark, pytest.mark.timeout(14_400 if SOAK else 1_800)]
+pytestmark = [pytest.mark.pulsar, pytest.mark.spark, pytest.mark.timeout(14_400 if SOAK else 3_600)]
 
 
 @dataclass(frozen=True)

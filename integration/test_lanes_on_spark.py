@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import queue
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.streaming.query import StreamingQuery
 
 from integration.processes import HANGS
+from integration.spark import credentials
 from offloader.config.running import Spark
 from offloader.model import Lane, Position, Receipt, SegmentLayout, Slice, SliceStop, Source, TopicName
 from offloader.offload.core.planner import Plan
 from offloader.offload.spark import session as spark_side
 from offloader.offload.spark.executor import ARROW_SCHEMA
 from offloader.offload.spark.plan_server import PlanServer
+from offloader.offload.spark.supervised import SupervisedQuery
 
 
 def piece(topic: str, lane: Lane, number: int) -> Slice:
@@ -54,40 +57,72 @@ def test_batches_of_the_fast_lane_go_on_while_a_slow_task_sits_in_its_slot(maste
     until = tmp_path / "released"
     committed: dict[Lane, queue.Queue[list[Receipt]]] = {lane: queue.Queue() for lane in Lane}
     with ExitStack() as stack:
-        session = spark_side.session(Spark(master=master), "lanes")
+        with credentials():
+            session = spark_side.session(Spark(master=master), "lanes")
         stack.callback(session.stop)
         slots = spark_side.Slots(session).number
         assert slots == int(master[6]) + 1
         plans = PlanServer("run")
         stack.callback(plans.close)
         stack.callback(until.touch)
+        folders = map(str, itertools.count())
+        queries: list[SupervisedQuery] = []
         for lane in Lane:
-            commit = partial(keep_what_is_not_empty, committed[lane])
-            folder = str(tmp_path / lane)
-            query = spark_side.start_query(session, plans, lane, sits_in_its_slot(str(until)), commit, folder, 1.0)
+            commits = Commits(committed[lane])
+
+            def start(lane: Lane = lane, commits: Commits = commits) -> StreamingQuery:
+                folder = str(tmp_path / next(folders))
+                return spark_side.start_query(session, plans, lane, sits_in_its_slot(str(until)), commits.keep, folder, 1.0)
+
+            query = SupervisedQuery(start, commits.since_last_asked)
             stack.callback(query.stop)
+            queries.append(query)
         plans.publish(Plan("run", Lane.SLOW, 1, ((piece("slow", Lane.SLOW, 1),),)))
-        wait_for(Path(f"{until}.began").exists)
+        wait_for(queries, Path(f"{until}.began").exists)
         for number in range(2, 6):
             # Twice as many tasks as there are slots: what the fast lane has left of them takes them one after the other.
             tasks = tuple((piece(f"t{i}", Lane.FAST, number),) for i in range(2 * slots))
             plans.publish(Plan("run", Lane.FAST, number, tasks))
-            receipts = committed[Lane.FAST].get(timeout=HANGS)
+            receipts = next_of(queries, committed[Lane.FAST], number)
             assert {(r.plan, r.lane) for r in receipts} == {(number, Lane.FAST)}
             assert len(receipts) == 2 * slots
         assert committed[Lane.SLOW].empty()
         until.touch()
-        assert [r.plan for r in committed[Lane.SLOW].get(timeout=HANGS)] == [1]
+        assert [r.plan for r in next_of(queries, committed[Lane.SLOW], 1)] == [1]
 
 
-def keep_what_is_not_empty(committed: queue.Queue[list[Receipt]], receipts: list[Receipt]) -> None:
-    """Spark begins each query with an empty batch."""
-    if receipts:
-        committed.put(receipts)
+class Commits:
+    """What one lane commits, and how often it did."""
+
+    def __init__(self, committed: queue.Queue[list[Receipt]]) -> None:
+        self._committed = committed
+        self._batches = 0
+
+    def keep(self, receipts: list[Receipt]) -> None:
+        """But what is empty: Spark begins each query with such a batch."""
+        self._batches += 1
+        if receipts:
+            self._committed.put(receipts)
+
+    def since_last_asked(self) -> int:
+        found, self._batches = self._batches, 0
+        return found
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
+def next_of(queries: list[SupervisedQuery], committed: queue.Queue[list[Receipt]], number: int) -> list[Receipt]:
+    """The receipts of the plan of this number. A query that was started again may run the plan before it once more."""
+    while True:
+        wait_for(queries, lambda: not committed.empty())
+        receipts = committed.get()
+        if any(receipt.plan >= number for receipt in receipts):
+            return receipts
+
+
+def wait_for(queries: list[SupervisedQuery], condition: Callable[[], bool]) -> None:
+    """While the queries are kept running, as the application does: Spark's Python processes may be too late on a busy machine."""
     deadline = time.monotonic() + HANGS
     while not condition():
+        for query in queries:
+            query.keep_running()
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 from pulsar import MessageId
 
-from dev.embedded.standalone import PulsarStandalone
 from integration.conftest import PULSAR_SETTINGS
-from integration.produce import open_client
+from integration.patient import PatientPulsar
+from integration.produce import HANGS_MS, open_client
 from offloader.cli.main import main
 
 pytestmark = pytest.mark.pulsar
@@ -24,13 +24,13 @@ STATISTICS = {"statsUpdateFrequencyInSecs": "1", "statsUpdateInitialDelayInSecs"
 
 
 @pytest.fixture
-def pulsar(tmp_path: Path) -> Iterator[PulsarStandalone]:
-    with PulsarStandalone(tmp_path / "pulsar", zookeeper=True, configuration={**PULSAR_SETTINGS, **STATISTICS}) as standalone:
+def pulsar(tmp_path: Path) -> Iterator[PatientPulsar]:
+    with PatientPulsar(tmp_path / "pulsar", zookeeper=True, configuration={**PULSAR_SETTINGS, **STATISTICS}) as standalone:
         yield standalone
 
 
 class Command:
-    def __init__(self, pulsar: PulsarStandalone, folder: Path) -> None:
+    def __init__(self, pulsar: PatientPulsar, folder: Path) -> None:
         self.file = folder / "offloader.yaml"
         self.file.write_text(
             f"""
@@ -47,19 +47,19 @@ storage: {{root: "file://{folder}/archive"}}
         return CliRunner().invoke(main, [*arguments, "--config", str(self.file), "--output", "json"])
 
 
-def produce(pulsar: PulsarStandalone, first: int, last: int) -> None:
+def produce(pulsar: PatientPulsar, first: int, last: int) -> None:
     with closing(open_client(pulsar.service_url)) as client:
         producer = client.create_producer(TOPIC, batching_enabled=False)
         for number in range(first, last):
             producer.send(b"%d" % number)
 
 
-def ledgers(pulsar: PulsarStandalone) -> list[dict[str, Any]]:
+def ledgers(pulsar: PatientPulsar) -> list[dict[str, Any]]:
     """Without loading the topic."""
     return pulsar.admin("GET", f"{TOPIC.replace('://', '/')}/internal-info").json()["ledgers"]
 
 
-def test_the_tail_of_a_dead_broker_is_closed_and_the_topic_goes_on(pulsar: PulsarStandalone, tmp_path: Path) -> None:
+def test_the_tail_of_a_dead_broker_is_closed_and_the_topic_goes_on(pulsar: PatientPulsar, tmp_path: Path) -> None:
     run = Command(pulsar, tmp_path)
     produce(pulsar, 0, 10)
     tail = ledgers(pulsar)[-1]["ledgerId"]
@@ -85,4 +85,4 @@ def test_the_tail_of_a_dead_broker_is_closed_and_the_topic_goes_on(pulsar: Pulsa
     assert len(found) == 2
     with closing(open_client(pulsar.service_url)) as client:
         reader = client.create_reader(TOPIC, MessageId.earliest)
-        assert [int(reader.read_next(10_000).data()) for _ in range(30)] == list(range(30))
+        assert [int(reader.read_next(HANGS_MS).data()) for _ in range(30)] == list(range(30))

@@ -17,8 +17,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from pulsar.schema import Integer, JsonSchema, Record
 
 from integration.processes import HANGS
-from integration.produce import open_client, produce_mixed
+from integration.produce import HANGS_MS, open_client, produce_mixed
 from integration.pulsar.transactions import Transactions
+from integration.pulsar.waiting import until
 from integration.restoring import KEEP, Bench, Cutter, drop_connection, messages, produce_everything
 from offloader.archive.items import ArchivedEntry
 from offloader.errors import BrokerUnavailableError, FatalError
@@ -132,7 +133,7 @@ def test_messages_with_a_schema_need_it_in_the_target(bench: Bench) -> None:
     assert bench.restore(source, "--to", target)["sent"] == 3
     bench.check(archived, target)
     reader = client.create_reader(str(target), client_library.MessageId.earliest, schema=JsonSchema(Order))
-    assert [reader.read_next(10_000).value().number for _ in range(3)] == [0, 1, 2]
+    assert [reader.read_next(HANGS_MS).value().number for _ in range(3)] == [0, 1, 2]
     client.close()
     other = bench.topic("other")
     assert bench.restore(source, "--to", other, "--ignore-schemas")["sent"] == 3
@@ -154,7 +155,7 @@ def test_encrypted_messages_come_back_encrypted(bench: Bench) -> None:
     bench.restore(source, "--to", target)
     bench.check(archived, target)
     reader = client.create_reader(str(target), client_library.MessageId.earliest, crypto_key_reader=keys)
-    assert [reader.read_next(10_000).data() for _ in range(3)] == [b"secret %d" % n for n in range(3)]
+    assert [reader.read_next(HANGS_MS).data() for _ in range(3)] == [b"secret %d" % n for n in range(3)]
     client.close()
 
 
@@ -170,13 +171,13 @@ def test_a_second_restore_fences_out_the_first(bench: Bench) -> None:
     second.attach()
     first.send(entry)
     with pytest.raises(BrokerUnavailableError, match="closed the connection"):  # that of whoever sends for a fenced producer
-        first.receipts(30)
+        first.receipts(HANGS)
     assert second.tail() == Tail()
     with pytest.raises(FatalError, match="ProducerFenced"):
         first.attach()
     second.attach()  # the attempt that was refused has cost it its producer, but its epoch is still the topic's
     second.send(entry)
-    assert second.receipts(30) == [1]
+    assert second.receipts(HANGS) == [1]
     assert second.attach() == Tail(1, Position(0, 1, 0))
     for cluster in clusters:
         cluster.close()
@@ -199,18 +200,24 @@ def test_targets_that_are_refused(bench: Bench) -> None:
     archived = bench.archive(source)
     namespace, admin = f"namespaces/{bench.namespace}", bench.pulsar.admin
 
-    def refused(path: str, bad: object, good: object) -> str:
-        admin("POST", f"{namespace}/{path}", json=bad)
+    def set_to(path: str, value: object, method: str = "POST", *, of_topics: bool = True) -> None:
+        """In force before the next command: a broker applies it behind its answer."""
+        admin(method, f"{namespace}/{path}", json=value)
+        places = [f"{namespace}/{path}", *([f"{target.rest_path}/{path}?applied=true"] if of_topics else [])]
+        until(lambda: all((found := admin("GET", place)).content and found.json() == value for place in places))
+
+    def refused(path: str, bad: object, good: object, *, of_topics: bool = True) -> str:
+        set_to(path, bad, of_topics=of_topics)
         line = bench.refused(source, "--to", target)
-        admin("POST", f"{namespace}/{path}", json=good)
+        set_to(path, good, of_topics=of_topics)
         return line
 
     assert "retention (0 minutes, 0 MB)" in refused("retention", {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}, KEEP)
     assert "message TTL (60 s)" in refused("messageTTL", 60, 0)
-    admin("PUT", f"{namespace}/compactionThreshold", json=1000)
+    set_to("compactionThreshold", 1000, "PUT")
     assert "compaction threshold (1000 bytes)" in bench.refused(source, "--to", target)
-    admin("PUT", f"{namespace}/compactionThreshold", json=0)
-    assert "requires encryption" in refused("encryptionRequired", True, False)
+    set_to("compactionThreshold", 0, "PUT")
+    assert "requires encryption" in refused("encryptionRequired", True, False, of_topics=False)
     client = open_client(bench.pulsar.service_url)
     producer = client.create_producer(str(target), producer_name="somebody")
     assert "producer somebody is connected" in bench.refused(source, "--to", target)
@@ -220,10 +227,10 @@ def test_targets_that_are_refused(bench: Bench) -> None:
     assert "its last entry" in bench.refused(source, "--to", source)
     fresh = bench.topic("fresh", make=False)
     for path, bad, good in (("retention", {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}, KEEP), ("messageTTL", 60, 0)):
-        admin("POST", f"{namespace}/{path}", json=bad)
+        set_to(path, bad)
         for mode in ([], ["--dry-run"]):
             assert "or make the topic first" in bench.refused(source, "--to", fresh, *mode)
-        admin("POST", f"{namespace}/{path}", json=good)
+        set_to(path, good)
     assert fresh not in bench.admin.topics(bench.namespace)
     assert bench.restore(source, "--to", fresh)["sent"] == len(archived)
     bench.check(archived, fresh)

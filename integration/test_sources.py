@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,9 @@ from click.testing import CliRunner
 from dev.embedded.commands import JavaCommands
 from dev.embedded.jars import fetch_lock
 from dev.embedded.lock import PULSAR
-from dev.embedded.standalone import PulsarStandalone
 from integration.bookkeeper.official import OfficialClient, Shape, compiled
 from integration.conftest import PULSAR_SETTINGS
+from integration.patient import PatientPulsar
 from integration.processes import HANGS
 from integration.produce import open_client, produce_mixed
 from integration.pulsar.filtering import NAME as DROP
@@ -49,54 +50,61 @@ _names = itertools.count()
 
 
 @pytest.fixture(scope="module")
-def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarStandalone]:
+def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PatientPulsar]:
     """One with its metadata in ZooKeeper, and an entry filter."""
     folder = tmp_path_factory.mktemp("pulsar-for-sources")
     settings = {**PULSAR_SETTINGS, **drop_filter(folder / "filters")}
-    with started(folder, lambda place: PulsarStandalone(place, zookeeper=True, configuration=settings)) as standalone:
+    with started(folder, lambda place: PatientPulsar(place, zookeeper=True, configuration=settings)) as standalone:
         yield standalone
 
 
 @pytest.fixture(scope="module")
-def uri(pulsar: PulsarStandalone) -> str:
+def uri(pulsar: PatientPulsar) -> str:
     return f"zk://{pulsar.zookeeper_address}/ledgers"
 
 
 @pytest.fixture(scope="module")
 def official(tmp_path_factory: pytest.TempPathFactory, uri: str) -> Iterator[OfficialClient]:
     """BookKeeper's own client."""
-    commands = JavaCommands(find_java(), fetch_lock(PULSAR), tmp_path_factory.mktemp("official"))
-    client = OfficialClient(commands, compiled(commands), uri.replace("zk://", "zk+null://"), "official")
+    with started(tmp_path_factory.mktemp("official"), partial(official_client, uri.replace("zk://", "zk+null://"))) as client:
+        yield client
+
+
+@contextmanager
+def official_client(uri: str, folder: Path) -> Iterator[OfficialClient]:
+    folder.mkdir()
+    commands = JavaCommands(find_java(), fetch_lock(PULSAR), folder)
+    client = OfficialClient(commands, compiled(commands), uri, "official")
     yield client
     client.kill()
 
 
 @pytest.fixture
-def namespace(pulsar: PulsarStandalone) -> str:
+def namespace(pulsar: PatientPulsar) -> str:
     name = pulsar.create_namespace(f"public/sources-{next(_names)}")
     keep_everything(pulsar, name)
     return name
 
 
 @pytest.fixture
-def world(pulsar: PulsarStandalone, namespace: str, tmp_path: Path) -> Iterator[World]:
+def world(pulsar: PatientPulsar, namespace: str, tmp_path: Path) -> Iterator[World]:
     storage = StoreSettings((tmp_path / "archive").as_uri())
     with World(pulsar, storage, tmp_path / "world", [namespace], policies=SMALL) as world:
         yield world
 
 
-def topic_of(pulsar: PulsarStandalone, namespace: str, name: str) -> TopicName:
+def topic_of(pulsar: PatientPulsar, namespace: str, name: str) -> TopicName:
     topic = TopicName.parse(f"persistent://{namespace}/{name}")
     pulsar.admin("PUT", topic.rest_path)
     pulsar.admin("GET", f"{topic.rest_path}/internalStats")
     return topic
 
 
-def produce_plain(pulsar: PulsarStandalone, topic: TopicName, seed: int) -> None:
+def produce_plain(pulsar: PatientPulsar, topic: TopicName, seed: int) -> None:
     produce_mixed(pulsar.service_url, str(topic), seed=seed, messages=150, largest=100_000)
 
 
-def produce_hidden(pulsar: PulsarStandalone, topic: TopicName) -> None:
+def produce_hidden(pulsar: PatientPulsar, topic: TopicName) -> None:
     """Committed and aborted transactions, side by side, with plain messages between their entries."""
     with Transactions(pulsar.service_url) as transactions:
         both = [transactions.begin(str(topic)) for _ in range(2)]
@@ -107,7 +115,7 @@ def produce_hidden(pulsar: PulsarStandalone, topic: TopicName) -> None:
             transactions.end(transaction, commit=commit)
 
 
-def produce_withheld(pulsar: PulsarStandalone, topic: TopicName) -> None:
+def produce_withheld(pulsar: PatientPulsar, topic: TopicName) -> None:
     """Delayed and filtered messages."""
     client = open_client(pulsar.service_url)
     with closing(client):
@@ -119,7 +127,7 @@ def produce_withheld(pulsar: PulsarStandalone, topic: TopicName) -> None:
         producer.close()
 
 
-def open_transaction(pulsar: PulsarStandalone, topic: TopicName) -> None:
+def open_transaction(pulsar: PatientPulsar, topic: TopicName) -> None:
     """One that is not ended, with plain messages behind its begin."""
     with Transactions(pulsar.service_url) as transactions:
         transaction = transactions.begin(str(topic))
@@ -128,7 +136,7 @@ def open_transaction(pulsar: PulsarStandalone, topic: TopicName) -> None:
             transactions.send(str(topic), b"behind it %d" % number)
 
 
-def produce_everything(pulsar: PulsarStandalone, topic: TopicName) -> None:
+def produce_everything(pulsar: PatientPulsar, topic: TopicName) -> None:
     produce_plain(pulsar, topic, 1)
     produce_hidden(pulsar, topic)
     produce_withheld(pulsar, topic)
@@ -287,25 +295,25 @@ def read_all(reader: EntryReader, last: Place, seconds: float = HANGS) -> list[R
     return found
 
 
-def test_the_doctor_reads_a_ledger(pulsar: PulsarStandalone, uri: str, namespace: str, tmp_path: Path) -> None:
+def test_the_doctor_reads_a_ledger(pulsar: PatientPulsar, uri: str, namespace: str, tmp_path: Path) -> None:
     topic = topic_of(pulsar, namespace, "healthy")
     produce_plain(pulsar, topic, 1)
     lines = doctor(pulsar, uri, namespace, tmp_path)
     assert lines["metadata-service"].startswith("ok ")
     assert lines["bookies"].startswith("ok ")
     assert lines["read-ledger"].startswith("ok ")
-    lines = doctor(pulsar, "zk://127.0.0.1:1/ledgers", namespace, tmp_path)
+    lines = doctor(pulsar, "zk://127.0.0.1:1/ledgers", namespace, tmp_path, patience="2s")
     assert lines["metadata-service"].startswith("fail ")
     assert "read-ledger" not in lines
 
 
-def doctor(pulsar: PulsarStandalone, uri: str, namespace: str, folder: Path) -> Mapping[str, str]:
+def doctor(pulsar: PatientPulsar, uri: str, namespace: str, folder: Path, patience: str = "120s") -> Mapping[str, str]:
     """The lines by the names of their checks."""
     config = folder / "offloader.yaml"
     config.write_text(
         f"""
 application: doctor
-pulsar: {{serviceUrl: "{pulsar.service_url}", adminUrl: "{pulsar.admin_url}", metadataServiceUri: "{uri}", bookies: {{operationTimeout: 2s}}}}
+pulsar: {{serviceUrl: "{pulsar.service_url}", adminUrl: "{pulsar.admin_url}", metadataServiceUri: "{uri}", bookies: {{operationTimeout: {patience}}}}}
 storage: {{root: "{(folder / "archive").as_uri()}"}}
 namespaces: {{{namespace}: {{enabled: true}}}}
 """

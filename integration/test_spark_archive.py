@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
-from integration.spark import session
+from integration.processes import HANGS
+from integration.spark import patiently, session
+from integration.starting import started
 from offloader.archive.spark.metrics import MetricsFolder
 from offloader.format.blocks import ENTRY_HEADER_SIZE
 from offloader.format.reader import entries, read_blocks
@@ -36,7 +39,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 @pytest.fixture(scope="module")
 def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with moto_server(tmp_path_factory.mktemp("moto")) as server:
+    with started(tmp_path_factory.mktemp("moto"), moto_server) as server:
         yield server
 
 
@@ -45,20 +48,25 @@ def reader(spark: SparkSession, world: World, **options: str) -> DataFrameReader
     return spark.read.format("pulsar-archive").options(root=world.root, **selection, **options)
 
 
+def loaded(spark: SparkSession, world: World, **options: str) -> DataFrame:
+    return patiently(reader(spark, world, **options).load)
+
+
 def rows(found: DataFrame) -> list[Row]:
-    return ordered(map(row_of, found.collect()))
+    return ordered(map(row_of, patiently(found.collect)))
 
 
 def test_every_message(spark: SparkSession, world: World) -> None:
-    found = reader(spark, world, maxPartitionBytes="100K").load()
+    found = loaded(spark, world, maxPartitionBytes="100K")
 
     assert rows(found) == world.rows()
-    assert found.rdd.getNumPartitions() >= 5
+    assert patiently(lambda: found.rdd.getNumPartitions()) >= 5
 
 
 def test_every_entry_from_s3(spark: SparkSession, moto: S3Server) -> None:
     world = standard(moto.settings(moto.fresh_root()))
-    found = reader(spark, world, format="entries", topics="orders,users", endpoint=moto.url, region=REGION).load().collect()
+    options = {"format": "entries", "topics": "orders,users", "endpoint": moto.url, "region": REGION}
+    found = patiently(loaded(spark, world, **options).collect)
 
     expected = {(f"persistent://{name}", e.ledger, e.entry, e.data) for name, made in world.topics.items() for e in made.entries}
     assert {(r.topic, r.ledgerId, r.entryId, bytes(r.data)) for r in found} == expected
@@ -66,28 +74,27 @@ def test_every_entry_from_s3(spark: SparkSession, moto: S3Server) -> None:
 
 
 def test_topics_by_pattern_in_sql(spark: SparkSession, world: World) -> None:
-    found = reader(spark, world, topicsPattern=".*/us.*", columns="__topic,__publishTime,value").load()
+    found = loaded(spark, world, topicsPattern=".*/us.*", columns="__topic,__publishTime,value")
     found.createOrReplaceTempView("users")
 
-    (count,) = spark.sql("SELECT __topic, count(*) AS n, min(__publishTime) AS first FROM users GROUP BY __topic").collect()
+    counts = spark.sql("SELECT __topic, count(*) AS n, min(__publishTime) AS first FROM users GROUP BY __topic")
+    (count,) = patiently(counts.collect)
 
     assert (count["__topic"], count.n) == ("persistent://public/default/users", len(world.rows(["public/default/users"])))
     assert round(count["first"].timestamp() * 1000) == BEGIN
 
 
 def test_a_schema_of_some_columns(spark: SparkSession, world: World) -> None:
-    found = reader(spark, world).schema("__entryId LONG, __key BINARY").load()
+    found = patiently(reader(spark, world).schema("__entryId LONG, __key BINARY").load)
 
     assert found.columns == ["__entryId", "__key"]
-    assert found.count() == len(world.rows())
+    assert patiently(found.count) == len(world.rows())
 
 
 def test_a_time_range_reads_little(spark: SparkSession, world: World, tmp_path: Path) -> None:
     early, late = BEGIN + 100_000, BEGIN + 110_000
     folder = f"file://{tmp_path}/metrics"
-    found = reader(
-        spark, world, startingTime=str(early), endingTime="2023-11-14T22:15:10Z", readSize="64K", metrics=folder
-    ).load()
+    found = loaded(spark, world, startingTime=str(early), endingTime="2023-11-14T22:15:10Z", readSize="64K", metrics=folder)
 
     assert rows(found) == [r for r in world.rows() if early <= r.published <= late]
     (cost,) = MetricsFolder(StoreSettings(folder)).read().values()
@@ -99,7 +106,7 @@ def test_filters_are_pushed_down_on_request(spark: SparkSession, world: World, t
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
         folder = f"file://{tmp_path}/metrics"
-        found = reader(spark, world, pushFilters="true", readSize="64K", metrics=folder).load()
+        found = loaded(spark, world, pushFilters="true", readSize="64K", metrics=folder)
         early, late = BEGIN + 100_000, BEGIN + 110_000
         time = F.col("__publishTime")
         chosen = found.where((F.col("__topic") == "persistent://public/default/orders") & (F.unix_millis(time) % 2 == 0))
@@ -116,18 +123,18 @@ def test_filters_are_pushed_down_on_request(spark: SparkSession, world: World, t
 def test_filters_without_the_option_are_right_whatever_spark_is_set_to(spark: SparkSession, world: World) -> None:
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
-        found = reader(spark, world).load()
-        first = found.where(F.col("__ledgerId") == 11).count()
+        found = loaded(spark, world)
+        first = patiently(found.where(F.col("__ledgerId") == 11).count)
 
         assert first == len([r for r in world.rows() if r.ledger == 11])
-        assert found.count() == len(world.rows())
+        assert patiently(found.count) == len(world.rows())
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
 def test_wrong_options_say_so(spark: SparkSession, world: World) -> None:
     with pytest.raises(PySparkException, match="startingtme: no option of pulsar-archive; did you mean startingTime"):
-        reader(spark, world, startingTme="5").load()
+        loaded(spark, world, startingTme="5")
 
 
 def test_damage(spark: SparkSession, tmp_path: Path) -> None:
@@ -142,8 +149,8 @@ def test_damage(spark: SparkSession, tmp_path: Path) -> None:
     world.store.put(key, bytes(data))
 
     with pytest.raises(PySparkException, match="its checksum does not match its bytes"):
-        reader(spark, world).load().count()
-    found = reader(spark, world, onDamage="skip").load()
+        patiently(loaded(spark, world).count)
+    found = loaded(spark, world, onDamage="skip")
     sound = rows(found.where("__problem IS NULL"))  # a message of whose chunks one is damaged is a row that says so
     assert len(world.rows()) - 60 < len(sound) < len(world.rows())
     assert {*map(str, sound)} <= {*map(str, world.rows())}
@@ -155,17 +162,23 @@ class Stream:
     def __init__(self, spark: SparkSession, world: World, folder: Path, **options: str) -> None:
         self._spark = spark
         self._folder = folder
+        self.batches = 0
         self._source = spark.readStream.format("pulsar-archive").options(
             root=world.root, topicsPattern=".*", pollInterval="100ms", **options
         )
 
     def run(self) -> list[Row]:
         """Everything that is there now, and the end; all rows that were ever written."""
+        patiently(self._run)
+        return rows(self._spark.read.parquet(f"{self._folder}/out"))
+
+    def _run(self) -> None:
         written = self._source.load().writeStream.format("parquet").option("checkpointLocation", f"{self._folder}/checkpoint")
         query = written.trigger(availableNow=True).start(f"{self._folder}/out")
-        assert query.awaitTermination(60)
-        self.batches = len(query.recentProgress)
-        return rows(self._spark.read.parquet(f"{self._folder}/out"))
+        try:
+            assert query.awaitTermination(HANGS)
+        finally:
+            self.batches += len(query.recentProgress)
 
 
 def test_stream_goes_on_after_a_restart(spark: SparkSession, tmp_path: Path) -> None:
@@ -180,7 +193,12 @@ def test_stream_goes_on_after_a_restart(spark: SparkSession, tmp_path: Path) -> 
 
 
 def test_stream_follows_what_is_sealed(spark: SparkSession, tmp_path: Path) -> None:
-    world = standard(StoreSettings(f"file://{tmp_path}/archive"))
+    folders = map(str, itertools.count())
+    patiently(lambda: followed(spark, tmp_path / next(folders)))
+
+
+def followed(spark: SparkSession, folder: Path) -> None:
+    world = standard(StoreSettings(f"file://{folder}"))
     source = spark.readStream.format("pulsar-archive").options(root=world.root, topicsPattern=".*", pollInterval="100ms")
     query = source.load().writeStream.format("memory").queryName("followed").start()
     try:
@@ -196,7 +214,10 @@ def test_stream_follows_what_is_sealed(spark: SparkSession, tmp_path: Path) -> N
 def test_stream_that_cannot_start_says_why(spark: SparkSession, tmp_path: Path) -> None:
     world = standard(StoreSettings(f"file://{tmp_path}/archive"))
     source = spark.readStream.format("pulsar-archive").options(root=world.root, topics="nowhere")
-    query = source.load().writeStream.format("noop").option("checkpointLocation", f"{tmp_path}/checkpoint").start()
+
+    def run() -> None:
+        query = source.load().writeStream.format("noop").option("checkpointLocation", f"{tmp_path}/checkpoint").start()
+        query.awaitTermination(HANGS)
 
     with pytest.raises(StreamingQueryException, match="nowhere is not in the archive"):
-        query.awaitTermination(60)
+        patiently(run)

@@ -13,9 +13,10 @@ import boto3
 import pytest
 
 from dev.embedded.settings import ENTRY_METADATA, OffloaderSettings
-from dev.embedded.standalone import PulsarStandalone
+from integration.patient import PatientPulsar
 from integration.processes import HANGS
 from integration.produce import Produced, merged, produce_mixed
+from integration.starting import started
 from integration.stock_store import stock_store
 from integration.world import World, keep_everything
 from offloader.archive.archive import Archive
@@ -85,7 +86,9 @@ def _offloaded(folder: Path, bucket: StoreSettings) -> Stock:
     assert bucket.endpoint is not None
     offloader = OffloaderSettings(bucket.endpoint, BUCKET, KEY, SECRET)
     archive = StoreSettings((folder / "archive").as_uri())
-    with PulsarStandalone(folder / "pulsar", zookeeper=True, configuration=SETTINGS, offloader=offloader) as pulsar:
+    with started(
+        folder / "pulsar", lambda f: PatientPulsar(f, zookeeper=True, configuration=SETTINGS, offloader=offloader)
+    ) as pulsar:
         pulsar.create_namespace(NAMESPACE)
         keep_everything(pulsar, NAMESPACE)
         for topic in (ALONE, MIXED):
@@ -110,7 +113,7 @@ def _offloaded(folder: Path, bucket: StoreSettings) -> Stock:
     return Stock(bucket, archive, entries, records, asked, produced, first_left)
 
 
-def _entries(pulsar: PulsarStandalone, topic: TopicName, after: tuple[int, int] = (0, 0)) -> dict[tuple[int, int], bytes]:
+def _entries(pulsar: PatientPulsar, topic: TopicName, after: tuple[int, int] = (0, 0)) -> dict[tuple[int, int], bytes]:
     """What a topic holds, as brokers deliver it from BookKeeper."""
     source = BrokerSource(PulsarSettings(service_url=pulsar.service_url, admin_url=pulsar.admin_url))
     ledger, _, entry = pulsar.admin("GET", f"{topic.rest_path}/internalStats").json()["lastConfirmedEntry"].partition(":")
@@ -123,7 +126,7 @@ def _entries(pulsar: PulsarStandalone, topic: TopicName, after: tuple[int, int] 
     return found
 
 
-def _offload(pulsar: PulsarStandalone, topic: TopicName) -> tuple[int, int]:
+def _offload(pulsar: PatientPulsar, topic: TopicName) -> tuple[int, int]:
     """Let the stock broker offload all closed ledgers; the first position that it left."""
     path = topic.rest_path
     ledger, _, entry = pulsar.admin("GET", f"{path}/internalStats").json()["lastConfirmedEntry"].partition(":")
@@ -136,13 +139,13 @@ def _offload(pulsar: PulsarStandalone, topic: TopicName) -> tuple[int, int]:
     return status["firstUnoffloadedMessage"]["ledgerId"], status["firstUnoffloadedMessage"]["entryId"]
 
 
-def _record(pulsar: PulsarStandalone, topic: TopicName) -> bytes:
+def _record(pulsar: PatientPulsar, topic: TopicName) -> bytes:
     assert pulsar.zookeeper_address is not None
     with closing(connect(f"zk:{pulsar.zookeeper_address}")) as metadata:
         return metadata.managed_ledger(topic).raw
 
 
-def _wait_until_bookkeeper_forgets(pulsar: PulsarStandalone, asked: Mapping[TopicName, FoundLedgers]) -> None:
+def _wait_until_bookkeeper_forgets(pulsar: PatientPulsar, asked: Mapping[TopicName, FoundLedgers]) -> None:
     """Until the broker has deleted its own copies of what is offloaded."""
     assert pulsar.zookeeper_address is not None
     ledgers = [held.start.ledger for found in asked.values() for held in found.ledgers]

@@ -14,12 +14,14 @@ from dev.embedded.standalone import PulsarStandalone
 from integration.application import RunningApplication
 from integration.pace import longest_batch_ms, pace_of
 from integration.processes import HANGS
+from integration.pulsar.waiting import until
 from offloader.archive.findings import FindingKind
 from offloader.config import Config
 from offloader.logs import LEVEL_VARIABLE
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.state import TopicCatalog, TopicState
 from offloader.model import Position, TopicName
+from offloader.offload.core.evidence import pin_target
 from offloader.operations.verify.strays import read_journals
 from offloader.ports.object_store import ObjectStore
 from offloader.pulsar.admin import AdminClient
@@ -59,9 +61,7 @@ class World:
     spark: dict[str, Any] = field(default_factory=dict)  # and of `spark`
 
     def __post_init__(self) -> None:
-        settings = PulsarSettings(
-            service_url=self.pulsar.service_url, admin_url=self.pulsar.admin_url, subscription=WITNESS, keep_alive=5.0
-        )
+        settings = PulsarSettings(service_url=self.pulsar.service_url, admin_url=self.pulsar.admin_url, subscription=WITNESS)
         self._stack = ExitStack()
         self._paced: list[tuple[RunningApplication, int, dict[TopicName, int]]] = []
         self.admin = AdminClient(settings)
@@ -127,11 +127,17 @@ class World:
 
     def see(self, timeout: float = 10.0) -> None:
         """Learn what the topics hold now. Not safe from several threads."""
-        for topic in self.topics():
-            collector = self._truths.setdefault(topic, TruthCollector(self._source, self.admin, topic))
-            self._witness.open(topic)
-            if collector.read(timeout):
-                self._witness.acknowledge(topic, Position(0, *max(collector.truth(None).entries)))
+        (topics,) = until(lambda: [self.topics()])
+        for topic in topics:
+            until(lambda seen=topic: self._see(seen, timeout))  # type: ignore[misc]
+
+    def _see(self, topic: TopicName, timeout: float) -> bool:
+        """What brokers can say again, they may fail to say at first."""
+        collector = self._truths.setdefault(topic, TruthCollector(self._source, self.admin, topic))
+        self._witness.open(topic)
+        if collector.read(timeout):
+            self._witness.acknowledge(topic, Position(0, *max(collector.truth(None).entries)))
+        return True
 
     def mark_delete(self, topic: TopicName) -> tuple[int, int]:
         """Where the pin stands."""
@@ -150,7 +156,7 @@ class World:
 
     def paces(self) -> list[PaceLog]:
         """The pace of each application so far."""
-        return [pace_of(run.log_lines(), PaceLog(longest, dict(held)), run.stops) for run, longest, held in self._paced]
+        return [pace_of(run.log_lines(), PaceLog(longest, dict(held))) for run, longest, held in self._paced]
 
     def at_rest(self) -> bool:
         """Whether everything that was seen of the topics is offloaded and acknowledged."""
@@ -158,14 +164,17 @@ class World:
 
     def at_rest_in(self, topic: TopicName) -> bool:
         """The same of one topic."""
-        delivered = [place for place, entry in self._truths[topic].truth(None).entries.items() if entry.sha256 is not None]
+        seen = self._truths[topic].truth(None).entries
+        delivered = [place for place, entry in seen.items() if entry.sha256 is not None]
         last = max(delivered, default=(-1, -1))
-        end = self.catalog(topic).end
+        catalog = self.catalog(topic)
+        end = catalog.end
         if not delivered and end is None:
             return True
         if end is None or (end.ledger, end.entry) < last or self.state(topic).open is not None:
             return False
-        return end.entry == 0 or self.mark_delete(topic) >= (end.ledger, end.entry - 1)
+        target, mark = pin_target(catalog.head) or end, self.mark_delete(topic)
+        return not any(mark < place <= (target.ledger, target.entry) for place in seen)
 
     def _held(self) -> dict[TopicName, int]:
         """Until when topics wait that have failed, says the journal."""

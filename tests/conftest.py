@@ -1,7 +1,9 @@
-"""How many examples the property tests try: OFFLOADER_EXAMPLES (default 100; long runs set thousands)."""
+"""How many examples the property tests try: OFFLOADER_EXAMPLES (default 100; long runs set thousands). What is there before the first test
+is no garbage: thousands of tests, and all the modules they need, are not looked through again and again."""
 
 from __future__ import annotations
 
+import gc
 import os
 
 from hypothesis import settings
@@ -14,3 +16,10 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile("offloader")
+
+gc.disable()  # while tests are collected, everything stays
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()

@@ -47,7 +47,7 @@ import org.apache.bookkeeper.net.BookieId;
  * {"ledger", "acknowledged"} for each entry that an ensemble has acknowledged. The process ends with the connection.
  */
 public final class OfficialClient {
-    private static final int TIMEOUT_SECONDS = 3;
+    private static final int QUESTION_SECONDS = 3; // which are asked again
 
     private final String metadataServiceUri;
     private final Writer out;
@@ -142,28 +142,32 @@ public final class OfficialClient {
         });
     }
 
-    /** One client for each protocol version ("wire"), version of new ledgers' metadata ("format") and way to recover ("parallel"). */
+    /**
+     * One client for each protocol version ("wire"), version of new ledgers' metadata ("format"), way to recover ("parallel") and
+     * patience with bookies ("timeout", seconds).
+     */
     private BookKeeper client(JsonObject request) {
         boolean v2 = request.has("wire") && request.get("wire").getAsInt() == 2;
         int format = request.has("format") ? request.get("format").getAsInt() : 3;
         boolean parallel = request.has("parallel");
-        return clients.computeIfAbsent(v2 + "/" + format + "/" + parallel, key -> {
+        int timeout = request.get("timeout").getAsInt();
+        return clients.computeIfAbsent(v2 + "/" + format + "/" + parallel + "/" + timeout, key -> {
             try {
-                return new BookKeeper(configuration(v2, format).setEnableParallelRecoveryRead(parallel));
+                return new BookKeeper(configuration(v2, format, timeout).setEnableParallelRecoveryRead(parallel));
             } catch (Exception failed) {
                 throw new CompletionException(failed);
             }
         });
     }
 
-    private ClientConfiguration configuration(boolean v2, int format) {
+    private ClientConfiguration configuration(boolean v2, int format, int timeout) {
         ClientConfiguration configuration = new ClientConfiguration();
         configuration.setMetadataServiceUri(metadataServiceUri);
         configuration.setLedgerMetadataFormatVersion(format);
         configuration.setUseV2WireProtocol(v2);
-        configuration.setAddEntryTimeout(TIMEOUT_SECONDS);
-        configuration.setReadEntryTimeout(TIMEOUT_SECONDS);
-        configuration.setClientConnectTimeoutMillis(TIMEOUT_SECONDS * 1000);
+        configuration.setAddEntryTimeout(timeout);
+        configuration.setReadEntryTimeout(timeout);
+        configuration.setClientConnectTimeoutMillis(timeout * 1000);
         configuration.setSpeculativeReadTimeout(500);
         configuration.setNumIOThreads(1);
         configuration.setNumWorkerThreads(2);
@@ -361,7 +365,7 @@ public final class OfficialClient {
 
     private synchronized Questions questions(JsonObject request) throws Exception {
         if (questions == null) {
-            questions = new Questions(configuration(false, 3), client(request).getBookieAddressResolver());
+            questions = new Questions(configuration(false, 3, QUESTION_SECONDS), client(request).getBookieAddressResolver());
         }
         return questions;
     }

@@ -3,6 +3,7 @@ import io.netty.buffer.UnpooledByteBufAllocator;
 import io.netty.channel.nio.NioEventLoopGroup;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
@@ -18,8 +19,8 @@ import org.apache.bookkeeper.stats.NullStatsLogger;
 
 /** Asks single bookies what they have, past everything that the client above them makes of it. */
 final class Questions {
-    private static final String NOT_FOUND = "BKBookieHandleNotAvailableException";
-    private static final int PATIENCE_SECONDS = 3;
+    private static final Set<String> ASKED_AGAIN = Set.of("BKBookieHandleNotAvailableException", "BKTimeoutException");
+    private static final int HANGS_SECONDS = 200; // before who waits for the answer gives up
 
     private final BookieClient bookies;
     private final BookieAddressResolver resolver;
@@ -38,7 +39,7 @@ final class Questions {
 
     /** Until the client has heard where a bookie listens. */
     void await(BookieId bookie) throws Exception {
-        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(PATIENCE_SECONDS);
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(HANGS_SECONDS);
         while (true) {
             try {
                 resolver.resolve(bookie);
@@ -53,14 +54,18 @@ final class Questions {
     }
 
     /** One of them is null. */
-    record Answer(String error, byte[] stored) {}
+    record Answer(String error, byte[] stored) {
+        private boolean saysNothing() {
+            return error != null && ASKED_AGAIN.contains(error);
+        }
+    }
 
     /** What a bookie answers for each entry from first to last; nothing is fenced. */
     List<Answer> ask(BookieId bookie, long ledger, long first, long last) throws Exception {
-        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(PATIENCE_SECONDS);
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(HANGS_SECONDS);
         List<Answer> answers = answers(bookie, ledger, first, last);
-        // of a bookie that has just come back, the client may not have heard yet
-        while (answers.stream().anyMatch(answer -> NOT_FOUND.equals(answer.error)) && System.nanoTime() < deadline) {
+        // of a bookie that has just come back, the client may not have heard yet, and it may be slow
+        while (answers.stream().anyMatch(Answer::saysNothing) && System.nanoTime() < deadline) {
             Thread.sleep(50);
             answers = answers(bookie, ledger, first, last);
         }

@@ -56,8 +56,8 @@ class Bookie:
 
     @property
     def running(self) -> bool:
-        """Whether it has a process, which may be paused."""
-        return self._process is not None
+        """Whether it has a process, which may be paused; one may have ended by itself."""
+        return self._process is not None and not self._process.ended_within(0)
 
     @property
     def pid(self) -> int:
@@ -66,6 +66,7 @@ class Bookie:
 
     def launch(self) -> None:
         """Start it; `await_ready` waits for it."""
+        self.kill()
         # It would wait for its predecessor's session to end.
         self._registrations.unregister(self.id)
         file = self._commands.directory / f"{self.name}.conf"
@@ -112,14 +113,14 @@ class Bookie:
 
     def resume(self) -> None:
         """Go on after `pause`."""
-        if self._paused:
+        if self._paused and self.running:
             os.kill(self.pid, signal.SIGCONT)
-            self._paused = False
+        self._paused = False
 
     def back(self) -> None:
         """Running again, whatever was done to it."""
         self.resume()
-        if self._process is None:
+        if not self.running:
             self.start()
 
     def lose_disk(self) -> None:

@@ -9,21 +9,23 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self, TypeVar
 
-from integration.bookkeeper.official import OfficialClient, OfficialError
+from integration.bookkeeper.cluster import PATIENT
+from integration.bookkeeper.official import HURRIED, OfficialClient, OfficialError
 from integration.bookkeeper.orphans import Closed, Orphan
 from integration.processes import HANGS
 from offloader.bookkeeper.bookies import BookieClient
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.recovery.inspection import InspectionOptions, examine
-from offloader.bookkeeper.recovery.machine import Aborted, HowClosed
+from offloader.bookkeeper.recovery.machine import Aborted, Done, HowClosed
+from offloader.bookkeeper.recovery.outcome import RecoveryOutcome
 from offloader.bookkeeper.recovery.runner import Recoverer
 from offloader.bookkeeper.settings import BookieSettings
 from offloader.bookkeeper.zookeeper import connect
 
-TIMEOUT = 1.5  # seconds for a bookie's answer
-_SETTINGS = BookieSettings(connect_timeout=TIMEOUT, request_timeout=TIMEOUT)
+TIMEOUT = 1.5  # seconds for a bookie's answer: a slow one counts as away, and then it must be asked again
+_HURRIED = BookieSettings(connect_timeout=TIMEOUT, request_timeout=TIMEOUT)
 
 
 class Refused(NamedTuple):
@@ -36,18 +38,30 @@ class Refused(NamedTuple):
 
 Result = Closed | Refused
 Closer = Callable[["Closers", Orphan], list[Result]]
+T = TypeVar("T")
+
+
+def at_last(attempt: Callable[[], T], good: Callable[[T], bool]) -> T:
+    """What an attempt gives once it is good. A bookie that lives may be slow, or a client may hear late that it is back."""
+    deadline = time.monotonic() + HANGS
+    while not good(found := attempt()):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.1)
+    return found
 
 
 def close_at_last(close: Callable[[Orphan], list[Result]], orphan: Orphan) -> Closed:
-    """Try until it is closed: a client may hear late that a bookie is back, and one attempt may meet with more trouble than there are
-    bookies to take others' places."""
-    deadline = time.monotonic() + HANGS
-    while True:
-        (result,) = close(orphan)
-        if isinstance(result, Closed):
-            return result
-        assert time.monotonic() < deadline, f"{orphan}: {result}"
-        time.sleep(0.1)
+    """Try until it is closed: one attempt may meet with more trouble than there are bookies to take others' places."""
+    (result,) = at_last(lambda: close(orphan), lambda results: isinstance(results[0], Closed))
+    assert isinstance(result, Closed)
+    return result
+
+
+def result_of(outcome: RecoveryOutcome) -> Result:
+    """What came of a closing, or would come of it."""
+    if isinstance(outcome.phase, Aborted):
+        return Refused(outcome.message, outcome.phase.missing.bookies, outcome.phase.missing.need)
+    return Closed(outcome.metadata.last_entry, outcome.metadata.length)
 
 
 @dataclass
@@ -65,12 +79,9 @@ class Ours:
         outcome = examine(
             orphan.ledger, self.store, self.bookies, InspectionOptions(dry=False, trusted=self.trusted, timeout=TIMEOUT)
         ).outcome
-        if isinstance(outcome.phase, Aborted):
-            missing = outcome.phase.missing
-            return Refused(outcome.message, missing.bookies, missing.need)
-        if outcome.phase.ending is HowClosed.CLOSED:
+        if isinstance(outcome.phase, Done) and outcome.phase.ending is HowClosed.CLOSED:
             self.closed.add(orphan.ledger)
-        return Closed(outcome.metadata.last_entry, outcome.metadata.length)
+        return result_of(outcome)
 
     def begin(self, orphan: Orphan, turns: int) -> None:
         """Only so many steps of it, as one that crashes then."""
@@ -98,7 +109,8 @@ class Closers:
         self._stack = ExitStack()
         self._official = cluster.official
         self._choice = choice
-        self.first, self.second, self.reader = (self._client(cluster, trusted) for _ in range(3))
+        self.first, self.second = (self._client(cluster, trusted, _HURRIED) for _ in range(2))
+        self.reader = self._client(cluster, trusted, PATIENT)
         self.victim: OfficialClient | None = None
 
     def __enter__(self) -> Self:
@@ -107,9 +119,9 @@ class Closers:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stack.close()
 
-    def _client(self, cluster: Cluster, trusted: Collection[str]) -> Ours:
-        store = self._stack.enter_context(closing(connect(cluster.metadata_uri)))
-        return Ours(store, self._stack.enter_context(closing(BookieClient(_SETTINGS, store.address))), trusted)
+    def _client(self, cluster: Cluster, trusted: Collection[str], settings: BookieSettings) -> Ours:
+        store = self._stack.enter_context(closing(connect(cluster.metadata_uri, timeout=HANGS)))
+        return Ours(store, self._stack.enter_context(closing(BookieClient(settings, store.address))), trusted)
 
     @property
     def closed_by_us(self) -> set[int]:
@@ -120,7 +132,7 @@ class Closers:
 
     def official(self, orphan: Orphan) -> list[Result]:
         try:
-            closed = self._official.recover(orphan.ledger, orphan.shape).result(60)
+            closed = self._official.recover(orphan.ledger, orphan.shape, timeout=HURRIED).result(HANGS)
         except OfficialError as error:
             return [Refused(str(error))]
         return [Closed(closed["last"], closed["length"])]
@@ -137,7 +149,7 @@ class Closers:
 
     def official_crashes(self, orphan: Orphan) -> list[Result]:
         assert self.victim is not None
-        self.victim.recover(orphan.ledger, orphan.shape)
+        self.victim.recover(orphan.ledger, orphan.shape, timeout=HURRIED)
         time.sleep(self._choice.uniform(0, 0.5))
         self.victim.kill()
         return []

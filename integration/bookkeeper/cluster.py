@@ -34,8 +34,11 @@ from dev.embedded.zookeeper import ask_zookeeper, zookeeper_is_ready
 from integration.bookkeeper.bookie import Bookie
 from integration.bookkeeper.official import OfficialClient, compiled
 from integration.processes import HANGS
+from offloader.bookkeeper.settings import BookieSettings
 from offloader.java import find_java
 
+AGAIN = {"max_tries": -1, "max_delay": 0.5, "deadline": HANGS}  # what a session of kazoo does where a busy machine cuts it off
+PATIENT = BookieSettings(connect_timeout=HANGS, request_timeout=HANGS)
 _LIVELY_SECONDS = 3.0  # half of a session's time-out; a client is heard of every 2 s at the latest
 _CONNECTIONS = re.compile(r"\bsid=0x([0-9a-f]+),.*?\blresp=(\d+)")
 
@@ -56,7 +59,7 @@ class BookKeeperCluster:
         self.zookeeper_port = port
         self.zookeeper_address = f"127.0.0.1:{port}"
         self.metadata_uri = f"zk+{layout}://{self.zookeeper_address}/ledgers"
-        self.zookeeper = KazooClient(self.zookeeper_address, timeout=8.0)
+        self.zookeeper = KazooClient(self.zookeeper_address, timeout=8.0, command_retry=AGAIN)
         self._commands = JavaCommands(find_java(), fetch_lock(PULSAR), self.directory)
         self._numbers = itertools.count()
         self._server: JavaProcess | None = None
@@ -133,7 +136,7 @@ class BookKeeperCluster:
     def is_registered(self, bookie: str) -> bool:
         """Whether it is, and stays so: by a session that has just been heard of. One that stood still may be about to expire, although
         its bookie goes on: that registers again then."""
-        node = self.zookeeper.exists(f"/ledgers/available/{bookie}")
+        node = self.zookeeper.retry(self.zookeeper.exists, f"/ledgers/available/{bookie}")
         return node is not None and self.silence_of(node.ephemeralOwner) < _LIVELY_SECONDS
 
     def silence_of(self, session: int) -> float:
@@ -145,7 +148,7 @@ class BookKeeperCluster:
 
     def unregister(self, bookie: str) -> None:
         with contextlib.suppress(NoNodeError):
-            self.zookeeper.delete(f"/ledgers/available/{bookie}")
+            self.zookeeper.retry(self.zookeeper.delete, f"/ledgers/available/{bookie}")
 
     def forget_cookie(self, bookie: str) -> None:
         self.official.call("forget cookie", bookie=bookie)

@@ -30,6 +30,8 @@ JAVA_OPTIONS = (
     "-XX:TieredStopAtLevel=1",
     "-Dio.netty.tryReflectionSetAccessible=true",
 )
+HURRIED = 3.0
+"""Seconds that a client gives a bookie which may be away for good. Others are given as long as one that hangs: a slow one is not away."""
 
 
 class OfficialError(Exception):
@@ -124,16 +126,18 @@ class OfficialClient:
             if self._gone:
                 raise OfficialError("Gone", do)
             self._waiting[number] = future
-            self._socket.sendall(json.dumps({"id": number, "do": do, **request}).encode() + b"\n")
+            self._socket.sendall(json.dumps({"id": number, "do": do, "timeout": HANGS, **request}).encode() + b"\n")
         return future
 
     def call(self, do: str, **request: Any) -> Any:
         """Send a request and wait for its answer. Raises OfficialError."""
         return self.begin(do, **request).result(HANGS)
 
-    def create(self, shape: Shape, *, ledger: int | None = None, custom: Mapping[str, str] | None = None) -> int:
-        """A new ledger's id, chosen by BookKeeper unless `ledger` says it."""
-        chosen = {} if ledger is None else {"ledger": ledger}
+    def create(
+        self, shape: Shape, *, ledger: int | None = None, custom: Mapping[str, str] | None = None, timeout: float = HANGS
+    ) -> int:
+        """A new ledger's id, chosen by BookKeeper unless `ledger` says it. `timeout`: seconds for a bookie's answer to an add."""
+        chosen = {"timeout": timeout} if ledger is None else {"timeout": timeout, "ledger": ledger}
         return int(self.call("create", custom=dict(custom or {}), **shape.request, **chosen)["ledger"])
 
     def add(self, ledger: int, count: int, contents: Contents, *, window: int = 100) -> Future[Any]:
@@ -153,12 +157,12 @@ class OfficialClient:
         """Close a ledger that this client writes; its metadata."""
         return dict(self.call("close", ledger=ledger))
 
-    def recover(self, ledger: int, shape: Shape, *, parallel: bool = False) -> Future[Any]:
+    def recover(self, ledger: int, shape: Shape, *, parallel: bool = False, timeout: float = HANGS) -> Future[Any]:
         """Open with recovery: fence, find the end, close; its metadata then.
 
-        `parallel`: it asks all bookies of an entry at once, which is not the default.
+        `parallel`: it asks all bookies of an entry at once, which is not the default. `timeout`: seconds for a bookie's answer.
         """
-        way = {"parallel": True} if parallel else {}
+        way = {"timeout": timeout, **({"parallel": True} if parallel else {})}
         return self.begin("open", ledger=ledger, recovery=True, **shape.access, **way)
 
     def open(self, ledger: int, shape: Shape) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from integration.bookkeeper.contents import Contents
-from integration.bookkeeper.official import OfficialClient, OfficialError, ReadEntry, Shape
+from integration.bookkeeper.official import HURRIED, OfficialClient, OfficialError, ReadEntry, Shape
 from integration.processes import HANGS
 from offloader.bookkeeper.bookies import BookieClient
 from offloader.bookkeeper.digests import digest_for
@@ -66,7 +66,7 @@ def _created(writer: OfficialClient, shape: Shape) -> int:
     deadline = time.monotonic() + HANGS
     while True:
         try:
-            return writer.create(shape)
+            return writer.create(shape, timeout=HURRIED)
         except OfficialError as error:
             if error.kind != "BKNotEnoughBookiesException" or time.monotonic() > deadline:
                 raise

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from offloader.bookkeeper.digests import digest_for, master_key
 from offloader.bookkeeper.model import Fragment, LedgerMetadata, LedgerState, StoredEntry
@@ -19,9 +20,17 @@ from offloader.testing.memory_bookie import KeptLedger, MemoryBookie
 
 PASSWORD = "secret"
 SIZE = 10  # bytes in each entry
-_PATIENCE = 1.0  # seconds
 _ALWAYS = 1 << 30
 _READS = ("read", "fence")
+
+
+class Tempo(NamedTuple):
+    """Seconds: between answers; until a bookie answers although others have not been asked, or not answered before it; until a client
+    does not wait any more."""
+
+    gap: float
+    patience: float
+    timeout: float
 
 
 @dataclass(frozen=True)
@@ -55,9 +64,9 @@ class Script:
         return LedgerMetadata(*shape, LedgerState.OPEN, (Fragment(0, bookies),), password=PASSWORD.encode())
 
     @contextmanager
-    def played(self, ledger: int, gap: float) -> Iterator[LedgerMetadata]:
-        """Bookies that answer so, `gap` seconds apart, and the metadata of the ledger that they hold."""
-        turns = Turns(self, gap)
+    def played(self, ledger: int, tempo: Tempo) -> Iterator[LedgerMetadata]:
+        """Bookies that answer so, and the metadata of the ledger that they hold."""
+        turns = Turns(self, tempo)
         with ExitStack() as stack:
             servers = [stack.enter_context(BookieServer()) for _ in self.held]
             metadata = self.metadata(tuple(f"127.0.0.1:{server.address.port}" for server in servers))
@@ -94,12 +103,12 @@ class Script:
 
 
 class Turns:
-    """Lets the bookies answer one after the other: to each question, once all have been asked, `gap` seconds apart."""
+    """Lets the bookies answer one after the other: to each question, once all have been asked, with a gap between answers."""
 
-    def __init__(self, played: Script, gap: float) -> None:
+    def __init__(self, played: Script, tempo: Tempo) -> None:
         self._ranks = played.ranks
         self._write_quorum = played.write_quorum
-        self._gap = gap
+        self._tempo = tempo
         self._changed = threading.Condition()
         self._asked: dict[int, set[int]] = {}
         self._answered: dict[int, set[int]] = {}
@@ -113,8 +122,8 @@ class Turns:
             asked, answered = self._asked.setdefault(entry, set()), self._answered.setdefault(entry, set())
             asked.add(number)
             self._changed.notify_all()
-            self._changed.wait_for(lambda: asked.issuperset(members) and answered.issuperset(before), _PATIENCE)
-        time.sleep(self._gap)
+            self._changed.wait_for(lambda: asked.issuperset(members) and answered.issuperset(before), self._tempo.patience)
+        time.sleep(self._tempo.gap)
         with self._changed:
             answered.add(number)
             self._changed.notify_all()

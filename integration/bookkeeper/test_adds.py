@@ -17,7 +17,7 @@ from integration.bookkeeper.rounds import DIGESTS, Spares
 from integration.bookkeeper.troubled import KINDS, Troubled
 from integration.soak import SOAK
 
-pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(7_200 if SOAK else 900)]
+pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(7_200 if SOAK else 3_600)]
 
 ROUNDS = 100 if SOAK else 5
 QUORUMS = ((2, 2, 2), (3, 3, 2), (3, 3, 3), (3, 2, 2), (4, 2, 2), (4, 3, 2))

@@ -12,7 +12,7 @@ from integration.bookkeeper.cluster import BookKeeperCluster
 from integration.bookkeeper.rounds import Moment, Plan, Round, Spares, Writer
 from integration.soak import SOAK
 
-pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(7_200 if SOAK else 900)]
+pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(7_200 if SOAK else 3_600)]
 
 PLANS = (
     Plan(),

@@ -15,7 +15,7 @@ from integration.bookkeeper.bookie import Bookie
 from integration.bookkeeper.cluster import BookKeeperCluster
 from integration.bookkeeper.contents import Contents
 from integration.bookkeeper.official import OfficialError, Shape
-from integration.processes import LOOPBACK, group_is_alive, listeners, wait_until_gone
+from integration.processes import HANGS, LOOPBACK, group_is_alive, listeners, wait_until_gone
 
 pytestmark = pytest.mark.pulsar
 
@@ -66,10 +66,10 @@ def test_a_killed_bookie_is_replaced_in_the_ensemble(cluster: BookKeeperCluster)
     writer = cluster.client()
     contents = Contents(seed=6)
     ledger = writer.create(Shape())
-    writer.add(ledger, 20, contents).result(30)
+    writer.add(ledger, 20, contents).result(HANGS)
     (_, ensemble), *_ = cluster.official.metadata(ledger)["fragments"]
     cluster.bookie(ensemble[1]).kill()
-    writer.add(ledger, 20, contents).result(30)
+    writer.add(ledger, 20, contents).result(HANGS)
     closed = writer.close_ledger(ledger)
     assert (closed["last"], len(closed["fragments"])) == (39, 2)
     check(cluster, ledger, Shape(), contents, 40)
@@ -83,9 +83,9 @@ def test_a_killed_writer_leaves_its_ledger_open_with_all_that_was_acknowledged(c
     writer.await_acknowledged([ledger], 200)
     writer.kill()
     with pytest.raises(OfficialError, match="Gone"):
-        adding.result(10)
+        adding.result(HANGS)
     assert cluster.official.metadata(ledger)["state"] == "OPEN"
-    closed = cluster.official.recover(ledger, WIDE).result(30)
+    closed = cluster.official.recover(ledger, WIDE).result(HANGS)
     assert closed["state"] == "CLOSED"
     assert closed["last"] >= writer.acknowledged[ledger] >= 200
     check(cluster, ledger, WIDE, contents, closed["last"] + 1)
@@ -158,4 +158,4 @@ def test_nothing_outlives_the_process_that_started_it(tmp_path: Path) -> None:
         assert len(groups) == 3
         assert all(group_is_alive(group) for group in groups)
         parent.send_signal(signal.SIGKILL)
-    assert all(wait_until_gone(group, 60) for group in groups)
+    assert all(wait_until_gone(group, HANGS) for group in groups)

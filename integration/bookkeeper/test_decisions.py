@@ -12,8 +12,9 @@ from contextlib import closing, contextmanager
 import pytest
 
 from integration.bookkeeper.cluster import BookKeeperCluster
-from integration.bookkeeper.official import OfficialClient, OfficialError, Shape
-from integration.bookkeeper.scripts import PASSWORD, SIZE, Script, script
+from integration.bookkeeper.official import HURRIED, OfficialClient, OfficialError, Shape
+from integration.bookkeeper.scripts import PASSWORD, SIZE, Script, Tempo, script
+from integration.processes import HANGS
 from integration.soak import SOAK
 from offloader.bookkeeper.api import BookieAddress
 from offloader.bookkeeper.bookies import BookieClient
@@ -27,12 +28,16 @@ from offloader.bookkeeper.recovery.runner import recover
 from offloader.bookkeeper.settings import BookieSettings
 from offloader.bookkeeper.zookeeper import connect
 
-pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(3600 if SOAK else 900)]
+pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(3600)]
 
 SCRIPTS = 600 if SOAK else 50
 AT_ONCE = 8
-GAPS = (0.02, 0.15, 0.4)  # seconds between answers: on a busy machine the short one may not keep their order
-_TIMEOUT = 3.0  # the official client's
+TEMPI = (
+    Tempo(0.02, 1.0, HURRIED),
+    Tempo(0.15, 1.0, HURRIED),
+    Tempo(0.4, 1.0, HURRIED),
+)  # quick ones may not keep the answers' order
+ALONE = Tempo(1.0, 5.0, 15.0)  # keeps it however busy the machine is
 ONE_BY_ONE = Reading(window=1)  # as the official client reads entries
 _LEDGERS = itertools.count(10_000_000)
 
@@ -50,34 +55,37 @@ def put(cluster: BookKeeperCluster, ledger: int, metadata: LedgerMetadata) -> No
 
 
 @contextmanager
-def registered(cluster: BookKeeperCluster, official: OfficialClient, bookies: Iterable[str]) -> Iterator[None]:
+def registered(cluster: BookKeeperCluster, official: OfficialClient, bookies: Iterable[str], timeout: float) -> Iterator[None]:
     """The official client finds them."""
-    for bookie in bookies:
-        cluster.zookeeper.create(f"/ledgers/available/{bookie}", b"", ephemeral=True)
-    for bookie in bookies:
-        official.call("await bookie", bookie=bookie, parallel=True)
-    yield
-    for bookie in bookies:
-        cluster.unregister(bookie)
+    try:
+        for bookie in bookies:
+            cluster.zookeeper.create(f"/ledgers/available/{bookie}", b"", ephemeral=True)
+        for bookie in bookies:
+            official.call("await bookie", bookie=bookie, parallel=True, timeout=timeout)
+        yield
+    finally:
+        for bookie in bookies:
+            cluster.unregister(bookie)
 
 
-def decided_by_official(cluster: BookKeeperCluster, official: OfficialClient, played: Script, gap: float) -> Decision:
+def decided_by_official(cluster: BookKeeperCluster, official: OfficialClient, played: Script, tempo: Tempo) -> Decision:
     ledger = next(_LEDGERS)
-    with played.played(ledger, gap) as metadata:
+    with played.played(ledger, tempo) as metadata:
         put(cluster, ledger, metadata)
-        with registered(cluster, official, metadata.fragments[0].ensemble):
+        with registered(cluster, official, metadata.fragments[0].ensemble, tempo.timeout):
+            recovering = official.recover(ledger, Shape(password=PASSWORD), parallel=True, timeout=tempo.timeout)
             try:
-                return int(official.recover(ledger, Shape(password=PASSWORD), parallel=True).result(60)["last"])
+                return int(recovering.result(HANGS)["last"])
             except OfficialError:
                 return None
 
 
-def decided_by_us(cluster: BookKeeperCluster, store: MetadataTree, played: Script, gap: float, replaced: set[str]) -> Decision:
+def decided_by_us(cluster: BookKeeperCluster, store: MetadataTree, played: Script, tempo: Tempo, replaced: set[str]) -> Decision:
     ledger = next(_LEDGERS)
-    settings = BookieSettings(connect_timeout=_TIMEOUT, request_timeout=_TIMEOUT)
-    with played.played(ledger, gap) as metadata, closing(BookieClient(settings, address)) as bookies:
+    settings = BookieSettings(connect_timeout=tempo.timeout, request_timeout=tempo.timeout)
+    with played.played(ledger, tempo) as metadata, closing(BookieClient(settings, address)) as bookies:
         put(cluster, ledger, metadata)
-        outcome = recover(ledger, store, bookies, RecoveryRules(ONE_BY_ONE), timeout=_TIMEOUT)
+        outcome = recover(ledger, store, bookies, RecoveryRules(ONE_BY_ONE), timeout=tempo.timeout)
     if isinstance(outcome.phase, Aborted):
         return None
     assert outcome.metadata.length == SIZE * (outcome.metadata.last_entry + 1)
@@ -86,21 +94,28 @@ def decided_by_us(cluster: BookKeeperCluster, store: MetadataTree, played: Scrip
 
 
 def test_both_decide_the_same_from_the_same_answers(cluster: BookKeeperCluster) -> None:
-    official = cluster.client()
     replaced: set[str] = set()
-    with closing(connect(cluster.metadata_uri)) as store, ThreadPoolExecutor(AT_ONCE) as pool:
+    with closing(connect(cluster.metadata_uri, timeout=HANGS)) as store:
 
-        def play(seed: int) -> tuple[int, Script, Decision, Decision]:
+        def play(official: OfficialClient, seed: int, tempo: Tempo) -> tuple[int, Script, Decision, Decision]:
             played = script(random.Random(seed))
-            for gap in GAPS:
-                theirs = decided_by_official(cluster, official, played, gap)
-                ours = decided_by_us(cluster, store, played, gap, replaced)
+            theirs = decided_by_official(cluster, official, played, tempo)
+            return seed, played, theirs, decided_by_us(cluster, store, played, tempo, replaced)
+
+        def play_until_same(seed: int) -> tuple[int, Script, Decision, Decision]:
+            for tempo in TEMPI:
+                *_, theirs, ours = result = play(official, seed, tempo)
                 if theirs == ours:
                     break
-            return seed, played, theirs, ours
+            return result
 
-        results = list(pool.map(play, range(SCRIPTS)))
-    official.kill()
+        official, unhurried = cluster.client(), cluster.client()
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            results = list(pool.map(play_until_same, range(SCRIPTS)))
+        for tempo, client in ((TEMPI[-1], official), (ALONE, unhurried)):
+            results = [result if result[2] == result[3] else play(client, result[0], tempo) for result in results]
+    for client in (official, unhurried):
+        client.kill()
     for seed, played, theirs, ours in results:
         assert ours == theirs, f"seed {seed}: they decided {theirs}, we {ours}: {played}"
         if ours is not None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from integration.pulsar.waiting import until
+from integration.pulsar.waiting import limits_in_force, until
 from offloader.errors import NamespaceNotFoundError, TopicNotFoundError
 from offloader.model import TopicName
 from offloader.pulsar.exactness import check_exactness
@@ -23,7 +23,7 @@ def test_the_cluster_introduces_itself(admin, namespace):
 def test_properties_of_a_namespace(pulsar, admin, namespace):
     assert admin.namespace_properties(namespace) == {}
     pulsar.admin("PUT", f"namespaces/{namespace}/properties", json={"offloader.enabled": "true"})
-    assert admin.namespace_properties(namespace) == {"offloader.enabled": "true"}
+    assert until(lambda: admin.namespace_properties(namespace)) == {"offloader.enabled": "true"}
 
 
 def test_partitions_are_topics_and_pulsars_own_topics_are_left_out(pulsar, admin, topic, namespace, transactions, settings):
@@ -82,8 +82,8 @@ def test_policies_in_force(pulsar, admin, topic, namespace):
     quota = {"limitSize": 1000, "limitTime": -1, "policy": "consumer_backlog_eviction"}
     pulsar.admin("POST", f"namespaces/{namespace}/backlogQuota", json=quota)
     pulsar.admin("POST", f"namespaces/{namespace}/subscriptionExpirationTime", json=5)
-    until(lambda: effective_policies(admin, topic)["message_ttl_in_seconds"] == 60)
-    found = effective_policies(admin, topic)
+    found = limits_in_force(admin, topic)
+    assert found["message_ttl_in_seconds"] == 60
     assert found["subscription_expiration_time_minutes"] == 5
     assert found["backlog_quota_map"]["destination_storage"]["policy"] == "consumer_backlog_eviction"
     assert admin.namespace_policies(namespace)["message_ttl_in_seconds"] == 60

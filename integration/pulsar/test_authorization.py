@@ -12,11 +12,12 @@ from pathlib import Path
 import pulsar as client
 import pytest
 
-from dev.embedded.standalone import PulsarStandalone
 from integration.application import RunningApplication
 from integration.conftest import PULSAR_SETTINGS
+from integration.patient import PatientPulsar
 from integration.processes import HANGS
 from integration.produce import MODES, PatientClient, produce, random_contents
+from integration.starting import started
 from offloader.metadata.catalog import Catalogs
 from offloader.model import Position, TopicName
 from offloader.storage.open import open_store
@@ -42,7 +43,7 @@ def _encoded(data: bytes) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarStandalone]:
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PatientPulsar]:
     """A Pulsar with authentication and authorization. Role `admin` may do everything, `offloader` administers the tenant `shop`."""
     settings = {
         **PULSAR_SETTINGS,
@@ -54,9 +55,13 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarStandalo
         "brokerClientAuthenticationPlugin": "org.apache.pulsar.client.impl.auth.AuthenticationToken",
         "brokerClientAuthenticationParameters": f"token:{token('admin')}",
     }
-    standalone = PulsarStandalone(tmp_path_factory.mktemp("guarded"), configuration=settings)
-    standalone.web.headers["Authorization"] = f"Bearer {token('admin')}"
-    with standalone:
+
+    def pulsar_of_admin(folder: Path) -> PatientPulsar:
+        standalone = PatientPulsar(folder, configuration=settings)
+        standalone.web.headers["Authorization"] = f"Bearer {token('admin')}"
+        return standalone
+
+    with started(tmp_path_factory.mktemp("guarded"), pulsar_of_admin) as standalone:
         standalone.admin("PUT", "tenants/shop", {"adminRoles": ["offloader"], "allowedClusters": ["standalone"]})
         standalone.create_namespace(NAMESPACE)
         standalone.admin("POST", f"namespaces/{NAMESPACE}/permissions/reader", ["consume"])
@@ -65,7 +70,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarStandalo
 
 
 @pytest.fixture
-def run(guarded: PulsarStandalone, tmp_path: Path) -> Callable[..., tuple[int, str]]:
+def run(guarded: PatientPulsar, tmp_path: Path) -> Callable[..., tuple[int, str]]:
     """`offloader run --until-caught-up` in a role: the exit code and what was logged."""
 
     def run(role: str, *, vouched: bool, name: str = "tests") -> tuple[int, str]:
@@ -92,7 +97,7 @@ def run(guarded: PulsarStandalone, tmp_path: Path) -> Callable[..., tuple[int, s
 
 
 @pytest.fixture(scope="module")
-def last(guarded: PulsarStandalone) -> Position:
+def last(guarded: PatientPulsar) -> Position:
     """The last position of what the topic holds."""
     guarded.admin("PUT", TOPIC.rest_path)
     guarded.admin("PUT", f"{TOPIC.rest_path}/subscription/keep", {"ledgerId": -1, "entryId": -1})

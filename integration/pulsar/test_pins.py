@@ -114,7 +114,7 @@ def test_a_pin_survives_an_unload(pulsar, topic, pins, transactions):
 
 
 def cursor(pulsar, topic):
-    return pulsar.web.get(f"{topic.rest_path}/internalStats").json()["cursors"]["__offloader"]
+    return pulsar.admin("GET", f"{topic.rest_path}/internalStats").json()["cursors"]["__offloader"]
 
 
 def test_one_holder_at_a_time(topic, pins, settings):
@@ -133,10 +133,10 @@ def test_one_holder_at_a_time(topic, pins, settings):
 def test_release_deletes_the_subscription_and_drop_keeps_it(pulsar, topic, pins):
     pins.open(topic)
     pins.drop(topic)
-    assert pulsar.web.get(f"{topic.rest_path}/subscriptions").json() == ["__offloader"]
+    assert pulsar.admin("GET", f"{topic.rest_path}/subscriptions").json() == ["__offloader"]
     pins.open(topic)
     pins.release(topic)
-    assert pulsar.web.get(f"{topic.rest_path}/subscriptions").json() == []
+    assert pulsar.admin("GET", f"{topic.rest_path}/subscriptions").json() == []
 
 
 def test_the_subscription_names_the_application_and_keeps_the_token_that_it_was_made_with(pulsar, topic, pins, admin):
@@ -144,7 +144,7 @@ def test_the_subscription_names_the_application_and_keeps_the_token_that_it_was_
     token = admin.pin_token(topic, "__offloader")
     pins.drop(topic)
     pins.open(topic)
-    found = pulsar.web.get(f"{topic.rest_path}/stats").json()["subscriptions"]["__offloader"]
+    found = pulsar.admin("GET", f"{topic.rest_path}/stats").json()["subscriptions"]["__offloader"]
     assert token
     assert found["subscriptionProperties"] == {"application": "tests", "pin": token}
     assert found["consumers"][0]["consumerName"] == "tests"

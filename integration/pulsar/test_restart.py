@@ -4,8 +4,8 @@ from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 
-from dev.embedded.standalone import PulsarStandalone
 from integration.conftest import PULSAR_SETTINGS
+from integration.patient import PatientPulsar
 from integration.pulsar.transactions import Transactions
 from integration.pulsar.waiting import positions, read, until
 from offloader.errors import BrokerUnavailableError, OutcomeUnknownError, RetryableError
@@ -27,7 +27,8 @@ def clients(settings):
 
 @pytest.fixture
 def own(tmp_path):
-    with PulsarStandalone(tmp_path, configuration=PULSAR_SETTINGS) as own:
+    # Without ZooKeeper a death may leave the bookie's registration, and a broker that then never finds its bookie.
+    with PatientPulsar(tmp_path, zookeeper=True, configuration=PULSAR_SETTINGS) as own:
         yield own
 
 

@@ -1,8 +1,10 @@
 """What a broker hides: aborted transactions, markers, open transactions; how it shows and how it is explained."""
 
+from contextlib import closing
+
 import pytest
 
-from integration.pulsar.waiting import positions, until
+from integration.pulsar.waiting import positions, read, until
 from offloader.model import MIB, Gap, GapKind, Position
 
 pytestmark = pytest.mark.pulsar
@@ -14,14 +16,10 @@ def pinned(topic, pins):
     return topic
 
 
-def delivered(source, topic):
-    """What a reader gets until nothing comes for a while."""
-    reader = source.open(topic, 0, 0, max_bytes=MIB)
-    found = []
-    while batch := reader.read(1):
-        found += positions(batch)
-    reader.close()
-    return found
+def delivered(source, topic, count):
+    """What a reader gets: so many entries, however late, and what comes within a while behind them."""
+    with closing(source.open(topic, 0, 0, max_bytes=MIB)) as reader:
+        return positions([*read(reader, count), *reader.read(1)])
 
 
 def end(pins, topic):
@@ -41,12 +39,12 @@ def test_the_end_is_the_last_entry_that_readers_get(pinned, pins, admin, source,
     assert (end(pins, pinned).last, confirmed(admin, pinned)) == ((ledger, 0), (ledger, 1))
     transactions.send(name, b"plain 2")
     assert end(pins, pinned).last == (ledger, 0)
-    assert delivered(source, pinned) == [(ledger, 0)]
+    assert delivered(source, pinned, 1) == [(ledger, 0)]
     assert source.explain(pinned, ledger, 1, 2, limit=10) == ((), 1), "it may still be committed"
     transactions.end(transaction, commit=False)
     until(lambda: end(pins, pinned).last == (ledger, 2))
     assert confirmed(admin, pinned) == (ledger, 3)
-    assert delivered(source, pinned) == [(ledger, 0), (ledger, 2)]
+    assert delivered(source, pinned, 2) == [(ledger, 0), (ledger, 2)]
     assert source.explain(pinned, ledger, 1, 1, limit=10) == ((Gap(GapKind.ABORTED, ledger, 1, 1),), None)
     assert source.explain(pinned, ledger, 3, 3, limit=10) == ((Gap(GapKind.MARKER, ledger, 3, 3),), None)
 
@@ -55,11 +53,11 @@ def test_a_committed_transaction_is_delivered_without_its_marker(pinned, pins, s
     name = str(pinned)
     transaction = transactions.begin(name)
     sent = [transactions.send(name, b"t", transaction) for _ in range(3)]
-    assert delivered(source, pinned) == []
+    assert delivered(source, pinned, 0) == []
     assert end(pins, pinned).last is None
     transactions.end(transaction, commit=True)
     until(lambda: end(pins, pinned).last == sent[-1])
-    assert delivered(source, pinned) == sent
+    assert delivered(source, pinned, len(sent)) == sent
     marker = (sent[-1][0], sent[-1][1] + 1)
     assert source.explain(pinned, *marker, marker[1], limit=10) == ((Gap(GapKind.MARKER, *marker, marker[1]),), None)
 
@@ -73,7 +71,7 @@ def test_a_topic_with_nothing_but_aborted_entries_seems_empty_and_can_be_acknowl
     explained = (Gap(GapKind.ABORTED, ledger, 0, 19), Gap(GapKind.MARKER, ledger, 20, 20))
     until(lambda: source.explain(pinned, ledger, 0, 20, limit=100) == (explained, None))
     assert end(pins, pinned).last is None
-    assert delivered(source, pinned) == []
+    assert delivered(source, pinned, 0) == []
     assert source.explain(pinned, ledger, 0, 20, limit=5) == ((Gap(GapKind.ABORTED, ledger, 0, 4),), 5)
     pins.acknowledge(pinned, Position(0, ledger, 20))
     assert end(pins, pinned).mark_delete == (ledger, 20)

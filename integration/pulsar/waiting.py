@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
 
 from integration.processes import HANGS
 from offloader.errors import RetryableError
+from offloader.model import TopicName
 from offloader.ports.entry_source import EntryReader, RawEntry
+from offloader.pulsar.admin import AdminClient
+from offloader.pulsar.policies import effective_policies
 
 T = TypeVar("T")
 
@@ -25,6 +28,19 @@ def until(check: Callable[[], T], seconds: float = HANGS) -> T:
                 raise
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.02)
+
+
+def limits_in_force(admin: AdminClient, topic: TopicName) -> Mapping[str, Any]:
+    """A topic's policies once a TTL, an expiration of subscriptions and a quota that evicts are among them: a broker applies them behind
+    its answer."""
+
+    def found() -> Mapping[str, Any] | None:
+        policies: Mapping[str, Any] = effective_policies(admin, topic)
+        quota = (policies["backlog_quota_map"] or {}).get("destination_storage", {}).get("policy")
+        limited = policies["message_ttl_in_seconds"] and policies["subscription_expiration_time_minutes"]
+        return policies if limited and quota == "consumer_backlog_eviction" else None
+
+    return cast("Mapping[str, Any]", until(found))
 
 
 def read(reader: EntryReader, count: int, seconds: float = HANGS) -> list[RawEntry]:

@@ -46,15 +46,11 @@ class Consecutive:
 
     def facts_of(self, number: int) -> EntryFacts:
         """What one entry says of itself."""
-        if self.usual_up_to(number) > number:
-            return self.facts.of(number)
-        if number not in self._looked:
-            self._looked[number] = inspect(self.entries[number])
-        return self._looked[number]
+        return self.facts.of(number) if self.usual_up_to(number) > number else self._odd(number)
 
     def unreadable(self) -> list[int]:
         """The numbers of those that are no messages."""
-        return [number for number in self.facts.odd.tolist() if self.facts_of(number).unreadable]
+        return [number for number in self.facts.odd.tolist() if self._odd(number).unreadable]
 
     def usual_up_to(self, number: int) -> int:
         """The first odd entry at or after this one, or how many there are."""
@@ -73,3 +69,8 @@ class Consecutive:
         headers["entry"] = np.arange(self.first + first, self.first + behind)
         packed: list[bytes] = headers.view(f"V{ENTRY_HEADER_SIZE}").tolist()
         return chain.from_iterable(zip(packed, self.entries[first:behind], strict=True))
+
+    def _odd(self, number: int) -> EntryFacts:
+        if number not in self._looked:
+            self._looked[number] = inspect(self.entries[number])
+        return self._looked[number]

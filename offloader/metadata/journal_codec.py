@@ -50,10 +50,13 @@ class JournalRecord:
     fence: bool = False
     taken_over_by: str = ""
 
-    def fold_into(self, topics: Mapping[TopicName, bytes]) -> dict[TopicName, bytes]:
-        """What is known after this record."""
-        known = {} if self.full else {t: data for t, data in topics.items() if t not in self.removed}
-        return {**known, **self.topics}
+    def fold_into(self, topics: dict[TopicName, bytes]) -> None:
+        """Make of what was known before what is known after this record."""
+        if self.full:
+            topics.clear()
+        for topic in self.removed:
+            topics.pop(topic, None)
+        topics.update(self.topics)
 
 
 def encode_fence(token: str) -> bytes:

@@ -30,7 +30,8 @@ class Loaded:
         """With one more record at `next_slot`."""
         if record.fence:
             return replace(self, fenced=True)
-        topics = record.fold_into(self.topics)
+        topics = dict(self.topics)
+        record.fold_into(topics)
         return replace(
             self,
             next_slot=self.next_slot + 1,
@@ -53,14 +54,20 @@ def fold(epoch: int, records: Sequence[tuple[int, JournalRecord]]) -> Loaded:
     newest = max((slot for slot, record in records if record.full), default=None)
     if newest is None:
         raise HoleError(f"epoch {epoch} has no snapshot")
-    loaded = Loaded(epoch, newest, False, removable=tuple(slot for slot, r in records if slot < newest and not r.fence))
+    leftovers = [slot for slot, record in records if slot < newest and not record.fence]
+    topics: dict[TopicName, bytes] = {}
+    following, fenced, taken_over_by = newest, False, ""
     for slot, record in records:
         if slot < newest:
             continue
-        if slot != loaded.next_slot or loaded.fenced:
-            raise HoleError(f"epoch {epoch}: slot {loaded.next_slot} does not lead to slot {slot}")
-        loaded = loaded.then(record)
-    return loaded
+        if slot != following or fenced:
+            raise HoleError(f"epoch {epoch}: slot {following} does not lead to slot {slot}")
+        fenced = record.fence
+        if not fenced:
+            record.fold_into(topics)
+            taken_over_by = record.taken_over_by or taken_over_by
+            following += 1
+    return Loaded(epoch, following, fenced, topics, taken_over_by, (*leftovers, *range(newest, following)))
 
 
 def snapshot_due(snapshot_bytes: int, log_bytes: int, log_records: int) -> bool:

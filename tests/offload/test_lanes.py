@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.config import Config
 from offloader.metadata.state import Claim, TopicCatalog, TopicState
 from offloader.model import (
@@ -37,12 +38,14 @@ from offloader.offload.spark import session as spark_side
 from offloader.offload.worker.slice_worker import run_slice
 from offloader.ports.entry_source import Extent, RawEntry
 from tests.examples import worlds
+from tests.format.support import plain
 from tests.offload.test_planner import NoStore
 
 FAST = LaneLimits(tasks=2, threads=4, byte_budget=10**9)
 SLOW = LaneLimits(tasks=1, threads=8, byte_budget=10**9, time_budget_ms=300_000, hard_limit_ms=900_000, queue_factor=1)
 ENTRY = 10_000
-DATA = bytes(ENTRY)
+HEAD = plain(MessageMetadata(producer_name="p", sequence_id=0, publish_time=1), payload=b"")
+DATA = HEAD.ljust(ENTRY, b"\0")
 PART = 100_000
 SECOND = 1_000
 STEP = 500

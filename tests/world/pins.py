@@ -1,4 +1,4 @@
-"""Scripts of what happens to a pin and its ledgers, for the in-memory cluster and a real Pulsar alike: both must tell the same afterwards."""
+"""Scripts of what happens to a pin and its ledgers, for the in-memory cluster and a real Pulsar alike: both must tell the same after each step."""
 
 from __future__ import annotations
 
@@ -36,8 +36,6 @@ class Cluster(Protocol):
     def unload(self) -> None: ...
 
     def trim(self) -> None: ...
-
-    def tell(self) -> Told: ...
 
 
 Step = tuple[str, Callable[[Cluster], None]]
@@ -79,12 +77,3 @@ SCRIPTS: dict[str, Sequence[Step]] = {
     "messages expire at the end of a full ledger": [produce(2 * FULL), expire, trim, unload, trim],
     "unloaded while empty": [unload, trim, produce(1), unload, trim],
 }  # fmt: skip
-
-
-def play(cluster: Cluster, script: Sequence[Step]) -> list[tuple[str, Told]]:
-    """What is told after each step."""
-    told = []
-    for name, step in script:
-        step(cluster)
-        told.append((name, cluster.tell()))
-    return told

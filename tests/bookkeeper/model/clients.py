@@ -15,7 +15,7 @@ from offloader.bookkeeper.recovery.candidate import Candidate
 from offloader.bookkeeper.recovery.decisions import MissingBookies
 from offloader.bookkeeper.recovery.fencing import Fencing
 from offloader.bookkeeper.recovery.forward import Forward
-from offloader.bookkeeper.recovery.machine import Aborted, Closing, Done, Measuring, Recovery, RecoveryRules, start, step
+from offloader.bookkeeper.recovery.machine import Aborted, Closing, Done, Marking, Measuring, Recovery, RecoveryRules, start, step
 from offloader.bookkeeper.recovery.messages import (
     Answered,
     BookieRequest,
@@ -181,6 +181,7 @@ def _renamed(value: Any, names: dict[str, str]) -> Any:
         case (
             Recovery()
             | Fencing()
+            | Marking()
             | Forward()
             | Measuring()
             | Closing()

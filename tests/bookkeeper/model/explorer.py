@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import random
 from collections import deque
 from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -39,11 +37,6 @@ class Explored:
 
 def explore(system: System, limit: int = 10**9) -> Explored:
     """All of it, up to the first violation. Raises AssertionError beyond `limit` states."""
-    with _no_garbage():
-        return _explore(system, limit)
-
-
-def _explore(system: System, limit: int) -> Explored:
     origin: dict[Hashable, tuple[Hashable, Any] | None] = {}
     queue: deque[tuple[Hashable, Any]] = deque()
     for state in system.initial():
@@ -66,16 +59,6 @@ def _explore(system: System, limit: int) -> Explored:
                 queue.append((seen, after))
         assert len(origin) <= limit, f"more than {limit} states"
     return Explored(len(origin), transitions)
-
-
-@contextmanager
-def _no_garbage() -> Iterator[None]:
-    """Nothing but states is made, and all of them are kept: looking for garbage among them takes a fifth of the time."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def walk(system: System, rng: random.Random) -> Explored:

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 from offloader.bookkeeper.model import Fragment, LedgerMetadata, LedgerState, Versioned
@@ -41,6 +40,7 @@ from offloader.bookkeeper.recovery.messages import (
 )
 from offloader.bookkeeper.status import Answer
 from tests.bookkeeper.model.clients import Asked, Clients, Late
+from tests.bookkeeper.model.remembering import remembered
 from tests.bookkeeper.model.symmetry import Symmetry
 from tests.bookkeeper.model.world import DOWN, ENTRIES, FENCED, Ensembles, Ledger, Ledgers, Metadata, State, World, has, took
 
@@ -61,14 +61,14 @@ class LedgerModel:
         )
         assert not world.spares or world.ensemble == world.write_quorum, "the order of an ensemble matters where it is striped"
         self._first = _ensembles(self._shape)
-        self._write_set = cache(self._write_set_of)
-        self._acknowledged = cache(self._acknowledged_of)
-        self._late = cache(self._late_of)
-        self._broken = cache(self._broken_of)
-        self._alone = cache(self._alone_of)
-        self._moves = cache(self._moves_of)
-        self._certain = cache(self._certain_of)
-        self._served = cache(self._served_of)
+        self._write_set = remembered(self._write_set_of)
+        self._acknowledged = remembered(self._acknowledged_of)
+        self._late = remembered(self._late_of)
+        self._broken = remembered(self._broken_of)
+        self._alone = remembered(self._alone_of)
+        self._moves = remembered(self._moves_of)
+        self._certain = remembered(self._certain_of)
+        self._served = remembered(self._served_of)
         everybody = tuple(map(str, range(world.bookies)))
         self.ledgers = Ledgers()
         self._closed: set[int] = set()  # in which a client on its way is where it began, see _tidy

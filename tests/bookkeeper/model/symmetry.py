@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
 from itertools import permutations
 from typing import NamedTuple
 
 from offloader.bookkeeper.coverage import write_sets
 from offloader.bookkeeper.model import LedgerMetadata
 from tests.bookkeeper.model.clients import Clients, Renamed
+from tests.bookkeeper.model.remembering import remembered
 from tests.bookkeeper.model.world import ENTRIES, Ensembles, Ledger, Ledgers, State
 
 
@@ -25,9 +25,9 @@ class Symmetry:
         self._ledgers = ledgers
         self._renamings = _renamings(metadata, spares)
         self._clients = [Renamed(clients, renaming.names) for renaming in self._renamings]
-        self._least = cache(self._least_of)
-        self._leading = cache(self._leading_to)
-        self._with = cache(self._with_other)
+        self._least = remembered(self._least_of)
+        self._leading = remembered(self._leading_to)
+        self._with = remembered(self._with_other)
 
     def canonical(self, state: State) -> State:
         """The same for all states that are the same."""
