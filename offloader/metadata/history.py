@@ -130,9 +130,12 @@ class History:
         if len(groups) <= 1:
             yield from (written for group in groups for written in self._read_group(group))
             return
-        with ThreadPoolExecutor(min(READERS, len(groups)), "catalog-reader") as pool:
+        pool = ThreadPoolExecutor(min(READERS, len(groups)), "catalog-reader")
+        try:
             for found in map_ahead(pool, self._read_group, groups, 2 * READERS):
                 yield from found
+        finally:  # where a caller stops early the garbage collector may come here, in any thread: it must not wait
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def catalog(self, numbers: range) -> TopicCatalog:
         """What the records of consecutive slots add up to, with the whole catalog's head."""

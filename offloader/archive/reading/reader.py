@@ -81,11 +81,11 @@ class PlannedReader:
         if self._options.prefetch == 0:
             yield from self._read(items, _when_asked)
             return
-        with ThreadPoolExecutor(self._options.prefetch, "archive-reader") as pool:
-            try:
-                yield from self._read(items, partial(_in_pool, pool))
-            finally:
-                pool.shutdown(wait=False, cancel_futures=True)
+        pool = ThreadPoolExecutor(self._options.prefetch, "archive-reader")
+        try:
+            yield from self._read(items, partial(_in_pool, pool))
+        finally:  # where a caller stops early the garbage collector may come here, in any thread: it must not wait
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def _read(self, items: Iterable[PlanItem], start: Start) -> Iterator[ReadItem]:
         with closing(self._steps(items, start)) as steps:
