@@ -22,10 +22,27 @@ if TYPE_CHECKING:
 
 
 class Archive:
-    """The topics under a root: `file:///path`, `s3://bucket/prefix`, or a URL of fsspec.
+    """The topics that were offloaded to one root. A context manager; threads may share it.
 
-    Credentials come from where they usually do (for S3: environment, profile, instance role); `endpoint` and `region` are for S3.
-    `ledgers`: a bucket that stock brokers have offloaded to. `pulsar`: where topics go on, for `follow`. A context manager; threads may share it.
+    Args:
+        root: `file:///path`, `s3://bucket/prefix` or a URL of fsspec; or `StoreSettings`, for keys and a store's own options. Without keys
+            they come from where they usually do (S3: environment, profile, instance role).
+        endpoint: of an S3-compatible store.
+        region: of an S3 bucket.
+        options: how much a request reads, how many are under way, what damage does.
+        ledgers: a bucket that stock brokers have offloaded to; its ledgers are read as part of their topics.
+        pulsar: where topics go on; only `follow` needs it.
+
+    Raises ConfigError for a root that no store is known for, AccessDeniedError, BucketNotFoundError, StoreUnavailableError.
+
+    >>> with Archive("s3://pulsar-archive/production") as archive:
+    ...     orders = archive.topic("persistent://public/default/orders")
+    ...     for message in orders.messages():
+    ...         print(message.position, message.key, message.value)
+    12:0 b'alice' b'order 0'
+    12:1 b'bob' b'order 1'
+    12:2 b'alice' b'order 2'
+    12:3 b'bob' b'order 3'
     """
 
     def __init__(
@@ -47,7 +64,17 @@ class Archive:
         self._following = None if pulsar is None else Following(Live.of(pulsar), self._catalogs.records)
 
     def topics(self, pattern: str | None = None) -> list[TopicName]:
-        """Every topic, in the order of their names; with a pattern those whose whole name (`persistent://...`) it matches. Raises ConfigError."""
+        """The topics' full names, sorted; each partition of a partitioned topic is one.
+
+        Args:
+            pattern: a regular expression that the whole name must match, `persistent://` included. None: all topics.
+
+        Raises ConfigError where the pattern is none, and what the store raises.
+
+        >>> archive = Archive("s3://pulsar-archive/production")
+        >>> [str(name) for name in archive.topics("persistent://public/default/.*")]
+        ['persistent://public/default/orders']
+        """
         try:
             wanted = re.compile(".*" if pattern is None else pattern, re.DOTALL)
         except re.error as error:
@@ -58,7 +85,17 @@ class Archive:
         return sorted(topic for topic in found if wanted.fullmatch(str(topic)))
 
     def topic(self, name: str | TopicName) -> ArchivedTopic:
-        """A topic as it is now. Raises FatalError where the archive has none of this name, ConfigError for what is no name."""
+        """A topic as it is archived now; what is sealed later is not in it. No data is read yet.
+
+        Args:
+            name: `persistent://tenant/namespace/name` or short (`tenant/namespace/name`, `name`); a partition with `-partition-N`.
+
+        Raises FatalError where the archive has no such topic, ConfigError for what is no name, DamagedRecordError, and what the store raises.
+
+        >>> archive = Archive("s3://pulsar-archive/production")
+        >>> print(archive.topic("orders").name)
+        persistent://public/default/orders
+        """
         topic = _parsed(name)
         records = self._records(topic)
         if records.head.claim is None and not (self._ledgers is not None and records.whole.ledgers):

@@ -123,9 +123,13 @@ def object_of(items: Iterable[PlanItem], position: Position) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is wanted of a topic; bounds are included, times are publish times in ms by producers' clocks.
+    """What is wanted of a topic. All bounds are included; None: no bound.
 
-    Times only leave out what certainly holds no such message: whoever reads filters messages themselves.
+    `start` and `end` are positions, `published_from` and `published_to` publish times in ms since 1970, by producers' clocks: they select
+    messages wherever these lie. A plan of a selection leaves out only what certainly holds no such message.
+
+    >>> Selection(Position(0, 12, 345), published_to=1_795_269_900_000).is_timed
+    True
     """
 
     start: Position | None = None
@@ -144,10 +148,10 @@ EVERYTHING = Selection()
 
 @dataclass(frozen=True, slots=True)
 class EntryRun:
-    """Entries with consecutive ids of one ledger, as they lie in one buffer.
+    """Entries `first`..`last` of one ledger, as they lie in one buffer.
 
-    `bounds` has two numbers for each entry: where its bytes begin and where they end in `data`. `offset` is where `data` begins in the
-    object.
+    `bounds` has 2 x `count` numbers: entry `first + n` is `data[bounds[2 * n] : bounds[2 * n + 1]]`. `offset` is where `data` begins in
+    the object, in bytes.
     """
 
     ledger: int

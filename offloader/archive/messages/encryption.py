@@ -23,7 +23,7 @@ _KEPT_DATA_KEYS = 1000
 
 
 class KeyReader(Protocol):
-    """Gives private keys."""
+    """Gives the private keys of encrypted messages."""
 
     def private_key(self, name: str, metadata: Mapping[str, str]) -> bytes | None:
         """The key in PEM; None: it is not here. `metadata` are what the producer's key reader gave with the public key."""
@@ -31,7 +31,11 @@ class KeyReader(Protocol):
 
 @dataclass(frozen=True)
 class PemFiles:
-    """Private keys from PEM files, by name."""
+    """Private keys from PEM files. `paths`: by the name that the producer gave the key, the file.
+
+    >>> PemFiles({"orders-key": "/run/keys/orders.pem"}).private_key("another", {}) is None
+    True
+    """
 
     paths: Mapping[str, str]
 

@@ -17,7 +17,7 @@ from offloader.model import Position
 
 
 class OnDamage(StrEnum):
-    """What becomes of entries that cannot be read."""
+    """What becomes of entries that cannot be read: reading fails, or goes on after them and tells of them as missing."""
 
     FAIL = "fail"
     SKIP = "skip"
