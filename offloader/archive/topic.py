@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from offloader.archive.following.live import Following
 from offloader.archive.items import ArchivedEntry, Item, Missing
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from offloader.archive.messages.message import Message
     from offloader.archive.messages.payloads import UnpackOptions
     from offloader.archive.peek.place import Peeked
+    from offloader.metadata.state import TopicCatalog
+    from offloader.ports.object_store import ObjectStore
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -65,6 +67,12 @@ class ArchivedTopic:
         self._following = following
         self._latest = records  # following sees later ones
         self._aborted: tuple[TopicRecords, frozenset[Transaction]] | None = None
+
+    @classmethod
+    def of(cls, store: ObjectStore, view: TopicSnapshot | TopicCatalog, options: ReadOptions = DEFAULTS) -> Self:
+        """What these records have, from a store that is open."""
+        known = view if isinstance(view, TopicSnapshot) else TopicSnapshot.of(view)
+        return cls(Stores.of(store), TopicRecords.of(known), options)
 
     @property
     def view(self) -> TopicSnapshot:
@@ -112,7 +120,7 @@ class ArchivedTopic:
         [(12, 0, 3)]
         """
         wanted = self._located(selection)
-        return self._followed(wanted) if follow else self._read(unbroken(self.records.plan, wanted))
+        return self._followed(wanted) if follow else self.read(unbroken(self.records.plan, wanted))
 
     def size(self, selection: Selection = EVERYTHING) -> int:
         """About how many bytes `runs` reads: from the records alone, no data is read.
@@ -238,7 +246,8 @@ class ArchivedTopic:
         first, last = (None if p is None else self.records.located(p) for p in (selection.start, selection.end))
         return replace(selection, start=first, end=last)
 
-    def _read(self, items: Iterable[PlanItem]) -> Iterator[ReadItem]:
+    def read(self, items: Iterable[PlanItem]) -> Iterator[ReadItem]:
+        """What was planned of it, in this order. Raises as `PlannedReader.read`."""
         return PlannedReader(self._stores, self._options).read(items)
 
     def unpacking(self, keys: KeyReader | None = None) -> UnpackOptions:
@@ -266,7 +275,7 @@ class ArchivedTopic:
         end = before._replace(entry=before.entry - 1)
         for view, wanted in self._latest.before(end):
             for task in reversed(split(plan(view, wanted), STEP_BACK)):
-                yield from reversed([item for item in self._read(task) if not isinstance(item, Missing)])
+                yield from reversed([item for item in self.read(task) if not isinstance(item, Missing)])
 
     def _followed(self, selection: Selection) -> Iterator[ReadItem]:
         if self._following is None:
@@ -281,7 +290,7 @@ class ArchivedTopic:
 
     def _planned(self, wanted: Selection, *, follow: bool) -> Iterator[ReadItem]:
         """What is selected, and no more."""
-        return self._followed(wanted) if follow else self._read(self.records.plan(wanted))
+        return self._followed(wanted) if follow else self.read(self.records.plan(wanted))
 
     def _before(self, selection: Selection) -> Position | None:
         """What following begins after; None: before the archive's begin."""
@@ -298,7 +307,7 @@ class ArchivedTopic:
         # The position itself is planned, too: or nobody would see whether what follows it does follow.
         following = records.plan(Selection(after))
         behind = (item for item in following if after is None or isinstance(item, Missing) or item.last > after)
-        for item in self._read(behind):
+        for item in self.read(behind):
             if after is None or (isinstance(item, Missing) and item.end > after):
                 yield item
             elif isinstance(item, EntryRun) and (rest := item.after(after)) is not None:

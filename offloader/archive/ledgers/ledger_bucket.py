@@ -12,7 +12,6 @@ from offloader.archive.ledgers.found import FoundLedgers
 from offloader.errors import TopicNotFoundError
 from offloader.model import TopicName
 from offloader.ports.object_store import Stat
-from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.managed_ledger import instant
 from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.open import open_store
@@ -59,6 +58,8 @@ class LedgerBucket:
 
     def _ask(self, admin: PulsarSettings, topic: TopicName) -> FoundLedgers | None:
         """None where the brokers do not know the topic."""
+        from offloader.pulsar.admin import AdminClient  # httpx takes 0.1 s to import
+
         with closing(AdminClient(admin)) as client:
             try:
                 stats = client.rest.get(f"{topic.rest_path}/internalStats")

@@ -20,7 +20,7 @@ from offloader.archive.read_model import EntryRun, ObjectRange, PlanItem, ReadIt
 from offloader.archive.reading.reader import PlannedReader, ReadOptions
 from offloader.archive.reading.verifier import OnDamage
 from offloader.archive.spark.metrics import MetricsFolder, TaskMetrics, line
-from offloader.archive.spark.opening import key_reader, opened_stores
+from offloader.archive.spark.opening import key_reader, opened
 from offloader.archive.spark.options import SourceOptions
 from offloader.archive.spark.planning import TopicSplit
 from offloader.archive.spark.tables import Table
@@ -70,7 +70,7 @@ class TaskWork:
         self._options = options
         self._table = table
         damage = OnDamage.SKIP if options.skip_damage else OnDamage.FAIL
-        stores = opened_stores(options)
+        stores = opened(options).stores
         self._reader = PlannedReader(stores, ReadOptions(options.read_size, options.prefetch, damage))
         self._back = PlannedReader(stores, ReadOptions(options.read_size, 0, damage))
         self._rows = 0
