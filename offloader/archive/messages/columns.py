@@ -15,14 +15,12 @@ from offloader.archive.messages.entries import Entries, gathered
 from offloader.archive.messages.envelopes import Envelopes, parse_envelopes
 from offloader.archive.messages.filters import MessageFilter
 from offloader.archive.messages.message import Message
-from offloader.archive.messages.message_columns import message_column
-from offloader.archive.messages.needs import Needs
 from offloader.archive.messages.payloads import UnpackOptions
 from offloader.archive.messages.published import publish_time
-from offloader.archive.messages.row_columns import matching, row_column
+from offloader.archive.messages.row_columns import matching
 from offloader.archive.messages.row_view import RowSources, RowView
 from offloader.archive.messages.rows import make_rows
-from offloader.archive.messages.schema import ENTRY_SCHEMA, MESSAGE_SCHEMA
+from offloader.archive.messages.schema import COLUMN_OF, ENTRY_SCHEMA, MESSAGE_SCHEMA, needs_of
 from offloader.archive.read_model import EntryRun
 from offloader.format.scan import Int64s, Mask
 from offloader.model import MIB, TopicName
@@ -118,7 +116,8 @@ class _Maker:
         self._wanted = wanted
         self._schema = _schema(MESSAGE_SCHEMA, columns)
         self._opener = Opener(options, self._wanted)
-        self.needs = Needs.of(self._schema.names, wanted)
+        self._columns = [COLUMN_OF[name] for name in self._schema.names]
+        self.needs = needs_of(self._schema.names, wanted)
 
     def batches(self, entries: Entries, envelopes: Envelopes) -> Iterator[pa.RecordBatch]:
         """Those entries that were unpacked one by one are batches of their own."""
@@ -154,13 +153,12 @@ class _Maker:
             chosen = np.zeros(len(view), np.bool_)
             chosen[first:last] = True
             view = view.part(chosen)
-        yield _batch(self._schema, [row_column(name, view) for name in self._schema.names], len(view))
+        yield _batch(self._schema, [column.of_rows(view) for column in self._columns], len(view))
 
     def _of_messages(self, messages: list[Message]) -> Iterator[pa.RecordBatch]:
         if messages:
-            yield _batch(
-                self._schema, [message_column(name, messages, self._topic) for name in self._schema.names], len(messages)
-            )
+            arrays = [pa.array([c.of_message(m, self._topic) for m in messages], c.type) for c in self._columns]
+            yield _batch(self._schema, arrays, len(messages))
 
 
 def _entry_column(name: str, entries: Entries, topic: TopicName, times: _Times | None) -> pa.Array:

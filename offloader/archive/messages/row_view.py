@@ -81,9 +81,10 @@ class RowView:
         own = self._inside & single.has(name)[self._rows]
         return np.where(own, single.number(name)[self._rows], self.entry_number(name))
 
-    def own_bytes(self, name: str, valid: Mask) -> pa.Array:
+    def own_bytes(self, name: str, valid: Mask | None = None) -> pa.Array:
         """Null where there are none, and where not `valid`."""
         inside = self._inside
+        valid = np.ones(len(self), np.bool_) if valid is None else valid
         if inside.all():
             return self._single_bytes(name, valid)
         metadata = self.sources.envelopes.metadata

@@ -9,15 +9,11 @@ import numpy as np
 from offloader._proto.pulsar_messages_pb2 import KeyValue, SingleMessageMetadata
 from offloader.archive.messages.contents import Contents
 from offloader.archive.messages.entries import Entries
-from offloader.archive.messages.envelopes import Envelopes
-from offloader.archive.messages.needs import Needs
+from offloader.archive.messages.envelopes import Envelopes, Needs
 from offloader.archive.messages.walk import walk
 from offloader.format.scan import Bytes, Fields, Int64s, Mask, Ranges, Repeated, scan, u32s
 
-_OWN_FIELDS = frozenset({
-    "properties", "partition_key", "partition_key_b64_encoded", "null_partition_key", "event_time", "ordering_key", "sequence_id",
-    "null_value",
-})  # fmt: skip
+_OWN_FIELDS = frozenset(SingleMessageMetadata.DESCRIPTOR.fields_by_name)
 
 
 @dataclass
