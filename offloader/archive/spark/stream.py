@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from offloader.archive.messages.lookback import LOOK_BACK
-from offloader.archive.read_model import PlanItem, Selection
+from offloader.archive.read_model import Selection
 from offloader.archive.records import TopicRecords
 from offloader.archive.spark.batch import read_tasks
 from offloader.archive.spark.offsets import (
@@ -33,10 +33,9 @@ from offloader.archive.spark.offsets import (
     steps,
 )
 from offloader.archive.spark.options import Form, SourceOptions
-from offloader.archive.spark.planning import STEP, check_positions
+from offloader.archive.spark.planning import STEP, TopicPlan, check_positions
 from offloader.archive.spark.task import record_batches
 from offloader.archive.spark.views import Views
-from offloader.archive.view import TopicSnapshot
 from offloader.errors import ConfigError, DataLostError
 from offloader.model import Position, TopicName
 
@@ -112,12 +111,13 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return record_batches(partition, self._options, self._schema)
 
-    def _asked(self, records: TopicRecords, after: Position | None, end: Position) -> tuple[TopicSnapshot, list[PlanItem]]:
-        view = records.behind(after, back=LOOK_BACK + STEP if self._options.form is Form.MESSAGES else 0)
+    def _asked(self, records: TopicRecords, after: Position | None, end: Position) -> TopicPlan:
+        messages = self._options.form is Form.MESSAGES
+        view = records.behind(after, back=LOOK_BACK + STEP if messages else 0)
         items = items_between(view, after, self._times, end)
         if self._options.fail_on_data_loss and after is not None:
             check_not_removed(view, after)
-        return view, items
+        return TopicPlan.of(view, items, look_back=messages)
 
     @property
     def _times(self) -> Selection:
