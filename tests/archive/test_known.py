@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from offloader.archive.catalog_cache import CatalogCache
 from offloader.metadata.layout import catalog_folder, topic_folder
-from offloader.model import TopicName
+from offloader.model import Position, TopicName
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, Archive, stream
 
@@ -78,3 +80,12 @@ def test_only_so_many_records_are_kept_those_used_last() -> None:
     assert not store.keys
     known.current(topics[0])
     assert store.keys
+
+
+def test_looking_back_holds_no_threads_while_it_waits() -> None:
+    """Left so and collected as garbage by a thread that just starts, it would wait for ever for threads of its own."""
+    store = MemoryStore()
+    written(store, segments=5)
+    looking = CatalogCache(store).records(TOPIC).before(Position(0, 1, 5))
+    next(looking)
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("catalog-reader")] == []
