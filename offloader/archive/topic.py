@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from offloader.archive.following.live import Following
 from offloader.archive.items import ArchivedEntry, Item, Missing
-from offloader.archive.messages.published import publish_time
+from offloader.archive.messages.published import published
 from offloader.archive.read_model import EVERYTHING, EntryRun, ObjectRange, PlanItem, ReadItem, Selection, object_of
 from offloader.archive.reading.plan import plan, split
 from offloader.archive.reading.reader import DEFAULTS, OnDamage, PlannedReader, ReadOptions
@@ -39,16 +39,19 @@ STEP_BACK = 4 * MIB
 
 
 class ArchivedTopic:
-    """One topic, as it was archived when `Archive.topic` gave this. Each call reads anew; one thread at a time may use what it gives.
+    """One topic, as it was archived when `Archive.topic` gave this. Each call reads anew; one thread at a time may use
+    what it gives.
 
     What most calls take:
         selection: what is wanted, by position and by publish time (ms); everything by default.
-        follow: go on into the live topic where the archive ends, for ever, and come back where Pulsar has trimmed what comes next.
+        follow: go on into the live topic where the archive ends, for ever, and come back where Pulsar has trimmed what
+            comes next.
         keys: gives the private keys of encrypted messages (`PemFiles`, or what has its method).
 
-    What most calls raise: DamagedObjectError, which names object, offset and position, unless damage is skipped; DamagedRecordError where
-    the catalog has a hole; ObjectNotFoundError; what the store raises. With `follow` also ConfigError where the archive was opened
-    without `pulsar`, DataLostError where neither has what comes next, and what Pulsar raises.
+    What most calls raise: DamagedObjectError, which names object, offset and position, unless damage is skipped;
+    DamagedRecordError where the catalog has a hole; ObjectNotFoundError; what the store raises. With `follow` also
+    ConfigError where the archive was opened without `pulsar`, DataLostError where neither has what comes next, and what
+    Pulsar raises.
 
     What is missing and was a message, or may have been one, is logged; `items` and `runs` have it in its place.
 
@@ -84,7 +87,8 @@ class ArchivedTopic:
         return self.records.topic
 
     def items(self, selection: Selection = EVERYTHING, *, follow: bool = False) -> Iterator[Item]:
-        """The entries in topic order, and what is missing in its place. With times: only entries that say such a publish time.
+        """The entries in topic order, and what is missing in its place. With times: only entries that say such a
+        publish time.
 
         >>> for item in orders.items():
         ...     print(item.why if isinstance(item, Missing) else f"{item.position} {len(item.data)} bytes")
@@ -99,17 +103,18 @@ class ArchivedTopic:
             if isinstance(item, Missing):
                 yield item
             else:
-                yield from _published(item, wanted)
+                yield from published(item, wanted)
 
     def entries(self, selection: Selection = EVERYTHING, *, follow: bool = False) -> Iterator[ArchivedEntry]:
-        """The entries in topic order, byte for byte as BookKeeper stored them. With times: only those that say such a publish time.
+        """The entries in topic order, byte for byte as BookKeeper stored them. With times: only those that say such a
+        publish time.
 
         >>> [str(entry.position) for entry in orders.entries(Selection(end=Position(0, 12, 1)))]
         ['12:0', '12:1']
         """
         wanted = self._located(selection)
         for run in _without_missing(self._planned(wanted, follow=follow)):
-            yield from _published(run, wanted)
+            yield from published(run, wanted)
 
     def runs(self, selection: Selection = EVERYTHING, *, follow: bool = False) -> Iterator[ReadItem]:
         """The entries in topic order, many at a time without a copy of each, and what is missing in its place.
@@ -133,9 +138,11 @@ class ArchivedTopic:
     def messages(
         self, selection: Selection = EVERYTHING, *, keys: KeyReader | None = None, follow: bool = False
     ) -> Iterator[Message]:
-        """The messages in topic order, unpacked from batches, compression, chunks and encryption. A chunked one is where its last chunk is.
+        """The messages in topic order, unpacked from batches, compression, chunks and encryption. A chunked one is
+        where its last chunk is.
 
-        Raises MessageTooLargeError for one that is larger than the archive's options allow; ConfigError where a key cannot be read.
+        Raises MessageTooLargeError for one that is larger than the archive's options allow; ConfigError where a key
+        cannot be read.
 
         >>> [(message.key, message.publish_time) for message in orders.messages(Selection(Position(0, 12, 3)))]
         [(b'bob', 1795269780000)]
@@ -160,8 +167,9 @@ class ArchivedTopic:
         Args:
             columns: names of `MESSAGE_SCHEMA`. None: all of them.
 
-        A batch has a row for each message and the columns in the order asked for, at most 65,536 rows and about 16 MiB of payloads; of the
-        live topic, what is there. Raises KeyError for a name that is no column; MessageTooLargeError; ConfigError as `messages`.
+        A batch has a row for each message and the columns in the order asked for, at most 65,536 rows and about 16 MiB
+        of payloads; of the live topic, what is there. Raises KeyError for a name that is no column;
+        MessageTooLargeError; ConfigError as `messages`.
 
         >>> [batch.to_pydict() for batch in orders.record_batches(["__entryId", "__key"], Selection(end=Position(0, 12, 1)))]
         [{'__entryId': [0, 1], '__key': [b'alice', b'bob']}]
@@ -176,13 +184,14 @@ class ArchivedTopic:
     def entry_batches(
         self, columns: Sequence[str] | None = None, selection: Selection = EVERYTHING, *, follow: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """The entries in topic order as Arrow batches: the fastest way to their bytes. With times: only those that say such a publish time.
+        """The entries in topic order as Arrow batches: the fastest way to their bytes. With times: only those that say
+        such a publish time.
 
         Args:
             columns: names of `ENTRY_SCHEMA`. None: all of them.
 
-        A batch has a row for each entry and the columns in the order asked for, at most 65,536 rows. Raises KeyError for a name that is no
-        column.
+        A batch has a row for each entry and the columns in the order asked for, at most 65,536 rows. Raises KeyError
+        for a name that is no column.
 
         >>> [(batch.num_rows, batch.schema.names) for batch in orders.entry_batches(["ledgerId", "data"])]
         [(4, ['ledgerId', 'data'])]
@@ -207,7 +216,8 @@ class ArchivedTopic:
         return peek(self._stores, self.records, self.records.located(position))
 
     def seek(self, *, position: Position | None = None, time: int | None = None) -> Position | None:
-        """The first entry in topic order at or after a position, published at or after a time (ms); None where there is none.
+        """The first entry in topic order at or after a position, published at or after a time (ms); None where there is
+        none.
 
         What follows it may have been published earlier: publish times are producers' clocks.
 
@@ -328,14 +338,3 @@ def _kept(items: Iterable[PlanItem], *, backwards: bool = False) -> Iterator[tup
         if isinstance(item, ObjectRange):
             runs = reversed(item.runs) if backwards else item.runs
             yield from ((item, run) for run in runs if run.gap is None)
-
-
-def _published(run: EntryRun, selection: Selection) -> Iterator[ArchivedEntry]:
-    if not selection.is_timed:
-        return run.entries()
-    return (entry for entry in run.entries() if _is_within(publish_time(entry.data), selection))
-
-
-def _is_within(time: int | None, selection: Selection) -> bool:
-    early, late = selection.published_from, selection.published_to
-    return time is not None and (early is None or time >= early) and (late is None or time <= late)

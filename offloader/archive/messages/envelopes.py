@@ -18,7 +18,8 @@ _BROKER_FIELDS = frozenset(BrokerEntryMetadata.DESCRIPTOR.fields_by_name)
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """`fields`: of the metadata of entries, and of the messages in batches. `payloads`: also what is no batch must be opened."""
+    """`fields`: of the metadata of entries, and of the messages in batches. `payloads`: also what is no batch must be
+    opened."""
 
     fields: frozenset[str]
     payloads: bool

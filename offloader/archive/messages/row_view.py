@@ -28,7 +28,8 @@ class RowSources:
 
 
 class RowView:
-    """Some of the rows. "Own" is what a message in a batch says itself, and what the entry says of a message that is not in one."""
+    """Some of the rows. "Own" is what a message in a batch says itself, and what the entry says of a message that is
+    not in one."""
 
     def __init__(self, sources: RowSources, rows: Int64s) -> None:
         self.sources = sources

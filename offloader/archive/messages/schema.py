@@ -1,4 +1,5 @@
-"""The columns that messages and entries have in Arrow and in Spark: their types, what they mean, and how each decoder gets them."""
+"""The columns that messages and entries have in Arrow and in Spark: their types, what they mean, and how each decoder
+gets them."""
 
 from __future__ import annotations
 
@@ -13,23 +14,29 @@ from offloader.archive.messages.arrays import (
     ENCRYPTION_KEYS,
     PROPERTIES,
     TIME,
+    binary_array,
     encryption_value,
     microseconds,
     number_array,
     time_array,
 )
+from offloader.archive.messages.entries import Entries
 from offloader.archive.messages.envelopes import Needs
 from offloader.archive.messages.filters import MessageFilter
 from offloader.archive.messages.message import Message, MessageProblem
 from offloader.archive.messages.row_view import RowView
+from offloader.format.scan import Int64s, Mask
 from offloader.model import Position, TopicName
+
+PUBLISHED = "publishTime"  # of entries
 
 
 class MessageColumn(NamedTuple):
-    """A column of messages: a new one is added here, and nowhere else. Times are producers' clocks unless `doc` says otherwise.
+    """A column of messages: a new one is added here, and nowhere else. Times are producers' clocks unless `doc` says
+    otherwise.
 
-    `of_message` is its value of a message that was unpacked by itself, `of_rows` the array of many rows (one element a row). What only
-    `of_rows` needs: `fields` of the metadata, and with `opens` the payload of what is no batch.
+    `of_message` is its value of a message that was unpacked by itself, `of_rows` the array of many rows (one element a
+    row). What only `of_rows` needs: `fields` of the metadata, and with `opens` the payload of what is no batch.
     """
 
     name: str
@@ -41,12 +48,20 @@ class MessageColumn(NamedTuple):
     opens: bool = False
 
 
+class EntryTimes(NamedTuple):
+    """Publish times in ms, and which entries say one: one element an entry."""
+
+    ms: Int64s
+    known: Mask
+
+
 class EntryColumn(NamedTuple):
-    """A column of entries."""
+    """A column of entries. `of_entries`: the array of many (one element an entry); what is no time gets no times."""
 
     name: str
     type: pa.DataType
     doc: str
+    of_entries: Callable[[Entries, TopicName, EntryTimes], pa.Array]
 
 
 # `properties` too: they are the only fields that may be damaged inside, and damage must not depend on the columns.
@@ -159,22 +174,32 @@ MESSAGE_COLUMNS = (
 )  # fmt: skip
 
 ENTRY_COLUMNS = (
-    EntryColumn("topic", pa.string(), "the topic's full name, the partition's where it is one"),
-    EntryColumn("ledgerId", pa.int64(), "the ledger"),
-    EntryColumn("entryId", pa.int64(), "the entry"),
-    EntryColumn("publishTime", TIME, "when the producer sent it; null where the entry is no message"),
-    EntryColumn("data", pa.binary(), "the entry, byte for byte as BookKeeper stored it"),
-)
+    EntryColumn(
+        "topic", pa.string(), "the topic's full name, the partition's where it is one",
+        lambda entries, topic, _: pa.repeat(pa.scalar(str(topic)), len(entries)),
+    ),
+    EntryColumn("ledgerId", pa.int64(), "the ledger", lambda entries, *_: pa.array(entries.ledger)),
+    EntryColumn("entryId", pa.int64(), "the entry", lambda entries, *_: pa.array(entries.entry)),
+    EntryColumn(
+        PUBLISHED, TIME, "when the producer sent it; null where the entry is no message",
+        lambda _, __, times: time_array(*times),
+    ),
+    EntryColumn(
+        "data", pa.binary(), "the entry, byte for byte as BookKeeper stored it",
+        lambda entries, *_: binary_array(entries.data, entries.ranges),
+    ),
+)  # fmt: skip
 
 MESSAGE_SCHEMA = pa.schema([(column.name, column.type) for column in MESSAGE_COLUMNS])
 ENTRY_SCHEMA = pa.schema([(column.name, column.type) for column in ENTRY_COLUMNS])
 
-COLUMN_OF = {column.name: column for column in MESSAGE_COLUMNS}
+MESSAGE_COLUMN_OF = {column.name: column for column in MESSAGE_COLUMNS}
+ENTRY_COLUMN_OF = {column.name: column for column in ENTRY_COLUMNS}
 
 
 def needs_of(columns: Iterable[str], wanted: MessageFilter) -> Needs:
     """What these columns of messages and this filter need to be read of entries: what is not needed costs nothing."""
     names = {*columns} | ({"__key"} if wanted.keys is not None else set())
-    read = [COLUMN_OF[name] for name in names]
+    read = [MESSAGE_COLUMN_OF[name] for name in names]
     fields = {field for column in read for field in column.fields}
     return Needs(frozenset({*_ALWAYS, *fields}), payloads=any(column.opens for column in read))
