@@ -1,7 +1,7 @@
 """A streaming offloader for Apache Pulsar (PIP-76): topics become verified segments in an object store.
 
-What a program needs to read an archive is here: `from offloader import Archive, Selection, Position`. Each name is imported when it is
-first used, so `import offloader` itself costs nothing. From Spark: `register`.
+What a program needs to read an archive is here: `from offloader import Archive, Selection, Position`. Each name is
+imported when it is first used, so `import offloader` itself costs nothing. From Spark: `register`.
 """
 
 from __future__ import annotations
@@ -43,42 +43,13 @@ if TYPE_CHECKING:
     from offloader.storage.settings import StoreSettings
 
 __all__ = [
-    "ENTRY_SCHEMA",
-    "MESSAGE_SCHEMA",
-    "AccessDeniedError",
-    "Archive",
-    "ArchivedEntry",
-    "ArchivedTopic",
-    "BucketNotFoundError",
-    "ConfigError",
-    "DamagedObjectError",
-    "DamagedRecordError",
-    "DataLostError",
-    "EntryRun",
-    "FatalError",
-    "FormatVersionError",
-    "IntegrityError",
-    "KeyReader",
-    "LedgerBucket",
-    "Message",
-    "MessageLimits",
-    "MessageProblem",
-    "MessageTooLargeError",
-    "Missing",
-    "ObjectNotFoundError",
-    "OffloadError",
-    "OnDamage",
-    "PemFiles",
-    "Position",
-    "PulsarSettings",
-    "ReadOptions",
-    "RetryableError",
-    "Selection",
-    "StoreSettings",
-    "StoreUnavailableError",
-    "TopicName",
-    "register",
-]
+    "ENTRY_SCHEMA", "MESSAGE_SCHEMA", "AccessDeniedError", "Archive", "ArchivedEntry", "ArchivedTopic",
+    "BucketNotFoundError", "ConfigError", "DamagedObjectError", "DamagedRecordError", "DataLostError", "EntryRun",
+    "FatalError", "FormatVersionError", "IntegrityError", "KeyReader", "LedgerBucket", "Message", "MessageLimits",
+    "MessageProblem", "MessageTooLargeError", "Missing", "ObjectNotFoundError", "OffloadError", "OnDamage",
+    "PemFiles", "Position", "PulsarSettings", "ReadOptions", "RetryableError", "Selection", "StoreSettings",
+    "StoreUnavailableError", "TopicName", "register",
+]  # fmt: skip
 
 _HOMES = {
     "archive": ("register",),

@@ -25,15 +25,17 @@ class Archive:
     """The topics that were offloaded to one root. A context manager; threads may share it.
 
     Args:
-        root: `file:///path`, `s3://bucket/prefix` or a URL of fsspec; or `StoreSettings`, for keys and a store's own options. Without keys
-            they come from where they usually do (S3: environment, profile, instance role). The commands give what they have opened.
+        root: `file:///path`, `s3://bucket/prefix` or a URL of fsspec; or `StoreSettings`, for keys and a store's own
+            options. Without keys they come from where they usually do (S3: environment, profile, instance role). The
+            commands give what they have opened.
         endpoint: of an S3-compatible store.
         region: of an S3 bucket.
         options: how much a request reads, how many are under way, what damage does.
         ledgers: a bucket that stock brokers have offloaded to; its ledgers are read as part of their topics.
         pulsar: where topics go on; only `follow` needs it.
 
-    Raises ConfigError for a root that no store is known for, AccessDeniedError, BucketNotFoundError, StoreUnavailableError.
+    Raises ConfigError for a root that no store is known for, AccessDeniedError, BucketNotFoundError,
+    StoreUnavailableError.
 
     >>> with Archive("s3://pulsar-archive/production") as archive:
     ...     orders = archive.topic("persistent://public/default/orders")
@@ -86,9 +88,11 @@ class Archive:
         """A topic as it is archived now; what is sealed later is not in it. No data is read yet.
 
         Args:
-            name: `persistent://tenant/namespace/name` or short (`tenant/namespace/name`, `name`); a partition with `-partition-N`.
+            name: `persistent://tenant/namespace/name` or short (`tenant/namespace/name`, `name`); a partition with
+                `-partition-N`.
 
-        Raises FatalError where the archive has no such topic, ConfigError for what is no name, DamagedRecordError, and what the store raises.
+        Raises FatalError where the archive has no such topic, ConfigError for what is no name, DamagedRecordError, and
+        what the store raises.
 
         >>> archive = Archive("s3://pulsar-archive/production")
         >>> print(archive.topic("orders").name)
@@ -101,7 +105,8 @@ class Archive:
         return found
 
     def find(self, name: TopicName, scanned: BucketScan | None = None) -> ArchivedTopic | None:
-        """As `topic`; None where the archive has none of this name. `scanned`: what the bucket of ledgers has, where that is known.
+        """As `topic`; None where the archive has none of this name. `scanned`: what the bucket of ledgers has, where
+        that is known.
 
         >>> Archive("s3://pulsar-archive/production").find(TopicName.parse("nothing")) is None
         True

@@ -40,7 +40,8 @@ class CatalogCache:
         return self._catalogs.topics()
 
     def records(self, topic: TopicName) -> TopicRecords:
-        """As they are now: what was read before is not read again, unless it was made anew meanwhile. Raises as `Catalogs.head`."""
+        """As they are now: what was read before is not read again, unless it was made anew meanwhile. Raises as
+        `Catalogs.head`."""
         known = self._heads.get(topic)
         if known is not None and self._last(known.head) != known.last:
             self._kept.forget(topic_folder(topic))

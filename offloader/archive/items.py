@@ -22,8 +22,8 @@ class ArchivedEntry(NamedTuple):
 class Missing:
     """The positions `start`..`end`, both included, of which there is no data, and in words why.
 
-    `kind` says which gap it is; None: a loss, a break that nothing proves to be none, or damage. `damaged`: they are archived, but could
-    not be read from the object of this key; the reason names the offset.
+    `kind` says which gap it is; None: a loss, a break that nothing proves to be none, or damage. `damaged`: they are
+    archived, but could not be read from the object of this key; the reason names the offset.
     """
 
     start: Position

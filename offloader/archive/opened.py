@@ -1,4 +1,5 @@
-"""An archive that is open: its stores, its catalogs and a bucket of stock brokers beside it. All that reads topics begins here."""
+"""An archive that is open: its stores, its catalogs and a bucket of stock brokers beside it. All that reads topics
+begins here."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ log = logging.getLogger(__name__)
 class OpenArchive:
     """What `Archive`, the commands and Spark's processes read from. Threads may share it.
 
-    `ledgers`: where stock brokers have offloaded to. `catalogs`: the root's, where a process keeps them for several of these. A `scanned`
-    is what `scan` has told of the bucket already, which then is not listed again.
+    `ledgers`: where stock brokers have offloaded to. `catalogs`: the root's, where a process keeps them for several of
+    these. A `scanned` is what `scan` has told of the bucket already, which then is not listed again.
     """
 
     def __init__(self, stores: Stores, ledgers: LedgerBucket | None = None, catalogs: CatalogCache | None = None) -> None:
@@ -37,7 +38,8 @@ class OpenArchive:
         self.catalogs = catalogs or CatalogCache(self.store)
 
     def records(self, topic: TopicName, scanned: BucketScan | None = None) -> TopicRecords:
-        """What is stored of a topic now, ledgers of stock brokers too. Raises as `CatalogCache.records` and `LedgerBucket.find`."""
+        """What is stored of a topic now, ledgers of stock brokers too. Raises as `CatalogCache.records` and
+        `LedgerBucket.find`."""
         records = self.catalogs.records(topic)
         return records if self.ledgers is None else TopicRecords.of(_joined(records.whole.catalog, self.ledgers, scanned))
 

@@ -81,7 +81,8 @@ BOUND = parsed(parse_bound)
 
 
 def selected(start: Bound | None, end: Bound | None) -> Selection:
-    """What lies between bounds by position or by publish time (ms). Raises ConfigError where the end comes before the start."""
+    """What lies between bounds by position or by publish time (ms). Raises ConfigError where the end comes before the
+    start."""
     positions = isinstance(start, Position) and isinstance(end, Position) and end < start
     times = isinstance(start, int) and isinstance(end, int) and end < start
     if positions or times:

@@ -17,10 +17,11 @@ from offloader.model import Loss, Position, Segment, TopicName
 
 
 def plan(view: TopicSnapshot, selection: Selection = EVERYTHING, planned_to: Position | None = None) -> list[PlanItem]:
-    """Everything that is selected, in topic order; each position once. What nothing proves is a Missing with its reason.
+    """Everything that is selected, in topic order; each position once. What nothing proves is a Missing with its
+    reason.
 
-    Positions clip, times leave out parts. Records up to `planned_to` were planned before: they say what the others follow. Raises
-    DamagedRecordError where the records have a hole, an overlap, or contradict themselves.
+    Positions clip, times leave out parts. Records up to `planned_to` were planned before: they say what the others
+    follow. Raises DamagedRecordError where the records have a hole, an overlap, or contradict themselves.
     """
     items: list[PlanItem] = []
     junctions = Junctions(view)

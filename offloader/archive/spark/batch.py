@@ -59,8 +59,8 @@ class ArchiveReader(DataSourceReader):
 
 
 class FilteringReader(ArchiveReader):
-    """One that takes Spark's filters. Only on request (`pushFilters`): Spark 4.3.0 keeps a reader's plan for every later query on the
-    same `load()`, whatever that one filters by."""
+    """One that takes Spark's filters. Only on request (`pushFilters`): Spark 4.3.0 keeps a reader's plan for every
+    later query on the same `load()`, whatever that one filters by."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
         """Leave out what cannot match. All filters stay Spark's to evaluate."""

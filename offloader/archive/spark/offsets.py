@@ -1,6 +1,7 @@
 """A stream's offsets: per topic the last position that is read. What comes next, and how much of it.
 
-As JSON: `{"persistent://tenant/namespace/topic": "INCARNATION:LEDGER:ENTRY"}`; a topic that is not named is read from its beginning.
+As JSON: `{"persistent://tenant/namespace/topic": "INCARNATION:LEDGER:ENTRY"}`; a topic that is not named is read from
+its beginning.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ def before(view: TopicSnapshot, position: Position) -> Position | None:
 
 
 def check_not_removed(view: TopicSnapshot, after: Position) -> None:
-    """Raises DataLostError where the archive holds what was read last no more, so that what followed it may be gone too."""
+    """Raises DataLostError where the archive holds what was read last no more, so that what followed it may be gone
+    too."""
     held = any(each.start <= after <= each.end for each in spans_once(view))
     if not held and all(s.predecessor_end != after for s in view.catalog.segments):
         raise DataLostError(
@@ -58,7 +60,8 @@ def check_not_removed(view: TopicSnapshot, after: Position) -> None:
 
 
 def items_between(view: TopicSnapshot, after: Position | None, times: Selection, end: Position | None = None) -> list[PlanItem]:
-    """What follows `after`, up to `end`; also whether it follows without a hole. `times` says which publish times are wanted.
+    """What follows `after`, up to `end`; also whether it follows without a hole. `times` says which publish times are
+    wanted.
 
     Raises DamagedRecordError.
     """
@@ -130,7 +133,8 @@ def _done_to(items: Sequence[PlanItem], after: Position | None, known: Sequence[
 
 
 def _is_lost(item: Missing, known: Sequence[Span]) -> bool:
-    """Whether the positions themselves are missing; else it is a break, which names those on both sides, and they are there."""
+    """Whether the positions themselves are missing; else it is a break, which names those on both sides, and they are
+    there."""
     return any(each.start <= item.start and item.end <= each.end for each in known)
 
 

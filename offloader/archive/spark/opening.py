@@ -1,4 +1,5 @@
-"""Stores, catalogs and keys, opened in each of Spark's processes: workers live longer than tasks, and connections are worth keeping."""
+"""Stores, catalogs and keys, opened in each of Spark's processes: workers live longer than tasks, and connections are
+worth keeping."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""From views to tasks: what is read, in portions of bounded size, a topic's portions in order. Reads records, and no data."""
+"""From views to tasks: what is read, in portions of bounded size, a topic's portions in order. Reads records, and no
+data."""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ LEAST_TASK = 16 * MIB
 
 @dataclass(frozen=True, slots=True)
 class TopicSplit:
-    """Consecutive items of one topic; `before` is what may be read back for chunks, in order; `aborted` are transactions whose entries
-    are no messages. Can be pickled."""
+    """Consecutive items of one topic; `before` is what may be read back for chunks, in order; `aborted` are
+    transactions whose entries are no messages. Can be pickled."""
 
     topic: TopicName
     items: tuple[PlanItem, ...]
@@ -46,8 +47,8 @@ class TopicSplit:
 class TopicPlan:
     """What is read of a topic, in order, before it is cut into tasks.
 
-    Only where messages are read: `whole` is everything between the items too, and so far before them that chunks can be looked for;
-    `aborted` are transactions whose entries are no messages.
+    Only where messages are read: `whole` is everything between the items too, and so far before them that chunks can be
+    looked for; `aborted` are transactions whose entries are no messages.
     """
 
     topic: TopicName
@@ -116,8 +117,8 @@ def check_losses(topic: TopicName, items: Iterable[PlanItem]) -> None:
 
 
 def task_size(size: int, max_bytes: int) -> int:
-    """How much a task should read where there are `size` bytes, at most `max_bytes`: so much that the tasks occupy all cores to the end,
-    however many these are, and that what a task costs by itself does not matter."""
+    """How much a task should read where there are `size` bytes, at most `max_bytes`: so much that the tasks occupy all
+    cores to the end, however many these are, and that what a task costs by itself does not matter."""
     if size > TASKS * max_bytes:
         count = TASKS * -(-size // (TASKS * max_bytes))
     else:
@@ -136,7 +137,8 @@ def portions(planned: TopicPlan, max_bytes: int) -> list[TopicSplit]:
 
 
 class LookBackPlan:
-    """What lies before the portions of a topic. `whole` is a plan that leaves nothing out and begins far enough back."""
+    """What lies before the portions of a topic. `whole` is a plan that leaves nothing out and begins far enough
+    back."""
 
     def __init__(self, whole: Iterable[PlanItem]) -> None:
         self._groups = split((item for item in whole if isinstance(item, ObjectRange)), STEP)
@@ -197,8 +199,8 @@ def _whole(view: TopicSnapshot, first: Position, last: Position) -> list[PlanIte
 
 
 def _far_enough_back(view: TopicSnapshot, end: Position, max_bytes: int) -> Position | None:
-    """The start of a segment or ledger from which at least `max_bytes` lie before `end`, or of the first one that is known: what is before
-    need not be planned."""
+    """The start of a segment or ledger from which at least `max_bytes` lie before `end`, or of the first one that is
+    known: what is before need not be planned."""
     left = max_bytes
     found: Position | None = None
     for start, last, size in sorted((each for each in extents(view) if each[0] <= end), reverse=True):

@@ -1,6 +1,7 @@
 """`spark.readStream.format("pulsar-archive")`: follows the catalogs as segments are sealed.
 
-Offsets say per topic up to which position everything is read; what lies between two offsets never changes, since segments do not.
+Offsets say per topic up to which position everything is read; what lies between two offsets never changes, since
+segments do not.
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._only_known = True
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """As much further as the limit admits, or `start` itself: Spark then runs no batch. Waits up to the poll interval."""
+        """As much further as the limit admits, or `start` itself: Spark then runs no batch. Waits up to the poll
+        interval."""
         budget = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
         ends = decode(start)
         following = self._advanced(ends, budget)
@@ -158,7 +160,8 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._check_reaches(ends)
 
     def _check_reaches(self, ends: Ends) -> None:
-        """Raises DataLostError where the archive ends before what was planned or read once: segments are never taken back."""
+        """Raises DataLostError where the archive ends before what was planned or read once: segments are never taken
+        back."""
         for topic, end in ends.items() if self._options.fail_on_data_loss else ():
             there = self._known[topic].last_position if topic in self._known else end
             if there is None or there < end:

@@ -1,4 +1,5 @@
-"""What one task does: it reads its portions and gives Arrow batches. Runs in Spark's Python workers, which are used again."""
+"""What one task does: it reads its portions and gives Arrow batches. Runs in Spark's Python workers, which are used
+again."""
 
 from __future__ import annotations
 
@@ -57,7 +58,8 @@ def record_batches(task: InputPartition, options: SourceOptions, schema: StructT
 
 @cache
 def _keep_what_is_there() -> None:
-    """Spark's workers collect garbage after each task, which for what the libraries hold takes 0.1 s: leave that out from now on."""
+    """Spark's workers collect garbage after each task, which for what the libraries hold takes 0.1 s: leave that out
+    from now on."""
     if TaskContext.get() is not None:
         gc.freeze()
 

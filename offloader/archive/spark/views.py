@@ -19,7 +19,8 @@ log = logging.getLogger("offloader.archive.spark")
 
 
 class Views:
-    """The records of the topics that the options name. Only what was written since is read when they are loaded again."""
+    """The records of the topics that the options name. Only what was written since is read when they are loaded
+    again."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._archive = opened(options)
@@ -27,7 +28,8 @@ class Views:
         self._known: dict[TopicName, TopicRecords] = {}
 
     def load(self) -> dict[TopicName, TopicRecords]:
-        """As they are now, in the order of their names. Raises ConfigError where a topic is not in the archive, or there is none."""
+        """As they are now, in the order of their names. Raises ConfigError where a topic is not in the archive, or
+        there is none."""
         if self._options.topics:
             partitions = self._partitions()
             self._refresh([*self._options.topics, *partitions])
