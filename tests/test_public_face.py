@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,8 @@ from tests.archive.support import gap
 from tests.format.support import Stored, checksummed
 
 ROOT = Path(__file__).parents[1]
-NAMED = "s3://pulsar-archive/production"  # what the examples call the archive
+NAMED = re.compile("s3://pulsar-archive/production|file:///tmp/pulsar-archive")  # what the examples call the archive
+MANUAL = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs" / "reading.md").read_text(), re.MULTILINE | re.DOTALL)
 START = 1_795_269_600_000
 EXPENSIVE = {"boto3", "botocore", "fsspec", "google", "httpx", "numpy", "pandas", "pyarrow", "pydantic", "pyspark"}
 
@@ -75,11 +77,19 @@ def test_no_other_name_is() -> None:
 def test_examples_do_what_they_say(example: doctest.DocTest, root: str) -> None:
     public: dict[str, Any] = {name: getattr(offloader, name) for name in offloader.__all__}
     for step in example.examples:
-        step.source = step.source.replace(NAMED, root)
+        step.source = NAMED.sub(root, step.source)
     with offloader.Archive(root) as archive:
         example.globs = {**public, "orders": archive.topic("orders")}
         said: list[str] = []
         assert doctest.DocTestRunner().run(example, out=said.append).failed == 0, "".join(said)
+
+
+@pytest.mark.parametrize("code", [code for code in MANUAL if "with Archive(" in code and "pulsar=" not in code])
+def test_the_manual_s_examples_run(code: str, root: str, capsys: pytest.CaptureFixture[str]) -> None:
+    exec(NAMED.sub(root, code), {})
+    if "archive.topics(" in code:
+        messages = [f"12:{n} -1 {START + 60_000 * n} {key} b'order {n}'" for n, key in enumerate([b"alice", b"bob"] * 2)]
+        assert capsys.readouterr().out.splitlines()[1:] == messages
 
 
 def test_what_reads_an_archive_has_an_example() -> None:

@@ -11,7 +11,7 @@ from offloader.archive.records import TopicRecords
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.history import MOST_KEPT, Kept
 from offloader.metadata.layout import slot_key, topic_folder
-from offloader.metadata.state import CatalogHead, TopicCatalog
+from offloader.metadata.state import CatalogHead
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
 
@@ -58,10 +58,6 @@ class CatalogCache:
                 while len(self._heads) > self._most:
                     self._heads.popitem(last=False)
         return TopicRecords(history)
-
-    def current(self, topic: TopicName) -> TopicCatalog:
-        """All records as they are now. Raises as `Catalogs.load`."""
-        return self.records(topic).whole.catalog
 
     def _last(self, head: CatalogHead) -> str:
         """A record carries a token of its own: where the last one is the same, nobody made those before anew."""
