@@ -96,7 +96,7 @@ def _raw_gets(way: Way) -> Work:
 
 
 def _python_entries(way: Way) -> Work:
-    from offloader.archive.archive import Archive
+    from offloader import Archive
 
     def work() -> tuple[int, int]:
         count = size = 0
@@ -111,7 +111,7 @@ def _python_entries(way: Way) -> Work:
 def _python_tables(way: Way, *, entries: bool) -> Work:
     import pyarrow.compute as pc
 
-    from offloader.archive.archive import Archive
+    from offloader import Archive
 
     import_module("offloader.archive.messages.columns")  # or the first batch would
 
@@ -128,7 +128,7 @@ def _python_tables(way: Way, *, entries: bool) -> Work:
 
 
 def _python_messages(way: Way) -> Work:
-    from offloader.archive.archive import Archive
+    from offloader import Archive
 
     import_module("offloader.archive.messages.unpack")  # or the first message would
 

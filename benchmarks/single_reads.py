@@ -7,7 +7,7 @@ import statistics
 import time
 
 from benchmarks.figures import Figure
-from offloader.archive.archive import Archive
+from offloader import Archive
 from offloader.archive.items import Missing
 from offloader.archive.read_model import ObjectRange, Selection
 from offloader.archive.reading.plan import plan

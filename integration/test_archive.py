@@ -29,7 +29,7 @@ from integration.pulsar.transactions import Transactions
 from integration.pulsar.waiting import until
 from integration.spark import patiently, session
 from integration.world import World, keep_everything
-from offloader.archive.archive import Archive
+from offloader import Archive
 from offloader.archive.messages.message import Message
 from offloader.cli.main import main
 from offloader.model import MIB, TopicName

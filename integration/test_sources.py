@@ -26,7 +26,7 @@ from integration.pulsar.filtering import drop_filter
 from integration.pulsar.transactions import Transactions
 from integration.starting import started
 from integration.world import World, keep_everything
-from offloader.archive.archive import Archive
+from offloader import Archive
 from offloader.bookkeeper.connect import BookKeeperSettings, connect
 from offloader.cli.main import main
 from offloader.errors import DataLostError

@@ -19,7 +19,7 @@ from integration.produce import Produced, merged, produce_mixed
 from integration.starting import started
 from integration.stock_store import stock_store
 from integration.world import World, keep_everything
-from offloader.archive.archive import Archive
+from offloader import Archive
 from offloader.archive.items import Missing
 from offloader.archive.ledgers.found import FoundLedgers
 from offloader.archive.ledgers.joined import joined

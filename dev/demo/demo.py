@@ -22,7 +22,7 @@ from dev.demo.orders import events
 from dev.embedded.settings import ENTRY_METADATA
 from dev.embedded.standalone import PulsarStandalone
 from offloader import logs
-from offloader.archive.reading.read import entries
+from offloader.archive.topic import ArchivedTopic
 from offloader.config import Config
 from offloader.errors import OffloadError
 from offloader.java import find_java
@@ -261,7 +261,7 @@ def _compare(config: Config, topic: TopicName, end: Position) -> Compared:
         catalog = Catalogs(store, config.application).load(topic)
         broker = _from_broker(source, topic, catalog.claim.begin if catalog.claim else end, end)
         archived = equal = 0
-        for entry in entries(store, catalog):
+        for entry in ArchivedTopic.of(store, catalog).entries():
             archived += 1
             equal += broker.get((entry.position.ledger, entry.position.entry)) == entry.data
         return Compared(topic, len(broker), archived, equal, len(catalog.segments))

@@ -11,8 +11,11 @@ __all__ = ["register"]
 
 
 def register(spark: SparkSession) -> None:
-    """Make the data source `pulsar-archive` known to a session. Needed only where Spark did not find it by itself: it looks once for
-    installed packages whose names begin with `pyspark_`."""
+    """Make the data source `pulsar-archive` known to a session: `spark.read.format("pulsar-archive")` then finds it.
+
+    Needed only where Spark did not find it by itself: it looks once a session for installed packages whose names begin
+    with `pyspark_`.
+    """
     from offloader.archive.spark.data_source import PulsarArchiveSource
 
     spark.dataSource.register(PulsarArchiveSource)

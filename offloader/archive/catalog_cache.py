@@ -11,7 +11,7 @@ from offloader.archive.records import TopicRecords
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.history import MOST_KEPT, Kept
 from offloader.metadata.layout import slot_key, topic_folder
-from offloader.metadata.state import CatalogHead, TopicCatalog
+from offloader.metadata.state import CatalogHead
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
 
@@ -40,7 +40,8 @@ class CatalogCache:
         return self._catalogs.topics()
 
     def records(self, topic: TopicName) -> TopicRecords:
-        """As they are now: what was read before is not read again, unless it was made anew meanwhile. Raises as `Catalogs.head`."""
+        """As they are now: what was read before is not read again, unless it was made anew meanwhile. Raises as
+        `Catalogs.head`."""
         known = self._heads.get(topic)
         if known is not None and self._last(known.head) != known.last:
             self._kept.forget(topic_folder(topic))
@@ -57,10 +58,6 @@ class CatalogCache:
                 while len(self._heads) > self._most:
                     self._heads.popitem(last=False)
         return TopicRecords(history)
-
-    def current(self, topic: TopicName) -> TopicCatalog:
-        """All records as they are now. Raises as `Catalogs.load`."""
-        return self.records(topic).whole.catalog
 
     def _last(self, head: CatalogHead) -> str:
         """A record carries a token of its own: where the last one is the same, nobody made those before anew."""

@@ -36,7 +36,8 @@ class BreakKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """Two neighbours that do not follow on. `before` None: `after` is the first one, and does not begin where the topic does."""
+    """Two neighbours that do not follow on. `before` None: `after` is the first one, and does not begin where the topic
+    does."""
 
     kind: BreakKind
     before: Span | None
@@ -65,8 +66,8 @@ class Junctions:
         self._view = view
 
     def break_between(self, before: Span | None, after: Span) -> Break | None:
-        """What is wrong between two neighbours; None where `after` starts at the successor of `before`'s end, or where its incarnation
-        begins. `before` None: nothing is recorded before `after`."""
+        """What is wrong between two neighbours; None where `after` starts at the successor of `before`'s end, or where
+        its incarnation begins. `before` None: nothing is recorded before `after`."""
         if before is None or before.end.incarnation != after.start.incarnation:
             return _without_predecessor(before, after) or self._at_begin(before, after)
         end, start = before.end, after.start
@@ -79,7 +80,8 @@ class Junctions:
         return _without_predecessor(before, after) or self._across_ledgers(before, after)
 
     def _at_begin(self, before: Span | None, after: Span) -> Break | None:
-        """What follows a claim's begin may be in a later ledger: one that nobody wrote to any more is replaced when its topic is loaded."""
+        """What follows a claim's begin may be in a later ledger: one that nobody wrote to any more is replaced when its
+        topic is loaded."""
         begin, start = self._view.catalog.begins.get(after.start.incarnation), after.start
         if begin is None or begin >= start or (begin.ledger < start.ledger and start.entry <= 0):
             return None
@@ -113,7 +115,8 @@ class Junctions:
         return isinstance(before, LedgerPart) or isinstance(after, LedgerPart)
 
     def _listed(self, ledger: int, following: int) -> bool:
-        """Whether Pulsar's list has the two one after the other. What came before one that it has not, it cannot say."""
+        """Whether Pulsar's list has the two one after the other. What came before one that it has not, it cannot
+        say."""
         listed = self._view.listed
         return listed is not None and ledger in listed and listed.next_ledger(ledger) == following
 

@@ -12,7 +12,7 @@ DAMAGED = "damaged: "
 
 
 class ArchivedEntry(NamedTuple):
-    """An entry, byte for byte as BookKeeper stored it."""
+    """An entry: where it was in its topic, and its bytes as BookKeeper stored them."""
 
     position: Position
     data: bytes
@@ -20,9 +20,10 @@ class ArchivedEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Positions without data. `kind` says which gap it is; None: a loss, a break that nothing proves to be none, or damage.
+    """The positions `start`..`end`, both included, of which there is no data, and in words why.
 
-    `damaged`: they are archived, but could not be read from the object of this key; the reason names the offset.
+    `kind` says which gap it is; None: a loss, a break that nothing proves to be none, or damage. `damaged`: they are
+    archived, but could not be read from the object of this key; the reason names the offset.
     """
 
     start: Position

@@ -37,9 +37,9 @@ class Unreadable:
 class OffloadedLedger:
     """A whole closed ledger in Pulsar's ledger-based format (V1), as a stock broker wrote it.
 
-    `store` is the URL of the bucket, whose flat root has the two objects; "" where it is the archive's own root. `size` is the sum
-    of the entries' lengths, as BookKeeper counts it. Where it is `unreadable`, nothing says how many entries it has: it ends with
-    `LAST_ENTRY`.
+    `store` is the URL of the bucket, whose flat root has the two objects; "" where it is the archive's own root. `size`
+    is the sum of the entries' lengths, as BookKeeper counts it. Where it is `unreadable`, nothing says how many entries
+    it has: it ends with `LAST_ENTRY`.
     """
 
     start: Position  # entry 0
@@ -87,8 +87,9 @@ class DataObject:
 class ObjectRange:
     """Positions of a topic, in order, that one object accounts for, gaps included: what is read in one go.
 
-    Between its runs there may be positions that the selection certainly leaves out. `cuts` are those of its entries, the last
-    one at the last entry; without entries there are none, and nothing is read. `ends_object`: nothing may follow in the object.
+    Between its runs there may be positions that the selection certainly leaves out. `cuts` are those of its entries,
+    the last one at the last entry; without entries there are none, and nothing is read. `ends_object`: nothing may
+    follow in the object.
     """
 
     topic: TopicName
@@ -123,9 +124,14 @@ def object_of(items: Iterable[PlanItem], position: Position) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is wanted of a topic; bounds are included, times are publish times in ms by producers' clocks.
+    """What is wanted of a topic. All bounds are included; None: no bound.
 
-    Times only leave out what certainly holds no such message: whoever reads filters messages themselves.
+    `start` and `end` are positions, `published_from` and `published_to` publish times in ms since 1970, by producers'
+    clocks: they select messages wherever these lie. A plan of a selection leaves out only what certainly holds no such
+    message.
+
+    >>> Selection(Position(0, 12, 345), published_to=1_795_269_900_000).is_timed
+    True
     """
 
     start: Position | None = None
@@ -138,16 +144,21 @@ class Selection:
         """Whether it asks for publish times."""
         return self.published_from is not None or self.published_to is not None
 
+    def covers(self, time: int | None) -> bool:
+        """Whether what was published at a time (ms; None: it does not say) is within its times."""
+        early, late = self.published_from, self.published_to
+        return time is not None and (early is None or time >= early) and (late is None or time <= late)
+
 
 EVERYTHING = Selection()
 
 
 @dataclass(frozen=True, slots=True)
 class EntryRun:
-    """Entries with consecutive ids of one ledger, as they lie in one buffer.
+    """Entries `first`..`last` of one ledger, as they lie in one buffer.
 
-    `bounds` has two numbers for each entry: where its bytes begin and where they end in `data`. `offset` is where `data` begins in the
-    object.
+    `bounds` has 2 x `count` numbers: entry `first + n` is `data[bounds[2 * n] : bounds[2 * n + 1]]`. `offset` is where
+    `data` begins in the object, in bytes.
     """
 
     ledger: int

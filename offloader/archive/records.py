@@ -1,4 +1,5 @@
-"""A topic's records, of which only those are read that a selection needs: the selection says which slots, manifests say where."""
+"""A topic's records, of which only those are read that a selection needs: the selection says which slots, manifests say
+where."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ class TopicRecords:
 
     @classmethod
     def of(cls, view: TopicSnapshot) -> TopicRecords:
-        """Of a topic all of whose records were read: where stock brokers have offloaded ledgers of it, too, all are needed."""
+        """Of a topic all of whose records were read: where stock brokers have offloaded ledgers of it, too, all are
+        needed."""
         return cls(None, view)
 
     @property
@@ -53,8 +55,8 @@ class TopicRecords:
         return TopicSnapshot.of(self._history.catalog(range(self._history.head.next_slot)))
 
     def plan(self, selection: Selection = EVERYTHING) -> Iterator[PlanItem]:
-        """See `plan`. Some records at a time: a whole topic's are never held at once. With times, what is between two stretches that may
-        hold such messages is not looked at."""
+        """See `plan`. Some records at a time: a whole topic's are never held at once. With times, what is between two
+        stretches that may hold such messages is not looked at."""
         history = self._history
         if history is None:
             yield from plan(self.whole, selection)
@@ -78,8 +80,8 @@ class TopicRecords:
         return position if head.last is None else position._replace(incarnation=head.last.end.incarnation)
 
     def views(self, selection: Selection = EVERYTHING, *, back: int = 0) -> Iterator[Viewed]:
-        """The records that a selection needs, stretch by stretch in topic order. A stretch begins so far before what is wanted that its
-        data objects have `back` more bytes."""
+        """The records that a selection needs, stretch by stretch in topic order. A stretch begins so far before what is
+        wanted that its data objects have `back` more bytes."""
         history = self._history
         if history is None:
             yield self.whole, selection
@@ -114,8 +116,8 @@ class TopicRecords:
         yield from known.values()
 
     def behind(self, position: Position | None, *, back: int = 0) -> TopicSnapshot:
-        """All records from the one on that holds a position, or is the last before it, and before that so many that their data objects
-        have `back` bytes."""
+        """All records from the one on that holds a position, or is the last before it, and before that so many that
+        their data objects have `back` bytes."""
         history = self._history
         if history is None or position is None:
             return self.whole
@@ -150,7 +152,8 @@ class TopicRecords:
         return self._in_steps(reversed(range(0, self.head.next_slot, STEP)))
 
     def aborted(self, since: Position | None) -> frozenset[Transaction]:
-        """Transactions whose abort markers are archived behind a position, in what was copied complete: their entries are, too."""
+        """Transactions whose abort markers are archived behind a position, in what was copied complete: their entries
+        are, too."""
         history = self._history
         if history is None:
             return self.whole.catalog.aborted
@@ -180,8 +183,9 @@ class TopicRecords:
 
 
 def _stretches(history: History, selection: Selection, most: int | None = None) -> Iterator[list[Slot]]:
-    """The records that a selection needs, in order: near ones together, and all where it has no times, for they follow on. Where that are more
-    than `most` slots, in several lists, of which each begins with the last record of the one before."""
+    """The records that a selection needs, in order: near ones together, and all where it has no times, for they follow
+    on. Where that are more than `most` slots, in several lists, of which each begins with the last record of the one
+    before."""
     stretch: list[Slot] = []
     for slot in history.slots(_wanted(selection)):
         if stretch and selection.is_timed and slot.number - stretch[-1].number > BETWEEN:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from offloader.archive.following.live import Following
 from offloader.archive.items import ArchivedEntry, Item, Missing
-from offloader.archive.messages.published import publish_time
+from offloader.archive.messages.published import published
 from offloader.archive.read_model import EVERYTHING, EntryRun, ObjectRange, PlanItem, ReadItem, Selection, object_of
 from offloader.archive.reading.plan import plan, split
 from offloader.archive.reading.reader import DEFAULTS, OnDamage, PlannedReader, ReadOptions
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from offloader.archive.messages.message import Message
     from offloader.archive.messages.payloads import UnpackOptions
     from offloader.archive.peek.place import Peeked
+    from offloader.metadata.state import TopicCatalog
+    from offloader.ports.object_store import ObjectStore
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -37,14 +39,26 @@ STEP_BACK = 4 * MIB
 
 
 class ArchivedTopic:
-    """Reads a topic as it was archived when this was made, all of it or what a selection says.
+    """One topic, as it was archived when `Archive.topic` gave this. Each call reads anew; one thread at a time may use
+    what it gives.
 
-    Everything read raises DamagedObjectError naming object, offset and position, unless damage is skipped; DamagedRecordError
-    where the catalog has a hole; ObjectNotFoundError; what the store raises. What is missing for another reason than that it was no
-    message (losses, what could not be proven, what was skipped) is logged; `items` has it in its place.
+    What most calls take:
+        selection: what is wanted, by position and by publish time (ms); everything by default.
+        follow: go on into the live topic where the archive ends, for ever, and come back where Pulsar has trimmed what
+            comes next.
+        keys: gives the private keys of encrypted messages (`PemFiles`, or what has its method).
 
-    `follow`: reading goes on into the live topic where the archive ends, for ever, and comes back to the archive where Pulsar has trimmed
-    what comes next. Raises ConfigError where the archive was opened without `pulsar`; as Follower does.
+    What most calls raise: DamagedObjectError, which names object, offset and position, unless damage is skipped;
+    DamagedRecordError where the catalog has a hole; ObjectNotFoundError; what the store raises. With `follow` also
+    ConfigError where the archive was opened without `pulsar`, DataLostError where neither has what comes next, and what
+    Pulsar raises.
+
+    What is missing and was a message, or may have been one, is logged; `items` and `runs` have it in its place.
+
+    >>> orders = Archive("s3://pulsar-archive/production").topic("persistent://public/default/orders")
+    >>> late = Selection(published_from=1_795_269_720_000)
+    >>> [message.value for message in orders.messages(late)]
+    [b'order 2', b'order 3']
     """
 
     def __init__(
@@ -57,6 +71,12 @@ class ArchivedTopic:
         self._latest = records  # following sees later ones
         self._aborted: tuple[TopicRecords, frozenset[Transaction]] | None = None
 
+    @classmethod
+    def of(cls, store: ObjectStore, view: TopicSnapshot | TopicCatalog, options: ReadOptions = DEFAULTS) -> Self:
+        """What these records have, from a store that is open."""
+        known = view if isinstance(view, TopicSnapshot) else TopicSnapshot.of(view)
+        return cls(Stores.of(store), TopicRecords.of(known), options)
+
     @property
     def view(self) -> TopicSnapshot:
         """All that is known of it."""
@@ -67,33 +87,66 @@ class ArchivedTopic:
         return self.records.topic
 
     def items(self, selection: Selection = EVERYTHING, *, follow: bool = False) -> Iterator[Item]:
-        """Entries, and what is missing in its place. With times: only the entries that say such a publish time."""
+        """The entries in topic order, and what is missing in its place. With times: only entries that say such a
+        publish time.
+
+        >>> for item in orders.items():
+        ...     print(item.why if isinstance(item, Missing) else f"{item.position} {len(item.data)} bytes")
+        12:0 36 bytes
+        12:1 34 bytes
+        12:2 36 bytes
+        12:3 34 bytes
+        a gap: aborted
+        """
         wanted = self._located(selection)
         for item in self._planned(wanted, follow=follow):
             if isinstance(item, Missing):
                 yield item
             else:
-                yield from _published(item, wanted)
+                yield from published(item, wanted)
 
     def entries(self, selection: Selection = EVERYTHING, *, follow: bool = False) -> Iterator[ArchivedEntry]:
-        """The entries, byte for byte. With times: only those that say such a publish time."""
+        """The entries in topic order, byte for byte as BookKeeper stored them. With times: only those that say such a
+        publish time.
+
+        >>> [str(entry.position) for entry in orders.entries(Selection(end=Position(0, 12, 1)))]
+        ['12:0', '12:1']
+        """
         wanted = self._located(selection)
         for run in _without_missing(self._planned(wanted, follow=follow)):
-            yield from _published(run, wanted)
+            yield from published(run, wanted)
 
     def runs(self, selection: Selection = EVERYTHING, *, follow: bool = False) -> Iterator[ReadItem]:
-        """Many entries at a time, and what is missing in its place. With times: what may hold such messages, or chunks of theirs."""
+        """The entries in topic order, many at a time without a copy of each, and what is missing in its place.
+
+        With times: all that may hold such messages, or chunks of theirs.
+
+        >>> [(run.ledger, run.first, run.last) for run in orders.runs() if isinstance(run, EntryRun)]
+        [(12, 0, 3)]
+        """
         wanted = self._located(selection)
-        return self._followed(wanted) if follow else self._read(unbroken(self.records.plan, wanted))
+        return self._followed(wanted) if follow else self.read(unbroken(self.records.plan, wanted))
 
     def size(self, selection: Selection = EVERYTHING) -> int:
-        """About how many bytes `runs` reads."""
+        """About how many bytes `runs` reads: from the records alone, no data is read.
+
+        >>> orders.size() > 0
+        True
+        """
         return sum(item.size for item in unbroken(self.records.plan, self._located(selection)) if isinstance(item, ObjectRange))
 
     def messages(
         self, selection: Selection = EVERYTHING, *, keys: KeyReader | None = None, follow: bool = False
     ) -> Iterator[Message]:
-        """The messages, unpacked; `keys` decrypts. A chunked message is where its last chunk is."""
+        """The messages in topic order, unpacked from batches, compression, chunks and encryption. A chunked one is
+        where its last chunk is.
+
+        Raises MessageTooLargeError for one that is larger than the archive's options allow; ConfigError where a key
+        cannot be read.
+
+        >>> [(message.key, message.publish_time) for message in orders.messages(Selection(Position(0, 12, 3)))]
+        [(b'bob', 1795269780000)]
+        """
         from offloader.archive.messages.filters import MessageFilter
         from offloader.archive.messages.unpack import Unpacker
 
@@ -109,9 +162,17 @@ class ArchivedTopic:
         keys: KeyReader | None = None,
         follow: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """The messages as Arrow batches, with these columns of `MESSAGE_SCHEMA`: far faster than one by one. Raises KeyError.
+        """The messages in topic order as Arrow batches: far faster than one by one.
 
-        Of the live topic a batch is what is there.
+        Args:
+            columns: names of `MESSAGE_SCHEMA`. None: all of them.
+
+        A batch has a row for each message and the columns in the order asked for, at most 65,536 rows and about 16 MiB
+        of payloads; of the live topic, what is there. Raises KeyError for a name that is no column;
+        MessageTooLargeError; ConfigError as `messages`.
+
+        >>> [batch.to_pydict() for batch in orders.record_batches(["__entryId", "__key"], Selection(end=Position(0, 12, 1)))]
+        [{'__entryId': [0, 1], '__key': [b'alice', b'bob']}]
         """
         from offloader.archive.messages.columns import message_batches
         from offloader.archive.messages.filters import MessageFilter
@@ -123,9 +184,17 @@ class ArchivedTopic:
     def entry_batches(
         self, columns: Sequence[str] | None = None, selection: Selection = EVERYTHING, *, follow: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """The entries as Arrow batches, with these columns of `ENTRY_SCHEMA`: the fastest way to their bytes. Raises KeyError.
+        """The entries in topic order as Arrow batches: the fastest way to their bytes. With times: only those that say
+        such a publish time.
 
-        With times: only those that say such a publish time.
+        Args:
+            columns: names of `ENTRY_SCHEMA`. None: all of them.
+
+        A batch has a row for each entry and the columns in the order asked for, at most 65,536 rows. Raises KeyError
+        for a name that is no column.
+
+        >>> [(batch.num_rows, batch.schema.names) for batch in orders.entry_batches(["ledgerId", "data"])]
+        [(4, ['ledgerId', 'data'])]
         """
         from offloader.archive.messages.columns import entry_batches
 
@@ -134,27 +203,45 @@ class ArchivedTopic:
         return entry_batches(runs, self.name, columns, published_from=early, published_to=late, gather=not follow)
 
     def peek(self, position: Position) -> Peeked:
-        """All that is known of one position, in at most two requests. Raises FatalError for one that is not in the archive."""
+        """All that is known of one position: its record, where it is stored, the entry itself. In at most two requests.
+
+        Raises FatalError for a position that is not in the archive.
+
+        >>> found = orders.peek(Position(0, 12, 5))
+        >>> found.gap.kind.value, found.stored
+        ('aborted', None)
+        """
         from offloader.archive.peek.place import peek
 
         return peek(self._stores, self.records, self.records.located(position))
 
     def seek(self, *, position: Position | None = None, time: int | None = None) -> Position | None:
-        """The first entry in topic order at or after a position, published at or after a time; None where there is none."""
+        """The first entry in topic order at or after a position, published at or after a time (ms); None where there is
+        none.
+
+        What follows it may have been published earlier: publish times are producers' clocks.
+
+        >>> print(orders.seek(time=1_795_269_720_000))
+        12:2
+        """
         selection = Selection(position, published_from=time)
         if time is None:
             return self._first(self.records.plan(self._located(selection)))
         return next((entry.position for entry in self.entries(selection)), None)
 
     def first_position(self) -> Position | None:
-        """The first entry's; None where nothing is archived."""
+        """The first entry's position; None where nothing is archived."""
         for view, wanted in self.records.first():
             if (found := self._first(plan(view, wanted))) is not None:
                 return found
         return None
 
     def last_position(self) -> Position | None:
-        """The last entry's; None where nothing is archived."""
+        """The last entry's position; None where nothing is archived.
+
+        >>> print(orders.first_position(), orders.last_position())
+        12:0 12:3
+        """
         for view, wanted in self.records.last():
             for piece, run in _kept(reversed(plan(view, wanted)), backwards=True):
                 return Position(piece.incarnation, run.ledger, run.last)
@@ -169,7 +256,8 @@ class ArchivedTopic:
         first, last = (None if p is None else self.records.located(p) for p in (selection.start, selection.end))
         return replace(selection, start=first, end=last)
 
-    def _read(self, items: Iterable[PlanItem]) -> Iterator[ReadItem]:
+    def read(self, items: Iterable[PlanItem]) -> Iterator[ReadItem]:
+        """What was planned of it, in this order. Raises as `PlannedReader.read`."""
         return PlannedReader(self._stores, self._options).read(items)
 
     def unpacking(self, keys: KeyReader | None = None) -> UnpackOptions:
@@ -197,7 +285,7 @@ class ArchivedTopic:
         end = before._replace(entry=before.entry - 1)
         for view, wanted in self._latest.before(end):
             for task in reversed(split(plan(view, wanted), STEP_BACK)):
-                yield from reversed([item for item in self._read(task) if not isinstance(item, Missing)])
+                yield from reversed([item for item in self.read(task) if not isinstance(item, Missing)])
 
     def _followed(self, selection: Selection) -> Iterator[ReadItem]:
         if self._following is None:
@@ -212,7 +300,7 @@ class ArchivedTopic:
 
     def _planned(self, wanted: Selection, *, follow: bool) -> Iterator[ReadItem]:
         """What is selected, and no more."""
-        return self._followed(wanted) if follow else self._read(self.records.plan(wanted))
+        return self._followed(wanted) if follow else self.read(self.records.plan(wanted))
 
     def _before(self, selection: Selection) -> Position | None:
         """What following begins after; None: before the archive's begin."""
@@ -229,7 +317,7 @@ class ArchivedTopic:
         # The position itself is planned, too: or nobody would see whether what follows it does follow.
         following = records.plan(Selection(after))
         behind = (item for item in following if after is None or isinstance(item, Missing) or item.last > after)
-        for item in self._read(behind):
+        for item in self.read(behind):
             if after is None or (isinstance(item, Missing) and item.end > after):
                 yield item
             elif isinstance(item, EntryRun) and (rest := item.after(after)) is not None:
@@ -250,14 +338,3 @@ def _kept(items: Iterable[PlanItem], *, backwards: bool = False) -> Iterator[tup
         if isinstance(item, ObjectRange):
             runs = reversed(item.runs) if backwards else item.runs
             yield from ((item, run) for run in runs if run.gap is None)
-
-
-def _published(run: EntryRun, selection: Selection) -> Iterator[ArchivedEntry]:
-    if not selection.is_timed:
-        return run.entries()
-    return (entry for entry in run.entries() if _is_within(publish_time(entry.data), selection))
-
-
-def _is_within(time: int | None, selection: Selection) -> bool:
-    early, late = selection.published_from, selection.published_to
-    return time is not None and (early is None or time >= early) and (late is None or time <= late)

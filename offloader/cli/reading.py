@@ -10,23 +10,21 @@ from typing import Any, TypeVar
 
 import click
 
+from offloader.archive.archive import Archive
 from offloader.archive.catalog_cache import CatalogCache
-from offloader.archive.following.live import Following
-from offloader.archive.ledgers.bucket import BucketScan
 from offloader.archive.ledgers.ledger_bucket import LedgerBucket
-from offloader.archive.ledgers.opening import with_ledgers
 from offloader.archive.messages.encryption import PemFiles
 from offloader.archive.messages.limits import DEFAULT_LIMITS, MessageLimits, parse_message_size
+from offloader.archive.opened import OpenArchive
 from offloader.archive.read_model import Selection
-from offloader.archive.reading.reader import DEFAULTS, OnDamage, ReadOptions
+from offloader.archive.reading.reader import OnDamage, ReadOptions
 from offloader.archive.reading.stores import Stores
-from offloader.archive.records import TopicRecords
 from offloader.archive.spark.values import parse_publish_time
 from offloader.archive.topic import ArchivedTopic
 from offloader.cli.parsing import parse_pair, parsed
 from offloader.cli.session import CommandSession
 from offloader.errors import ConfigError, DataLostError, FatalError
-from offloader.metadata.listing import holds_data, partitions
+from offloader.metadata.listing import holds_data
 from offloader.model import Position, TopicName
 from offloader.offload import settings
 
@@ -37,6 +35,11 @@ C = TypeVar("C", bound=Callable[..., Any])
 
 # A mere number below this (in 1973, if it were milliseconds) is rather seconds, or a position that was not written to its end.
 LEAST_TIME = 10**11
+
+# Commands pass through topics once: what one stretch of a plan needs, and some manifests.
+MOST_KEPT = 256
+
+SEE_LIST = "; `offloader topics list` shows what is"
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,8 @@ BOUND = parsed(parse_bound)
 
 
 def selected(start: Bound | None, end: Bound | None) -> Selection:
-    """What lies between bounds by position or by publish time (ms). Raises ConfigError where the end comes before the start."""
+    """What lies between bounds by position or by publish time (ms). Raises ConfigError where the end comes before the
+    start."""
     positions = isinstance(start, Position) and isinstance(end, Position) and end < start
     times = isinstance(start, int) and isinstance(end, int) and end < start
     if positions or times:
@@ -174,16 +178,19 @@ PRIVATE_KEYS = click.option(
 )
 
 
+def opened(session: CommandSession, ledgers: LedgerBucket | None = None) -> OpenArchive:
+    """The archive of the configuration; `ledgers`: and the bucket of stock brokers beside it."""
+    others = () if ledgers is None else (ledgers.store,)
+    stores = Stores(session.storage, others, borrowed=session.store)
+    return OpenArchive(stores, ledgers, CatalogCache(session.store, MOST_KEPT))
+
+
 def archived(session: CommandSession, topic: TopicName, ledgers: LedgersOption) -> ArchivedTopic:
     """One topic. Raises FatalError where the archive does not have it."""
-    found = _Archived(session, ledgers.bucket(session)).topic(topic)
+    archive = opened(session, ledgers.bucket(session))
+    found = Archive(archive).find(topic)
     if found is None:
-        several = partitions(session.store, topic)
-        if several:
-            raise FatalError(
-                f"{topic} is partitioned; name one of its {len(several)} archived partitions, for example {several[0]}"
-            )
-        raise FatalError(_unknown(topic))
+        raise archive.unknown(topic, SEE_LIST)
     return found
 
 
@@ -191,49 +198,22 @@ def archived_partitions(
     session: CommandSession, topic: TopicName, ledgers: LedgersOption, options: ReadOptions, *, follow: bool = False
 ) -> list[ArchivedTopic]:
     """A topic, or the partitions of that name, by number. Raises FatalError where the archive has neither."""
-    bucket = ledgers.bucket(session)
-    following = Following(session.doors.live(session.config), CatalogCache(session.store).records) if follow else None
-    opener = _Archived(session, bucket, options, following)
-    whole = opener.topic(topic)
-    names = {*partitions(session.store, topic)}
+    opening = opened(session, ledgers.bucket(session))
+    archive = Archive(opening, options=options, pulsar=session.doors.live(session.config) if follow else None)
+    whole = archive.find(topic)
     if whole is not None:
-        if names:
+        if names := opening.partitions(topic):
             log.warning("%s was partitioned once, too: name one of its %d archived partitions to read that", topic, len(names))
         return [whole]
-    scanned = None
-    if bucket is not None:
-        scanned = bucket.scan(lambda name: name.partitioned_name == str(topic))
-        names |= scanned.topics.keys()
-    ordered = sorted(names, key=lambda name: name.partition)
-    found = [one for name in ordered if (one := opener.topic(name, scanned)) is not None]
-    lost = [name for name in (topic, *ordered) if name not in {one.name for one in found} and holds_data(session.store, name)]
-    if lost:
-        raise catalog_is_gone(lost[0])
+    scanned = opening.scan(lambda name: name.partitioned_name == str(topic))
+    names = opening.partitions(topic, scanned)
+    found = {name: one for name in names if (one := archive.find(name, scanned)) is not None}
+    lost = next((name for name in (topic, *names) if name not in found and holds_data(session.store, name)), None)
+    if lost is not None:
+        raise catalog_is_gone(lost)
     if not found:
-        raise FatalError(_unknown(topic))
-    return found
-
-
-@dataclass(frozen=True)
-class _Archived:
-    """What is read from, and how."""
-
-    session: CommandSession
-    bucket: LedgerBucket | None
-    options: ReadOptions = DEFAULTS
-    following: Following | None = None
-
-    def topic(self, name: TopicName, scanned: BucketScan | None = None) -> ArchivedTopic | None:
-        """None where the archive does not have it. `scanned`: what the bucket of ledgers has, where that is known already."""
-        session, bucket = self.session, self.bucket
-        records = TopicRecords(session.catalogs.history(name, kept=session.kept))
-        if bucket is not None:
-            records = TopicRecords.of(with_ledgers(records.whole.catalog, bucket, scanned))
-        if records.head.claim is None and not (bucket is not None and records.whole.ledgers):
-            return None
-        others = () if bucket is None else (bucket.store,)
-        stores = Stores(session.storage, others, borrowed=session.store)
-        return ArchivedTopic(stores, records, self.options, self.following)
+        raise FatalError(f"{topic} is not in the archive{SEE_LIST}")
+    return list(found.values())
 
 
 def catalog_is_gone(topic: TopicName) -> DataLostError:
@@ -241,7 +221,3 @@ def catalog_is_gone(topic: TopicName) -> DataLostError:
     return DataLostError(
         f"{topic} has segments in the archive, but its catalog is gone; `offloader catalog rebuild {topic}` makes it anew"
     )
-
-
-def _unknown(topic: TopicName) -> str:
-    return f"{topic} is not in the archive; `offloader topics list` shows what is"

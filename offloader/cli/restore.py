@@ -10,11 +10,10 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from offloader.archive.reading.stores import Stores
-from offloader.archive.view import TopicSnapshot
+from offloader.archive.archive import Archive
 from offloader.cli.parsing import TOPIC, parsed
 from offloader.cli.progress import Advance, download_progress
-from offloader.cli.reading import catalog_is_gone
+from offloader.cli.reading import SEE_LIST, catalog_is_gone, opened
 from offloader.cli.session import CommandSession, command
 from offloader.cli.topics import topics
 from offloader.config import Config
@@ -127,13 +126,14 @@ def restore(
 
 def _jobs(session: CommandSession, cluster: Cluster, planned: Pairing, options: RestoreOptions) -> Iterator[Job]:
     """Everything that is refused is refused here, before anything is sent."""
-    root, stores = read_root(session.store).uuid, Stores.of(session.store)
+    root, opening = read_root(session.store).uuid, opened(session)
+    archive = Archive(opening)
     for topic, to in planned.pairs:
         origin = Origin(root, topic)
-        view = TopicSnapshot.of(session.catalogs.load(topic))
-        if view.catalog.claim is None and listing.holds_data(session.store, topic):
-            raise catalog_is_gone(topic)
-        source = ArchiveSource(view, stores)
+        found = archive.find(topic)
+        if found is None:
+            raise catalog_is_gone(topic) if listing.holds_data(session.store, topic) else opening.unknown(topic, SEE_LIST)
+        source = ArchiveSource(found)
         tail = Tail() if planned.create is not None else cluster.target(to, origin).check()
         outline = source.outline(tail.position)
         if outline.lost and not options.allow_missing:

@@ -22,16 +22,12 @@ from offloader.config import Config
 from offloader.config.config import load_storage
 from offloader.errors import ConfigError, OffloadError, OvertakenError
 from offloader.metadata.catalog import Catalogs
-from offloader.metadata.history import Kept
 from offloader.offload.settings import store_of
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.settings import StoreSettings
 
 OK, ERROR, FINDINGS, OVERTAKEN = 0, 1, 2, 3
 INTERRUPTED = 130
-
-# Commands pass through topics once: what one stretch of a plan needs, and some manifests.
-MOST_KEPT = 256
 
 OPTIONS = (
     click.option("--config", "config_path", type=click.Path(path_type=Path), envvar="OFFLOADER_CONFIG", show_envvar=True, help="The configuration file."),
@@ -91,11 +87,6 @@ class CommandSession:
     def catalogs(self) -> Catalogs:
         """The archive's catalogs, for reading."""
         return Catalogs(self.store, "")
-
-    @cached_property
-    def kept(self) -> Kept:
-        """What was read last of catalogs' records, of all topics."""
-        return Kept(MOST_KEPT)
 
     @property
     def _path(self) -> Path:

@@ -9,9 +9,10 @@ from enum import Enum
 
 import click
 
-from offloader.archive.records import TopicRecords
+from offloader.archive.opened import OpenArchive
 from offloader.cli.output import say
 from offloader.cli.parsing import TIME, TOPIC
+from offloader.cli.reading import opened
 from offloader.cli.session import ERROR, OK, CommandSession, command
 from offloader.config.units import format_time
 from offloader.errors import FatalError, OffloadError
@@ -116,19 +117,20 @@ def segments(session: CommandSession, topic: TopicName) -> None:
     """
     journals = journals_of(session)
     columns = ("topic", "uuid", "status", "start", "end", "entries", "bytes", "assigned", "offloaded", "reason")
-    rows = [row for name in chosen(session, journals, topic) for row in _segment_rows(session, name, state_of(journals, name))]
+    archive, names = opened(session), chosen(session, journals, topic)
+    rows = [row for name in names for row in _segment_rows(archive, name, state_of(journals, name))]
     session.output.table(columns, rows, f"{topic} has no segments yet")
 
 
-def _segment_rows(session: CommandSession, topic: TopicName, state: TopicState) -> Iterator[tuple[object, ...]]:
-    opened = state.open
-    for view, _ in TopicRecords(session.catalogs.history(topic, kept=session.kept)).first():
+def _segment_rows(archive: OpenArchive, topic: TopicName, state: TopicState) -> Iterator[tuple[object, ...]]:
+    still_open = state.open
+    for view, _ in archive.records(topic).first():
         for segment in view.catalog.segments:
             yield _offloaded_row(topic, segment)
-            if opened is not None and opened.uuid == segment.uuid:
-                opened = None
-    if opened is not None:
-        yield _open_row(state, opened)
+            if still_open is not None and still_open.uuid == segment.uuid:
+                still_open = None
+    if still_open is not None:
+        yield _open_row(state, still_open)
 
 
 def _offloaded_row(topic: TopicName, s: Segment) -> tuple[object, ...]:

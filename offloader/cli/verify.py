@@ -10,9 +10,8 @@ import click
 
 from offloader.archive.findings import Finding, FindingKind
 from offloader.archive.ledgers.ledger_bucket import LedgerBucket
-from offloader.archive.reading.stores import Stores
 from offloader.cli.parsing import TOPIC
-from offloader.cli.reading import LedgersOption, ledger_options
+from offloader.cli.reading import LedgersOption, ledger_options, opened
 from offloader.cli.session import FINDINGS, OK, CommandSession, command
 from offloader.cli.topics import chosen, journals_of
 from offloader.config.units import format_size
@@ -84,7 +83,7 @@ def _of_ledgers(
     wanted = [t for t in sorted({*scanned.topics, *topics}) if not named or {str(t), t.partitioned_name} & named]
     count, findings = 0, [f for f in scanned.findings if not named or f.kind is not FindingKind.STRAY_OBJECT]
     there: set[str] = set()
-    with closing(Stores(session.storage, (bucket.store,), borrowed=session.store)) as stores:
+    with closing(opened(session, bucket).stores) as stores:
         for topic in wanted:
             found = bucket.find(topic, scanned)
             count += len(found.ledgers)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from offloader.archive.continuity import spans
 from offloader.archive.findings import FindingKind
 from offloader.archive.items import ArchivedEntry, Item
-from offloader.archive.reading.read import items
+from offloader.archive.topic import ArchivedTopic
 from offloader.errors import OffloadError
 from offloader.model import GapKind, Position, TopicName
 from offloader.offload.core.evidence import pin_target
@@ -68,7 +68,7 @@ def _numbered(kind: FindingKind, text: str) -> str:
 def _of_topic(store: ObjectStore, read: ReadCatalog, truth: Truth, *, at_rest: bool) -> Iterator[str]:
     archived = _Archived()
     try:
-        for item in items(store, read.catalog):
+        for item in ArchivedTopic.of(store, read.catalog).items():
             archived.add(item)
     except OffloadError as error:
         yield f"1: reading back: {error}"

@@ -8,6 +8,7 @@ import pytest
 
 from offloader.archive.catalog_cache import CatalogCache
 from offloader.metadata.layout import catalog_folder, topic_folder
+from offloader.metadata.state import TopicCatalog
 from offloader.model import Position, TopicName
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, Archive, stream
@@ -25,6 +26,11 @@ class Reads(MemoryStore):
         return super().read(key, start, end)
 
 
+def current(known: CatalogCache, topic: TopicName) -> TopicCatalog:
+    """All records, read."""
+    return known.records(topic).whole.catalog
+
+
 def written(store: MemoryStore, topic: TopicName = TOPIC, segments: int = 3) -> Archive:
     archive = Archive(store, topic)
     archive.claim()
@@ -37,13 +43,13 @@ def test_each_record_is_read_once() -> None:
     store = Reads()
     archive = written(store)
     known = CatalogCache(store)
-    assert known.current(TOPIC) == archive.catalog
+    assert current(known, TOPIC) == archive.catalog
     store.keys.clear()
-    assert known.current(TOPIC).segments == known.current(TOPIC).segments
+    assert current(known, TOPIC).segments == current(known, TOPIC).segments
     assert not store.keys
     archive.add(stream(3, 0, 4))
     store.keys.clear()
-    assert len(known.current(TOPIC).segments) == 4
+    assert len(current(known, TOPIC).segments) == 4
     assert len(store.keys) == 1
 
 
@@ -52,20 +58,20 @@ def test_a_catalog_that_was_made_anew_is_read_anew(segments: int) -> None:
     store = MemoryStore()
     written(store)
     known = CatalogCache(store)
-    known.current(TOPIC)
+    current(known, TOPIC)
     store.delete([key for key, _ in store.list(topic_folder(TOPIC))])
     archive = written(store, segments=segments)
-    assert known.current(TOPIC) == archive.catalog
-    assert known.current(TOPIC) == archive.catalog
+    assert current(known, TOPIC) == archive.catalog
+    assert current(known, TOPIC) == archive.catalog
 
 
 def test_a_catalog_that_is_gone_is_empty() -> None:
     store = MemoryStore()
     written(store)
     known = CatalogCache(store)
-    known.current(TOPIC)
+    current(known, TOPIC)
     store.delete([key for key, _ in store.list(catalog_folder(TOPIC))])
-    assert known.current(TOPIC).next_slot == 0
+    assert current(known, TOPIC).next_slot == 0
 
 
 def test_only_so_many_records_are_kept_those_used_last() -> None:
@@ -76,9 +82,9 @@ def test_only_so_many_records_are_kept_those_used_last() -> None:
     known = CatalogCache(store, most_kept=8)
     for topic in (*topics, topics[1], topics[2]):
         store.keys.clear()
-        known.current(topic)
+        current(known, topic)
     assert not store.keys
-    known.current(topics[0])
+    current(known, topics[0])
     assert store.keys
 
 
@@ -86,7 +92,7 @@ def test_looking_back_holds_no_threads_while_it_waits() -> None:
     """Left so and collected as garbage by a thread that just starts, it would wait for ever for threads of its own."""
     store = MemoryStore()
     written(store, segments=5)
-    looking = KnownCatalogs(store).records(TOPIC).before(Position(0, 1, 5))
+    looking = CatalogCache(store).records(TOPIC).before(Position(0, 1, 5))
     next(looking)
     for thread in threading.enumerate():
         if thread.name.startswith("catalog-reader"):

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.archive.items import ArchivedEntry, Missing
-from offloader.archive.reading.read import entries, items
+from offloader.archive.read_model import Selection
 from offloader.archive.reading.reader import ReadOptions
+from offloader.archive.topic import ArchivedTopic
 from offloader.errors import DamagedObjectError, DamagedRecordError, ObjectNotFoundError
 from offloader.metadata import layout
 from offloader.model import GapKind, Position, SegmentLayout
@@ -49,7 +50,7 @@ def plain(found: list[ArchivedEntry]) -> list[Stored]:
 @given(archives(), st.integers(1_024, 9_000))
 def test_everything_is_read_back_byte_for_byte(archive: tuple[Archive, list[Stored], set[tuple[int, int]]], size: int) -> None:
     built, kept, hidden = archive
-    found = list(items(built.store, built.catalog, options=ReadOptions(read_size=size)))
+    found = list(ArchivedTopic.of(built.store, built.catalog, ReadOptions(read_size=size)).items())
     assert plain([i for i in found if isinstance(i, ArchivedEntry)]) == kept
     missing = [i for i in found if isinstance(i, Missing)]
     told = {(m.start.ledger, entry) for m in missing for entry in range(m.start.entry, m.end.entry + 1)}
@@ -65,7 +66,7 @@ def test_any_range_is_the_same_range_of_the_whole(
     places = st.builds(Position, st.just(0), st.sampled_from([0, *LEDGERS, 99]), st.integers(0, 45))
     start, end = sorted((data.draw(places), data.draw(places)))
     expected = [e for e in kept if (start.ledger, start.entry) <= (e.ledger, e.entry) <= (end.ledger, end.entry)]
-    found = items(built.store, built.catalog, start, end)
+    found = ArchivedTopic.of(built.store, built.catalog).items(Selection(start, end))
     assert plain([i for i in found if isinstance(i, ArchivedEntry)]) == expected
 
 
@@ -84,7 +85,7 @@ def test_only_what_is_needed_is_read() -> None:
     archive.store.read = counting  # type: ignore[method-assign, assignment]
     position = Position(0, 5, 500)
     catalog = archive.catalog
-    assert [e.position for e in items(archive.store, catalog, position, position)] == [position]
+    assert [e.position for e in ArchivedTopic.of(archive.store, catalog).items(Selection(position, position))] == [position]
     assert sum(size for key, size in reads if key == layout.data_key(TOPIC, segment.uuid)) < 10_000
 
 
@@ -94,7 +95,7 @@ def test_a_loss_is_told_of_in_its_place() -> None:
     archive.add(stream(1, 0, 4))
     archive.lose(Position(0, 1, 5), Position(0, 4, -1))
     archive.add(stream(4, 0, 2))
-    found = list(items(archive.store, archive.catalog))
+    found = list(ArchivedTopic.of(archive.store, archive.catalog).items())
     assert [type(i).__name__ for i in found] == ["ArchivedEntry"] * 5 + ["Missing"] + ["ArchivedEntry"] * 3
     assert found[5] == Missing(Position(0, 1, 5), Position(0, 4, -1), "lost: trimmed (accepted by accept-loss)")
 
@@ -106,7 +107,7 @@ def test_a_topic_that_was_created_again_is_read_through() -> None:
     archive.incarnation = 1
     archive.claim(created=2)
     archive.add(stream(12, 0, 1))
-    positions = [e.position for e in entries(archive.store, archive.catalog)]
+    positions = [e.position for e in ArchivedTopic.of(archive.store, archive.catalog).entries()]
     assert positions == [Position(0, 9, e) for e in range(5)] + [Position(1, 12, e) for e in range(2)]
 
 
@@ -115,12 +116,12 @@ def test_the_next_ledger_follows_once_the_end_of_the_one_before_is_recorded() ->
     archive.claim()
     archive.add(stream(1, 0, 4))
     archive.add(stream(2, 0, 4))
-    found = list(items(archive.store, archive.catalog))
+    found = list(ArchivedTopic.of(archive.store, archive.catalog).items())
     assert len(found) == 11
     assert isinstance(found[5], Missing)
     assert "nothing records that ledger 1 ended with 4" in found[5].why
     archive.closed(1, 4)
-    assert [type(item) for item in items(archive.store, archive.catalog)] == [ArchivedEntry] * 10
+    assert [type(item) for item in ArchivedTopic.of(archive.store, archive.catalog).items()] == [ArchivedEntry] * 10
 
 
 def test_an_entry_that_was_copied_broken_is_read_alone_too() -> None:
@@ -128,7 +129,9 @@ def test_an_entry_that_was_copied_broken_is_read_alone_too() -> None:
     archive.claim()
     archive.add([*stream(1, 0, 4), poison, *stream(1, 6, 9)])
     place = Position(0, 1, 5)
-    assert list(items(archive.store, archive.catalog, place, place)) == [ArchivedEntry(place, poison.data)]
+    assert list(ArchivedTopic.of(archive.store, archive.catalog).items(Selection(place, place))) == [
+        ArchivedEntry(place, poison.data)
+    ]
 
 
 def test_a_hole_between_segments_is_an_error() -> None:
@@ -137,7 +140,7 @@ def test_a_hole_between_segments_is_an_error() -> None:
     archive.add(stream(1, 0, 4))
     archive.add(stream(1, 6, 9))
     with pytest.raises(DamagedRecordError, match=r"hole: 1:5\.\.5 is in no segment"):
-        list(entries(archive.store, archive.catalog))
+        list(ArchivedTopic.of(archive.store, archive.catalog).entries())
 
 
 def test_a_ledger_that_went_on_is_a_hole() -> None:
@@ -146,7 +149,7 @@ def test_a_ledger_that_went_on_is_a_hole() -> None:
     archive.add(stream(1, 0, 4), closed={1: 6})
     archive.add(stream(2, 0, 4))
     with pytest.raises(DamagedRecordError, match=r"hole: 1:5\.\.6 is in no segment"):
-        list(entries(archive.store, archive.catalog))
+        list(ArchivedTopic.of(archive.store, archive.catalog).entries())
 
 
 def test_an_overlap_is_an_error() -> None:
@@ -157,7 +160,7 @@ def test_an_overlap_is_an_error() -> None:
     catalog = archive.catalog
     shifted = replace(catalog.segments[1], start=Position(0, 1, 4))
     with pytest.raises(DamagedRecordError, match=f"overlap.*{first.uuid}"):
-        list(entries(archive.store, replace(catalog, segments=(first, shifted))))
+        list(ArchivedTopic.of(archive.store, replace(catalog, segments=(first, shifted))).entries())
 
 
 def test_a_record_that_claims_an_entry_too_many_names_object_and_position() -> None:
@@ -169,7 +172,7 @@ def test_a_record_that_claims_an_entry_too_many_names_object_and_position() -> N
     parts = (*segment.parts[:-1], replace(part, ledgers=(replace(part.ledgers[0], last=5),)))
     more = replace(segment, end=Position(0, 1, 5), ledgers=(held,), parts=parts)
     with pytest.raises(DamagedObjectError, match=rf"{segment.uuid}: it is missing.*\(1:5\)"):
-        list(entries(archive.store, replace(archive.catalog, segments=(more,))))
+        list(ArchivedTopic.of(archive.store, replace(archive.catalog, segments=(more,))).entries())
 
 
 @pytest.mark.parametrize("where", [0, 10, 130, 145, -1])
@@ -182,7 +185,7 @@ def test_damage_names_object_and_offset(where: int) -> None:
     data[where] ^= 0x55
     archive.store.put(key, bytes(data))
     with pytest.raises(DamagedObjectError, match=rf"{key}: offset \d+"):
-        list(entries(archive.store, archive.catalog))
+        list(ArchivedTopic.of(archive.store, archive.catalog).entries())
 
 
 def test_a_shorter_object_is_damage() -> None:
@@ -191,7 +194,7 @@ def test_a_shorter_object_is_damage() -> None:
     key = layout.data_key(TOPIC, archive.add(stream(1, 0, 30)).uuid)
     archive.store.put(key, archive.store.read(key)[0][:-100])
     with pytest.raises(DamagedObjectError, match="the object ends here, 100 bytes are missing"):
-        list(entries(archive.store, archive.catalog))
+        list(ArchivedTopic.of(archive.store, archive.catalog).entries())
 
 
 def test_a_missing_object_is_named() -> None:
@@ -200,4 +203,4 @@ def test_a_missing_object_is_named() -> None:
     key = layout.data_key(TOPIC, archive.add(stream(1, 0, 3)).uuid)
     archive.store.delete([key])
     with pytest.raises(ObjectNotFoundError, match=key):
-        list(entries(archive.store, archive.catalog))
+        list(ArchivedTopic.of(archive.store, archive.catalog).entries())

@@ -1,4 +1,5 @@
-"""Reads a topic's archive, then the live topic, for ever: each entry once, in order, and nothing passed over in silence."""
+"""Reads a topic's archive, then the live topic, for ever: each entry once, in order, and nothing passed over in
+silence."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ MAX_LOOKUPS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class FollowLimits:
-    """Seconds. `idle`: end when nothing has come for so long, None: never. `trouble`: give up when Pulsar or the store have not
-    answered for so long."""
+    """Seconds. `idle`: end when nothing has come for so long, None: never. `trouble`: give up when Pulsar or the store
+    have not answered for so long."""
 
     idle: float | None = None
     trouble: float = 60.0
@@ -70,8 +71,8 @@ class Follower:
     def runs(self, after: Position | None = None) -> Iterator[ReadItem]:
         """Everything after a position (None: from the archive's begin), of the live topic whatever is there at a time.
 
-        Raises DataLostError where neither archive nor Pulsar has what comes next, UnexplainedGapError, IntegrityError, and
-        RetryableError once the patience with it is over.
+        Raises DataLostError where neither archive nor Pulsar has what comes next, UnexplainedGapError, IntegrityError,
+        and RetryableError once the patience with it is over.
         """
         self._after = after
         self._heard = self._well = self._clock()

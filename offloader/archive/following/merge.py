@@ -22,10 +22,11 @@ class _Ended(Exception):  # noqa: N818 (no error)
 
 
 def as_they_come(sequences: Mapping[K, Iterable[T]], size: Callable[[T], int]) -> Iterator[tuple[K, T]]:
-    """The items of all sequences with their names: each sequence's in its order, otherwise what comes first. A thread reads each.
+    """The items of all sequences with their names: each sequence's in its order, otherwise what comes first. A thread
+    reads each.
 
-    `size` says how many bytes of memory an item takes. Raises what a sequence raises. A thread ends when its sequence has something to
-    give after this was closed, or with the process.
+    `size` says how many bytes of memory an item takes. Raises what a sequence raises. A thread ends when its sequence
+    has something to give after this was closed, or with the process.
     """
     found = _Found[K, T]()
     for name, items in sequences.items():

@@ -54,9 +54,11 @@ def hole_before(expected: Position, found: tuple[int, int], ledgers: LedgerList)
 
 
 def _begin(catalog: CatalogHead, ledgers: LedgerList) -> Position | Turn:
-    """Nothing has been read: where the topic's claim begins, or, where nobody claims it, with the first ledger there is.
+    """Nothing has been read: where the topic's claim begins, or, where nobody claims it, with the first ledger there
+    is.
 
-    A ledger that nothing was written to vanishes when its topic is unloaded: the claim then begins with the one after it.
+    A ledger that nothing was written to vanishes when its topic is unloaded: the claim then begins with the one after
+    it.
     """
     begin = Position(0, -1, 0) if catalog.claim is None else catalog.claim.begin
     if begin.ledger in ledgers:

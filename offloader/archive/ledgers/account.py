@@ -16,8 +16,9 @@ from offloader.format.v1 import LedgerIndex
 
 @dataclass(frozen=True, slots=True)
 class LedgerAccount:
-    """What an object holds: entries 0..`entries` - 1 with `payload` bytes. `digest` is the same for the same entries, however they
-    are cut into blocks. `damaged`: entries whose own checksum does not match, and the offsets at which they stand."""
+    """What an object holds: entries 0..`entries` - 1 with `payload` bytes. `digest` is the same for the same entries,
+    however they are cut into blocks. `damaged`: entries whose own checksum does not match, and the offsets at which
+    they stand."""
 
     entries: int
     payload: int
@@ -26,8 +27,8 @@ class LedgerAccount:
 
 
 def account_ledger(chunks: Iterable[bytes], ledger: int, index: LedgerIndex) -> LedgerAccount:
-    """Go once over an object, one block's entry in memory at a time. Raises DamagedObjectError naming the first offset that the format
-    and the index do not account for."""
+    """Go once over an object, one block's entry in memory at a time. Raises DamagedObjectError naming the first offset
+    that the format and the index do not account for."""
     return _Walk(Chunks(chunks), ledger, index).run()
 
 

@@ -1,8 +1,8 @@
 """A bucket of Pulsar's own offloader without any context: which of its objects are a topic's ledgers.
 
-Its keys name no topic, so every index object is asked for its metadata (one HEAD each), and every data object without one. What is
-missing as a whole cannot be seen from a bucket: nothing says which ledgers a topic had. A pair of which something is there but not
-sound is a ledger all the same: readers tell of it as damaged.
+Its keys name no topic, so every index object is asked for its metadata (one HEAD each), and every data object without
+one. What is missing as a whole cannot be seen from a bucket: nothing says which ledgers a topic had. A pair of which
+something is there but not sound is a ledger all the same: readers tell of it as damaged.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _NAME, _VERSION, _CLUSTER = "managedledgername", "s3managedledgeroffloaderformat
 
 @dataclass(frozen=True, slots=True)
 class BucketScan:
-    """What a bucket holds. `findings` are those of no topic in `topics`; `doubtful` what there is of ledgers of which nothing says
-    whose they are."""
+    """What a bucket holds. `findings` are those of no topic in `topics`; `doubtful` what there is of ledgers of which
+    nothing says whose they are."""
 
     topics: Mapping[TopicName, FoundLedgers]
     findings: tuple[Finding, ...]
@@ -50,11 +50,13 @@ def scan(
     store_url: str = "",
     heads: MutableMapping[str, Stat] | None = None,
 ) -> BucketScan:
-    """The ledgers of the topics that are wanted, by default of all. `store_url` is how readers know the bucket ("": the archive's own root).
+    """The ledgers of the topics that are wanted, by default of all. `store_url` is how readers know the bucket ("": the
+    archive's own root).
 
-    `heads` remembers what index objects said; given again, only new ones are asked: they never change. Of several pairs for one ledger
-    the first that verifies fully is taken, else one that is least damaged. Raises FatalError where a topic's objects are of several clusters and
-    `cluster` does not say of which, or names one of which there is nothing at all; what the store raises.
+    `heads` remembers what index objects said; given again, only new ones are asked: they never change. Of several pairs
+    for one ledger the first that verifies fully is taken, else one that is least damaged. Raises FatalError where a
+    topic's objects are of several clusters and `cluster` does not say of which, or names one of which there is nothing
+    at all; what the store raises.
     """
     listing = _Listing.of(store)
     known = {} if heads is None else heads
@@ -74,8 +76,8 @@ def scan(
 
 @dataclass
 class _Listing:
-    """The keys, sorted out. `data`: the data objects' sizes. `named`: what names each pair, its index object or, without one, its data
-    object."""
+    """The keys, sorted out. `data`: the data objects' sizes. `named`: what names each pair, its index object or,
+    without one, its data object."""
 
     data: dict[tuple[str, int], int] = field(default_factory=dict)
     named: list[LedgerKey] = field(default_factory=list)

@@ -1,8 +1,9 @@
-"""A managed ledger's offload contexts: which of its ledgers are offloaded, under which uuid, and which others there are. Pure.
+"""A managed ledger's offload contexts: which of its ledgers are offloaded, under which uuid, and which others there
+are. Pure.
 
 What is offloaded completely is read from the record in the metadata store, or from the admin REST as 4.0.7 answers it:
-`internal-info` has the uuid (`offloadedContextUuid`), but its `isOffloaded` is true of a copy that failed as well; only the
-`offloaded` of `internalStats` says that the copy is complete. The bucket is in the record alone.
+`internal-info` has the uuid (`offloadedContextUuid`), but its `isOffloaded` is true of a copy that failed as well; only
+the `offloaded` of `internalStats` says that the copy is complete. The bucket is in the record alone.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _HALF = 2**64  # a uuid's halves are signed numbers
 class LedgerContext:
     """A ledger of a topic's list. `last` is the last entry it was closed with (-1: empty), None while it is open.
 
-    `uuid` is empty where it was never offloaded; until the copy is `complete` it names an attempt. `bucket` is empty where it is not said.
+    `uuid` is empty where it was never offloaded; until the copy is `complete` it names an attempt. `bucket` is empty
+    where it is not said.
     """
 
     ledger: int
@@ -46,7 +48,8 @@ def contexts_of_record(data: bytes) -> tuple[LedgerContext, ...]:
 
 
 def contexts_of_rest(stats: Mapping[str, Any], info: Mapping[str, Any]) -> tuple[LedgerContext, ...]:
-    """From `internalStats`, asked first, and `internal-info`: a complete copy's uuid does not change any more. Raises ProtocolError."""
+    """From `internalStats`, asked first, and `internal-info`: a complete copy's uuid does not change any more. Raises
+    ProtocolError."""
     known = topic_info(info, stats)
     try:
         uuids = {int(one["ledgerId"]): str(one.get("offloadedContextUuid", "")) for one in info["ledgers"]}
@@ -67,7 +70,8 @@ def contexts_of_rest(stats: Mapping[str, Any], info: Mapping[str, Any]) -> tuple
 def found_in(
     topic: TopicName, contexts: Iterable[LedgerContext], url_of: Callable[[str], str] = lambda _: "", created: int | None = None
 ) -> FoundLedgers:
-    """The ledgers with a complete copy. `url_of` gives the URL of the store with a bucket's objects; "": no bucket is named."""
+    """The ledgers with a complete copy. `url_of` gives the URL of the store with a bucket's objects; "": no bucket is
+    named."""
     contexts = tuple(contexts)
     offloaded = (
         OffloadedLedger(Position(0, c.ledger, 0), Position(0, c.ledger, c.last), c.uuid, c.size, url_of(c.bucket))

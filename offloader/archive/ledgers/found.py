@@ -20,11 +20,12 @@ class Contradiction:
 
 @dataclass(frozen=True, slots=True)
 class FoundLedgers:
-    """A topic's offloaded ledgers in order; which incarnation they are of is known only together with a catalog (`joined`).
+    """A topic's offloaded ledgers in order; which incarnation they are of is known only together with a catalog
+    (`joined`).
 
-    `listed`: every ledger that the topic's managed ledger names; None where only the bucket was asked, which cannot prove that
-    none is missing. `created` identifies the incarnation where Pulsar says it. `doubtful`: what the bucket has of ledgers of which
-    nothing says whose they are.
+    `listed`: every ledger that the topic's managed ledger names; None where only the bucket was asked, which cannot
+    prove that none is missing. `created` identifies the incarnation where Pulsar says it. `doubtful`: what the bucket
+    has of ledgers of which nothing says whose they are.
     """
 
     topic: TopicName

@@ -12,8 +12,8 @@ from offloader.metadata.state import TopicCatalog
 
 
 def joined(catalog: TopicCatalog, found: FoundLedgers) -> TopicSnapshot:
-    """What can be read of the topic. Where Pulsar lists its ledgers, one that is neither offloaded nor in a segment (it may still be in
-    Pulsar) is missing.
+    """What can be read of the topic. Where Pulsar lists its ledgers, one that is neither offloaded nor in a segment (it
+    may still be in Pulsar) is missing.
 
     Entries that are in a segment as well are read from the segment: its record says more about them.
     """
@@ -23,7 +23,8 @@ def joined(catalog: TopicCatalog, found: FoundLedgers) -> TopicSnapshot:
 
 
 def _doubtful(catalog: TopicCatalog, found: FoundLedgers) -> Iterator[OffloadedLedger]:
-    """Those that may be this topic's, where there is one. Between our segments none is missing, or the catalog shows it."""
+    """Those that may be this topic's, where there is one. Between our segments none is missing, or the catalog shows
+    it."""
     if catalog.claim is None and not found.ledgers:
         return
     known = {held.start.ledger for held in found.ledgers}

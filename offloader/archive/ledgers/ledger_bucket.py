@@ -12,7 +12,6 @@ from offloader.archive.ledgers.found import FoundLedgers
 from offloader.errors import TopicNotFoundError
 from offloader.model import TopicName
 from offloader.ports.object_store import Stat
-from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.managed_ledger import instant
 from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.open import open_store
@@ -25,9 +24,9 @@ _S3 = "s3://"
 class LedgerBucket:
     """The bucket that `managedLedgerOffloadBucket` names. Can be pickled.
 
-    Which objects are a topic's is known, in this order, from `records` (managed-ledger records as the metadata store has them), from
-    the brokers at `admin`, or from the metadata of every index object in the bucket: the last cannot prove that no ledger is
-    missing, and needs `cluster` where several clusters share the bucket.
+    Which objects are a topic's is known, in this order, from `records` (managed-ledger records as the metadata store
+    has them), from the brokers at `admin`, or from the metadata of every index object in the bucket: the last cannot
+    prove that no ledger is missing, and needs `cluster` where several clusters share the bucket.
     """
 
     store: StoreSettings
@@ -37,7 +36,8 @@ class LedgerBucket:
     _heads: dict[str, Stat] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def find(self, topic: TopicName, scanned: BucketScan | None = None) -> FoundLedgers:
-        """What is offloaded of a topic; no ledgers where it is not known. Raises DamagedRecordError and what Pulsar or the store raise.
+        """What is offloaded of a topic; no ledgers where it is not known. Raises DamagedRecordError and what Pulsar or
+        the store raise.
 
         `scanned`: what `scan` has told of the bucket already, which then is not listed again.
         """
@@ -52,13 +52,16 @@ class LedgerBucket:
             return scan(store, wanted, cluster=self.cluster, store_url=self.store.root, heads=self._heads)
 
     def url_of(self, bucket: str) -> str:
-        """The URL of the store with the objects of a context that names this bucket: at the same end point with the same keys."""
+        """The URL of the store with the objects of a context that names this bucket: at the same end point with the
+        same keys."""
         root = self.store.root
         own = not bucket or not root.startswith(_S3) or root.removeprefix(_S3).split("/")[0] == bucket
         return root if own else f"{_S3}{bucket}"
 
     def _ask(self, admin: PulsarSettings, topic: TopicName) -> FoundLedgers | None:
         """None where the brokers do not know the topic."""
+        from offloader.pulsar.admin import AdminClient  # httpx takes 0.1 s to import
+
         with closing(AdminClient(admin)) as client:
             try:
                 stats = client.rest.get(f"{topic.rest_path}/internalStats")

@@ -17,7 +17,8 @@ from offloader.storage.objects import read_index, read_ranges
 
 
 def owner_of(index: LedgerIndex) -> str:
-    """The managed ledger's name, as BookKeeper's record of the ledger, of which the index has a copy, says it; "" where it does not."""
+    """The managed ledger's name, as BookKeeper's record of the ledger, of which the index has a copy, says it; "" where
+    it does not."""
     return managed_ledger_of({one.key: one.value for one in index.ledger_metadata.customMetadata})
 
 

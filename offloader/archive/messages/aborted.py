@@ -1,4 +1,5 @@
-"""Entries of aborted transactions are no messages: ledgers that were copied complete hold them, and consumers never get them."""
+"""Entries of aborted transactions are no messages: ledgers that were copied complete hold them, and consumers never get
+them."""
 
 from __future__ import annotations
 

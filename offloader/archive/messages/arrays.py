@@ -1,13 +1,36 @@
-"""Arrow arrays from places in buffers, without an object for each value."""
+"""The types of columns, and Arrow arrays from places in buffers, without an object for each value."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from offloader.archive.messages.schema import LAST_MS, PROPERTIES, TIME
+from offloader.archive.messages.message import Encryption
 from offloader.format.scan import Bytes, Int64s, Mask, Ranges
+
+TIME = pa.timestamp("us", tz="UTC")
+PROPERTIES = pa.map_(pa.string(), pa.string())
+ENCRYPTION_KEYS = pa.list_(
+    pa.struct([pa.field("name", pa.string()), pa.field("algorithm", pa.string()), pa.field("metadata", PROPERTIES)])
+)
+
+LAST_MS = (2**63 - 1) // 1000
+
+
+def microseconds(time: int | None) -> int | None:
+    """A time in ms as TIME holds it; None where it cannot."""
+    return time * 1000 if time is not None and 0 <= time <= LAST_MS else None
+
+
+def encryption_value(encryption: Encryption | None) -> list[dict[str, Any]] | None:
+    """A value of ENCRYPTION_KEYS."""
+    if encryption is None:
+        return None
+    algorithm = encryption.algorithm or None
+    return [{"name": key.name, "algorithm": algorithm, "metadata": list(key.metadata)} for key in encryption.keys]
 
 
 def binary_array(data: Bytes, ranges: Ranges, valid: Mask | None = None) -> pa.Array:

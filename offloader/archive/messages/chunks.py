@@ -1,8 +1,8 @@
 """Chunked messages put together, by the rules of Pulsar's consumers.
 
-Chunks of several producers interleave; a chunk that comes again (sent anew after a reconnect) is left out; a message whose chunk
-does not follow on is broken; chunk 0 always begins anew. Unlike consumers, which drop a broken message, its last chunk gives a row
-that says why.
+Chunks of several producers interleave; a chunk that comes again (sent anew after a reconnect) is left out; a message
+whose chunk does not follow on is broken; chunk 0 always begins anew. Unlike consumers, which drop a broken message, its
+last chunk gives a row that says why.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Assembled(NamedTuple):
 
 @dataclass(slots=True)
 class _Pending:
-    """Chunks of a message that is not complete, and about how many bytes they take. `headless`: its chunk 0 was not read, nothing is known
-    of what came before."""
+    """Chunks of a message that is not complete, and about how many bytes they take. `headless`: its chunk 0 was not
+    read, nothing is known of what came before."""
 
     headless: bool = False
     chunks: list[Chunk] = field(default_factory=list)
@@ -53,8 +53,8 @@ class _Pending:
 
 
 class Assembler:
-    """Takes chunks in the topic's order. Holds at most `limit` bytes of them: beyond, the oldest message is given up, and one that is
-    larger by itself.
+    """Takes chunks in the topic's order. Holds at most `limit` bytes of them: beyond, the oldest message is given up,
+    and one that is larger by itself.
 
     `past` gives the chunks before the first entry that was read.
     """

@@ -3,33 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from offloader.archive.messages.aborted import committed
-from offloader.archive.messages.arrays import binary_array, time_array
 from offloader.archive.messages.contents import Opener
 from offloader.archive.messages.entries import Entries, gathered
 from offloader.archive.messages.envelopes import Envelopes, parse_envelopes
 from offloader.archive.messages.filters import MessageFilter
 from offloader.archive.messages.message import Message
-from offloader.archive.messages.message_columns import message_column
-from offloader.archive.messages.needs import Needs
 from offloader.archive.messages.payloads import UnpackOptions
 from offloader.archive.messages.published import publish_time
-from offloader.archive.messages.row_columns import matching, row_column
+from offloader.archive.messages.row_columns import matching
 from offloader.archive.messages.row_view import RowSources, RowView
 from offloader.archive.messages.rows import make_rows
-from offloader.archive.messages.schema import ENTRY_SCHEMA, MESSAGE_SCHEMA
+from offloader.archive.messages.schema import (
+    ENTRY_COLUMN_OF,
+    ENTRY_SCHEMA,
+    MESSAGE_COLUMN_OF,
+    MESSAGE_SCHEMA,
+    PUBLISHED,
+    EntryTimes,
+    needs_of,
+)
 from offloader.archive.read_model import EntryRun
 from offloader.format.scan import Int64s, Mask
 from offloader.model import MIB, TopicName
 
-PUBLISHED = "publishTime"  # in ENTRY_SCHEMA
 MAX_ROWS = 65_536
 MAX_BYTES = 16 * MIB
+_NO_TIMES = EntryTimes(np.zeros(0, np.int64), np.zeros(0, np.bool_))
 
 
 def message_batches(
@@ -43,11 +47,13 @@ def message_batches(
     max_rows: int = MAX_ROWS,
     max_bytes: int = MAX_BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """The messages of entries in the topic's order, with these columns of MESSAGE_SCHEMA (None: all; none: only a count).
+    """The messages of entries in the topic's order, with these columns of MESSAGE_SCHEMA (None: all; none: only a
+    count).
 
-    A batch has at most `max_rows` rows, and about `max_bytes` of payloads unless one entry has more. `gather`: small runs wait for
-    more to come. Whatever the columns are, the rows are the same, so batches are always opened; of other messages nothing
-    is parsed or decompressed that no column needs. Raises DamagedObjectError naming position and offset, KeyError for an unknown column.
+    A batch has at most `max_rows` rows, and about `max_bytes` of payloads unless one entry has more. `gather`: small
+    runs wait for more to come. Whatever the columns are, the rows are the same, so batches are always opened; of other
+    messages nothing is parsed or decompressed that no column needs. Raises DamagedObjectError naming position and
+    offset, KeyError for an unknown column.
     """
     options = options or UnpackOptions()
     maker = _Maker(topic, columns, wanted or MessageFilter(), options)
@@ -70,44 +76,39 @@ def entry_batches(
     gather: bool = True,
     max_rows: int = MAX_ROWS,
 ) -> Iterator[pa.RecordBatch]:
-    """Entries as they are, with these columns of ENTRY_SCHEMA; with times (ms, both included) those that say such a publish time.
+    """Entries as they are, with these columns of ENTRY_SCHEMA; with times (ms, both included) those that say such a
+    publish time.
 
     `gather`: small runs wait for more to come. Raises KeyError for an unknown column.
     """
     schema = _schema(ENTRY_SCHEMA, columns)
-    names = schema.names
+    wanted = [ENTRY_COLUMN_OF[name] for name in schema.names]
     timed = published_from is not None or published_to is not None
     for entries in gathered(runs, wait=gather):
-        times = _times(entries) if timed or PUBLISHED in names else None
-        batch = _batch(schema, [_entry_column(name, entries, topic, times) for name in names], len(entries))
-        if timed and times is not None:
-            batch = batch.filter(pa.array(times.within(published_from, published_to)))
+        times = _times(entries) if timed or PUBLISHED in schema.names else _NO_TIMES
+        batch = _batch(schema, [column.of_entries(entries, topic, times) for column in wanted], len(entries))
+        if timed:
+            batch = batch.filter(pa.array(_within(times, published_from, published_to)))
         yield from _sliced(batch, max_rows)
 
 
-class _Times(NamedTuple):
-    """Publish times in ms, and which entries say one."""
-
-    ms: Int64s
-    known: Mask
-
-    def within(self, published_from: int | None, published_to: int | None) -> Mask:
-        found = self.known.copy()
-        if published_from is not None:
-            found &= self.ms >= published_from
-        if published_to is not None:
-            found &= self.ms <= published_to
-        return found
+def _within(times: EntryTimes, published_from: int | None, published_to: int | None) -> Mask:
+    found = times.known.copy()
+    if published_from is not None:
+        found &= times.ms >= published_from
+    if published_to is not None:
+        found &= times.ms <= published_to
+    return found
 
 
-def _times(entries: Entries) -> _Times:
+def _times(entries: Entries) -> EntryTimes:
     envelopes = parse_envelopes(entries, ())
     ms, known = envelopes.metadata.number("publish_time").copy(), ~envelopes.odd
     for number in np.flatnonzero(envelopes.odd).tolist():
         time = publish_time(bytes(entries.bytes(number)))
         if time is not None:
             ms[number], known[number] = time, True
-    return _Times(ms, known)
+    return EntryTimes(ms, known)
 
 
 class _Maker:
@@ -118,7 +119,8 @@ class _Maker:
         self._wanted = wanted
         self._schema = _schema(MESSAGE_SCHEMA, columns)
         self._opener = Opener(options, self._wanted)
-        self.needs = Needs.of(self._schema.names, wanted)
+        self._columns = [MESSAGE_COLUMN_OF[name] for name in self._schema.names]
+        self.needs = needs_of(self._schema.names, wanted)
 
     def batches(self, entries: Entries, envelopes: Envelopes) -> Iterator[pa.RecordBatch]:
         """Those entries that were unpacked one by one are batches of their own."""
@@ -154,25 +156,12 @@ class _Maker:
             chosen = np.zeros(len(view), np.bool_)
             chosen[first:last] = True
             view = view.part(chosen)
-        yield _batch(self._schema, [row_column(name, view) for name in self._schema.names], len(view))
+        yield _batch(self._schema, [column.of_rows(view) for column in self._columns], len(view))
 
     def _of_messages(self, messages: list[Message]) -> Iterator[pa.RecordBatch]:
         if messages:
-            yield _batch(
-                self._schema, [message_column(name, messages, self._topic) for name in self._schema.names], len(messages)
-            )
-
-
-def _entry_column(name: str, entries: Entries, topic: TopicName, times: _Times | None) -> pa.Array:
-    if name == "topic":
-        return pa.repeat(pa.scalar(str(topic)), len(entries))
-    if name == "ledgerId":
-        return pa.array(entries.ledger)
-    if name == "entryId":
-        return pa.array(entries.entry)
-    if name == "data" or times is None:
-        return binary_array(entries.data, entries.ranges)
-    return time_array(times.ms, times.known)
+            arrays = [pa.array([c.of_message(m, self._topic) for m in messages], c.type) for c in self._columns]
+            yield _batch(self._schema, arrays, len(messages))
 
 
 def _schema(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:

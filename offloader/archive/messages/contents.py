@@ -1,4 +1,5 @@
-"""The payloads of many entries: in place where they lie in clear, else opened one by one and laid into a buffer of their own."""
+"""The payloads of many entries: in place where they lie in clear, else opened one by one and laid into a buffer of
+their own."""
 
 from __future__ import annotations
 
@@ -9,10 +10,9 @@ import numpy as np
 from offloader.archive.messages.encryption import encryption_of
 from offloader.archive.messages.entries import Entries
 from offloader.archive.messages.envelope import parse_envelope
-from offloader.archive.messages.envelopes import Envelopes
+from offloader.archive.messages.envelopes import Envelopes, Needs
 from offloader.archive.messages.filters import MessageFilter
 from offloader.archive.messages.message import Encryption, Message, MessageProblem
-from offloader.archive.messages.needs import Needs
 from offloader.archive.messages.payloads import Payloads, UnpackOptions
 from offloader.archive.messages.unpack import Unpacker
 from offloader.errors import DamagedObjectError
@@ -22,10 +22,11 @@ from offloader.format.scan import Bytes, Mask, Ranges
 
 @dataclass
 class Contents:
-    """Payloads of entries, in clear: where each lies in `data`. Where it was not needed, or `problem` says why, it is anything.
+    """Payloads of entries, in clear: where each lies in `data`. Where it was not needed, or `problem` says why, it is
+    anything.
 
-    `dropped`: entries that give no row here; `apart`: those of them that were unpacked one by one, all chunks among them. The rest by
-    number of the entry.
+    `dropped`: entries that give no row here; `apart`: those of them that were unpacked one by one, all chunks among
+    them. The rest by number of the entry.
     """
 
     data: Bytes
@@ -58,7 +59,8 @@ class Opener:
     def open(self, entries: Entries, envelopes: Envelopes, unwanted: Mask, needs: Needs) -> Contents:
         """`unwanted` entries give no row, but may have chunks of messages that do.
 
-        Batches are always opened: only what is in them says how many rows they give. What is one message is opened for its value.
+        Batches are always opened: only what is in them says how many rows they give. What is one message is opened for
+        its value.
         """
         self._payloads.starts(entries.position(0))
         apart = envelopes.odd | envelopes.chunk

@@ -1,11 +1,21 @@
-"""Payloads decrypted, as Pulsar's producers encrypt them: AES-GCM under a data key, which is encrypted for each public key.
+"""Payloads decrypted, as Pulsar's producers encrypt them: AES-GCM under a data key, which is encrypted for each public
+key.
 
-RSA keys with OAEP and SHA-1 (Java, C++, Go and Python clients), EC keys with ECIES (the Java client). The nonce is the metadata's
-`encryption_param`, the tag stands behind the payload.
+RSA keys with OAEP and SHA-1 (Java, C++, Go and Python clients), EC keys with ECIES (the Java client). The nonce is the
+metadata's `encryption_param`, the tag stands behind the payload.
+
+ECIES is as Bouncy Castle does it by default:
+
+    [ephemeral public key, uncompressed point][data XOR stream][HMAC-SHA1, 20 bytes]
+
+KDF2 with SHA-1 over the ephemeral key and the shared secret gives 16 bytes for the HMAC, then the stream. The HMAC also
+covers the length of the (empty) encoding parameters, 8 bytes. Compared with what MessageCryptoBc of 4.0.7 encrypted.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,21 +27,30 @@ from offloader.archive.messages.text import text
 from offloader.errors import ConfigError
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 _KEPT_DATA_KEYS = 1000
+_MAC_KEY_SIZE = 16
+_MAC_SIZE = 20
+_EMPTY_PARAMETERS = bytes(8)
 
 
 class KeyReader(Protocol):
-    """Gives private keys."""
+    """Gives the private keys of encrypted messages."""
 
     def private_key(self, name: str, metadata: Mapping[str, str]) -> bytes | None:
-        """The key in PEM; None: it is not here. `metadata` are what the producer's key reader gave with the public key."""
+        """The key in PEM; None: it is not here. `metadata` are what the producer's key reader gave with the public
+        key."""
 
 
 @dataclass(frozen=True)
 class PemFiles:
-    """Private keys from PEM files, by name."""
+    """Private keys from PEM files. `paths`: by the name that the producer gave the key, the file.
+
+    >>> PemFiles({"orders-key": "/run/keys/orders.pem"}).private_key("another", {}) is None
+    True
+    """
 
     paths: Mapping[str, str]
 
@@ -92,13 +111,12 @@ class Decryptor:
 
 
 def _data_key(name: str, pem: bytes, encrypted: bytes) -> bytes:
-    """Raises ValueError where the private key is not the one it was encrypted for; ConfigError where the key cannot be used."""
+    """Raises ValueError where the private key is not the one it was encrypted for; ConfigError where the key cannot be
+    used."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-    from offloader.archive.messages.ecies import ecies_decrypt
 
     try:
         key = load_pem_private_key(pem, None)
@@ -108,8 +126,29 @@ def _data_key(name: str, pem: bytes, encrypted: bytes) -> bytes:
         sha1 = hashes.SHA1()  # noqa: S303 (what Pulsar's clients use)
         return key.decrypt(encrypted, padding.OAEP(padding.MGF1(sha1), sha1, None))
     if isinstance(key, ec.EllipticCurvePrivateKey):
-        return ecies_decrypt(key, encrypted)
+        return _ecies_decrypt(key, encrypted)
     raise ConfigError(f"private key {name!r} is a {type(key).__name__}; Pulsar's clients encrypt for RSA and EC keys only")
+
+
+def _ecies_decrypt(key: ec.EllipticCurvePrivateKey, encrypted: bytes) -> bytes:
+    """Raises ValueError where the key does not fit."""
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    point_size = 1 + 2 * ((key.curve.key_size + 7) // 8)
+    point, hidden, said = encrypted[:point_size], encrypted[point_size:-_MAC_SIZE], encrypted[-_MAC_SIZE:]
+    secret = key.exchange(ec.ECDH(), ec.EllipticCurvePublicKey.from_encoded_point(key.curve, point))
+    derived = _kdf2(point + secret, _MAC_KEY_SIZE + len(hidden))
+    mac_key, stream = derived[:_MAC_KEY_SIZE], derived[_MAC_KEY_SIZE:]
+    if not hmac.compare_digest(hmac.digest(mac_key, hidden + _EMPTY_PARAMETERS, "sha1"), said):
+        raise ValueError("the HMAC does not match")
+    return bytes(a ^ b for a, b in zip(hidden, stream, strict=True))
+
+
+def _kdf2(secret: bytes, size: int) -> bytes:
+    """ISO 18033-2's KDF2: hashes of the secret and a counter from 1 on."""
+    rounds = -(-size // 20)
+    found = b"".join(hashlib.sha1(secret + n.to_bytes(4), usedforsecurity=False).digest() for n in range(1, rounds + 1))
+    return found[:size]
 
 
 def _key_metadata(key: EncryptionKeys) -> dict[str, str]:

@@ -43,7 +43,8 @@ class Entries:
 
 
 def gathered(runs: Iterable[EntryRun], *, wait: bool = True) -> Iterator[Entries]:
-    """The runs' entries, small runs together in one copy: each step of what follows costs the same for few entries as for many.
+    """The runs' entries, small runs together in one copy: each step of what follows costs the same for few entries as
+    for many.
 
     Without `wait` each run comes as it is, before the next one is asked for.
     """

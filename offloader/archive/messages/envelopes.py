@@ -13,7 +13,16 @@ from offloader.archive.messages.entries import Entries
 from offloader.format.frames import frames
 from offloader.format.scan import Fields, Int64s, Mask, Ranges, scan
 
-_BROKER_FIELDS = frozenset({"broker_timestamp", "index"})
+_BROKER_FIELDS = frozenset(BrokerEntryMetadata.DESCRIPTOR.fields_by_name)
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """`fields`: of the metadata of entries, and of the messages in batches. `payloads`: also what is no batch must be
+    opened."""
+
+    fields: frozenset[str]
+    payloads: bool
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ from offloader.archive.messages.message import Message
 class MessageFilter:
     """Publish times in ms, both ends included; any of the keys; all of the properties. None and empty: no condition.
 
-    Damage that is kept as a row is wanted unless it is known not to be: keys and properties of a damaged batch are unknown, and of bytes
-    that are no message so is the time. An encrypted entry that stays closed has the key and the properties of its envelope.
+    Damage that is kept as a row is wanted unless it is known not to be: keys and properties of a damaged batch are
+    unknown, and of bytes that are no message so is the time. An encrypted entry that stays closed has the key and the
+    properties of its envelope.
     """
 
     published_from: int | None = None

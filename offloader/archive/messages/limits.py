@@ -16,8 +16,8 @@ LARGEST = 2**31 - 1  # clients hold sizes in 32 bits
 
 @dataclass(frozen=True, slots=True)
 class MessageLimits:
-    """In bytes, uncompressed. `message`: of one message, or one batch; `chunked`: of one message in chunks, and of all chunks together that
-    wait for others."""
+    """In bytes, uncompressed. `message`: of one message, or one batch; `chunked`: of one message in chunks, and of all
+    chunks together that wait for others."""
 
     message: int = MAX_MESSAGE
     chunked: int = MAX_CHUNKED

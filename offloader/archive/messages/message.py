@@ -21,7 +21,8 @@ class MessageProblem(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EncryptionKey:
-    """A key that the entry's data key was encrypted with: its name and metadata, as the producer's key reader gave them."""
+    """A key that the entry's data key was encrypted with: its name and metadata, as the producer's key reader gave
+    them."""
 
     name: str
     metadata: tuple[tuple[str, str], ...] = ()
@@ -39,11 +40,12 @@ class Encryption:
 class Message:
     """One message. Times are in ms; None where the entry does not say.
 
-    `position` is the entry's: the last chunk's, where a message was chunked; its first chunk is at `first_chunk`. `batch_index` is -1
-    where it was not in a batch. `value` is None for a null value (a tombstone), and where `problem` says why.
-    `key` and `ordering_key` are bytes; a key that the client had put into base64 is decoded. `sequence_id` is signed, as in clients.
-    `encryption` is None for a message that was not encrypted. An entry that stays closed, or is damaged, is one message, whatever
-    `batch_size` says; `unknown`: it may have had any keys and properties, as a batch's messages have their own.
+    `position` is the entry's: the last chunk's, where a message was chunked; its first chunk is at `first_chunk`.
+    `batch_index` is -1 where it was not in a batch. `value` is None for a null value (a tombstone), and where `problem`
+    says why. `key` and `ordering_key` are bytes; a key that the client had put into base64 is decoded. `sequence_id` is
+    signed, as in clients. `encryption` is None for a message that was not encrypted. An entry that stays closed, or is
+    damaged, is one message, whatever `batch_size` says; `unknown`: it may have had any keys and properties, as a
+    batch's messages have their own.
     """
 
     position: Position

@@ -22,10 +22,11 @@ from offloader.model import Position, Transaction
 class UnpackOptions:
     """What messages are unpacked with.
 
-    `keys` decrypts; without it encrypted entries stay closed. `look_back` finds the first chunks of messages whose last chunk is
-    what is read first, at most `look_back_bytes` back. `limits`: how large a message may be.
-    `keep_damaged`: an entry that cannot be unpacked is a message with Problem.DAMAGED, not an error. `aborted` gives the transactions
-    whose entries are left out, as far as they are known by now. `object_of` names the object that an entry is in, "" where it is in none.
+    `keys` decrypts; without it encrypted entries stay closed. `look_back` finds the first chunks of messages whose last
+    chunk is what is read first, at most `look_back_bytes` back. `limits`: how large a message may be. `keep_damaged`:
+    an entry that cannot be unpacked is a message with Problem.DAMAGED, not an error. `aborted` gives the transactions
+    whose entries are left out, as far as they are known by now. `object_of` names the object that an entry is in, ""
+    where it is in none.
     """
 
     keys: KeyReader | None = None

@@ -28,7 +28,8 @@ class RowSources:
 
 
 class RowView:
-    """Some of the rows. "Own" is what a message in a batch says itself, and what the entry says of a message that is not in one."""
+    """Some of the rows. "Own" is what a message in a batch says itself, and what the entry says of a message that is
+    not in one."""
 
     def __init__(self, sources: RowSources, rows: Int64s) -> None:
         self.sources = sources
@@ -81,9 +82,10 @@ class RowView:
         own = self._inside & single.has(name)[self._rows]
         return np.where(own, single.number(name)[self._rows], self.entry_number(name))
 
-    def own_bytes(self, name: str, valid: Mask) -> pa.Array:
+    def own_bytes(self, name: str, valid: Mask | None = None) -> pa.Array:
         """Null where there are none, and where not `valid`."""
         inside = self._inside
+        valid = np.ones(len(self), np.bool_) if valid is None else valid
         if inside.all():
             return self._single_bytes(name, valid)
         metadata = self.sources.envelopes.metadata

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from struct import Struct, error
 
 import numpy as np
 
 from offloader._proto.pulsar_messages_pb2 import KeyValue, SingleMessageMetadata
 from offloader.archive.messages.contents import Contents
 from offloader.archive.messages.entries import Entries
-from offloader.archive.messages.envelopes import Envelopes
-from offloader.archive.messages.needs import Needs
-from offloader.archive.messages.walk import walk
+from offloader.archive.messages.envelopes import Envelopes, Needs
 from offloader.format.scan import Bytes, Fields, Int64s, Mask, Ranges, Repeated, scan, u32s
 
-_OWN_FIELDS = frozenset({
-    "properties", "partition_key", "partition_key_b64_encoded", "null_partition_key", "event_time", "ordering_key", "sequence_id",
-    "null_value",
-})  # fmt: skip
+_U32 = Struct(">I")
+_PROPERTIES, _PARTITION_KEY, _PAYLOAD_SIZE = 0x0A, 0x12, 0x18  # tags in a message's metadata
+_OWN_FIELDS = frozenset(SingleMessageMetadata.DESCRIPTOR.fields_by_name)
 
 
 @dataclass
@@ -75,12 +73,62 @@ def _walked(contents: Contents, batches: Mask, count: Int64s) -> tuple[Int64s, M
     starts: list[int] = []
     odd = np.zeros(len(batches), np.bool_)
     for number in np.flatnonzero(batches).tolist():
-        found = walk(view, int(begin[number]), int(end[number]), int(count[number]))
+        found = _walk(view, int(begin[number]), int(end[number]), int(count[number]))
         if found is None:
             odd[number] = True
         else:
             starts += found
     return np.array(starts, np.int64), odd
+
+
+def _walk(data: memoryview, at: int, end: int, count: int) -> list[int] | None:
+    """The places of `count` messages of an uncompressed batch from `at` on; None where they do not end by `end`, or are
+    not written as clients write them.
+
+    Clients write fields in the order of their numbers: the payload's size comes after properties and key.
+    """
+    found = []
+    try:
+        for _ in range(count):
+            found.append(at)
+            begin = at + 4
+            stop = begin + _U32.unpack_from(data, at)[0]
+            size = _payload_size(data, begin)
+            at = stop + size
+            if size < 0 or at > end:
+                return None
+    except (IndexError, ValueError, error):  # beyond the buffer, or not a size
+        return None
+    return found
+
+
+def _payload_size(data: memoryview, at: int) -> int:
+    """The payload's size; -1 where it does not stand where it should."""
+    while (tag := data[at]) in (_PROPERTIES, _PARTITION_KEY):
+        length = data[at + 1]
+        if length < 0x80:
+            at += 2 + length
+        else:
+            length, at = _varint(data, at + 1)
+            at += length
+    if tag != _PAYLOAD_SIZE:
+        return -1
+    size, second = data[at + 1], data[at + 2]
+    if size < 0x80:
+        return size
+    return size & 0x7F | second << 7 if second < 0x80 else _varint(data, at + 1)[0]
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    """A number and where it ends. Raises ValueError where it is longer than a size can be."""
+    value = 0
+    for shift in range(0, 35, 7):
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise ValueError("not a size")
 
 
 def _singles(contents: Contents, entry: Int64s, inside: Mask, starts: Int64s, needs: Needs) -> tuple[Fields, Ranges, Mask]:

@@ -28,7 +28,8 @@ class Single(NamedTuple):
 
 
 class Unpacker:
-    """Unpacks a topic's entries in their order, and gives the messages that are wanted. Only chunked messages make it remember anything."""
+    """Unpacks a topic's entries in their order, and gives the messages that are wanted. Only chunked messages make it
+    remember anything."""
 
     def __init__(
         self, options: UnpackOptions | None = None, wanted: MessageFilter | None = None, payloads: Payloads | None = None
@@ -66,8 +67,8 @@ class Unpacker:
         return [message for message in found if self._wanted.matches(message)]
 
     def damaged(self, position: Position, offset: int, error: DamagedObjectError, envelope: Envelope | None) -> Message:
-        """What stands for an entry that cannot be unpacked: what its envelope says, where that is sound. Raises DamagedObjectError, unless
-        damage is kept."""
+        """What stands for an entry that cannot be unpacked: what its envelope says, where that is sound. Raises
+        DamagedObjectError, unless damage is kept."""
         if not self._options.keep_damaged:
             key = self._options.object_of(position)
             raise type(error)(f"{key and key + ': '}{position} (offset {offset}): {error}") from error
@@ -130,7 +131,8 @@ def _closed(position: Position, envelope: Envelope, opened: OpenedPayload) -> Me
 
 
 def _of_batch(position: Position, envelope: Envelope, payload: bytes | memoryview) -> list[Message]:
-    """Key, ordering key and properties are each message's own; event time and sequence id are the entry's where it has none."""
+    """Key, ordering key and properties are each message's own; event time and sequence id are the entry's where it has
+    none."""
     outer = _closed(position, envelope, OpenedPayload(None))
     null = envelope.metadata.null_value
     last = outer.batch_size - 1

@@ -5,23 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 import crc32c
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from offloader._proto.pulsar_messages_pb2 import BrokerEntryMetadata, CompressionType, MessageMetadata
 from offloader.archive.messages.limits import MAX_MESSAGE
 from offloader.archive.messages.unpack import Single, unpack_batch
-from offloader.archive.peek.fields import Facts, fields_of
 from offloader.errors import DamagedObjectError
 from offloader.format.compression import decompress
 from offloader.format.entry import MAGIC_BROKER_METADATA, MAGIC_CHECKSUM
 from offloader.printable import printable
 
+Facts = dict[str, Any]
+
+UNKNOWN = "unknownFields"
 PREVIEW = 64
 MAX_SHOWN = 1000  # messages of a batch
 
 
 def take_apart(data: bytes, limit: int = MAX_MESSAGE) -> Facts:
-    """Everything that an entry says, of a payload of at most so many bytes. `problem` says where it ends to make sense."""
+    """Everything that an entry says, of a payload of at most so many bytes. `problem` says where it ends to make
+    sense."""
     facts: Facts = {"size": len(data)}
     try:
         _take_apart(data, facts, limit)
@@ -81,7 +85,7 @@ def _payload(metadata: MessageMetadata, payload: bytes, facts: Facts, limit: int
 
 
 def _single(number: int, message: Single) -> Facts:
-    return {"batchIndex": number, "metadata": fields_of(message.metadata), "preview": preview(message.payload)}
+    return {"batchIndex": number, "metadata": _fields_of(message.metadata), "preview": preview(message.payload)}
 
 
 def preview(payload: bytes | memoryview) -> str:
@@ -104,4 +108,29 @@ def _parsed(message: Any, encoded: bytes, what: str) -> tuple[Any, Facts]:
         message.ParseFromString(encoded)
     except DecodeError as error:
         raise DamagedObjectError(f"its {what} cannot be parsed") from error
-    return message, fields_of(message)
+    return message, _fields_of(message)
+
+
+def _fields_of(message: Message) -> Facts:
+    """Every field that is set, in the order of the numbers. Bytes become hex; strings that are not UTF-8 too."""
+    facts: Facts = {}
+    for field, value in message.ListFields():
+        facts[field.name] = [_plain(one) for one in value] if field.is_repeated else _plain(value)
+    unknown = _unknown(UnknownFieldSet(message))
+    return facts | {UNKNOWN: unknown} if unknown else facts
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Message):
+        return _fields_of(value)
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def _unknown(found: UnknownFieldSet) -> list[Facts]:
+    return [{"number": one.field_number, "wireType": one.wire_type, "value": _unknown_value(one.data)} for one in found]  # type: ignore[attr-defined]
+
+
+def _unknown_value(data: Any) -> Any:
+    if isinstance(data, int):
+        return data
+    return data.hex() if isinstance(data, bytes) else _unknown(data)

@@ -35,7 +35,8 @@ class StoredAt:
 
 @dataclass(frozen=True, slots=True)
 class Peeked:
-    """A position, the record that accounts for it, and where it is an entry: the object, its part (None in V1) and the entry.
+    """A position, the record that accounts for it, and where it is an entry: the object, its part (None in V1) and the
+    entry.
 
     `gap` or `missing` says why there is no entry.
     """

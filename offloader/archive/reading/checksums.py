@@ -38,8 +38,8 @@ def damaged_entries(data: memoryview, bounds: Sequence[int]) -> list[int]:
 
 
 def uncovered_entries(data: memoryview, bounds: Sequence[int]) -> list[int]:
-    """The numbers, from 0, of the entries whose own checksum does not cover all of them: those with broker metadata, and opaque ones, among
-    which all are that are too short for a checksum."""
+    """The numbers, from 0, of the entries whose own checksum does not cover all of them: those with broker metadata,
+    and opaque ones, among which all are that are too short for a checksum."""
     places = iter(bounds)
     pairs = enumerate(zip(places, places, strict=True))
     return [number for number, (begin, end) in pairs if end - begin < _HEAD.size or data[begin : begin + 2] != MAGIC_CHECKSUM]

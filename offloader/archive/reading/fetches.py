@@ -16,8 +16,8 @@ from offloader.errors import DamagedObjectError
 class RangeFetch:
     """The bytes `begin`..`end` of an object: the stretches of its points `first`..`after` - 1, whole.
 
-    Only a stretch that is longer than a fetch may be has several fetches, which it has for itself. All but the first of them `continue`
-    the one before.
+    Only a stretch that is longer than a fetch may be has several fetches, which it has for itself. All but the first of
+    them `continue` the one before.
     """
 
     begin: int
@@ -30,8 +30,8 @@ class RangeFetch:
 def fetches(points: SparseIndex, runs: Iterable[Run], read_size: int, cuts: Iterable[SplitPoint] = ()) -> Iterator[RangeFetch]:
     """What has all entries of the runs, in order; no fetch is longer than `read_size`. Raises DamagedObjectError.
 
-    Where `cuts` are whole parts, all of them is fetched: a fetch then has bytes of one part only, and a part's fetches are about equally
-    long, for what was fetched of a part is given when all of it has been checked.
+    Where `cuts` are whole parts, all of them is fetched: a fetch then has bytes of one part only, and a part's fetches
+    are about equally long, for what was fetched of a part is given when all of it has been checked.
     """
     whole = [cut for cut in cuts if cut.crc32c is not None]
     portions = _Portions(whole, read_size)

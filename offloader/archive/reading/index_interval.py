@@ -139,7 +139,8 @@ class IndexInterval:
 
 
 def _walk(view: memoryview, at: int, limit: int, entry: int, bounds: array[int]) -> tuple[int, int]:
-    """The inner loop of all reading: a memoryview's own slices and objects for entries would take several times as long."""
+    """The inner loop of all reading: a memoryview's own slices and objects for entries would take several times as
+    long."""
     unpack, add = ENTRY_HEADER.unpack_from, bounds.append
     last = limit - ENTRY_HEADER_SIZE
     length, leaping = 0, True
@@ -166,7 +167,8 @@ def _walk(view: memoryview, at: int, limit: int, entry: int, bounds: array[int])
 
 
 def _leap(view: memoryview, at: int, limit: int, entry: int, length: int, bounds: array[int]) -> int:
-    """Take the entries that go on being as long as those before them, and say how many: a producer's messages often are."""
+    """Take the entries that go on being as long as those before them, and say how many: a producer's messages often
+    are."""
     stride = length + ENTRY_HEADER_SIZE
     most = (limit - at) // stride
     headers = np.ndarray((most,), _HEADER, view, at, (stride,))

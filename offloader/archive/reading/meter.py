@@ -15,7 +15,8 @@ MOST_DAMAGE = 1000
 
 @dataclass(slots=True)
 class ReadStats:
-    """What a reader has asked of stores (indexes included), given, and skipped: positions that are archived but could not be read.
+    """What a reader has asked of stores (indexes included), given, and skipped: positions that are archived but could
+    not be read.
 
     `damaged` has what was skipped, the first so many of it.
     """

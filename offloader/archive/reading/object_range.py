@@ -50,7 +50,8 @@ def _cuts_of_ledger(run: Run, per_entry: float) -> Iterator[SplitPoint]:
 def of_segment(
     topic: TopicName, segment: Segment, first: Position, last: Position, selection: Selection
 ) -> Iterator[ObjectRange]:
-    """Entries and gaps between two positions, without the parts that hold nothing of the times. Raises DamagedRecordError."""
+    """Entries and gaps between two positions, without the parts that hold nothing of the times. Raises
+    DamagedRecordError."""
     alone = not selection.is_timed and selection.start is not None and selection.start == selection.end
     kept: list[Run] = []
     cuts: list[_PartCut] = []
@@ -109,7 +110,8 @@ class _PartCut:
         self.last = (run.ledger, run.last)
 
     def cut(self, *, alone: bool) -> SplitPoint:
-        """Read whole, for only then its checksum proves what is in it; but for one entry that is wanted alone, and whose own does."""
+        """Read whole, for only then its checksum proves what is in it; but for one entry that is wanted alone, and
+        whose own does."""
         part = self.part
         if alone and part.entries > 1 and not part.stats.unreadable:
             return SplitPoint(*self.last, size=part.size // part.entries)

@@ -14,7 +14,8 @@ from offloader.model import Loss, Position, Segment
 
 
 def spans_once(view: TopicSnapshot) -> list[Span]:
-    """Segments, what they leave of offloaded ledgers, and what these leave of losses, in the order of their positions."""
+    """Segments, what they leave of offloaded ledgers, and what these leave of losses, in the order of their
+    positions."""
     catalog = view.catalog
     taken = _taken(catalog.segments) if view.ledgers else {}
     ledgers = [part for held in view.ledgers for part in _parts(catalog, held, taken.get(held.start[:2], []))]
@@ -24,7 +25,8 @@ def spans_once(view: TopicSnapshot) -> list[Span]:
 
 
 def located(view: TopicSnapshot, position: Position) -> Position:
-    """A position, in the incarnation that its ledger belongs to: ledger ids grow over a cluster's life, and are not used twice."""
+    """A position, in the incarnation that its ledger belongs to: ledger ids grow over a cluster's life, and are not
+    used twice."""
     known = spans_once(view)
     reached = (span.end.incarnation for span in known if reaches(span, position))
     last = known[-1].end.incarnation if known else position.incarnation
@@ -32,7 +34,8 @@ def located(view: TopicSnapshot, position: Position) -> Position:
 
 
 def _parts(catalog: TopicCatalog, held: OffloadedLedger, taken: Iterable[tuple[int, int]]) -> Iterator[LedgerPart]:
-    """What is read from a ledger, or told of as unreadable: that ends where the catalog knows its end, and a recorded loss is told of once."""
+    """What is read from a ledger, or told of as unreadable: that ends where the catalog knows its end, and a recorded
+    loss is told of once."""
     if held.unreadable is None:
         return _left_of(held, taken)
     known = closed_with(catalog, held.start)

@@ -10,28 +10,29 @@ from offloader.archive.items import Missing
 from offloader.archive.read_model import EVERYTHING, ObjectRange, OffloadedLedger, PlanItem, Selection, Unreadable
 from offloader.archive.reading.object_range import of_ledger, of_segment
 from offloader.archive.reading.overlaps import spans_once
-from offloader.archive.runs import Run
+from offloader.archive.runs import Run, clipped
 from offloader.archive.view import TopicSnapshot
 from offloader.errors import DamagedRecordError
 from offloader.model import Loss, Position, Segment, TopicName
 
 
 def plan(view: TopicSnapshot, selection: Selection = EVERYTHING, planned_to: Position | None = None) -> list[PlanItem]:
-    """Everything that is selected, in topic order; each position once. What nothing proves is a Missing with its reason.
+    """Everything that is selected, in topic order; each position once. What nothing proves is a Missing with its
+    reason.
 
-    Positions clip, times leave out parts. Records up to `planned_to` were planned before: they say what the others follow. Raises
-    DamagedRecordError where the records have a hole, an overlap, or contradict themselves.
+    Positions clip, times leave out parts. Records up to `planned_to` were planned before: they say what the others
+    follow. Raises DamagedRecordError where the records have a hole, an overlap, or contradict themselves.
     """
     items: list[PlanItem] = []
     junctions = Junctions(view)
     before: Span | None = None
     first = view.catalog.follows is None
     for span in spans_once(view):
-        if _is_outside(span, selection):
-            first = False
-            continue
         if planned_to is not None and span.end <= planned_to:
             before = span
+            continue
+        if _is_outside(span, selection):
+            first = False
             continue
         if before is not None or (first and (selection.start is None or selection.start < span.start)):
             items += _between(view.topic, junctions, before, span)
@@ -58,6 +59,14 @@ def split(items: Iterable[PlanItem], max_bytes: int) -> list[tuple[PlanItem, ...
     if task:
         tasks.append(tuple(task))
     return tasks
+
+
+def until(items: Iterable[PlanItem], end: Position) -> Iterator[ObjectRange]:
+    """What of the objects lies up to a position, which is included."""
+    for item in items:
+        if not isinstance(item, ObjectRange) or item.first > end:
+            continue
+        yield item if item.last <= end else _up_to(item, end)
 
 
 def _is_outside(span: Span, selection: Selection) -> bool:
@@ -101,6 +110,20 @@ def _taken(item: PlanItem, room: int, *, whole: bool) -> tuple[PlanItem | None, 
     if count == len(item.cuts):
         return item, None
     return (_before(item, count), _after(item, count)) if count else (None, item)
+
+
+def _up_to(piece: ObjectRange, end: Position) -> ObjectRange:
+    kept = tuple(clipped(piece.runs, piece.first, end))
+    last = max(((run.ledger, run.last) for run in kept if run.gap is None), default=(-1, -1))
+    count = sum(cut[:2] <= last for cut in piece.cuts)
+    cuts = piece.cuts[:count]
+    if last > max((cut[:2] for cut in cuts), default=(-1, -1)):  # some of what comes before the next cut
+        cut, size = piece.cuts[count], piece.cuts[count].size
+        if piece.object.ledger is not None:  # an estimate, so many bytes an entry; parts are read whole
+            begin = cuts[-1].entry if cuts else piece.runs[0].first - 1
+            size = size * (last[1] - begin) // (cut.entry - begin) + 1
+        cuts += (cut._replace(ledger=last[0], entry=last[1], size=size),)
+    return replace(piece, runs=kept, cuts=cuts, ends_object=piece.ends_object and cuts == piece.cuts)
 
 
 def _before(piece: ObjectRange, count: int) -> ObjectRange:

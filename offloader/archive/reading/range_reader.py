@@ -78,7 +78,8 @@ class RangeRead:
 
     @property
     def _satisfied(self) -> bool:
-        """Whether nothing that may follow matters any more. A part that has begun is read to its end: its checksum proves what was wanted."""
+        """Whether nothing that may follow matters any more. A part that has begun is read to its end: its checksum
+        proves what was wanted."""
         return self._expected.satisfied and not self._sums.is_open
 
     def read(self, fetch: RangeFetch) -> Body:
@@ -153,7 +154,8 @@ class RangeRead:
         return loaded
 
     def _is_whole(self, fetch: RangeFetch, stat: Stat) -> bool:
-        """Whether the object has its size; where it has not, what its blocks' headers say of a ledger may still be read."""
+        """Whether the object has its size; where it has not, what its blocks' headers say of a ledger may still be
+        read."""
         said = self._loaded.points.data_length
         if stat.size < said:
             self._fault(fetch, f"offset {stat.size}: the object ends here, {said - stat.size} bytes are missing")
@@ -164,8 +166,8 @@ class RangeRead:
     def _is_of_the_index(self, fetch: RangeFetch, stat: Stat) -> bool:
         """Whether the object is the one that the index is of.
 
-        Only headers name the ledger. A fetch from the middle of a block on has none: then one must have been seen of this very
-        object, or is read for it.
+        Only headers name the ledger. A fetch from the middle of a block on has none: then one must have been seen of
+        this very object, or is read for it.
         """
         if self._etag not in ("", stat.etag):
             self._fault(fetch, f"offset {fetch.begin}: the object was replaced while it was read")

@@ -30,8 +30,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How much is fetched at a time (bytes), how many fetches are under way ahead of the one in use, what damage does, how large messages
-    may be."""
+    """How an archive is read. Raises ConfigError.
+
+    `read_size`: bytes that a request asks for, at least 1 KiB. `prefetch`: requests under way ahead of the one in use.
+    `on_damage`: what becomes of entries that cannot be read. `limits`: how large messages may be.
+
+    >>> Archive("s3://pulsar-archive/production", options=ReadOptions(on_damage=OnDamage.SKIP)).topic("orders").size() > 0
+    True
+    """
 
     read_size: int = 4 * MIB
     prefetch: int = 2
@@ -58,8 +64,9 @@ class _Step(NamedTuple):
 class PlannedReader:
     """Reads pieces, in their order. For one thread; readers share nothing but the cache of indexes.
 
-    It holds at most `prefetch` + 1 times `read_size`, one part (what was fetched of it is given when all of it has been checked), and one
-    entry more where that is longer than what is fetched at a time; beside that, what the caller keeps of the runs it was given.
+    It holds at most `prefetch` + 1 times `read_size`, one part (what was fetched of it is given when all of it has been
+    checked), and one entry more where that is longer than what is fetched at a time; beside that, what the caller keeps
+    of the runs it was given.
     """
 
     def __init__(self, stores: Stores, options: ReadOptions = DEFAULTS, indexes: IndexCache = SHARED) -> None:

@@ -24,8 +24,8 @@ class BrokenEntry:
 class Scanner:
     """Goes over the fetches of one object, in their order.
 
-    After a fault it goes on at the next stretch; at the next block where a block's header is wrong. What it holds from one fetch to
-    the next is the beginning of one entry. `headers` counts those that were right.
+    After a fault it goes on at the next stretch; at the next block where a block's header is wrong. What it holds from
+    one fetch to the next is the beginning of one entry. `headers` counts those that were right.
     """
 
     def __init__(self, points: SparseIndex, incarnation: int) -> None:
@@ -53,7 +53,8 @@ class Scanner:
         return found
 
     def check_header(self, number: int, header: bytes | memoryview) -> None:
-        """Whether the block of a point has this header: nothing else in a block says whose it is. Raises DamagedObjectError."""
+        """Whether the block of a point has this header: nothing else in a block says whose it is. Raises
+        DamagedObjectError."""
         first, after = self._points.block_of(number)
         begin, end = self._points.offsets[first], self._points.begin(after)
         said = decode_header(header, begin)

@@ -15,7 +15,8 @@ from offloader.format.v1 import decode_ledger_index
 
 @dataclass(frozen=True, slots=True)
 class SparseIndex:
-    """The index entries in the object's order, by number from 0. The bytes from one point to the next are a *stretch*."""
+    """The index entries in the object's order, by number from 0. The bytes from one point to the next are a
+    *stretch*."""
 
     data_length: int
     ledgers: array[int]
@@ -58,7 +59,8 @@ class SparseIndex:
 
 
 def decode_points(data: bytes, ledger: int | None) -> SparseIndex:
-    """Read an index object: a segment's, or a ledger's (V1), which does not say whose it is. Raises DamagedObjectError."""
+    """Read an index object: a segment's, or a ledger's (V1), which does not say whose it is. Raises
+    DamagedObjectError."""
     index = decode_index(data) if ledger is None else decode_ledger_index(data, ledger)
     found = index.entries() if isinstance(index, Index) else iter(index.entries)
     values = array("q", chain.from_iterable((e.ledger, e.entry, e.block, e.offset) for e in found))

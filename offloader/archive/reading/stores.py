@@ -23,8 +23,8 @@ class OpenedStore:
 class Stores:
     """Opens each store once, when it is first needed, for reading. Safe to use from several threads.
 
-    A bucket that `others` do not describe is reached (end point, region, keys) like the first of them, without any like the archive's
-    own.
+    A bucket that `others` do not describe is reached (end point, region, keys) like the first of them, without any like
+    the archive's own.
     """
 
     def __init__(

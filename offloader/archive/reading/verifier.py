@@ -17,15 +17,16 @@ from offloader.model import Position
 
 
 class OnDamage(StrEnum):
-    """What becomes of entries that cannot be read."""
+    """What becomes of entries that cannot be read: reading fails, or goes on after them and tells of them as
+    missing."""
 
     FAIL = "fail"
     SKIP = "skip"
 
 
 class RangeVerifier:
-    """Goes through a piece's positions, in order. Raises DamagedObjectError that names object, offset and position, or, where damage
-    is skipped, gives what could not be read as Missing."""
+    """Goes through a piece's positions, in order. Raises DamagedObjectError that names object, offset and position, or,
+    where damage is skipped, gives what could not be read as Missing."""
 
     def __init__(self, piece: ObjectRange, on_damage: OnDamage) -> None:
         self._piece = piece
@@ -52,8 +53,8 @@ class RangeVerifier:
             self._damage(fault.why, fault.ledger, fault.entry)
 
     def wrong_part(self, part: SplitPoint, found: int, items: Iterable[ReadItem]) -> Iterator[ReadItem]:
-        """A part's bytes are not those that were recorded. Where damage is skipped: of the items found in it only the entries whose own
-        checksum covers all of them."""
+        """A part's bytes are not those that were recorded. Where damage is skipped: of the items found in it only the
+        entries whose own checksum covers all of them."""
         why = f"offset {part.begin}: the part of {part.size} bytes has CRC32C {found:08x}, its record says {part.crc32c or 0:08x}"
         told = self._told(why, part.ledger, part.entry)
         for item in items:
@@ -120,7 +121,8 @@ class RangeVerifier:
             yield from self._next_run()
 
     def _without_lead(self, found: EntryRun) -> EntryRun | None:
-        """Without what comes before the next wanted entry: read along with others, but never what should not be there."""
+        """Without what comes before the next wanted entry: read along with others, but never what should not be
+        there."""
         run = self._run
         wanted = None if run is None else (run.ledger, self._entry)
         if wanted is not None and (found.ledger, found.first) >= wanted:
@@ -187,7 +189,8 @@ def _stretches(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def sound_lead(items: Iterable[ReadItem]) -> Iterator[ReadItem]:
-    """The items up to the first entry that its own checksum does not prove: sound, whatever is wrong with their part."""
+    """The items up to the first entry that its own checksum does not prove: sound, whatever is wrong with their
+    part."""
     for item in items:
         doubtful = (
             []

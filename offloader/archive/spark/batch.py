@@ -11,15 +11,15 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from offloader.archive.read_model import PlanItem
 from offloader.archive.spark.filters import EVERYTHING, Bounds, narrowing
 from offloader.archive.spark.metrics import MetricsFolder, PlanMetrics
 from offloader.archive.spark.options import Form, SourceOptions
 from offloader.archive.spark.planning import (
+    TopicPlan,
     asked_of,
+    check_losses,
     check_positions,
-    checked_portions,
-    size_of,
+    portions,
     task_size,
     tasks,
     wanted,
@@ -27,11 +27,9 @@ from offloader.archive.spark.planning import (
 from offloader.archive.spark.tables import NAMES
 from offloader.archive.spark.task import ReadTask, record_batches
 from offloader.archive.spark.views import Views
-from offloader.archive.view import TopicSnapshot
 from offloader.errors import ConfigError, OffloadError
 
 log = logging.getLogger("offloader.archive.spark")
-Asked = Sequence[tuple[TopicSnapshot, Sequence[PlanItem]]]  # topics, and what is to be read of each
 
 
 class ArchiveReader(DataSourceReader):
@@ -61,8 +59,8 @@ class ArchiveReader(DataSourceReader):
 
 
 class FilteringReader(ArchiveReader):
-    """One that takes Spark's filters. Only on request (`pushFilters`): Spark 4.3.0 keeps a reader's plan for every later query on the
-    same `load()`, whatever that one filters by."""
+    """One that takes Spark's filters. Only on request (`pushFilters`): Spark 4.3.0 keeps a reader's plan for every
+    later query on the same `load()`, whatever that one filters by."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
         """Leave out what cannot match. All filters stay Spark's to evaluate."""
@@ -72,16 +70,18 @@ class FilteringReader(ArchiveReader):
         return filters
 
 
-def read_tasks(plan: str, asked: Asked, stored: int, options: SourceOptions) -> list[ReadTask]:
+def read_tasks(plan: str, asked: Sequence[TopicPlan], stored: int, options: SourceOptions) -> list[ReadTask]:
     """The tasks of a plan; log and metrics tell what they are about to read, of so many bytes that are stored.
 
     Raises DataLostError unless the options allow losses.
     """
-    size = sum(size_of(items) for _, items in asked)
+    for planned in asked if options.fail_on_data_loss else ():
+        check_losses(planned.topic, planned.items)
+    size = sum(planned.size for planned in asked)
     most = task_size(size, options.max_partition_bytes)
-    found = [portion for view, items in asked for portion in checked_portions(view, items, most, options)]
-    planned = [ReadTask(plan, number, task) for number, task in enumerate(tasks(found, most))]
-    metrics = PlanMetrics(stored, size, len(planned))
+    found = [portion for planned in asked for portion in portions(planned, most)]
+    made = [ReadTask(plan, number, task) for number, task in enumerate(tasks(found, most))]
+    metrics = PlanMetrics(stored, size, len(made))
     log.info(
         "plan %s: %d tasks for about %d of %d bytes stored", plan, metrics.tasks, metrics.bytes_planned, metrics.bytes_stored
     )
@@ -92,4 +92,4 @@ def read_tasks(plan: str, asked: Asked, stored: int, options: SourceOptions) -> 
             raise
         except OffloadError as error:
             raise type(error)(f"metrics: {error}") from error
-    return planned
+    return made

@@ -1,4 +1,5 @@
-"""Where a selection by time leaves something out, what is read falls into stretches: a message's chunks may lie between them. Pure."""
+"""Where a selection by time leaves something out, what is read falls into stretches: a message's chunks may lie between
+them. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """What reading has cost: each task says it in one log line and, with option `metrics`, in an object of its own.
 
-Spark has no place for the figures of a Python source. An object a task needs none: a task that is tried again writes it again.
+Spark has no place for the figures of a Python source. An object a task needs none: a task that is tried again writes it
+again.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ class PlanMetrics:
 
 
 class MetricsFolder:
-    """A folder for metrics: any URL that a store can be opened from, which must be the same folder for all executors."""
+    """A folder for metrics: any URL that a store can be opened from, which must be the same folder for all
+    executors."""
 
     def __init__(self, store: StoreSettings) -> None:
         self._settings = store

@@ -1,11 +1,12 @@
 """A stream's offsets: per topic the last position that is read. What comes next, and how much of it.
 
-As JSON: `{"persistent://tenant/namespace/topic": "INCARNATION:LEDGER:ENTRY"}`; a topic that is not named is read from its beginning.
+As JSON: `{"persistent://tenant/namespace/topic": "INCARNATION:LEDGER:ENTRY"}`; a topic that is not named is read from
+its beginning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from offloader.archive.continuity import Span
@@ -48,7 +49,8 @@ def before(view: TopicSnapshot, position: Position) -> Position | None:
 
 
 def check_not_removed(view: TopicSnapshot, after: Position) -> None:
-    """Raises DataLostError where the archive holds what was read last no more, so that what followed it may be gone too."""
+    """Raises DataLostError where the archive holds what was read last no more, so that what followed it may be gone
+    too."""
     held = any(each.start <= after <= each.end for each in spans_once(view))
     if not held and all(s.predecessor_end != after for s in view.catalog.segments):
         raise DataLostError(
@@ -58,13 +60,15 @@ def check_not_removed(view: TopicSnapshot, after: Position) -> None:
 
 
 def items_between(view: TopicSnapshot, after: Position | None, times: Selection, end: Position | None = None) -> list[PlanItem]:
-    """What follows `after`, up to `end`; also whether it follows without a hole. `times` says which publish times are wanted.
+    """What follows `after`, up to `end`; also whether it follows without a hole. `times` says which publish times are
+    wanted.
 
     Raises DamagedRecordError.
     """
     start = None if after is None else _after(after)
     selected = Selection(start, end, times.published_from, times.published_to)
-    return [*_across(view, after, end), *plan(view, selected)]
+    ends_there = any(span.end == after for span in spans_once(view))
+    return plan(view, selected, after if ends_there else None)
 
 
 def steps(view: TopicSnapshot, after: Position | None, times: Selection, step: int, enough: int | None) -> list[Step]:
@@ -129,18 +133,9 @@ def _done_to(items: Sequence[PlanItem], after: Position | None, known: Sequence[
 
 
 def _is_lost(item: Missing, known: Sequence[Span]) -> bool:
-    """Whether the positions themselves are missing; else it is a break, which names those on both sides, and they are there."""
+    """Whether the positions themselves are missing; else it is a break, which names those on both sides, and they are
+    there."""
     return any(each.start <= item.start and item.end <= each.end for each in known)
-
-
-def _across(view: TopicSnapshot, after: Position | None, end: Position | None) -> Iterator[Missing]:
-    """What is not proven between the last position that was read and the next one there is."""
-    following = min((each.start for each in spans_once(view) if after is not None and each.start > after), default=None)
-    if after is None or following is None or (end is not None and following > end):
-        return
-    for item in plan(view, Selection(after, following)):
-        if isinstance(item, Missing) and item.kind is None and (item.start, item.end) == (after, following):
-            yield item
 
 
 def _enough(view: TopicSnapshot, after: Position | None, enough: int | None) -> Position | None:

@@ -20,7 +20,8 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LedgerBucketOptions:
-    """A bucket that stock brokers have offloaded to: its store, and who knows which objects are whose (`LedgerBucket`)."""
+    """A bucket that stock brokers have offloaded to: its store, and who knows which objects are whose
+    (`LedgerBucket`)."""
 
     store: StoreSettings
     admin_url: str | None = None

@@ -1,4 +1,5 @@
-"""The options of `spark.read.format("pulsar-archive")` and of its stream. Their names are those that users of pulsar-spark know.
+"""The options of `spark.read.format("pulsar-archive")` and of its stream. Their names are those that users of
+pulsar-spark know.
 
 Spark hands them over in lower case, so they are looked up in lower case.
 """

@@ -1,4 +1,5 @@
-"""From views to tasks: what is read, in portions of bounded size, a topic's portions in order. Reads records, and no data."""
+"""From views to tasks: what is read, in portions of bounded size, a topic's portions in order. Reads records, and no
+data."""
 
 from __future__ import annotations
 
@@ -6,15 +7,16 @@ import logging
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 from offloader.archive.items import Missing
 from offloader.archive.messages.lookback import LOOK_BACK
 from offloader.archive.read_model import ObjectRange, PlanItem, Selection
-from offloader.archive.reading.plan import plan, split
+from offloader.archive.reading.plan import plan, split, until
 from offloader.archive.records import TopicRecords
 from offloader.archive.spark.filters import EVERYTHING, Narrowing, selection
 from offloader.archive.spark.intervals import stretches
-from offloader.archive.spark.options import Form, SourceOptions
+from offloader.archive.spark.options import SourceOptions
 from offloader.archive.view import TopicSnapshot
 from offloader.errors import ConfigError, DamagedRecordError, DataLostError
 from offloader.model import MIB, Position, TopicName, Transaction
@@ -28,13 +30,38 @@ LEAST_TASK = 16 * MIB
 
 @dataclass(frozen=True, slots=True)
 class TopicSplit:
-    """Consecutive items of one topic; `before` is what may be read back for chunks, in order; `aborted` are transactions whose entries
-    are no messages. Can be pickled."""
+    """Consecutive items of one topic; `before` is what may be read back for chunks, in order; `aborted` are
+    transactions whose entries are no messages. Can be pickled."""
 
     topic: TopicName
     items: tuple[PlanItem, ...]
     before: tuple[PlanItem, ...] = ()
     aborted: frozenset[Transaction] = frozenset()
+
+    @property
+    def size(self) -> int:
+        return size_of(self.items)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """What is read of a topic, in order, before it is cut into tasks.
+
+    Only where messages are read: `whole` is everything between the items too, and so far before them that chunks can be
+    looked for; `aborted` are transactions whose entries are no messages.
+    """
+
+    topic: TopicName
+    items: Sequence[PlanItem]
+    whole: Sequence[PlanItem] = ()
+    aborted: frozenset[Transaction] = frozenset()
+
+    @classmethod
+    def of(cls, view: TopicSnapshot, items: Sequence[PlanItem], *, look_back: bool) -> Self:
+        """These items of a topic; with `look_back` for rows of messages."""
+        if not look_back or not items:
+            return cls(view.topic, items)
+        return cls(view.topic, items, _whole(view, _first_of(items), _last_of(items)), view.aborted)
 
     @property
     def size(self) -> int:
@@ -66,8 +93,8 @@ def wanted(records: TopicRecords, options: SourceOptions) -> Selection:
 
 def asked_of(
     records: TopicRecords, asked: Selection, narrowing: Narrowing = EVERYTHING, *, look_back: bool = True
-) -> Iterator[tuple[TopicSnapshot, list[PlanItem]]]:
-    """What must be read of a topic, stretch by stretch, each with the records that it needs. Raises DamagedRecordError."""
+) -> Iterator[TopicPlan]:
+    """What must be read of a topic, stretch by stretch. Raises DamagedRecordError."""
     narrowest = selection(records.extents(asked), asked, narrowing)
     if narrowest is None:
         return
@@ -76,7 +103,7 @@ def asked_of(
         items = plan(view, part)
         if items and look_back:
             view = replace(view, also_aborted=records.aborted(_first_of(items)))
-        yield view, items
+        yield TopicPlan.of(view, items, look_back=look_back)
 
 
 def check_losses(topic: TopicName, items: Iterable[PlanItem]) -> None:
@@ -89,16 +116,9 @@ def check_losses(topic: TopicName, items: Iterable[PlanItem]) -> None:
             )
 
 
-def checked_portions(view: TopicSnapshot, items: Sequence[PlanItem], max_bytes: int, options: SourceOptions) -> list[TopicSplit]:
-    """What a plan's tasks read of a topic. Raises DataLostError unless the options allow losses."""
-    if options.fail_on_data_loss:
-        check_losses(view.topic, items)
-    return portions(view, items, max_bytes, look_back=options.form is Form.MESSAGES)
-
-
 def task_size(size: int, max_bytes: int) -> int:
-    """How much a task should read where there are `size` bytes, at most `max_bytes`: so much that the tasks occupy all cores to the end,
-    however many these are, and that what a task costs by itself does not matter."""
+    """How much a task should read where there are `size` bytes, at most `max_bytes`: so much that the tasks occupy all
+    cores to the end, however many these are, and that what a task costs by itself does not matter."""
     if size > TASKS * max_bytes:
         count = TASKS * -(-size // (TASKS * max_bytes))
     else:
@@ -106,22 +126,21 @@ def task_size(size: int, max_bytes: int) -> int:
     return max(1, -(-size // count))
 
 
-def portions(view: TopicSnapshot, items: Sequence[PlanItem], max_bytes: int, *, look_back: bool) -> list[TopicSplit]:
-    """The items in portions of at most `max_bytes`, as far as they can be cut; with `look_back` for rows of messages."""
-    if not look_back or not items:
-        return [TopicSplit(view.topic, group) for group in split(items, max_bytes)]
-    whole = _whole(view, _first_of(items), _last_of(items))
-    past = LookBackPlan(view, whole)
-    groups = (group for stretch in stretches(items, whole) for group in split(stretch, max_bytes))
-    aborted = view.aborted
-    return [TopicSplit(view.topic, group, past.before(_first_of(group)), aborted) for group in groups]
+def portions(planned: TopicPlan, max_bytes: int) -> list[TopicSplit]:
+    """The items in portions of at most `max_bytes`, as far as they can be cut."""
+    topic, aborted = planned.topic, planned.aborted
+    if not planned.whole:
+        return [TopicSplit(topic, group) for group in split(planned.items, max_bytes)]
+    past = LookBackPlan(planned.whole)
+    groups = (group for stretch in stretches(planned.items, planned.whole) for group in split(stretch, max_bytes))
+    return [TopicSplit(topic, group, past.before(_first_of(group)), aborted) for group in groups]
 
 
 class LookBackPlan:
-    """What lies before the portions of a topic. `whole` is a plan that leaves nothing out and begins far enough back."""
+    """What lies before the portions of a topic. `whole` is a plan that leaves nothing out and begins far enough
+    back."""
 
-    def __init__(self, view: TopicSnapshot, whole: Iterable[PlanItem]) -> None:
-        self._view = view
+    def __init__(self, whole: Iterable[PlanItem]) -> None:
         self._groups = split((item for item in whole if isinstance(item, ObjectRange)), STEP)
         self._firsts = [_first_of(group) for group in self._groups]
 
@@ -133,14 +152,9 @@ class LookBackPlan:
         for group in reversed(self._groups[:count]):
             if left <= 0:
                 break
-            kept.append(group if _last_of(group) < first else self._until(group, first))
+            kept.append(group if _last_of(group) < first else tuple(until(group, first._replace(entry=first.entry - 1))))
             left -= size_of(kept[-1])
         return tuple(item for group in reversed(kept) for item in group)
-
-    def _until(self, group: Sequence[PlanItem], first: Position) -> tuple[PlanItem, ...]:
-        """What of a group lies before a position."""
-        end = Position(first.incarnation, first.ledger, first.entry - 1)
-        return tuple(item for item in plan(self._view, Selection(_first_of(group), end)) if isinstance(item, ObjectRange))
 
 
 def tasks(found: Iterable[TopicSplit], max_bytes: int) -> list[tuple[TopicSplit, ...]]:
@@ -185,8 +199,8 @@ def _whole(view: TopicSnapshot, first: Position, last: Position) -> list[PlanIte
 
 
 def _far_enough_back(view: TopicSnapshot, end: Position, max_bytes: int) -> Position | None:
-    """The start of a segment or ledger from which at least `max_bytes` lie before `end`, or of the first one that is known: what is before
-    need not be planned."""
+    """The start of a segment or ledger from which at least `max_bytes` lie before `end`, or of the first one that is
+    known: what is before need not be planned."""
     left = max_bytes
     found: Position | None = None
     for start, last, size in sorted((each for each in extents(view) if each[0] <= end), reverse=True):

@@ -1,6 +1,7 @@
 """`spark.readStream.format("pulsar-archive")`: follows the catalogs as segments are sealed.
 
-Offsets say per topic up to which position everything is read; what lies between two offsets never changes, since segments do not.
+Offsets say per topic up to which position everything is read; what lies between two offsets never changes, since
+segments do not.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from offloader.archive.messages.lookback import LOOK_BACK
-from offloader.archive.read_model import PlanItem, Selection
+from offloader.archive.read_model import Selection
 from offloader.archive.records import TopicRecords
 from offloader.archive.spark.batch import read_tasks
 from offloader.archive.spark.offsets import (
@@ -33,10 +34,9 @@ from offloader.archive.spark.offsets import (
     steps,
 )
 from offloader.archive.spark.options import Form, SourceOptions
-from offloader.archive.spark.planning import STEP, check_positions
+from offloader.archive.spark.planning import STEP, TopicPlan, check_positions
 from offloader.archive.spark.task import record_batches
 from offloader.archive.spark.views import Views
-from offloader.archive.view import TopicSnapshot
 from offloader.errors import ConfigError, DataLostError
 from offloader.model import Position, TopicName
 
@@ -81,7 +81,8 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._only_known = True
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """As much further as the limit admits, or `start` itself: Spark then runs no batch. Waits up to the poll interval."""
+        """As much further as the limit admits, or `start` itself: Spark then runs no batch. Waits up to the poll
+        interval."""
         budget = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
         ends = decode(start)
         following = self._advanced(ends, budget)
@@ -112,12 +113,13 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return record_batches(partition, self._options, self._schema)
 
-    def _asked(self, records: TopicRecords, after: Position | None, end: Position) -> tuple[TopicSnapshot, list[PlanItem]]:
-        view = records.behind(after, back=LOOK_BACK + STEP if self._options.form is Form.MESSAGES else 0)
+    def _asked(self, records: TopicRecords, after: Position | None, end: Position) -> TopicPlan:
+        messages = self._options.form is Form.MESSAGES
+        view = records.behind(after, back=LOOK_BACK + STEP if messages else 0)
         items = items_between(view, after, self._times, end)
         if self._options.fail_on_data_loss and after is not None:
             check_not_removed(view, after)
-        return view, items
+        return TopicPlan.of(view, items, look_back=messages)
 
     @property
     def _times(self) -> Selection:
@@ -158,7 +160,8 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._check_reaches(ends)
 
     def _check_reaches(self, ends: Ends) -> None:
-        """Raises DataLostError where the archive ends before what was planned or read once: segments are never taken back."""
+        """Raises DataLostError where the archive ends before what was planned or read once: segments are never taken
+        back."""
         for topic, end in ends.items() if self._options.fail_on_data_loss else ():
             there = self._known[topic].last_position if topic in self._known else end
             if there is None or there < end:

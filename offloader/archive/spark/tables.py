@@ -33,7 +33,8 @@ def spark_schema(form: Form, columns: Sequence[str] = ()) -> StructType:
 
 
 def check_columns(form: Form, schema: StructType) -> None:
-    """Refuse a schema that a user gave (`.schema(...)`) and that is not some of the table's columns. Raises ConfigError."""
+    """Refuse a schema that a user gave (`.schema(...)`) and that is not some of the table's columns. Raises
+    ConfigError."""
     names = schema.fieldNames()
     _check_names(form, names)
     twice = next((name for name in names if names.count(name) > 1), None)

@@ -1,4 +1,5 @@
-"""What one task does: it reads its portions and gives Arrow batches. Runs in Spark's Python workers, which are used again."""
+"""What one task does: it reads its portions and gives Arrow batches. Runs in Spark's Python workers, which are used
+again."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from offloader.archive.read_model import EntryRun, ObjectRange, PlanItem, ReadIt
 from offloader.archive.reading.reader import PlannedReader, ReadOptions
 from offloader.archive.reading.verifier import OnDamage
 from offloader.archive.spark.metrics import MetricsFolder, TaskMetrics, line
-from offloader.archive.spark.opening import key_reader, opened_stores
+from offloader.archive.spark.opening import key_reader, opened
 from offloader.archive.spark.options import SourceOptions
 from offloader.archive.spark.planning import TopicSplit
 from offloader.archive.spark.tables import Table
@@ -57,7 +58,8 @@ def record_batches(task: InputPartition, options: SourceOptions, schema: StructT
 
 @cache
 def _keep_what_is_there() -> None:
-    """Spark's workers collect garbage after each task, which for what the libraries hold takes 0.1 s: leave that out from now on."""
+    """Spark's workers collect garbage after each task, which for what the libraries hold takes 0.1 s: leave that out
+    from now on."""
     if TaskContext.get() is not None:
         gc.freeze()
 
@@ -70,7 +72,7 @@ class TaskWork:
         self._options = options
         self._table = table
         damage = OnDamage.SKIP if options.skip_damage else OnDamage.FAIL
-        stores = opened_stores(options)
+        stores = opened(options).stores
         self._reader = PlannedReader(stores, ReadOptions(options.read_size, options.prefetch, damage))
         self._back = PlannedReader(stores, ReadOptions(options.read_size, 0, damage))
         self._rows = 0

@@ -1,4 +1,5 @@
-"""Option values as people write them: positions, publish times, topics, switches. Pure; ValueError says what to write."""
+"""Option values as people write them: positions, publish times, topics, switches. Pure; ValueError says what to
+write."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from offloader.model import Position, TopicName
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """`LEDGER:ENTRY` for the one topic that is read, or one for each of several topics. Without incarnations: ledger ids tell those."""
+    """`LEDGER:ENTRY` for the one topic that is read, or one for each of several topics. Without incarnations: ledger
+    ids tell those."""
 
     only: Position | None = None
     each: tuple[tuple[TopicName, Position], ...] = ()

@@ -17,11 +17,12 @@ _PART = re.compile(r"part-[0-9]{5,}\.parquet")
 
 
 class Destination:
-    """`FILE.parquet`, or a folder with `part-00000.parquet` and so on; of a partitioned topic one of them for each partition.
+    """`FILE.parquet`, or a folder with `part-00000.parquet` and so on; of a partitioned topic one of them for each
+    partition.
 
-    Everything is written in a folder beside the target whose name begins with a dot, which `publish` renames and which is gone when
-    this context ends, however it ends; only a process that is killed leaves it. Raises FatalError where there is something
-    already that is not to be replaced. A folder is replaced only if it holds nothing but such parts.
+    Everything is written in a folder beside the target whose name begins with a dot, which `publish` renames and which
+    is gone when this context ends, however it ends; only a process that is killed leaves it. Raises FatalError where
+    there is something already that is not to be replaced. A folder is replaced only if it holds nothing but such parts.
     """
 
     def __init__(self, path: Path, token: str, *, partitioned: bool, overwrite: bool) -> None:

@@ -43,7 +43,8 @@ class Wanted:
 
 @dataclass
 class Tally:
-    """What an export came across. `gaps`: positions that are known to be no messages; `problems`: messages without their value."""
+    """What an export came across. `gaps`: positions that are known to be no messages; `problems`: messages without
+    their value."""
 
     rows: int = 0
     gaps: int = 0

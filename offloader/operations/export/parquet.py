@@ -32,8 +32,8 @@ class WrittenFile:
 class ParquetFiles:
     """Writes one topic's rows: into one file, or into as many as it takes for each to have about `max_file_bytes`.
 
-    There is always one file, if need be without rows. A context manager: on an error the file under way stays unfinished.
-    Raises FatalError where it cannot be written.
+    There is always one file, if need be without rows. A context manager: on an error the file under way stays
+    unfinished. Raises FatalError where it cannot be written.
     """
 
     def __init__(self, schema: pa.Schema, paths: Iterator[Path], max_file_bytes: int | None = None) -> None:

@@ -8,9 +8,7 @@ from dataclasses import dataclass, replace
 from offloader.archive.items import Item, Missing
 from offloader.archive.read_model import ObjectRange, PlanItem, Selection
 from offloader.archive.reading.plan import plan
-from offloader.archive.reading.reader import PlannedReader
-from offloader.archive.reading.stores import Stores
-from offloader.archive.view import TopicSnapshot
+from offloader.archive.topic import ArchivedTopic
 from offloader.metadata.layout import data_key
 from offloader.model import Position
 from offloader.operations.restore.transactions import Outcomes, outcomes
@@ -28,10 +26,10 @@ class Outline:
 class ArchiveSource:
     """One topic, as far as its records go at this moment: what is archived later is not seen. For one thread."""
 
-    def __init__(self, view: TopicSnapshot, stores: Stores) -> None:
-        self._view = view
-        self._stores = stores
-        self._copied = {data_key(view.topic, s.uuid) for s in view.catalog.segments if s.source.complete}
+    def __init__(self, topic: ArchivedTopic) -> None:
+        self._topic = topic
+        self._view = topic.view
+        self._copied = {data_key(topic.name, s.uuid) for s in self._view.catalog.segments if s.source.complete}
 
     def outline(self, after: Position | None) -> Outline:
         """From the records alone. Raises DamagedRecordError."""
@@ -59,7 +57,7 @@ class ArchiveSource:
         return [replace(item, damaged="") if isinstance(item, Missing) else item for item in items]
 
     def _read(self, items: Sequence[PlanItem]) -> Iterator[Item]:
-        for item in PlannedReader(self._stores).read(items):
+        for item in self._topic.read(items):
             if isinstance(item, Missing):
                 yield item
             else:

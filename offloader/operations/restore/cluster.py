@@ -42,7 +42,8 @@ class TargetCluster:
         return Existing(set(self._admin.topics(namespace)), counts)
 
     def check_new(self, topic: TopicName) -> None:
-        """See `api.Cluster`. What the broker has by default only super users may see; what cannot be seen is warned of."""
+        """See `api.Cluster`. What the broker has by default only super users may see; what cannot be seen is warned
+        of."""
         policies = self._admin.namespace_policies(topic.namespace)
         unsaid = left_to_broker(policies)
         try:

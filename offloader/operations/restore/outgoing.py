@@ -39,7 +39,8 @@ def outgoing(envelope: Envelope, mark: Provenance) -> Outgoing:
     """The entry with its mark, and without what a broker put in front of it. The envelope is used up.
 
     Producer name, sequence id and publish time stay: they are the message's own, and a broker stores what it is given.
-    The transaction is over. `replicated_from` becomes a property: kept, it would hide the entry from replication of the target.
+    The transaction is over. `replicated_from` becomes a property: kept, it would hide the entry from replication of the
+    target.
     """
     metadata = envelope.metadata
     put_mark(metadata, mark)

@@ -22,7 +22,8 @@ MAX_PENDING_BYTES = 16 * MIB
 
 @dataclass
 class Counts:
-    """What came of the archived items so far. `sent` are stored; `gaps` counts positions, `losses` records of unknown extent."""
+    """What came of the archived items so far. `sent` are stored; `gaps` counts positions, `losses` records of unknown
+    extent."""
 
     there: int = 0
     sent: int = 0
@@ -33,9 +34,11 @@ class Counts:
 
 
 class RestoreProgress:
-    """One restore of one topic. Archived items come in by `take`, entries go out by `next`, and `confirm` says which are stored.
+    """One restore of one topic. Archived items come in by `take`, entries go out by `next`, and `confirm` says which
+    are stored.
 
-    After a disconnect nobody knows what was stored: `resume` with the target's tail, read again, and `next` goes on after it.
+    After a disconnect nobody knows what was stored: `resume` with the target's tail, read again, and `next` goes on
+    after it.
     """
 
     def __init__(self, origin: Origin, tail: Tail, *, outcomes: Outcomes | None = None, allow_missing: bool = False) -> None:
@@ -65,7 +68,8 @@ class RestoreProgress:
         return len(self._sent) >= MAX_PENDING or self._pending_bytes >= MAX_PENDING_BYTES
 
     def take(self, item: Item) -> None:
-        """The next archived item. Raises DataLostError for one that is lost, FatalError for one that cannot be published."""
+        """The next archived item. Raises DataLostError for one that is lost, FatalError for one that cannot be
+        published."""
         if isinstance(item, Missing):
             self._pass_over(item)
             return

@@ -41,7 +41,8 @@ class Provenance:
 
 
 def put_mark(metadata: MessageMetadata, mark: Provenance) -> None:
-    """Mark an entry. Properties that have the names of a mark, from an earlier restore or a user's, stay under `offloader.source.before.*`."""
+    """Mark an entry. Properties that have the names of a mark, from an earlier restore or a user's, stay under
+    `offloader.source.before.*`."""
     for each in metadata.properties:
         if found := _OURS.fullmatch(text(each.key)):
             each.key = BEFORE + found[1]

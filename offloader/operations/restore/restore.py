@@ -22,7 +22,8 @@ SILENCE = 60.0  # seconds after which a broker that confirms nothing is given up
 
 @dataclass(frozen=True)
 class Tools:
-    """Time in seconds; `advance` hears of stored bytes; `patience`: how long a target may fail without anything being stored."""
+    """Time in seconds; `advance` hears of stored bytes; `patience`: how long a target may fail without anything being
+    stored."""
 
     now: Callable[[], float]
     sleep: Callable[[float], None]

@@ -16,7 +16,8 @@ PRODUCER = "offloader-restore-"
 class Found:
     """What a target holds. `entries` counts those that brokers do not deliver, too; `last`: the last one's place.
 
-    `last_data` is None where there is none or the broker did not deliver it. `producers`: names of those that are connected.
+    `last_data` is None where there is none or the broker did not deliver it. `producers`: names of those that are
+    connected.
     """
 
     entries: int
@@ -36,9 +37,11 @@ class Tail:
 
 
 def tail_of(target: TopicName, origin: Origin, found: Found, *, settled: bool) -> Tail:
-    """After what to go on. Raises FatalError where the target is neither empty nor a restore of `origin`, or cannot be written.
+    """After what to go on. Raises FatalError where the target is neither empty nor a restore of `origin`, or cannot be
+    written.
 
-    `settled`: nothing is being written. Then IntegrityError where its entries are not those that its last one's number tells.
+    `settled`: nothing is being written. Then IntegrityError where its entries are not those that its last one's number
+    tells.
     """
     _check_usable(target, found)
     if found.entries == 0 and found.last is None:

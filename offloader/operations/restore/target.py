@@ -96,7 +96,8 @@ class PulsarTarget:
             producer.let_go()
 
     def _settle(self) -> None:
-        """Until the ledger holds whatever an earlier producer sent: the broker closes that one, but does not wait for its writes."""
+        """Until the ledger holds whatever an earlier producer sent: the broker closes that one, but does not wait for
+        its writes."""
         deadline = time.monotonic() + self._lookup.timeout
         while self._stats()["pendingAddEntriesCount"]:
             if time.monotonic() > deadline:
@@ -122,7 +123,8 @@ class PulsarTarget:
         return stats
 
     def _read(self, ledger: int, entry: int) -> bytes | None:
-        """One entry, None where the broker does not deliver it. Raises BrokerUnavailableError where it does not say so either."""
+        """One entry, None where the broker does not deliver it. Raises BrokerUnavailableError where it does not say so
+        either."""
         gaps, _ = self._source.explain(self.topic, ledger, entry, entry, limit=1)
         if gaps:
             return None

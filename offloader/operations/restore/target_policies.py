@@ -47,7 +47,8 @@ def inherited(namespace: Mapping[str, Any], broker: Mapping[str, str]) -> dict[s
 def check_policies(
     target: TopicName, applied: Mapping[str, Any], *, encryption_required: bool = False, new: bool = False
 ) -> None:
-    """Raises FatalError that names the first setting in the way, and how to change it; for a `new` topic at its namespace.
+    """Raises FatalError that names the first setting in the way, and how to change it; for a `new` topic at its
+    namespace.
 
     Only a retention without end proves that the tail, after which a restore is resumed, is still there.
     """

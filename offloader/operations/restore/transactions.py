@@ -1,7 +1,7 @@
 """Which transactions were committed, where an archive holds ledgers as they are. Pure.
 
-Segments that were read through a broker hold committed entries only. What was copied from ledgers (Pulsar's own offloader, the
-source bookkeeper) also holds entries of aborted transactions, and behind them the markers that tell.
+Segments that were read through a broker hold committed entries only. What was copied from ledgers (Pulsar's own
+offloader, the source bookkeeper) also holds entries of aborted transactions, and behind them the markers that tell.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Range = tuple[Position, Position]
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """`raw`: from where to where ledgers are read as they are, in order and without overlap; `ended` says of transactions there whether
-    they were committed."""
+    """`raw`: from where to where ledgers are read as they are, in order and without overlap; `ended` says of
+    transactions there whether they were committed."""
 
     raw: tuple[Range, ...] = ()
     ended: frozenset[tuple[Transaction, bool]] = frozenset()

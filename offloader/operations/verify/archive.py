@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
@@ -11,12 +11,19 @@ from itertools import chain
 from offloader.ahead import map_ahead
 from offloader.archive.findings import Finding, FindingKind
 from offloader.metadata import listing
-from offloader.metadata.layout import catalog_folder, data_key, journal_folder, topic_folder
+from offloader.metadata.layout import (
+    CLAIMS,
+    catalog_folder,
+    claim_key,
+    data_key,
+    journal_folder,
+    parse_claim_key,
+    parse_topic_key,
+    topic_folder,
+)
 from offloader.metadata.state import REBUILT, TopicCatalog
 from offloader.model import OpenSegment, Segment, TopicName
 from offloader.operations.verify.catalog_records import ReadCatalog, ReadRecord, parts_of, read_catalog
-from offloader.operations.verify.claims import check_claims
-from offloader.operations.verify.copies import copies
 from offloader.operations.verify.ends import lost_ends
 from offloader.operations.verify.segment_check import check_objects
 from offloader.operations.verify.segment_records import check_beside
@@ -47,10 +54,12 @@ def verify(
     quick: bool = False,
     abort_uploads: bool = False,
 ) -> Report:
-    """Check topics, by default all of the root. `quick`: existence, sizes, indexes and continuity only, no data is read.
+    """Check topics, by default all of the root. `quick`: existence, sizes, indexes and continuity only, no data is
+    read.
 
-    Safe beside running applications: the listing comes before the journals and these before the catalogs, the way that a
-    segment goes. `abort_uploads` ends the uploads of segments that no journal names; nothing else is ever changed. Raises what the store raises.
+    Safe beside running applications: the listing comes before the journals and these before the catalogs, the way that
+    a segment goes. `abort_uploads` ends the uploads of segments that no journal names; nothing else is ever changed.
+    Raises what the store raises.
     """
     chosen = None if topics is None else sorted(set(topics))
     prefixes = [""] if chosen is None else [topic_folder(topic) for topic in chosen]
@@ -63,12 +72,12 @@ def verify(
             r.catalog.topic: r for r in map_ahead(pool, lambda topic: read_catalog(store, topic, slim=True), names, 2 * THREADS)
         }
     findings = [*journals.findings, *_of_records(read), *_of_journals(store, read, journals)]
-    findings += copies(chain(journals.tokens, *(_tokens(r) for r in read.values())))
+    findings += _copies(chain(journals.tokens, *(_tokens(r) for r in read.values())))
     findings += _of_objects(store, read, quick=quick)
     with ThreadPoolExecutor(THREADS, "verify") as pool:
         findings += check_beside(store, read.values(), dict(listed), pool, quick=quick)
     if chosen is None:
-        findings += check_claims(store, read, [key for key, _ in listed])
+        findings += _check_claims(store, read, [key for key, _ in listed])
     findings += lost_ends(store, stray_objects((key for key, _ in listed), _named(read), journals), read, journals)
     unnamed = list(open_uploads(uploads, journals))
     findings += [finding for _, finding in unnamed]
@@ -109,8 +118,8 @@ def _of_records(read: Mapping[TopicName, ReadCatalog]) -> Iterator[Finding]:
 
 
 def _of_journals(store: ObjectStore, read: Mapping[TopicName, ReadCatalog], journals: Journals) -> list[Finding]:
-    """What journals and catalogs say against each other, and still say when the journals are read once more: an application
-    may have moved on between the two."""
+    """What journals and catalogs say against each other, and still say when the journals are read once more: an
+    application may have moved on between the two."""
     found = [finding for r in read.values() for finding in _against_journals(r, journals)]
     if not found:
         return []
@@ -152,6 +161,46 @@ def _check_follows(catalog: TopicCatalog, segment: OpenSegment) -> Iterator[Find
     if end is not None and end.ledger == segment.start.ledger and end.entry + 1 < segment.start.entry:
         message = f"it ends with {end}, the open segment {segment.uuid} starts at {segment.start}"
         yield Finding(FindingKind.HOLE, key, message, topic, position=segment.start)
+
+
+def _copies(tokens: Iterable[tuple[str, str]]) -> Iterator[Finding]:
+    """Of records given as (key, token), those whose token another one has: every write has one of its own.
+
+    Which of the two is the copy nobody can tell. (A catalog's record says itself where it belongs.)
+    """
+    keys: dict[str, list[str]] = {}
+    for key, token in tokens:
+        keys.setdefault(token, []).append(key)
+    for same in keys.values():
+        for key in same if len(same) > 1 else ():
+            parsed = parse_topic_key(key)
+            others = ", ".join(other for other in same if other != key)
+            topic = None if parsed is None else parsed.topic
+            yield Finding(FindingKind.DAMAGED_RECORD, key, f"the same record as {others}: one of them is a copy", topic)
+
+
+def _check_claims(store: ObjectStore, read: Mapping[TopicName, ReadCatalog], listed: Collection[str]) -> Iterator[Finding]:
+    """Whether the list of claims has all claims of the catalogs, and none that is over. What differs is looked at once
+    more: it may have changed since."""
+    claims = {topic: r.catalog.claim for topic, r in read.items()}
+    owned = {
+        claim_key(claim.application, topic): topic for topic, claim in claims.items() if claim is not None and claim.application
+    }
+    for key in sorted(owned.keys() - set(listed)):
+        if store.stat(key) is None:
+            yield Finding(FindingKind.MISSING_CLAIM, key, "the topic is claimed, and this does not say so", owned[key])
+    damaged = {topic for topic, r in read.items() if not r.complete}
+    for key in listed:
+        said = parse_claim_key(key)
+        if (
+            key.startswith(f"{CLAIMS}/")
+            and key not in owned
+            and (said is None or said[1] not in damaged)
+            and store.stat(key) is not None
+        ):
+            yield Finding(
+                FindingKind.LEFT_OVER, key, "its topic is not claimed by this application, which looks into it at its next start"
+            )
 
 
 def _of_objects(store: ObjectStore, read: Mapping[TopicName, ReadCatalog], *, quick: bool) -> Iterator[Finding]:

@@ -37,7 +37,8 @@ from offloader.ports.object_store import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class ReadRecord:
-    """A record that can be read: its uuid, which no other record has, and whether it has an object beside the segments."""
+    """A record that can be read: its uuid, which no other record has, and whether it has an object beside the
+    segments."""
 
     key: str
     uuid: str
@@ -60,8 +61,8 @@ class ReadCatalog:
 
 
 def read_catalog(store: ObjectStore, topic: TopicName, *, slim: bool = False) -> ReadCatalog:
-    """Read what can be read of the generation that is in force. `slim`: its segments have no parts, nearly all that there is of a
-    segment; `parts_of` reads them again. Raises only what the store raises."""
+    """Read what can be read of the generation that is in force. `slim`: its segments have no parts, nearly all that
+    there is of a segment; `parts_of` reads them again. Raises only what the store raises."""
     manifests = [key for key, _ in store.list(f"{topic_folder(topic)}{MANIFESTS}/")]
     found = found_after(store, topic)
     generation = newest_open(found)

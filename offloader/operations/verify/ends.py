@@ -1,4 +1,5 @@
-"""Records beside the segments that go on where a catalog ends: where its last slots are lost, nothing in it tells of them."""
+"""Records beside the segments that go on where a catalog ends: where its last slots are lost, nothing in it tells of
+them."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ from offloader.ports.object_store import ObjectStore
 def lost_ends(
     store: ObjectStore, findings: Iterable[Finding], read: Mapping[TopicName, ReadCatalog], journals: Journals
 ) -> Iterator[Finding]:
-    """The findings; those of records that follow the end of their catalog, one by one, and of their objects say so. A segment that is open
-    in a journal from there on has replaced them."""
+    """The findings; those of records that follow the end of their catalog, one by one, and of their objects say so. A
+    segment that is open in a journal from there on has replaced them."""
     objects: list[Finding] = []
     going_on: set[tuple[TopicName, str]] = set()
     beside: dict[TopicName, list[tuple[Finding, Segment | Loss]]] = {}

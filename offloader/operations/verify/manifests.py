@@ -15,8 +15,8 @@ from offloader.storage.objects import read_to_compare
 
 
 class ManifestCheck:
-    """Takes a catalog's records in their order, none left out. `listed`: the topic's manifests, from before the records were listed: whoever
-    writes them meanwhile has written no other."""
+    """Takes a catalog's records in their order, none left out. `listed`: the topic's manifests, from before the records
+    were listed: whoever writes them meanwhile has written no other."""
 
     def __init__(self, store: ObjectStore, topic: TopicName, generation: int, listed: Iterable[str]) -> None:
         self._store = store
@@ -47,7 +47,8 @@ class ManifestCheck:
         self._records, self._data = [], []
 
     def end(self) -> Iterator[Finding]:
-        """What is left: it sums up what is not there. A leaf is written after its records' object and what is above it."""
+        """What is left: it sums up what is not there. A leaf is written after its records' object and what is above
+        it."""
         begun = {
             records_key(self._topic, self._generation, self._leaves),
             manifest_key(self._topic, self._generation, 1, self._leaves // FAN),

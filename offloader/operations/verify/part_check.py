@@ -19,7 +19,8 @@ from offloader.storage.objects import read_ranges
 
 
 class PartStream:
-    """The parts' bytes, one part in memory at a time, checked on the way; `damaged`: a part's bytes are not those recorded."""
+    """The parts' bytes, one part in memory at a time, checked on the way; `damaged`: a part's bytes are not those
+    recorded."""
 
     def __init__(self, store: ObjectStore, topic: TopicName, segment: Segment) -> None:
         self.findings: list[Finding] = []
@@ -85,7 +86,8 @@ class PartStream:
 
 
 def _positions(segment: Segment) -> Iterator[tuple[int, int]]:
-    """What the object must hold, in order. Of a record that contradicts itself, which is a finding of its own, nothing."""
+    """What the object must hold, in order. Of a record that contradicts itself, which is a finding of its own,
+    nothing."""
     try:
         found = runs(segment)
     except DamagedRecordError:

@@ -1,4 +1,5 @@
-"""A segment's two objects against its record: quickly (there, of the right size, a readable index), or byte for byte."""
+"""A segment's two objects against its record: quickly (there, of the right size, a readable index), or byte for
+byte."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ VERSION_KEY = "s3managedledgeroffloaderformatversion"
 
 
 def check_objects(store: ObjectStore, topic: TopicName, segment: Segment, *, quick: bool) -> list[Finding]:
-    """Everything that is wrong with a segment's objects; a segment without entries has none. `quick` needs no parts. Raises what the store
-    raises."""
+    """Everything that is wrong with a segment's objects; a segment without entries has none. `quick` needs no parts.
+    Raises what the store raises."""
     if not (segment.size if quick else segment.parts):
         return []
     checks = _SegmentCheck(store, topic, segment)

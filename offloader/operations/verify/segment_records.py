@@ -19,8 +19,8 @@ from offloader.storage.objects import read_to_compare
 def check_beside(
     store: ObjectStore, read: Iterable[ReadCatalog], listed: Mapping[str, int], pool: Executor, *, quick: bool
 ) -> Iterator[Finding]:
-    """Whether each record of these catalogs has its object, and the same bytes there; `quick`: as many. What was not `listed` is looked for:
-    it may be newer."""
+    """Whether each record of these catalogs has its object, and the same bytes there; `quick`: as many. What was not
+    `listed` is looked for: it may be newer."""
 
     def check(work: tuple[TopicName, ReadRecord]) -> list[Finding]:
         return list(_check(store, *work, listed, quick=quick))

@@ -1,4 +1,5 @@
-"""What stock brokers offloaded of a topic, checked without Pulsar: objects against their index, and against Pulsar's record."""
+"""What stock brokers offloaded of a topic, checked without Pulsar: objects against their index, and against Pulsar's
+record."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ def _checked(topic: TopicName, ledger: OffloadedLedger, store: ObjectStore, *, q
 
 
 def _twins(pairs: Iterable[LedgerPair]) -> Iterator[Finding]:
-    """Different ledgers with the same entries: a pair was replaced by another's. Nothing inside a pair says which ledger it is of."""
+    """Different ledgers with the same entries: a pair was replaced by another's. Nothing inside a pair says which
+    ledger it is of."""
     seen: dict[str, LedgerPair] = {}
     for pair in pairs:
         if pair.account is None:

@@ -1,4 +1,5 @@
-"""The whole root against what catalogs and journals name: objects that nobody names, and uploads that nobody goes on with."""
+"""The whole root against what catalogs and journals name: objects that nobody names, and uploads that nobody goes on
+with."""
 
 from __future__ import annotations
 
@@ -33,8 +34,8 @@ from offloader.ports.object_store import ObjectStore, OpenUpload
 
 @dataclass(frozen=True, slots=True)
 class Journals:
-    """What the applications' journals hold. `ended`: those that another application has taken over; what they name is still
-    named, but they open nothing any more."""
+    """What the applications' journals hold. `ended`: those that another application has taken over; what they name is
+    still named, but they open nothing any more."""
 
     states: Mapping[str, Mapping[TopicName, TopicState]]
     ended: frozenset[str] = frozenset()
@@ -107,7 +108,8 @@ def _tokens(store: ObjectStore, application: str, epoch: int) -> Iterator[tuple[
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What catalogs name: their segments and their records, each with its topic, and the generations that are in force."""
+    """What catalogs name: their segments and their records, each with its topic, and the generations that are in
+    force."""
 
     segments: Collection[tuple[TopicName, str]]
     records: Collection[tuple[TopicName, str]]
@@ -142,8 +144,8 @@ def _not_in_force(topic: TopicName, generation: int, in_force: int) -> Iterator[
 
 
 def open_uploads(uploads: Iterable[OpenUpload], journals: Journals) -> Iterator[tuple[OpenUpload | None, Finding]]:
-    """Uploads that no journal names; None in place of one that is not ours to end. `uploads` were listed before the journals were
-    read: one that has just begun is known there by its uuid."""
+    """Uploads that no journal names; None in place of one that is not ours to end. `uploads` were listed before the
+    journals were read: one that has just begun is known there by its uuid."""
     for upload in uploads:
         parsed = parse_topic_key(upload.key)
         if parsed is None or parsed.kind is not KeyKind.DATA:  # nothing else of ours is uploaded in parts

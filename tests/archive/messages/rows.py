@@ -9,9 +9,8 @@ import pyarrow as pa
 
 from offloader.archive.messages.columns import message_batches
 from offloader.archive.messages.filters import MessageFilter
-from offloader.archive.messages.message_columns import message_row
 from offloader.archive.messages.payloads import UnpackOptions
-from offloader.archive.messages.schema import MESSAGE_SCHEMA
+from offloader.archive.messages.schema import MESSAGE_COLUMNS, MESSAGE_SCHEMA
 from offloader.archive.messages.unpack import Unpacker
 from offloader.archive.read_model import EntryRun
 from tests.archive.messages.encoder import TOPIC, Encoded, Row
@@ -26,7 +25,8 @@ def expected(entries: Sequence[Encoded], first: int = 0, start: int = 0) -> list
 
 def by_messages(runs: Iterable[EntryRun], options: UnpackOptions | None = None, wanted: MessageFilter | None = None) -> list[Row]:
     unpacker = Unpacker(options, wanted)
-    return [_comparable(message_row(message, TOPIC)) for run in runs for message in unpacker.messages(run)]
+    messages = (message for run in runs for message in unpacker.messages(run))
+    return [_comparable({column.name: column.of_message(message, TOPIC) for column in MESSAGE_COLUMNS}) for message in messages]
 
 
 def by_columns(

@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
 
 from offloader.archive.items import Missing
 from offloader.archive.read_model import ObjectRange, OffloadedLedger, Selection
 from offloader.archive.reading.object_range import LEDGER_CUT
 from offloader.archive.reading.overlaps import located
-from offloader.archive.reading.plan import plan, split
+from offloader.archive.reading.plan import plan, split, until
 from offloader.archive.view import TopicSnapshot
 from offloader.errors import DamagedRecordError
 from offloader.metadata.state import TopicCatalog
 from offloader.model import LedgerList, LedgerSpan, Position
+from tests.archive.reading.support import Topic, positions, topics
 from tests.archive.support import TOPIC, Archive, gap, run, stream, uuid_of
 
 
@@ -50,6 +52,20 @@ def test_a_ledger_is_cut_at_equal_estimates() -> None:
     assert 11 <= len(tasks) <= 14
     assert all(task[0].size <= 100_000_000 for task in tasks if isinstance(task[0], ObjectRange))
     assert max(cut.size for cut in piece.cuts) <= LEDGER_CUT + 2_000
+
+
+@given(topics(), positions())
+def test_what_was_planned_can_be_cut_anywhere(built: Topic, end: Position | None) -> None:
+    """As if it had been planned to there."""
+    end = end or Position(9, 0, 0)
+    expected = pieces(built.view, Selection(end=end))
+    found = list(until(plan(built.view), end))
+    assert [(piece.object, piece.runs) for piece in found] == [(piece.object, piece.runs) for piece in expected]
+    for piece, other in zip(found, expected, strict=True):
+        assert [cut[:2] for cut in piece.cuts] == [cut[:2] for cut in other.cuts]
+        assert [cut[3:] for cut in piece.cuts] == [cut[3:] for cut in other.cuts]
+        assert 0 <= piece.size - other.size <= 2  # an estimate is rounded
+        assert piece.ends_object == (other.ends_object and piece.last == other.last)
 
 
 def test_segments_are_preferred_to_the_same_positions_of_a_ledger() -> None:

@@ -17,6 +17,7 @@ from offloader.archive.spark.parsing import parse_options
 from offloader.archive.spark.planning import (
     TASKS,
     LookBackPlan,
+    TopicPlan,
     TopicSplit,
     asked_of,
     check_losses,
@@ -77,7 +78,7 @@ def positions(items: tuple[PlanItem, ...] | list[PlanItem]) -> list[tuple[int, i
 
 @given(st.integers(1, 60_000), st.booleans())
 def test_every_position_is_in_one_portion(max_bytes: int, look_back: bool) -> None:
-    found = portions(VIEW, plan(VIEW), max_bytes, look_back=look_back)
+    found = portions(TopicPlan.of(VIEW, plan(VIEW), look_back=look_back), max_bytes)
 
     assert [p for portion in found for p in positions(portion.items)] == EVERYTHING
     largest_part = max(part.size for segment in VIEW.catalog.segments for part in segment.parts)
@@ -85,14 +86,14 @@ def test_every_position_is_in_one_portion(max_bytes: int, look_back: bool) -> No
 
 
 def test_one_segment_is_read_by_many_tasks() -> None:
-    found = portions(VIEW, plan(VIEW, Selection(at(1, 0), at(1, 49))), 4_000, look_back=False)
+    found = portions(TopicPlan.of(VIEW, plan(VIEW, Selection(at(1, 0), at(1, 49))), look_back=False), 4_000)
 
     assert len(tasks(found, 4_000)) >= 4
 
 
 @given(st.sampled_from(EVERYTHING), st.integers(0, 50_000))
 def test_looking_back_goes_on_where_a_portion_begins(first: tuple[int, int], max_bytes: int) -> None:
-    back = positions(LookBackPlan(VIEW, plan(VIEW)).before(at(*first), max_bytes))
+    back = positions(LookBackPlan(plan(VIEW)).before(at(*first), max_bytes))
 
     number = EVERYTHING.index(first)
     assert back == EVERYTHING[number - len(back) : number]
@@ -104,7 +105,7 @@ def test_a_selection_by_time_falls_into_stretches() -> None:
     items = plan(VIEW, Selection(published_from=1_020_000, published_to=1_030_000))
     assert [p for p in EVERYTHING if p in positions(items)] != EVERYTHING
 
-    found = portions(VIEW, items, 10**9, look_back=True)
+    found = portions(TopicPlan.of(VIEW, items, look_back=True), 10**9)
 
     assert [p for portion in found for p in positions(portion.items)] == positions(items)
     assert [positions(portion.items)[0][0] for portion in found] == [1, 2, 2, 2]  # one of them is the gap
@@ -117,7 +118,7 @@ def test_a_selection_by_time_falls_into_stretches() -> None:
 
 def test_whatever_a_time_wants_is_read() -> None:
     items = plan(VIEW, Selection(published_from=1_020_000, published_to=1_030_000))
-    found = {p for portion in portions(VIEW, items, 5000, look_back=True) for p in positions(portion.items)}
+    found = {p for portion in portions(TopicPlan.of(VIEW, items, look_back=True), 5000) for p in positions(portion.items)}
 
     wanted_ = {(1, e) for e in range(20, 31)} | {(2, e) for e in range(12, 23)} | {(2, e) for e in range(51, 61)}
     assert wanted_ <= found
@@ -134,7 +135,7 @@ def test_small_portions_share_a_task() -> None:
 
 
 def test_portions_can_be_pickled() -> None:
-    found = portions(VIEW, plan(VIEW), 5000, look_back=True)
+    found = portions(TopicPlan.of(VIEW, plan(VIEW), look_back=True), 5000)
 
     assert pickle.loads(pickle.dumps(found)) == found
 
@@ -145,7 +146,7 @@ def test_what_the_options_want() -> None:
     records = TopicRecords.of(VIEW)
     assert wanted(records, options) == Selection(at(2, 5), None, None, 7)
     asked = asked_of(records, wanted(records, SourceOptions(StoreSettings("s3://b"))))
-    assert [item for _, items in asked for item in items] == plan(VIEW)
+    assert [item for planned in asked for item in planned.items] == plan(VIEW)
 
 
 def test_losses_are_refused() -> None:

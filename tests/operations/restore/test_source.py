@@ -8,7 +8,7 @@ import pytest
 
 from offloader.archive.items import ArchivedEntry, Missing
 from offloader.archive.read_model import LAST_ENTRY, OffloadedLedger, Unreadable
-from offloader.archive.reading.stores import Stores
+from offloader.archive.topic import ArchivedTopic
 from offloader.archive.view import TopicSnapshot
 from offloader.format.entry import ABORT_MARKER, COMMIT_MARKER
 from offloader.model import LedgerList, LedgerSpan, Source
@@ -24,7 +24,7 @@ def test_the_outline_is_of_what_comes_after_the_tail() -> None:
     archive.claim(1)
     archive.add(stream(1, 0, 9), [gap(1, 10, 12)], closed={1: 12})
     archive.add(stream(2, 0, 3))
-    source = ArchiveSource(TopicSnapshot.of(archive.catalog), Stores.of(archive.store))
+    source = ArchiveSource(ArchivedTopic.of(archive.store, archive.catalog))
     assert (source.outline(None).entries, source.outline(at(1, 4)).entries, source.outline(at(2, 3)).entries) == (14, 9, 0)
     assert source.outline(None).bytes > source.outline(at(2, 2)).bytes > 0
     assert source.outline(None).lost == ()
@@ -37,7 +37,7 @@ def test_ledgers_that_nothing_lists_are_told_of() -> None:
     ledger = OffloadedLedger(at(5, 0), at(5, 9), uuid_of(5), 1_000)
     for listed, told in ((None, 1), (LedgerList((LedgerSpan(5, 9),)), 0)):
         view = TopicSnapshot(TOPIC, archive.catalog, (ledger,), listed)
-        lost = ArchiveSource(view, Stores.of(archive.store)).outline(None).lost
+        lost = ArchiveSource(ArchivedTopic.of(archive.store, view)).outline(None).lost
         assert ["nothing lists the ledgers" in text for text in lost] == [True] * told
 
 
@@ -45,7 +45,7 @@ def test_a_brokers_ledger_that_cannot_be_read_is_lost() -> None:
     archive = Archive()
     unreadable = Unreadable("the-index", "it is gone")
     ledger = OffloadedLedger(at(5, 0), at(5, LAST_ENTRY), uuid_of(5), 0, unreadable=unreadable)
-    source = ArchiveSource(TopicSnapshot(TOPIC, archive.catalog, (ledger,)), Stores.of(archive.store))
+    source = ArchiveSource(ArchivedTopic.of(archive.store, TopicSnapshot(TOPIC, archive.catalog, (ledger,))))
     assert "damaged: the-index: it is gone" in source.outline(None).lost[0]
     assert [type(item) for item in source.items(None)] == [Missing]
 
@@ -62,10 +62,9 @@ def test_markers_are_looked_for_only_where_ledgers_were_copied(source: Source) -
     archive.add(stream(1, 0, 0))
     archive.add([Stored(1, item.position.entry, item.data) for item in (*items, *markers)])
     catalog = archive.catalog
-    stores = Stores.of(archive.store)
-    assert ArchiveSource(TopicSnapshot.of(catalog), stores).outcomes().raw == ()
+    assert ArchiveSource(ArchivedTopic.of(archive.store, catalog)).outcomes().raw == ()
     copied = replace(catalog, segments=(catalog.segments[0], replace(catalog.segments[1], source=source)))
-    found = ArchiveSource(TopicSnapshot.of(copied), stores).outcomes()
+    found = ArchiveSource(ArchivedTopic.of(archive.store, copied)).outcomes()
     assert found.raw == ((at(1, 1), at(1, 4)),)
     assert [found.committed(at(1, n), (0, n)) for n in (1, 2)] == [True, False]
 
@@ -77,6 +76,6 @@ def test_what_a_segment_has_of_a_brokers_ledger_was_delivered() -> None:
     archive.claim(5, 2)
     archive.add([Stored(5, n, entries[n]) for n in (2, 3)], closed={5: 3})
     view = TopicSnapshot(TOPIC, archive.catalog, (OffloadedLedger(at(5, 0), at(5, 3), uuid_of(5), sum(map(len, entries))),))
-    found = ArchiveSource(view, Stores.of(archive.store)).outcomes()
+    found = ArchiveSource(ArchivedTopic.of(archive.store, view)).outcomes()
     assert found.raw == ((at(5, 0), at(5, 1)),)
     assert found.committed(at(5, 3), (0, 3))

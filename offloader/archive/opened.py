@@ -1,0 +1,94 @@
+"""An archive that is open: its stores, its catalogs and a bucket of stock brokers beside it. All that reads topics
+begins here."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from offloader.archive.catalog_cache import CatalogCache
+from offloader.archive.ledgers.joined import joined
+from offloader.archive.reading.stores import Stores
+from offloader.archive.records import TopicRecords
+from offloader.archive.view import TopicSnapshot
+from offloader.errors import FatalError
+from offloader.metadata import listing
+from offloader.metadata.state import TopicCatalog
+from offloader.model import TopicName
+
+if TYPE_CHECKING:
+    from offloader.archive.ledgers.bucket import BucketScan
+    from offloader.archive.ledgers.ledger_bucket import LedgerBucket
+
+log = logging.getLogger(__name__)
+
+
+class OpenArchive:
+    """What `Archive`, the commands and Spark's processes read from. Threads may share it.
+
+    `ledgers`: where stock brokers have offloaded to. `catalogs`: the root's, where a process keeps them for several of
+    these. A `scanned` is what `scan` has told of the bucket already, which then is not listed again.
+    """
+
+    def __init__(self, stores: Stores, ledgers: LedgerBucket | None = None, catalogs: CatalogCache | None = None) -> None:
+        self.stores = stores
+        self.store = stores.open().store
+        self.ledgers = ledgers
+        self.catalogs = catalogs or CatalogCache(self.store)
+
+    def records(self, topic: TopicName, scanned: BucketScan | None = None) -> TopicRecords:
+        """What is stored of a topic now, ledgers of stock brokers too. Raises as `CatalogCache.records` and
+        `LedgerBucket.find`."""
+        records = self.catalogs.records(topic)
+        return records if self.ledgers is None else TopicRecords.of(_joined(records.whole.catalog, self.ledgers, scanned))
+
+    def has(self, records: TopicRecords) -> bool:
+        """Whether anything is archived of the topic with these records."""
+        return records.head.next_slot > 0 or (self.ledgers is not None and bool(records.whole.ledgers))
+
+    def has_lost_catalog(self, records: TopicRecords) -> bool:
+        """Whether the topic's objects are there, and its catalog is not; one listing call."""
+        return not self.has(records) and listing.holds_data(self.store, records.topic)
+
+    def scan(self, wanted: Callable[[TopicName], bool] = lambda _: True) -> BucketScan | None:
+        """What the bucket of ledgers tells of the topics that are wanted; None where there is none."""
+        return None if self.ledgers is None else self.ledgers.scan(wanted)
+
+    def topics(self) -> set[TopicName]:
+        """Every topic that is archived."""
+        return {*self.catalogs.topics(), *self._of_brokers(self.scan())}
+
+    def names(self) -> set[TopicName]:
+        """The same, and those of which there are objects without a catalog."""
+        return {*listing.topics(self.store), *self._of_brokers(self.scan())}
+
+    def partitions(self, topic: TopicName, scanned: BucketScan | None = None) -> list[TopicName]:
+        """The partitions of this name, by number; those in a bucket of ledgers only where that was scanned."""
+        beside = {name for name in self._of_brokers(scanned) if name.partitioned_name == str(topic)}
+        return sorted({*listing.partitions(self.store, topic), *beside} - {topic}, key=lambda name: name.partition)
+
+    def unknown(self, topic: TopicName, hint: str) -> FatalError:
+        """That there is no such topic; with a name of one of its partitions, or else a hint."""
+        parts = self.partitions(topic, self.scan(lambda name: name.partitioned_name == str(topic)))
+        if parts:
+            return FatalError(f"{topic} is partitioned; name one of its {len(parts)} archived partitions, for example {parts[0]}")
+        return FatalError(f"{topic} is not in the archive{hint}")
+
+    def _of_brokers(self, scanned: BucketScan | None) -> set[TopicName]:
+        of_records = () if self.ledgers is None else self.ledgers.records
+        return {*of_records, *(() if scanned is None else scanned.topics)}
+
+
+def _joined(catalog: TopicCatalog, bucket: LedgerBucket, scanned: BucketScan | None) -> TopicSnapshot:
+    """A catalog with what the bucket has of the topic's ledgers; copies that contradict each other are logged."""
+    found = bucket.find(catalog.topic, scanned)
+    for one in found.contradictions:
+        log.warning(
+            "%s: the bucket has two complete copies of ledger %d with different entries: %s is taken, %s is left out",
+            catalog.topic,
+            one.ledger,
+            one.taken,
+            one.other,
+        )
+    return joined(catalog, found)
