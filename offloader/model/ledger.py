@@ -6,7 +6,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from enum import StrEnum
 
-from offloader.model.position import Position
+from offloader.model.position import EntryRange, Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class LedgerList:
             return None
         last = self.closed_with(position.ledger)
         if last is None or position.entry < last:
-            return Position(position.incarnation, position.ledger, position.entry + 1)
+            return position.next_entry
         following = self.next_ledger(position.ledger)
         return None if following is None else Position(position.incarnation, following, 0)
 
@@ -87,3 +87,7 @@ class Gap:
     ledger: int
     first: int
     last: int
+
+    @property
+    def entries(self) -> EntryRange:
+        return EntryRange.closed(self.ledger, self.first, self.last)

@@ -1,9 +1,10 @@
-"""Where an entry is in its topic."""
+"""Where an entry is in its topic, and the arithmetic of entry ids."""
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 
 class Position(NamedTuple):
@@ -27,3 +28,46 @@ class Position(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.ledger}:{self.entry}"
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Ledger and entry: all that Pulsar says of a position."""
+        return self.ledger, self.entry
+
+    @property
+    def next_entry(self) -> Position:
+        """The next entry id of the same ledger, whether or not the ledger has it."""
+        return self.at(self.entry + 1)
+
+    @property
+    def previous_entry(self) -> Position:
+        """The entry id before, of the same ledger; -1 before the first one."""
+        return self.at(self.entry - 1)
+
+    def at(self, entry: int) -> Position:
+        """Another entry of the same ledger."""
+        return Position(self.incarnation, self.ledger, entry)
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRange:
+    """The entries of one ledger from `first` up to, and without, `after`."""
+
+    ledger: int
+    first: int
+    after: int
+
+    @classmethod
+    def closed(cls, ledger: int, first: int, last: int) -> Self:
+        """From bounds that are both included, as records and Pulsar have them."""
+        return cls(ledger, first, last + 1)
+
+    @property
+    def last(self) -> int:
+        """The last entry; the one before `first` where the range is empty."""
+        return self.after - 1
+
+    @property
+    def count(self) -> int:
+        """How many entries, 0 for a range that is empty."""
+        return max(self.after - self.first, 0)
