@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import httpx
 
 from offloader.errors import AuthorizationFailedError, FatalError
 from offloader.model import TopicName
 from offloader.ports.admin import Identity, TopicInfo
-from offloader.pulsar.loaded import loaded_by
 from offloader.pulsar.managed_ledger import LAZY_CURSORS, keeps_properties, pin_token, topic_info
 from offloader.pulsar.rest import RestClient
 from offloader.pulsar.settings import PulsarSettings
 from offloader.pulsar.shapes import mapping, texts, topic_names
 
 SYSTEM_NAMESPACE = "pulsar/system"
+STATISTICS_AGE_MS = 60_000
+"""How old a broker's statistics may be (`statsUpdateFrequencyInSecs`; seen with 4.0.7)."""
+# Our names are those of the namespace's policies; the paths are below the topic's, asked with `applied=true`.
+APPLIED = {
+    "message_ttl_in_seconds": "messageTTL",
+    "backlog_quota_map": "backlogQuotaMap",
+    "retention_policies": "retention",
+    "offload_policies": "offloadPolicies",
+}
 
 
 class AdminClient:
@@ -107,7 +116,7 @@ class AdminClient:
     def loaded_by(self, topic: TopicName) -> str | None:
         """See `Admin.loaded_by`."""
         brokers = texts(self.rest.get(f"brokers/{self.cluster()}"), "the brokers")
-        return loaded_by(self._settings, brokers, topic)
+        return _loaded_by(self._settings, brokers, topic)
 
     def close(self) -> None:
         """Close the connections."""
@@ -118,3 +127,43 @@ def is_system_topic(topic: TopicName) -> bool:
     """Whether Pulsar made the topic for itself: policies, transaction logs and buffers, pending acknowledgements."""
     name = topic.partitioned_name.rpartition("/")[2]
     return topic.namespace == SYSTEM_NAMESPACE or name.startswith("__") or name.endswith("__transaction_pending_ack")
+
+
+def effective_policies(admin: AdminClient, topic: TopicName) -> Mapping[str, object]:
+    """What applies to a topic after merging broker, namespace and topic. A policy that is nowhere set is None.
+
+    One REST call a policy: for checks, not for each round. A partition has no policies of its own (Pulsar 4.0.7 answers 412).
+    """
+    whole = TopicName.parse(topic.partitioned_name)
+    found: dict[str, object] = {
+        name: admin.rest.get(f"{whole.rest_path}/{path}", applied="true") for name, path in APPLIED.items()
+    }
+    found["subscription_expiration_time_minutes"] = subscription_expiration(admin, topic.namespace)
+    return found
+
+
+def subscription_expiration(admin: AdminClient, namespace: str) -> object:
+    """Minutes after which an idle subscription is deleted, 0: never. The namespace's, else the broker's."""
+    own = admin.rest.get(f"namespaces/{namespace}/subscriptionExpirationTime")
+    return own if own is not None else int(admin.runtime_configuration().get("subscriptionExpirationTimeMinutes", "0"))
+
+
+def _loaded_by(settings: PulsarSettings, brokers: list[str], topic: TopicName) -> str | None:
+    """The first of these brokers (`host:port` of their admin REST) whose statistics have the topic. For super users.
+
+    Whoever asks for a topic's statistics by its name makes a broker load it: this does not. What was loaded or unloaded in the
+    last `STATISTICS_AGE_MS` is not seen. Raises BrokerUnavailableError, AuthorizationFailedError.
+    """
+    scheme = settings.admin_url.partition("://")[0]
+    return next((broker for broker in brokers if _has(replace(settings, admin_url=f"{scheme}://{broker}"), topic)), None)
+
+
+def _has(settings: PulsarSettings, topic: TopicName) -> bool:
+    client = RestClient(settings)
+    try:
+        said = mapping(client.get("broker-stats/topics"), "the broker's statistics", or_none=True)
+    finally:
+        client.close()
+    bundles = mapping(said.get(topic.namespace), "a namespace's statistics", or_none=True)
+    loaded = (mapping(bundle, "a bundle's statistics").get("persistent", {}) for bundle in bundles.values())
+    return any(str(topic) in mapping(topics, "a bundle's topics") for topics in loaded)

@@ -26,9 +26,8 @@ from offloader.errors import (
     TopicNotFoundError,
 )
 from offloader.model import Gap, GapKind, TopicName
-from offloader.pulsar.admin import AdminClient, is_system_topic
+from offloader.pulsar.admin import AdminClient, effective_policies, is_system_topic
 from offloader.pulsar.gaps import explain, kind_of
-from offloader.pulsar.policies import effective_policies
 from offloader.pulsar.redirects import refusal
 from offloader.pulsar.rest import MAX_REDIRECTS, RestClient
 from offloader.pulsar.settings import PulsarSettings

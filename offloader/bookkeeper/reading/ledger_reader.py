@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 from offloader.bookkeeper.api import Bookies
 from offloader.bookkeeper.digests import digest_for
 from offloader.bookkeeper.model import LedgerMetadata
-from offloader.bookkeeper.reading.budget import Budget
+from offloader.bookkeeper.reading.budget import Budget, Sizes
 from offloader.bookkeeper.reading.fetch import RunFetch
 from offloader.bookkeeper.reading.runs import run_at, striped
-from offloader.bookkeeper.reading.sizes import Sizes
 from offloader.bookkeeper.reading.slowness import Slowness
 from offloader.bookkeeper.reading.verdict import verdict
 from offloader.bookkeeper.status import Answer, TooManyRequestsError, answer
