@@ -70,6 +70,10 @@ class LedgerRange:
     size: int
     closed_with: int | None = None
 
+    @property
+    def entries(self) -> EntryRange:
+        return EntryRange.closed(self.ledger, self.first, self.last)
+
 
 class GapKind(StrEnum):
     """Why a broker did not deliver an entry."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
 
@@ -68,6 +69,27 @@ class EntryRange:
         return self.after - 1
 
     @property
-    def count(self) -> int:
-        """How many entries, 0 for a range that is empty."""
+    def span(self) -> int:
+        """How many entry ids, 0 for a range that is empty."""
         return max(self.after - self.first, 0)
+
+    @property
+    def ids(self) -> range:
+        return range(self.first, self.after)
+
+    def between(self, begin: tuple[int, int] | None = None, after: tuple[int, int] | None = None) -> Self | None:
+        """What lies from one (ledger, entry) up to, and without, another; None: nothing. What is not given is no limit."""
+        first, end = (self.ledger, self.first), (self.ledger, self.after)
+        first = first if begin is None else max(first, begin)
+        end = end if after is None else min(end, after)
+        return replace(self, first=first[1], after=end[1]) if first < end and first[0] == end[0] == self.ledger else None
+
+    def without(self, taken: Iterable[EntryRange]) -> Iterator[Self]:
+        """What is left of it, in order. The taken ranges are of the same ledger; they may overlap, and reach further."""
+        at = self.first
+        for one in sorted(taken, key=lambda one: one.first):
+            if at < min(one.first, self.after):
+                yield replace(self, first=at, after=min(one.first, self.after))
+            at = max(at, one.after)
+        if at < self.after:
+            yield replace(self, first=at)

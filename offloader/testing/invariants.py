@@ -127,7 +127,7 @@ class _Archived:
         elif item.kind is None:
             self.losses.append((_place(item.start), _place(item.end)))
         else:
-            for entry in range(item.start.entry, item.end.entry + 1):
+            for entry in item.entries.ids:
                 self._once((item.start.ledger, entry))
                 self.gaps[item.start.ledger, entry] = item.kind
 

@@ -173,4 +173,4 @@ def gap(ledger: int, first: int, last: int, kind: GapKind = GapKind.ABORTED) -> 
 
 
 def run(ledger: int, first: int, last: int, kind: GapKind | None = None) -> Run:
-    return Run(ledger, first, last, kind)
+    return Run(ledger, first, last + 1, kind)

@@ -116,7 +116,7 @@ class Follower:
                         expected = yield from self._bridged(run.start)
                         if not isinstance(expected, Position):
                             return
-                        rest = run.after(expected.previous_entry)
+                        rest = run.since(expected)
                     if rest is not None:
                         yield self._accounted(rest)
                 self._well = self._clock()

@@ -10,7 +10,6 @@ from offloader.archive.items import Missing
 from offloader.archive.read_model import EVERYTHING, ObjectRange, OffloadedLedger, PlanItem, Selection, Unreadable
 from offloader.archive.reading.object_range import of_ledger, of_segment
 from offloader.archive.reading.overlaps import spans_once
-from offloader.archive.runs import Run
 from offloader.archive.view import TopicSnapshot
 from offloader.errors import DamagedRecordError
 from offloader.model import Loss, Position, Segment, TopicName
@@ -105,21 +104,13 @@ def _taken(item: PlanItem, room: int, *, whole: bool) -> tuple[PlanItem | None, 
 
 def _before(piece: ObjectRange, count: int) -> ObjectRange:
     """Up to the cut of this number."""
-    end = piece.cuts[count - 1][:2]
-    kept = (
-        Run(run.ledger, run.first, min(run.last, end[1]) if run.ledger == end[0] else run.last, run.gap)
-        for run in piece.runs
-        if (run.ledger, run.first) <= end
-    )
-    return replace(piece, runs=tuple(kept), cuts=piece.cuts[:count], ends_object=False)
+    behind = piece.cuts[count - 1].behind
+    kept = (run.between(after=behind) for run in piece.runs)
+    return replace(piece, runs=tuple(run for run in kept if run), cuts=piece.cuts[:count], ends_object=False)
 
 
 def _after(piece: ObjectRange, count: int) -> ObjectRange:
     """What comes after the cut of this number."""
-    end = piece.cuts[count - 1][:2]
-    kept = (
-        Run(run.ledger, max(run.first, end[1] + 1) if run.ledger == end[0] else run.first, run.last, run.gap)
-        for run in piece.runs
-        if (run.ledger, run.last) > end
-    )
-    return replace(piece, runs=tuple(kept), cuts=piece.cuts[count:])
+    behind = piece.cuts[count - 1].behind
+    kept = (run.between(behind) for run in piece.runs)
+    return replace(piece, runs=tuple(run for run in kept if run), cuts=piece.cuts[count:])

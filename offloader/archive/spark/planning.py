@@ -139,7 +139,7 @@ class LookBackPlan:
 
     def _until(self, group: Sequence[PlanItem], first: Position) -> tuple[PlanItem, ...]:
         """What of a group lies before a position."""
-        end = Position(first.incarnation, first.ledger, first.entry - 1)
+        end = first.previous_entry
         return tuple(item for item in plan(self._view, Selection(_first_of(group), end)) if isinstance(item, ObjectRange))
 
 

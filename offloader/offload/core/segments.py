@@ -253,7 +253,7 @@ def _entry_runs(part: Part) -> list[LedgerRange]:
             runs.append(LedgerRange(r.ledger, first, gap_first - 1, count, size))
             first, count, size = gap_last + 1, 0, 0
         runs.append(LedgerRange(r.ledger, first, r.last, count, size))
-        if sum(run.last - run.first + 1 for run in runs if run.ledger == r.ledger) != r.count:
+        if sum(run.entries.span for run in runs if run.ledger == r.ledger) != r.count:
             raise IntegrityError(f"part {part.number}: ledger {r.ledger} has {r.count} entries in {r.first}..{r.last}")
     return runs
 

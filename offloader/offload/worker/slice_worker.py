@@ -344,7 +344,7 @@ class _SliceRun:
         """Take the gaps that explain entries from the expected one on as accounted for. Returns those that none explains."""
         limit = max(self._lookups_left, 1)
         gaps, unexplained = self._source.explain(self._work.topic, missing.ledger, missing.first, missing.last, limit=limit)
-        self._lookups_left -= sum(gap.entries.count for gap in gaps) + 1
+        self._lookups_left -= sum(gap.entries.span for gap in gaps) + 1
         if gaps:
             self._gaps.extend(gaps)
             self._reach(gaps[-1].last)
