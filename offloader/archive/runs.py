@@ -44,7 +44,7 @@ def _runs_of(uuid: str, held: LedgerRange, gaps: list[Gap]) -> Iterator[Run]:
             )
         if gap.first > at:
             yield Run(held.ledger, at, gap.first)
-        at = gap.entries.after
+        at = gap.after
         yield Run(held.ledger, gap.first, at, gap.kind)
-    if at < held.entries.after:
-        yield Run(held.ledger, at, held.entries.after)
+    if at < held.after:
+        yield Run(held.ledger, at, held.after)

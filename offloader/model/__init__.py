@@ -1,7 +1,7 @@
 """The values that everything else speaks of: topics, positions, ledgers, parts, segments, slices, receipts. Pure.
 
-Frozen. Sizes are in bytes, times in milliseconds since the epoch (UTC), positions inclusive unless a name says
-`after`.
+Frozen. Sizes are in bytes, times in milliseconds since the epoch (UTC). Ranges of entries go from `first` up to, and
+without, `after`. Of positions, `start` and `end` are both included: only the ledger list knows what follows a position.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from offloader.model.position import EntryRange, Position
@@ -60,19 +60,12 @@ class LedgerList:
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerRange:
-    """What a part or a segment holds of one ledger. `size` is the sum of the entries' lengths."""
+class LedgerRange(EntryRange):
+    """What a part or a segment holds of one ledger: `count` entries of together `size` bytes, the others are gaps."""
 
-    ledger: int
-    first: int
-    last: int
-    count: int
-    size: int
-    closed_with: int | None = None
-
-    @property
-    def entries(self) -> EntryRange:
-        return EntryRange.closed(self.ledger, self.first, self.last)
+    count: int = field(kw_only=True)
+    size: int = field(kw_only=True)
+    closed_with: int | None = field(default=None, kw_only=True)
 
 
 class GapKind(StrEnum):
@@ -84,14 +77,7 @@ class GapKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
-    """Entries `first`..`last` of one ledger that exist in Pulsar, are not in the segment, and are known to be `kind`."""
+class Gap(EntryRange):
+    """Entries of one ledger that exist in Pulsar, are not in the segment, and are known to be `kind`."""
 
-    kind: GapKind
-    ledger: int
-    first: int
-    last: int
-
-    @property
-    def entries(self) -> EntryRange:
-        return EntryRange.closed(self.ledger, self.first, self.last)
+    kind: GapKind = field(kw_only=True)

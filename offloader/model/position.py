@@ -77,15 +77,21 @@ class EntryRange:
     def ids(self) -> range:
         return range(self.first, self.after)
 
+    def has(self, other: EntryRange) -> bool:
+        """Whether all of the other range lies in it."""
+        return other.ledger == self.ledger and self.first <= other.first and other.after <= self.after
+
     def between(self, begin: tuple[int, int] | None = None, after: tuple[int, int] | None = None) -> Self | None:
-        """What lies from one (ledger, entry) up to, and without, another; None: nothing. What is not given is no limit."""
+        """What lies from one (ledger, entry) up to, and without, another; None: nothing. Each limit may be left out."""
         first, end = (self.ledger, self.first), (self.ledger, self.after)
         first = first if begin is None else max(first, begin)
         end = end if after is None else min(end, after)
-        return replace(self, first=first[1], after=end[1]) if first < end and first[0] == end[0] == self.ledger else None
+        if first >= end or not first[0] == end[0] == self.ledger:
+            return None
+        return replace(self, first=first[1], after=end[1])
 
     def without(self, taken: Iterable[EntryRange]) -> Iterator[Self]:
-        """What is left of it, in order. The taken ranges are of the same ledger; they may overlap, and reach further."""
+        """What is left of it, in order. The taken ranges are of its ledger; they may overlap and reach further."""
         at = self.first
         for one in sorted(taken, key=lambda one: one.first):
             if at < min(one.first, self.after):

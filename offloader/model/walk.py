@@ -1,6 +1,6 @@
 """Going through a topic's entries without passing one over: the expected position, gaps, silence. Pure.
 
-Three account for every entry: a slice, a reader that follows a topic, and a reader that fills a broker's gaps from bookies.
+Three account for every entry: a slice, a reader that follows a topic, a reader that fills a broker's gaps from bookies.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Walk:
         return gap if isinstance(gap, EntryRange) else None
 
     def in_turn(self, entries: Delivered, begin: int) -> int:
-        """How many entries, from number `begin` on, are the expected one and its followers in the ledger, up to the bound."""
+        """How many entries, from number `begin` on, are the expected one and those after it in its ledger."""
         expected = self.expected
         if expected is None or self.done or entries[begin][:2] != expected.place:
             return 0

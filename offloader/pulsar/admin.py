@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import httpx
 
-from offloader.errors import AuthorizationFailedError, FatalError
+from offloader.errors import AuthorizationFailedError, FatalError, ProtocolError
 from offloader.model import TopicName
 from offloader.ports.admin import Identity, TopicInfo
 from offloader.pulsar.managed_ledger import LAZY_CURSORS, keeps_properties, pin_token, topic_info
 from offloader.pulsar.rest import RestClient
 from offloader.pulsar.settings import PulsarSettings
-from offloader.pulsar.shapes import mapping, texts, topic_names
 
 SYSTEM_NAMESPACE = "pulsar/system"
 STATISTICS_AGE_MS = 60_000
@@ -46,7 +46,7 @@ class AdminClient:
             name = None
         if name:
             return name
-        names = [n for n in texts(self.rest.get("clusters"), "the clusters") if n != "global"]
+        names = [n for n in _texts(self.rest.get("clusters"), "the clusters") if n != "global"]
         if len(names) != 1:
             raise FatalError(
                 f"which of the clusters {names} this is, only a super user may ask: give the offloader's role that right"
@@ -56,7 +56,7 @@ class AdminClient:
     def identity(self) -> Identity:
         """See `Admin.identity`."""
         try:
-            said = mapping(self.rest.get("brokers/internal-configuration"), "the brokers' internal configuration")
+            said = _mapping(self.rest.get("brokers/internal-configuration"), "the brokers' internal configuration")
         except AuthorizationFailedError:  # only super users may read it
             said = {}
         named = (said.get(name) for name in ("metadataStoreUrl", "zookeeperServers", "configurationMetadataStoreUrl"))
@@ -64,16 +64,16 @@ class AdminClient:
 
     def runtime_configuration(self) -> Mapping[str, str]:
         """The broker's configuration as it runs. For super users."""
-        said = mapping(self.rest.get("brokers/configuration/runtime"), "the brokers' configuration")
+        said = _mapping(self.rest.get("brokers/configuration/runtime"), "the brokers' configuration")
         return {name: str(value) for name, value in said.items()}
 
     def tenants(self) -> list[str]:
         """Their names. For super users."""
-        return texts(self.rest.get("tenants"), "the tenants")
+        return _texts(self.rest.get("tenants"), "the tenants")
 
     def namespaces_of(self, tenant: str) -> list[str]:
         """See `Admin.namespaces_of`."""
-        return texts(self.rest.get(f"namespaces/{tenant}"), f"the namespaces of {tenant}")
+        return _texts(self.rest.get(f"namespaces/{tenant}"), f"the namespaces of {tenant}")
 
     def namespaces(self) -> list[str]:
         """See `Admin.namespaces`."""
@@ -81,18 +81,18 @@ class AdminClient:
 
     def namespace_properties(self, namespace: str) -> Mapping[str, str]:
         """What operators attached to the namespace."""
-        said = mapping(self.rest.get(f"namespaces/{namespace}/properties"), f"the properties of {namespace}", or_none=True)
+        said = _mapping(self.rest.get(f"namespaces/{namespace}/properties"), f"the properties of {namespace}", or_none=True)
         return {name: str(value) for name, value in said.items()}
 
     def namespace_policies(self, namespace: str) -> Mapping[str, object]:
         """See `Admin.namespace_policies`."""
-        return mapping(self.rest.get(f"namespaces/{namespace}"), f"the policies of {namespace}")
+        return _mapping(self.rest.get(f"namespaces/{namespace}"), f"the policies of {namespace}")
 
     def topics(self, namespace: str) -> list[TopicName]:
         """See `Admin.topics`."""
         if namespace == SYSTEM_NAMESPACE:
             return []
-        names = topic_names(self.rest.get(f"persistent/{namespace}"), f"the topics of {namespace}")
+        names = _topic_names(self.rest.get(f"persistent/{namespace}"), f"the topics of {namespace}")
         return sorted(name for name in names if not is_system_topic(name))
 
     def topic_info(self, topic: TopicName) -> TopicInfo:
@@ -115,7 +115,7 @@ class AdminClient:
 
     def loaded_by(self, topic: TopicName) -> str | None:
         """See `Admin.loaded_by`."""
-        brokers = texts(self.rest.get(f"brokers/{self.cluster()}"), "the brokers")
+        brokers = _texts(self.rest.get(f"brokers/{self.cluster()}"), "the brokers")
         return _loaded_by(self._settings, brokers, topic)
 
     def close(self) -> None:
@@ -151,8 +151,8 @@ def subscription_expiration(admin: AdminClient, namespace: str) -> object:
 def _loaded_by(settings: PulsarSettings, brokers: list[str], topic: TopicName) -> str | None:
     """The first of these brokers (`host:port` of their admin REST) whose statistics have the topic. For super users.
 
-    Whoever asks for a topic's statistics by its name makes a broker load it: this does not. What was loaded or unloaded in the
-    last `STATISTICS_AGE_MS` is not seen. Raises BrokerUnavailableError, AuthorizationFailedError.
+    Whoever asks for a topic's statistics by its name makes a broker load it: this does not. What was loaded or unloaded in
+    the last `STATISTICS_AGE_MS` is not seen. Raises BrokerUnavailableError, AuthorizationFailedError.
     """
     scheme = settings.admin_url.partition("://")[0]
     return next((broker for broker in brokers if _has(replace(settings, admin_url=f"{scheme}://{broker}"), topic)), None)
@@ -161,9 +161,40 @@ def _loaded_by(settings: PulsarSettings, brokers: list[str], topic: TopicName) -
 def _has(settings: PulsarSettings, topic: TopicName) -> bool:
     client = RestClient(settings)
     try:
-        said = mapping(client.get("broker-stats/topics"), "the broker's statistics", or_none=True)
+        said = _mapping(client.get("broker-stats/topics"), "the broker's statistics", or_none=True)
     finally:
         client.close()
-    bundles = mapping(said.get(topic.namespace), "a namespace's statistics", or_none=True)
-    loaded = (mapping(bundle, "a bundle's statistics").get("persistent", {}) for bundle in bundles.values())
-    return any(str(topic) in mapping(topics, "a bundle's topics") for topics in loaded)
+    bundles = _mapping(said.get(topic.namespace), "a namespace's statistics", or_none=True)
+    loaded = (_mapping(bundle, "a bundle's statistics").get("persistent", {}) for bundle in bundles.values())
+    return any(str(topic) in _mapping(topics, "a bundle's topics") for topics in loaded)
+
+
+# What a peer's JSON must be is looked at where it comes in: a wrong one is that peer's fault and nobody's surprise.
+
+
+def _mapping(value: object, what: str, *, or_none: bool = False) -> Mapping[str, Any]:
+    """An object; with `or_none` nothing stands for an empty one. Raises ProtocolError."""
+    if value is None and or_none:
+        return {}
+    if not isinstance(value, dict):
+        raise _wrong(value, what, "an object")
+    return value
+
+
+def _texts(value: object, what: str) -> list[str]:
+    """A list of strings. Raises ProtocolError."""
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise _wrong(value, what, "a list of names")
+    return value
+
+
+def _topic_names(value: object, what: str) -> list[TopicName]:
+    """A list of topics' full names. Raises ProtocolError."""
+    try:
+        return [TopicName.parse(name) for name in _texts(value, what)]
+    except ValueError as error:
+        raise ProtocolError(f"{what}: {error}") from error
+
+
+def _wrong(value: object, what: str, wanted: str) -> ProtocolError:
+    return ProtocolError(f"{what}: the broker answered {type(value).__name__} where {wanted} belongs")

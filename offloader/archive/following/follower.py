@@ -17,7 +17,7 @@ from offloader.ports.entry_source import EntrySource, RawEntry
 
 READ_SECONDS = 0.5
 PAUSE_SECONDS = 1.0
-LOOK_SECONDS = 5.0  # after so long a silence, what comes next may have been archived and trimmed: only a look at both tells
+LOOK_SECONDS = 5.0  # after so long a silence, what comes next may be archived and trimmed: only a look at both tells
 READER_BYTES = 16 * MIB
 MAX_LOOKUPS = 10_000
 
@@ -128,7 +128,7 @@ class Follower:
         return self._after is not None and run.start == self._after.next_entry
 
     def _bridged(self, found: Position) -> Generator[ReadItem, None, Position | NextStep]:
-        """Account for what lies before a position. Returns what is expected then: it, a later one, or what to do instead."""
+        """Account for what lies before a position. Returns what is expected then, or what to do instead."""
         while True:
             expected = self._expected()
             if isinstance(expected, NextStep):

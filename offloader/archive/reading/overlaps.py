@@ -67,7 +67,7 @@ def _taken(segments: Iterable[Segment]) -> dict[tuple[int, int], list[EntryRange
     taken: defaultdict[tuple[int, int], list[EntryRange]] = defaultdict(list)
     for segment in segments:
         for held in segment.ledgers:
-            taken[segment.start.incarnation, held.ledger].append(held.entries)
+            taken[segment.start.incarnation, held.ledger].append(held)
     return taken
 
 

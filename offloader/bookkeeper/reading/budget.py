@@ -1,4 +1,4 @@
-"""How much a reader holds and may ask for: bytes not handed out yet, bytes under way, and how large entries to come will be."""
+"""How much a reader holds and may ask for: bytes not handed out yet, bytes under way, and the size of entries to come."""
 
 from __future__ import annotations
 

@@ -341,10 +341,10 @@ class _SliceRun:
         return None
 
     def _explain(self, missing: EntryRange) -> EntryRange | None:
-        """Take the gaps that explain entries from the expected one on as accounted for. Returns those that none explains."""
+        """Account for the entries that are explained, from the expected one on. Returns those that are not."""
         limit = max(self._lookups_left, 1)
         gaps, unexplained = self._source.explain(self._work.topic, missing.ledger, missing.first, missing.last, limit=limit)
-        self._lookups_left -= sum(gap.entries.span for gap in gaps) + 1
+        self._lookups_left -= sum(gap.span for gap in gaps) + 1
         if gaps:
             self._gaps.extend(gaps)
             self._reach(gaps[-1].last)

@@ -150,7 +150,7 @@ class RealWorld:
 
 
 class LedgerProbes:
-    """The metadata service and its bookies. Connects as workers do. Raises as `offloader.bookkeeper.connect.connect`."""
+    """The metadata service and its bookies, reached as workers do. Raises as `offloader.bookkeeper.connect.connect`."""
 
     def __init__(self, settings: BookKeeperSettings) -> None:
         self._timeout = settings.bookies.connect_timeout + settings.bookies.request_timeout
