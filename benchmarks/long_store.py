@@ -49,7 +49,7 @@ class LongTopic:
             SegmentLayout(),
             Source.BROKER,
             RollReason.SIZE,
-            (LedgerRange(1, first, first + self.entries - 1, self.entries, self.parts * self.part_size),),
+            (LedgerRange(1, first, first + self.entries, count=self.entries, size=self.parts * self.part_size),),
             made,
             predecessor_uuid=_uuid(number - 1) if number else "",
             predecessor_end=Position(0, 1, first - 1) if number else None,
@@ -57,7 +57,7 @@ class LongTopic:
 
     def _part(self, number: int, index: int, first: int, begin: int) -> Part:
         times = begin + index * MINUTE // self.parts, begin + (index + 1) * MINUTE // self.parts
-        held = (LedgerRange(1, first, first + 79, 80, self.part_size - 1_000),)
+        held = (LedgerRange(1, first, first + 80, count=80, size=self.part_size - 1_000),)
         etag = md5(f"{number} {index}".encode(), usedforsecurity=False).hexdigest()  # as random as those of a store
         stats = EntryStats(8_000, *times, *times, 100 * first, 100 * first + 7_999)
         return Part(index + 1, index * self.part_size, self.part_size, etag, int(etag[:8], 16), 8, held, 32, stats)

@@ -31,8 +31,7 @@ from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
 from offloader.testing import scripted
-from offloader.testing.invariants import HARMLESS, check_invariants
-from offloader.testing.pace import PaceLog
+from offloader.testing.invariants import HARMLESS, PaceLog, check_invariants
 from offloader.testing.truth import Truth, TruthCollector
 from tests.storage.servers import free_port
 

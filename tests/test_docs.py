@@ -188,7 +188,7 @@ def test_the_example_of_the_formats_page_is_what_we_write():
         assert cutter.offer(ledger, entry, data, inspect(data)) is None
     cut = cutter.finish()
     assert cut.data() == hexadecimal("data")
-    ledgers = [LedgerRange(5, 0, 1, 2, 14, closed_with=1), LedgerRange(9, 0, 0, 1, 1)]
+    ledgers = [LedgerRange(5, 0, 2, count=2, size=14, closed_with=1), LedgerRange(9, 0, 1, count=1, size=1)]
     assert index_of_segment(cut.index, ledgers, cut.size, 1_700_000_000_000) == hexadecimal("index")
 
 

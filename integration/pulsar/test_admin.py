@@ -5,9 +5,9 @@ import pytest
 from integration.pulsar.waiting import limits_in_force, until
 from offloader.errors import NamespaceNotFoundError, TopicNotFoundError
 from offloader.model import TopicName
+from offloader.pulsar.admin import effective_policies
 from offloader.pulsar.exactness import check_exactness
 from offloader.pulsar.lookup import TopicLookup
-from offloader.pulsar.policies import effective_policies
 from offloader.pulsar.pool import ConnectionPool
 
 pytestmark = pytest.mark.pulsar

@@ -45,8 +45,8 @@ def test_the_end_is_the_last_entry_that_readers_get(pinned, pins, admin, source,
     until(lambda: end(pins, pinned).last == (ledger, 2))
     assert confirmed(admin, pinned) == (ledger, 3)
     assert delivered(source, pinned, 2) == [(ledger, 0), (ledger, 2)]
-    assert source.explain(pinned, ledger, 1, 1, limit=10) == ((Gap(GapKind.ABORTED, ledger, 1, 1),), None)
-    assert source.explain(pinned, ledger, 3, 3, limit=10) == ((Gap(GapKind.MARKER, ledger, 3, 3),), None)
+    assert source.explain(pinned, ledger, 1, 1, limit=10) == ((Gap(ledger, 1, 2, kind=GapKind.ABORTED),), None)
+    assert source.explain(pinned, ledger, 3, 3, limit=10) == ((Gap(ledger, 3, 4, kind=GapKind.MARKER),), None)
 
 
 def test_a_committed_transaction_is_delivered_without_its_marker(pinned, pins, source, transactions):
@@ -59,7 +59,7 @@ def test_a_committed_transaction_is_delivered_without_its_marker(pinned, pins, s
     until(lambda: end(pins, pinned).last == sent[-1])
     assert delivered(source, pinned, len(sent)) == sent
     marker = (sent[-1][0], sent[-1][1] + 1)
-    assert source.explain(pinned, *marker, marker[1], limit=10) == ((Gap(GapKind.MARKER, *marker, marker[1]),), None)
+    assert source.explain(pinned, *marker, marker[1], limit=10) == ((Gap(*marker, marker[1] + 1, kind=GapKind.MARKER),), None)
 
 
 def test_a_topic_with_nothing_but_aborted_entries_seems_empty_and_can_be_acknowledged(pinned, pins, admin, source, transactions):
@@ -68,11 +68,11 @@ def test_a_topic_with_nothing_but_aborted_entries_seems_empty_and_can_be_acknowl
     ledger, _ = [transactions.send(name, b"t", transaction) for _ in range(20)][-1]
     transactions.end(transaction, commit=False)
     until(lambda: confirmed(admin, pinned) == (ledger, 20))
-    explained = (Gap(GapKind.ABORTED, ledger, 0, 19), Gap(GapKind.MARKER, ledger, 20, 20))
+    explained = (Gap(ledger, 0, 20, kind=GapKind.ABORTED), Gap(ledger, 20, 21, kind=GapKind.MARKER))
     until(lambda: source.explain(pinned, ledger, 0, 20, limit=100) == (explained, None))
     assert end(pins, pinned).last is None
     assert delivered(source, pinned, 0) == []
-    assert source.explain(pinned, ledger, 0, 20, limit=5) == ((Gap(GapKind.ABORTED, ledger, 0, 4),), 5)
+    assert source.explain(pinned, ledger, 0, 20, limit=5) == ((Gap(ledger, 0, 5, kind=GapKind.ABORTED),), 5)
     pins.acknowledge(pinned, Position(0, ledger, 20))
     assert end(pins, pinned).mark_delete == (ledger, 20)
 

@@ -10,8 +10,7 @@ from integration.processes import HANGS
 from offloader.errors import RetryableError
 from offloader.model import TopicName
 from offloader.ports.entry_source import EntryReader, RawEntry
-from offloader.pulsar.admin import AdminClient
-from offloader.pulsar.policies import effective_policies
+from offloader.pulsar.admin import AdminClient, effective_policies
 
 T = TypeVar("T")
 

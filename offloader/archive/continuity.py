@@ -74,9 +74,9 @@ class Junctions:
         if start <= end:
             return Break(BreakKind.OVERLAP, before, after, f"{name(after)} starts at {start}, {name(before)} ends at {end}")
         if start.ledger == end.ledger:
-            if start.entry == end.entry + 1:
+            if start == end.next_entry:
                 return None
-            return Break(BreakKind.HOLE, before, after, f"{end.ledger}:{end.entry + 1}..{start.entry - 1} is in no segment")
+            return Break(BreakKind.HOLE, before, after, f"{end.next_entry}..{start.previous_entry.entry} is in no segment")
         return _without_predecessor(before, after) or self._across_ledgers(before, after)
 
     def _at_begin(self, before: Span | None, after: Span) -> Break | None:
@@ -85,7 +85,7 @@ class Junctions:
         begin, start = self._view.catalog.begins.get(after.start.incarnation), after.start
         if begin is None or begin >= start or (begin.ledger < start.ledger and start.entry <= 0):
             return None
-        gone = f"{begin}..{start.entry - 1}" if begin.ledger == start.ledger else f"{begin} up to {start}"
+        gone = f"{begin}..{start.previous_entry.entry}" if begin.ledger == start.ledger else f"{begin} up to {start}"
         message = f"{gone} is in no record: what was claimed begins there, {name(after)} after it"
         return Break(BreakKind.HOLE, before, after, message)
 
@@ -99,12 +99,12 @@ class Junctions:
             message = f"{name(after)} starts at {start}, and nothing records that ledger {end.ledger} ended with {end.entry}"
             return Break(BreakKind.UNPROVEN, before, after, message)
         if closed > end.entry:
-            return Break(BreakKind.HOLE, before, after, f"{end.ledger}:{end.entry + 1}..{closed} is in no segment")
+            return Break(BreakKind.HOLE, before, after, f"{end.next_entry}..{closed} is in no segment")
         if closed < end.entry:
             message = f"{name(before)} ends at {end}, but its ledger was closed with {closed}"
             return Break(BreakKind.OVERLAP, before, after, message)
         if start.entry > 0:
-            return Break(BreakKind.HOLE, before, after, f"{start.ledger}:0..{start.entry - 1} is in no segment")
+            return Break(BreakKind.HOLE, before, after, f"{start.at(0)}..{start.previous_entry.entry} is in no segment")
         if self._beside_brokers(before, after) and not self._listed(end.ledger, start.ledger):
             return Break(BreakKind.UNPROVEN, before, after, between)
         return None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from offloader.errors import DamagedObjectError
-from offloader.model import GapKind, Position
+from offloader.model import EntryRange, GapKind, Position
 
 DAMAGED = "damaged: "
 
@@ -31,6 +31,11 @@ class Missing:
     why: str
     kind: GapKind | None = None
     damaged: str = ""
+
+    @property
+    def entries(self) -> EntryRange:
+        """The positions, where they are of one ledger: those of a gap and of damage are."""
+        return EntryRange.closed(self.start.ledger, self.start.entry, self.end.entry)
 
     def as_error(self) -> DamagedObjectError:
         """What damage is where it is not to be skipped."""

@@ -68,6 +68,11 @@ class SplitPoint(NamedTuple):
     begin: int = 0
     crc32c: int | None = None
 
+    @property
+    def behind(self) -> tuple[int, int]:
+        """Where what follows may begin."""
+        return self.ledger, self.entry + 1
+
 
 @dataclass(frozen=True, slots=True)
 class DataObject:
@@ -173,8 +178,12 @@ class EntryRun:
         return len(self.bounds) // 2
 
     @property
+    def after(self) -> int:
+        return self.first + self.count
+
+    @property
     def last(self) -> int:
-        return self.first + self.count - 1
+        return self.after - 1
 
     @property
     def start(self) -> Position:
@@ -189,27 +198,27 @@ class EntryRun:
         ledger, incarnation, bounds = self.ledger, self.incarnation, iter(self.bounds)
         whole = self.data.obj  # a slice of it is one copy; one of a view is a view first
         data = whole if isinstance(whole, bytes) and len(whole) == len(self.data) else self.data
-        for entry, begin, end in zip(range(self.first, self.last + 1), bounds, bounds, strict=True):
+        for entry, begin, end in zip(range(self.first, self.after), bounds, bounds, strict=True):
             yield ArchivedEntry(Position(incarnation, ledger, entry), bytes(data[begin:end]))
 
-    def part(self, first: int, last: int) -> EntryRun:
-        """Its entries `first`..`last`, which must be in it."""
-        if first == self.first and last == self.last:
+    def part(self, first: int, after: int) -> EntryRun:
+        """Its entries from `first` up to, and without, `after`, which must be in it."""
+        if first == self.first and after == self.after:
             return self
-        bounds = self.bounds[2 * (first - self.first) : 2 * (last - self.first + 1)]
+        bounds = self.bounds[2 * (first - self.first) : 2 * (after - self.first)]
         return EntryRun(self.ledger, first, self.incarnation, self.data, bounds, self.offset)
 
-    def after(self, position: Position) -> EntryRun | None:
-        """What comes after a position; None where nothing does."""
-        if position < self.start:
+    def since(self, position: Position) -> EntryRun | None:
+        """What comes from a position on; None where nothing does."""
+        if position <= self.start:
             return self
-        return self.part(position.entry + 1, self.last) if position < self.end else None
+        return self.part(position.entry, self.after) if position <= self.end else None
 
     def until(self, position: Position) -> EntryRun | None:
         """What comes up to a position, which is included; None where nothing does."""
         if position >= self.end:
             return self
-        return self.part(self.first, position.entry) if position >= self.start else None
+        return self.part(self.first, position.next_entry.entry) if position >= self.start else None
 
 
 ReadItem = EntryRun | Missing

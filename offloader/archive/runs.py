@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from offloader.errors import DamagedRecordError
-from offloader.model import Gap, GapKind, LedgerRange, Position, Segment
+from offloader.model import EntryRange, Gap, GapKind, LedgerRange, Position, Segment
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Run(EntryRange):
     """Consecutive entries of one ledger: all in the object, or all in one gap."""
 
-    ledger: int
-    first: int
-    last: int
     gap: GapKind | None = None
-
-    @property
-    def count(self) -> int:
-        return self.last - self.first + 1
 
 
 def runs(segment: Segment) -> list[Run]:
@@ -36,12 +29,10 @@ def runs(segment: Segment) -> list[Run]:
 
 def clipped(found: Iterable[Run], first: Position, last: Position) -> Iterator[Run]:
     """The runs' parts between two positions, both included."""
-    lowest, highest = (first.ledger, first.entry), (last.ledger, last.entry)
     for run in found:
-        begin = max((run.ledger, run.first), lowest)
-        end = min((run.ledger, run.last), highest)
-        if begin <= end and begin[0] == end[0] == run.ledger:
-            yield replace(run, first=begin[1], last=end[1])
+        inside = run.between(first.place, last.next_entry.place)
+        if inside is not None:
+            yield inside
 
 
 def _runs_of(uuid: str, held: LedgerRange, gaps: list[Gap]) -> Iterator[Run]:
@@ -52,8 +43,8 @@ def _runs_of(uuid: str, held: LedgerRange, gaps: list[Gap]) -> Iterator[Run]:
                 f"segment {uuid}: the gap {gap.ledger}:{gap.first}..{gap.last} overlaps another or lies outside {held.first}..{held.last}"
             )
         if gap.first > at:
-            yield Run(held.ledger, at, gap.first - 1)
-        yield Run(held.ledger, gap.first, gap.last, gap.kind)
-        at = gap.last + 1
-    if at <= held.last:
-        yield Run(held.ledger, at, held.last)
+            yield Run(held.ledger, at, gap.first)
+        at = gap.after
+        yield Run(held.ledger, gap.first, at, gap.kind)
+    if at < held.after:
+        yield Run(held.ledger, at, held.after)

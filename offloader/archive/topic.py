@@ -282,7 +282,7 @@ class ArchivedTopic:
 
     def _back_from(self, before: Position) -> Iterator[EntryRun]:
         """The runs before a position, the nearest first."""
-        end = before._replace(entry=before.entry - 1)
+        end = before.previous_entry
         for view, wanted in self._latest.before(end):
             for task in reversed(split(plan(view, wanted), STEP_BACK)):
                 yield from reversed([item for item in self.read(task) if not isinstance(item, Missing)])
@@ -309,7 +309,7 @@ class ArchivedTopic:
             start = self.seek(time=selection.published_from)
             if start is None:
                 return self.last_position()
-        return None if start is None else start._replace(entry=max(start.entry - 1, -1))
+        return None if start is None else start.at(max(start.entry - 1, -1))
 
     def _after(self, records: TopicRecords, after: Position | None) -> Iterator[ReadItem]:
         """The archive as its records are now, after a position."""
@@ -320,7 +320,7 @@ class ArchivedTopic:
         for item in self.read(behind):
             if after is None or (isinstance(item, Missing) and item.end > after):
                 yield item
-            elif isinstance(item, EntryRun) and (rest := item.after(after)) is not None:
+            elif isinstance(item, EntryRun) and (rest := item.since(after.next_entry)) is not None:
                 yield rest
 
 

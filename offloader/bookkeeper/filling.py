@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
-from offloader.model import Gap, Position, TopicName
+from offloader.model import EntryRange, Gap, Position, Silence, TopicName, Turn, Walk
+from offloader.model.walk import QUIET_SECONDS
 from offloader.ports.entry_source import EntryReader, EntrySource, Extent, RawEntry
 
-QUIET = 1.0  # seconds; a broker that is silent for so long may be before entries that it does not deliver
 # A share of what a reader may hold: gaps are short. The rest counts twice: while a gap is filled, what the broker's reader has given is
 # held here, and it takes as much again.
 FILLER_SHARE = 4
@@ -73,13 +74,13 @@ class FilledReader:
     ) -> None:
         self._broker = broker
         self._fill = fill
-        self._extent = extent
         self._clock = clock
-        self._expected: Position | None = start  # None: where its ledger ends is not known yet
+        self._walk = Walk(extent.ledgers, start, extent.last)
+        self._last = extent.last
         self._filler: EntryReader | None = None
-        self._fill_to = extent.last
+        self._filling = self._walk  # up to where the filler goes
         self._held: list[RawEntry] = []  # delivered, and behind what is being filled
-        self._heard = clock()
+        self._silence = Silence.begin(QUIET_SECONDS, clock())
 
     def read(self, timeout: float) -> list[RawEntry]:
         """See `EntryReader.read`."""
@@ -92,7 +93,7 @@ class FilledReader:
         if not entries:
             self._mind_silence()
             return []
-        self._heard = self._clock()
+        self._silence = self._silence.broken(self._clock())
         return self._passed_on(self._up_to_gap(entries))
 
     def close(self) -> None:
@@ -102,52 +103,47 @@ class FilledReader:
 
     def _up_to_gap(self, entries: list[RawEntry]) -> list[RawEntry]:
         """The entries that continue what was passed on; those behind a gap are held while it is filled."""
-        expected = self._expected
-        if expected is None or _continue(entries, expected):
-            return entries
-        new = [e for e in entries if (e.ledger, e.entry) >= (expected.ledger, expected.entry)]
-        for number, (ledger, entry, _) in enumerate(new):
-            if expected is None or not self._may_fill(expected, ledger):
+        walk, number = self._walk, 0
+        following: list[RawEntry] = []
+        while number < len(entries):
+            count = walk.in_turn(entries, number)
+            if count:
+                following += entries[number : number + count]
+                number += count
+                walk = walk.reached(following[-1].entry)
+                continue
+            ledger, entry, _ = entries[number]
+            turn = walk.turn_of((ledger, entry))
+            if isinstance(turn, EntryRange) and not walk.done:
+                self._held = entries[number:]
+                self._fill_up(walk, (ledger, entry - 1))
+                return following
+            if turn is not Turn.SEEN:  # nothing says what is missing before it, or that is not wanted
                 break
-            if (ledger, entry) != (expected.ledger, expected.entry):
-                self._held = new[number:]
-                self._filler = self._filling(expected, min((ledger, entry - 1), self._extent.last))
-                return new[:number]
-            expected = self._extent.ledgers.successor(expected)
-        return new
-
-    def _may_fill(self, expected: Position, ledger: int) -> bool:
-        """Whether it is known what lies between the expected position and the next one delivered, and wanted."""
-        known = expected.ledger == ledger or self._extent.ledgers.closed_with(expected.ledger) is not None
-        return known and (expected.ledger, expected.entry) <= self._extent.last
+            number += 1
+        return following + entries[number:]
 
     def _passed_on(self, entries: list[RawEntry]) -> list[RawEntry]:
         if entries:
-            last = entries[-1]
-            self._expected = self._extent.ledgers.successor(Position(0, last.ledger, last.entry))
+            self._walk = self._walk.behind(_position(entries[-1]))
         return entries
 
     def _mind_silence(self) -> None:
-        expected, last = self._expected, self._extent.last
-        silent = self._clock() - self._heard >= QUIET
-        if silent and expected is not None and (expected.ledger, expected.entry) <= last:
-            self._filler = self._filling(expected, last)
+        if self._silence.too_long(self._clock()) and not self._walk.done:
+            self._fill_up(self._walk, self._last)
 
-    def _filling(self, first: Position, last: tuple[int, int]) -> EntryReader:
-        self._fill_to = last
-        return self._fill(first, last)
+    def _fill_up(self, walk: Walk, last: tuple[int, int]) -> None:
+        assert walk.expected is not None
+        self._filling = replace(walk, bound=min(last, self._last))
+        self._filler = self._fill(walk.expected, min(last, self._last))
 
     def _from_filler(self, timeout: float) -> list[RawEntry]:
         assert self._filler is not None
         entries = self._filler.read(timeout)
-        self._heard = self._clock()
-        if entries and self._is_last(entries[-1]):
+        self._silence = self._silence.broken(self._clock())
+        if entries and self._filling.behind(_position(entries[-1])).done:
             self._end_filling()
         return entries
-
-    def _is_last(self, entry: RawEntry) -> bool:
-        following = self._extent.ledgers.successor(Position(0, entry.ledger, entry.entry))
-        return following is None or (following.ledger, following.entry) > self._fill_to
 
     def _end_filling(self) -> None:
         filler, self._filler = self._filler, None
@@ -155,11 +151,5 @@ class FilledReader:
             filler.close()
 
 
-def _continue(entries: list[RawEntry], expected: Position) -> bool:
-    """Whether these are the expected entry and those after it, without a gap: entries come in order."""
-    first, last = entries[0], entries[-1]
-    return (
-        (first.ledger, first.entry) == (expected.ledger, expected.entry)
-        and last.ledger == first.ledger
-        and last.entry - first.entry == len(entries) - 1
-    )
+def _position(entry: RawEntry) -> Position:
+    return Position(0, entry.ledger, entry.entry)

@@ -191,7 +191,7 @@ class PartCutter:
         self._buffers += (_PADDING, index)
         count = self._next_entry - self._first_entry
         size = length - _BLOCK_OVERHEAD - ENTRY_HEADER_SIZE * count - len(index)
-        self._ranges.append(LedgerRange(self._ledger, self._first_entry, self._next_entry - 1, count, size))
+        self._ranges.append(LedgerRange(self._ledger, self._first_entry, self._next_entry, count=count, size=size))
 
     def _emit(self) -> CutPart:
         ledgers, index, stats = merge_ranges(self._ranges), tuple(self._index), self._stats.build()

@@ -22,4 +22,4 @@ def merge_ranges(ranges: Iterable[LedgerRange]) -> tuple[LedgerRange, ...]:
 def _joined(before: LedgerRange, after: LedgerRange) -> LedgerRange:
     closed_with = before.closed_with if after.closed_with is None else after.closed_with
     count, size = before.count + after.count, before.size + after.size
-    return replace(before, last=after.last, count=count, size=size, closed_with=closed_with)
+    return replace(before, after=after.after, count=count, size=size, closed_with=closed_with)

@@ -106,7 +106,7 @@ class _Walk:
             entry, size = entry + 1, size + length
         if entry == first_entry:
             raise DamagedObjectError(f"offset {at}: the block holds no entry")
-        self._ranges.append(LedgerRange(ledger, first_entry, entry - 1, entry - first_entry, size))
+        self._ranges.append(LedgerRange(ledger, first_entry, entry, count=entry - first_entry, size=size))
         self._check_padding(at, end, head)
 
     def _check_entry(self, at: int, found: int, expected: int, room: int) -> None:

@@ -71,7 +71,10 @@ def read_parts(m: pb.Parts) -> tuple[Part, ...]:
 def _read_ledgers(m: pb.Parts) -> list[LedgerRange]:
     count = len(m.ledger)
     numbers = (_values(column, count) for column in (m.ledger, m.first, m.last, m.entries, m.bytes))
-    return list(map(LedgerRange, *numbers, _optional_values(m.closed_with, count)))
+    return [
+        LedgerRange(ledger, first, last + 1, count=entries, size=size, closed_with=closed_with)
+        for ledger, first, last, entries, size, closed_with in zip(*numbers, _optional_values(m.closed_with, count), strict=True)
+    ]
 
 
 def _read_stats(m: pb.Parts, count: int) -> list[EntryStats]:

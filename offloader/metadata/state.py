@@ -195,7 +195,7 @@ class CatalogHead:
         """The last position that nobody needs any more: the end or, before the first record, what lies before the claim's begin."""
         if self.end is not None or self.claim is None:
             return self.end
-        return self.claim.begin._replace(entry=self.claim.begin.entry - 1)
+        return self.claim.begin.previous_entry
 
     def is_of(self, created: int, ledgers: LedgerList) -> bool:
         """Whether a topic that was created then, and has these ledgers, is the incarnation that the catalog speaks of: ledger ids are never
@@ -242,7 +242,7 @@ class CatalogHead:
         before, start = self.accounted, record.start
         if before is None or start.incarnation != before.incarnation or start <= before:
             return  # refused by `after`, with better words
-        if start.ledger == before.ledger and start.entry == before.entry + 1:
+        if start == before.next_entry:
             return
         ended = record.former_ledger_last if isinstance(record, Segment) else None
         if ended is None:

@@ -77,16 +77,19 @@ def read_cuts(message: pb.Cuts) -> SegmentLayout:
 
 
 def ledger_message(x: LedgerRange) -> pb.LedgerRange:
-    """See `read_ledgers`."""
+    """See `read_ledgers`. A record has first and last entry, both included."""
     return pb.LedgerRange(ledger=x.ledger, first=x.first, last=x.last, count=x.count, size=x.size, closed_with=x.closed_with)
 
 
 def read_ledgers(messages: Iterable[pb.LedgerRange]) -> tuple[LedgerRange, ...]:
     """See `ledger_message`."""
     return tuple(
-        LedgerRange(m.ledger, m.first, m.last, m.count, m.size, m.closed_with if m.HasField("closed_with") else None)
-        for m in messages
+        LedgerRange(m.ledger, m.first, m.last + 1, count=m.count, size=m.size, closed_with=_closed_with(m)) for m in messages
     )
+
+
+def _closed_with(message: pb.LedgerRange) -> int | None:
+    return message.closed_with if message.HasField("closed_with") else None
 
 
 def gap_message(gap: Gap) -> pb.Gap:
@@ -96,4 +99,4 @@ def gap_message(gap: Gap) -> pb.Gap:
 
 def read_gaps(messages: Iterable[pb.Gap]) -> tuple[Gap, ...]:
     """See `gap_message`."""
-    return tuple(Gap(word(GapKind, m.kind), m.ledger, m.first, m.last) for m in messages)
+    return tuple(Gap(m.ledger, m.first, m.last + 1, kind=word(GapKind, m.kind)) for m in messages)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Literal, Self
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 import offloader.metrics.definitions as d
 from offloader.config.running import MetricsSettings
 from offloader.metrics.health import Health
-from offloader.metrics.rate import RateCollector
 from offloader.metrics.server import MetricsServer
 from offloader.metrics.topics import TopicLag, TopicsCollector
 from offloader.model import FailureKind, GapKind, Lane, RollReason, TopicName
@@ -21,6 +24,7 @@ DropReason = Literal["unknown-run", "unknown-topic", "stale"]
 Outcome = Literal["ok", "error", "unknown"]
 Verb = Literal["put", "begin", "put_part", "commit", "abort", "list_uploads", "read", "stat", "list", "delete"]
 WRITES: frozenset[Verb] = frozenset(("put", "begin", "put_part", "commit", "abort", "delete"))
+RATE_SECONDS = 60
 
 
 class Metrics:
@@ -185,3 +189,32 @@ class Metrics:
 
     def _histogram(self, definition: d.Definition) -> Histogram:
         return Histogram(definition.name, definition.help, definition.labels, buckets=definition.buckets, registry=self.registry)
+
+
+class RateCollector(Collector):
+    """Bytes a second over the last minute, as Pulsar's own offloader metric gives them.
+
+    One sliding window for each namespace. `clock` in seconds. Safe to use from several threads.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._seconds: dict[str, deque[tuple[int, int]]] = {}
+
+    def add(self, namespace: str, size: int) -> None:
+        """Count bytes of now."""
+        now = int(self._clock())
+        with self._lock:
+            seconds = self._seconds.setdefault(namespace, deque(maxlen=RATE_SECONDS + 1))
+            before = seconds.pop()[1] if seconds and seconds[-1][0] == now else 0
+            seconds.append((now, before + size))
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """The present rates; a namespace that was ever counted stays, with 0."""
+        oldest = int(self._clock()) - RATE_SECONDS
+        family = GaugeMetricFamily(d.RATE.name, d.RATE.help, labels=d.RATE.labels)
+        with self._lock:
+            for namespace, seconds in self._seconds.items():
+                family.add_metric([namespace], sum(size for second, size in seconds if second > oldest) / RATE_SECONDS)
+        yield family

@@ -1,13 +1,13 @@
 """The values that everything else speaks of: topics, positions, ledgers, parts, segments, slices, receipts. Pure.
 
-Frozen. Sizes are in bytes, times in milliseconds since the epoch (UTC), positions inclusive unless a name says
-`after`.
+Frozen. Sizes are in bytes, times in milliseconds since the epoch (UTC). Ranges of entries go from `first` up to, and
+without, `after`. Of positions, `start` and `end` are both included: only the ledger list knows what follows a position.
 """
 
 from __future__ import annotations
 
 from offloader.model.ledger import Gap, GapKind, LedgerList, LedgerRange, LedgerSpan
-from offloader.model.position import Position
+from offloader.model.position import EntryRange, Position
 from offloader.model.segment import (
     Ending,
     EntryStats,
@@ -27,6 +27,7 @@ from offloader.model.segment import (
 from offloader.model.slice import Lane, Receipt, Slice, SliceStop
 from offloader.model.topic import TopicName
 from offloader.model.units import GIB, KIB, MAX_OBJECT_SIZE, MAX_TIME, MIB
+from offloader.model.walk import Silence, Turn, Walk, unbroken
 
 __all__ = [
     "GIB",
@@ -35,6 +36,7 @@ __all__ = [
     "MAX_TIME",
     "MIB",
     "Ending",
+    "EntryRange",
     "EntryStats",
     "Failure",
     "FailureKind",
@@ -54,9 +56,13 @@ __all__ = [
     "Segment",
     "SegmentLayout",
     "SegmentStatus",
+    "Silence",
     "Slice",
     "SliceStop",
     "Source",
     "TopicName",
     "Transaction",
+    "Turn",
+    "Walk",
+    "unbroken",
 ]

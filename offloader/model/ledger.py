@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from offloader.model.position import Position
+from offloader.model.position import EntryRange, Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +54,18 @@ class LedgerList:
             return None
         last = self.closed_with(position.ledger)
         if last is None or position.entry < last:
-            return Position(position.incarnation, position.ledger, position.entry + 1)
+            return position.next_entry
         following = self.next_ledger(position.ledger)
         return None if following is None else Position(position.incarnation, following, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerRange:
-    """What a part or a segment holds of one ledger. `size` is the sum of the entries' lengths."""
+class LedgerRange(EntryRange):
+    """What a part or a segment holds of one ledger: `count` entries of together `size` bytes, the others are gaps."""
 
-    ledger: int
-    first: int
-    last: int
-    count: int
-    size: int
-    closed_with: int | None = None
+    count: int = field(kw_only=True)
+    size: int = field(kw_only=True)
+    closed_with: int | None = field(default=None, kw_only=True)
 
 
 class GapKind(StrEnum):
@@ -80,10 +77,7 @@ class GapKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
-    """Entries `first`..`last` of one ledger that exist in Pulsar, are not in the segment, and are known to be `kind`."""
+class Gap(EntryRange):
+    """Entries of one ledger that exist in Pulsar, are not in the segment, and are known to be `kind`."""
 
-    kind: GapKind
-    ledger: int
-    first: int
-    last: int
+    kind: GapKind = field(kw_only=True)

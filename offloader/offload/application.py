@@ -21,7 +21,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from offloader.bookkeeper.connect import check_installed
-from offloader.clock import SteadyClock
 from offloader.config import Config
 from offloader.errors import AuthorizationFailedError, ConfigError
 from offloader.metadata.catalog import Catalogs
@@ -31,6 +30,7 @@ from offloader.metrics import Metrics
 from offloader.model import Lane
 from offloader.offload import settings as derived
 from offloader.offload.caught_up import CaughtUp, CaughtUpState
+from offloader.offload.clock import SteadyClock
 from offloader.offload.core.rates import RateLimits
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.driver import Driver

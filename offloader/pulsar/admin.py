@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import httpx
 
-from offloader.errors import AuthorizationFailedError, FatalError
+from offloader.errors import AuthorizationFailedError, FatalError, ProtocolError
 from offloader.model import TopicName
 from offloader.ports.admin import Identity, TopicInfo
-from offloader.pulsar.loaded import loaded_by
 from offloader.pulsar.managed_ledger import LAZY_CURSORS, keeps_properties, pin_token, topic_info
 from offloader.pulsar.rest import RestClient
 from offloader.pulsar.settings import PulsarSettings
-from offloader.pulsar.shapes import mapping, texts, topic_names
 
 SYSTEM_NAMESPACE = "pulsar/system"
+STATISTICS_AGE_MS = 60_000
+"""How old a broker's statistics may be (`statsUpdateFrequencyInSecs`; seen with 4.0.7)."""
+# Our names are those of the namespace's policies; the paths are below the topic's, asked with `applied=true`.
+APPLIED = {
+    "message_ttl_in_seconds": "messageTTL",
+    "backlog_quota_map": "backlogQuotaMap",
+    "retention_policies": "retention",
+    "offload_policies": "offloadPolicies",
+}
 
 
 class AdminClient:
@@ -37,7 +46,7 @@ class AdminClient:
             name = None
         if name:
             return name
-        names = [n for n in texts(self.rest.get("clusters"), "the clusters") if n != "global"]
+        names = [n for n in _texts(self.rest.get("clusters"), "the clusters") if n != "global"]
         if len(names) != 1:
             raise FatalError(
                 f"which of the clusters {names} this is, only a super user may ask: give the offloader's role that right"
@@ -47,7 +56,7 @@ class AdminClient:
     def identity(self) -> Identity:
         """See `Admin.identity`."""
         try:
-            said = mapping(self.rest.get("brokers/internal-configuration"), "the brokers' internal configuration")
+            said = _mapping(self.rest.get("brokers/internal-configuration"), "the brokers' internal configuration")
         except AuthorizationFailedError:  # only super users may read it
             said = {}
         named = (said.get(name) for name in ("metadataStoreUrl", "zookeeperServers", "configurationMetadataStoreUrl"))
@@ -55,16 +64,16 @@ class AdminClient:
 
     def runtime_configuration(self) -> Mapping[str, str]:
         """The broker's configuration as it runs. For super users."""
-        said = mapping(self.rest.get("brokers/configuration/runtime"), "the brokers' configuration")
+        said = _mapping(self.rest.get("brokers/configuration/runtime"), "the brokers' configuration")
         return {name: str(value) for name, value in said.items()}
 
     def tenants(self) -> list[str]:
         """Their names. For super users."""
-        return texts(self.rest.get("tenants"), "the tenants")
+        return _texts(self.rest.get("tenants"), "the tenants")
 
     def namespaces_of(self, tenant: str) -> list[str]:
         """See `Admin.namespaces_of`."""
-        return texts(self.rest.get(f"namespaces/{tenant}"), f"the namespaces of {tenant}")
+        return _texts(self.rest.get(f"namespaces/{tenant}"), f"the namespaces of {tenant}")
 
     def namespaces(self) -> list[str]:
         """See `Admin.namespaces`."""
@@ -72,18 +81,18 @@ class AdminClient:
 
     def namespace_properties(self, namespace: str) -> Mapping[str, str]:
         """What operators attached to the namespace."""
-        said = mapping(self.rest.get(f"namespaces/{namespace}/properties"), f"the properties of {namespace}", or_none=True)
+        said = _mapping(self.rest.get(f"namespaces/{namespace}/properties"), f"the properties of {namespace}", or_none=True)
         return {name: str(value) for name, value in said.items()}
 
     def namespace_policies(self, namespace: str) -> Mapping[str, object]:
         """See `Admin.namespace_policies`."""
-        return mapping(self.rest.get(f"namespaces/{namespace}"), f"the policies of {namespace}")
+        return _mapping(self.rest.get(f"namespaces/{namespace}"), f"the policies of {namespace}")
 
     def topics(self, namespace: str) -> list[TopicName]:
         """See `Admin.topics`."""
         if namespace == SYSTEM_NAMESPACE:
             return []
-        names = topic_names(self.rest.get(f"persistent/{namespace}"), f"the topics of {namespace}")
+        names = _topic_names(self.rest.get(f"persistent/{namespace}"), f"the topics of {namespace}")
         return sorted(name for name in names if not is_system_topic(name))
 
     def topic_info(self, topic: TopicName) -> TopicInfo:
@@ -106,8 +115,8 @@ class AdminClient:
 
     def loaded_by(self, topic: TopicName) -> str | None:
         """See `Admin.loaded_by`."""
-        brokers = texts(self.rest.get(f"brokers/{self.cluster()}"), "the brokers")
-        return loaded_by(self._settings, brokers, topic)
+        brokers = _texts(self.rest.get(f"brokers/{self.cluster()}"), "the brokers")
+        return _loaded_by(self._settings, brokers, topic)
 
     def close(self) -> None:
         """Close the connections."""
@@ -118,3 +127,74 @@ def is_system_topic(topic: TopicName) -> bool:
     """Whether Pulsar made the topic for itself: policies, transaction logs and buffers, pending acknowledgements."""
     name = topic.partitioned_name.rpartition("/")[2]
     return topic.namespace == SYSTEM_NAMESPACE or name.startswith("__") or name.endswith("__transaction_pending_ack")
+
+
+def effective_policies(admin: AdminClient, topic: TopicName) -> Mapping[str, object]:
+    """What applies to a topic after merging broker, namespace and topic. A policy that is nowhere set is None.
+
+    One REST call a policy: for checks, not for each round. A partition has no policies of its own (Pulsar 4.0.7 answers 412).
+    """
+    whole = TopicName.parse(topic.partitioned_name)
+    found: dict[str, object] = {
+        name: admin.rest.get(f"{whole.rest_path}/{path}", applied="true") for name, path in APPLIED.items()
+    }
+    found["subscription_expiration_time_minutes"] = subscription_expiration(admin, topic.namespace)
+    return found
+
+
+def subscription_expiration(admin: AdminClient, namespace: str) -> object:
+    """Minutes after which an idle subscription is deleted, 0: never. The namespace's, else the broker's."""
+    own = admin.rest.get(f"namespaces/{namespace}/subscriptionExpirationTime")
+    return own if own is not None else int(admin.runtime_configuration().get("subscriptionExpirationTimeMinutes", "0"))
+
+
+def _loaded_by(settings: PulsarSettings, brokers: list[str], topic: TopicName) -> str | None:
+    """The first of these brokers (`host:port` of their admin REST) whose statistics have the topic. For super users.
+
+    Whoever asks for a topic's statistics by its name makes a broker load it: this does not. What was loaded or unloaded in
+    the last `STATISTICS_AGE_MS` is not seen. Raises BrokerUnavailableError, AuthorizationFailedError.
+    """
+    scheme = settings.admin_url.partition("://")[0]
+    return next((broker for broker in brokers if _has(replace(settings, admin_url=f"{scheme}://{broker}"), topic)), None)
+
+
+def _has(settings: PulsarSettings, topic: TopicName) -> bool:
+    client = RestClient(settings)
+    try:
+        said = _mapping(client.get("broker-stats/topics"), "the broker's statistics", or_none=True)
+    finally:
+        client.close()
+    bundles = _mapping(said.get(topic.namespace), "a namespace's statistics", or_none=True)
+    loaded = (_mapping(bundle, "a bundle's statistics").get("persistent", {}) for bundle in bundles.values())
+    return any(str(topic) in _mapping(topics, "a bundle's topics") for topics in loaded)
+
+
+# What a peer's JSON must be is looked at where it comes in: a wrong one is that peer's fault and nobody's surprise.
+
+
+def _mapping(value: object, what: str, *, or_none: bool = False) -> Mapping[str, Any]:
+    """An object; with `or_none` nothing stands for an empty one. Raises ProtocolError."""
+    if value is None and or_none:
+        return {}
+    if not isinstance(value, dict):
+        raise _wrong(value, what, "an object")
+    return value
+
+
+def _texts(value: object, what: str) -> list[str]:
+    """A list of strings. Raises ProtocolError."""
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise _wrong(value, what, "a list of names")
+    return value
+
+
+def _topic_names(value: object, what: str) -> list[TopicName]:
+    """A list of topics' full names. Raises ProtocolError."""
+    try:
+        return [TopicName.parse(name) for name in _texts(value, what)]
+    except ValueError as error:
+        raise ProtocolError(f"{what}: {error}") from error
+
+
+def _wrong(value: object, what: str, wanted: str) -> ProtocolError:
+    return ProtocolError(f"{what}: the broker answered {type(value).__name__} where {wanted} belongs")

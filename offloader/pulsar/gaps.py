@@ -68,6 +68,6 @@ def _is_listed(rest: RestClient, topic: TopicName, ledger: int, entry: int) -> b
 
 def _append(gaps: list[Gap], kind: GapKind, ledger: int, entry: int) -> None:
     if gaps and gaps[-1].kind == kind:
-        gaps[-1] = Gap(kind, ledger, gaps[-1].first, entry)
+        gaps[-1] = Gap(ledger, gaps[-1].first, entry + 1, kind=kind)
     else:
-        gaps.append(Gap(kind, ledger, entry, entry))
+        gaps.append(Gap(ledger, entry, entry + 1, kind=kind))

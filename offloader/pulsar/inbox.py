@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 from offloader.errors import OffloadError
 from offloader.ports.entry_source import RawEntry
-from offloader.pulsar.entry_messages import message_count
-from offloader.pulsar.window import Window
+from offloader.pulsar.window import Window, message_count
 
 
 class Inbox:

@@ -1,14 +1,16 @@
-"""Builds an `S3Store` and its boto3 client from settings."""
+"""From settings: an `S3Store` with its boto3 client, and what its bucket says of itself."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError
+from botocore.exceptions import BotoCoreError, ClientError
 
-from offloader.errors import ConfigError
+from offloader.errors import AccessDeniedError, ConfigError, StoreUnavailableError
 from offloader.storage.s3 import S3Store
+from offloader.storage.s3_calls import code_of
 from offloader.storage.s3_session import new_client
 from offloader.storage.settings import StoreSettings
 
@@ -16,6 +18,7 @@ from offloader.storage.settings import StoreSettings
 MAX_CONNECTIONS = 64
 OPTIONS = ("retry_deadline", "connect_timeout", "read_timeout", "max_connections", "addressing_style", "payload_signing")
 ADDRESSING = ("auto", "path", "virtual")
+NO_RULES = "NoSuchLifecycleConfiguration"
 PAYLOAD_SIGNING = ("auto", "always", "never")
 
 
@@ -39,7 +42,26 @@ def open_s3(settings: StoreSettings) -> S3Store:
     )
 
 
-def addressing_style(settings: StoreSettings) -> str:
+def life_cycle_rules(settings: StoreSettings) -> tuple[str, Sequence[Mapping[str, Any]], str | None]:
+    """Our prefix in the bucket, the bucket's rules as S3 gives them, and the server's date (HTTP).
+
+    Raises AccessDeniedError where they may not be read or are not known to the server, StoreUnavailableError.
+    """
+    bucket, _, prefix = settings.root.partition("://")[2].partition("/")
+    try:
+        config = Config(s3={"addressing_style": _addressing_style(settings)}, connect_timeout=5, read_timeout=10)
+        client = new_client(settings, config)
+        answer = client.get_bucket_lifecycle_configuration(Bucket=bucket)
+        return prefix, answer.get("Rules", ()), _date(answer)
+    except ClientError as error:
+        if code_of(error) == NO_RULES:
+            return prefix, (), _date(error.response)
+        raise AccessDeniedError(f"the rules of bucket {bucket} cannot be read ({code_of(error)})") from error
+    except BotoCoreError as error:
+        raise StoreUnavailableError(f"the rules of bucket {bucket} cannot be read: {error}") from error
+
+
+def _addressing_style(settings: StoreSettings) -> str:
     """Whether the bucket is in the path or in the host's name. Raises ConfigError."""
     # Other servers than AWS are often reached by a host name that has no names for buckets below it.
     own_endpoint = settings.endpoint is not None
@@ -61,7 +83,7 @@ def _config(options: Mapping[str, str], settings: StoreSettings) -> Config:
         max_pool_connections=int(_number(options, "max_connections", MAX_CONNECTIONS)),
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
-        s3={"addressing_style": addressing_style(settings)},
+        s3={"addressing_style": _addressing_style(settings)},
         tcp_keepalive=True,
     )
 
@@ -82,3 +104,9 @@ def _number(options: Mapping[str, str], name: str, default: float) -> float:
     if not 0 < value < float("inf"):
         raise ConfigError(f"options.{name}: {text!r} is not a number above 0")
     return value
+
+
+def _date(answer: Mapping[str, Any]) -> str | None:
+    headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    found = headers.get("date")
+    return None if found is None else str(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from offloader.archive.continuity import spans
 from offloader.archive.findings import FindingKind
@@ -16,7 +17,6 @@ from offloader.operations.verify.catalog_records import ReadCatalog, read_catalo
 from offloader.operations.verify.strays import applications as all_applications
 from offloader.operations.verify.strays import read_journals
 from offloader.ports.object_store import ObjectStore
-from offloader.testing.pace import PaceLog
 from offloader.testing.truth import Truth, sha256
 
 # What may be left behind without harm: named by a journal, or invisible to readers.
@@ -25,6 +25,39 @@ HARMLESS = frozenset(
 )
 
 Place = tuple[int, int]
+
+
+@dataclass
+class PaceLog:
+    """Whether one application kept its pace: what it did, told in the order of its doing. Times are in milliseconds.
+
+    `longest_ms`: what a batch may take. `held`: until when topics wait; those that had failed before the application started, too.
+    """
+
+    longest_ms: int
+    held: dict[TopicName, int] = field(default_factory=dict)
+    batches: int = 0
+    retries: int = 0
+    violations: list[str] = field(default_factory=list)
+
+    def batch(self, took_ms: int) -> None:
+        """A batch has ended."""
+        self.batches += 1
+        if took_ms > self.longest_ms:
+            self.violations.append(f"6: a batch took {took_ms} ms of {self.longest_ms}")
+
+    def failed(self, topic: TopicName, until: int) -> None:
+        """A topic has failed and waits."""
+        self.held[topic] = until
+
+    def planned(self, topic: TopicName, at: int) -> None:
+        """A slice of the topic is in a plan."""
+        until = self.held.pop(topic, None)
+        if until is None:
+            return
+        self.retries += 1
+        if at < until:
+            self.violations.append(f"6: {topic} was planned {until - at} ms before its back-off was over")
 
 
 def check_invariants(
@@ -94,7 +127,7 @@ class _Archived:
         elif item.kind is None:
             self.losses.append((_place(item.start), _place(item.end)))
         else:
-            for entry in range(item.start.entry, item.end.entry + 1):
+            for entry in item.entries.ids:
                 self._once((item.start.ledger, entry))
                 self.gaps[item.start.ledger, entry] = item.kind
 

@@ -164,13 +164,17 @@ def _ledgers(entries: list[Stored], gaps: list[Gap], closed: dict[int, int]) -> 
         mine = [e for e in entries if e.ledger == ledger]
         first = min(a for x, a, _ in places if x == ledger)
         last = max(b for x, _, b in places if x == ledger)
-        found.append(LedgerRange(ledger, first, last, len(mine), sum(len(e.data) for e in mine), closed.get(ledger)))
+        found.append(
+            LedgerRange(
+                ledger, first, last + 1, count=len(mine), size=sum(len(e.data) for e in mine), closed_with=closed.get(ledger)
+            )
+        )
     return tuple(found)
 
 
 def gap(ledger: int, first: int, last: int, kind: GapKind = GapKind.ABORTED) -> Gap:
-    return Gap(kind, ledger, first, last)
+    return Gap(ledger, first, last + 1, kind=kind)
 
 
 def run(ledger: int, first: int, last: int, kind: GapKind | None = None) -> Run:
-    return Run(ledger, first, last, kind)
+    return Run(ledger, first, last + 1, kind)

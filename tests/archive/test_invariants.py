@@ -12,8 +12,7 @@ from offloader.metadata.journal import Journal
 from offloader.metadata.state import TopicState
 from offloader.model import GapKind, OpenSegment, Position, SegmentLayout, Source
 from offloader.testing.cluster import MemoryCluster
-from offloader.testing.invariants import HARMLESS, check_invariants
-from offloader.testing.pace import PaceLog
+from offloader.testing.invariants import HARMLESS, PaceLog, check_invariants
 from offloader.testing.truth import TrueEntry, Truth, TruthCollector, sha256, truth_of_cluster
 from tests.archive.support import TOPIC, Archive, gap, stream, uuid_of
 from tests.format.support import Stored

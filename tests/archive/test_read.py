@@ -167,9 +167,9 @@ def test_a_record_that_claims_an_entry_too_many_names_object_and_position() -> N
     archive = Archive()
     archive.claim()
     segment = archive.add(stream(1, 0, 4))
-    held = replace(segment.ledgers[0], last=5, count=6)
+    held = replace(segment.ledgers[0], after=6, count=6)
     (part,) = segment.parts[-1:]
-    parts = (*segment.parts[:-1], replace(part, ledgers=(replace(part.ledgers[0], last=5),)))
+    parts = (*segment.parts[:-1], replace(part, ledgers=(replace(part.ledgers[0], after=6),)))
     more = replace(segment, end=Position(0, 1, 5), ledgers=(held,), parts=parts)
     with pytest.raises(DamagedObjectError, match=rf"{segment.uuid}: it is missing.*\(1:5\)"):
         list(ArchivedTopic.of(archive.store, replace(archive.catalog, segments=(more,))).entries())

@@ -56,7 +56,7 @@ class Topic:
         ledger, first = self.at.ledger, self.at.entry
         made = tuple(self._part(number, ledger, first + 2 * number) for number in range(parts))
         last = first + 2 * parts - 1
-        held = (LedgerRange(ledger, first, last, 2 * parts, parts * SIZE),)
+        held = (LedgerRange(ledger, first, last + 1, count=2 * parts, size=parts * SIZE),)
         segment = Segment(
             uuid_of(self.head.next_slot),
             self.at,
@@ -78,7 +78,7 @@ class Topic:
         self._skipped(2 * parts)
 
     def _part(self, number: int, ledger: int, first: int) -> Part:
-        held = (LedgerRange(ledger, first, first + 1, 2, SIZE - 100),)
+        held = (LedgerRange(ledger, first, first + 2, count=2, size=SIZE - 100),)
         self.hour += 1
         return Part(number + 1, number * SIZE, SIZE, "", 5, 1, held, 1, EntryStats(2, self.hour, self.hour, self.hour, self.hour))
 

@@ -20,26 +20,25 @@ def ledgers(draw):
 
 @given(ledgers(), st.integers(0, 60), st.integers(0, 20), st.integers(1, 30))
 def test_each_of_its_bookies_holds_the_whole_run(metadata, entry, more, most):
-    last = entry + more
-    run = run_at(metadata, entry, last, most)
-    assert run.first == entry <= run.last <= last
+    after = entry + more + 1
+    run = run_at(metadata, entry, after, most)
+    assert run.first == entry < run.after <= after
     assert 1 <= run.span <= most
     assert run.replicas
     assert len(set(run.replicas)) == len(run.replicas)
-    for one in range(run.first, run.last + 1):
+    for one in range(run.first, run.after):
         assert set(run.replicas) <= set(metadata.write_set(one))
 
 
 @given(ledgers(), st.integers(0, 60))
 def test_a_single_entry_can_be_asked_of_all_its_bookies_in_bookkeepers_order(metadata, entry):
-    assert run_at(metadata, entry, 60, 1).replicas == tuple(dict.fromkeys(metadata.write_set(entry)))
+    assert run_at(metadata, entry, 61, 1).replicas == tuple(dict.fromkeys(metadata.write_set(entry)))
 
 
 @given(ledgers(), st.integers(0, 60), st.integers(1, 100))
 def test_a_run_is_as_long_as_it_can_be(metadata, entry, most):
-    run = run_at(metadata, entry, 60, most)
-    following = run.last + 1
-    if run.span == most or run.last == 60 or following in [f.first_entry for f in metadata.fragments]:
+    run = run_at(metadata, entry, 61, most)
+    if run.span == most or run.after == 61 or run.after in [f.first_entry for f in metadata.fragments]:
         return
     assert striped(metadata, entry)
     assert run.span == metadata.write_quorum

@@ -122,7 +122,7 @@ def test_a_part_names_what_it_holds_of_each_ledger(stream, cuts):
         expected = []
         for ledger in dict.fromkeys(s.ledger for s in held):
             of = [s for s in held if s.ledger == ledger]
-            expected.append(LedgerRange(ledger, of[0].entry, of[-1].entry, len(of), sum(len(s.data) for s in of)))
+            expected.append(LedgerRange(ledger, of[0].entry, of[-1].entry + 1, count=len(of), size=sum(len(s.data) for s in of)))
         assert part.ledgers == tuple(expected)
 
 
@@ -250,10 +250,10 @@ def test_an_uploaded_part_keeps_everything_but_the_bytes():
     working.offer(1, 3, b"a", EntryFacts(1, 5, None, None))
     cut = working.finish()
     assert cut is not None
-    part = cut.to_part("etag", 77, (Gap(GapKind.MARKER, 1, 2, 2),))
+    part = cut.to_part("etag", 77, (Gap(1, 2, 3, kind=GapKind.MARKER),))
     assert (part.number, part.offset, part.size, part.etag, part.crc32c, part.blocks) == (1, 0, 177, "etag", 77, 1)
     assert (part.ledgers, part.indexed, part.stats) == (cut.ledgers, 1, cut.stats)
-    assert part.gaps == (Gap(GapKind.MARKER, 1, 2, 2),)
+    assert part.gaps == (Gap(1, 2, 3, kind=GapKind.MARKER),)
     assert (part.first, part.last, part.entries) == ((1, 3), (1, 3), 1)
 
 

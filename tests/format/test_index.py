@@ -34,7 +34,7 @@ def test_the_index_that_pulsar_wrote():
 
 
 def test_the_exact_bytes_of_a_small_index():
-    ledgers = (LedgerRange(20, 7, 8, 2, 3, closed_with=9), LedgerRange(21, 0, 0, 1, 1))
+    ledgers = (LedgerRange(20, 7, 9, count=2, size=3, closed_with=9), LedgerRange(21, 0, 1, count=1, size=1))
     parts = cut_all([Stored(20, 7, b"abc"), Stored(20, 8, b""), Stored(21, 0, b"z")], SegmentLayout())
     expected = (
         "3d1fb0bc 0000007a 0000000000000130 0000000000000080"
@@ -48,7 +48,7 @@ def test_the_exact_bytes_of_a_small_index():
 def test_parts_and_record_must_speak_of_the_same_ledgers(named):
     parts = cut_all([Stored(20, 7, b"abc")], SegmentLayout())
     with pytest.raises(IntegrityError, match=r"hold ledgers \[20\]"):
-        index_of_segment(parts[0].index, [LedgerRange(ledger, 7, 7, 1, 3) for ledger in named], 147, TIMESTAMP)
+        index_of_segment(parts[0].index, [LedgerRange(ledger, 7, 8, count=1, size=3) for ledger in named], 147, TIMESTAMP)
 
 
 @given(streams(), small_cuts())

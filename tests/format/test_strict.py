@@ -62,7 +62,7 @@ def test_single_bytes_are_chunks_too():
 def test_the_object_that_pulsar_wrote_has_padding_of_its_own_length():
     fixture = v2_one_ledger_one_block()
     index = decode_index(fixture.index)
-    whole = LedgerRange(20, 0, 64, 65, 1_362_425)
+    whole = LedgerRange(20, 0, 65, count=65, size=1_362_425)
     assert account(fixture.data, index) == Accounting(5_242_880, 1, 65, 1_362_425, 3_879_547, (whole,))
     with pytest.raises(DamagedObjectError, match="3879547 bytes of padding and part index, where 36 belong"):
         account(fixture.data, index, own=True)
@@ -179,6 +179,6 @@ def test_ledger_infos_must_be_those_of_the_record():
     with pytest.raises(DamagedObjectError, match="ledger 20 "):
         check_ledger_infos(index, segment.ledgers[1:], TIMESTAMP)
     with pytest.raises(DamagedObjectError, match="ledger 99 "):
-        check_ledger_infos(index, [*segment.ledgers, LedgerRange(99, 0, 0, 1, 1)], TIMESTAMP)
+        check_ledger_infos(index, [*segment.ledgers, LedgerRange(99, 0, 1, count=1, size=1)], TIMESTAMP)
     with pytest.raises(DamagedObjectError, match="ledger 20 "):
         check_ledger_infos(index, segment.ledgers, TIMESTAMP + 1)

@@ -51,8 +51,9 @@ uuids = st.uuids().map(str)
 topics = st.builds(TopicName, text, text, text)
 positions = st.builds(Position, i64, i64, i64)
 cuts = st.builds(SegmentLayout, i64, i64, i64, i64)
-gaps = st.builds(Gap, st.sampled_from(GapKind), i64, i64, i64)
-ledgers = st.builds(LedgerRange, i64, i64, i64, i64, i64, st.none() | i64)
+behind = i64.map(lambda last: last + 1)
+gaps = st.builds(Gap, i64, i64, behind, kind=st.sampled_from(GapKind))
+ledgers = st.builds(LedgerRange, i64, i64, behind, count=i64, size=i64, closed_with=st.none() | i64)
 u64 = st.integers(0, (1 << 64) - 1)
 transactions = st.lists(st.tuples(u64, u64), max_size=3).map(tuple)
 stats = st.builds(EntryStats, i64, *(st.none() | u64 for _ in range(6)), aborted=transactions, unreadable=st.integers(0, 2**40))
@@ -162,7 +163,7 @@ def offloaded(uuid: str, first: int, last: int, incarnation: int = 0) -> Segment
         SegmentLayout(),
         Source.BROKER,
         RollReason.AGE,
-        (LedgerRange(7, first, last, last - first + 1, 50),),
+        (LedgerRange(7, first, last + 1, count=last - first + 1, size=50),),
     )
 
 
@@ -186,7 +187,7 @@ def full_segment(sizes: Draw, messages: Draw, seed: int) -> OpenSegment:
             offset += 128 + drawn.start(after) - base + 4
         offset += part_index_size(indexed)
         size = drawn.start(entry) - drawn.start(first) - 12 * (entry - first)
-        ranges = (LedgerRange(ledger, first_entry + first, first_entry + entry - 1, entry - first, size),)
+        ranges = (LedgerRange(ledger, first_entry + first, first_entry + entry, count=entry - first, size=size),)
         seen, said = (first_message + int(drawn.messages[n - 1]) if n else first_message for n in (first, entry))
         since, until = (clock + int(drawn.times[n - 1]) if n else clock for n in (first, entry))
         times = (since, until, since + random.randrange(4), until + random.randrange(4))

@@ -134,7 +134,7 @@ def test_a_record_that_does_not_continue_the_catalog_is_not_written(store, proce
 def following(ledger: int, entry: int, said: int | None = None) -> Segment:
     """A segment that starts there, and says what the ledger before its first one was closed with."""
     start = position(entry, ledger)
-    held = (LedgerRange(ledger, entry, entry + 9, 10, 50),)
+    held = (LedgerRange(ledger, entry, entry + 10, count=10, size=50),)
     return replace(offloaded("b", 0, 9), start=start, end=start._replace(entry=entry + 9), ledgers=held, former_ledger_last=said)
 
 

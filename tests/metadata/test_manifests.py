@@ -339,6 +339,8 @@ def test_a_record_of_another_place_is_damage() -> None:
 def test_ledgers_of_rows() -> None:
     """Segments that span ledgers are in one row."""
     segment = replace(
-        offloaded("a", 0, 9), ledgers=(LedgerRange(6, 0, 3, 4, 1, 3), LedgerRange(7, 0, 9, 10, 1)), start=position(0, 6)
+        offloaded("a", 0, 9),
+        ledgers=(LedgerRange(6, 0, 4, count=4, size=1, closed_with=3), LedgerRange(7, 0, 10, count=10, size=1)),
+        start=position(0, 6),
     )
     assert (row_of(segment).start, row_of(segment).end, row_of(segment).entries) == (position(0, 6), position(9), 14)

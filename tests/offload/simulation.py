@@ -33,7 +33,7 @@ from offloader.ports.entry_source import EntrySource
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from offloader.testing.cluster import MemoryCluster
-from offloader.testing.pace import PaceLog
+from offloader.testing.invariants import PaceLog
 
 CONFIG = """
 application: sim

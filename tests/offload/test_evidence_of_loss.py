@@ -41,7 +41,7 @@ def offloaded(catalog: TopicCatalog, start: NextStart, last: int) -> TopicCatalo
     first = start.position
     segment = Segment(
         f"u{catalog.next_slot}", first, first._replace(entry=last), 1, 2, 10, 3, SegmentLayout(), Source.BROKER, RollReason.AGE,
-        (LedgerRange(first.ledger, first.entry, last, last - first.entry + 1, 10),), former_ledger_last=start.former_ledger_last,
+        (LedgerRange(first.ledger, first.entry, last + 1, count=last - first.entry + 1, size=10),), former_ledger_last=start.former_ledger_last,
     )  # fmt: skip
     catalog.head.check_follows(segment)
     return catalog.apply(segment)

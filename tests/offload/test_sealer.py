@@ -35,7 +35,7 @@ def sealing(uuid: str, first: int, last: int) -> TopicState:
         predecessor=None,
     )
     state = segments.closing(state, Position(0, 7, last), RollReason.AGE)
-    return segments.complete(state, (Gap(GapKind.ABORTED, 7, first, last),), LEDGERS, 2)
+    return segments.complete(state, (Gap(7, first, last + 1, kind=GapKind.ABORTED),), LEDGERS, 2)
 
 
 @pytest.fixture

@@ -26,9 +26,8 @@ from offloader.errors import (
     TopicNotFoundError,
 )
 from offloader.model import Gap, GapKind, TopicName
-from offloader.pulsar.admin import AdminClient, is_system_topic
+from offloader.pulsar.admin import AdminClient, effective_policies, is_system_topic
 from offloader.pulsar.gaps import explain, kind_of
-from offloader.pulsar.policies import effective_policies
 from offloader.pulsar.redirects import refusal
 from offloader.pulsar.rest import MAX_REDIRECTS, RestClient
 from offloader.pulsar.settings import PulsarSettings
@@ -503,7 +502,11 @@ def test_kinds_of_entries(headers, kind):
 def test_gaps_are_explained_up_to_the_first_entry_that_is_not(admin, rest):
     for number, headers in enumerate([ABORTED, ABORTED, MARKER, ABORTED, {}, MARKER]):
         admin.on(f"{PATH}/ledger/7/entry/{number}", "", **headers)
-    first, marker, last = Gap(GapKind.ABORTED, 7, 0, 1), Gap(GapKind.MARKER, 7, 2, 2), Gap(GapKind.ABORTED, 7, 3, 3)
+    first, marker, last = (
+        Gap(7, 0, 2, kind=GapKind.ABORTED),
+        Gap(7, 2, 3, kind=GapKind.MARKER),
+        Gap(7, 3, 4, kind=GapKind.ABORTED),
+    )
     assert explain(rest, TOPIC, 7, 0, 3, limit=100) == ((first, marker, last), None)
     assert explain(rest, TOPIC, 7, 0, 5, limit=100) == ((first, marker, last), 4)
     assert explain(rest, TOPIC, 7, 0, 3, limit=3) == ((first, marker), 3)
@@ -514,7 +517,7 @@ def test_gaps_are_explained_up_to_the_first_entry_that_is_not(admin, rest):
 def test_no_more_entries_are_looked_up_than_allowed(admin, rest):
     for number in range(100):
         admin.on(f"{PATH}/ledger/7/entry/{number}", "", **ABORTED)
-    assert explain(rest, TOPIC, 7, 0, 99, limit=20) == ((Gap(GapKind.ABORTED, 7, 0, 19),), 20)
+    assert explain(rest, TOPIC, 7, 0, 99, limit=20) == ((Gap(7, 0, 20, kind=GapKind.ABORTED),), 20)
     assert len(admin.asked) == 20
 
 

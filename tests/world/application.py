@@ -12,7 +12,6 @@ from typing import ParamSpec
 
 import httpx
 
-from offloader.clock import SteadyClock
 from offloader.config import Config
 from offloader.errors import OffloadError, OvertakenError
 from offloader.metadata.catalog import Catalogs
@@ -20,6 +19,7 @@ from offloader.metadata.journal import CALLS_OF_A_WAIT, Journal
 from offloader.metrics import Metrics
 from offloader.model import Lane, Receipt, Slice
 from offloader.offload import settings as derived
+from offloader.offload.clock import SteadyClock
 from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.core.planner import Plan
 from offloader.offload.core.rates import RateLimits
@@ -36,7 +36,7 @@ from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.rest import RestClient
 from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.settings import StoreSettings
-from offloader.testing.pace import PaceLog
+from offloader.testing.invariants import PaceLog
 from tests.world.brokers import Brokers
 from tests.world.clients import Window, WorldPins, WorldSource
 from tests.world.ingress import INGRESS, SETTINGS, Ingress

@@ -3,22 +3,22 @@ silence."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
-from offloader.archive.following.succession import Turn, Undelivered, hole_before, next_position
+from offloader.archive.following.succession import NextStep, next_position
 from offloader.archive.items import Missing
 from offloader.archive.read_model import EntryRun, ReadItem
 from offloader.archive.records import TopicRecords
 from offloader.errors import DataLostError, RetryableError, UnexplainedGapError
-from offloader.model import MIB, Gap, LedgerList, Position, TopicName
+from offloader.model import MIB, EntryRange, Gap, LedgerList, Position, Silence, TopicName, Turn, Walk, unbroken
 from offloader.ports.admin import Admin
 from offloader.ports.entry_source import EntrySource, RawEntry
 
 READ_SECONDS = 0.5
 PAUSE_SECONDS = 1.0
-QUIET_SECONDS = 5.0  # after so long a silence, what comes next may have been archived and trimmed before it was delivered
+LOOK_SECONDS = 5.0  # after so long a silence, what comes next may be archived and trimmed: only a look at both tells
 READER_BYTES = 16 * MIB
 MAX_LOOKUPS = 10_000
 
@@ -65,7 +65,7 @@ class Follower:
         self._pause = pause
         self._after: Position | None = None
         self._ledgers = LedgerList(())
-        self._heard = clock()
+        self._silence = Silence.begin(LOOK_SECONDS, clock())
         self._well = clock()
 
     def runs(self, after: Position | None = None) -> Iterator[ReadItem]:
@@ -75,7 +75,8 @@ class Follower:
         and RetryableError once the patience with it is over.
         """
         self._after = after
-        self._heard = self._well = self._clock()
+        self._well = self._clock()
+        self._silence = self._silence.broken(self._well)
         while not self._idle():
             try:
                 yield from self._round()
@@ -93,22 +94,22 @@ class Follower:
         expected = self._expected()
         if isinstance(expected, Position):
             yield from self._live(expected)
-        elif expected is Turn.WAIT:
+        elif expected is NextStep.WAIT:
             self._pause(PAUSE_SECONDS)
-        elif expected is Turn.LOST:
+        elif expected is NextStep.LOST:
             raise DataLostError(
                 f"{self._topic}: what follows {self._after} is in no segment, and Pulsar has no such ledger (any more)"
             )
 
     def _live(self, start: Position) -> Iterator[ReadItem]:
         reader = self._source.open(self._topic, start.ledger, start.entry, max_bytes=READER_BYTES)
-        looked = self._clock()
+        self._silence = self._silence.looked_into(self._clock())
         try:
             while not self._idle():
                 entries = reader.read(READ_SECONDS)
-                if not entries and self._clock() - max(self._heard, looked) >= QUIET_SECONDS:
-                    looked = self._clock()
-                    if isinstance(self._expected(), Turn):
+                if not entries and self._silence.too_long(self._clock()):
+                    self._silence = self._silence.looked_into(self._clock())
+                    if isinstance(self._expected(), NextStep):
                         return
                 for run in _runs(start.incarnation, entries):
                     rest: EntryRun | None = run
@@ -116,7 +117,7 @@ class Follower:
                         expected = yield from self._bridged(run.start)
                         if not isinstance(expected, Position):
                             return
-                        rest = run.after(expected._replace(entry=expected.entry - 1))
+                        rest = run.since(expected)
                     if rest is not None:
                         yield self._accounted(rest)
                 self._well = self._clock()
@@ -125,25 +126,24 @@ class Follower:
 
     def _follows(self, run: EntryRun) -> bool:
         """Whether entries plainly follow: the next ones of the same ledger."""
-        after = self._after
-        return after is not None and run.start == after._replace(entry=after.entry + 1)
+        return self._after is not None and run.start == self._after.next_entry
 
-    def _bridged(self, found: Position) -> Generator[ReadItem, None, Position | Turn]:
-        """Account for what lies before a position; what is expected then: that position, a later one, or a turn."""
+    def _bridged(self, found: Position) -> Generator[ReadItem, None, Position | NextStep]:
+        """Account for what lies before a position. Returns what is expected then, or what to do instead."""
         while True:
             expected = self._expected()
-            if isinstance(expected, Turn) or found < expected:
+            if isinstance(expected, NextStep):
                 return expected
-            hole = hole_before(expected, (found.ledger, found.entry), self._ledgers)
-            if hole is None:
+            turn = Walk(self._ledgers, expected).turn_of(found.place)
+            if turn is Turn.UNKNOWN:
+                return NextStep.WAIT
+            if not isinstance(turn, EntryRange):
                 return expected
-            if isinstance(hole, Turn):
-                return hole
-            for gap in self._explained(hole):
-                start, end = (Position(expected.incarnation, gap.ledger, entry) for entry in (gap.first, gap.last))
+            for gap in self._explained(turn):
+                start, end = expected.at(gap.first), expected.at(gap.last)
                 yield self._accounted(Missing(start, end, f"a gap: {gap.kind}", gap.kind))
 
-    def _expected(self) -> Position | Turn:
+    def _expected(self) -> Position | NextStep:
         info = self._admin.topic_info(self._topic)  # first: what a later look misses there is in the catalog by then
         catalog = self._archived.records().head
         if not catalog.is_of(info.created, info.ledgers):
@@ -151,7 +151,7 @@ class Follower:
         self._ledgers = info.ledgers
         return next_position(self._after, catalog, info.ledgers)
 
-    def _explained(self, hole: Undelivered) -> tuple[Gap, ...]:
+    def _explained(self, hole: EntryRange) -> tuple[Gap, ...]:
         gaps, unexplained = self._source.explain(self._topic, hole.ledger, hole.first, hole.last, limit=MAX_LOOKUPS)
         if not gaps:
             raise UnexplainedGapError(
@@ -161,23 +161,20 @@ class Follower:
 
     def _accounted(self, item: ReadItem) -> ReadItem:
         self._after = item.end
-        self._heard = self._clock()
+        self._silence = self._silence.broken(self._clock())
         return item
 
     def _idle(self) -> bool:
-        return self._patience.idle is not None and self._clock() - self._heard >= self._patience.idle
+        return self._patience.idle is not None and self._silence.lasted(self._clock()) >= self._patience.idle
 
 
-def _runs(incarnation: int, entries: Iterable[RawEntry]) -> Iterator[EntryRun]:
+def _runs(incarnation: int, entries: list[RawEntry]) -> Iterator[EntryRun]:
     """Entries as they were delivered, those that follow each other in their ledger together."""
-    together: list[RawEntry] = []
-    for raw in entries:
-        if together and (raw.ledger, raw.entry) != (together[-1].ledger, together[-1].entry + 1):
-            yield _run(incarnation, together)
-            together = []
-        together.append(raw)
-    if together:
-        yield _run(incarnation, together)
+    first = 0
+    while first < len(entries):
+        behind = first + unbroken(entries, first)
+        yield _run(incarnation, entries[first:behind])
+        first = behind
 
 
 def _run(incarnation: int, together: list[RawEntry]) -> EntryRun:

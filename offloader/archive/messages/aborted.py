@@ -13,7 +13,7 @@ from offloader.archive.messages.envelopes import parse_envelopes
 from offloader.archive.read_model import EntryRun
 from offloader.errors import DamagedObjectError
 from offloader.format.entry import transaction_of
-from offloader.model import Transaction
+from offloader.model import EntryRange, Transaction
 
 _MOST, _LEAST = "txnid_most_bits", "txnid_least_bits"
 _UINT64 = (1 << 64) - 1
@@ -21,13 +21,10 @@ _UINT64 = (1 << 64) - 1
 
 def committed(run: EntryRun, aborted: Collection[Transaction]) -> Iterator[EntryRun]:
     """The run without entries of these transactions."""
-    first = run.first
-    for number in _entries_of(entries_of(run), aborted) if aborted and run.count else ():
-        if run.first + number > first:
-            yield run.part(first, run.first + number - 1)
-        first = run.first + number + 1
-    if first <= run.last:
-        yield run.part(first, run.last)
+    numbers = _entries_of(entries_of(run), aborted) if aborted and run.count else ()
+    theirs = (EntryRange.closed(run.ledger, run.first + number, run.first + number) for number in numbers)
+    for left in EntryRange(run.ledger, run.first, run.after).without(theirs):
+        yield run.part(left.first, left.after)
 
 
 def _entries_of(entries: Entries, transactions: Collection[Transaction]) -> Iterator[int]:

@@ -76,7 +76,7 @@ def entries_of(run: EntryRun) -> Entries:
         Ranges(begin, bounds[1::2]),
         np.full(run.count, run.incarnation, np.int64),
         np.full(run.count, run.ledger, np.int64),
-        np.arange(run.first, run.last + 1, dtype=np.int64),
+        np.arange(run.first, run.after, dtype=np.int64),
         begin + run.offset,
     )
 

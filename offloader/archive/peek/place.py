@@ -122,7 +122,7 @@ def _found(store: ObjectStore, key: str, points: SparseIndex, number: int, posit
         if isinstance(found, BrokenEntry):
             faults.append(found.why)
         elif found.ledger == position.ledger and found.first <= position.entry <= found.last:
-            run = found.part(position.entry, position.entry)
+            run = found.part(position.entry, position.next_entry.entry)
             header = decode_header(data[:HEADER_SIZE], begin)
             return StoredAt(next(run.entries()), run.offset + run.bounds[0], points.blocks[first], begin, header)
     raise DamagedObjectError(faults[0] if faults else f"offset {begin}: {position} is not in its block")

@@ -47,7 +47,7 @@ class Meter:
         if not isinstance(item, Missing):
             self.stats.entries += item.count
         elif item.damaged:
-            self.stats.skipped += item.end.entry - item.start.entry + 1
+            self.stats.skipped += item.entries.span
             if len(self.stats.damaged) < MOST_DAMAGE:
                 self.stats.damaged.append(item)
         return item

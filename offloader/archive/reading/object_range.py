@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offloader.archive.continuity import LedgerPart
 from offloader.archive.read_model import DataObject, ObjectRange, Selection, SplitPoint
@@ -11,7 +11,7 @@ from offloader.archive.runs import Run, clipped, runs
 from offloader.errors import DamagedRecordError
 from offloader.format.blocks import ENTRY_HEADER_SIZE
 from offloader.metadata.layout import data_key, index_key
-from offloader.model import MIB, EntryStats, Part, Position, Segment, TopicName
+from offloader.model import MIB, EntryRange, EntryStats, Part, Position, Segment, TopicName
 
 # How many bytes of an offloaded ledger stand between two places where it may be cut.
 LEDGER_CUT = 8 * MIB
@@ -31,10 +31,10 @@ def may_hold(stats: EntryStats, selection: Selection) -> bool:
 def of_ledger(topic: TopicName, part: LedgerPart, first: Position, last: Position) -> Iterator[ObjectRange]:
     """The entries between two positions."""
     ledger = part.ledger
-    found = tuple(clipped([Run(ledger.start.ledger, part.start.entry, part.end.entry)], first, last))
+    found = tuple(clipped([Run.closed(ledger.start.ledger, part.start.entry, part.end.entry)], first, last))
     if not found:
         return
-    per_entry = ENTRY_HEADER_SIZE + ledger.size / (ledger.end.entry + 1)
+    per_entry = ENTRY_HEADER_SIZE + ledger.size / ledger.end.next_entry.entry
     cuts = tuple(_cuts_of_ledger(found[0], per_entry))
     yield ObjectRange(topic, ledger.start.incarnation, ledger.object, found, cuts, ends_object=found[0].last == ledger.end.entry)
 
@@ -42,9 +42,9 @@ def of_ledger(topic: TopicName, part: LedgerPart, first: Position, last: Positio
 def _cuts_of_ledger(run: Run, per_entry: float) -> Iterator[SplitPoint]:
     """Equally far apart, since nothing is known of the entries' lengths."""
     step = max(1, int(LEDGER_CUT / per_entry))
-    for first in range(run.first, run.last + 1, step):
-        last = min(first + step - 1, run.last)
-        yield SplitPoint(run.ledger, last, int((last - first + 1) * per_entry) + 1)
+    for first in run.ids[::step]:
+        some = EntryRange(run.ledger, first, min(first + step, run.after))
+        yield SplitPoint(run.ledger, some.last, int(some.span * per_entry) + 1)
 
 
 def of_segment(
@@ -73,8 +73,8 @@ def of_segment(
 
 def _append(kept: list[Run], run: Run) -> None:
     """Add a run, which may go on where the last one ended: parts need not end with a run."""
-    if kept and kept[-1].gap is None and (kept[-1].ledger, kept[-1].last + 1) == (run.ledger, run.first):
-        run = Run(run.ledger, kept.pop().first, run.last)
+    if kept and kept[-1].gap is None and (kept[-1].ledger, kept[-1].after) == (run.ledger, run.first):
+        run = replace(run, first=kept.pop().first)
     kept.append(run)
 
 
@@ -87,14 +87,14 @@ def _by_parts(segment: Segment, found: Iterable[Run]) -> Iterator[tuple[Part | N
             yield None, run
             continue
         at = run.first
-        while at <= run.last:
+        while at < run.after:
             while part is not None and part.last < (run.ledger, at):
                 part = next(parts, None)
             if part is None or part.first > (run.ledger, at):
                 raise DamagedRecordError(f"segment {segment.uuid}: {run.ledger}:{at} is in none of its parts")
-            end = min(part.last, (run.ledger, run.last))[1]
-            yield part, Run(run.ledger, at, end)
-            at = end + 1
+            inside = Run.closed(run.ledger, at, min(part.last, (run.ledger, run.last))[1])
+            yield part, inside
+            at = inside.after
 
 
 @dataclass(slots=True)
@@ -106,7 +106,7 @@ class _PartCut:
     last: tuple[int, int] = (-1, -1)
 
     def add(self, run: Run) -> None:
-        self.entries += run.count
+        self.entries += run.span
         self.last = (run.ledger, run.last)
 
     def cut(self, *, alone: bool) -> SplitPoint:

@@ -10,7 +10,7 @@ from offloader.archive.continuity import LedgerPart, Span, closed_with
 from offloader.archive.read_model import LAST_ENTRY, OffloadedLedger
 from offloader.archive.view import TopicSnapshot
 from offloader.metadata.state import TopicCatalog
-from offloader.model import Loss, Position, Segment
+from offloader.model import EntryRange, Loss, Position, Segment
 
 
 def spans_once(view: TopicSnapshot) -> list[Span]:
@@ -33,22 +33,23 @@ def located(view: TopicSnapshot, position: Position) -> Position:
     return position._replace(incarnation=next(reached, last))
 
 
-def _parts(catalog: TopicCatalog, held: OffloadedLedger, taken: Iterable[tuple[int, int]]) -> Iterator[LedgerPart]:
+def _parts(catalog: TopicCatalog, held: OffloadedLedger, taken: Iterable[EntryRange]) -> Iterator[LedgerPart]:
     """What is read from a ledger, or told of as unreadable: that ends where the catalog knows its end, and a recorded
     loss is told of once."""
     if held.unreadable is None:
         return _left_of(held, taken)
     known = closed_with(catalog, held.start)
-    ended = held if known is None else replace(held, end=held.end._replace(entry=known))
+    ended = held if known is None else replace(held, end=held.end.at(known))
     return _left_of(ended, [*taken, *_lost_of(catalog.losses, held.start[:2])])
 
 
-def _lost_of(losses: Iterable[Loss], place: tuple[int, int]) -> Iterator[tuple[int, int]]:
+def _lost_of(losses: Iterable[Loss], place: tuple[int, int]) -> Iterator[EntryRange]:
     """What is recorded as lost of the ledger (incarnation, ledger)."""
     for loss in losses:
         begin, end = loss.start[:2], loss.end[:2]
         if begin <= place <= end:
-            yield loss.start.entry if begin == place else 0, loss.end.entry if end == place else LAST_ENTRY
+            first, last = loss.start.entry if begin == place else 0, loss.end.entry if end == place else LAST_ENTRY
+            yield EntryRange.closed(place[1], first, last)
 
 
 def reaches(span: Span, position: Position) -> bool:
@@ -58,22 +59,18 @@ def reaches(span: Span, position: Position) -> bool:
     return span.end.ledger >= position.ledger
 
 
-def _left_of(ledger: OffloadedLedger, taken: Iterable[tuple[int, int]]) -> Iterator[LedgerPart]:
-    at, last = ledger.start.entry, ledger.end.entry
-    for first, end in sorted(taken):
-        if first > at:
-            yield LedgerPart(ledger, ledger.start._replace(entry=at), ledger.start._replace(entry=first - 1))
-        at = max(at, end + 1)
-    if at <= last:
-        yield LedgerPart(ledger, ledger.start._replace(entry=at), ledger.end)
+def _left_of(ledger: OffloadedLedger, taken: Iterable[EntryRange]) -> Iterator[LedgerPart]:
+    whole = EntryRange.closed(ledger.start.ledger, ledger.start.entry, ledger.end.entry)
+    for left in whole.without(taken):
+        yield LedgerPart(ledger, ledger.start.at(left.first), ledger.start.at(left.last))
 
 
-def _taken(segments: Iterable[Segment]) -> dict[tuple[int, int], list[tuple[int, int]]]:
+def _taken(segments: Iterable[Segment]) -> dict[tuple[int, int], list[EntryRange]]:
     """What segments have of ledgers, gaps included, by incarnation and ledger."""
-    taken: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+    taken: defaultdict[tuple[int, int], list[EntryRange]] = defaultdict(list)
     for segment in segments:
         for held in segment.ledgers:
-            taken[segment.start.incarnation, held.ledger].append((held.first, held.last))
+            taken[segment.start.incarnation, held.ledger].append(held)
     return taken
 
 
@@ -86,6 +83,6 @@ def _lost(loss: Loss, ledgers: Iterable[OffloadedLedger]) -> Iterator[Loss]:
         before = Position(ledger.start.incarnation, ledger.start.ledger, -1)
         if before > at:
             yield replace(loss, start=at, end=before)
-        at = ledger.end._replace(entry=ledger.end.entry + 1)
+        at = ledger.end.next_entry
     if at <= loss.end:
         yield replace(loss, start=at)

@@ -10,7 +10,7 @@ from offloader.archive.items import Missing
 from offloader.archive.read_model import EVERYTHING, ObjectRange, OffloadedLedger, PlanItem, Selection, Unreadable
 from offloader.archive.reading.object_range import of_ledger, of_segment
 from offloader.archive.reading.overlaps import spans_once
-from offloader.archive.runs import Run, clipped
+from offloader.archive.runs import clipped
 from offloader.archive.view import TopicSnapshot
 from offloader.errors import DamagedRecordError
 from offloader.model import Loss, Position, Segment, TopicName
@@ -114,35 +114,27 @@ def _taken(item: PlanItem, room: int, *, whole: bool) -> tuple[PlanItem | None, 
 
 def _up_to(piece: ObjectRange, end: Position) -> ObjectRange:
     kept = tuple(clipped(piece.runs, piece.first, end))
-    last = max(((run.ledger, run.last) for run in kept if run.gap is None), default=(-1, -1))
-    count = sum(cut[:2] <= last for cut in piece.cuts)
-    cuts = piece.cuts[:count]
-    if last > max((cut[:2] for cut in cuts), default=(-1, -1)):  # some of what comes before the next cut
-        cut, size = piece.cuts[count], piece.cuts[count].size
+    after = max(((run.ledger, run.after) for run in kept if run.gap is None), default=(-1, -1))
+    cuts = tuple(cut for cut in piece.cuts if cut.behind <= after)
+    if after > max((cut.behind for cut in cuts), default=(-1, -1)):  # some of what comes before the next cut
+        cut = piece.cuts[len(cuts)]
+        size = cut.size
         if piece.object.ledger is not None:  # an estimate, so many bytes an entry; parts are read whole
-            begin = cuts[-1].entry if cuts else piece.runs[0].first - 1
-            size = size * (last[1] - begin) // (cut.entry - begin) + 1
-        cuts += (cut._replace(ledger=last[0], entry=last[1], size=size),)
+            begin = cuts[-1].behind[1] if cuts else piece.runs[0].first
+            size = size * (after[1] - begin) // (cut.behind[1] - begin) + 1
+        cuts += (cut._replace(ledger=after[0], entry=after[1] - 1, size=size),)
     return replace(piece, runs=kept, cuts=cuts, ends_object=piece.ends_object and cuts == piece.cuts)
 
 
 def _before(piece: ObjectRange, count: int) -> ObjectRange:
     """Up to the cut of this number."""
-    end = piece.cuts[count - 1][:2]
-    kept = (
-        Run(run.ledger, run.first, min(run.last, end[1]) if run.ledger == end[0] else run.last, run.gap)
-        for run in piece.runs
-        if (run.ledger, run.first) <= end
-    )
-    return replace(piece, runs=tuple(kept), cuts=piece.cuts[:count], ends_object=False)
+    behind = piece.cuts[count - 1].behind
+    kept = (run.between(after=behind) for run in piece.runs)
+    return replace(piece, runs=tuple(run for run in kept if run), cuts=piece.cuts[:count], ends_object=False)
 
 
 def _after(piece: ObjectRange, count: int) -> ObjectRange:
     """What comes after the cut of this number."""
-    end = piece.cuts[count - 1][:2]
-    kept = (
-        Run(run.ledger, max(run.first, end[1] + 1) if run.ledger == end[0] else run.first, run.last, run.gap)
-        for run in piece.runs
-        if (run.ledger, run.last) > end
-    )
-    return replace(piece, runs=tuple(kept), cuts=piece.cuts[count:])
+    behind = piece.cuts[count - 1].behind
+    kept = (run.between(behind) for run in piece.runs)
+    return replace(piece, runs=tuple(run for run in kept if run), cuts=piece.cuts[count:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from enum import StrEnum
 from itertools import groupby
 
@@ -13,7 +14,7 @@ from offloader.archive.reading.scan import BrokenEntry
 from offloader.archive.runs import Run
 from offloader.errors import DamagedObjectError, OffloadError
 from offloader.format.blocks import ENTRY_HEADER_SIZE
-from offloader.model import Position
+from offloader.model import EntryRange, Position
 
 
 class OnDamage(StrEnum):
@@ -62,13 +63,14 @@ class RangeVerifier:
 
     def _covered(self, found: EntryRun, why: str) -> Iterator[ReadItem]:
         begin = found.first
-        for first, last in _stretches(found.first + number for number in uncovered_entries(found.data, found.bounds)):
-            if first > begin:
-                yield found.part(begin, first - 1)
-            yield self._lost(found.ledger, first, last, why)
-            begin = last + 1
-        if begin <= found.last:
-            yield found.part(begin, found.last)
+        uncovered = (found.first + number for number in uncovered_entries(found.data, found.bounds))
+        for lost in _stretches(found.ledger, uncovered):
+            if lost.first > begin:
+                yield found.part(begin, lost.first)
+            yield self._lost(lost, why)
+            begin = lost.after
+        if begin < found.after:
+            yield found.part(begin, found.after)
 
     def unreadable(self, error: OffloadError) -> None:
         """An object that is not there, or whose index cannot be read."""
@@ -87,11 +89,11 @@ class RangeVerifier:
             if (rest.ledger, rest.first) > (run.ledger, self._entry):
                 yield from self._miss(run, rest)
                 continue
-            last = min(rest.last, run.last)
+            after = min(rest.after, run.after)
             self._why = ""
-            yield rest.part(self._entry, last)
-            rest = rest.part(last + 1, rest.last) if last < rest.last else None
-            yield from self._advance(last)
+            yield rest.part(self._entry, after)
+            rest = rest.part(after, rest.after) if after < rest.after else None
+            yield from self._advance(after)
 
     def finish(self) -> Iterator[Missing]:
         """There is no more."""
@@ -99,7 +101,7 @@ class RangeVerifier:
             run = self._run
             if not self._why:
                 self._damage("it is missing: what is there ends before it", run.ledger, self._entry)
-            yield self._lost(run.ledger, self._entry, run.last, self._why)
+            yield self._lost(replace(run, first=self._entry), self._why)
             yield from self._next_run()
 
     def _next_run(self) -> Iterator[Missing]:
@@ -114,10 +116,10 @@ class RangeVerifier:
             )
         self._run, self._done = None, True
 
-    def _advance(self, last: int) -> Iterator[Missing]:
+    def _advance(self, after: int) -> Iterator[Missing]:
         assert self._run is not None
-        self._entry = last + 1
-        if last == self._run.last:
+        self._entry = after
+        if after == self._run.after:
             yield from self._next_run()
 
     def _without_lead(self, found: EntryRun) -> EntryRun | None:
@@ -133,17 +135,17 @@ class RangeVerifier:
                 self._damage(f"{_where(found, entry)}: it is there, where the record has a gap", found.ledger, entry)
         if wanted is None and self._piece.ends_object:
             self._damage(f"{_where(found, found.first)}: it is in the object, but not in its record", found.ledger, found.first)
-        inside = wanted is not None and found.ledger == wanted[0] and found.last >= wanted[1]
-        return found.part(wanted[1], found.last) if wanted is not None and inside else None
+        inside = wanted is not None and found.ledger == wanted[0] and found.after > wanted[1]
+        return found.part(wanted[1], found.after) if wanted is not None and inside else None
 
     def _miss(self, run: Run, found: EntryRun) -> Iterator[Missing]:
         """What is wanted before a run that was found."""
         if not self._why:
             name = f"{found.ledger}:{found.first}"
             self._damage(f"{_where(found, found.first)}: {name} stands here instead", run.ledger, self._entry)
-        last = min(run.last, found.first - 1) if found.ledger == run.ledger else run.last
-        yield self._lost(run.ledger, self._entry, last, self._why)
-        yield from self._advance(last)
+        after = min(run.after, found.first) if found.ledger == run.ledger else run.after
+        yield self._lost(EntryRange(run.ledger, self._entry, after), self._why)
+        yield from self._advance(after)
 
     def checked(self, items: Iterable[ReadItem]) -> Iterator[ReadItem]:
         """The entries whose own checksums match, of what `take` gave."""
@@ -155,12 +157,12 @@ class RangeVerifier:
         for number in damaged_entries(found.data, found.bounds):
             entry = found.first + number
             if entry > begin:
-                yield found.part(begin, entry - 1)
+                yield found.part(begin, entry)
             why = self._told(f"{_where(found, entry)}: its checksum does not match its bytes", found.ledger, entry)
-            yield self._lost(found.ledger, entry, entry, why)
             begin = entry + 1
-        if begin <= found.last:
-            yield found.part(begin, found.last)
+            yield self._lost(EntryRange(found.ledger, entry, begin), why)
+        if begin < found.after:
+            yield found.part(begin, found.after)
 
     def _damage(self, why: str, ledger: int, entry: int) -> None:
         """Raise, or remember why the next positions are missing."""
@@ -173,19 +175,19 @@ class RangeVerifier:
             raise DamagedObjectError(text)
         return text
 
-    def _lost(self, ledger: int, first: int, last: int, why: str) -> Missing:
-        start, end = self._position(ledger, first), self._position(ledger, last)
+    def _lost(self, lost: EntryRange, why: str) -> Missing:
+        start, end = self._position(lost.ledger, lost.first), self._position(lost.ledger, lost.last)
         return Missing(start, end, DAMAGED + why, damaged=self._piece.object.data_key)
 
     def _position(self, ledger: int, entry: int) -> Position:
         return Position(self._piece.incarnation, ledger, entry)
 
 
-def _stretches(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Consecutive numbers as their first and last."""
+def _stretches(ledger: int, numbers: Iterable[int]) -> Iterator[EntryRange]:
+    """Consecutive entries together."""
     for _, each in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
         together = [number for _, number in each]
-        yield together[0], together[-1]
+        yield EntryRange.closed(ledger, together[0], together[-1])
 
 
 def sound_lead(items: Iterable[ReadItem]) -> Iterator[ReadItem]:
@@ -201,7 +203,7 @@ def sound_lead(items: Iterable[ReadItem]) -> Iterator[ReadItem]:
             yield item
             continue
         if min(doubtful) > 0:
-            yield item.part(item.first, item.first + min(doubtful) - 1)
+            yield item.part(item.first, item.first + min(doubtful))
         return
 
 

@@ -45,7 +45,7 @@ def decode(offset: Mapping[str, str]) -> Ends:
 
 def before(view: TopicSnapshot, position: Position) -> Position | None:
     """The offset after which `position` is the first to be read; None: the topic's beginning."""
-    return max((min(each.end, _before(position)) for each in spans_once(view) if each.start < position), default=None)
+    return max((min(each.end, position.previous_entry) for each in spans_once(view) if each.start < position), default=None)
 
 
 def check_not_removed(view: TopicSnapshot, after: Position) -> None:
@@ -65,7 +65,7 @@ def items_between(view: TopicSnapshot, after: Position | None, times: Selection,
 
     Raises DamagedRecordError.
     """
-    start = None if after is None else _after(after)
+    start = None if after is None else after.next_entry
     selected = Selection(start, end, times.published_from, times.published_to)
     ends_there = any(span.end == after for span in spans_once(view))
     return plan(view, selected, after if ends_there else None)
@@ -150,11 +150,3 @@ def _enough(view: TopicSnapshot, after: Position | None, enough: int | None) -> 
         end = last if end is None else max(end, last)
         found += size if after is None or start > after else 0  # of one that was begun, nobody knows how much is left
     return end
-
-
-def _before(position: Position) -> Position:
-    return Position(position.incarnation, position.ledger, position.entry - 1)
-
-
-def _after(position: Position) -> Position:
-    return Position(position.incarnation, position.ledger, position.entry + 1)

@@ -152,7 +152,7 @@ class LookBackPlan:
         for group in reversed(self._groups[:count]):
             if left <= 0:
                 break
-            kept.append(group if _last_of(group) < first else tuple(until(group, first._replace(entry=first.entry - 1))))
+            kept.append(group if _last_of(group) < first else tuple(until(group, first.previous_entry)))
             left -= size_of(kept[-1])
         return tuple(item for group in reversed(kept) for item in group)
 

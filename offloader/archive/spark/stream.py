@@ -132,7 +132,7 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if given is None:
             return None
         position = records.located(given)
-        return before(records.behind(position._replace(entry=position.entry - 1)), position)
+        return before(records.behind(position.previous_entry), position)
 
     def _advanced(self, ends: Ends, budget: int | None) -> Ends:
         moved = {topic: records for topic, records in self._known.items() if records.last_position != ends.get(topic)}

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 from offloader.bookkeeper.api import Bookies
 from offloader.bookkeeper.digests import digest_for
 from offloader.bookkeeper.model import LedgerMetadata
-from offloader.bookkeeper.reading.budget import Budget
+from offloader.bookkeeper.reading.budget import Budget, Sizes
 from offloader.bookkeeper.reading.fetch import RunFetch
 from offloader.bookkeeper.reading.runs import run_at, striped
-from offloader.bookkeeper.reading.sizes import Sizes
 from offloader.bookkeeper.reading.slowness import Slowness
 from offloader.bookkeeper.reading.verdict import verdict
 from offloader.bookkeeper.status import Answer, TooManyRequestsError, answer
@@ -68,7 +67,7 @@ class LedgerReader:
         self._bookies = bookies
         self._ledger = ledger
         self._metadata = metadata
-        self._last = last
+        self._after = last + 1
         self._speculate_after = speculate_after
         self._slowness = slowness or Slowness(clock=clock)
         self._clock = clock
@@ -88,7 +87,7 @@ class LedgerReader:
     @property
     def finished(self) -> bool:
         """Whether everything was returned."""
-        return self.position > self._last
+        return self.position >= self._after
 
     def read(self, timeout: float) -> list[RawEntry]:
         """The entries that have arrived, at least one; empty after `timeout` seconds without any, and once `finished`.
@@ -165,7 +164,7 @@ class LedgerReader:
 
     def _plan_rest(self, fetch: RunFetch, first: int) -> None:
         """A bookie gave less than asked for: as much as fits, or as it has without a hole."""
-        rest = RunFetch(run_at(self._metadata, first, fetch.run.last, BATCH_ENTRIES), batch=fetch.batch)
+        rest = RunFetch(run_at(self._metadata, first, fetch.run.after, BATCH_ENTRIES), batch=fetch.batch)
         self._fetches.insert(self._fetches.index(fetch) + 1, rest)
         self._idle.append(rest)
 
@@ -193,8 +192,8 @@ class LedgerReader:
             self._batches = False  # perhaps these bookies do not know them
         at = self._fetches.index(fetch)
         del self._fetches[at]
-        for entry in range(fetch.run.last, fetch.run.first - 1, -1):
-            single = RunFetch(run_at(self._metadata, entry, entry, 1), batch=False)
+        for entry in reversed(range(fetch.run.first, fetch.run.after)):
+            single = RunFetch(run_at(self._metadata, entry, entry + 1, 1), batch=False)
             self._fetches.insert(at, single)
             self._idle.appendleft(single)
 
@@ -216,11 +215,11 @@ class LedgerReader:
     def _next_idle(self) -> RunFetch | None:
         if self._idle:
             return self._fetches[0] if self._fetches[0] in self._idle else self._idle[0]
-        if self._unplanned > self._last:
+        if self._unplanned >= self._after:
             return None
         most = min(BATCH_ENTRIES, max(1, self._batch_bytes // self._sizes.expected)) if self._batches else 1
-        fetch = RunFetch(run_at(self._metadata, self._unplanned, self._last, most), batch=self._batches)
-        self._unplanned = fetch.run.last + 1
+        fetch = RunFetch(run_at(self._metadata, self._unplanned, self._after, most), batch=self._batches)
+        self._unplanned = fetch.run.after
         self._fetches.append(fetch)
         self._idle.append(fetch)
         return fetch

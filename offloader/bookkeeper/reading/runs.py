@@ -12,16 +12,16 @@ from offloader.bookkeeper.model import LedgerMetadata
 
 
 class ReplicaRun(NamedTuple):
-    """Entries `first`..`last`; each of `replicas` holds all of them. They are to be asked in this order."""
+    """Entries from `first` up to, and without, `after`. Each of `replicas` holds all of them; ask in this order."""
 
     first: int
-    last: int
+    after: int
     replicas: tuple[str, ...]
 
     @property
     def span(self) -> int:
         """How many entries."""
-        return self.last - self.first + 1
+        return self.after - self.first
 
 
 def striped(metadata: LedgerMetadata, entry: int) -> bool:
@@ -29,16 +29,17 @@ def striped(metadata: LedgerMetadata, entry: int) -> bool:
     return len(metadata.fragment_of(entry).ensemble) > metadata.write_quorum
 
 
-def run_at(metadata: LedgerMetadata, entry: int, last: int, most: int) -> ReplicaRun:
-    """The longest run that begins at `entry`, ends at `last` at the latest and has at most `most` entries."""
-    last = min(last, entry + most - 1)
-    last = entry if last == entry else min(last, _fragment_end(metadata, entry, last))
-    if last == entry or not striped(metadata, entry):
-        return ReplicaRun(entry, last, tuple(dict.fromkeys(metadata.write_set(entry))))
-    last = min(last, entry + metadata.write_quorum - 1)
+def run_at(metadata: LedgerMetadata, entry: int, after: int, most: int) -> ReplicaRun:
+    """The longest run that begins at `entry`, ends before `after` and has at most `most` entries."""
+    after = min(after, entry + most)
+    after = after if after == entry + 1 else min(after, _next_fragment(metadata, entry, after))
+    if after == entry + 1 or not striped(metadata, entry):
+        return ReplicaRun(entry, after, tuple(dict.fromkeys(metadata.write_set(entry))))
+    after = min(after, entry + metadata.write_quorum)
     ensemble = metadata.fragment_of(entry).ensemble
-    return ReplicaRun(entry, last, tuple(ensemble[i % len(ensemble)] for i in range(last, entry + metadata.write_quorum)))
+    holders = range(after - 1, entry + metadata.write_quorum)  # from those of the last entry on
+    return ReplicaRun(entry, after, tuple(ensemble[i % len(ensemble)] for i in holders))
 
 
-def _fragment_end(metadata: LedgerMetadata, entry: int, last: int) -> int:
-    return min((f.first_entry - 1 for f in metadata.fragments if f.first_entry > entry), default=last)
+def _next_fragment(metadata: LedgerMetadata, entry: int, otherwise: int) -> int:
+    return min((f.first_entry for f in metadata.fragments if f.first_entry > entry), default=otherwise)

@@ -46,7 +46,7 @@ def pin_target(catalog: CatalogHead) -> Position | None:
     held, closing = _held_entry(catalog), catalog.closing
     if held is None:
         return None
-    return held if closing is not None and closing.followed_by is None else before(held)
+    return held if closing is not None and closing.followed_by is None else held.previous_entry
 
 
 def pin_moved(catalog: CatalogHead, listed: TopicListing) -> bool:
@@ -115,16 +115,7 @@ def lost(state: TopicState, catalog: CatalogHead, ledgers: LedgerList, confirmed
     extends = state.open is None and after.entry < 0 and catalog.end is not None
     if extends and state.lost_after is None and (confirmed is None or confirmed.ledger < following):
         return None
-    return Lost(_after(after), Position(after.incarnation, following, -1), extends)
-
-
-def before(position: Position) -> Position:
-    """One entry less; before a ledger's first entry that is its -1."""
-    return position._replace(entry=position.entry - 1)
-
-
-def _after(position: Position) -> Position:
-    return position._replace(entry=position.entry + 1)
+    return Lost(after.next_entry, Position(after.incarnation, following, -1), extends)
 
 
 def _held_entry(catalog: CatalogHead) -> Position | None:

@@ -7,11 +7,13 @@ to the journal before it acts on it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
 from offloader.errors import IntegrityError, PartRejectedError, UploadGoneError
 from offloader.format.crc import combine
+from offloader.format.ranges import merge_ranges
 from offloader.metadata.state import Abandoned, CloseRequest, NextStart, TopicState
 from offloader.model import (
     Ending,
@@ -205,40 +207,32 @@ def complete(state: TopicState, gaps: tuple[Gap, ...], ledgers: LedgerList, now:
 def account(
     start: Position, end: Position, parts: tuple[Part, ...], gaps: tuple[Gap, ...], ledgers: LedgerList
 ) -> tuple[LedgerRange, ...]:
-    """Per ledger what `start`..`end` accounts for: `first`..`last` with gaps, `count` and `size` of the entries held.
+    """Per ledger what `start`..`end` accounts for, gaps included; `count` and `size` are of the entries held.
 
     Raises IntegrityError at the first position that is neither in a part nor in a gap, or is in two.
     """
-    pieces = sorted(
-        [(r.ledger, r.first, r.last, r.count, r.size) for p in parts for r in _entry_runs(p)]
-        + [(g.ledger, g.first, g.last, 0, 0) for g in gaps]
-    )
-    ledgers = _with_ended(ledgers, [(ledger, last) for ledger, _, last, _, _ in pieces])
+    held = [run for part in parts for run in _entry_runs(part)]
+    missing = [LedgerRange(gap.ledger, gap.first, gap.after, count=0, size=0) for gap in gaps]
+    pieces = sorted((*held, *missing), key=lambda piece: (piece.ledger, piece.first, piece.after))
+    ranges = merge_ranges(pieces)
+    ledgers = _with_ended(ledgers, ranges)
     expected: Position | None = start
-    ranges: list[LedgerRange] = []
-    for ledger, first, last, count, size in pieces:
-        if expected is None or (ledger, first) != (expected.ledger, expected.entry):
-            raise IntegrityError(f"entries up to {ledger}:{first} do not continue at {expected}")
-        if ranges and ranges[-1].ledger == ledger:
-            before = ranges.pop()
-            ranges.append(replace(before, last=last, count=before.count + count, size=before.size + size))
-        else:
-            ranges.append(LedgerRange(ledger, first, last, count, size))
-        reached = Position(start.incarnation, ledger, last)
-        expected = ledgers.successor(reached)
-        if reached == end:
-            expected = None
-    if not ranges or (ranges[-1].ledger, ranges[-1].last) != (end.ledger, end.entry):
+    for piece in pieces:
+        if expected is None or (piece.ledger, piece.first) != expected.place:
+            raise IntegrityError(f"entries up to {piece.ledger}:{piece.first} do not continue at {expected}")
+        reached = Position(start.incarnation, piece.ledger, piece.last)
+        expected = None if reached == end else ledgers.successor(reached)
+    if not ranges or (ranges[-1].ledger, ranges[-1].last) != end.place:
         raise IntegrityError(f"entries and gaps end before {end}")
     return tuple(replace(r, closed_with=ledgers.closed_with(r.ledger)) for r in ranges)
 
 
-def _with_ended(ledgers: LedgerList, reached: list[tuple[int, int]]) -> LedgerList:
+def _with_ended(ledgers: LedgerList, ours: Sequence[LedgerRange]) -> LedgerList:
     """The list with those of our ledgers that are not in it any more: each ended where the next one of ours begins."""
     gone = [
-        LedgerSpan(ledger, None if i == len(reached) - 1 else last)
-        for i, (ledger, last) in enumerate(reached)
-        if ledger not in ledgers and (i == len(reached) - 1 or reached[i + 1][0] != ledger)
+        LedgerSpan(one.ledger, one.last if number < len(ours) else None)
+        for number, one in enumerate(ours, 1)
+        if one.ledger not in ledgers
     ]
     return LedgerList((*ledgers.spans, *gone)) if gone else ledgers
 
@@ -246,27 +240,14 @@ def _with_ended(ledgers: LedgerList, reached: list[tuple[int, int]]) -> LedgerLi
 def _entry_runs(part: Part) -> list[LedgerRange]:
     """The part's entries as runs without the gaps in between; counts and sizes stay with the first run of a ledger."""
     runs: list[LedgerRange] = []
-    for r in part.ledgers:
-        inside = sorted(g for g in _as_pairs(part.gaps, r.ledger) if r.first <= g[0] <= r.last)
-        first, count, size = r.first, r.count, r.size
-        for gap_first, gap_last in inside:
-            runs.append(LedgerRange(r.ledger, first, gap_first - 1, count, size))
-            first, count, size = gap_last + 1, 0, 0
-        runs.append(LedgerRange(r.ledger, first, r.last, count, size))
-        if sum(run.last - run.first + 1 for run in runs if run.ledger == r.ledger) != r.count:
-            raise IntegrityError(f"part {part.number}: ledger {r.ledger} has {r.count} entries in {r.first}..{r.last}")
+    for held in part.ledgers:
+        left = list(held.without(gap for gap in part.gaps if held.has(gap)))
+        runs += [*left[:1], *(replace(run, count=0, size=0) for run in left[1:])]
+        if sum(run.span for run in left) != held.count:
+            raise IntegrityError(
+                f"part {part.number}: ledger {held.ledger} has {held.count} entries in {held.first}..{held.last}"
+            )
     return runs
-
-
-def _as_pairs(gaps: tuple[Gap, ...], ledger: int) -> list[tuple[int, int]]:
-    """Adjacent gaps of one ledger (they may differ in kind) joined to (first, last) pairs."""
-    joined: list[tuple[int, int]] = []
-    for gap in sorted((g for g in gaps if g.ledger == ledger), key=lambda g: g.first):
-        if joined and joined[-1][1] + 1 == gap.first:
-            joined[-1] = (joined[-1][0], gap.last)
-        else:
-            joined.append((gap.first, gap.last))
-    return joined
 
 
 def as_record(state: TopicState, driver: str, driver_properties: tuple[tuple[str, str], ...]) -> Segment:

@@ -147,8 +147,8 @@ def _claim(context: Context, catalog: CatalogHead, info: TopicInfo, begin: Posit
 def _record_not_ours(context: Context, catalog: CatalogHead, info: TopicInfo, begin: Position) -> CatalogHead:
     """A topic that was released and is claimed again: what came in between was not kept for us. Where nothing was recorded before, that is
     what came since its first claim."""
-    after = catalog.end or evidence.before(catalog.begin or begin)
-    first, last = after._replace(entry=after.entry + 1), evidence.before(begin)
+    after = catalog.end or (catalog.begin or begin).previous_entry
+    first, last = after.next_entry, begin.previous_entry
     kept = after.ledger in info.ledgers and info.ledgers.successor(after) == begin
     if begin <= first or kept:
         return catalog
@@ -174,7 +174,7 @@ def _beginning(end: TopicEnd, info: TopicInfo) -> Position:
     following = info.ledgers.next_ledger(mark.ledger)
     if mark.ledger not in info.ledgers and following is not None:
         return Position(0, following, 0)
-    return info.ledgers.successor(mark) or Position(0, mark.ledger, mark.entry + 1)
+    return info.ledgers.successor(mark) or mark.next_entry
 
 
 def _stock_offload(name: TopicName, policy: TopicPolicy, info: TopicInfo, catalog: CatalogHead) -> Position | None:

@@ -32,5 +32,4 @@ def lost_tail(topic: Topic, reason: str, now: int) -> Loss | None:
     after, last = topic.catalog.accounted, topic.last_seen
     if after is None or last is None or last <= after:
         return None
-    first = after._replace(entry=after.entry + 1)
-    return Loss(first, last, reason, "nobody: nothing is left to wait for", now)
+    return Loss(after.next_entry, last, reason, "nobody: nothing is left to wait for", now)

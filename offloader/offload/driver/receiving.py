@@ -95,7 +95,7 @@ def _count(context: Context, receipt: Receipt) -> None:
     for part in receipt.parts:
         metrics.offloaded(name, part.size, part.entries)
         for gap in part.gaps:
-            metrics.gap(name, gap.kind, gap.last - gap.first + 1)
+            metrics.gap(name, gap.kind, gap.span)
         if part.stats.unreadable:
             log.info("unreadable entries topic=%s count=%s from=%s to=%s", name, part.stats.unreadable, part.first, part.last)
             metrics.unreadable(name, part.stats.unreadable)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from offloader.metadata.state import CatalogHead, TopicState
-from offloader.model import Position, RollReason, Source, TopicName
+from offloader.model import EntryRange, Position, RollReason, Source, TopicName
 from offloader.offload.core import lanes, segments
 from offloader.offload.core.evidence import Look, TopicListing
 from offloader.offload.core.lanes import LaneLimits, Speed
@@ -180,7 +180,7 @@ def pending_bytes(info: TopicInfo, start: Position | None, last: Position | None
             continue
         first = start.entry if ledger == start.ledger else 0
         end = last.entry if ledger == last.ledger else entries - 1
-        count = max(end - first + 1, 0)
+        count = EntryRange.closed(ledger, first, end).span
         total += count * size // entries + count * ENTRY_OVERHEAD
     return max(total, 1)
 
@@ -194,5 +194,5 @@ def reach(info: TopicInfo, start: Position, sure: int | None, part: int) -> Reac
     closed = info.ledgers.closed_with(start.ledger)
     count = max(sure // average, 1)
     if closed is not None:
-        count = min(count, closed - start.entry + 1)
-    return Reach(start._replace(entry=start.entry + count - 1), count * average)
+        count = min(count, EntryRange.closed(start.ledger, start.entry, closed).span)
+    return Reach(start.at(start.entry + count).previous_entry, count * average)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import islice
 
 from offloader.errors import (
     DataLostError,
@@ -23,14 +22,28 @@ from offloader.errors import (
 )
 from offloader.format.consecutive import Consecutive
 from offloader.format.cutter import CutPart, PartCutter
-from offloader.model import FailureKind, Gap, LedgerList, Part, Position, Receipt, Slice, SliceStop
+from offloader.model import (
+    EntryRange,
+    FailureKind,
+    Gap,
+    LedgerList,
+    Part,
+    Position,
+    Receipt,
+    Silence,
+    Slice,
+    SliceStop,
+    Turn,
+    Walk,
+)
+from offloader.model.walk import QUIET_SECONDS
 from offloader.offload.worker.arrivals import Arrivals
 from offloader.offload.worker.part_uploads import PartUploads
 from offloader.ports.entry_source import EntryReader, EntrySource, Extent, RawEntry
 from offloader.ports.object_store import ObjectStore
 
 READ_TIMEOUT = 0.2  # seconds; how often a waiting slice looks at its clock
-QUIET_MS = 1_000  # a reader that is silent for so long may be before entries that no broker delivers
+QUIET_MS = int(1000 * QUIET_SECONDS)
 
 FAILURE_KINDS: tuple[tuple[type[OffloadError], FailureKind], ...] = (
     (UploadGoneError, FailureKind.UPLOAD_GONE),
@@ -80,9 +93,9 @@ def _not_begun(work: Slice, kind: FailureKind, reason: str) -> Receipt:
 
 @dataclass
 class _Progress:
-    """How far a slice has come. `expected`: the next position to account for; None: the ledger after it is not listed."""
+    """How far a slice has come."""
 
-    expected: Position | None
+    walk: Walk
     seen_to: Position | None = None
     read_bytes: int = 0
 
@@ -95,8 +108,7 @@ class _SliceRun:
         self._clock = clock_ms
         self._began = self._part_began = clock_ms()
         self._cut = self._sending_ms = 0
-        self._ledgers = LedgerList(work.ledgers)
-        self._at = _Progress(expected=work.start)
+        self._at = _Progress(Walk(LedgerList(work.ledgers), work.start, work.bound.place))
         self._parts: list[Part] = []
         self._gaps: list[Gap] = []
         self._finished = False
@@ -155,36 +167,36 @@ class _SliceRun:
                 reader.close()
             if stop is not None:
                 return stop
-            start = self._at.expected
+            start = self._at.walk.expected
         return self._finish()
 
     def _open(self, start: Position) -> EntryReader:
         work = self._work
-        extent = Extent(self._ledgers, (work.bound.ledger, work.bound.entry))
+        extent = Extent(self._at.walk.ledgers, work.bound.place)
         return self._source.open(work.topic, start.ledger, start.entry, max_bytes=work.read_ahead, extent=extent)
 
     def _follow(self, reader: EntryReader) -> SliceStop | None:
         """None: what comes next must be read again."""
-        heard = asked = self._clock()  # when something was accounted for, and when the silence was last looked into
+        silence = Silence.begin(QUIET_MS, self._clock())
         self._read_again = False
         while True:
-            if self._at_bound():
+            if self._at.walk.done:
                 return self._finish()
             entries = reader.read(READ_TIMEOUT)
             now = self._clock()
-            if entries or (now - asked >= QUIET_MS and self._explain_silence(now - heard)):
-                heard = asked = now
-            elif now - asked >= QUIET_MS:
-                asked = now
+            if entries or (silence.too_long(now) and self._explain_silence(silence.lasted(now))):
+                silence = silence.broken(now)
+            elif silence.too_long(now):
+                silence = silence.looked_into(now)
             stop = self._take_all(entries)
             if stop is not None:
                 return stop
-            if self._waits_in_vain(now) or self._hangs(now - heard):
+            if self._waits_in_vain(now) or self._hangs(silence.lasted(now)):
                 return SliceStop.BUDGET if self._cut else SliceStop.SLOW
             if self._read_again:
                 return None
 
-    def _hangs(self, silent_ms: int) -> bool:
+    def _hangs(self, silent_ms: float) -> bool:
         stall_ms = self._work.stall_ms
         return stall_ms is not None and silent_ms >= stall_ms
 
@@ -197,10 +209,6 @@ class _SliceRun:
         seen, goal = self._cutter.pending_bytes, work.cuts.part_size if self._cut else work.goal
         left = work.hard_limit_ms - (self._part_began - self._began)
         return used >= work.hard_limit_ms or (now - self._part_began) * goal > left * seen
-
-    def _at_bound(self) -> bool:
-        expected = self._at.expected
-        return expected is None or expected > self._work.bound
 
     def _finish(self) -> SliceStop:
         """Everything up to the bound is accounted for; where the segment ends here, its last part may be short."""
@@ -215,7 +223,7 @@ class _SliceRun:
         """Account for delivered entries, gaps before and between them included."""
         first = 0
         while first < len(entries):
-            behind = first + self._expected_count(entries, first)
+            behind = first + self._at.walk.in_turn(entries, first)
             if behind > first:
                 stop = self._take_run(entries[first:behind])
             else:
@@ -224,20 +232,6 @@ class _SliceRun:
                 return stop
             first = behind
         return None
-
-    def _expected_count(self, entries: list[RawEntry], first: int) -> int:
-        """How many of the entries from number `first` on are the next expected one and those after it in its ledger, up to the bound."""
-        expected, bound = self._at.expected, self._work.bound
-        if expected is None or expected > bound:
-            return 0
-        last = bound.entry if expected.ledger == bound.ledger else self._ledgers.closed_with(expected.ledger)
-        most = len(entries) if last is None else max(last - expected.entry + 1, 1)
-        ledger, wanted = expected.ledger, expected.entry
-        for found_ledger, found, _ in islice(entries, first, first + most):
-            if found != wanted or found_ledger != ledger:
-                break
-            wanted += 1
-        return wanted - expected.entry
 
     def _take_run(self, run: list[RawEntry]) -> SliceStop | None:
         """Cut entries that follow each other in one ledger."""
@@ -260,30 +254,30 @@ class _SliceRun:
             self._at.read_bytes += entries.size(len(run) if self._read_again else min(taken + 1, len(run)))
             if taken:
                 self._reach(first + taken - 1)
-        return self._finish() if self._at_bound() else None
+        return self._finish() if self._at.walk.done else None
 
     def _reach(self, entry: int) -> None:
         """The entry of the ledger that is read, and those before it, are accounted for."""
         at = self._at
-        if at.expected is not None:
-            at.seen_to = at.expected._replace(entry=entry)
-            at.expected = self._ledgers.successor(at.seen_to)
+        if at.walk.expected is not None:
+            at.seen_to = at.walk.expected.at(entry)
+            at.walk = at.walk.behind(at.seen_to)
 
     def _take_out_of_turn(self, entries: list[RawEntry], number: int) -> tuple[int, SliceStop | None]:
         """An entry that is not the next expected one: the gap before it is explained, or it is dropped. Returns which entry is next."""
-        at, bound = self._at, self._work.bound
-        if at.expected is None:
-            return number, self._finish()
-        ledger, entry, data = entries[number]
-        position = Position(at.expected.incarnation, ledger, entry)
-        if position >= at.expected:
-            self._explain_before(min(position, _after(bound)))
-            if self._at_bound() or position > bound:
-                return number, self._finish()
-            if position == at.expected:
+        at, (ledger, entry, data) = self._at, entries[number]
+        while not at.walk.done:
+            turn = at.walk.turn_of((ledger, entry))
+            if isinstance(turn, EntryRange):
+                self._account_for(turn)
+            elif turn is Turn.UNKNOWN:
+                at.walk = at.walk.stopped()
+            elif turn is Turn.SEEN:
+                at.read_bytes += len(data)
+                return number + 1, None
+            else:
                 return number, None
-        at.read_bytes += len(data)
-        return number + 1, None
+        return number, self._finish()
 
     def _budget_used(self, taken: int) -> bool:
         """Whether another part would be one too many, or not be whole in time. `taken`: bytes of the run that is being cut."""
@@ -309,36 +303,22 @@ class _SliceRun:
             inside, self._gaps = _split(self._gaps, cut)
             self._parts.append(cut.to_part(etag, checksum, tuple(inside)))
 
-    def _explain_before(self, position: Position) -> None:
-        """Account for every position before `position` that was not delivered. Raises UnexplainedGapError."""
-        while self._at.expected is not None and self._at.expected < position:
-            expected = self._at.expected
-            last = self._last_before(expected, position)
-            if last is None:
-                return
-            unexplained = self._explain(expected, last)
-            if unexplained is not None:
-                raise self._unexplained(expected.ledger, unexplained, last)
+    def _account_for(self, gap: EntryRange) -> None:
+        """Account for what was not delivered. Raises UnexplainedGapError."""
+        unexplained = self._explain(gap)
+        if unexplained is not None:
+            raise self._unexplained(unexplained)
 
-    def _unexplained(self, ledger: int, first: int, last: int) -> UnexplainedGapError:
+    def _unexplained(self, gap: EntryRange) -> UnexplainedGapError:
         why = "nothing says why"
         if self._lookups_left <= 0:
             why = f"more than {self._work.max_gap_lookups} had to be looked up (limits.slice.maxGapLookups)"
         return UnexplainedGapError(
-            f"{self._work.topic}: entries {ledger}:{first} to {last} were not delivered and {why}; "
+            f"{self._work.topic}: entries {gap.ledger}:{gap.first} to {gap.last} were not delivered and {why}; "
             "set pulsar.metadataServiceUri, and they are copied from bookies (with pulsar.source: bookkeeper, so is everything)"
         )
 
-    def _last_before(self, expected: Position, position: Position) -> int | None:
-        """The last missing entry of the expected position's ledger; None: where that ledger ends is not known yet."""
-        if expected.ledger == position.ledger:
-            return position.entry - 1
-        last = self._ledgers.closed_with(expected.ledger)
-        if last is None:
-            self._at.expected = None
-        return last
-
-    def _explain_silence(self, silent_ms: int) -> bool:
+    def _explain_silence(self, silent_ms: float) -> bool:
         """Nothing arrives: entries up to the bound may be ones that no broker delivers. Whether some of them are accounted for now.
 
         Raises UnexplainedGapError once that has lasted long enough: what a broker will deliver it has read in less.
@@ -349,37 +329,26 @@ class _SliceRun:
             return True
         too_long = silent_ms >= self._work.silent_ms and not self._work.source.complete
         if unexplained is not None and too_long:
-            raise self._unexplained(*unexplained)
+            raise self._unexplained(unexplained)
         return False
 
-    def _explain_up_to_bound(self) -> tuple[int, int, int] | None:
-        """As far as something explains them. What nothing does: ledger, first and last entry."""
-        bound = self._work.bound
-        while not self._at_bound() and (expected := self._at.expected) is not None:
-            last = bound.entry if expected.ledger == bound.ledger else self._ledgers.closed_with(expected.ledger)
-            if last is None:
-                return None
-            unexplained = self._explain(expected, last)
+    def _explain_up_to_bound(self) -> EntryRange | None:
+        """As far as something explains them. Returns what nothing does."""
+        while (rest := self._at.walk.rest()) is not None:
+            unexplained = self._explain(rest)
             if unexplained is not None:
-                return expected.ledger, unexplained, last
+                return unexplained
         return None
 
-    def _explain(self, expected: Position, last: int) -> int | None:
-        """Take the gaps that explain `expected`..`last` as accounted for. Returns the first entry id that none explains."""
-        gaps, unexplained = self._source.explain(
-            self._work.topic, expected.ledger, expected.entry, last, limit=max(self._lookups_left, 1)
-        )
-        self._lookups_left -= sum(g.last - g.first + 1 for g in gaps) + 1
+    def _explain(self, missing: EntryRange) -> EntryRange | None:
+        """Account for the entries that are explained, from the expected one on. Returns those that are not."""
+        limit = max(self._lookups_left, 1)
+        gaps, unexplained = self._source.explain(self._work.topic, missing.ledger, missing.first, missing.last, limit=limit)
+        self._lookups_left -= sum(gap.span for gap in gaps) + 1
         if gaps:
             self._gaps.extend(gaps)
-            reached = Position(expected.incarnation, expected.ledger, gaps[-1].last)
-            self._at.seen_to = reached
-            self._at.expected = self._ledgers.successor(reached)
-        return unexplained
-
-
-def _after(position: Position) -> Position:
-    return position._replace(entry=position.entry + 1)
+            self._reach(gaps[-1].last)
+        return None if unexplained is None else replace(missing, first=unexplained)
 
 
 def _split(gaps: list[Gap], part: CutPart) -> tuple[list[Gap], list[Gap]]:

@@ -1,4 +1,4 @@
-"""Whether Pulsar can be reached, and delivers what we need. Pure."""
+"""Whether Pulsar, and where it is configured its bookies, can be reached and deliver what we need. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from offloader.errors import AuthenticationFailedError, AuthorizationFailedError
 from offloader.offload.core.check import Check, fail, ok, warn
 from offloader.pulsar.exactness import check_exactness
 
+BOOKIES_FROM = "pulsar.metadataServiceUri"
 ADDRESS = "check the address, the network and whether the broker runs"
 WHO = "check pulsar.authPlugin and pulsar.authParams"
 MAY = "grant the role this permission: pulsar-admin namespaces grant-permission NAMESPACE --role ROLE --actions consume"
@@ -69,6 +70,35 @@ def enabled(count: int, unread: Mapping[str, OffloadError]) -> Iterator[Check]:
     else:
         remedy = "set enabled: true for a namespace, or the property: pulsar-admin namespaces set-property NAMESPACE -k offloader.enabled -v true"
         yield warn("topics", "no topic is enabled", remedy)
+
+
+def bookies_reachable(found: Mapping[str, OffloadError | None] | OffloadError) -> Iterator[Check]:
+    """The metadata service, and all bookies that it lists."""
+    if isinstance(found, OffloadError):
+        yield fail("metadata-service", str(found), f"{BOOKIES_FROM}: check the address, and whether workers may reach it")
+        return
+    if not found:
+        yield fail(
+            "metadata-service", "no bookie is registered", f"{BOOKIES_FROM}: check that it is the brokers' own, its path included"
+        )
+        return
+    yield ok("metadata-service", f"{len(found)} bookies are registered")
+    silent = {name: error for name, error in found.items() if error is not None}
+    remedy = (
+        "check whether they run, and whether workers may reach their addresses; entries that no other bookie has are waited for"
+    )
+    if not silent:
+        yield ok("bookies", "all registered bookies answer")
+    else:
+        verdict = fail if len(silent) == len(found) else warn
+        yield verdict("bookies", "; ".join(str(error) for error in silent.values()), remedy)
+
+
+def ledger_readable(found: str | OffloadError) -> Check:
+    """One topic's entries, read as workers do."""
+    if isinstance(found, OffloadError):
+        return fail("read-ledger", str(found), f"{BOOKIES_FROM}: check that it is the brokers' own, and that bookies let us read")
+    return ok("read-ledger", found)
 
 
 def _remedy(error: OffloadError, other: str) -> str:

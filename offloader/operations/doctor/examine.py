@@ -12,7 +12,7 @@ from offloader.model import TopicName
 from offloader.offload.core import namespace_policies
 from offloader.offload.core.check import Check, attempt, fail
 from offloader.offload.driver.discovery import discover
-from offloader.operations.doctor import bookie_access, cluster, store
+from offloader.operations.doctor import cluster, store
 from offloader.operations.doctor.probes import Probes, find_root, try_store, try_upload
 
 
@@ -22,7 +22,7 @@ def examine(config: Config, world: Probes) -> Iterator[Check]:
     yield from _cluster(config, world)
     bookies = attempt(world.bookies)
     if bookies is not None:
-        yield from bookie_access.reachable(bookies)
+        yield from cluster.bookies_reachable(bookies)
     yield from _store(world)
     yield from _topics(config, world, from_bookies=bookies is not None and not isinstance(bookies, OffloadError))
 
@@ -61,7 +61,7 @@ def _topics(config: Config, world: Probes, *, from_bookies: bool) -> Iterator[Ch
     for topic, policy in _one_of_each_namespace(enabled).items():
         yield cluster.readable(str(topic), attempt(partial(world.open_reader, topic)))
         if from_bookies:
-            yield bookie_access.readable(attempt(partial(world.read_ledger, topic)))
+            yield cluster.ledger_readable(attempt(partial(world.read_ledger, topic)))
         yield from _policies(world, topic, policy, config.discovery_interval_ms)
 
 

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future
 from contextlib import closing
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import uuid4
 
 from crc32c import crc32c
 
+from offloader.bookkeeper.bookie_source import BookKeeperSource
+from offloader.bookkeeper.connect import BookKeeperSettings, clients
+from offloader.bookkeeper.status import Answer, answer
 from offloader.config import Config
-from offloader.errors import ConfigError, OffloadError
+from offloader.errors import BookieUnavailableError, ConfigError, OffloadError
 from offloader.java import find_java
 from offloader.metadata.layout import PROOF, ROOT
 from offloader.metadata.root import prove, read_root
 from offloader.metadata.state import Root
-from offloader.model import TopicName
+from offloader.model import MIB, TopicName
 from offloader.offload import settings
-from offloader.operations.doctor.ledgers import LedgerProbes
 from offloader.operations.doctor.store import BucketFacts
-from offloader.ports.admin import Admin
+from offloader.ports.admin import Admin, TopicInfo
+from offloader.ports.entry_source import Extent
 from offloader.ports.object_store import ObjectStore
 
 
@@ -103,8 +107,7 @@ class RealWorld:
 
     def applied(self, topic: TopicName) -> Mapping[str, object]:
         """See `World`."""
-        from offloader.pulsar.admin import AdminClient
-        from offloader.pulsar.policies import effective_policies
+        from offloader.pulsar.admin import AdminClient, effective_policies
 
         admin = AdminClient(self._pulsar)
         try:
@@ -140,10 +143,54 @@ class RealWorld:
         """See `World`."""
         if not self._store_settings.root.startswith("s3://"):
             return None
-        from offloader.storage.s3_bucket import life_cycle_rules
+        from offloader.storage.s3_client import life_cycle_rules
 
         prefix, rules, date = life_cycle_rules(self._store_settings)
         return BucketFacts(prefix, rules), ahead(date)
+
+
+class LedgerProbes:
+    """The metadata service and its bookies, reached as workers do. Raises as `offloader.bookkeeper.connect.connect`."""
+
+    def __init__(self, settings: BookKeeperSettings) -> None:
+        self._timeout = settings.bookies.connect_timeout + settings.bookies.request_timeout
+        self._metadata, self._bookies = clients(settings)
+        self._source = BookKeeperSource(self._metadata, self._bookies)
+
+    def bookies(self) -> Mapping[str, OffloadError | None]:
+        """What came of asking each registered bookie something; None: it answered."""
+        asked = {name: self._bookies.read_lac(name, 0) for name in sorted(self._metadata.available())}
+        return {name: self._trouble(name, future) for name, future in asked.items()}
+
+    def read(self, topic: TopicName, info: TopicInfo) -> str:
+        """Read the topic's first entry of which bookies must have copies; says which."""
+        if info.last_confirmed is None or not info.ledgers.spans:
+            return f"{topic} has no entry yet"
+        kept = [span.ledger for span in info.ledgers.spans if span.ledger not in info.offloaded]
+        if not kept or kept[0] > info.last_confirmed[0]:
+            return f"{topic} has only entries that Pulsar itself has offloaded: none was read"
+        extent = Extent(info.ledgers, info.last_confirmed)
+        reader = self._source.open(topic, kept[0], 0, max_bytes=MIB, extent=extent)
+        try:
+            entries = reader.read(self._timeout)
+        finally:
+            reader.close()
+        if not entries:
+            raise BookieUnavailableError(f"{topic}: no bookie sent an entry within {self._timeout:g} s")
+        return f"{topic}: entry {entries[0].ledger}:{entries[0].entry} was read from its bookies"
+
+    def close(self) -> None:
+        """End the connections."""
+        self._source.close()
+
+    def _trouble(self, name: str, future: Future[Any]) -> OffloadError | None:
+        try:
+            future.result(self._timeout)
+        except OffloadError as error:  # no such ledger is an answer, too
+            return None if answer(error) is Answer.NEGATIVE else error
+        except TimeoutError:
+            return BookieUnavailableError(f"{name} did not answer within {self._timeout:g} s")
+        return None
 
 
 def ahead(date: str | None) -> float | None:

@@ -58,7 +58,7 @@ class Tally:
                 yield item
                 advance(item.bounds[-1] - item.bounds[0])
             elif item.kind is not None:
-                self.gaps += item.end.entry - item.start.entry + 1
+                self.gaps += item.entries.span
             else:
                 self.missing.append(item)
 

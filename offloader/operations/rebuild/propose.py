@@ -79,9 +79,9 @@ def _loss(evidence: Remains, given: Given, hole: Hole, claims: Sequence[Claim]) 
     before, end = hole.before, hole.end
     begin = next((c.begin for c in claims if c.incarnation == end.incarnation), None)
     if before is not None and before.end.incarnation == end.incarnation:
-        start = before.end._replace(entry=before.end.entry + 1)
+        start = before.end.next_entry
     else:
-        start = end._replace(entry=min(end.entry, 0)) if begin is None or begin > end else begin
+        start = end.at(min(end.entry, 0)) if begin is None or begin > end else begin
     uuid, reached = ("", None) if before is None else (evidence.uuid(before), before.end)
     why = f"the record of {hole.uuid} is lost"
     return Loss(start, end, why, REBUILT, given.at, uncounted=True, predecessor_uuid=uuid, predecessor_end=reached)

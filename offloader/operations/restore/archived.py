@@ -38,7 +38,7 @@ class ArchiveSource:
         lost = [f"{i.start}..{i.end} ({i.why})" for i in items if isinstance(i, Missing) and i.kind is None]
         if self._view.ledgers and self._view.listed is None:
             lost.append("nothing lists the ledgers of Pulsar's own offloader, so that one may be missing")
-        entries = sum(run.count for piece in pieces for run in piece.runs if run.gap is None)
+        entries = sum(run.span for piece in pieces for run in piece.runs if run.gap is None)
         return Outline(entries, sum(piece.size for piece in pieces), tuple(lost))
 
     def items(self, after: Position | None) -> Iterator[Item]:
@@ -51,7 +51,7 @@ class ArchiveSource:
         return outcomes(tuple((piece.first, piece.last) for piece in raw), self._read(raw))
 
     def _plan(self, after: Position | None) -> list[PlanItem]:
-        start = None if after is None else after._replace(entry=after.entry + 1)
+        start = None if after is None else after.next_entry
         items = plan(self._view, Selection(start=start))
         # What is known to be damaged before anything is read is refused, or passed over, like what is lost.
         return [replace(item, damaged="") if isinstance(item, Missing) else item for item in items]

@@ -124,7 +124,7 @@ class RestoreProgress:
 
     def _pass_over(self, item: Missing) -> None:
         if item.kind is not None:
-            self.counts.gaps += item.end.entry - item.start.entry + 1
+            self.counts.gaps += item.entries.span
             return
         self.counts.losses += 1
         if not self._allow_missing:

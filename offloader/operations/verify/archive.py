@@ -158,7 +158,7 @@ def _check_follows(catalog: TopicCatalog, segment: OpenSegment) -> Iterator[Find
         message = f"it ends with {last or 'none'}, the open segment {segment.uuid} follows {segment.predecessor_uuid or 'none'}"
         yield Finding(FindingKind.WRONG_PREDECESSOR, key, message, topic, position=segment.start)
     end = catalog.end
-    if end is not None and end.ledger == segment.start.ledger and end.entry + 1 < segment.start.entry:
+    if end is not None and end.ledger == segment.start.ledger and end.next_entry < segment.start:
         message = f"it ends with {end}, the open segment {segment.uuid} starts at {segment.start}"
         yield Finding(FindingKind.HOLE, key, message, topic, position=segment.start)
 

@@ -243,7 +243,7 @@ def _check_counts(segment: Segment) -> Iterator[str]:
         yield str(error)
         return
     for held in segment.ledgers:
-        count = sum(run.count for run in found if run.ledger == held.ledger and run.gap is None)
+        count = sum(run.span for run in found if run.ledger == held.ledger and run.gap is None)
         if count != held.count:
             yield f"ledger {held.ledger} has {held.count} entries in {held.first}..{held.last}, where {count} are in no gap"
 

@@ -94,4 +94,4 @@ def _positions(segment: Segment) -> Iterator[tuple[int, int]]:
         return
     for run in found:
         if run.gap is None:
-            yield from ((run.ledger, entry) for entry in range(run.first, run.last + 1))
+            yield from ((run.ledger, entry) for entry in run.ids)

@@ -45,7 +45,7 @@ class Seconds:
 def follow(sim: Simulation, after: Position | None = None, idle: float | None = 0.2) -> Iterator[ReadItem]:
     def runs_after(records: TopicRecords, after: Position | None) -> Iterator[ReadItem]:
         for item in PlannedReader(Stores.of(sim.store)).read(records.plan(Selection(after))):
-            rest = item.after(after) if after is not None and isinstance(item, EntryRun) else item
+            rest = item.since(after.next_entry) if after is not None and isinstance(item, EntryRun) else item
             if rest is not None and (after is None or rest.end > after):
                 yield rest
 

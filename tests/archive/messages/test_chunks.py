@@ -199,5 +199,5 @@ def test_memory_stays_bounded_where_messages_are_never_finished():
 
 
 def test_the_first_chunk_is_in_the_message_id():
-    (found,) = Unpacker().messages(run_of([e.data for e in (PLAIN, *A)], 5).part(6, 8))
+    (found,) = Unpacker().messages(run_of([e.data for e in (PLAIN, *A)], 5).part(6, 9))
     assert found.first_chunk == Position(0, LEDGER, 6)

@@ -22,10 +22,10 @@ read_sizes = st.integers(128, 3_000)
 def runs_of(entries: list[Stored]) -> list[Run]:
     runs: list[Run] = []
     for e in entries:
-        if runs and (runs[-1].ledger, runs[-1].last + 1) == (e.ledger, e.entry):
-            runs[-1] = Run(e.ledger, runs[-1].first, e.entry)
+        if runs and (runs[-1].ledger, runs[-1].after) == (e.ledger, e.entry):
+            runs[-1] = Run.closed(e.ledger, runs[-1].first, e.entry)
         else:
-            runs.append(Run(e.ledger, e.entry, e.entry))
+            runs.append(Run.closed(e.ledger, e.entry, e.entry))
     return runs
 
 
@@ -50,7 +50,7 @@ def test_all_entries_whatever_the_sizes(stream: list[Stored], cuts: SegmentLayou
 def test_blocks_of_brokers_whatever_the_sizes(entries: list[bytes], block_size: int, read_size: int) -> None:
     data, index = objects(5, entries, block_size=block_size)
     points = decode_points(index, 5)
-    found = scanned(points, data, [Run(5, 0, len(entries) - 1)], read_size)
+    found = scanned(points, data, [Run.closed(5, 0, len(entries) - 1)], read_size)
     assert found == [Stored(5, n, entry) for n, entry in enumerate(entries)]
 
 
@@ -103,8 +103,8 @@ def test_fixtures_that_pulsar_wrote() -> None:
     for made, ledger in ((v1_one_block(), 7), (v1_tiny_blocks(), 9)):
         points = decode_points(made.index, ledger)
         for read_size in (128, 1_000, 4_096, 1 << 22):
-            found = scanned(points, made.data, [Run(ledger, 0, len(made.entries) - 1)], read_size)
+            found = scanned(points, made.data, [Run.closed(ledger, 0, len(made.entries) - 1)], read_size)
             assert [(s.entry, sha256(s.data)) for s in found] == made.entries
     made = fixture("v2_one_ledger_one_block", "44444444-4444-4444-4444-444444444444")
-    found = scanned(decode_points(made.index, None), made.data, [Run(20, 0, 64)], 1 << 16)
+    found = scanned(decode_points(made.index, None), made.data, [Run.closed(20, 0, 64)], 1 << 16)
     assert [(s.entry, sha256(s.data)) for s in found] == made.entries

@@ -63,7 +63,7 @@ def accounted(items: list[PlanItem]) -> set[tuple[int, int]]:
                 found |= {(item.start.ledger, e) for e in range(item.start.entry, item.end.entry + 1)}
         else:
             for run in item.runs:
-                found |= {(run.ledger, e) for e in range(run.first, run.last + 1)}
+                found |= {(run.ledger, e) for e in run.ids}
     return found
 
 

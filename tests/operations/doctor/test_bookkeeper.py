@@ -10,8 +10,8 @@ from offloader.bookkeeper.model import StoredEntry
 from offloader.bookkeeper.stored import encode
 from offloader.model import LedgerList, LedgerSpan, TopicName
 from offloader.offload.core.check import Verdict
-from offloader.operations.doctor.bookie_access import reachable
-from offloader.operations.doctor.ledgers import LedgerProbes
+from offloader.operations.doctor.cluster import bookies_reachable
+from offloader.operations.doctor.probes import LedgerProbes
 from offloader.ports.admin import TopicInfo
 from offloader.testing.bookkeeper import SimulatedCluster
 
@@ -19,7 +19,7 @@ TOPIC = TopicName.parse("public/default/t")
 
 
 def test_a_cluster_without_bookies_is_a_failure():
-    (check,) = reachable({})
+    (check,) = bookies_reachable({})
     assert (check.name, check.verdict, check.message) == ("metadata-service", Verdict.FAIL, "no bookie is registered")
 
 
@@ -32,7 +32,7 @@ def ledgers(monkeypatch):
     for bookie in cluster.bookies.values():
         bookie.memory.add(13, 0, stored, master_key(b""))
     bookies, store = cluster.client()
-    monkeypatch.setattr("offloader.operations.doctor.ledgers.clients", lambda _: (store, bookies))
+    monkeypatch.setattr("offloader.operations.doctor.probes.clients", lambda _: (store, bookies))
     return LedgerProbes(BookKeeperSettings("zk:nowhere"))
 
 

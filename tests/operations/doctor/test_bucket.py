@@ -8,7 +8,7 @@ from moto.server import ThreadedMotoServer
 
 from offloader.errors import AccessDeniedError
 from offloader.operations.doctor.probes import ahead
-from offloader.storage.s3_bucket import life_cycle_rules
+from offloader.storage.s3_client import life_cycle_rules
 from offloader.storage.settings import StoreSettings
 
 KEYS = {"region_name": "us-east-1", "aws_access_key_id": "key", "aws_secret_access_key": "secret"}

@@ -81,7 +81,7 @@ class Source:
         self.hidden = self.silent = False
 
     def explain(self, topic, ledger, first, last, *, limit):
-        return ((Gap(GapKind.MARKER, ledger, first, last),), None) if self.hidden else ((), first)
+        return ((Gap(ledger, first, last + 1, kind=GapKind.MARKER),), None) if self.hidden else ((), first)
 
     def open(self, topic, ledger, entry, *, max_bytes):
         self._last = RawEntry(ledger, entry, self._rest.entries[entry])
