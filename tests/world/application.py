@@ -295,7 +295,7 @@ class Start:
             threads = self.setup.lanes[slices[0].lane].threads
             public = Public(PulsarSettings(application=f"{name}-{id(slices)}"), StoreSettings(""), ())
             settings = WorkerSettings(public, None, threads)
-            reached = (public, None)
+            reached = (public, None, settings.wrapper)
             tasks._open[reached] = (_Only(edges.source), edges.store)  # type: ignore[assignment]
             try:
                 return list(tasks.run_slices(slices, settings))
