@@ -24,7 +24,7 @@ from offloader.model.segment import (
     Source,
     Transaction,
 )
-from offloader.model.slice import Lane, Receipt, Slice, SliceStop
+from offloader.model.slice import Lane, Receipt, Slice, SliceId, SliceStop
 from offloader.model.topic import TopicName
 from offloader.model.units import GIB, KIB, MAX_OBJECT_SIZE, MAX_TIME, MIB
 
@@ -55,6 +55,7 @@ __all__ = [
     "SegmentLayout",
     "SegmentStatus",
     "Slice",
+    "SliceId",
     "SliceStop",
     "Source",
     "TopicName",

@@ -44,7 +44,10 @@ def test_a_plan_of_one_lane_that_is_outstanding_does_not_keep_the_other_from_pla
     sim = started()
     for topic in (QUICK, SLOW):
         sim.produce(topic, 60)
-    assert {lane: [s.topic for s in slices] for lane, slices in planned(sim).items()} == {Lane.FAST: [QUICK], Lane.SLOW: [SLOW]}
+    assert {lane: [s.id.topic for s in slices] for lane, slices in planned(sim).items()} == {
+        Lane.FAST: [QUICK],
+        Lane.SLOW: [SLOW],
+    }
     for _ in range(3):
         assert sim.batch_of(Lane.FAST)
         sim.produce(QUICK, 60)
@@ -63,7 +66,7 @@ def test_a_topic_that_travels_is_left_alone_whichever_lane_it_is_to_travel_in_ne
     sim.roster.topics[SLOW].speed = Speed(Lane.FAST)
     sim.clock.now += 3_600_000
     sim.produce(QUICK, 60)
-    assert [s.topic for s in planned(sim)[Lane.FAST]] == [QUICK]
+    assert [s.id.topic for s in planned(sim)[Lane.FAST]] == [QUICK]
     assert sim.driver.state(SLOW) == before
     assert sim.batch_of(Lane.SLOW)
     sim.settle()
@@ -76,7 +79,7 @@ def test_the_empty_batch_with_which_a_query_begins_ends_no_plan() -> None:
     sim.driver._take(LaneBatch(Lane.FAST, []))
     assert planned(sim)[Lane.FAST] == (work,)
     receipt = sim.run(work)
-    sim.driver._take(LaneBatch(Lane.FAST, [replace(receipt, plan=receipt.plan - 1)]))
+    sim.driver._take(LaneBatch(Lane.FAST, [replace(receipt, id=replace(receipt.id, plan=receipt.id.plan - 1))]))
     assert planned(sim)[Lane.FAST] == (work,)
     sim.settle()
 

@@ -178,11 +178,11 @@ class World:
             made = plan("run", self.number, lane, again, LANES[lane])
             reads = [d for d in again if isinstance(d.step, Read) and d.view.speed.lane is lane]
             assert bool(made.slices) == bool(reads)
-            assert len({s.topic for s in made.slices}) == len(made.slices)
+            assert len({s.id.topic for s in made.slices}) == len(made.slices)
             assert lane is Lane.FAST or len(made.tasks) <= 1
             for work in made.slices:
-                self.topics[work.topic].planned_at = self.now
-                self._work(self.topics[work.topic], work, trouble)
+                self.topics[work.id.topic].planned_at = self.now
+                self._work(self.topics[work.id.topic], work, trouble)
 
     def _decided(self, topic: Listed) -> Decision:
         decision = decide(topic.view(self.rng.choice([0.0, 0.5, 1.0, 1.0, 3.0])), self.now, self.uuid)
@@ -286,15 +286,15 @@ def test_a_topic_whose_task_died_has_a_task_to_itself() -> None:
     world, topics = reading(6)
     topics[0].died = True
     made = plan("run", 1, Lane.FAST, decisions(world), LANES[Lane.FAST])
-    assert [len(task) for task in made.tasks if any(s.topic == topics[0].name for s in task)] == [1]
+    assert [len(task) for task in made.tasks if any(s.id.topic == topics[0].name for s in task)] == [1]
 
 
 def test_a_topic_is_in_the_plan_of_its_lane_alone() -> None:
     world, topics = reading(6)
     topics[1].speed = Speed(Lane.SLOW)
     fast, slow = (plan("run", 2, lane, decisions(world), LANES[lane]) for lane in Lane)
-    assert [s.topic for s in slow.slices] == [topics[1].name]
-    assert {s.topic for s in fast.slices} == {t.name for t in topics} - {topics[1].name}
+    assert [s.id.topic for s in slow.slices] == [topics[1].name]
+    assert {s.id.topic for s in fast.slices} == {t.name for t in topics} - {topics[1].name}
 
 
 def test_the_slow_lane_has_one_task_at_a_time_also_where_tasks_died() -> None:
@@ -305,10 +305,10 @@ def test_the_slow_lane_has_one_task_at_a_time_also_where_tasks_died() -> None:
     for topic in topics:
         topic.planned_at = 5
     first = plan("run", 1, Lane.SLOW, decisions(world), LANES[Lane.SLOW])
-    assert [[s.topic for s in task] for task in first.tasks] == [[topics[0].name]]
+    assert [[s.id.topic for s in task] for task in first.tasks] == [[topics[0].name]]
     topics[0].planned_at, topics[2].planned_at = 9, 1
     second = plan("run", 2, Lane.SLOW, decisions(world), LANES[Lane.SLOW])
-    assert [{s.topic for s in task} for task in second.tasks] == [{topics[2].name, topics[3].name}]
+    assert [{s.id.topic for s in task} for task in second.tasks] == [{topics[2].name, topics[3].name}]
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from offloader.model import (
     SealedFacts,
     SegmentLayout,
     Slice,
+    SliceId,
     Source,
     TopicName,
 )
@@ -323,16 +324,11 @@ def _slice(run: str, number: int, decision: Decision, read: Read, limits: LaneLi
         budget = min(budget, _whole_parts(view.pending_bytes, goal))
     if view.allowance is not None:
         budget = min(budget, max(view.allowance, 1))
+    identity = SliceId(view.topic, run, view.speed.lane, number, segment.uuid, segment.upload, len(segment.parts) + 1, read.start)
     return Slice(
-        topic=view.topic,
-        run=run,
-        plan=number,
-        uuid=segment.uuid,
-        upload=segment.upload,
-        start=read.start,
+        identity,
         bound=read.bound,
         seal=read.seal,
-        first_part=len(segment.parts) + 1,
         offset=segment.size,
         first_block=segment.blocks + 1,
         room=max(view.rules.max_size - segment.size, 0),
@@ -345,7 +341,6 @@ def _slice(run: str, number: int, decision: Decision, read: Read, limits: LaneLi
         source=segment.source,
         cuts=segment.cuts,
         ledgers=tuple(s for s in view.ledgers.spans if read.start.ledger <= s.ledger <= read.bound.ledger),
-        lane=view.speed.lane,
         max_gap_lookups=limits.max_gap_lookups * 2 ** min(decision.state.failure.attempts if decision.state.failure else 0, 10),
         alone=view.died,
         stall_ms=lanes.stall_ms(view.speed, limits),

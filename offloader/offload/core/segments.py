@@ -109,8 +109,8 @@ def received(state: TopicState, receipt: Receipt, now: int, jitter: float) -> To
     if segment is None or segment.status is SegmentStatus.SEALING:
         raise StaleReceiptError(f"{state.topic}: no open segment awaits a receipt")
     ours = (segment.uuid, segment.upload, len(segment.parts) + 1)
-    theirs = (receipt.uuid, receipt.upload, receipt.first_part)
-    if ours != theirs or (not segment.parts and receipt.start != segment.start) or not _continues(segment, receipt):
+    theirs = (receipt.id.uuid, receipt.id.upload, receipt.id.first_part)
+    if ours != theirs or (not segment.parts and receipt.id.start != segment.start) or not _continues(segment, receipt):
         raise StaleReceiptError(f"{state.topic}: the journal is at {ours}, the receipt at {theirs}")
     state = replace(state, open=replace(segment, parts=segment.parts + receipt.parts))
     match receipt.stop:
@@ -136,7 +136,7 @@ def _end_when_full(segment: OpenSegment, receipt: Receipt) -> Position | None:
 
 def _continues(segment: OpenSegment, receipt: Receipt) -> bool:
     covered = segment.covered
-    return covered is None or receipt.start > covered
+    return covered is None or receipt.id.start > covered
 
 
 def failed(state: TopicState, kind: FailureKind, reason: str, now: int, jitter: float) -> TopicState:

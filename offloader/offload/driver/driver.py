@@ -251,8 +251,8 @@ class Driver:
             self._slow_rests_until = now + longest
         self.plans.withdraw(outstanding.plan)
         for work in outstanding.plan.slices:
-            if work.topic in self.roster.topics:
-                self.roster.topics[work.topic].travels = False
+            if work.id.topic in self.roster.topics:
+                self.roster.topics[work.id.topic].travels = False
         if batch.lane is Lane.FAST:
             self._idle.set()
 
@@ -386,13 +386,13 @@ class Driver:
         if plan.lane is Lane.FAST:
             self._idle.clear()
         for work in plan.slices:
-            topic = self.roster.topics[work.topic]
+            topic = self.roster.topics[work.id.topic]
             topic.planned_at, topic.travels = now, True
         self.context.metrics.health.batch_began(plan.lane, plan.longest_ms / 1000)
         self.plans.publish(plan)
         log.debug(
             "planned plan=%d lane=%s at=%d slices=%d tasks=%d topics=%s", plan.number, plan.lane, now,
-            len(plan.slices), len(plan.tasks), ",".join(str(work.topic) for work in plan.slices),
+            len(plan.slices), len(plan.tasks), ",".join(str(work.id.topic) for work in plan.slices),
         )  # fmt: skip
 
     # How things stand
@@ -437,4 +437,4 @@ class Driver:
 
 def _is_of(batch: LaneBatch, plan: Plan) -> bool:
     """Whether the batch is what Spark made of this plan: not of an earlier one, nor the empty one with which each query begins."""
-    return any((r.run, r.plan) == (plan.run, plan.number) for r in batch.receipts)
+    return any((r.id.run, r.id.plan) == (plan.run, plan.number) for r in batch.receipts)

@@ -45,18 +45,18 @@ def receive(
     counted."""
     received, best = Received(), lanes.best_rate(receipts)
     for receipt in receipts:
-        topic = topics.get(receipt.topic)
-        if topic is None or receipt.run != run:
+        topic = topics.get(receipt.id.topic)
+        if topic is None or receipt.id.run != run:
             received.then(partial(context.metrics.receipt_dropped, "unknown-run" if topic else "unknown-topic"))
             continue
-        before = received.states.get(receipt.topic) or context.state(receipt.topic)
+        before = received.states.get(receipt.id.topic) or context.state(receipt.id.topic)
         try:
             state = _received(context, topic, before, receipt)
         except StaleReceiptError as error:
-            log.info("receipt dropped topic=%s reason=%s", receipt.topic, error)
+            log.info("receipt dropped topic=%s reason=%s", receipt.id.topic, error)
             received.then(partial(context.metrics.receipt_dropped, "stale"))
         else:
-            received.states[receipt.topic] = state
+            received.states[receipt.id.topic] = state
             received.then(partial(_change_lane, topic, receipt, fast, best))
             received.then(partial(_account, context, topic, rates, receipt, state))
     return received
@@ -86,12 +86,12 @@ def _account(context: Context, topic: Topic, rates: RateLimits, receipt: Receipt
     rates.spent(topic.name, receipt.read_bytes)
     _count(context, receipt)
     if receipt.failure_kind is FailureKind.UPLOAD_GONE:
-        tell_of_abandoned(context, receipt.topic, receipt.failure_reason)
+        tell_of_abandoned(context, receipt.id.topic, receipt.failure_reason)
     _learn(topic, receipt, state)
 
 
 def _count(context: Context, receipt: Receipt) -> None:
-    metrics, name = context.metrics, receipt.topic
+    metrics, name = context.metrics, receipt.id.topic
     for part in receipt.parts:
         metrics.offloaded(name, part.size, part.entries)
         for gap in part.gaps:

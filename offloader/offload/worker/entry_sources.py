@@ -44,7 +44,7 @@ class EntrySources:
         """Raises ConfigError where what it needs is not configured (any more), and what connecting raises."""
         if work.source.complete and self._bookkeeper is None:
             raise ConfigError(
-                f"pulsar.metadataServiceUri: is not set any more, and segment {work.uuid} was begun with source {work.source}; unless it is "
+                f"pulsar.metadataServiceUri: is not set any more, and segment {work.id.uuid} was begun with source {work.source}; unless it is "
                 "set again, the segment is soon begun anew from the source that is set"
             )
         return self._kinds[work.source].get().wrapped
