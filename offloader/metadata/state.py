@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import NamedTuple, Self
 from uuid import NAMESPACE_OID, uuid5
@@ -39,15 +39,14 @@ class Releasing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """What the journal holds of one topic.
+    """What the journal holds of one topic: this without an open segment, `OpenTopic` with one.
 
-    `releasing`: the subscription is to be deleted once everything up to its end is offloaded, and who asked for that. `lost_after`: the subscription had gone,
-    so what followed this position up to the first ledger that is left is lost. `let_go`: a release may have deleted the subscription itself:
+    `releasing`: the subscription is to be deleted once everything up to its end is offloaded, and who asked for that. `lost_after`:
+    the subscription had gone, so what followed this position up to the first ledger that is left is lost. `let_go`: a release may have deleted the subscription itself:
     what is lost since then nobody has to accept.
     """
 
     topic: TopicName
-    open: OpenSegment | None = None
     failure: Failure | None = None
     abandoned: tuple[Abandoned, ...] = ()
     requests: tuple[CloseRequest, ...] = ()
@@ -60,6 +59,26 @@ class TopicState:
     def idle(self) -> bool:
         """Nothing is remembered: the topic needs no place in the journal."""
         return self == TopicState(self.topic)
+
+    @property
+    def open(self) -> OpenSegment | None:
+        """The open segment; None: there is none, or no more."""
+        return None
+
+    def opened(self, segment: OpenSegment) -> OpenTopic:
+        """The topic with this segment begun."""
+        return OpenTopic(**{each.name: getattr(self, each.name) for each in fields(TopicState)}, open=segment)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTopic(TopicState):
+    """What the journal holds of a topic with an open segment."""
+
+    open: OpenSegment = field(kw_only=True)
+
+    def closed(self) -> TopicState:
+        """The topic without its open segment."""
+        return TopicState(**{each.name: getattr(self, each.name) for each in fields(TopicState)})
 
 
 @dataclass(frozen=True, slots=True)

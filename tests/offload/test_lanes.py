@@ -99,7 +99,7 @@ class Stream:
 
     def view(self) -> TopicView:
         begin = self.catalog.head.next_start(self.ledgers)
-        start = segments.next_position(self.state, self.ledgers) if self.state.open else begin and begin.position
+        start = segments.next_position(self.state.open, self.ledgers) if self.state.open else begin and begin.position
         pending = self.produced - start.entry if start else 0
         return TopicView(
             state=self.state,
@@ -188,7 +188,7 @@ class Highway:
             decision = decide(topic.view(), self.now, self.uuid)
             topic.state = decision.state
             if isinstance(decision.step, Begin):
-                topic.state = segments.uploading(topic.state, segments.opened(topic.state).uuid, "upload")
+                topic.state = segments.uploading(topic.state, topic.state.open.uuid, "upload")
             elif isinstance(decision.step, Seal):
                 topic.catalog = topic.catalog.apply(segments.as_record(topic.state, "test", ()))
                 topic.state = segments.offloaded(topic.state)

@@ -280,7 +280,7 @@ class Driver:
         self._due_at = min(holds, default=context.clock_ms() + self._poll_ms)
         for decision in decisions:
             if isinstance(decision.step, Seal):
-                self._sealing.start(self.roster.topics[decision.state.topic], decision.state)
+                self._sealing.start(self.roster.topics[decision.state.topic], decision.step.state)
         self._publish(decisions)
 
     def _may_be_decided(self, topic: Topic) -> bool:
@@ -333,16 +333,15 @@ class Driver:
 
     def _begin_uploads(self, decisions: list[Decision]) -> list[Decision]:
         """Have uploads begun; the decisions with new ones for those that have begun already."""
-        context, begins = self.context, [d.state for d in decisions if isinstance(d.step, Begin)]
+        context, begins = self.context, [(d.state.topic, d.step.uuid) for d in decisions if isinstance(d.step, Begin)]
         if not begins:
             return decisions
-        for state in begins:
-            uuid = segments.opened(state).uuid
-            call = partial(context.store.begin, layout.data_key(state.topic, uuid), meta=OBJECT_META)
-            context.work.post(WorkKind.BEGIN, state.topic, call, partial(self._take_begun, state.topic, uuid))
+        for topic, uuid in begins:
+            call = partial(context.store.begin, layout.data_key(topic, uuid), meta=OBJECT_META)
+            context.work.post(WorkKind.BEGIN, topic, call, partial(self._take_begun, topic, uuid))
         self._take_done()
         others = [d for d in decisions if not isinstance(d.step, Begin)]
-        return others + self._decide(state.topic for state in begins if not context.work.has(WorkKind.BEGIN, state.topic))
+        return others + self._decide(topic for topic, _ in begins if not context.work.has(WorkKind.BEGIN, topic))
 
     def _take_begun(self, name: TopicName, uuid: str, answer: Future[str]) -> None:
         self._begun_uploads.append((name, uuid, answer))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from offloader.metadata.state import TopicState
+from offloader.metadata.state import OpenTopic, TopicState
 from offloader.model import LedgerList, Loss, RollReason
 from offloader.offload.core import segments
 from offloader.offload.driver.context import Context
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 def end_old(context: Context, topic: Topic, state: TopicState, reason: str) -> TopicState:
     """The next state of a topic whose source is gone: sealing at the last uploaded part, or without the segment that had none."""
-    if state.open is None or state.open.sealed is not None:
+    if not isinstance(state, OpenTopic) or state.open.sealed is not None:
         return state
     covered = state.open.covered
     if covered is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from offloader.metadata.state import TopicState
+from offloader.metadata.state import OpenTopic, TopicState
 from offloader.model import Failure, FailureKind, Loss, RollReason
 from offloader.offload.core import evidence, segments
 from offloader.offload.core.evidence import Lost
@@ -28,7 +28,7 @@ def handle(context: Context, topic: Topic, state: TopicState) -> tuple[TopicStat
         topic.awaited = begin if begin is not None and there is not None and begin <= there else None
         held_again = state.let_go and state.releasing is None and state.lost_after is None and not topic.doubted
         return replace(state, let_go=False) if held_again else state, None
-    if state.open is not None and state.open.parts:
+    if isinstance(state, OpenTopic) and state.open.parts:
         covered = state.open.covered
         if covered is None or state.open.closing_end == covered or state.open.sealed is not None:
             return state, None
@@ -44,7 +44,7 @@ def _recorded_already(topic: Topic, state: TopicState) -> TopicState:
     end = topic.catalog.end
     if end is None:
         return state
-    if state.open is not None and not state.open.parts and state.open.start <= end:
+    if isinstance(state, OpenTopic) and not state.open.parts and state.open.start <= end:
         state = segments.dropped(state, "the catalog went on without it")
     if state.lost_after is not None and state.lost_after < end:
         state = replace(state, lost_after=None)
@@ -87,7 +87,7 @@ def _record_or_wait(context: Context, topic: Topic, state: TopicState, lost: Los
 def recorded(context: Context, topic: Topic, loss: Loss) -> None:
     """The catalog has the loss: the topic goes on behind it."""
     state = context.state(topic.name)
-    if state.open is not None and not state.open.parts:
+    if isinstance(state, OpenTopic) and not state.open.parts:
         state = segments.dropped(state, "its data was lost")
     context.record(replace(state, failure=None, lost_after=None))
     topic.accepted_loss = None

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from offloader.errors import AbsentError, JournalUnavailableError, OffloadError, OvertakenError
-from offloader.metadata.state import CatalogHead, Claim, LedgerClosed, TopicState
+from offloader.metadata.state import CatalogHead, Claim, LedgerClosed, OpenTopic, TopicState
 from offloader.model import Loss
 from offloader.offload.core import evidence
 from offloader.offload.core.evidence import Being
@@ -135,7 +135,7 @@ def _end(context: Context, roster: TopicRegistry, sealing: Sealing, topic: Topic
         return
     state = incarnations.end_old(context, topic, state, topic.gone)
     context.record(state)
-    if state.open is not None:
+    if isinstance(state, OpenTopic):
         sealing.start(topic, state)
         return
     loss = incarnations.lost_tail(topic, topic.gone, now)

@@ -13,7 +13,7 @@ from offloader.format.part_index import IndexEntry, decode_part_index, part_inde
 from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.catalog_codec import TOPIC
-from offloader.metadata.state import CatalogHead, TopicState
+from offloader.metadata.state import CatalogHead, OpenTopic
 from offloader.model import Part, SealedFacts
 from offloader.offload.core import segments
 from offloader.ports.object_store import ObjectStore, UploadedPart
@@ -24,14 +24,14 @@ OBJECT_META = {"s3managedledgeroffloaderformatversion": "1"}
 DRIVER = "streaming"
 
 
-def seal(store: ObjectStore, catalogs: Catalogs, catalog: CatalogHead, state: TopicState) -> CatalogHead:
+def seal(store: ObjectStore, catalogs: Catalogs, catalog: CatalogHead, state: OpenTopic) -> CatalogHead:
     """Make a segment in Sealing durable and commit it on `catalog`, as it was loaded some time before. Returns the catalog, with the
     segment unless it went on without it (a process that was overtaken had committed the same range under another uuid: the
     catalog wins).
 
     Raises UploadGoneError or PartRejectedError when its upload cannot be completed: then it must be abandoned.
     """
-    segment = segments.opened(state)
+    segment = state.open
     facts = segment.sealed
     if facts is None:
         raise IntegrityError(f"{state.topic}: segment {segment.uuid} is not complete")
@@ -44,8 +44,8 @@ def seal(store: ObjectStore, catalogs: Catalogs, catalog: CatalogHead, state: To
     return catalogs.append(current, record)
 
 
-def _write_objects(store: ObjectStore, state: TopicState, facts: SealedFacts) -> None:
-    segment = segments.opened(state)
+def _write_objects(store: ObjectStore, state: OpenTopic, facts: SealedFacts) -> None:
+    segment = state.open
     if segment.upload is None:
         raise IntegrityError(f"{state.topic}: segment {segment.uuid} has parts but no upload")
     stat = store.commit(segment.upload, [UploadedPart(p.number, p.size, p.etag, p.crc32c) for p in segment.parts])

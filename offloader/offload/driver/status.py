@@ -36,7 +36,7 @@ class TopicStatus:
 def status_of(topic: Topic, state: TopicState, now: int) -> TopicStatus:
     """One topic's line."""
     segment = state.open
-    start = segments.next_position(state, topic.info.ledgers) if segment else topic.begin()
+    start = segments.next_position(segment, topic.info.ledgers) if segment else topic.begin()
     parts = segment.parts if segment else ()
     return TopicStatus(
         topic=topic.name,

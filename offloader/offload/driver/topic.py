@@ -134,7 +134,7 @@ class Topic:
         return TopicListing(self.info.ledgers, self.mark_delete, self.awaited, self.info.token)
 
     def _next(self, state: TopicState) -> Position | None:
-        return segments.next_position(state, self.info.ledgers) if state.open else self.begin()
+        return segments.next_position(state.open, self.info.ledgers) if state.open else self.begin()
 
     def pending(self, state: TopicState) -> int:
         """An estimate of what lies after the last uploaded position."""
