@@ -119,23 +119,21 @@ def test_a_release_that_is_waited_for_is_tried_less_and_less_often() -> None:
 
 @pytest.mark.parametrize("took", [0, 500])
 def test_what_fails_at_once_is_tried_again_soon(took: int) -> None:
-    patience = RetrySchedule()
+    retry = RetrySchedule()
     for _ in range(5):
-        patience.failed(1_000, 1_000 + took)
-        assert patience.again_at == 1_000 + took + SOON_MS
+        retry = retry.failed(1_000, 1_000 + took)
+        assert retry.again_at == 1_000 + took + SOON_MS
 
 
 def test_what_is_waited_for_is_tried_at_moments_that_topics_share() -> None:
     one, other = RetrySchedule(), RetrySchedule()
     now, delays = 1_700_000_000_000, []
     for _ in range(8):
-        one.failed(now, now + TIME_OUT_MS)
-        other.failed(now, now + TIME_OUT_MS)
+        one, other = (each.failed(now, now + TIME_OUT_MS) for each in (one, other))
         assert one.again_at == other.again_at
         delays.append(one.again_at - now - TIME_OUT_MS)
         now = one.again_at
     assert max(delays) <= LAST_MS
     assert delays[0] <= FIRST_MS < delays[-1]
-    one.succeeded()
-    one.failed(now, now + TIME_OUT_MS)
+    one = one.succeeded().failed(now, now + TIME_OUT_MS)
     assert one.again_at - now - TIME_OUT_MS <= FIRST_MS

@@ -45,10 +45,10 @@ def _confirmed(context: Context, began: int, topic: Topic, target: Position, ans
     try:
         answer.result()
     except OffloadError as error:
-        topic.acknowledging.failed(began, context.clock_ms())
+        topic.acknowledging = topic.acknowledging.failed(began, context.clock_ms())
         log.info("cannot acknowledge topic=%s position=%s yet: %s", topic.name, target, error)
         return
-    topic.acknowledging.succeeded()
+    topic.acknowledging = topic.acknowledging.succeeded()
     topic.acknowledged = target
     topic.end = replace(topic.end, mark_delete=max(topic.end.mark_delete, (target.ledger, target.entry)))
 

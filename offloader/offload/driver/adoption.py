@@ -12,11 +12,12 @@ from offloader.model import LedgerList, Loss, Position, TopicName
 from offloader.offload.core import evidence, segments
 from offloader.offload.core.evidence import TopicListing
 from offloader.offload.core.planner import TopicRules
+from offloader.offload.driver.committing import append
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.inquiries import inquire
 from offloader.offload.driver.losses import NOT_KEPT, RELEASE
 from offloader.offload.driver.observing import kept, managed_ledger
-from offloader.offload.driver.topic import Topic, source_of
+from offloader.offload.driver.topic import Committed, Topic, source_of
 from offloader.ports.admin import TopicInfo
 from offloader.ports.pins import TopicEnd
 
@@ -100,7 +101,9 @@ def _topic(context: Context, name: TopicName, rules: TopicRules, catalog: Catalo
     now = context.clock_ms()
     context.record(segments.not_of_the_future(context.state(name), now))
     source = source_of(context.state(name), rules)
-    topic = Topic(name=name, rules=rules, catalog=catalog, info=info, end=end, looked_at=now, source=source, seen_at=now)
+    topic = Topic(
+        name=name, rules=rules, committed=Committed(catalog), info=info, end=end, looked_at=now, source=source, seen_at=now
+    )
     topic.last_seen = topic.last
     topic.doubted = context.state(name).let_go  # the list may have been read before the pin was made anew
     return topic
@@ -139,7 +142,7 @@ def _claim(context: Context, catalog: CatalogHead, info: TopicInfo, begin: Posit
         token=info.token or "",
     )
     log.info("claim topic=%s begin=%s incarnation=%d", catalog.topic, begin, incarnation)
-    claimed = context.catalogs.append(catalog, claim)
+    claimed = append(context.catalogs, catalog, claim)
     begun = claimed.claim or claim  # perhaps one that was begun before
     return _record_not_ours(context, claimed, info, begun.begin)
 
@@ -153,7 +156,7 @@ def _record_not_ours(context: Context, catalog: CatalogHead, info: TopicInfo, be
     if begin <= first or kept:
         return catalog
     loss = Loss(first, last, NOT_KEPT, RELEASE, context.clock_ms())
-    return context.catalogs.append(catalog, loss)
+    return append(context.catalogs, catalog, loss)
 
 
 def next_incarnation(context: Context, topic: Topic) -> Topic:

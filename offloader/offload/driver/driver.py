@@ -24,7 +24,7 @@ from offloader.offload.core import planner, segments
 from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.core.planner import Begin, Decision, Hold, Plan, Seal, TopicView
 from offloader.offload.core.rates import RateLimits
-from offloader.offload.driver import acknowledging, reconciling
+from offloader.offload.driver import acknowledging, committing, reconciling
 from offloader.offload.driver.compacting import Compacting
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.foreseen import only_foreseen
@@ -317,7 +317,7 @@ class Driver:
             with only_foreseen():
                 return topic.view(self.state(topic.name), self.lanes[Lane.SLOW], allowance, allowed_at)
         except OffloadError as error:
-            reconciling.in_trouble(self.context, topic, error)
+            committing.in_doubt(self.context, topic, error)
             return None
 
     def _measure_throttling(self, topic: Topic, decision: Decision, now: int) -> None:

@@ -80,7 +80,7 @@ def _take_ends(
             _refresh_ledgers(context, topic, end, began, told)
             continue
         topic.seen_at = began
-        topic.looks.succeeded()
+        topic.polls = topic.polls.succeeded()
         topic.unseen = ""
         _quiet(topic, now)
         told(topic, None)
@@ -92,13 +92,13 @@ def _take_ends(
 
 
 def _failed(context: Context, topic: Topic, began: int) -> None:
-    topic.looks.failed(began, context.clock_ms())
-    topic.look_again_at = topic.looks.again_at
+    topic.polls = topic.polls.failed(began, context.clock_ms())
+    topic.look_again_at = topic.polls.again_at
 
 
 def _end_is_awaited(context: Context, topic: Topic) -> bool:
     """Somebody asked for everything up to the very end, also what consumers do not get."""
-    asked = topic.retire is not None and topic.retire_at is None
+    asked = topic.retirement is not None and topic.retirement.at is None
     return topic.source.complete and (asked or bool(context.state(topic.name).requests))
 
 
@@ -147,7 +147,7 @@ def _take_ledgers(context: Context, topic: Topic, end: TopicEnd, began: int, tol
     if not topic.catalog.is_of(info.created, info.ledgers):
         inquire(topic)
         return
-    topic.looks.succeeded()
+    topic.polls = topic.polls.succeeded()
     topic.unseen = ""
     before = topic.last
     topic.info, topic.doubted = info, False

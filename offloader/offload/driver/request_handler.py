@@ -12,8 +12,9 @@ from offloader.errors import OffloadError
 from offloader.metadata import requests
 from offloader.metadata.requests import Request, RequestKind, RequestOutcome
 from offloader.metadata.state import CloseRequest, Releasing, TopicState
-from offloader.model import Position, RollReason
+from offloader.model import Position
 from offloader.offload.core import evidence, segments
+from offloader.offload.driver import retiring
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.topic import Topic
@@ -124,8 +125,7 @@ class RequestHandler:
                     context.record(replace(state, requests=(*state.requests, CloseRequest(request_id, end))))
             case RequestKind.RELEASE:
                 context.record(replace(state, releasing=Releasing.REQUEST))
-                if topic.retire is RollReason.DISABLED:
-                    topic.retire = RollReason.RELEASED  # also where it is enabled again meanwhile
+                retiring.requested(topic)
             case RequestKind.ACCEPT_LOSS if end is None:
                 if topic.inquiry is not None:
                     topic.inquiry.vouched = True

@@ -12,6 +12,7 @@ from offloader.errors import OffloadError
 from offloader.metadata.state import Abandoned, CatalogHead, OpenTopic, TopicState
 from offloader.model import OpenSegment, Segment, TopicName
 from offloader.offload.core import segments
+from offloader.offload.driver import committing
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.receiving import tell_of_abandoned
 from offloader.offload.driver.sealer import seal
@@ -73,7 +74,7 @@ class Sealing:
     def _outcome(self, topic: Topic, state: OpenTopic, answer: Future[CatalogHead]) -> tuple[TopicState, Tell]:
         segment = state.open
         try:
-            topic.catalog = answer.result()
+            committing.take(topic, answer.result())
         except OffloadError as error:
             return self._failed(state, error), partial(self._tell_failure, segment, state.topic, error)
         newest = topic.catalog.newest

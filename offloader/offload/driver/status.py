@@ -47,7 +47,7 @@ def status_of(topic: Topic, state: TopicState, now: int) -> TopicStatus:
         lag_bytes=pending_bytes(topic.info, start, topic.last),
         lag_ms=now - segment.assigned_at if segment else 0,
         pinned_bytes=pending_bytes(topic.info, topic.begin(), topic.last),
-        alarm=topic.alarm or topic.trouble or topic.unseen or (state.failure.reason if state.failure else ""),
+        alarm=topic.alarm or topic.committed.catalog_error or topic.unseen or (state.failure.reason if state.failure else ""),
     )
 
 
@@ -62,4 +62,4 @@ def _word(topic: Topic, state: TopicState) -> str:
         return "Failed"
     if state.open is not None:
         return str(state.open.status)
-    return "Paused" if topic.retire is not None and not state.releasing else "Caught up"
+    return "Paused" if topic.retirement is not None and not state.releasing else "Caught up"

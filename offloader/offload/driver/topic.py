@@ -17,6 +17,26 @@ from offloader.ports.pins import TopicEnd
 ENTRY_OVERHEAD = 12  # bytes that the object format adds to an entry
 
 
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What the topic's catalog has, as far as we know. `catalog_error`: what is wrong with that; it is loaded anew before anything else
+    is decided, at `reload_at` or later. `committing.py` alone changes it."""
+
+    catalog: CatalogHead
+    catalog_error: str = ""
+    reload_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Retirement:
+    """The topic is offloaded up to `at`, and no further. None: to the end that it has at the first look after `asked_at`.
+    `retiring.py` alone changes it."""
+
+    reason: RollReason
+    at: Position | None
+    asked_at: int
+
+
 @dataclass
 class Inquiry:
     """What is known of a topic that may be gone. `vouched`: somebody says that it was deleted. `adopted`: before it was gone; else it is
@@ -37,7 +57,7 @@ class Topic:
 
     name: TopicName
     rules: TopicRules
-    catalog: CatalogHead
+    committed: Committed
     info: TopicInfo
     end: TopicEnd
     looked_at: int
@@ -51,18 +71,14 @@ class Topic:
     died: bool = False
     planned_at: int = 0
     throttled_since: int = 0
-    retire: RollReason | None = None
-    retire_at: Position | None = None
+    retirement: Retirement | None = None
     looking: bool = False  # its end is being asked for
     alarm: str = ""
     unseen: str = ""  # why it could not be looked at
-    trouble: str = ""  # what is wrong with this topic's catalog: it is loaded anew before anything else
-    trouble_until: int = 0
-    retire_asked: int = 0
     acknowledged: Position | None = None
-    looks: RetrySchedule = field(default_factory=RetrySchedule)
+    polls: RetrySchedule = field(default_factory=RetrySchedule)
     acknowledging: RetrySchedule = field(default_factory=RetrySchedule)
-    letting_go: RetrySchedule = field(default_factory=RetrySchedule)
+    release_retry: RetrySchedule = field(default_factory=RetrySchedule)
     accepted_loss: Position | None = None
     inquiry: Inquiry | None = None  # it may be gone
     missing: bool = False  # it was held only to find out what became of it, and is there: it is to be taken in
@@ -77,13 +93,21 @@ class Topic:
     undecided: bool = False  # an open transaction keeps the tail from being read
 
     @property
+    def catalog(self) -> CatalogHead:
+        return self.committed.catalog
+
+    @property
+    def retire_at(self) -> Position | None:
+        return self.retirement.at if self.retirement else None
+
+    @property
     def incarnation(self) -> int:
         return self.catalog.claim.incarnation if self.catalog.claim else 0
 
     @property
     def readable(self) -> bool:
         """Whether there is anything to decide: it is there, and its catalog is sound."""
-        return not (self.gone or self.inquiry or self.trouble)
+        return not (self.gone or self.inquiry or self.committed.catalog_error)
 
     @property
     def known_at(self) -> int:
@@ -142,7 +166,7 @@ class Topic:
 
     def view(self, state: TopicState, slow: LaneLimits, allowance: int | None = None, allowed_at: int = 0) -> TopicView:
         """The planner's view of the topic. `slow`: the slow lane's limits."""
-        begin, start = self.catalog.next_start(self.info.ledgers), self._next(state)
+        begin, start, retirement = self.catalog.next_start(self.info.ledgers), self._next(state), self.retirement
         return TopicView(
             state=state,
             rules=self.rules,
@@ -152,7 +176,7 @@ class Topic:
             pending_bytes=self.pending(state),
             wanted_bytes=self.wanted_bytes,
             predecessor=self.catalog.last,
-            retire=self.retire or (RollReason.TERMINATED if self.info.terminated else None),
+            retire=retirement.reason if retirement else RollReason.TERMINATED if self.info.terminated else None,
             retire_at=self.retire_at,
             allowance=allowance,
             allowed_at=allowed_at,
