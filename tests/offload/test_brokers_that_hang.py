@@ -11,6 +11,7 @@ import pytest
 from offloader.errors import BrokerUnavailableError
 from offloader.model import TopicName
 from offloader.offload.core.retry_schedule import FIRST_MS, LAST_MS, SOON_MS, RetrySchedule
+from offloader.offload.driver import observed
 from offloader.offload.driver.work import WorkKind
 from offloader.ports.pins import TopicEnd
 from tests.offload.simulation import Simulation
@@ -68,7 +69,7 @@ def test_looks_that_are_waited_for_become_rare_and_the_other_topics_go_on() -> N
 
     sim.pins.ends = hung
     for topic in HUNG:
-        sim.roster.topics[topic].look_again_at = 0
+        observed.soon(sim.roster.topics[topic])
     assert go_on(sim) > undisturbed / 2
     assert waits <= 5
     assert looks == waits * len(HUNG)
@@ -90,12 +91,12 @@ def test_an_acknowledgement_is_not_tried_where_the_last_look_failed() -> None:
     while not sim.context.catalogs.load(HEALTHY).segments:
         sim.rounds(1)
     topic = sim.roster.topics[HEALTHY]
-    topic.unseen = "did not answer"
-    topic.look_again_at = sim.clock.now + FIVE_MINUTES
+    observed.explain(topic, "did not answer")
+    observed.soon(topic, sim.clock.now + FIVE_MINUTES)
     asked = sim.cluster.faults.count("pins.acknowledge")
     sim.rounds(5, step_ms=10_000)
     assert sim.cluster.faults.count("pins.acknowledge") == asked
-    topic.look_again_at = 0
+    observed.soon(topic)
     sim.settle()
     assert sim.cluster.faults.count("pins.acknowledge") > asked
 

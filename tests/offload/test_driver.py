@@ -14,6 +14,7 @@ from offloader.errors import OvertakenError
 from offloader.model import GapKind, Lane, Slice, TopicName
 from offloader.offload.core.lanes import Speed
 from offloader.offload.driver.driver import LaneBatch
+from offloader.offload.driver.parts import Learnt
 from offloader.offload.driver.work import WorkKind
 from offloader.ports.admin import TopicInfo
 from offloader.testing.invariants import check_invariants
@@ -28,7 +29,7 @@ def started() -> Simulation:
     for topic in (QUICK, SLOW):
         sim.cluster.create(topic)
     sim.rounds(4)
-    sim.roster.topics[SLOW].speed = Speed(Lane.SLOW)
+    sim.roster.topics[SLOW].learnt = Learnt(Speed(Lane.SLOW))
     return sim
 
 
@@ -63,7 +64,7 @@ def test_a_topic_that_travels_is_left_alone_whichever_lane_it_is_to_travel_in_ne
     sim.produce(SLOW, 60)
     assert list(planned(sim)) == [Lane.SLOW]
     before = sim.driver.state(SLOW)
-    sim.roster.topics[SLOW].speed = Speed(Lane.FAST)
+    sim.roster.topics[SLOW].learnt = Learnt(Speed(Lane.FAST))
     sim.clock.now += 3_600_000
     sim.produce(QUICK, 60)
     assert [s.id.topic for s in planned(sim)[Lane.FAST]] == [QUICK]

@@ -13,7 +13,8 @@ from offloader.metadata.catalog import Catalogs, released
 from offloader.metadata.state import CatalogHead, Said
 from offloader.model import TopicName
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.topic import Committed, Topic
+from offloader.offload.driver.parts import Committed
+from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
 
 log = logging.getLogger(__name__)

@@ -52,7 +52,7 @@ class Context:
 
     def busy(self, topic: Topic) -> bool:
         """Whether something is under way that will change what is known of the topic: nothing is decided about it meanwhile."""
-        return topic.travels or topic.looking or self.work.concerns(topic.name)
+        return topic.planned.travels or topic.poll.under_way or self.work.concerns(topic.name)
 
     def record(self, state: TopicState) -> None:
         """Journal one topic's state, where it differs."""

@@ -13,7 +13,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from offloader.errors import OffloadError, OutcomeUnknownError, RetryableError
@@ -251,8 +251,9 @@ class Driver:
             self._slow_rests_until = now + longest
         self.plans.withdraw(outstanding.plan)
         for work in outstanding.plan.slices:
-            if work.id.topic in self.roster.topics:
-                self.roster.topics[work.id.topic].travels = False
+            topic = self.roster.topics.get(work.id.topic)
+            if topic is not None:
+                topic.planned = replace(topic.planned, travels=False)
         if batch.lane is Lane.FAST:
             self._idle.set()
 
@@ -261,9 +262,9 @@ class Driver:
     def _plan(self) -> None:
         """Where only the slow lane is free, its topics alone are decided on."""
         context = self.context
-        topics = [topic for topic in self.roster.topics.values() if not topic.travels]
+        topics = [topic for topic in self.roster.topics.values() if not topic.planned.travels]
         if Lane.FAST in self._outstanding:
-            topics = [topic for topic in topics if topic.speed.lane not in self._outstanding]
+            topics = [topic for topic in topics if topic.learnt.speed.lane not in self._outstanding]
             if not topics:
                 return
         for topic in topics:
@@ -321,11 +322,12 @@ class Driver:
             return None
 
     def _measure_throttling(self, topic: Topic, decision: Decision, now: int) -> None:
+        since = topic.planned.throttled_since
         if isinstance(decision.step, Hold) and decision.step.reason == planner.RATE_LIMIT:
-            topic.throttled_since = topic.throttled_since or now
-        elif topic.throttled_since:
-            self.context.metrics.throttled(topic.name, (now - topic.throttled_since) / 1000)
-            topic.throttled_since = 0
+            topic.planned = replace(topic.planned, throttled_since=since or now)
+        elif since:
+            self.context.metrics.throttled(topic.name, (now - since) / 1000)
+            topic.planned = replace(topic.planned, throttled_since=0)
 
     def _tell_of_abandoned(self, decision: Decision) -> None:
         for gone in decision.state.abandoned[len(decision.view.state.abandoned) :]:
@@ -386,7 +388,7 @@ class Driver:
             self._idle.clear()
         for work in plan.slices:
             topic = self.roster.topics[work.id.topic]
-            topic.planned_at, topic.travels = now, True
+            topic.planned = replace(topic.planned, at=now, travels=True)
         self.context.metrics.health.batch_began(plan.lane, plan.longest_ms / 1000)
         self.plans.publish(plan)
         log.debug(
@@ -405,7 +407,7 @@ class Driver:
         if now - self._stated_at < STATE_EVERY_MS:
             return
         self._stated_at = now
-        unseen = bool(self.roster.topics) and all(topic.unseen for topic in self.roster.topics.values())
+        unseen = bool(self.roster.topics) and all(topic.poll.error for topic in self.roster.topics.values())
         self.context.metrics.health.checked("pulsar", "no topic could be looked at" if unseen else "")
         self._statuses = tuple(self._status(topic, now) for topic in self.roster.topics.values())
         metrics = self.context.metrics
@@ -413,7 +415,7 @@ class Driver:
         metrics.topic_states(Counter(s.state for s in self._statuses))
         for kind, standing in self.context.work.standing().items():
             metrics.work(kind, standing.queued, standing.running, standing.oldest_ms / 1000)
-        metrics.topic_lanes(Counter(t.speed.lane for t in self.roster.topics.values()))
+        metrics.topic_lanes(Counter(t.learnt.speed.lane for t in self.roster.topics.values()))
 
     def _status(self, topic: Topic, now: int) -> TopicStatus:
         state = self.state(topic.name)

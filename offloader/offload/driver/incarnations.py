@@ -29,7 +29,7 @@ def end_old(context: Context, topic: Topic, state: TopicState, reason: str) -> T
 
 def lost_tail(topic: Topic, reason: str, now: int) -> Loss | None:
     """What the ended incarnation had beyond the catalog's end, up to the last position that was ever seen; to be recorded."""
-    after, last = topic.catalog.accounted, topic.last_seen
+    after, last = topic.catalog.accounted, topic.observed.last
     if after is None or last is None or last <= after:
         return None
     first = after._replace(entry=after.entry + 1)

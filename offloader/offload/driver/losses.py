@@ -6,7 +6,7 @@ import logging
 from dataclasses import replace
 
 from offloader.metadata.state import OpenTopic, TopicState
-from offloader.model import Failure, FailureKind, Loss, RollReason
+from offloader.model import Failure, FailureKind, Loss, Position, RollReason
 from offloader.offload.core import evidence, segments
 from offloader.offload.core.evidence import Lost
 from offloader.offload.driver.context import Context
@@ -26,7 +26,7 @@ def handle(context: Context, topic: Topic, state: TopicState) -> tuple[TopicStat
         topic.accepted_loss = None
         begin, there = topic.begin(), topic.confirmed
         topic.awaited = begin if begin is not None and there is not None and begin <= there else None
-        held_again = state.let_go and state.releasing is None and state.lost_after is None and not topic.doubted
+        held_again = state.let_go and state.releasing is None and state.lost_after is None and not topic.observed.doubted
         return replace(state, let_go=False) if held_again else state, None
     if isinstance(state, OpenTopic) and state.open.parts:
         covered = state.open.covered
@@ -82,6 +82,11 @@ def _record_or_wait(context: Context, topic: Topic, state: TopicState, lost: Los
     elif accepted or lost.extends:
         accepted_by = "accept-loss" if accepted else "the loss before it"
     return state, Loss(first, last, reason, accepted_by, context.clock_ms(), uncounted=True)
+
+
+def accept(topic: Topic, end: Position) -> None:
+    """Somebody accepts what is lost up to here."""
+    topic.accepted_loss = end
 
 
 def recorded(context: Context, topic: Topic, loss: Loss) -> None:

@@ -12,7 +12,7 @@ from offloader.metadata.state import Claim, LedgerClosed, OpenTopic, TopicState
 from offloader.model import Loss
 from offloader.offload.core import evidence
 from offloader.offload.core.evidence import Being
-from offloader.offload.driver import acknowledging, committing, incarnations, losses
+from offloader.offload.driver import acknowledging, committing, incarnations, losses, observed
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.foreseen import only_foreseen
 from offloader.offload.driver.inquiries import inquire, pursue
@@ -28,8 +28,8 @@ def could_not_look(topic: Topic, error: OffloadError) -> None:
     """A look at the topic failed."""
     if isinstance(error, AbsentError):
         inquire(topic)
-    elif str(error) != topic.unseen:
-        topic.unseen = str(error)
+    elif str(error) != topic.poll.error:
+        observed.explain(topic, str(error))
         log.warning("cannot look at topic=%s: %s", topic.name, error)
 
 

@@ -294,7 +294,7 @@ class TopicRegistry:
         try:
             renewed = answer.result()
         except OffloadError as error:
-            topic.release_retry = topic.release_retry.failed(began, self._context.clock_ms())
+            retiring.tried_in_vain(self._context, topic, began)
             log.info("cannot adopt the next incarnation of topic=%s yet: %s", topic.name, error)
             return
         if topic.name in self._policies:

@@ -13,10 +13,11 @@ from offloader.config.policies import namespace_switch
 from offloader.errors import AnotherClusterError, NamespaceNotFoundError, OffloadError
 from offloader.metadata.state import CatalogHead, Releasing, TopicState
 from offloader.model import Position, RollReason, TopicName
-from offloader.offload.driver import committing
+from offloader.offload.driver import committing, observed
 from offloader.offload.driver.acknowledging import acknowledged
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.topic import Retirement, Topic
+from offloader.offload.driver.parts import Release, Retirement
+from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
 
 log = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ def follow(context: Context, topic: Topic, policy: TopicPolicy) -> None:
 
 def _follow(context: Context, topic: Topic, policy: TopicPolicy) -> None:
     """Nobody but the policies says whether the topic is offloaded: a release that they do not ask for any more is taken back."""
-    if not policy.released and (topic.pin_released or topic.deleting):
+    if not policy.released and (topic.release.done or topic.release.under_way):
         return
     state = context.state(topic.name)
     context.record(replace(state, releasing=Releasing.POLICY if policy.released else None))
@@ -64,7 +65,7 @@ def requested(topic: Topic) -> None:
 def _retire(context: Context, topic: Topic, reason: RollReason) -> None:
     """Offload up to the end that the topic has now, and no further: the next look says where that is."""
     topic.retirement = Retirement(reason, None, context.clock_ms())
-    topic.look_again_at = 0
+    observed.soon(topic)
 
 
 def _fix_end(topic: Topic) -> None:
@@ -77,7 +78,7 @@ def release_if_done(context: Context, topic: Topic, state: TopicState, released:
     """Let go of a topic that is to be released and has nothing left to offload."""
     _fix_end(topic)
     if (
-        not (state.releasing or topic.pin_released)
+        not (state.releasing or topic.release.done)
         or not topic.readable
         or state.open is not None
         or state.abandoned
@@ -90,7 +91,7 @@ def release_if_done(context: Context, topic: Topic, state: TopicState, released:
     now = context.clock_ms()
     if not _is_at_its_end(topic) or now < topic.release_retry.again_at:
         return
-    if topic.pin_released:
+    if topic.release.done:
         _have_claim_ended(context, topic, released)
     else:
         call = partial(_check, context, topic.catalog, by_policy=state.releasing is Releasing.POLICY)
@@ -122,7 +123,8 @@ def _release(context: Context, topic: Topic, released: Released, began: int, ans
     context.record(replace(state, let_go=True))
     call = partial(_delete_pin, context, topic.catalog, by_policy=state.releasing is Releasing.POLICY)
     then = partial(_pin_released, context, topic, released, began)
-    topic.deleting = context.work.post(WorkKind.RELEASE, topic.name, call, then)
+    under_way = context.work.post(WorkKind.RELEASE, topic.name, call, then)
+    topic.release = replace(topic.release, under_way=under_way)
 
 
 def _delete_pin(context: Context, catalog: CatalogHead, *, by_policy: bool) -> None:
@@ -132,12 +134,12 @@ def _delete_pin(context: Context, catalog: CatalogHead, *, by_policy: bool) -> N
 
 
 def _pin_released(context: Context, topic: Topic, released: Released, began: int, answer: Future[None]) -> None:
-    topic.deleting = False
-    if _done(context, topic, began, answer):
-        topic.pin_released = True
+    done = _done(context, topic, began, answer)
+    topic.release = Release(done=topic.release.done or done)
+    if done:
         _have_claim_ended(context, topic, released)
     else:
-        topic.doubted = True  # it may have been deleted all the same
+        observed.doubt(topic)  # it may have been deleted all the same
 
 
 def _have_claim_ended(context: Context, topic: Topic, released: Released) -> None:
@@ -156,10 +158,15 @@ def _done(context: Context, topic: Topic, began: int, answer: Future[None]) -> b
     try:
         answer.result()
     except OffloadError as error:
-        topic.release_retry = topic.release_retry.failed(began, context.clock_ms())
+        tried_in_vain(context, topic, began)
         log.warning("cannot release the subscription of topic=%s yet: %s", topic.name, error)
         return False
     return True
+
+
+def tried_in_vain(context: Context, topic: Topic, began: int) -> None:
+    """Letting go of the topic, or of this incarnation of it, was tried since then."""
+    topic.release_retry = topic.release_retry.failed(began, context.clock_ms())
 
 
 def _end_of(topic: Topic) -> Position:

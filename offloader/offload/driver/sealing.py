@@ -14,7 +14,7 @@ from offloader.model import OpenSegment, Segment, TopicName
 from offloader.offload.core import segments
 from offloader.offload.driver import committing
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.receiving import tell_of_abandoned
+from offloader.offload.driver.receiving import tell_of_abandoned, wants_anything
 from offloader.offload.driver.sealer import seal
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import ADOPTIONS, WorkKind
@@ -80,7 +80,7 @@ class Sealing:
         newest = topic.catalog.newest
         if newest is None or newest.uuid != segment.uuid:
             return segments.dropped(state, "the catalog went on without it"), partial(_tell_dropped, segment, topic.name)
-        topic.wanted_bytes = 0
+        wants_anything(topic)
         after = segments.offloaded(state)
         if not segment.parts and segment.upload is not None:
             after = replace(after, abandoned=(*after.abandoned, segments.unused(segment)))

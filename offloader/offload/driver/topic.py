@@ -7,90 +7,49 @@ from dataclasses import dataclass, field
 from offloader.metadata.state import CatalogHead, TopicState
 from offloader.model import Position, RollReason, Source, TopicName
 from offloader.offload.core import lanes, segments
-from offloader.offload.core.evidence import Look, TopicListing
-from offloader.offload.core.lanes import LaneLimits, Speed
+from offloader.offload.core.evidence import TopicListing
+from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.core.planner import Reach, TopicRules, TopicView, enough
 from offloader.offload.core.retry_schedule import RetrySchedule
+from offloader.offload.driver.parts import Committed, HiddenTail, Inquiry, Learnt, Observed, Planned, Poll, Release, Retirement
 from offloader.ports.admin import TopicInfo
 from offloader.ports.pins import TopicEnd
 
 ENTRY_OVERHEAD = 12  # bytes that the object format adds to an entry
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """What the topic's catalog has, as far as we know. `catalog_error`: what is wrong with that; it is loaded anew before anything else
-    is decided, at `reload_at` or later. `committing.py` alone changes it."""
-
-    catalog: CatalogHead
-    catalog_error: str = ""
-    reload_at: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Retirement:
-    """The topic is offloaded up to `at`, and no further. None: to the end that it has at the first look after `asked_at`.
-    `retiring.py` alone changes it."""
-
-    reason: RollReason
-    at: Position | None
-    asked_at: int
-
-
-@dataclass
-class Inquiry:
-    """What is known of a topic that may be gone. `vouched`: somebody says that it was deleted. `adopted`: before it was gone; else it is
-    taken in anew where it turns out to be there."""
-
-    adopted: bool = True
-    vouched: bool = False
-    looks: list[Look] = field(default_factory=list)
-    look_at: int = 0
-
-
-@dataclass
+@dataclass(slots=True)
 class Topic:
-    """One topic in the running application: its catalog, what was last seen in Pulsar, and what the last slice taught.
-
-    Changed by the driver's thread only.
-    """
+    """One topic in the running application, in frozen parts: each is put in the place of the former one by its owner, in the driver's
+    thread. `parts.OWNERS` names them."""
 
     name: TopicName
     rules: TopicRules
     committed: Committed
-    info: TopicInfo
-    end: TopicEnd
-    looked_at: int
+    observed: Observed
     source: Source = Source.BROKER  # where what is open, or will be opened next, is read from
-    look_again_at: int = 0
-    ledgers_at: int = 0  # when its ledger list was last read, since it was adopted
-    doubted: bool = False  # a slice has failed since then: what it was to read may have been trimmed, which moves no end
-    wanted_bytes: int = 0
-    speed: Speed = field(default_factory=Speed)
-    travels: bool = False  # a slice of it is in a plan whose receipts are not in yet
-    died: bool = False
-    planned_at: int = 0
-    throttled_since: int = 0
+    poll: Poll = field(default_factory=Poll)
+    tail: HiddenTail = field(default_factory=HiddenTail)
+    learnt: Learnt = field(default_factory=Learnt)
+    planned: Planned = field(default_factory=Planned)
     retirement: Retirement | None = None
-    looking: bool = False  # its end is being asked for
     alarm: str = ""
-    unseen: str = ""  # why it could not be looked at
-    acknowledged: Position | None = None
-    polls: RetrySchedule = field(default_factory=RetrySchedule)
     acknowledging: RetrySchedule = field(default_factory=RetrySchedule)
     release_retry: RetrySchedule = field(default_factory=RetrySchedule)
     accepted_loss: Position | None = None
     inquiry: Inquiry | None = None  # it may be gone
     missing: bool = False  # it was held only to find out what became of it, and is there: it is to be taken in
     gone: str = ""  # why there is nothing left to read of this incarnation
-    last_seen: Position | None = None
-    seen_at: int = 0  # when its end was last looked at
-    hidden_end: Position | None = None  # the end of a tail that no broker delivers, and that is explained
     awaited: Position | None = None  # the first position that was seen to be there and is not accounted for
-    deleting: bool = False  # its pin, for good
-    pin_released: bool = False
-    tail_looked_at: int = 0
-    undecided: bool = False  # an open transaction keeps the tail from being read
+    release: Release = field(default_factory=Release)
+
+    @property
+    def info(self) -> TopicInfo:
+        return self.observed.info
+
+    @property
+    def end(self) -> TopicEnd:
+        return self.observed.end
 
     @property
     def catalog(self) -> CatalogHead:
@@ -112,7 +71,7 @@ class Topic:
     @property
     def known_at(self) -> int:
         """When `last` was last learned: consumers' end is asked for often, the ledger's only where it is needed."""
-        return self.ledgers_at if self.source.complete else self.seen_at
+        return self.observed.listed_at if self.source.complete else self.observed.seen_at
 
     @property
     def confirmed(self) -> Position | None:
@@ -130,7 +89,7 @@ class Topic:
         if self.source is Source.BOOKKEEPER:
             return self.confirmed
         readable = None if self.end.last is None else Position(self.incarnation, *self.end.last)
-        return max((p for p in (readable, self.hidden_end) if p is not None), default=None)
+        return max((p for p in (readable, self.tail.end) if p is not None), default=None)
 
     def hidden_tail(self) -> tuple[Position, Position] | None:
         """What the ledger has beyond everything that a broker delivers: (first, last); None: nothing."""
@@ -174,18 +133,18 @@ class Topic:
             begin=begin,
             last=self.last,
             pending_bytes=self.pending(state),
-            wanted_bytes=self.wanted_bytes,
+            wanted_bytes=self.learnt.wanted_bytes,
             predecessor=self.catalog.last,
             retire=retirement.reason if retirement else RollReason.TERMINATED if self.info.terminated else None,
             retire_at=self.retire_at,
             allowance=allowance,
             allowed_at=allowed_at,
-            speed=self.speed,
-            died=self.died,
-            planned_at=self.planned_at,
+            speed=self.learnt.speed,
+            died=self.learnt.died,
+            planned_at=self.planned.at,
             reach=None
             if start is None
-            else reach(self.info, start, lanes.sure_bytes(self.speed, slow), enough(state, self.rules)),
+            else reach(self.info, start, lanes.sure_bytes(self.learnt.speed, slow), enough(state, self.rules)),
         )
 
 
