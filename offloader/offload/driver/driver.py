@@ -12,15 +12,12 @@ import queue
 import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from functools import partial
 
-from offloader.errors import OffloadError, OutcomeUnknownError, RetryableError
-from offloader.metadata import layout
+from offloader.errors import OffloadError, RetryableError
 from offloader.metadata.state import TopicState
 from offloader.model import Lane, Receipt, TopicName
-from offloader.offload.core import planner, segments
+from offloader.offload.core import planner
 from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.core.planner import Begin, Decision, Hold, Plan, Seal, TopicView
 from offloader.offload.core.rates import RateLimits
@@ -32,17 +29,16 @@ from offloader.offload.driver.polling import look
 from offloader.offload.driver.receiving import receive, tell_of_abandoned
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.request_handler import RequestHandler
-from offloader.offload.driver.sealer import OBJECT_META
 from offloader.offload.driver.sealing import AbandonedUploads, Sealing
-from offloader.offload.driver.status import TopicStatus, status_of, status_of_unclear
+from offloader.offload.driver.status import TopicStatus, TopicStatuses
 from offloader.offload.driver.topic import Topic, source_of
 from offloader.offload.driver.undelivered import explain_old_tails
+from offloader.offload.driver.uploads import SegmentUploads
 from offloader.offload.driver.work import WorkKind
 from offloader.offload.spark.plan_server import PlanServer
 
 log = logging.getLogger(__name__)
 
-STATE_EVERY_MS = 1_000
 BUSY_WAIT = 0.25  # seconds between rounds while something is under way
 
 
@@ -88,6 +84,7 @@ class Driver:
         self._inbox: queue.Queue[LaneBatch | None] = queue.Queue()  # None: there is something to look at
         self._batches_in: deque[LaneBatch] = deque()
         context.work.wake = lambda: self._inbox.put(None)
+        self._uploads = SegmentUploads(context)
         self._sealing = Sealing(context)
         self._abandoned = AbandonedUploads(context)
         self._compacting = Compacting(context)
@@ -99,11 +96,9 @@ class Driver:
         self._idle.set()
         self._checked_at = 0
         self._batches: Counter[Lane] = Counter()
-        self._statuses: tuple[TopicStatus, ...] = ()
-        self._stated_at = 0
+        self._statuses = TopicStatuses(context)
         self._slow_rests_until = 0
         self._due_at = 0  # when a topic that is held back may go on
-        self._begun_uploads: list[tuple[TopicName, str, Future[str]]] = []
         self._trouble = 0  # rounds in a row that could not be ended
 
     # The application's side
@@ -184,7 +179,7 @@ class Driver:
         acknowledging.acknowledge_all(context, self.roster.topics.values())
         self._abandoned.abort(now)
         self._compacting.look(self.roster.topics.values())
-        self._state_how_it_stands(now)
+        self._statuses.tell(self.roster.topics.values(), now)
         self._take_done()
         if not self._draining.is_set():
             self._plan()
@@ -193,7 +188,7 @@ class Driver:
         """Take what is done, and journal what came of it: a topic is not decided on in between."""
         self.context.work.take()
         self._sealing.collect()
-        self._journal_begun()
+        self._uploads.collect()
 
     def _wait(self, seconds: float) -> None:
         """Until something is in or done, or for so long."""
@@ -339,34 +334,10 @@ class Driver:
         if not begins:
             return decisions
         for topic, uuid in begins:
-            call = partial(context.store.begin, layout.data_key(topic, uuid), meta=OBJECT_META)
-            context.work.post(WorkKind.BEGIN, topic, call, partial(self._take_begun, topic, uuid))
+            self._uploads.start(topic, uuid)
         self._take_done()
         others = [d for d in decisions if not isinstance(d.step, Begin)]
         return others + self._decide(topic for topic, _ in begins if not context.work.has(WorkKind.BEGIN, topic))
-
-    def _take_begun(self, name: TopicName, uuid: str, answer: Future[str]) -> None:
-        self._begun_uploads.append((name, uuid, answer))
-
-    def _journal_begun(self) -> None:
-        """All uploads that have begun meanwhile, in one record."""
-        begun: dict[TopicName, TopicState] = {}
-        for name, uuid, answer in self._begun_uploads:
-            begun[name] = self._begun(begun.get(name) or self.state(name), uuid, answer)
-        self.context.journal.record(begun.values())
-        self._begun_uploads.clear()
-
-    def _begun(self, state: TopicState, uuid: str, answer: Future[str]) -> TopicState:
-        """An upload is its uuid's: a segment that has another one by now does not get it."""
-        try:
-            return segments.uploading(state, uuid, answer.result())
-        except OffloadError as error:
-            log.warning("cannot begin an upload topic=%s: %s", state.topic, error)
-            if not segments.awaits_upload(state, uuid):
-                return state
-            if isinstance(error, OutcomeUnknownError):
-                state = segments.abandoned(state, self.context.new_uuid(), str(error))
-            return self.context.failed(state, error)
 
     def _publish(self, decisions: list[Decision]) -> None:
         for lane in Lane:
@@ -401,29 +372,7 @@ class Driver:
     @property
     def statuses(self) -> tuple[TopicStatus, ...]:
         """One line a topic, at most `STATE_EVERY_MS` old. From any thread."""
-        return self._statuses
-
-    def _state_how_it_stands(self, now: int) -> None:
-        if now - self._stated_at < STATE_EVERY_MS:
-            return
-        self._stated_at = now
-        unseen = bool(self.roster.topics) and all(topic.poll.error for topic in self.roster.topics.values())
-        self.context.metrics.health.checked("pulsar", "no topic could be looked at" if unseen else "")
-        self._statuses = tuple(self._status(topic, now) for topic in self.roster.topics.values())
-        metrics = self.context.metrics
-        metrics.topics(s.lag for s in self._statuses)
-        metrics.topic_states(Counter(s.state for s in self._statuses))
-        for kind, standing in self.context.work.standing().items():
-            metrics.work(kind, standing.queued, standing.running, standing.oldest_ms / 1000)
-        metrics.topic_lanes(Counter(t.learnt.speed.lane for t in self.roster.topics.values()))
-
-    def _status(self, topic: Topic, now: int) -> TopicStatus:
-        state = self.state(topic.name)
-        try:
-            with only_foreseen():
-                return status_of(topic, state, now)
-        except OffloadError as error:
-            return status_of_unclear(topic, state, error)
+        return self._statuses.statuses
 
     # Small things
 
