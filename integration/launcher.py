@@ -1,4 +1,5 @@
-"""`offloader run` with faults: `python -m integration.launcher run FAULTS --config FILE [--until-caught-up] [--timeout TIME]`.
+"""`offloader run` with faults: `python -m integration.launcher run FAULTS --config FILE [--until-caught-up] [--timeout
+TIME]`.
 
 FAULTS is a JSON list, see `offloader.testing.scripted`.
 """

@@ -20,8 +20,9 @@ class Lane(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SliceId:
-    """Which work it is: `run`, `lane` and `plan` name the plan, `uuid` and `upload` the segment's object. `first_part` is the number of
-    the first part to upload, `start` the first position to account for (a gap there is to be explained)."""
+    """Which work it is: `run`, `lane` and `plan` name the plan, `uuid` and `upload` the segment's object. `first_part`
+    is the number of the first part to upload, `start` the first position to account for (a gap there is to be
+    explained)."""
 
     topic: TopicName
     run: str
@@ -37,9 +38,9 @@ class SliceId:
 class Slice:
     """The work planned for one topic in one micro-batch: read from `id.start`, cut, upload whole parts.
 
-    `bound` is the last position that may be read. `seal` says that it is the segment's fixed end, so that the last part may be short.
-    `goal`: object bytes by which it has something to show, a part or, where it ends the segment, what is estimated to be left of it.
-    """
+    `bound` is the last position that may be read. `seal` says that it is the segment's fixed end, so that the last part
+    may be short. `goal`: object bytes by which it has something to show, a part or, where it ends the segment, what is
+    estimated to be left of it."""
 
     id: SliceId
     bound: Position
@@ -75,11 +76,10 @@ class SliceStop(StrEnum):
 class Receipt:
     """What came of a slice. `id` is the slice's, to be matched with the journal.
 
-    `seen_to` is the last position accounted for (entry or explained gap), uploaded or not; `seen_bytes` the object bytes
-    that what was read after the last uploaded part would take.
-    `gaps` are those after the last uploaded part; `finished`: the segment's fixed end was reached and its last part uploaded.
-    `reading_ms`: `elapsed_ms` without the time in which it only waited for the store.
-    """
+    `seen_to` is the last position accounted for (entry or explained gap), uploaded or not; `seen_bytes` the object
+    bytes that what was read after the last uploaded part would take. `gaps` are those after the last uploaded part;
+    `finished`: the segment's fixed end was reached and its last part uploaded. `reading_ms`: `elapsed_ms` without the
+    time in which it only waited for the store."""
 
     id: SliceId
     stop: SliceStop

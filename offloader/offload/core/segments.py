@@ -1,9 +1,8 @@
 """The life of a segment as pure transitions of a topic's journal state.
 
-Assigned (its end still open) -> Closing (its end fixed) -> Sealing -> Offloaded (then only the catalog knows it). A failure is
-remembered beside it; abandoning gives the same range a new uuid. Nothing here does I/O: the driver writes each returned state
-to the journal before it acts on it.
-"""
+Assigned (its end still open) -> Closing (its end fixed) -> Sealing -> Offloaded (then only the catalog knows it). A
+failure is remembered beside it; abandoning gives the same range a new uuid. Nothing here does I/O: the driver writes
+each returned state to the journal before it acts on it."""
 
 from __future__ import annotations
 
@@ -42,7 +41,8 @@ FULL_ENOUGH = 100  # a full segment may be so small a fraction (1 %) below its m
 
 
 class StaleReceiptError(IntegrityError):
-    """A receipt that does not continue the journal's state: a retry's, a zombie's, another run's. Dropped and counted."""
+    """A receipt that does not continue the journal's state: a retry's, a zombie's, another run's. Dropped and
+    counted."""
 
 
 def assigned(
@@ -71,7 +71,8 @@ def awaits_upload(state: TopicState, uuid: str) -> TypeGuard[OpenTopic]:
 
 
 def uploading(state: TopicState, uuid: str, upload: str) -> TopicState:
-    """An upload of the object `uuid` has begun: the segment's, or one that nobody waits for any more and that is to be ended."""
+    """An upload of the object `uuid` has begun: the segment's, or one that nobody waits for any more and that is to be
+    ended."""
     if awaits_upload(state, uuid):
         return replace(state, open=replace(state.open, upload=upload))
     if (state.open is not None and state.open.upload == upload) or any(a.upload == upload for a in state.abandoned):
@@ -88,7 +89,8 @@ def closing(state: OpenTopic, end: Position, reason: RollReason) -> OpenTopic:
 
 
 def next_position(segment: OpenSegment, ledgers: LedgerList) -> Position | None:
-    """The first position of an open segment that is not safely uploaded; None when its ledger's successor is unknown yet."""
+    """The first position of an open segment that is not safely uploaded; None when its ledger's successor is unknown
+    yet."""
     covered = segment.covered
     return segment.start if covered is None else ledgers.successor(covered)
 
@@ -121,7 +123,8 @@ def received(state: TopicState, receipt: Receipt, now: int, jitter: float) -> Op
 
 
 def _end_when_full(segment: OpenSegment, receipt: Receipt) -> Position | None:
-    """The last entry that fits; or that of the last whole part, where reading what little follows it again would take another batch."""
+    """The last entry that fits; or that of the last whole part, where reading what little follows it again would take
+    another batch."""
     if segment.covered is not None and receipt.seen_bytes * FULL_ENOUGH <= segment.size:
         return segment.covered
     return receipt.seen_to or segment.covered
@@ -133,15 +136,16 @@ def _continues(segment: OpenSegment, receipt: Receipt) -> bool:
 
 
 def failed(state: State, kind: FailureKind, reason: str, now: int, jitter: float) -> State:
-    """Remember a failure and when to try again: doubling from 1 s to 5 min, spread by `jitter` (0 to 1) over a quarter."""
+    """Remember a failure and when to try again: doubling from 1 s to 5 min, spread by `jitter` (0 to 1) over a
+    quarter."""
     attempts = state.failure.attempts + 1 if state.failure else 1
     delay = min(BACKOFF_FIRST_MS * 2 ** min(attempts - 1, 20), BACKOFF_LAST_MS)
     return replace(state, failure=Failure(kind, reason, attempts, now + int(delay * (1 - 0.25 * jitter))))
 
 
 def not_of_the_future(state: TopicState, now: int) -> TopicState:
-    """A process whose clock was ahead wrote this: what it says is to come waits no longer than it would from now on. What a segment that is
-    being sealed says stays as it is: its record may have been written."""
+    """A process whose clock was ahead wrote this: what it says is to come waits no longer than it would from now on.
+    What a segment that is being sealed says stays as it is: its record may have been written."""
     failure = state.failure
     if isinstance(state, OpenTopic) and state.open.sealed is None and state.open.assigned_at > now:
         state = replace(state, open=replace(state.open, assigned_at=now))
@@ -160,8 +164,8 @@ def abandoned(state: OpenTopic, new_uuid: str, reason: str) -> OpenTopic:
 
 
 def begun_anew(state: OpenTopic, new_uuid: str, source: Source, reason: str) -> OpenTopic:
-    """The segment's range from its beginning, under another uuid, since what it comes to will have other bytes. Where it will end is open
-    again."""
+    """The segment's range from its beginning, under another uuid, since what it comes to will have other bytes. Where
+    it will end is open again."""
     state = abandoned(state, new_uuid, reason)
     renewed = replace(state.open, source=source, status=SegmentStatus.ASSIGNED, closing_end=None, roll_reason=None)
     return replace(state, open=renewed, failure=None)

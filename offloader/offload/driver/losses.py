@@ -1,4 +1,5 @@
-"""Data that is gone before it was offloaded: seal what was uploaded, then record the loss, by itself or when somebody accepts it."""
+"""Data that is gone before it was offloaded: seal what was uploaded, then record the loss, by itself or when somebody
+accepts it."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ RELEASE = "release"  # accepts it
 
 
 def handle(context: Context, topic: Topic, state: TopicState) -> tuple[TopicState, Loss | None]:
-    """The topic's state after what its ledger list says, and what is to be recorded as lost; unchanged where nothing is gone."""
+    """The topic's state after what its ledger list says, and what is to be recorded as lost; unchanged where nothing is
+    gone."""
     state = _doubted(topic, _recorded_already(topic, state))
     lost = evidence.lost(state, topic.catalog, topic.info.ledgers, topic.confirmed)
     if lost is None:
@@ -40,7 +42,8 @@ def handle(context: Context, topic: Topic, state: TopicState) -> tuple[TopicStat
 
 
 def _recorded_already(topic: Topic, state: TopicState) -> TopicState:
-    """The catalog has the loss, though the journal was not told: its answer was lost, or the process ended in between."""
+    """The catalog has the loss, though the journal was not told: its answer was lost, or the process ended in
+    between."""
     end = topic.catalog.end
     if end is None:
         return state

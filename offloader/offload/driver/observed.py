@@ -1,4 +1,5 @@
-"""What was seen of a topic in Pulsar, and when it is asked again. Nothing else changes a topic's `observed` and `poll`."""
+"""What was seen of a topic in Pulsar, and when it is asked again. Nothing else changes a topic's `observed` and
+`poll`."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ def same(topic: Topic, at: int, again_at: int) -> None:
 
 
 def listed(topic: Topic, info: TopicInfo, end: TopicEnd, at: int) -> None:
-    """Its end and, after that, its ledgers. Whoever waits for the end must not take the former one: both change at once."""
+    """Its end and, after that, its ledgers. Whoever waits for the end must not take the former one: both change at
+    once."""
     moved = end != topic.end
     topic.poll = Poll(at if moved else topic.poll.again_at, topic.poll.under_way, retry=topic.poll.retry.succeeded())
     topic.observed = replace(topic.observed, info=info, end=end, seen_at=at, listed_at=at, doubted=False)

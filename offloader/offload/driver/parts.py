@@ -37,8 +37,8 @@ OWNERS = {
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What the topic's catalog has, as far as we know. `catalog_error`: what is wrong with that; it is loaded anew before anything else
-    is decided, at `reload_at` or later. `committing.py` alone changes it."""
+    """What the topic's catalog has, as far as we know. `catalog_error`: what is wrong with that; it is loaded anew
+    before anything else is decided, at `reload_at` or later. `committing.py` alone changes it."""
 
     catalog: CatalogHead
     catalog_error: str = ""
@@ -56,8 +56,8 @@ class Learnt:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """When a slice of it was last in a plan. `travels`: that plan's receipts are not in yet. `throttled_since`: a rate limit holds it
-    back; 0: none does. `driver.py` alone changes it."""
+    """When a slice of it was last in a plan. `travels`: that plan's receipts are not in yet. `throttled_since`: a rate
+    limit holds it back; 0: none does. `driver.py` alone changes it."""
 
     at: int = 0
     travels: bool = False
@@ -74,8 +74,8 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Retirement:
-    """The topic is offloaded up to `at`, and no further. None: to the end that it has at the first look after `asked_at`.
-    `retiring.py` alone changes it."""
+    """The topic is offloaded up to `at`, and no further. None: to the end that it has at the first look after
+    `asked_at`. `retiring.py` alone changes it."""
 
     reason: RollReason
     at: Position | None
@@ -86,11 +86,10 @@ class Retirement:
 class Observed:
     """What Pulsar has of the topic, as it was last seen. `observed.py` alone changes it.
 
-    `seen_at`: when its end was seen; `listed_at`: when its ledger list was, since the topic was adopted; `moved_at`: when it was last seen
-    to have moved. `last`: the last position that could be accounted for then. `acknowledged`: what the broker has confirmed since the
-    pin was seen where it stands. `doubted`: the list may not hold any more, though no end has moved; a slice that failed may have been
-    to read what was trimmed.
-    """
+    `seen_at`: when its end was seen; `listed_at`: when its ledger list was, since the topic was adopted; `moved_at`:
+    when it was last seen to have moved. `last`: the last position that could be accounted for then. `acknowledged`:
+    what the broker has confirmed since the pin was seen where it stands. `doubted`: the list may not hold any more,
+    though no end has moved; a slice that failed may have been to read what was trimmed."""
 
     info: TopicInfo
     end: TopicEnd
@@ -104,8 +103,8 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """When the topic's end is asked for again. `under_way`: it is being asked for. `error`: why that failed last; empty: it did not.
-    `observed.py` alone changes it."""
+    """When the topic's end is asked for again. `under_way`: it is being asked for. `error`: why that failed last;
+    empty: it did not. `observed.py` alone changes it."""
 
     again_at: int = 0
     under_way: bool = False
@@ -115,8 +114,9 @@ class Poll:
 
 @dataclass(frozen=True, slots=True)
 class HiddenTail:
-    """What is beyond everything that a broker delivers. `end`: up to here it is explained. `asked_at`: when that was begun by itself.
-    `undecided`: an open transaction keeps the rest from being read. `undelivered.py` alone changes it."""
+    """What is beyond everything that a broker delivers. `end`: up to here it is explained. `asked_at`: when that was
+    begun by itself. `undecided`: an open transaction keeps the rest from being read. `undelivered.py` alone changes
+    it."""
 
     end: Position | None = None
     asked_at: int = 0
@@ -125,8 +125,8 @@ class HiddenTail:
 
 @dataclass(frozen=True, slots=True)
 class Inquiry:
-    """What is known of a topic that may be gone. `vouched`: somebody says that it was deleted. `adopted`: before it was gone; else it is
-    taken in anew where it turns out to be there. `inquiries.py` alone changes it."""
+    """What is known of a topic that may be gone. `vouched`: somebody says that it was deleted. `adopted`: before it was
+    gone; else it is taken in anew where it turns out to be there. `inquiries.py` alone changes it."""
 
     adopted: bool = True
     vouched: bool = False

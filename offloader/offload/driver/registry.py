@@ -1,4 +1,4 @@
-"""The topics of the running application: found, adopted, kept up to date with their policies, retired."""
+"""The topics of the running application: found, adopted, and kept up to date with their policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Topics that are offloaded up to an end and no further: paused, released, or caught up with. What is released is let go of."""
+"""Topics that are offloaded up to an end and no further: paused, released, or caught up with. What is released is let
+go of."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ def follow(context: Context, topic: Topic, policy: TopicPolicy) -> None:
 
 
 def _follow(context: Context, topic: Topic, policy: TopicPolicy) -> None:
-    """Nobody but the policies says whether the topic is offloaded: a release that they do not ask for any more is taken back."""
+    """Nobody but the policies says whether the topic is offloaded: a release that they do not ask for any more is taken
+    back."""
     if not policy.released and (topic.release.done or topic.release.under_way):
         return
     state = context.state(topic.name)
@@ -57,7 +59,8 @@ def stop_at_present_end(topic: Topic) -> None:
 
 
 def requested(topic: Topic) -> None:
-    """The release of a topic that is paused was requested: it goes on, also where the topic is enabled again meanwhile."""
+    """The release of a topic that is paused was requested: it goes on, also where the topic is enabled again
+    meanwhile."""
     if topic.retirement is not None and topic.retirement.reason is RollReason.DISABLED:
         topic.retirement = replace(topic.retirement, reason=RollReason.RELEASED)
 
@@ -99,7 +102,8 @@ def release_if_done(context: Context, topic: Topic, state: TopicState, released:
 
 
 def _check(context: Context, catalog: CatalogHead, *, by_policy: bool) -> None:
-    """Whoever says that a topic is disabled may be another cluster: it is asked once more. Raises AnotherClusterError."""
+    """Whoever says that a topic is disabled may be another cluster: it is asked once more. Raises
+    AnotherClusterError."""
     if by_policy and not _is_disabled(context, catalog.topic):
         raise AnotherClusterError(f"{catalog.topic}: it was said to be disabled, and is not")
     info = context.admin.topic_info(catalog.topic)
@@ -175,8 +179,8 @@ def _end_of(topic: Topic) -> Position:
 
 
 def _is_at_its_end(topic: Topic) -> bool:
-    """Whether everything up to the end that it retires at is accounted for. Where nothing proves what follows the catalog's end, no more
-    is than that: a loss that nobody has accepted yet may be in the way."""
+    """Whether everything up to the end that it retires at is accounted for. Where nothing proves what follows the
+    catalog's end, no more is than that: a loss that nobody has accepted yet may be in the way."""
     end, begin, after = topic.retire_at, topic.begin(), topic.catalog.accounted
     if end is None:
         return False

@@ -1,7 +1,7 @@
 """Sealing, steps 2 to 4: complete the upload, write the index object, append to the catalog.
 
-Each step is safe to repeat: everything they write is fixed by the journal's Sealing record, so it is the same bytes every time.
-"""
+Each step is safe to repeat: everything they write is fixed by the journal's Sealing record, so it is the same bytes
+every time."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ DRIVER = "streaming"
 
 
 def seal(store: ObjectStore, catalogs: Catalogs, catalog: CatalogHead, state: OpenTopic) -> CatalogHead:
-    """Make a segment in Sealing durable and commit it on `catalog`, as it was loaded some time before. Returns the catalog, with the
-    segment unless it went on without it (a process that was overtaken had committed the same range under another uuid: the
-    catalog wins).
+    """Make a segment in Sealing durable and commit it on `catalog`, as it was loaded some time before. Returns the
+    catalog, with the segment unless it went on without it (a process that was overtaken had committed the same range
+    under another uuid: the catalog wins).
 
     Raises UploadGoneError or PartRejectedError when its upload cannot be completed: then it must be abandoned.
     """

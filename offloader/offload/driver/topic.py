@@ -20,8 +20,8 @@ ENTRY_OVERHEAD = 12  # bytes that the object format adds to an entry
 
 @dataclass(slots=True)
 class Topic:
-    """One topic in the running application, in frozen parts: each is put in the place of the former one by its owner, in the driver's
-    thread. `parts.OWNERS` names them."""
+    """One topic in the running application, in frozen parts: each is put in the place of the former one by its owner,
+    in the driver's thread. `parts.OWNERS` names them."""
 
     name: TopicName
     rules: TopicRules
@@ -75,7 +75,8 @@ class Topic:
 
     @property
     def confirmed(self) -> Position | None:
-        """The last entry that is stored for good, whether consumers get it or not; None: there is none in the ledgers that are listed."""
+        """The last entry that is stored for good, whether consumers get it or not; None: there is none in the ledgers
+        that are listed."""
         spans = self.info.ledgers.spans
         found = [(s.ledger, s.last) for s in spans if s.last is not None and s.last >= 0][-1:]
         last = self.info.last_confirmed
