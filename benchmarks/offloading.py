@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from benchmarks.pulsar import Cluster
+from integration.launcher import program
 from offloader.errors import FatalError
 from offloader.model import Source
 
@@ -33,7 +34,7 @@ class Batch:
 class Offloading:
     """`offloader run` on a namespace, to a folder of its own, or to the `storage` (YAML) that is named.
 
-    `spark` and `limits`: other sections of these names (YAML). `namespace` empty: those that are enabled in Pulsar. `source` bookkeeper: straight from the bookie.
+    `spark` and `limits`: other sections of these names (YAML). `faults`: see `offloader.testing.scripted`. `namespace` empty: those that are enabled in Pulsar. `source` bookkeeper: straight from the bookie.
     """
 
     def __init__(
@@ -48,7 +49,9 @@ class Offloading:
         source: Source = Source.BROKER,
         spark: str = "",
         limits: str = "",
+        faults: Iterable[Mapping[str, Any]] = (),
     ) -> None:
+        self._program = program(faults)
         folder.mkdir(parents=True)
         self.archive = folder / "archive"
         self.log = folder / "log"
@@ -72,10 +75,9 @@ namespaces: {{{f"{namespace}: {{enabled: true}}" if namespace else ""}}}
     @contextmanager
     def running(self, *arguments: str, level: str = "DEBUG") -> Iterator[subprocess.Popen[bytes]]:
         """The driver's process; ended at the end."""
-        program = Path(sys.executable).with_name("offloader")
         options = ["--config", str(self._config), "--log-level", level, "--log-format", "json", *arguments]
         with self.log.open("ab") as log:
-            process = subprocess.Popen([program, "run", *options], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            process = subprocess.Popen([*self._program, *options], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         try:
             yield process
         finally:

@@ -14,7 +14,6 @@ from benchmarks.pulsar import Cluster
 from integration.spark_cluster import SparkCluster
 from offloader.errors import FatalError
 from offloader.model import KIB, MIB
-from offloader.testing import scripted
 
 SLOTS = (1, 2, 4)
 THREADS = 2  # a task
@@ -50,7 +49,7 @@ def _measured(cluster: Cluster, namespace: str, folder: Path, slots: int) -> _Ru
         for name, (_, speed) in SPEEDS.items()
     ]
     with SparkCluster(folder / "spark") as spark:
-        spark.add(slots, **scripted.environment(faults))
+        spark.add(slots)
         conf = {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
@@ -59,7 +58,12 @@ def _measured(cluster: Cluster, namespace: str, folder: Path, slots: int) -> _Ru
         }
         section = {"master": spark.master, "trigger": "500ms", "conf": conf}
         offloading = Offloading(
-            cluster, namespace, folder / "offloading", spark=json.dumps(section), limits=f"threadsPerTask: {THREADS}"
+            cluster,
+            namespace,
+            folder / "offloading",
+            spark=json.dumps(section),
+            limits=f"threadsPerTask: {THREADS}",
+            faults=faults,
         )
         offloading.until_caught_up()
     begun = [at for at, line in offloading.lines() if PLANNED.match(line)]

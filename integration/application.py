@@ -9,17 +9,17 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import httpx
 import yaml
 
+from integration.launcher import program
 from integration.processes import HANGS, suspend
 from offloader.errors import RetryableError
 
@@ -29,11 +29,18 @@ MARKER = "OFFLOADER_TEST_PROCESS"
 class RunningApplication:
     """`offloader run` with this configuration, in `workdir`. As a context manager it ends everything that it started.
 
-    `env` is added to the environment. The configuration must name a metrics port.
+    `env` is added to the environment; `faults`: see `offloader.testing.scripted`. The configuration must name a metrics port.
     """
 
-    def __init__(self, config_text: str, workdir: Path, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        config_text: str,
+        workdir: Path,
+        env: Mapping[str, str] | None = None,
+        faults: Iterable[Mapping[str, Any]] = (),
+    ) -> None:
         workdir.mkdir(parents=True)
+        self._program = program(faults)
         self.config = workdir / "offloader.yaml"
         self.config.write_text(config_text)
         self.log = workdir / "log"
@@ -58,10 +65,9 @@ class RunningApplication:
 
     def start(self, *arguments: str) -> Self:
         """Start `offloader run`; returns at once."""
-        program = Path(sys.executable).with_name("offloader")
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [program, "run", "--config", self.config, *arguments],
+                [*self._program, "--config", self.config, *arguments],
                 cwd=self.config.parent,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from integration.processes import HANGS
 from integration.spark import credentials
 from offloader.config.running import Spark
-from offloader.model import Lane, Position, Receipt, SegmentLayout, Slice, SliceStop, Source, TopicName
+from offloader.model import Lane, Position, Receipt, SegmentLayout, Slice, SliceId, SliceStop, Source, TopicName
 from offloader.offload.core.planner import Plan
 from offloader.offload.spark import session as spark_side
 from offloader.offload.spark.executor import ARROW_SCHEMA
@@ -27,9 +27,9 @@ from offloader.offload.spark.supervised import SupervisedQuery
 
 def piece(topic: str, lane: Lane, number: int) -> Slice:
     return Slice(
-        topic=TopicName("a", "b", topic), run="run", plan=number, uuid="u", upload="up", start=Position(0, 0, 0),
-        bound=Position(0, 0, 0), seal=False, first_part=1, offset=0, first_block=1, room=1, byte_budget=1, time_budget_ms=1,
-        hard_limit_ms=1, silent_ms=1, goal=1, read_ahead=1, source=Source.BROKER, cuts=SegmentLayout(1, 1, 1), ledgers=(), lane=lane,
+        SliceId(TopicName("a", "b", topic), "run", lane, number, "u", "up", 1, Position(0, 0, 0)),
+        bound=Position(0, 0, 0), seal=False, offset=0, first_block=1, room=1, byte_budget=1, time_budget_ms=1,
+        hard_limit_ms=1, silent_ms=1, goal=1, read_ahead=1, source=Source.BROKER, cuts=SegmentLayout(1, 1, 1), ledgers=(),
     )  # fmt: skip
 
 
@@ -40,13 +40,11 @@ def sits_in_its_slot(until: str) -> Callable[[Iterable[pa.RecordBatch]], Iterato
         for batch in batches:
             for value in batch.column(0).to_pylist():
                 found = pickle.loads(value)
-                if found.lane is Lane.SLOW:
+                if found.id.lane is Lane.SLOW:
                     Path(until + ".began").touch()
                     while not Path(until).exists():
                         time.sleep(0.01)
-                receipt = Receipt(
-                    found.topic, found.run, found.plan, found.uuid, found.upload, 1, found.start, SliceStop.BOUND, found.lane
-                )
+                receipt = Receipt(found.id, SliceStop.BOUND)
                 yield pa.record_batch([[pickle.dumps(receipt)], [None], [None]], schema=ARROW_SCHEMA)
 
     return work
@@ -84,11 +82,11 @@ def test_batches_of_the_fast_lane_go_on_while_a_slow_task_sits_in_its_slot(maste
             tasks = tuple((piece(f"t{i}", Lane.FAST, number),) for i in range(2 * slots))
             plans.publish(Plan("run", Lane.FAST, number, tasks))
             receipts = next_of(queries, committed[Lane.FAST], number)
-            assert {(r.plan, r.lane) for r in receipts} == {(number, Lane.FAST)}
+            assert {(r.id.plan, r.id.lane) for r in receipts} == {(number, Lane.FAST)}
             assert len(receipts) == 2 * slots
         assert committed[Lane.SLOW].empty()
         until.touch()
-        assert [r.plan for r in next_of(queries, committed[Lane.SLOW], 1)] == [1]
+        assert [r.id.plan for r in next_of(queries, committed[Lane.SLOW], 1)] == [1]
 
 
 class Commits:
@@ -114,7 +112,7 @@ def next_of(queries: list[SupervisedQuery], committed: queue.Queue[list[Receipt]
     while True:
         wait_for(queries, lambda: not committed.empty())
         receipts = committed.get()
-        if any(receipt.plan >= number for receipt in receipts):
+        if any(receipt.id.plan >= number for receipt in receipts):
             return receipts
 
 

@@ -23,7 +23,6 @@ from offloader import spark_python
 from offloader.model import TopicName
 from offloader.offload.worker.secrets import AUTH_PARAMS
 from offloader.storage.settings import StoreSettings
-from offloader.testing import scripted
 
 pytestmark = [pytest.mark.pulsar, pytest.mark.spark]
 
@@ -130,9 +129,9 @@ def test_executors_that_are_killed_in_the_middle_of_slices_lose_nothing(
     world: World, cluster: SparkCluster, pulsar: PulsarStandalone
 ) -> None:
     faults = [{"role": "worker", "source": "bytes_per_second", "topic": "", "value": 100_000}]
-    workers = [cluster.add(**scripted.environment(faults)) for _ in range(2)]
+    workers = [cluster.add() for _ in range(2)]
     produced(world, pulsar)
-    application = world.new_application().start().wait_ready()
+    application = world.new_application(faults=faults).start().wait_ready()
     for worker in workers:
         kill_at_work(application, worker)
     application.until(world.at_rest, "at rest", FIT_AT_LAST)

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from offloader.testing.pace import PaceLog
+
 from dev.embedded.standalone import PulsarStandalone
 from integration.application import RunningApplication
 from integration.pace import longest_batch_ms, pace_of
@@ -30,8 +32,7 @@ from offloader.pulsar.pin import BrokerPins
 from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
-from offloader.testing import scripted
-from offloader.testing.invariants import HARMLESS, PaceLog, check_invariants
+from offloader.testing.invariants import HARMLESS, check_invariants
 from offloader.testing.truth import Truth, TruthCollector
 from tests.storage.servers import free_port
 
@@ -81,7 +82,6 @@ class World:
 
     def new_application(self, *, faults: Iterable[Mapping[str, Any]] = (), **policies: Any) -> RunningApplication:
         """An application that is not started yet; `policies` go over those of the world."""
-        faults = list(faults)
         config = {
             "application": self.application,
             "pulsar": {
@@ -98,9 +98,9 @@ class World:
             "policies": {**self.policies, **policies},
             "namespaces": {name: self._namespace(name) for name in self.namespaces},
         }
-        environment = self._credentials() | {LEVEL_VARIABLE: "DEBUG"} | (scripted.environment(faults) if faults else {})
+        environment = self._credentials() | {LEVEL_VARIABLE: "DEBUG"}
         text = json.dumps(config, indent=1)
-        run = RunningApplication(text, self.folder / f"run-{len(self._paced) + 1}", environment)
+        run = RunningApplication(text, self.folder / f"run-{len(self._paced) + 1}", environment, faults)
         self._paced.append((run, longest_batch_ms(Config.parse(text), self.store.retry_deadline), self._held()))
         return self._stack.enter_context(run)
 

@@ -34,10 +34,16 @@ def run_command(session: CommandSession, *, until_caught_up: bool, timeout: int 
     """
     if timeout is not None and not until_caught_up:
         raise ConfigError("--timeout is for --until-caught-up")
-    from offloader.offload.application import Application, stop_on_signals  # PySpark takes a second to import
+    from offloader.offload.application import Application  # PySpark takes a second to import
 
     seconds = None if timeout is None else timeout / 1000
-    application = Application(session.config, until_caught_up=until_caught_up, timeout=seconds)
+    return run(Application(session.config, until_caught_up=until_caught_up, timeout=seconds))
+
+
+def run(application: Application) -> int:
+    """Run it until it ends or a signal stops it, and name the topics that are left. Returns the exit code."""
+    from offloader.offload.application import stop_on_signals
+
     with stop_on_signals(application), shown(application):
         code = application.run()
     for line in application.unfinished:

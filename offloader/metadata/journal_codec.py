@@ -112,9 +112,8 @@ def decode_topic(key: str, data: bytes) -> EncodedTopic:
 
 
 def _read_state(m: pb.Topic) -> TopicState:
-    return TopicState(
+    state = TopicState(
         read_topic(m.id),
-        _read_open(m.open) if m.HasField("open") else None,
         _read_failure(m.failure) if m.HasField("failure") else None,
         tuple(Abandoned(a.uuid, a.upload if a.HasField("upload") else None, a.reason) for a in m.abandoned),
         tuple(CloseRequest(r.id, read_position(r.end)) for r in m.requests),
@@ -123,6 +122,7 @@ def _read_state(m: pb.Topic) -> TopicState:
         m.let_go,
         unknown_fields(m),
     )
+    return state.opened(_read_open(m.open)) if m.HasField("open") else state
 
 
 def _failure_message(failure: Failure | None) -> pb.Failure | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import NamedTuple, Self
 from uuid import NAMESPACE_OID, uuid5
@@ -14,8 +14,8 @@ from offloader.model import Ending, Failure, LedgerList, Loss, OpenSegment, Posi
 
 @dataclass(frozen=True, slots=True)
 class Abandoned:
-    """An upload that must never be completed: its uuid is not used again, it is aborted when the store lets us. Where `uuid` is empty, only
-    the upload is given up: its segment, which holds no entry, is offloaded."""
+    """An upload that must never be completed: its uuid is not used again, it is aborted when the store lets us. Where
+    `uuid` is empty, only the upload is given up: its segment, which holds no entry, is offloaded."""
 
     uuid: str
     upload: str | None
@@ -39,15 +39,13 @@ class Releasing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """What the journal holds of one topic.
+    """What the journal holds of one topic: this without an open segment, `OpenTopic` with one.
 
-    `releasing`: the subscription is to be deleted once everything up to its end is offloaded, and who asked for that. `lost_after`: the subscription had gone,
-    so what followed this position up to the first ledger that is left is lost. `let_go`: a release may have deleted the subscription itself:
-    what is lost since then nobody has to accept.
-    """
+    `releasing`: the subscription is to be deleted once everything up to its end is offloaded, and who asked for that.
+    `lost_after`: the subscription had gone, so what followed this position up to the first ledger that is left is lost.
+    `let_go`: a release may have deleted the subscription itself: what is lost since then nobody has to accept."""
 
     topic: TopicName
-    open: OpenSegment | None = None
     failure: Failure | None = None
     abandoned: tuple[Abandoned, ...] = ()
     requests: tuple[CloseRequest, ...] = ()
@@ -61,12 +59,32 @@ class TopicState:
         """Nothing is remembered: the topic needs no place in the journal."""
         return self == TopicState(self.topic)
 
+    @property
+    def open(self) -> OpenSegment | None:
+        """The open segment; None: there is none, or no more."""
+        return None
+
+    def opened(self, segment: OpenSegment) -> OpenTopic:
+        """The topic with this segment begun."""
+        return OpenTopic(**{each.name: getattr(self, each.name) for each in fields(TopicState)}, open=segment)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTopic(TopicState):
+    """What the journal holds of a topic with an open segment."""
+
+    open: OpenSegment = field(kw_only=True)
+
+    def closed(self) -> TopicState:
+        """The topic without its open segment."""
+        return TopicState(**{each.name: getattr(self, each.name) for each in fields(TopicState)})
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Whose topic it is, and which incarnation the records after it speak of. `created`: when that was made, None where nobody knows any
-    more. `begin` is the first position that we keep; `former` the uuid of the claim in whose place it is. `token`: of the subscription that
-    keeps what follows, which no other one has; empty where nobody knows it."""
+    """Whose topic it is, and which incarnation the records after it speak of. `created`: when that was made, None where
+    nobody knows any more. `begin` is the first position that we keep; `former` the uuid of the claim in whose place it
+    is. `token`: of the subscription that keeps what follows, which no other one has; empty where nobody knows it."""
 
     application: str
     incarnation: int
@@ -80,9 +98,9 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class LedgerClosed:
-    """A ledger was closed with `last`, the last entry that is offloaded. `followed_by`: the ledger that Pulsar listed next; None: whatever
-    is listed next is taken to follow, and the pin may pass that entry. `vouched_by`: who says that nothing is missing behind it, where no
-    record proves it any more."""
+    """A ledger was closed with `last`, the last entry that is offloaded. `followed_by`: the ledger that Pulsar listed
+    next; None: whatever is listed next is taken to follow, and the pin may pass that entry. `vouched_by`: who says that
+    nothing is missing behind it, where no record proves it any more."""
 
     incarnation: int
     ledger: int
@@ -116,8 +134,8 @@ Record = Said | GenerationBegun | GenerationEnded
 
 
 def record_uuid(topic: TopicName, record: Said) -> str:
-    """A record's own uuid. A segment's is drawn when it is assigned; any other's follows from what it stands behind, so that of several
-    that are tried in the same place only one can have an object."""
+    """A record's own uuid. A segment's is drawn when it is assigned; any other's follows from what it stands behind, so
+    that of several that are tried in the same place only one can have an object."""
     match record:
         case Segment():
             return record.uuid
@@ -160,11 +178,10 @@ class NewestSegment:
 class CatalogHead:
     """All that a writer knows of a topic's catalog, however long that is.
 
-    `begin`: where the first claim of the present incarnation begins. `end`: the last position accounted for in it; None before its first
-    record. `closed`: what is recorded of the ends of its ledger and of later ones. `last`: the last segment or loss of all, which the next
-    one follows. `next_slot` is where the next record goes; `segments`, `entries` and `size` are sums. `continued_in`: the generation that
-    is in force instead.
-    """
+    `begin`: where the first claim of the present incarnation begins. `end`: the last position accounted for in it; None
+    before its first record. `closed`: what is recorded of the ends of its ledger and of later ones. `last`: the last
+    segment or loss of all, which the next one follows. `next_slot` is where the next record goes; `segments`, `entries`
+    and `size` are sums. `continued_in`: the generation that is in force instead."""
 
     topic: TopicName
     claim: Claim | None = None
@@ -192,14 +209,15 @@ class CatalogHead:
 
     @property
     def accounted(self) -> Position | None:
-        """The last position that nobody needs any more: the end or, before the first record, what lies before the claim's begin."""
+        """The last position that nobody needs any more: the end or, before the first record, what lies before the
+        claim's begin."""
         if self.end is not None or self.claim is None:
             return self.end
         return self.claim.begin.previous_entry
 
     def is_of(self, created: int, ledgers: LedgerList) -> bool:
-        """Whether a topic that was created then, and has these ledgers, is the incarnation that the catalog speaks of: ledger ids are never
-        used again."""
+        """Whether a topic that was created then, and has these ledgers, is the incarnation that the catalog speaks of:
+        ledger ids are never used again."""
         return self.claim is None or created == self.claim.created or self.has_ledger_in(ledgers)
 
     def has_ledger_in(self, ledgers: LedgerList) -> bool:
@@ -215,8 +233,8 @@ class CatalogHead:
     def next_start(self, ledgers: LedgerList) -> NextStart | None:
         """Where the next segment starts; None while nothing proves what follows.
 
-        A ledger that nobody wrote to is replaced when its topic is loaded again: what is to begin there begins with the next one.
-        """
+        A ledger that nobody wrote to is replaced when its topic is loaded again: what is to begin there begins with the
+        next one."""
         after = self.accounted
         if after is None:
             return None
@@ -313,9 +331,9 @@ def _closed_from(end: Position | None, closed: Iterable[LedgerClosed]) -> tuple[
 class TopicCatalog:
     """A topic's history: the fold of its catalog's records, as far back as they were read.
 
-    `closed`: the last entries of ledgers that were closed after their last entry was offloaded. `begins`: where the first claim of each
-    incarnation begins. `follows`: the last segment or loss that was not read, since it stands before the others.
-    """
+    `closed`: the last entries of ledgers that were closed after their last entry was offloaded. `begins`: where the
+    first claim of each incarnation begins. `follows`: the last segment or loss that was not read, since it stands
+    before the others."""
 
     head: CatalogHead
     segments: tuple[Segment, ...] = ()
@@ -367,8 +385,8 @@ class TopicCatalog:
 
 
 class CatalogFold:
-    """A catalog that takes records, each in the same time however many there are. `head` is set where records that cannot be read are
-    passed over."""
+    """A catalog that takes records, each in the same time however many there are. `head` is set where records that
+    cannot be read are passed over."""
 
     def __init__(self, catalog: TopicCatalog) -> None:
         self.head = catalog.head
@@ -385,7 +403,8 @@ class CatalogFold:
         return TopicCatalog(self.head, segments, losses, dict(self._closed), dict(self._begins), self._follows)
 
     def add(self, record: Record) -> None:
-        """The record of the next slot. Raises IntegrityError, and is as before, where it does not continue the others."""
+        """The record of the next slot. Raises IntegrityError, and is as before, where it does not continue the
+        others."""
         if isinstance(record, Segment) and record.uuid in self._uuids:
             raise IntegrityError(f"{self.head.topic}: segment {record.uuid} is in the catalog already")
         before, self.head = self.head, self.head.after(record)

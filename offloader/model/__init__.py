@@ -24,7 +24,7 @@ from offloader.model.segment import (
     Source,
     Transaction,
 )
-from offloader.model.slice import Lane, Receipt, Slice, SliceStop
+from offloader.model.slice import Lane, Receipt, Slice, SliceId, SliceStop
 from offloader.model.topic import TopicName
 from offloader.model.units import GIB, KIB, MAX_OBJECT_SIZE, MAX_TIME, MIB
 from offloader.model.walk import Silence, Turn, Walk, unbroken
@@ -58,6 +58,7 @@ __all__ = [
     "SegmentStatus",
     "Silence",
     "Slice",
+    "SliceId",
     "SliceStop",
     "Source",
     "TopicName",

@@ -19,24 +19,32 @@ class Lane(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
-    """The work planned for one topic in one micro-batch: read from `start`, cut, upload whole parts.
-
-    `start` is the first position to account for (a gap there is to be explained); `bound` the last one that may be read.
-    `seal` says that `bound` is the segment's fixed end, so that the last part may be short.
-    `run`, `lane` and `plan` name the plan that it belongs to. `goal`: object bytes by which it has something to show, a part or, where it
-    ends the segment, what is estimated to be left of it.
-    """
+class SliceId:
+    """Which work it is: `run`, `lane` and `plan` name the plan, `uuid` and `upload` the segment's object. `first_part`
+    is the number of the first part to upload, `start` the first position to account for (a gap there is to be
+    explained)."""
 
     topic: TopicName
     run: str
+    lane: Lane
     plan: int
     uuid: str
     upload: str
+    first_part: int
     start: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The work planned for one topic in one micro-batch: read from `id.start`, cut, upload whole parts.
+
+    `bound` is the last position that may be read. `seal` says that it is the segment's fixed end, so that the last part
+    may be short. `goal`: object bytes by which it has something to show, a part or, where it ends the segment, what is
+    estimated to be left of it."""
+
+    id: SliceId
     bound: Position
     seal: bool
-    first_part: int
     offset: int
     first_block: int
     room: int
@@ -49,7 +57,6 @@ class Slice:
     source: Source
     cuts: SegmentLayout
     ledgers: tuple[LedgerSpan, ...]
-    lane: Lane = Lane.FAST
     max_gap_lookups: int = 1000
     alone: bool = False
     stall_ms: int | None = None  # it ends when nothing at all has come for so long; None: at the hard limit
@@ -67,23 +74,15 @@ class SliceStop(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What came of a slice. `uuid`, `upload`, `first_part` and `start` repeat the slice's, to be matched with the journal.
+    """What came of a slice. `id` is the slice's, to be matched with the journal.
 
-    `seen_to` is the last position accounted for (entry or explained gap), uploaded or not; `seen_bytes` the object bytes
-    that what was read after the last uploaded part would take.
-    `gaps` are those after the last uploaded part; `finished`: the segment's fixed end was reached and its last part uploaded.
-    `reading_ms`: `elapsed_ms` without the time in which it only waited for the store.
-    """
+    `seen_to` is the last position accounted for (entry or explained gap), uploaded or not; `seen_bytes` the object
+    bytes that what was read after the last uploaded part would take. `gaps` are those after the last uploaded part;
+    `finished`: the segment's fixed end was reached and its last part uploaded. `reading_ms`: `elapsed_ms` without the
+    time in which it only waited for the store."""
 
-    topic: TopicName
-    run: str
-    plan: int
-    uuid: str
-    upload: str
-    first_part: int
-    start: Position
+    id: SliceId
     stop: SliceStop
-    lane: Lane = Lane.FAST
     parts: tuple[Part, ...] = ()
     seen_to: Position | None = None
     seen_bytes: int = 0

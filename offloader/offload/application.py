@@ -43,7 +43,7 @@ from offloader.offload.spark.plan_server import PlanServer
 from offloader.offload.spark.supervised import SupervisedQuery
 from offloader.offload.worker.secrets import Public, without_secrets
 from offloader.offload.worker.tasks import WorkerSettings
-from offloader.offload.wrapping import wrapped_store
+from offloader.offload.worker.wrapper import UNWRAPPED, Wrapper
 from offloader.ports.object_store import ObjectStore
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.broker_source import BrokerSource
@@ -58,10 +58,20 @@ WATCH_EVERY = 0.2  # seconds between looks at the query and the driver
 
 
 class Application:
-    """One run of the application. `run` returns the exit code."""
+    """One run of the application. `run` returns the exit code. Tests wrap what it reaches (`wrapper`), and what its workers do."""
 
-    def __init__(self, config: Config, *, until_caught_up: bool = False, timeout: float | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        until_caught_up: bool = False,
+        timeout: float | None = None,
+        wrapper: Wrapper = UNWRAPPED,
+        workers: Wrapper = UNWRAPPED,
+    ) -> None:
         self.config = config
+        self._wrapper = wrapper
+        self._workers = workers
         self._until_caught_up = until_caught_up
         self._timeout = timeout
         self._stop = threading.Event()
@@ -110,7 +120,7 @@ class Application:
         _check_brokers(admin, vouched=config.pulsar.entries_are_exact)
         metrics = Metrics.start(config.metrics)
         stack.callback(metrics.close)
-        store = MeteredStore(wrapped_store("driver", open_store(derived.store(config))), metrics.store_request)
+        store = MeteredStore(self._wrapper.store(open_store(derived.store(config))), metrics.store_request)
         stack.callback(store.close)
         root = open_root(store, admin.cluster(), _new_uuid)
         return admin, metrics, store, root.cluster
@@ -173,7 +183,7 @@ class Application:
         def start(lane: Lane) -> StreamingQuery:
             folder = f"{checkpoint}/{_new_uuid()}"
             threads = driver.lanes[lane].threads
-            workers = WorkerSettings(public, derived.bookkeeper(config), threads)
+            workers = WorkerSettings(public, derived.bookkeeper(config), threads, self._workers)
             work, commit = worker_function(workers), partial(driver.commit, lane)
             return spark_side.start_query(session, driver.plans, lane, work, commit, folder, wait)
 

@@ -56,11 +56,11 @@ class CaughtUp:
             return False  # a topic that is disabled or released: the next look says where it ends; one that is to be taken in anew: that look
         nothing_to_do = goal.ledger < 0 or (begin is not None and goal < begin)
         reached = nothing_to_do or (end is not None and end >= goal)
-        return reached and not topic.undecided and self._driver.state(name).open is None and acknowledged(topic)
+        return reached and not topic.tail.undecided and self._driver.state(name).open is None and acknowledged(topic)
 
     def _hopeless(self, name: TopicName, now: int) -> bool:
         state, topic = self._driver.state(name), self._driver.roster.topics.get(name)
-        if topic is not None and topic.undecided and state.open is None:
+        if topic is not None and topic.tail.undecided and state.open is None:
             return True
         if topic is not None and topic.inquiry is not None:
             return now - self._lost.setdefault(name, now) >= FOUND_OUT_WITHIN_MS
@@ -83,5 +83,5 @@ class CaughtUp:
             return failure.reason
         topic = self._driver.roster.topics.get(name)
         if topic is not None and topic.inquiry is not None:
-            return topic.unseen
-        return "an open transaction is in the way" if topic is not None and topic.undecided else "not there yet"
+            return topic.poll.error
+        return "an open transaction is in the way" if topic is not None and topic.tail.undecided else "not there yet"

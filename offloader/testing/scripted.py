@@ -1,7 +1,6 @@
-"""Faults for the processes of a whole application, told by the environment.
+"""Faults for the processes of a whole application: `ScriptedFaults` wraps what a process reaches (see `Application`).
 
-`OFFLOADER_WRAP=offloader.testing.scripted:wrap` (see `offloader.offload.wrapping`), and `OFFLOADER_FAULTS` a JSON list. Each process
-counts for itself. A fault of the store:
+They are told as a JSON list. Each process counts for itself. A fault of the store:
 
     {"role": "driver", "call": "put", "key": "REGEX", "after": 0, "times": 1, "effect": "before|lost|repeated|hook",
      "hook": "kill|stop", "then": "kill|stop", "behind": [{"call": "put", "key": "REGEX"}]}
@@ -25,33 +24,41 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from offloader.model import Gap, TopicName
+from offloader.offload.worker.wrapper import Wrapper
 from offloader.ports.entry_source import EntryReader, EntrySource, Extent, RawEntry
 from offloader.ports.object_store import ObjectStore
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 
-VARIABLE = "OFFLOADER_FAULTS"
-WRAP = "offloader.testing.scripted:wrap"
 
+@dataclass(frozen=True)
+class ScriptedFaults(Wrapper):
+    """The faults of one role, "driver" or "worker", of all that are told."""
 
-def environment(faults: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """What an application's environment must say for these faults."""
-    return {"OFFLOADER_WRAP": WRAP, VARIABLE: json.dumps(list(faults))}
+    role: str
+    told: str
 
+    def source(self, source: EntrySource) -> EntrySource:
+        """See `Wrapper.source`."""
+        for script in self._scripts():
+            if "source" in script:
+                source = ScriptedSource(source, script["source"], re.compile(script["topic"]), int(script["value"]))
+        return source
 
-def wrap(role: str, source: EntrySource | None, store: ObjectStore | None) -> tuple[EntrySource | None, ObjectStore | None]:
-    """The source and the store with the faults of this role. One of them is None: they are made at different times."""
-    mine = [fault for fault in json.loads(os.environ.get(VARIABLE, "[]")) if fault["role"] == role]
-    if any(script.get("outlive") for script in mine):
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    planned = [fault for script in mine if "call" in script for fault in store_faults(script)]
-    for script in mine:
-        if "source" in script and source is not None:
-            source = ScriptedSource(source, script["source"], re.compile(script["topic"]), int(script["value"]))
-    return source, FaultyStore(store, StoreFaults(planned)) if planned and store is not None else store
+    def store(self, store: ObjectStore) -> ObjectStore:
+        """See `Wrapper.store`. A process opens its store in its main thread, which alone may say what a signal does."""
+        mine = self._scripts()
+        if any(script.get("outlive") for script in mine):
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        planned = [fault for script in mine if "call" in script for fault in store_faults(script)]
+        return FaultyStore(store, StoreFaults(planned)) if planned else store
+
+    def _scripts(self) -> list[dict[str, Any]]:
+        return [fault for fault in json.loads(self.told) if fault["role"] == self.role]
 
 
 def store_faults(script: Mapping[str, Any]) -> list[StoreFault]:

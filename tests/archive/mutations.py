@@ -16,7 +16,7 @@ from offloader.archive.view import TopicSnapshot
 from offloader.metadata import layout
 from offloader.metadata.journal import Journal
 from offloader.metadata.layout import KeyKind, parse_topic_key
-from offloader.metadata.state import Releasing, TopicState
+from offloader.metadata.state import OpenTopic, Releasing, TopicState
 from offloader.model import OpenSegment, Position, SegmentLayout, Source, TopicName
 from offloader.operations.verify.archive import verify
 from offloader.operations.verify.strays import check_root
@@ -87,7 +87,7 @@ def bucket() -> Bucket:
     numbers = iter(range(1000))
     with Journal.open(store, APPLICATION, lambda: f"journal-{next(numbers)}") as journal:
         journal.record([TopicState(OTHER, releasing=Releasing.REQUEST)])
-        journal.record([TopicState(TOPIC, open=opened)])
+        journal.record([OpenTopic(TOPIC, open=opened)])
     objects = {key: store.read(key)[0] for key, _ in store.list()}
     return Bucket(objects, truths, upload)
 

@@ -9,7 +9,7 @@ import pytest
 from offloader.archive.findings import FindingKind
 from offloader.metadata import layout
 from offloader.metadata.journal import Journal
-from offloader.metadata.state import TopicState
+from offloader.metadata.state import OpenTopic
 from offloader.model import GapKind, OpenSegment, Position, SegmentLayout, Source
 from offloader.testing.cluster import MemoryCluster
 from offloader.testing.invariants import HARMLESS, PaceLog, check_invariants
@@ -138,7 +138,7 @@ def test_4_two_applications_with_an_open_segment_of_one_topic() -> None:
     for number, application in enumerate(["app", "another"]):
         segment = OpenSegment(uuid_of(60 + number), Position(0, 2, 16), Source.BROKER, SegmentLayout(), 1)
         with Journal.open(built.store, application, built.token) as journal:
-            journal.record([TopicState(TOPIC, open=segment)])
+            journal.record([OpenTopic(TOPIC, open=segment)])
     text = violations(built, truth(), at_rest=True)
     assert "4: persistent://public/default/orders: 2 segments are open" in text
     assert "at rest: persistent://public/default/orders: segment" in text

@@ -14,7 +14,7 @@ from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.catalog_codec import decode_slot, encode_catalog, standing
 from offloader.metadata.journal import Journal
-from offloader.metadata.state import Abandoned, Releasing, TopicState
+from offloader.metadata.state import Abandoned, OpenTopic, Releasing, TopicState
 from offloader.model import OpenSegment, Position, Segment, SegmentLayout, Source
 from offloader.operations.verify.archive import verify
 from offloader.operations.verify.catalog_records import parts_of, read_catalog
@@ -211,7 +211,7 @@ def test_an_object_that_nothing_names_is_a_stray_unless_a_journal_does() -> None
     assert kinds(archive) == [FindingKind.STRAY_OBJECT, FindingKind.STRAY_OBJECT]
     archive.store.delete(["_unknown/thing"])
     end = Position(0, 4, 21)
-    journal(archive, TopicState(TOPIC, open=open_segment(uuid_of(50), end)))
+    journal(archive, OpenTopic(TOPIC, open=open_segment(uuid_of(50), end)))
     assert kinds(archive) == []
     journal(archive, TopicState(TOPIC, abandoned=(Abandoned(uuid_of(50), None, "the upload is gone"),)))
     assert kinds(archive) == [FindingKind.ABANDONED_OBJECT]
@@ -222,10 +222,10 @@ def test_uploads_that_no_journal_names_are_told_of_and_ended_on_request() -> Non
     store = archive.store
     handles = [store.begin(layout.data_key(TOPIC, uuid_of(n))) for n in (50, 50, 51, 52)]
     state = TopicState(TOPIC, abandoned=(Abandoned(uuid_of(51), handles[2], "gone"),))
-    journal(archive, replace(state, open=open_segment(uuid_of(50), Position(0, 4, 21))))
+    journal(archive, state.opened(open_segment(uuid_of(50), Position(0, 4, 21))))
     # The open segment's upload has just begun: which of the two it is nobody knows yet.
     assert kinds(archive) == [FindingKind.OPEN_UPLOAD]
-    journal(archive, replace(state, open=open_segment(uuid_of(50), Position(0, 4, 21), handles[0])))
+    journal(archive, state.opened(open_segment(uuid_of(50), Position(0, 4, 21), handles[0])))
     assert kinds(archive) == [FindingKind.OPEN_UPLOAD, FindingKind.OPEN_UPLOAD]
     assert set(verify(store, abort_uploads=True).aborted) == {handles[1], handles[3]}
     assert kinds(archive) == []
@@ -264,10 +264,10 @@ def test_no_upload_is_ended_while_a_journal_cannot_be_read() -> None:
 
 def test_an_open_segment_must_continue_the_catalog_of_its_application() -> None:
     archive = sound()
-    journal(archive, TopicState(TOPIC, open=open_segment(uuid_of(50), Position(0, 4, 20))))
+    journal(archive, OpenTopic(TOPIC, open=open_segment(uuid_of(50), Position(0, 4, 20))))
     assert kinds(archive) == [FindingKind.OVERLAP]
     with Journal.open(archive.store, "another", archive.token) as opened:
-        opened.record([TopicState(TOPIC, open=open_segment(uuid_of(51), Position(0, 4, 21)))])
+        opened.record([OpenTopic(TOPIC, open=open_segment(uuid_of(51), Position(0, 4, 21)))])
     assert kinds(archive) == [FindingKind.NOT_CLAIMED, FindingKind.OVERLAP]
 
 

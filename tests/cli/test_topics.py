@@ -9,7 +9,7 @@ import pytest
 
 from offloader.metadata.journal import Journal
 from offloader.metadata.requests import Request, RequestKind, submit
-from offloader.metadata.state import TopicState
+from offloader.metadata.state import OpenTopic, TopicState
 from offloader.model import Failure, FailureKind, OpenSegment, Position, SegmentLayout, SegmentStatus, Source
 from offloader.storage.local import LocalStore
 from tests.archive.support import APPLICATION, TOPIC, stream, uuid_of
@@ -80,7 +80,7 @@ def test_where_no_catalog_can_be_read_there_is_something_all_the_same(line) -> N
 
 def test_list_has_topics_of_catalogs_and_journals(offloaded) -> None:
     other = replace(TOPIC, name="new")
-    record(offloaded, TopicState(other, open=OPEN, failure=FAILURE))
+    record(offloaded, OpenTopic(other, open=OPEN, failure=FAILURE))
     new, old = offloaded.json("topics", "list")
     assert (new["topic"], new["open"], new["failure"]) == (str(other), "Failed", "the store has no room left")
     size = offloaded.archive.catalog.segments[0].size
@@ -90,7 +90,7 @@ def test_list_has_topics_of_catalogs_and_journals(offloaded) -> None:
 
 
 def test_segments_are_the_offloaded_ones_and_the_open_one(offloaded) -> None:
-    record(offloaded, TopicState(TOPIC, open=OPEN))
+    record(offloaded, OpenTopic(TOPIC, open=OPEN))
     first, second = offloaded.json("topics", "segments", "orders")
     assert (first["status"], first["start"], first["end"], first["entries"], first["reason"]) == (
         "Offloaded",
@@ -111,7 +111,7 @@ def test_segments_as_a_table_are_not_cut_off(offloaded) -> None:
 
 
 def test_a_segment_that_is_committed_but_still_in_the_journal_is_shown_once(offloaded) -> None:
-    record(offloaded, TopicState(TOPIC, open=replace(OPEN, uuid=offloaded.archive.catalog.segments[0].uuid)))
+    record(offloaded, OpenTopic(TOPIC, open=replace(OPEN, uuid=offloaded.archive.catalog.segments[0].uuid)))
     assert len(offloaded.json("topics", "segments", "orders")) == 1
 
 
@@ -128,39 +128,39 @@ def test_status_of_a_topic_that_was_never_offloaded(line) -> None:
 
 
 def test_status_success(offloaded) -> None:
-    record(offloaded, TopicState(TOPIC, open=OPEN))
+    record(offloaded, OpenTopic(TOPIC, open=OPEN))
     assert offloaded.ok("topics", "offload-status", "orders") == "Offload was a success\n"
     assert offloaded.json("topics", "offload-status", "orders")["status"] == "success"
 
 
 def test_status_error_is_exit_code_1(offloaded) -> None:
-    record(offloaded, TopicState(TOPIC, open=OPEN, failure=FAILURE))
+    record(offloaded, OpenTopic(TOPIC, open=OPEN, failure=FAILURE))
     result = offloaded.run("topics", "offload-status", "orders")
     assert (result.exit_code, result.stdout) == (1, "Error in offload: the store has no room left\n")
 
 
 def test_status_running_while_a_segment_is_sealed_or_somebody_asked(offloaded) -> None:
-    record(offloaded, TopicState(TOPIC, open=replace(OPEN, status=SegmentStatus.SEALING)))
+    record(offloaded, OpenTopic(TOPIC, open=replace(OPEN, status=SegmentStatus.SEALING)))
     assert offloaded.ok("topics", "offload-status", "orders") == "Offload is currently running\n"
-    record(offloaded, TopicState(TOPIC, open=OPEN))
+    record(offloaded, OpenTopic(TOPIC, open=OPEN))
     submit(offloaded.archive.store, APPLICATION, Request(RequestKind.CLOSE, TOPIC, 1), lambda: "t")
     assert offloaded.ok("topics", "offload-status", "orders") == "Offload is currently running\n"
 
 
 def test_waiting_ends_when_it_is_not_running_any_more(offloaded) -> None:
-    record(offloaded, TopicState(TOPIC, open=replace(OPEN, status=SegmentStatus.SEALING)))
+    record(offloaded, OpenTopic(TOPIC, open=replace(OPEN, status=SegmentStatus.SEALING)))
     offloaded.clock.at.append((3, lambda: record(offloaded, TopicState(TOPIC))))
     assert offloaded.ok("topics", "offload-status", "-w", "orders") == "Offload was a success\n"
     assert offloaded.clock.slept >= 3
 
 
 def test_waiting_no_longer_than_allowed(offloaded) -> None:
-    record(offloaded, TopicState(TOPIC, open=replace(OPEN, status=SegmentStatus.SEALING)))
+    record(offloaded, OpenTopic(TOPIC, open=replace(OPEN, status=SegmentStatus.SEALING)))
     assert "still running after 2s" in offloaded.error("topics", "offload-status", "-w", "--timeout", "2s", "orders")
 
 
 def test_a_damaged_journal_is_named(offloaded) -> None:
-    record(offloaded, TopicState(TOPIC, open=OPEN))
+    record(offloaded, OpenTopic(TOPIC, open=OPEN))
     for key, _ in list(offloaded.archive.store.list("_journal/")):
         offloaded.archive.store.put(key, b"rubbish")
     for command in (("list",), ("segments", "orders")):

@@ -15,7 +15,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from offloader.format.part_index import part_index_size
-from offloader.metadata.state import Abandoned, Claim, CloseRequest, LedgerClosed, Releasing, TopicState
+from offloader.metadata.state import Abandoned, Claim, CloseRequest, LedgerClosed, OpenTopic, Releasing, TopicState
 from offloader.model import (
     GIB,
     KIB,
@@ -86,16 +86,16 @@ open_segments = st.builds(
 failures = st.builds(Failure, st.sampled_from(FailureKind), text, i64, i64)
 abandoned = st.builds(Abandoned, uuids, st.none() | text, text)
 requests = st.builds(CloseRequest, text, positions)
-topic_states = st.builds(
+idle_states = st.builds(
     TopicState,
     topics,
-    st.none() | open_segments,
     st.none() | failures,
     tuples(abandoned),
     tuples(requests),
     st.none() | st.sampled_from(Releasing),
     st.none() | positions,
 )
+topic_states = idle_states | st.builds(TopicState.opened, idle_states, open_segments)
 segments = st.builds(
     Segment,
     uuids,
@@ -139,7 +139,7 @@ def assigned(uuid: str = "u", at: int = 1) -> OpenSegment:
 
 def state(topic: TopicName = TOPIC, uuid: str = "u", at: int = 1) -> TopicState:
     """A topic with an open segment; `at` tells one version from the next."""
-    return TopicState(topic, open=assigned(uuid, at))
+    return OpenTopic(topic, open=assigned(uuid, at))
 
 
 def numbered_topic(n: int) -> TopicName:

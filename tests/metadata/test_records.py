@@ -15,7 +15,7 @@ from offloader.metadata.catalog_codec import decode_catalog, encode_catalog, sta
 from offloader.metadata.envelope import seal, unseal
 from offloader.metadata.journal_codec import decode_journal, decode_topic, encode_changes, encode_fence, encode_full, encode_topic
 from offloader.metadata.part_codec import parts_message, read_parts
-from offloader.metadata.state import CatalogHead, Record, Releasing, TopicState
+from offloader.metadata.state import CatalogHead, OpenTopic, Record, Releasing, TopicState
 from offloader.model import Part
 
 from . import support
@@ -142,7 +142,7 @@ def test_a_body_is_compressed_only_where_that_helps():
 @pytest.mark.parametrize("mix", MIXES, ids=lambda m: m[0])
 def test_a_snapshot_of_1000_open_segments_of_1_gib_stays_small(mix):
     _, size, messages, most = mix
-    one = encode_topic(TopicState(TOPIC, open=full_segment(size, messages, seed=1))).data
+    one = encode_topic(OpenTopic(TOPIC, open=full_segment(size, messages, seed=1))).data
     assert 1000 * len(encode_full("t", [one])) < most  # a thousand others, of which compression finds nothing in common
 
 

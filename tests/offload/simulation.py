@@ -237,10 +237,10 @@ class Simulation:
 
     def planned(self, plan: Plan) -> None:
         for work in plan.slices:
-            failure = self.journal.topics[work.topic].failure
+            failure = self.journal.topics[work.id.topic].failure
             if failure is not None:
-                self.pace.failed(work.topic, failure.retry_at)
-            self.pace.planned(work.topic, self.clock.now)
+                self.pace.failed(work.id.topic, failure.retry_at)
+            self.pace.planned(work.id.topic, self.clock.now)
 
     def batch(self, *, deaths: float = 0.0) -> int:
         """Run the published plans and commit their receipts. Returns the number of slices."""
@@ -290,7 +290,7 @@ class Simulation:
         work = self.rng.choice(self.zombies)
         receipt = self.run(work)
         if self.rng.random() < 0.5:
-            self.driver.deliver(work.lane, [receipt])
+            self.driver.deliver(work.id.lane, [receipt])
             self.driver._take_receipts()
 
     def settle(self, rounds: int = 3_000, step_ms: int = 30_000) -> None:

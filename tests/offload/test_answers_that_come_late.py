@@ -133,7 +133,7 @@ def test_what_adoption_has_journaled_is_not_overwritten_by_uploads_that_were_abo
     sim.settle()
     sim.rounds(10)
     sim.produce(TOPIC, 8)  # a whole ledger, and more: nobody keeps the former
-    sim.journal.record([replace(sim.driver.state(TOPIC), open=None, abandoned=(Abandoned("gone", None, "a test"),))])
+    sim.journal.record([replace(sim.driver.state(TOPIC), abandoned=(Abandoned("gone", None, "a test"),))])
     sim.cluster.delete_subscription(TOPIC)
     sim.cluster.check_retention(TOPIC)
     sim.kill()

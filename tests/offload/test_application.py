@@ -8,11 +8,12 @@ from types import SimpleNamespace
 import pytest
 
 from offloader.config import Config
-from offloader.errors import FatalError, OffloadError, OvertakenError
+from offloader.errors import FatalError, OffloadError, OvertakenError, StoreUnavailableError
 from offloader.metadata.journal import Journal
 from offloader.offload import application as module
 from offloader.offload.application import Application
 from offloader.storage.memory import MemoryBacking, MemoryStore
+from offloader.testing.scripted import ScriptedFaults
 
 CONFIG = """
 application: app
@@ -73,3 +74,10 @@ def test_one_that_can_run_overtakes(surroundings: Surroundings, monkeypatch: pyt
         application().run()
     with pytest.raises(OvertakenError):
         surroundings.healthy.check_not_overtaken()
+
+
+def test_what_tests_wrap_is_what_the_application_reaches(surroundings: Surroundings) -> None:
+    fault = '[{"role": "driver", "call": "*", "effect": "before"}]'
+    with pytest.raises(StoreUnavailableError):
+        Application(Config.parse(CONFIG.format(checkpoint="null"), {}), wrapper=ScriptedFaults("driver", fault)).run()
+    surroundings.healthy.check_not_overtaken()

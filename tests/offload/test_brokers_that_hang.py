@@ -11,6 +11,7 @@ import pytest
 from offloader.errors import BrokerUnavailableError
 from offloader.model import TopicName
 from offloader.offload.core.retry_schedule import FIRST_MS, LAST_MS, SOON_MS, RetrySchedule
+from offloader.offload.driver import observed
 from offloader.offload.driver.work import WorkKind
 from offloader.ports.pins import TopicEnd
 from tests.offload.simulation import Simulation
@@ -68,7 +69,7 @@ def test_looks_that_are_waited_for_become_rare_and_the_other_topics_go_on() -> N
 
     sim.pins.ends = hung
     for topic in HUNG:
-        sim.roster.topics[topic].look_again_at = 0
+        observed.soon(sim.roster.topics[topic])
     assert go_on(sim) > undisturbed / 2
     assert waits <= 5
     assert looks == waits * len(HUNG)
@@ -90,12 +91,12 @@ def test_an_acknowledgement_is_not_tried_where_the_last_look_failed() -> None:
     while not sim.context.catalogs.load(HEALTHY).segments:
         sim.rounds(1)
     topic = sim.roster.topics[HEALTHY]
-    topic.unseen = "did not answer"
-    topic.look_again_at = sim.clock.now + FIVE_MINUTES
+    observed.explain(topic, "did not answer")
+    observed.soon(topic, sim.clock.now + FIVE_MINUTES)
     asked = sim.cluster.faults.count("pins.acknowledge")
     sim.rounds(5, step_ms=10_000)
     assert sim.cluster.faults.count("pins.acknowledge") == asked
-    topic.look_again_at = 0
+    observed.soon(topic)
     sim.settle()
     assert sim.cluster.faults.count("pins.acknowledge") > asked
 
@@ -119,23 +120,21 @@ def test_a_release_that_is_waited_for_is_tried_less_and_less_often() -> None:
 
 @pytest.mark.parametrize("took", [0, 500])
 def test_what_fails_at_once_is_tried_again_soon(took: int) -> None:
-    patience = RetrySchedule()
+    retry = RetrySchedule()
     for _ in range(5):
-        patience.failed(1_000, 1_000 + took)
-        assert patience.again_at == 1_000 + took + SOON_MS
+        retry = retry.failed(1_000, 1_000 + took)
+        assert retry.again_at == 1_000 + took + SOON_MS
 
 
 def test_what_is_waited_for_is_tried_at_moments_that_topics_share() -> None:
     one, other = RetrySchedule(), RetrySchedule()
     now, delays = 1_700_000_000_000, []
     for _ in range(8):
-        one.failed(now, now + TIME_OUT_MS)
-        other.failed(now, now + TIME_OUT_MS)
+        one, other = (each.failed(now, now + TIME_OUT_MS) for each in (one, other))
         assert one.again_at == other.again_at
         delays.append(one.again_at - now - TIME_OUT_MS)
         now = one.again_at
     assert max(delays) <= LAST_MS
     assert delays[0] <= FIRST_MS < delays[-1]
-    one.succeeded()
-    one.failed(now, now + TIME_OUT_MS)
+    one = one.succeeded().failed(now, now + TIME_OUT_MS)
     assert one.again_at - now - TIME_OUT_MS <= FIRST_MS

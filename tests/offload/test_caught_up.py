@@ -29,7 +29,8 @@ class Watched:
         goal = Position(0, 5, 9)
         topic = SimpleNamespace(
             retire_at=goal,
-            undecided=False,
+            tail=SimpleNamespace(undecided=False),
+            observed=SimpleNamespace(acknowledged=None),
             catalog=SimpleNamespace(end=None),
             begin=lambda: goal,
             inquiry=None,
@@ -66,7 +67,7 @@ def test_a_topic_that_fails_often_enough_is_given_up():
 def test_a_topic_that_is_to_be_taken_in_anew_is_not_there_yet():
     driver = Watched(None)
     (topic,) = driver.roster.topics.values()
-    topic.begin, topic.acknowledged, topic.retire_at = (lambda: Position(0, 5, 10)), None, Position(0, -1, -1)
+    topic.begin, topic.retire_at = (lambda: Position(0, 5, 10)), Position(0, -1, -1)
     topic.missing = True
     watch = CaughtUp(cast("Driver", driver), 0, None)
     assert watch.left() == [TOPIC]

@@ -14,6 +14,7 @@ from offloader.errors import OvertakenError
 from offloader.model import GapKind, Lane, Slice, TopicName
 from offloader.offload.core.lanes import Speed
 from offloader.offload.driver.driver import LaneBatch
+from offloader.offload.driver.parts import Learnt
 from offloader.offload.driver.work import WorkKind
 from offloader.ports.admin import TopicInfo
 from offloader.testing.invariants import check_invariants
@@ -28,7 +29,7 @@ def started() -> Simulation:
     for topic in (QUICK, SLOW):
         sim.cluster.create(topic)
     sim.rounds(4)
-    sim.roster.topics[SLOW].speed = Speed(Lane.SLOW)
+    sim.roster.topics[SLOW].learnt = Learnt(Speed(Lane.SLOW))
     return sim
 
 
@@ -44,7 +45,10 @@ def test_a_plan_of_one_lane_that_is_outstanding_does_not_keep_the_other_from_pla
     sim = started()
     for topic in (QUICK, SLOW):
         sim.produce(topic, 60)
-    assert {lane: [s.topic for s in slices] for lane, slices in planned(sim).items()} == {Lane.FAST: [QUICK], Lane.SLOW: [SLOW]}
+    assert {lane: [s.id.topic for s in slices] for lane, slices in planned(sim).items()} == {
+        Lane.FAST: [QUICK],
+        Lane.SLOW: [SLOW],
+    }
     for _ in range(3):
         assert sim.batch_of(Lane.FAST)
         sim.produce(QUICK, 60)
@@ -60,10 +64,10 @@ def test_a_topic_that_travels_is_left_alone_whichever_lane_it_is_to_travel_in_ne
     sim.produce(SLOW, 60)
     assert list(planned(sim)) == [Lane.SLOW]
     before = sim.driver.state(SLOW)
-    sim.roster.topics[SLOW].speed = Speed(Lane.FAST)
+    sim.roster.topics[SLOW].learnt = Learnt(Speed(Lane.FAST))
     sim.clock.now += 3_600_000
     sim.produce(QUICK, 60)
-    assert [s.topic for s in planned(sim)[Lane.FAST]] == [QUICK]
+    assert [s.id.topic for s in planned(sim)[Lane.FAST]] == [QUICK]
     assert sim.driver.state(SLOW) == before
     assert sim.batch_of(Lane.SLOW)
     sim.settle()
@@ -76,7 +80,7 @@ def test_the_empty_batch_with_which_a_query_begins_ends_no_plan() -> None:
     sim.driver._take(LaneBatch(Lane.FAST, []))
     assert planned(sim)[Lane.FAST] == (work,)
     receipt = sim.run(work)
-    sim.driver._take(LaneBatch(Lane.FAST, [replace(receipt, plan=receipt.plan - 1)]))
+    sim.driver._take(LaneBatch(Lane.FAST, [replace(receipt, id=replace(receipt.id, plan=receipt.id.plan - 1))]))
     assert planned(sim)[Lane.FAST] == (work,)
     sim.settle()
 

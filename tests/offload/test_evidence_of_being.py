@@ -156,7 +156,7 @@ def test_a_topic_that_is_not_found_but_listed_is_not_deleted(error: OffloadError
     fail(sim, "admin.topic_info", lambda: error, topic=T)
     sim.rounds(30, step_ms=10_000)
     assert sim.driver.state(T).open.parts
-    assert sim.roster.topics[T].unseen
+    assert sim.roster.topics[T].poll.error
     sim.cluster.faults.clear()
     goes_on(sim)
 
@@ -192,7 +192,7 @@ def test_another_healthy_pulsar_behind_the_same_address_deletes_nothing(topics: 
         sim.kill()
     sim.rounds(40, step_ms=10_000)
     assert sim.driver.state(T).open.parts
-    assert "accept-loss" in sim.roster.topics[T].unseen
+    assert "accept-loss" in sim.roster.topics[T].poll.error
     sim.cluster.state = ours
     sim.kill()
     goes_on(sim)
@@ -251,7 +251,7 @@ def test_somebody_may_say_that_everything_was_deleted() -> None:
     for topic in (T, OTHER):
         sim.cluster.delete(topic)
     sim.until_believed()
-    assert "--deleted" in sim.roster.topics[T].unseen
+    assert "--deleted" in sim.roster.topics[T].poll.error
     request = Request(RequestKind.ACCEPT_LOSS, T, sim.clock.now, "test")
     sim.driver._desk = RequestHandler(sim.context, 1)
     asked = requests.submit(sim.store, "sim", request, sim.uuid)

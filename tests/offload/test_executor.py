@@ -109,7 +109,7 @@ def test_a_machine_with_another_version_hands_its_slices_back(monkeypatch: pytes
 
 def test_a_slice_that_was_handed_back_is_one_that_failed_and_may_be_tried_again() -> None:
     receipt = receipt_of(None, pickle.dumps(work("one")), "worker-3: No module named 'offloader'")
-    assert (receipt.upload, receipt.parts, receipt.failure_kind) == ("one", (), FailureKind.RETRYABLE)
+    assert (receipt.id.upload, receipt.parts, receipt.failure_kind) == ("one", (), FailureKind.RETRYABLE)
     assert "an executor cannot run slices: worker-3: No module named 'offloader'" in receipt.failure_reason
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -39,7 +40,8 @@ def test_witnesses_are_found_once_for_all_topics_and_change_from_look_to_look(mo
         posted[key] += 1
         assert len(call.args[2]) == WITNESSES
         asked[key] |= {head.topic for head in call.args[2]}
-        sim.roster.topics[key].inquiry.looks.append(inquiries.Look(0))
+        topic = sim.roster.topics[key]
+        topic.inquiry = replace(topic.inquiry, looks=(*topic.inquiry.looks, inquiries.Look(0)))
         return True
 
     monkeypatch.setattr(inquiries, "_witnesses", witnesses)

@@ -27,6 +27,7 @@ from offloader.model import (
     Receipt,
     SegmentLayout,
     Slice,
+    SliceId,
     SliceStop,
     TopicName,
 )
@@ -98,7 +99,7 @@ class Stream:
 
     def view(self) -> TopicView:
         begin = self.catalog.head.next_start(self.ledgers)
-        start = segments.next_position(self.state, self.ledgers) if self.state.open else begin and begin.position
+        start = segments.next_position(self.state.open, self.ledgers) if self.state.open else begin and begin.position
         pending = self.produced - start.entry if start else 0
         return TopicView(
             state=self.state,
@@ -159,7 +160,7 @@ class Highway:
             if done_at <= self.now:
                 del self.outstanding[lane]
                 for receipt in receipts:
-                    self._take(self.topics[receipt.topic], receipt, lanes.best_rate(receipts))
+                    self._take(self.topics[receipt.id.topic], receipt, lanes.best_rate(receipts))
 
     def _take(self, topic: Stream, receipt: Receipt, best: float) -> None:
         assert topic.travels
@@ -187,7 +188,7 @@ class Highway:
             decision = decide(topic.view(), self.now, self.uuid)
             topic.state = decision.state
             if isinstance(decision.step, Begin):
-                topic.state = segments.uploading(topic.state, segments.opened(topic.state).uuid, "upload")
+                topic.state = segments.uploading(topic.state, topic.state.open.uuid, "upload")
             elif isinstance(decision.step, Seal):
                 topic.catalog = topic.catalog.apply(segments.as_record(topic.state, "test", ()))
                 topic.state = segments.offloaded(topic.state)
@@ -207,7 +208,7 @@ class Highway:
         self.outstanding[made.lane] = self.spark.run(self.now, lengths), receipts
 
     def _work(self, work: Slice) -> Receipt:
-        topic = self.topics[work.topic]
+        topic = self.topics[work.id.topic]
         assert not topic.travels, "two slices of one topic at once"
         topic.travels, topic.planned_at = True, self.now
         clock = [0]
@@ -284,15 +285,8 @@ UPLOADED = Part(1, 0, PART, "etag", 0, 1, (), 1, EntryStats())
 def receipt(stop: SliceStop, elapsed_ms: int, lane: Lane = Lane.FAST, kind: FailureKind | None = None, seen: int = 0) -> Receipt:
     name = TopicName("a", "b", "t")
     return Receipt(
-        name,
-        "r",
-        1,
-        "u",
-        "up",
-        1,
-        Position(0, 0, 0),
+        SliceId(name, "r", lane, 1, "u", "up", 1, Position(0, 0, 0)),
         stop,
-        lane,
         failure_kind=kind,
         elapsed_ms=elapsed_ms,
         reading_ms=elapsed_ms,

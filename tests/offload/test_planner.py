@@ -83,7 +83,7 @@ class Listed:
 
     def start(self) -> Position | None:
         if self.state.open is not None:
-            return segments.next_position(self.state, self.ledgers)
+            return segments.next_position(self.state.open, self.ledgers)
         start = self.catalog.head.next_start(self.ledgers)
         return None if start is None else start.position
 
@@ -165,9 +165,7 @@ class World:
         for d in decisions:
             if isinstance(d.step, Begin):
                 topic = self.topics[d.state.topic]
-                topic.state = segments.uploading(
-                    d.state, segments.opened(d.state).uuid, "upload of " + segments.opened(d.state).uuid
-                )
+                topic.state = segments.uploading(d.state, d.state.open.uuid, "upload of " + d.state.open.uuid)
                 again.append(self._decided(topic))
             elif isinstance(d.step, Seal):
                 self._seal(self.topics[d.state.topic], trouble)
@@ -178,11 +176,11 @@ class World:
             made = plan("run", self.number, lane, again, LANES[lane])
             reads = [d for d in again if isinstance(d.step, Read) and d.view.speed.lane is lane]
             assert bool(made.slices) == bool(reads)
-            assert len({s.topic for s in made.slices}) == len(made.slices)
+            assert len({s.id.topic for s in made.slices}) == len(made.slices)
             assert lane is Lane.FAST or len(made.tasks) <= 1
             for work in made.slices:
-                self.topics[work.topic].planned_at = self.now
-                self._work(self.topics[work.topic], work, trouble)
+                self.topics[work.id.topic].planned_at = self.now
+                self._work(self.topics[work.id.topic], work, trouble)
 
     def _decided(self, topic: Listed) -> Decision:
         decision = decide(topic.view(self.rng.choice([0.0, 0.5, 1.0, 1.0, 3.0])), self.now, self.uuid)
@@ -221,7 +219,7 @@ class World:
         topic.wanted = planner.after_slice(topic.pending(1), receipt.seen_bytes, enough) if short else 0
 
     def _seal(self, topic: Listed, trouble: float) -> None:
-        segment = segments.opened(topic.state)
+        segment = topic.state.open
         assert segment.status is SegmentStatus.SEALING
         if self.rng.random() < trouble:
             topic.state = segments.failed(topic.state, FailureKind.RETRYABLE, "the store is down", self.now, 0.5)
@@ -273,7 +271,7 @@ def reading(count: int) -> tuple[World, list[Listed]]:
         topic.rules = replace(topic.rules, max_size=10**9, roll_ms=10 * MINUTE)
         topic.sizes = [1_000] * 50
         topic.state = decide(topic.view(1), world.now, world.uuid).state
-        topic.state = segments.uploading(topic.state, segments.opened(topic.state).uuid, "up")
+        topic.state = segments.uploading(topic.state, topic.state.open.uuid, "up")
         world.topics[topic.name] = topic
     return world, list(world.topics.values())
 
@@ -286,15 +284,15 @@ def test_a_topic_whose_task_died_has_a_task_to_itself() -> None:
     world, topics = reading(6)
     topics[0].died = True
     made = plan("run", 1, Lane.FAST, decisions(world), LANES[Lane.FAST])
-    assert [len(task) for task in made.tasks if any(s.topic == topics[0].name for s in task)] == [1]
+    assert [len(task) for task in made.tasks if any(s.id.topic == topics[0].name for s in task)] == [1]
 
 
 def test_a_topic_is_in_the_plan_of_its_lane_alone() -> None:
     world, topics = reading(6)
     topics[1].speed = Speed(Lane.SLOW)
     fast, slow = (plan("run", 2, lane, decisions(world), LANES[lane]) for lane in Lane)
-    assert [s.topic for s in slow.slices] == [topics[1].name]
-    assert {s.topic for s in fast.slices} == {t.name for t in topics} - {topics[1].name}
+    assert [s.id.topic for s in slow.slices] == [topics[1].name]
+    assert {s.id.topic for s in fast.slices} == {t.name for t in topics} - {topics[1].name}
 
 
 def test_the_slow_lane_has_one_task_at_a_time_also_where_tasks_died() -> None:
@@ -305,10 +303,10 @@ def test_the_slow_lane_has_one_task_at_a_time_also_where_tasks_died() -> None:
     for topic in topics:
         topic.planned_at = 5
     first = plan("run", 1, Lane.SLOW, decisions(world), LANES[Lane.SLOW])
-    assert [[s.topic for s in task] for task in first.tasks] == [[topics[0].name]]
+    assert [[s.id.topic for s in task] for task in first.tasks] == [[topics[0].name]]
     topics[0].planned_at, topics[2].planned_at = 9, 1
     second = plan("run", 2, Lane.SLOW, decisions(world), LANES[Lane.SLOW])
-    assert [{s.topic for s in task} for task in second.tasks] == [{topics[2].name, topics[3].name}]
+    assert [{s.id.topic for s in task} for task in second.tasks] == [{topics[2].name, topics[3].name}]
 
 
 @pytest.mark.parametrize(
@@ -336,7 +334,7 @@ def failed_segment(kind: FailureKind, failures: int = planner.ANEW_AFTER) -> tup
     last = topic.last
     assert last is not None
     topic.state = segments.closing(topic.state, last, RollReason.REQUEST)
-    assert segments.opened(topic.state).parts
+    assert topic.state.open.parts
     for _ in range(failures):
         topic.state = segments.failed(topic.state, kind, "it fails", world.now, 0.5)
     world.now += MINUTE
@@ -352,12 +350,12 @@ def test_a_segment_ends_before_its_index_is_larger_than_readers_shall_hold(one_l
     topic.rules = replace(topic.rules, max_size=10**9, roll_ms=10 * MINUTE)
     topic.sizes = [1_000] * 60
     world.round(trouble=0)
-    *parts, last = segments.opened(topic.state).parts
+    *parts, last = topic.state.open.parts
     many = -(-planner.MAX_INDEX_BYTES // planner.INDEX_ENTRY_BYTES) - sum(p.indexed for p in parts)
     parts.append(replace(last, indexed=many - one_less))
-    topic.state = replace(topic.state, open=replace(segments.opened(topic.state), parts=tuple(parts)))
-    after = segments.opened(decide(topic.view(1), world.now, world.uuid).state)
-    reached = (segments.opened(topic.state).covered, RollReason.INDEX)
+    topic.state = replace(topic.state, open=replace(topic.state.open, parts=tuple(parts)))
+    after = decide(topic.view(1), world.now, world.uuid).state.open
+    reached = (topic.state.open.covered, RollReason.INDEX)
     assert (after.closing_end, after.roll_reason) == ((None, None) if one_less else reached)
 
 
@@ -365,10 +363,10 @@ def test_a_segment_ends_before_its_index_is_larger_than_readers_shall_hold(one_l
 @pytest.mark.parametrize("source", [Source.BROKER_WITH_BOOKIES, Source.BOOKKEEPER])
 def test_a_segment_that_cannot_go_on_is_begun_anew_once_its_topic_has_another_source(kind: FailureKind, source: Source) -> None:
     world, topic = failed_segment(kind)
-    before = segments.opened(topic.state)
+    before = topic.state.open
     topic.rules = replace(topic.rules, source=source)
     decision = decide(topic.view(1), world.now, world.uuid)
-    after = segments.opened(decision.state)
+    after = decision.state.open
     assert (after.start, after.source, after.cuts) == (before.start, source, before.cuts)
     assert (after.parts, after.upload, after.closing_end, after.status) == ((), None, None, SegmentStatus.ASSIGNED)
     assert after.uuid != before.uuid
@@ -395,15 +393,15 @@ def test_a_segment_keeps_its_source(kind: FailureKind, failures: int, source: So
     world, topic = failed_segment(kind, failures)
     topic.rules = replace(topic.rules, source=source)
     after = decide(topic.view(1), world.now, world.uuid).state
-    assert segments.opened(after) == segments.opened(topic.state)
+    assert after.open == topic.state.open
 
 
 def test_a_segment_whose_first_ledger_is_gone_keeps_its_source() -> None:
     world, topic = failed_segment(FailureKind.INTEGRITY)
     topic.rules = replace(topic.rules, source=Source.BOOKKEEPER)
-    trimmed = LedgerList(tuple(s for s in topic.ledgers.spans if s.ledger > segments.opened(topic.state).start.ledger))
+    trimmed = LedgerList(tuple(s for s in topic.ledgers.spans if s.ledger > topic.state.open.start.ledger))
     after = decide(replace(topic.view(1), ledgers=trimmed), world.now, world.uuid).state
-    assert segments.opened(after).source is Source.BROKER
+    assert after.open.source is Source.BROKER
 
 
 def test_nothing_of_a_slow_topic_is_read_before_a_part_and_the_block_that_ends_it_are_there() -> None:
@@ -420,7 +418,7 @@ def test_nothing_of_a_slow_topic_is_read_before_a_part_and_the_block_that_ends_i
 def within(topic: Listed, entries: int) -> TopicView:
     """The view of a topic of which a slice is sure to bring so many entries from where it stands, and no part."""
     view = topic.view(1)
-    start = segments.next_position(topic.state, topic.ledgers) if topic.state.open else view.begin and view.begin.position
+    start = segments.next_position(topic.state.open, topic.ledgers) if topic.state.open else view.begin and view.begin.position
     assert start is not None
     return replace(view, speed=Speed(Lane.SLOW), reach=Reach(start._replace(entry=start.entry + entries - 1), entries * 1_000))
 
@@ -431,8 +429,8 @@ def test_where_others_wait_a_slow_segment_ends_as_far_as_a_slice_comes() -> None
     view = within(topic, 3)
     assert view.reach is not None
     after = decide(view, world.now, world.uuid).state
-    assert segments.opened(after).closing_end == view.reach.end
-    topic.state = segments.uploading(after, segments.opened(after).uuid, "upload")
+    assert after.open.closing_end == view.reach.end
+    topic.state = segments.uploading(after, after.open.uuid, "upload")
     decision = decide(replace(topic.view(1), speed=Speed(Lane.SLOW), reach=view.reach), world.now, world.uuid)
     assert isinstance(decision.step, Read)
     assert (decision.step.bound, decision.step.seal) == (view.reach.end, True)
@@ -445,15 +443,15 @@ def test_where_others_wait_a_slow_segment_ends_as_far_as_a_slice_comes() -> None
 
 def test_where_others_wait_an_end_that_is_too_far_is_given_up_with_its_upload() -> None:
     world, (topic,) = reading(1)
-    before = segments.opened(topic.state)
+    before = topic.state.open
     assert not before.parts
     assert topic.view(1).last is not None
     topic.state = segments.closing(topic.state, topic.view(1).last, RollReason.AGE)  # type: ignore[arg-type]
     view = within(topic, 3)
     assert view.reach is not None
     after = decide(view, world.now, world.uuid).state
-    assert segments.opened(after).closing_end == view.reach.end
-    assert segments.opened(after).uuid != before.uuid
+    assert after.open.closing_end == view.reach.end
+    assert after.open.uuid != before.uuid
     (gone,) = after.abandoned
     assert gone.uuid == before.uuid
     assert "slow" in gone.reason
@@ -462,10 +460,10 @@ def test_where_others_wait_an_end_that_is_too_far_is_given_up_with_its_upload() 
 
 def test_where_others_wait_a_slow_segment_that_has_parts_ends_with_them() -> None:
     world, topic = failed_segment(FailureKind.RETRYABLE, 0)
-    covered = segments.opened(topic.state).covered
+    covered = topic.state.open.covered
     assert covered is not None
     decision = decide(within(topic, 3), world.now, world.uuid)
-    assert segments.opened(decision.state).closing_end == covered
+    assert decision.state.open.closing_end == covered
     assert isinstance(decision.step, Seal)
 
 
@@ -487,14 +485,14 @@ def test_an_upload_that_began_for_another_uuid_is_not_the_segment_s_and_is_ended
     topic = world._topic(0)
     topic.sizes = [1_000] * 50
     opened = decide(topic.view(1), world.now, world.uuid).state
-    before = segments.opened(opened).uuid
+    before = opened.open.uuid
     given_up = segments.abandoned(opened, "another", "the answer was lost")
     late = segments.uploading(given_up, before, "late")
-    assert segments.opened(late).upload is None
+    assert late.open.upload is None
     assert [a.upload for a in late.abandoned] == [None, "late"]
     assert segments.uploading(late, before, "late") == late
     begun = segments.uploading(opened, before, "first")
     twice = segments.uploading(begun, before, "second")
-    assert segments.opened(twice).upload == "first"
+    assert twice.open.upload == "first"
     assert [a.upload for a in twice.abandoned] == ["second"]
     assert segments.uploading(begun, before, "first") == begun

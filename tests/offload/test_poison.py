@@ -67,7 +67,7 @@ def offloaded(source: Deliveries, count: int) -> tuple[Receipt, list[bytes]]:
     receipt = run_slice(asked, source, store, lambda: next(clock))
     if receipt.stop is SliceStop.FAILED:
         return receipt, []
-    store.commit(receipt.upload, [UploadedPart(p.number, p.size, p.etag, p.crc32c) for p in receipt.parts])
+    store.commit(receipt.id.upload, [UploadedPart(p.number, p.size, p.etag, p.crc32c) for p in receipt.parts])
     data = store.read(data_key(TOPIC, UUID))[0]
     return receipt, [stored.data for block in read_blocks(data, 0) for stored in entries_of(block)]
 

@@ -36,10 +36,10 @@ def test_the_broker_source_needs_no_metadata_service() -> None:
 @pytest.mark.parametrize("source", [Source.BROKER_WITH_BOOKIES, Source.BOOKKEEPER])
 def test_a_segment_whose_metadata_service_is_not_set_any_more_is_refused_in_one_line(source: Source) -> None:
     slice_ = replace(work("u"), source=source)
-    with pytest.raises(ConfigError, match=f"segment {slice_.uuid} was begun with source {source}") as error:
+    with pytest.raises(ConfigError, match=f"segment {slice_.id.uuid} was begun with source {source}") as error:
         EntrySources(PulsarSettings(), None).of(slice_)
     receipt = refused(slice_, error.value)
-    assert (receipt.failure_kind, receipt.parts, receipt.uuid) == (FailureKind.FATAL, (), slice_.uuid)
+    assert (receipt.failure_kind, receipt.parts, receipt.id.uuid) == (FailureKind.FATAL, (), slice_.id.uuid)
     assert receipt.failure_reason.startswith("ConfigError: pulsar.metadataServiceUri: is not set any more")
 
 

@@ -11,6 +11,8 @@ from offloader.errors import BrokerUnavailableError, OutcomeUnknownError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.state import CatalogHead, Claim, Releasing
 from offloader.model import FailureKind, Position, TopicName
+from offloader.offload.driver import committing, retiring
+from offloader.offload.driver.context import Context
 from offloader.ports.pins import TopicEnd
 from offloader.storage.memory import MemoryStore
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
@@ -279,7 +281,7 @@ def test_a_topic_that_is_enabled_again_while_nothing_runs_is_not_released() -> N
     sim.rounds(30)
     assert TOPIC in sim.roster.topics
     assert not sim.driver.state(TOPIC).releasing
-    assert sim.roster.topics[TOPIC].retire is None
+    assert sim.roster.topics[TOPIC].retirement is None
     assert sim.cluster.mark_delete(TOPIC) is not None
 
 
@@ -365,20 +367,20 @@ def awaiting_release(faults: StoreFaults) -> Simulation:
     return sim
 
 
-def test_a_release_that_is_taken_back_while_the_journal_is_away_deletes_no_pin() -> None:
+def test_a_release_that_is_taken_back_while_the_journal_is_away_deletes_no_pin(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the check and the deletion there may be an hour."""
     faults = StoreFaults()
     sim = awaiting_release(faults)
     properties = sim.cluster.namespace("public/default").properties
-    check, checked = sim.roster._check_release, []
+    check, checked = retiring._check, []
 
-    def checked_first(catalog: CatalogHead, *, by_policy: bool) -> None:
-        check(catalog, by_policy=by_policy)
+    def checked_first(context: Context, catalog: CatalogHead, *, by_policy: bool) -> None:
+        check(context, catalog, by_policy=by_policy)
         if not checked:
             faults.add(StoreFault("put", key=lambda key: "_journal" in key, times=60))
         checked.append(catalog.topic)
 
-    sim.roster._check_release = checked_first  # type: ignore[method-assign]
+    monkeypatch.setattr(retiring, "_check", checked_first)
     properties[SWITCH] = "false"
     until(sim, lambda: bool(checked))
     properties[SWITCH] = "true"
@@ -391,18 +393,20 @@ def test_a_release_that_is_taken_back_while_the_journal_is_away_deletes_no_pin()
     check_invariants(sim.store, {TOPIC: truth_of_cluster(sim.cluster, TOPIC)}, at_rest=True)
 
 
-def test_a_topic_that_a_policy_released_is_taken_up_again_though_the_journal_failed_at_the_release_s_end() -> None:
+def test_a_topic_that_a_policy_released_is_taken_up_again_though_the_journal_failed_at_the_release_s_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     faults = StoreFaults()
     sim = awaiting_release(faults)
     properties = sim.cluster.namespace("public/default").properties
-    end_claim = sim.roster._end_claim
+    end_claim = committing.end_claim
 
-    def ended(name: TopicName) -> None:
-        end_claim(name)
+    def ended(context: Context, name: TopicName) -> None:
+        end_claim(context, name)
         faults.add(StoreFault("put", key=lambda key: "_journal" in key))
         properties[SWITCH] = "true"  # before another discovery sees that it was false
 
-    sim.roster._end_claim = ended  # type: ignore[method-assign]
+    monkeypatch.setattr(committing, "end_claim", ended)
     properties[SWITCH] = "false"
     until(sim, lambda: sim.cluster.mark_delete(TOPIC) is None)
     sim.rounds(60)

@@ -288,7 +288,7 @@ def test_an_outage_of_the_journal_is_no_topic_s_trouble_and_losses_that_wait_wri
     sim.driver._checked_at = sim.clock.now  # it was looked at a moment ago whether somebody else owns the journal
     with pytest.raises(StoreUnavailableError):
         sim.driver.round()
-    assert not any(topic.trouble for topic in sim.roster.topics.values())
+    assert not any(topic.committed.catalog_error for topic in sim.roster.topics.values())
 
 
 @pytest.mark.parametrize("error", [AccessDeniedError, FatalError])

@@ -7,7 +7,7 @@ import pytest
 
 from offloader.errors import BrokerUnavailableError, DataLostError, StoreUnavailableError
 from offloader.metadata.layout import data_key
-from offloader.model import FailureKind, LedgerSpan, Position, SegmentLayout, Slice, SliceStop, Source, TopicName
+from offloader.model import FailureKind, Lane, LedgerSpan, Position, SegmentLayout, Slice, SliceId, SliceStop, Source, TopicName
 from offloader.offload.worker.slice_worker import run_slice
 from offloader.ports.entry_source import RawEntry
 from offloader.ports.object_store import UploadedPart
@@ -61,8 +61,8 @@ class FailingStore(MemoryStore):
 
 def work(upload, *, seal=True):
     return Slice(
-        topic=TOPIC, run="r", plan=1, uuid=UUID, upload=upload, start=Position(0, 5, 0), bound=Position(0, 5, len(ENTRIES) - 1),
-        seal=seal, first_part=1, offset=0, first_block=1, room=1 << 30, byte_budget=1 << 30, time_budget_ms=60_000,
+        SliceId(TOPIC, "r", Lane.FAST, 1, UUID, upload, 1, Position(0, 5, 0)), bound=Position(0, 5, len(ENTRIES) - 1),
+        seal=seal, offset=0, first_block=1, room=1 << 30, byte_budget=1 << 30, time_budget_ms=60_000,
         hard_limit_ms=60_000, silent_ms=2_000, goal=4096, read_ahead=1 << 24, source=Source.BROKER, cuts=CUTS, ledgers=(LedgerSpan(5, None),),
     )  # fmt: skip
 
@@ -86,7 +86,7 @@ def test_every_part_of_a_sealing_slice_is_uploaded_when_it_answers():
     receipt = run(store)
     assert (receipt.stop, receipt.finished, covered(receipt)) == (SliceStop.BOUND, True, len(ENTRIES))
     assert [p.number for p in receipt.parts] == list(range(1, len(receipt.parts) + 1))
-    stat = store.commit(receipt.upload, [p_of(p) for p in receipt.parts])
+    stat = store.commit(receipt.id.upload, [p_of(p) for p in receipt.parts])
     data, _ = store.read(data_key(TOPIC, UUID))
     assert stat.size == len(data) == sum(p.size for p in receipt.parts)
     for p in receipt.parts:

@@ -292,10 +292,10 @@ class Start:
         def work(slices: list[Slice], attempt: int) -> list[Receipt]:
             if attempt:
                 return [died(work) for work in slices]
-            threads = self.setup.lanes[slices[0].lane].threads
+            threads = self.setup.lanes[slices[0].id.lane].threads
             public = Public(PulsarSettings(application=f"{name}-{id(slices)}"), StoreSettings(""), ())
             settings = WorkerSettings(public, None, threads)
-            reached = (public, None)
+            reached = (public, None, settings.wrapper)
             tasks._open[reached] = (_Only(edges.source), edges.store)  # type: ignore[assignment]
             try:
                 return list(tasks.run_slices(slices, settings))
@@ -307,13 +307,13 @@ class Start:
     def _planned(self, plan: Plan) -> None:
         assert self.context is not None
         now = self.context.clock_ms()
-        topics = ",".join(str(s.topic) for s in plan.slices)
+        topics = ",".join(str(s.id.topic) for s in plan.slices)
         self._scheduler.log(f"{self.process.name} plan {plan.number} {plan.lane}: {topics}")
         for work in plan.slices:
-            failure = self.context.state(work.topic).failure
+            failure = self.context.state(work.id.topic).failure
             if failure is not None:
-                self.seen.pace.failed(work.topic, failure.retry_at)
-            self.seen.pace.planned(work.topic, now)
+                self.seen.pace.failed(work.id.topic, failure.retry_at)
+            self.seen.pace.planned(work.id.topic, now)
 
     def _query(self, lane: Lane) -> None:
         """Spark's stream execution thread of a lane. One that dies is started again, and runs the same plan again."""

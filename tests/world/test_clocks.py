@@ -6,7 +6,6 @@ import pytest
 
 from offloader.metadata.layout import catalog_folder, record_key
 from offloader.model import TopicName
-from offloader.offload.core import segments
 from tests.world.scheduler import SECOND
 from tests.world.world import World, live
 
@@ -47,7 +46,7 @@ def test_a_segment_whose_record_a_process_with_a_clock_ahead_has_written_is_comm
         ahead_of_all(world)
         context = world.app.context
         assert context is not None
-        segment = segments.opened(context.state(T)).uuid
+        segment = context.state(T).open.uuid
         world.weather(down=True, concerns=lambda key: key.startswith(catalog_folder(T, 0)), calls=frozenset({"put"}))
         world.until(lambda: world.bucket.plain.stat(record_key(T, segment)) is not None)
         world.kill()

@@ -332,4 +332,4 @@ class World:
         if app.context is None or app.roster is None:
             return f"{app.process.name} has not begun"
         states = {str(t): s for t, s in app.context.journal.topics.items()}
-        return f"code={app.code} error={app.error!r} states={states} refused={app.roster.refused} trouble={[(str(t), x.trouble, x.gone, x.unseen) for t, x in app.roster.topics.items()]}"
+        return f"code={app.code} error={app.error!r} states={states} refused={app.roster.refused} trouble={[(str(t), x.committed.catalog_error, x.gone, x.poll.error) for t, x in app.roster.topics.items()]}"

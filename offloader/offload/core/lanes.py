@@ -59,7 +59,7 @@ def best_rate(receipts: Iterable[Receipt]) -> float:
 def after(speed: Speed, receipt: Receipt, fast: LaneLimits, best: float) -> Speed:
     """The speed after one more slice. `fast`: what a slice of the fast lane may take; `best`: the best rate in its batch."""
     speed = replace(speed, rate=_learnt(speed.rate, receipt))
-    if receipt.lane is Lane.FAST:
+    if receipt.id.lane is Lane.FAST:
         return replace(speed, lane=Lane.SLOW, in_vain=0, proofs=0) if _holds_others(receipt, fast, best) else speed
     if receipt.stop is SliceStop.SLOW:
         return replace(speed, in_vain=speed.in_vain + 1, proofs=0)

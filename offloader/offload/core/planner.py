@@ -10,17 +10,18 @@ import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from offloader.metadata.state import NextStart, TopicState
+from offloader.metadata.state import NextStart, OpenTopic, TopicState
 from offloader.model import (
     Ending,
     FailureKind,
     Lane,
     LedgerList,
+    OpenSegment,
     Position,
     RollReason,
-    SealedFacts,
     SegmentLayout,
     Slice,
+    SliceId,
     Source,
     TopicName,
 )
@@ -101,11 +102,15 @@ class Hold:
 class Begin:
     """The segment's upload must begin before its slice can be planned."""
 
+    uuid: str
+
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A slice is due. `seal`: it ends the segment."""
+    """A slice is due, which uploads to the segment's `upload`. `seal`: it ends the segment."""
 
+    segment: OpenSegment
+    upload: str
     start: Position
     bound: Position
     seal: bool
@@ -115,7 +120,7 @@ class Read:
 class Seal:
     """Everything is uploaded and journaled: complete, index, commit."""
 
-    facts: SealedFacts
+    state: OpenTopic
 
 
 Step = Hold | Begin | Read | Seal
@@ -142,10 +147,10 @@ def decide(view: TopicView, now: int, new_uuid: Callable[[], str]) -> Decision:
     state = view.state
     if state.failure and now < state.failure.retry_at:
         return Decision(view, state, Hold(f"failed: {state.failure.reason}", state.failure.retry_at))
-    if _another_source_helps(view):
-        reason = f"begun anew from source {view.rules.source} instead of {segments.opened(state).source}"
+    if isinstance(state, OpenTopic) and _another_source_helps(view, state.open):
+        reason = f"begun anew from source {view.rules.source} instead of {state.open.source}"
         return Decision(view, segments.begun_anew(state, new_uuid(), view.rules.source, reason), Hold("begun anew", now))
-    if state.open is None:
+    if not isinstance(state, OpenTopic):
         hold = _why_not_open(view)
         if hold is not None or view.begin is None:
             return Decision(view, state, hold or Hold("the next ledger is not listed yet"))
@@ -163,12 +168,12 @@ def decide(view: TopicView, now: int, new_uuid: Callable[[], str]) -> Decision:
     return _decide_open(view, state, now)
 
 
-def _within_reach(view: TopicView, reach: Reach, state: TopicState, new_uuid: Callable[[], str]) -> TopicState:
+def _within_reach(view: TopicView, reach: Reach, state: OpenTopic, new_uuid: Callable[[], str]) -> OpenTopic:
     """No part will be whole: the segment ends with those that it has or, where it has none, as far as one slice comes.
 
     An end beyond that was fixed before its topic was known to be slow. A short part may have been written for it, so the uuid is another.
     """
-    segment = segments.opened(state)
+    segment = state.open
     end = segment.closing_end
     if segment.sealed is not None or (end is not None and end <= reach.end):
         return state
@@ -181,10 +186,10 @@ def _within_reach(view: TopicView, reach: Reach, state: TopicState, new_uuid: Ca
     return segments.closing(state, reach.end, RollReason.SIZE) if there else state
 
 
-def _another_source_helps(view: TopicView) -> bool:
+def _another_source_helps(view: TopicView, segment: OpenSegment) -> bool:
     """Whether the open segment cannot go on, and the topic has another source by now. Never where Pulsar has lost what it began with."""
-    segment, failure = view.state.open, view.state.failure
-    if segment is None or failure is None or segment.sealed is not None or segment.source is view.rules.source:
+    failure = view.state.failure
+    if failure is None or segment.sealed is not None or segment.source is view.rules.source:
         return False
     may_help = failure.kind in (FailureKind.RETRYABLE, FailureKind.FATAL, FailureKind.INTEGRITY)
     return may_help and failure.attempts >= ANEW_AFTER and segment.start.ledger in view.ledgers
@@ -198,16 +203,15 @@ def _why_not_open(view: TopicView) -> Hold | None:
     return None
 
 
-def _decide_open(view: TopicView, state: TopicState, now: int) -> Decision:
-    segment = segments.opened(state)
-    if segment.sealed is not None:
-        return Decision(view, state, Seal(segment.sealed))
-    if segment.closing_end is None:
+def _decide_open(view: TopicView, state: OpenTopic, now: int) -> Decision:
+    if state.open.sealed is not None:
+        return Decision(view, state, Seal(state))
+    if state.open.closing_end is None:
         due = _roll_due(view, state, now)
         if due is not None:
             state = segments.closing(state, *due)
-            segment = segments.opened(state)
-    start = segments.next_position(state, view.ledgers)
+    segment = state.open
+    start = segments.next_position(segment, view.ledgers)
     if segment.closing_end is not None:
         return _finish(view, state, start, segment.closing_end, now)
     roll = roll_at(view.topic, segment.assigned_at, view.rules.roll_ms)
@@ -215,7 +219,7 @@ def _decide_open(view: TopicView, state: TopicState, now: int) -> Decision:
         return Decision(view, state, Hold("caught up, open segment", roll))
     if view.pending_bytes < max(view.wanted_bytes, enough(state, view.rules) + _rest_of_a_block(view)):
         return Decision(view, state, Hold("less than a part", roll))
-    return _read(view, state, Read(start, view.last, seal=False))
+    return _read(view, state, start, view.last, seal=False)
 
 
 def _rest_of_a_block(view: TopicView) -> int:
@@ -223,9 +227,9 @@ def _rest_of_a_block(view: TopicView) -> int:
     return view.rules.cuts.block_size if view.speed.lane is Lane.SLOW else 0
 
 
-def _roll_due(view: TopicView, state: TopicState, now: int) -> tuple[Position, RollReason] | None:
+def _roll_due(view: TopicView, state: OpenTopic, now: int) -> tuple[Position, RollReason] | None:
     """Where and why the open segment must end, None while it need not."""
-    segment = segments.opened(state)
+    segment = state.open
     covered = segment.covered
     reached = max((p for p in (view.last, covered) if p is not None), default=None)
     if reached is None or reached < segment.start:
@@ -245,31 +249,24 @@ def _roll_due(view: TopicView, state: TopicState, now: int) -> tuple[Position, R
     return None
 
 
-def _finish(view: TopicView, state: TopicState, start: Position | None, end: Position, now: int) -> Decision:
+def _finish(view: TopicView, state: OpenTopic, start: Position | None, end: Position, now: int) -> Decision:
     """The segment's end is fixed: read what is missing, or seal when nothing is."""
-    segment = segments.opened(state)
-    covered = segment.covered
+    covered = state.open.covered
     if covered is not None and covered >= end:
         state = segments.complete(state, (), view.ledgers, now)
-        return Decision(view, state, Seal(_facts(state)))
+        return Decision(view, state, Seal(state))
     if start is None or not view.ledgers.reaches(end.ledger):
         return Decision(view, state, Hold("the next ledger is not listed yet"))
-    return _read(view, state, Read(start, end, seal=True))
+    return _read(view, state, start, end, seal=True)
 
 
-def _facts(state: TopicState) -> SealedFacts:
-    facts = segments.opened(state).sealed
-    if facts is None:
-        raise AssertionError("complete() fills in the facts")
-    return facts
-
-
-def _read(view: TopicView, state: TopicState, read: Read) -> Decision:
+def _read(view: TopicView, state: OpenTopic, start: Position, bound: Position, *, seal: bool) -> Decision:
     if view.allowance is not None and view.allowance <= 0:
         return Decision(view, state, Hold(RATE_LIMIT, view.allowed_at))
-    if segments.opened(state).upload is None:
-        return Decision(view, state, Begin())
-    return Decision(view, state, read)
+    segment = state.open
+    if segment.upload is None:
+        return Decision(view, state, Begin(segment.uuid))
+    return Decision(view, state, Read(segment, segment.upload, start, bound, seal))
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,9 +306,7 @@ def plan(run: str, number: int, lane: Lane, decisions: Iterable[Decision], limit
 
 
 def _slice(run: str, number: int, decision: Decision, read: Read, limits: LaneLimits, rounds: int) -> Slice:
-    view, segment = decision.view, segments.opened(decision.state)
-    if segment.upload is None:
-        raise AssertionError("a slice is planned only after its upload has begun")
+    view, segment = decision.view, read.segment
     part = enough(decision.state, view.rules)
     goal = max(min(part, view.pending_bytes), 1) if read.seal else max(part, 1)
     if read.seal and view.reach is not None:
@@ -323,16 +318,11 @@ def _slice(run: str, number: int, decision: Decision, read: Read, limits: LaneLi
         budget = min(budget, _whole_parts(view.pending_bytes, goal))
     if view.allowance is not None:
         budget = min(budget, max(view.allowance, 1))
+    identity = SliceId(view.topic, run, view.speed.lane, number, segment.uuid, read.upload, len(segment.parts) + 1, read.start)
     return Slice(
-        topic=view.topic,
-        run=run,
-        plan=number,
-        uuid=segment.uuid,
-        upload=segment.upload,
-        start=read.start,
+        identity,
         bound=read.bound,
         seal=read.seal,
-        first_part=len(segment.parts) + 1,
         offset=segment.size,
         first_block=segment.blocks + 1,
         room=max(view.rules.max_size - segment.size, 0),
@@ -345,7 +335,6 @@ def _slice(run: str, number: int, decision: Decision, read: Read, limits: LaneLi
         source=segment.source,
         cuts=segment.cuts,
         ledgers=tuple(s for s in view.ledgers.spans if read.start.ledger <= s.ledger <= read.bound.ledger),
-        lane=view.speed.lane,
         max_gap_lookups=limits.max_gap_lookups * 2 ** min(decision.state.failure.attempts if decision.state.failure else 0, 10),
         alone=view.died,
         stall_ms=lanes.stall_ms(view.speed, limits),

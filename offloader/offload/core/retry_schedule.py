@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 SOON_MS = 1_000
 SLOW_MS = 1_000  # an answer that took longer was waited for
@@ -10,23 +11,22 @@ FIRST_MS = 30_000
 LAST_MS = 240_000
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class RetrySchedule:
-    """One thing to do, of one topic. What fails at once is tried again soon. What had to be waited for is tried less and less often, at full
-    multiples of its delay since the epoch: topics of one broker that hangs then wait together, and not one after the other."""
+    """One thing to do, of one topic. What fails at once is tried again soon. What had to be waited for is tried less
+    and less often, at full multiples of its delay since the epoch: topics of one broker that hangs then wait together,
+    and not one after the other."""
 
     again_at: int = 0
     in_vain: int = 0  # how often in a row it was waited for
 
-    def failed(self, began: int, ended: int) -> None:
-        """It was tried from `began` to `ended`, in milliseconds."""
+    def failed(self, began: int, ended: int) -> Self:
+        """After it was tried in vain from `began` to `ended`, in milliseconds."""
         if ended - began < SLOW_MS:
-            self.again_at = ended + SOON_MS
-            return
+            return replace(self, again_at=ended + SOON_MS)
         delay = min(FIRST_MS << self.in_vain, LAST_MS)
-        self.again_at = (ended // delay + 1) * delay
-        self.in_vain = min(self.in_vain + 1, 8)
+        return replace(self, again_at=(ended // delay + 1) * delay, in_vain=min(self.in_vain + 1, 8))
 
-    def succeeded(self) -> None:
-        """The next failure is a first one."""
-        self.in_vain = 0
+    def succeeded(self) -> Self:
+        """After it was done: the next failure is a first one."""
+        return replace(self, in_vain=0)

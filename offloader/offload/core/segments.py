@@ -1,20 +1,19 @@
 """The life of a segment as pure transitions of a topic's journal state.
 
-Assigned (its end still open) -> Closing (its end fixed) -> Sealing -> Offloaded (then only the catalog knows it). A failure is
-remembered beside it; abandoning gives the same range a new uuid. Nothing here does I/O: the driver writes each returned state
-to the journal before it acts on it.
-"""
+Assigned (its end still open) -> Closing (its end fixed) -> Sealing -> Offloaded (then only the catalog knows it). A
+failure is remembered beside it; abandoning gives the same range a new uuid. Nothing here does I/O: the driver writes
+each returned state to the journal before it acts on it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import assert_never
+from typing import TypeGuard, TypeVar, assert_never
 
 from offloader.errors import IntegrityError, PartRejectedError, UploadGoneError
 from offloader.format.crc import combine
 from offloader.format.ranges import merge_ranges
-from offloader.metadata.state import Abandoned, CloseRequest, NextStart, TopicState
+from offloader.metadata.state import Abandoned, CloseRequest, NextStart, OpenTopic, TopicState
 from offloader.model import (
     Ending,
     Failure,
@@ -36,24 +35,26 @@ from offloader.model import (
     Source,
 )
 
+State = TypeVar("State", bound=TopicState)
+
 BACKOFF_FIRST_MS = 1_000
 BACKOFF_LAST_MS = 300_000
 FULL_ENOUGH = 100  # a full segment may be so small a fraction (1 %) below its maximum size
 
 
 class StaleReceiptError(IntegrityError):
-    """A receipt that does not continue the journal's state: a retry's, a zombie's, another run's. Dropped and counted."""
+    """A receipt that does not continue the journal's state: a retry's, a zombie's, another run's. Dropped and
+    counted."""
 
 
 def assigned(
     state: TopicState, *, uuid: str, start: NextStart, source: Source, cuts: SegmentLayout, now: int, predecessor: Ending | None
-) -> TopicState:
+) -> OpenTopic:
     """A new segment begins at `start`. Only when none is open: a failed one is resumed before another is opened."""
     if state.open is not None:
         raise IntegrityError(f"{state.topic}: segment {state.open.uuid} is not offloaded yet")
-    return replace(
-        state,
-        open=OpenSegment(
+    return state.opened(
+        OpenSegment(
             uuid=uuid,
             start=start.position,
             former_ledger_last=start.former_ledger_last,
@@ -62,64 +63,58 @@ def assigned(
             assigned_at=now,
             predecessor_uuid=predecessor.uuid if predecessor else "",
             predecessor_end=predecessor.end if predecessor else None,
-        ),
+        )
     )
 
 
-def opened(state: TopicState) -> OpenSegment:
-    """The topic's open segment. Raises IntegrityError when there is none."""
-    if state.open is None:
-        raise IntegrityError(f"{state.topic}: no segment is open")
-    return state.open
-
-
-def awaits_upload(state: TopicState, uuid: str) -> bool:
+def awaits_upload(state: TopicState, uuid: str) -> TypeGuard[OpenTopic]:
     """Whether the open segment has this uuid and no upload yet."""
     return state.open is not None and state.open.uuid == uuid and state.open.upload is None
 
 
 def uploading(state: TopicState, uuid: str, upload: str) -> TopicState:
-    """An upload of the object `uuid` has begun: the segment's, or one that nobody waits for any more and that is to be ended."""
+    """An upload of the object `uuid` has begun: the segment's, or one that nobody waits for any more and that is to be
+    ended."""
     if awaits_upload(state, uuid):
-        return replace(state, open=replace(opened(state), upload=upload))
+        return replace(state, open=replace(state.open, upload=upload))
     if (state.open is not None and state.open.upload == upload) or any(a.upload == upload for a in state.abandoned):
         return state
     return replace(state, abandoned=(*state.abandoned, Abandoned(uuid, upload, "its segment went on without it")))
 
 
-def closing(state: TopicState, end: Position, reason: RollReason) -> TopicState:
+def closing(state: OpenTopic, end: Position, reason: RollReason) -> OpenTopic:
     """Fix the segment's end. An end may only be fixed again to an earlier one, which a full object forces."""
-    segment = opened(state)
+    segment = state.open
     if segment.closing_end is not None:
         end, reason = min((segment.closing_end, segment.roll_reason or reason), (end, reason), key=lambda pair: pair[0])
     return replace(state, open=replace(segment, status=SegmentStatus.CLOSING, closing_end=end, roll_reason=reason))
 
 
-def next_position(state: TopicState, ledgers: LedgerList) -> Position | None:
-    """The first position of the open segment that is not safely uploaded; None when its ledger's successor is unknown yet."""
-    segment = opened(state)
+def next_position(segment: OpenSegment, ledgers: LedgerList) -> Position | None:
+    """The first position of an open segment that is not safely uploaded; None when its ledger's successor is unknown
+    yet."""
     covered = segment.covered
     return segment.start if covered is None else ledgers.successor(covered)
 
 
-def received(state: TopicState, receipt: Receipt, now: int, jitter: float) -> TopicState:
+def received(state: TopicState, receipt: Receipt, now: int, jitter: float) -> OpenTopic:
     """Take a receipt's parts and what it says of the segment's end, or its failure.
 
     Raises StaleReceiptError unless uuid, upload, first part and start equal the journal's.
     """
-    segment = state.open
-    if segment is None or segment.status is SegmentStatus.SEALING:
+    if not isinstance(state, OpenTopic) or state.open.status is SegmentStatus.SEALING:
         raise StaleReceiptError(f"{state.topic}: no open segment awaits a receipt")
+    segment = state.open
     ours = (segment.uuid, segment.upload, len(segment.parts) + 1)
-    theirs = (receipt.uuid, receipt.upload, receipt.first_part)
-    if ours != theirs or (not segment.parts and receipt.start != segment.start) or not _continues(segment, receipt):
+    theirs = (receipt.id.uuid, receipt.id.upload, receipt.id.first_part)
+    if ours != theirs or (not segment.parts and receipt.id.start != segment.start) or not _continues(segment, receipt):
         raise StaleReceiptError(f"{state.topic}: the journal is at {ours}, the receipt at {theirs}")
     state = replace(state, open=replace(segment, parts=segment.parts + receipt.parts))
     match receipt.stop:
         case SliceStop.FAILED:
             return failed(state, receipt.failure_kind or FailureKind.RETRYABLE, receipt.failure_reason, now, jitter)
         case SliceStop.FULL:
-            end = _end_when_full(opened(state), receipt)
+            end = _end_when_full(state.open, receipt)
             if end is None:
                 raise StaleReceiptError(f"{state.topic}: a full segment that holds nothing")
             return replace(closing(state, end, RollReason.SIZE), failure=None)
@@ -130,7 +125,8 @@ def received(state: TopicState, receipt: Receipt, now: int, jitter: float) -> To
 
 
 def _end_when_full(segment: OpenSegment, receipt: Receipt) -> Position | None:
-    """The last entry that fits; or that of the last whole part, where reading what little follows it again would take another batch."""
+    """The last entry that fits; or that of the last whole part, where reading what little follows it again would take
+    another batch."""
     if segment.covered is not None and receipt.seen_bytes * FULL_ENOUGH <= segment.size:
         return segment.covered
     return receipt.seen_to or segment.covered
@@ -138,56 +134,57 @@ def _end_when_full(segment: OpenSegment, receipt: Receipt) -> Position | None:
 
 def _continues(segment: OpenSegment, receipt: Receipt) -> bool:
     covered = segment.covered
-    return covered is None or receipt.start > covered
+    return covered is None or receipt.id.start > covered
 
 
-def failed(state: TopicState, kind: FailureKind, reason: str, now: int, jitter: float) -> TopicState:
-    """Remember a failure and when to try again: doubling from 1 s to 5 min, spread by `jitter` (0 to 1) over a quarter."""
+def failed(state: State, kind: FailureKind, reason: str, now: int, jitter: float) -> State:
+    """Remember a failure and when to try again: doubling from 1 s to 5 min, spread by `jitter` (0 to 1) over a
+    quarter."""
     attempts = state.failure.attempts + 1 if state.failure else 1
     delay = min(BACKOFF_FIRST_MS * 2 ** min(attempts - 1, 20), BACKOFF_LAST_MS)
     return replace(state, failure=Failure(kind, reason, attempts, now + int(delay * (1 - 0.25 * jitter))))
 
 
 def not_of_the_future(state: TopicState, now: int) -> TopicState:
-    """A process whose clock was ahead wrote this: what it says is to come waits no longer than it would from now on. What a segment that is
-    being sealed says stays as it is: its record may have been written."""
-    segment, failure = state.open, state.failure
-    if segment is not None and segment.sealed is None and segment.assigned_at > now:
-        state = replace(state, open=replace(segment, assigned_at=now))
+    """A process whose clock was ahead wrote this: what it says is to come waits no longer than it would from now on.
+    What a segment that is being sealed says stays as it is: its record may have been written."""
+    failure = state.failure
+    if isinstance(state, OpenTopic) and state.open.sealed is None and state.open.assigned_at > now:
+        state = replace(state, open=replace(state.open, assigned_at=now))
     if failure is not None and failure.retry_at > now + BACKOFF_LAST_MS:
         state = replace(state, failure=replace(failure, retry_at=now + BACKOFF_LAST_MS))
     return state
 
 
-def abandoned(state: TopicState, new_uuid: str, reason: str) -> TopicState:
+def abandoned(state: OpenTopic, new_uuid: str, reason: str) -> OpenTopic:
     """Give the segment's range a new uuid, from its beginning; the old upload must never be completed."""
-    segment = opened(state)
+    segment = state.open
     renewed = replace(segment, uuid=new_uuid, upload=None, parts=(), sealed=None)
     if segment.status is SegmentStatus.SEALING:
         renewed = replace(renewed, status=SegmentStatus.CLOSING)
     return replace(state, open=renewed, abandoned=(*state.abandoned, Abandoned(segment.uuid, segment.upload, reason)))
 
 
-def begun_anew(state: TopicState, new_uuid: str, source: Source, reason: str) -> TopicState:
-    """The segment's range from its beginning, under another uuid, since what it comes to will have other bytes. Where it will end is open
-    again."""
+def begun_anew(state: OpenTopic, new_uuid: str, source: Source, reason: str) -> OpenTopic:
+    """The segment's range from its beginning, under another uuid, since what it comes to will have other bytes. Where
+    it will end is open again."""
     state = abandoned(state, new_uuid, reason)
-    renewed = replace(opened(state), source=source, status=SegmentStatus.ASSIGNED, closing_end=None, roll_reason=None)
+    renewed = replace(state.open, source=source, status=SegmentStatus.ASSIGNED, closing_end=None, roll_reason=None)
     return replace(state, open=renewed, failure=None)
 
 
-def dropped(state: TopicState, reason: str) -> TopicState:
+def dropped(state: OpenTopic, reason: str) -> TopicState:
     """The segment's source is gone before anything was uploaded: nothing is left of it but an upload to abort."""
-    segment = opened(state)
-    return replace(state, open=None, abandoned=(*state.abandoned, Abandoned(segment.uuid, segment.upload, reason)))
+    given_up = Abandoned(state.open.uuid, state.open.upload, reason)
+    return replace(state.closed(), abandoned=(*state.abandoned, given_up))
 
 
-def complete(state: TopicState, gaps: tuple[Gap, ...], ledgers: LedgerList, now: int) -> TopicState:
+def complete(state: OpenTopic, gaps: tuple[Gap, ...], ledgers: LedgerList, now: int) -> OpenTopic:
     """Everything up to the fixed end is uploaded: Sealing, with all that the remaining steps need.
 
     `gaps` are those after the last part. Raises IntegrityError when entries and gaps do not add up without a hole.
     """
-    segment = opened(state)
+    segment = state.open
     end = segment.closing_end
     if end is None:
         raise IntegrityError(f"{state.topic}: the end of segment {segment.uuid} is not fixed")
@@ -250,9 +247,9 @@ def _entry_runs(part: Part) -> list[LedgerRange]:
     return runs
 
 
-def as_record(state: TopicState, driver: str, driver_properties: tuple[tuple[str, str], ...]) -> Segment:
+def as_record(state: OpenTopic, driver: str, driver_properties: tuple[tuple[str, str], ...]) -> Segment:
     """The OffloadSegment record of a segment in Sealing: the same however often it is asked for."""
-    segment = opened(state)
+    segment = state.open
     facts = segment.sealed
     if facts is None:
         raise IntegrityError(f"{state.topic}: segment {segment.uuid} is not complete")
@@ -278,12 +275,12 @@ def as_record(state: TopicState, driver: str, driver_properties: tuple[tuple[str
     )
 
 
-def offloaded(state: TopicState) -> TopicState:
+def offloaded(state: OpenTopic) -> TopicState:
     """The catalog has the segment: the journal need not remember it (what to acknowledge follows from the catalog)."""
-    return replace(state, open=None, failure=None)
+    return replace(state.closed(), failure=None)
 
 
-def satisfied(state: TopicState, end: Position | None) -> tuple[TopicState, tuple[CloseRequest, ...]]:
+def satisfied(state: State, end: Position | None) -> tuple[State, tuple[CloseRequest, ...]]:
     """Take out the requests that a catalog which ends at `end` satisfies."""
     done = tuple(r for r in state.requests if end is not None and r.end <= end)
     return replace(state, requests=tuple(r for r in state.requests if r not in done)), done

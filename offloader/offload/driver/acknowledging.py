@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from concurrent.futures import Future
-from dataclasses import replace
 from functools import partial
 
 from offloader.errors import OffloadError
 from offloader.model import Position
 from offloader.offload.core.evidence import pin_moved, pin_target
+from offloader.offload.driver import observed
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
@@ -24,7 +24,7 @@ def acknowledge_all(context: Context, topics: Iterable[Topic]) -> None:
     now = context.clock_ms()
     for topic in topics:
         target = _target(topic)
-        if target is not None and topic.readable and not topic.unseen and now >= topic.acknowledging.again_at:
+        if target is not None and topic.readable and not topic.poll.error and now >= topic.acknowledging.again_at:
             call = partial(context.pins.acknowledge, topic.name, target)
             context.work.post(WorkKind.ACKNOWLEDGE, topic.name, call, partial(_confirmed, context, now, topic, target))
 
@@ -36,21 +36,21 @@ def acknowledged(topic: Topic) -> bool:
 
 def _target(topic: Topic) -> Position | None:
     target = pin_target(topic.catalog)
-    if target is None or topic.acknowledged == target:
+    acknowledged = topic.observed.acknowledged
+    if target is None or acknowledged == target:
         return None
-    return None if topic.acknowledged is None and target <= topic.mark_delete else target
+    return None if acknowledged is None and target <= topic.mark_delete else target
 
 
 def _confirmed(context: Context, began: int, topic: Topic, target: Position, answer: Future[None]) -> None:
     try:
         answer.result()
     except OffloadError as error:
-        topic.acknowledging.failed(began, context.clock_ms())
+        topic.acknowledging = topic.acknowledging.failed(began, context.clock_ms())
         log.info("cannot acknowledge topic=%s position=%s yet: %s", topic.name, target, error)
         return
-    topic.acknowledging.succeeded()
-    topic.acknowledged = target
-    topic.end = replace(topic.end, mark_delete=max(topic.end.mark_delete, (target.ledger, target.entry)))
+    topic.acknowledging = topic.acknowledging.succeeded()
+    observed.confirmed(topic, target)
 
 
 def check_pin(context: Context, topic: Topic) -> None:

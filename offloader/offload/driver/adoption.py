@@ -12,10 +12,13 @@ from offloader.model import LedgerList, Loss, Position, TopicName
 from offloader.offload.core import evidence, segments
 from offloader.offload.core.evidence import TopicListing
 from offloader.offload.core.planner import TopicRules
+from offloader.offload.driver import observed
+from offloader.offload.driver.committing import append
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.inquiries import inquire
 from offloader.offload.driver.losses import NOT_KEPT, RELEASE
 from offloader.offload.driver.observing import kept, managed_ledger
+from offloader.offload.driver.parts import Committed, Observed
 from offloader.offload.driver.topic import Topic, source_of
 from offloader.ports.admin import TopicInfo
 from offloader.ports.pins import TopicEnd
@@ -91,7 +94,7 @@ def _in_question(context: Context, name: TopicName, rules: TopicRules, catalog: 
     """It went while nothing ran, or another one is in its place, or so it is said: nothing is read of it before that is certain."""
     nothing = TopicInfo(0, LedgerList(()), {}, None, terminated=False, offloaded=frozenset())
     topic = _topic(context, name, rules, catalog, nothing, TopicEnd(None, (-1, -1)))
-    topic.last_seen = _last_known(context, name)
+    observed.remember(topic, _last_known(context, name))
     inquire(topic, adopted=False)
     return topic
 
@@ -100,9 +103,11 @@ def _topic(context: Context, name: TopicName, rules: TopicRules, catalog: Catalo
     now = context.clock_ms()
     context.record(segments.not_of_the_future(context.state(name), now))
     source = source_of(context.state(name), rules)
-    topic = Topic(name=name, rules=rules, catalog=catalog, info=info, end=end, looked_at=now, source=source, seen_at=now)
-    topic.last_seen = topic.last
-    topic.doubted = context.state(name).let_go  # the list may have been read before the pin was made anew
+    seen = Observed(info, end, seen_at=now, moved_at=now)
+    topic = Topic(name=name, rules=rules, committed=Committed(catalog), observed=seen, source=source)
+    observed.remember(topic, topic.last)
+    if context.state(name).let_go:
+        observed.doubt(topic)  # the list may have been read before the pin was made anew
     return topic
 
 
@@ -139,7 +144,7 @@ def _claim(context: Context, catalog: CatalogHead, info: TopicInfo, begin: Posit
         token=info.token or "",
     )
     log.info("claim topic=%s begin=%s incarnation=%d", catalog.topic, begin, incarnation)
-    claimed = context.catalogs.append(catalog, claim)
+    claimed = append(context.catalogs, catalog, claim)
     begun = claimed.claim or claim  # perhaps one that was begun before
     return _record_not_ours(context, claimed, info, begun.begin)
 
@@ -153,7 +158,7 @@ def _record_not_ours(context: Context, catalog: CatalogHead, info: TopicInfo, be
     if begin <= first or kept:
         return catalog
     loss = Loss(first, last, NOT_KEPT, RELEASE, context.clock_ms())
-    return context.catalogs.append(catalog, loss)
+    return append(context.catalogs, catalog, loss)
 
 
 def next_incarnation(context: Context, topic: Topic) -> Topic:

@@ -14,6 +14,7 @@ from offloader.metadata.state import TopicState
 from offloader.metrics import Metrics
 from offloader.model import TopicName
 from offloader.offload.core import segments
+from offloader.offload.core.segments import State
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import Work
 from offloader.offload.worker.slice_worker import failure_kind
@@ -51,14 +52,14 @@ class Context:
 
     def busy(self, topic: Topic) -> bool:
         """Whether something is under way that will change what is known of the topic: nothing is decided about it meanwhile."""
-        return topic.travels or topic.looking or self.work.concerns(topic.name)
+        return topic.planned.travels or topic.poll.under_way or self.work.concerns(topic.name)
 
     def record(self, state: TopicState) -> None:
         """Journal one topic's state, where it differs."""
         if state != self.state(state.topic):
             self.journal.record([state])
 
-    def failed(self, state: TopicState, error: OffloadError) -> TopicState:
+    def failed(self, state: State, error: OffloadError) -> State:
         """The topic's state after a failure, to be journaled: it waits until its back-off is over."""
         state = segments.failed(state, failure_kind(error), str(error), self.clock_ms(), self.jitter())
         tell_back_off(state)

@@ -12,19 +12,16 @@ import queue
 import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 
-from offloader.errors import OffloadError, OutcomeUnknownError, RetryableError
-from offloader.metadata import layout
+from offloader.errors import OffloadError, RetryableError
 from offloader.metadata.state import TopicState
 from offloader.model import Lane, Receipt, TopicName
-from offloader.offload.core import planner, segments
+from offloader.offload.core import planner
 from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.core.planner import Begin, Decision, Hold, Plan, Seal, TopicView
 from offloader.offload.core.rates import RateLimits
-from offloader.offload.driver import acknowledging, reconciling
+from offloader.offload.driver import acknowledging, committing, reconciling
 from offloader.offload.driver.compacting import Compacting
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.foreseen import only_foreseen
@@ -32,17 +29,16 @@ from offloader.offload.driver.polling import look
 from offloader.offload.driver.receiving import receive, tell_of_abandoned
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.request_handler import RequestHandler
-from offloader.offload.driver.sealer import OBJECT_META
 from offloader.offload.driver.sealing import AbandonedUploads, Sealing
-from offloader.offload.driver.status import TopicStatus, status_of, status_of_unclear
+from offloader.offload.driver.status import TopicStatus, TopicStatuses
 from offloader.offload.driver.topic import Topic, source_of
 from offloader.offload.driver.undelivered import explain_old_tails
+from offloader.offload.driver.uploads import SegmentUploads
 from offloader.offload.driver.work import WorkKind
 from offloader.offload.spark.plan_server import PlanServer
 
 log = logging.getLogger(__name__)
 
-STATE_EVERY_MS = 1_000
 BUSY_WAIT = 0.25  # seconds between rounds while something is under way
 
 
@@ -88,6 +84,7 @@ class Driver:
         self._inbox: queue.Queue[LaneBatch | None] = queue.Queue()  # None: there is something to look at
         self._batches_in: deque[LaneBatch] = deque()
         context.work.wake = lambda: self._inbox.put(None)
+        self._uploads = SegmentUploads(context)
         self._sealing = Sealing(context)
         self._abandoned = AbandonedUploads(context)
         self._compacting = Compacting(context)
@@ -99,11 +96,9 @@ class Driver:
         self._idle.set()
         self._checked_at = 0
         self._batches: Counter[Lane] = Counter()
-        self._statuses: tuple[TopicStatus, ...] = ()
-        self._stated_at = 0
+        self._statuses = TopicStatuses(context)
         self._slow_rests_until = 0
         self._due_at = 0  # when a topic that is held back may go on
-        self._begun_uploads: list[tuple[TopicName, str, Future[str]]] = []
         self._trouble = 0  # rounds in a row that could not be ended
 
     # The application's side
@@ -184,7 +179,7 @@ class Driver:
         acknowledging.acknowledge_all(context, self.roster.topics.values())
         self._abandoned.abort(now)
         self._compacting.look(self.roster.topics.values())
-        self._state_how_it_stands(now)
+        self._statuses.tell(self.roster.topics.values(), now)
         self._take_done()
         if not self._draining.is_set():
             self._plan()
@@ -193,7 +188,7 @@ class Driver:
         """Take what is done, and journal what came of it: a topic is not decided on in between."""
         self.context.work.take()
         self._sealing.collect()
-        self._journal_begun()
+        self._uploads.collect()
 
     def _wait(self, seconds: float) -> None:
         """Until something is in or done, or for so long."""
@@ -251,8 +246,9 @@ class Driver:
             self._slow_rests_until = now + longest
         self.plans.withdraw(outstanding.plan)
         for work in outstanding.plan.slices:
-            if work.topic in self.roster.topics:
-                self.roster.topics[work.topic].travels = False
+            topic = self.roster.topics.get(work.id.topic)
+            if topic is not None:
+                topic.planned = replace(topic.planned, travels=False)
         if batch.lane is Lane.FAST:
             self._idle.set()
 
@@ -261,9 +257,9 @@ class Driver:
     def _plan(self) -> None:
         """Where only the slow lane is free, its topics alone are decided on."""
         context = self.context
-        topics = [topic for topic in self.roster.topics.values() if not topic.travels]
+        topics = [topic for topic in self.roster.topics.values() if not topic.planned.travels]
         if Lane.FAST in self._outstanding:
-            topics = [topic for topic in topics if topic.speed.lane not in self._outstanding]
+            topics = [topic for topic in topics if topic.learnt.speed.lane not in self._outstanding]
             if not topics:
                 return
         for topic in topics:
@@ -280,7 +276,7 @@ class Driver:
         self._due_at = min(holds, default=context.clock_ms() + self._poll_ms)
         for decision in decisions:
             if isinstance(decision.step, Seal):
-                self._sealing.start(self.roster.topics[decision.state.topic], decision.state)
+                self._sealing.start(self.roster.topics[decision.state.topic], decision.step.state)
         self._publish(decisions)
 
     def _may_be_decided(self, topic: Topic) -> bool:
@@ -317,15 +313,16 @@ class Driver:
             with only_foreseen():
                 return topic.view(self.state(topic.name), self.lanes[Lane.SLOW], allowance, allowed_at)
         except OffloadError as error:
-            reconciling.in_trouble(self.context, topic, error)
+            committing.in_doubt(self.context, topic, error)
             return None
 
     def _measure_throttling(self, topic: Topic, decision: Decision, now: int) -> None:
+        since = topic.planned.throttled_since
         if isinstance(decision.step, Hold) and decision.step.reason == planner.RATE_LIMIT:
-            topic.throttled_since = topic.throttled_since or now
-        elif topic.throttled_since:
-            self.context.metrics.throttled(topic.name, (now - topic.throttled_since) / 1000)
-            topic.throttled_since = 0
+            topic.planned = replace(topic.planned, throttled_since=since or now)
+        elif since:
+            self.context.metrics.throttled(topic.name, (now - since) / 1000)
+            topic.planned = replace(topic.planned, throttled_since=0)
 
     def _tell_of_abandoned(self, decision: Decision) -> None:
         for gone in decision.state.abandoned[len(decision.view.state.abandoned) :]:
@@ -333,39 +330,14 @@ class Driver:
 
     def _begin_uploads(self, decisions: list[Decision]) -> list[Decision]:
         """Have uploads begun; the decisions with new ones for those that have begun already."""
-        context, begins = self.context, [d.state for d in decisions if isinstance(d.step, Begin)]
+        context, begins = self.context, [(d.state.topic, d.step.uuid) for d in decisions if isinstance(d.step, Begin)]
         if not begins:
             return decisions
-        for state in begins:
-            uuid = segments.opened(state).uuid
-            call = partial(context.store.begin, layout.data_key(state.topic, uuid), meta=OBJECT_META)
-            context.work.post(WorkKind.BEGIN, state.topic, call, partial(self._take_begun, state.topic, uuid))
+        for topic, uuid in begins:
+            self._uploads.start(topic, uuid)
         self._take_done()
         others = [d for d in decisions if not isinstance(d.step, Begin)]
-        return others + self._decide(state.topic for state in begins if not context.work.has(WorkKind.BEGIN, state.topic))
-
-    def _take_begun(self, name: TopicName, uuid: str, answer: Future[str]) -> None:
-        self._begun_uploads.append((name, uuid, answer))
-
-    def _journal_begun(self) -> None:
-        """All uploads that have begun meanwhile, in one record."""
-        begun: dict[TopicName, TopicState] = {}
-        for name, uuid, answer in self._begun_uploads:
-            begun[name] = self._begun(begun.get(name) or self.state(name), uuid, answer)
-        self.context.journal.record(begun.values())
-        self._begun_uploads.clear()
-
-    def _begun(self, state: TopicState, uuid: str, answer: Future[str]) -> TopicState:
-        """An upload is its uuid's: a segment that has another one by now does not get it."""
-        try:
-            return segments.uploading(state, uuid, answer.result())
-        except OffloadError as error:
-            log.warning("cannot begin an upload topic=%s: %s", state.topic, error)
-            if not segments.awaits_upload(state, uuid):
-                return state
-            if isinstance(error, OutcomeUnknownError):
-                state = segments.abandoned(state, self.context.new_uuid(), str(error))
-            return self.context.failed(state, error)
+        return others + self._decide(topic for topic, _ in begins if not context.work.has(WorkKind.BEGIN, topic))
 
     def _publish(self, decisions: list[Decision]) -> None:
         for lane in Lane:
@@ -386,13 +358,13 @@ class Driver:
         if plan.lane is Lane.FAST:
             self._idle.clear()
         for work in plan.slices:
-            topic = self.roster.topics[work.topic]
-            topic.planned_at, topic.travels = now, True
+            topic = self.roster.topics[work.id.topic]
+            topic.planned = replace(topic.planned, at=now, travels=True)
         self.context.metrics.health.batch_began(plan.lane, plan.longest_ms / 1000)
         self.plans.publish(plan)
         log.debug(
             "planned plan=%d lane=%s at=%d slices=%d tasks=%d topics=%s", plan.number, plan.lane, now,
-            len(plan.slices), len(plan.tasks), ",".join(str(work.topic) for work in plan.slices),
+            len(plan.slices), len(plan.tasks), ",".join(str(work.id.topic) for work in plan.slices),
         )  # fmt: skip
 
     # How things stand
@@ -400,29 +372,7 @@ class Driver:
     @property
     def statuses(self) -> tuple[TopicStatus, ...]:
         """One line a topic, at most `STATE_EVERY_MS` old. From any thread."""
-        return self._statuses
-
-    def _state_how_it_stands(self, now: int) -> None:
-        if now - self._stated_at < STATE_EVERY_MS:
-            return
-        self._stated_at = now
-        unseen = bool(self.roster.topics) and all(topic.unseen for topic in self.roster.topics.values())
-        self.context.metrics.health.checked("pulsar", "no topic could be looked at" if unseen else "")
-        self._statuses = tuple(self._status(topic, now) for topic in self.roster.topics.values())
-        metrics = self.context.metrics
-        metrics.topics(s.lag for s in self._statuses)
-        metrics.topic_states(Counter(s.state for s in self._statuses))
-        for kind, standing in self.context.work.standing().items():
-            metrics.work(kind, standing.queued, standing.running, standing.oldest_ms / 1000)
-        metrics.topic_lanes(Counter(t.speed.lane for t in self.roster.topics.values()))
-
-    def _status(self, topic: Topic, now: int) -> TopicStatus:
-        state = self.state(topic.name)
-        try:
-            with only_foreseen():
-                return status_of(topic, state, now)
-        except OffloadError as error:
-            return status_of_unclear(topic, state, error)
+        return self._statuses.statuses
 
     # Small things
 
@@ -437,4 +387,4 @@ class Driver:
 
 def _is_of(batch: LaneBatch, plan: Plan) -> bool:
     """Whether the batch is what Spark made of this plan: not of an earlier one, nor the empty one with which each query begins."""
-    return any((r.run, r.plan) == (plan.run, plan.number) for r in batch.receipts)
+    return any((r.id.run, r.id.plan) == (plan.run, plan.number) for r in batch.receipts)

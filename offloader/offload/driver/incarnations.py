@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from offloader.metadata.state import TopicState
+from offloader.metadata.state import OpenTopic, TopicState
 from offloader.model import LedgerList, Loss, RollReason
 from offloader.offload.core import segments
 from offloader.offload.driver.context import Context
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 def end_old(context: Context, topic: Topic, state: TopicState, reason: str) -> TopicState:
     """The next state of a topic whose source is gone: sealing at the last uploaded part, or without the segment that had none."""
-    if state.open is None or state.open.sealed is not None:
+    if not isinstance(state, OpenTopic) or state.open.sealed is not None:
         return state
     covered = state.open.covered
     if covered is None:
@@ -29,7 +29,7 @@ def end_old(context: Context, topic: Topic, state: TopicState, reason: str) -> T
 
 def lost_tail(topic: Topic, reason: str, now: int) -> Loss | None:
     """What the ended incarnation had beyond the catalog's end, up to the last position that was ever seen; to be recorded."""
-    after, last = topic.catalog.accounted, topic.last_seen
+    after, last = topic.catalog.accounted, topic.observed.last
     if after is None or last is None or last <= after:
         return None
     return Loss(after.next_entry, last, reason, "nobody: nothing is left to wait for", now)

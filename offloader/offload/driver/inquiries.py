@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 
 from offloader.errors import OffloadError
 from offloader.metadata.state import CatalogHead
 from offloader.offload.core.evidence import Being, Look, being
+from offloader.offload.driver import observed
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.observing import WITNESSES, look_for
-from offloader.offload.driver.topic import Inquiry, Topic
+from offloader.offload.driver.parts import Inquiry
+from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
 
 log = logging.getLogger(__name__)
@@ -28,22 +31,22 @@ def pursue(context: Context, topics: Iterable[Topic]) -> None:
     witnesses = _witnesses(everything) if due else []
     for topic, inquiry in due:
         if not context.work.has(WorkKind.INQUIRE, topic.name):
-            inquiry.look_at = now + LOOK_EVERY_MS
+            topic.inquiry = replace(inquiry, look_at=now + LOOK_EVERY_MS)
             call = partial(
                 look_for, context.admin, topic.catalog, _others(witnesses, topic, len(inquiry.looks)), context.clock_ms
             )
-            context.work.post(WorkKind.INQUIRE, topic.name, call, partial(_answered, context, topic, inquiry))
+            context.work.post(WorkKind.INQUIRE, topic.name, call, partial(_answered, context, topic))
 
 
-def _answered(context: Context, topic: Topic, inquiry: Inquiry, answer: Future[Look]) -> None:
+def _answered(context: Context, topic: Topic, answer: Future[Look]) -> None:
     try:
         look = answer.result()
     except OffloadError as error:
         log.info("cannot look for topic=%s: %s", topic.name, error)
         return
-    inquiry.looks = [*inquiry.looks[-KEPT:], look]
-    if topic.inquiry is inquiry:
-        _conclude(context, topic, inquiry)
+    if topic.inquiry is not None:
+        topic.inquiry = replace(topic.inquiry, looks=(*topic.inquiry.looks[-KEPT:], look))
+        _conclude(context, topic, topic.inquiry)
 
 
 def inquire(topic: Topic, *, adopted: bool = True) -> None:
@@ -52,9 +55,15 @@ def inquire(topic: Topic, *, adopted: bool = True) -> None:
         topic.inquiry = Inquiry(adopted)
 
 
+def vouch(topic: Topic) -> None:
+    """Somebody says that the topic was deleted."""
+    if topic.inquiry is not None:
+        topic.inquiry = replace(topic.inquiry, vouched=True)
+
+
 def _witnesses(topics: list[Topic]) -> list[Topic]:
     """Topics that we hold: those that answer as ever first, and no others where there are such."""
-    there = sorted((t for t in topics if not t.gone), key=lambda t: (t.inquiry is not None, t.unseen != ""))
+    there = sorted((t for t in topics if not t.gone), key=lambda t: (t.inquiry is not None, t.poll.error != ""))
     return [t for t in there if t.inquiry is None] or there
 
 
@@ -70,7 +79,8 @@ def _conclude(context: Context, topic: Topic, inquiry: Inquiry) -> None:
         case Being.SAME:
             log.info("topic=%s is there after all", topic.name)
             topic.inquiry = None
-            topic.unseen, topic.look_again_at = "", 0
+            observed.explain(topic, "")
+            observed.soon(topic)
             topic.missing = not inquiry.adopted
         case Being.DELETED | Being.ANOTHER:
             log.warning("deleted topic=%s: %s", topic.name, found)
@@ -88,6 +98,6 @@ def _tell(topic: Topic, inquiry: Inquiry) -> None:
             "; but no other topic of ours that is there proves that this is our cluster. If the topic was deleted, say so: "
             f"offloader topics accept-loss {topic.name} --deleted"
         )
-    if topic.unseen != why:
-        topic.unseen = why
+    if topic.poll.error != why:
+        observed.explain(topic, why)
         log.warning("perhaps deleted topic=%s: %s", topic.name, why)

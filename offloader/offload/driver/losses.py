@@ -1,12 +1,13 @@
-"""Data that is gone before it was offloaded: seal what was uploaded, then record the loss, by itself or when somebody accepts it."""
+"""Data that is gone before it was offloaded: seal what was uploaded, then record the loss, by itself or when somebody
+accepts it."""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import replace
 
-from offloader.metadata.state import TopicState
-from offloader.model import Failure, FailureKind, Loss, RollReason
+from offloader.metadata.state import OpenTopic, TopicState
+from offloader.model import Failure, FailureKind, Loss, Position, RollReason
 from offloader.offload.core import evidence, segments
 from offloader.offload.core.evidence import Lost
 from offloader.offload.driver.context import Context
@@ -19,16 +20,17 @@ RELEASE = "release"  # accepts it
 
 
 def handle(context: Context, topic: Topic, state: TopicState) -> tuple[TopicState, Loss | None]:
-    """The topic's state after what its ledger list says, and what is to be recorded as lost; unchanged where nothing is gone."""
+    """The topic's state after what its ledger list says, and what is to be recorded as lost; unchanged where nothing is
+    gone."""
     state = _doubted(topic, _recorded_already(topic, state))
     lost = evidence.lost(state, topic.catalog, topic.info.ledgers, topic.confirmed)
     if lost is None:
         topic.accepted_loss = None
         begin, there = topic.begin(), topic.confirmed
         topic.awaited = begin if begin is not None and there is not None and begin <= there else None
-        held_again = state.let_go and state.releasing is None and state.lost_after is None and not topic.doubted
+        held_again = state.let_go and state.releasing is None and state.lost_after is None and not topic.observed.doubted
         return replace(state, let_go=False) if held_again else state, None
-    if state.open is not None and state.open.parts:
+    if isinstance(state, OpenTopic) and state.open.parts:
         covered = state.open.covered
         if covered is None or state.open.closing_end == covered or state.open.sealed is not None:
             return state, None
@@ -40,11 +42,12 @@ def handle(context: Context, topic: Topic, state: TopicState) -> tuple[TopicStat
 
 
 def _recorded_already(topic: Topic, state: TopicState) -> TopicState:
-    """The catalog has the loss, though the journal was not told: its answer was lost, or the process ended in between."""
+    """The catalog has the loss, though the journal was not told: its answer was lost, or the process ended in
+    between."""
     end = topic.catalog.end
     if end is None:
         return state
-    if state.open is not None and not state.open.parts and state.open.start <= end:
+    if isinstance(state, OpenTopic) and not state.open.parts and state.open.start <= end:
         state = segments.dropped(state, "the catalog went on without it")
     if state.lost_after is not None and state.lost_after < end:
         state = replace(state, lost_after=None)
@@ -84,10 +87,15 @@ def _record_or_wait(context: Context, topic: Topic, state: TopicState, lost: Los
     return state, Loss(first, last, reason, accepted_by, context.clock_ms(), uncounted=True)
 
 
+def accept(topic: Topic, end: Position) -> None:
+    """Somebody accepts what is lost up to here."""
+    topic.accepted_loss = end
+
+
 def recorded(context: Context, topic: Topic, loss: Loss) -> None:
     """The catalog has the loss: the topic goes on behind it."""
     state = context.state(topic.name)
-    if state.open is not None and not state.open.parts:
+    if isinstance(state, OpenTopic) and not state.open.parts:
         state = segments.dropped(state, "its data was lost")
     context.record(replace(state, failure=None, lost_after=None))
     topic.accepted_loss = None

@@ -10,6 +10,7 @@ from functools import partial
 from offloader.errors import OffloadError
 from offloader.metadata.state import LedgerClosed
 from offloader.model import TopicName
+from offloader.offload.driver import observed
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.foreseen import foreseen
 from offloader.offload.driver.inquiries import inquire
@@ -37,11 +38,12 @@ def look(context: Context, topics: Iterable[Topic], told: Told) -> None:
     """Have ends refreshed and, where they moved, ledger lists. Topics that hang together are asked together: they hold no others. What
     failed is told; the topic's former view stays."""
     now = context.clock_ms()
-    due = {t.name: t for t in topics if max(t.look_again_at, t.seen_at + LEAST_MS) <= now and _may_be_looked_at(context, t)}
+    due = {
+        t.name: t for t in topics if max(t.poll.again_at, t.observed.seen_at + LEAST_MS) <= now and _may_be_looked_at(context, t)
+    }
     for group in context.pins.groups(list(due)):
         asked = [due[name] for name in group]
-        for topic in asked:
-            topic.looking = True
+        observed.asked(asked)
         call = partial(context.pins.ends, group)
         context.work.post(WorkKind.LOOK, tuple(group), call, partial(_take_ends, context, asked, now, told))
 
@@ -50,9 +52,9 @@ def _may_be_looked_at(context: Context, topic: Topic) -> bool:
     return not (
         topic.gone
         or topic.inquiry
-        or topic.pin_released
-        or topic.travels
-        or topic.looking
+        or topic.release.done
+        or topic.planned.travels
+        or topic.poll.under_way
         or context.work.has(WorkKind.LEDGERS, topic.name)
         or context.work.has(WorkKind.RELEASE, topic.name)
     )
@@ -68,37 +70,31 @@ def _take_ends(
         ends = dict.fromkeys((topic.name for topic in topics), error)
     waiting: list[tuple[Topic, TopicEnd]] = []
     for topic in topics:
-        topic.looking = False
         end = ends[topic.name]
+        observed.answered(topic, None if isinstance(end, Exception) else end)
         if isinstance(end, Exception):
             _failed(context, topic, began)
             told(topic, foreseen(end))
             continue
-        if end.mark_delete != topic.end.mark_delete:
-            topic.acknowledged = None  # the broker knows better: it may have taken back what it had confirmed
         if end != topic.end or _end_is_awaited(context, topic):
             _refresh_ledgers(context, topic, end, began, told)
             continue
-        topic.seen_at = began
-        topic.looks.succeeded()
-        topic.unseen = ""
-        _quiet(topic, now)
+        observed.same(topic, began, _quiet_until(topic, now))
         told(topic, None)
-        if topic.doubted or _list_is_older(topic) or _close_not_seen(topic, now) or _may_have_hidden(topic, now):
+        if topic.observed.doubted or _list_is_older(topic) or _close_not_seen(topic, now) or _may_have_hidden(topic, now):
             waiting.append((topic, end))
-    waiting.sort(key=lambda pair: (not pair[0].doubted, pair[0].ledgers_at))
+    waiting.sort(key=lambda pair: (not pair[0].observed.doubted, pair[0].observed.listed_at))
     for topic, end in waiting[:LIST_CHECKS]:
         _refresh_ledgers(context, topic, end, began, told)
 
 
 def _failed(context: Context, topic: Topic, began: int) -> None:
-    topic.looks.failed(began, context.clock_ms())
-    topic.look_again_at = topic.looks.again_at
+    observed.failed(topic, began, context.clock_ms())
 
 
 def _end_is_awaited(context: Context, topic: Topic) -> bool:
     """Somebody asked for everything up to the very end, also what consumers do not get."""
-    asked = topic.retire is not None and topic.retire_at is None
+    asked = topic.retirement is not None and topic.retirement.at is None
     return topic.source.complete and (asked or bool(context.state(topic.name).requests))
 
 
@@ -110,9 +106,9 @@ def _list_is_older(topic: Topic) -> bool:
 
 def _may_have_hidden(topic: Topic, now: int) -> bool:
     """Markers and entries of open or aborted transactions move the ledger's end and not the consumers': asked for now and then."""
-    quiet_for = now - topic.looked_at
+    quiet_for = now - topic.observed.moved_at
     often = max(min(quiet_for // 4, topic.rules.roll_ms // 4), 1_000)
-    return topic.source.complete and now - topic.ledgers_at >= often
+    return topic.source.complete and now - topic.observed.listed_at >= often
 
 
 def _close_not_seen(topic: Topic, now: int) -> bool:
@@ -123,13 +119,13 @@ def _close_not_seen(topic: Topic, now: int) -> bool:
     # A tail that was explained before a restart is past what can be read: `last` is then before the catalog's end.
     if end.ledger not in ledgers or ledgers.closed_with(end.ledger) is not None:
         return False
-    asked_soon_after = topic.ledgers_at - topic.looked_at >= CLOSED_SOON_MS
-    return now - topic.ledgers_at >= (CLOSED_LATER_MS if asked_soon_after else CLOSED_SOON_MS)
+    asked_soon_after = topic.observed.listed_at - topic.observed.moved_at >= CLOSED_SOON_MS
+    return now - topic.observed.listed_at >= (CLOSED_LATER_MS if asked_soon_after else CLOSED_SOON_MS)
 
 
-def _quiet(topic: Topic, now: int) -> None:
-    quiet_for = now - topic.looked_at
-    topic.look_again_at = now + min(quiet_for // 4, QUIETEST_MS, max(topic.rules.roll_ms // 10, 1_000))
+def _quiet_until(topic: Topic, now: int) -> int:
+    quiet_for = now - topic.observed.moved_at
+    return now + min(quiet_for // 4, QUIETEST_MS, max(topic.rules.roll_ms // 10, 1_000))
 
 
 def _refresh_ledgers(context: Context, topic: Topic, end: TopicEnd, began: int, told: Told) -> None:
@@ -147,20 +143,13 @@ def _take_ledgers(context: Context, topic: Topic, end: TopicEnd, began: int, tol
     if not topic.catalog.is_of(info.created, info.ledgers):
         inquire(topic)
         return
-    topic.looks.succeeded()
-    topic.unseen = ""
-    before = topic.last
-    topic.info, topic.doubted = info, False
-    topic.seen_at = topic.ledgers_at = began  # with the end, not before: who waits for it would take the former one
-    moved_on = end.last != topic.end.last
-    if end != topic.end:
-        topic.look_again_at = began
-    topic.end = end
+    before, moved_on = topic.last, end.last != topic.end.last
+    observed.listed(topic, info, end, began)
     if _end_is_awaited(context, topic):
         have_tail_explained(context, topic)
     if moved_on or topic.last != before:
-        topic.looked_at = topic.look_again_at = began
-    topic.last_seen = topic.last
+        observed.moved(topic, began)
+    observed.remember(topic, topic.last)
     told(topic, None)
 
 

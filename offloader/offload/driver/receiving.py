@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from offloader.errors import OffloadError
@@ -14,7 +14,9 @@ from offloader.offload.core import lanes, planner, segments
 from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.core.rates import RateLimits
 from offloader.offload.core.segments import StaleReceiptError
+from offloader.offload.driver import observed
 from offloader.offload.driver.context import Context, tell_back_off
+from offloader.offload.driver.parts import Learnt
 from offloader.offload.driver.topic import Topic
 
 log = logging.getLogger(__name__)
@@ -45,18 +47,18 @@ def receive(
     counted."""
     received, best = Received(), lanes.best_rate(receipts)
     for receipt in receipts:
-        topic = topics.get(receipt.topic)
-        if topic is None or receipt.run != run:
+        topic = topics.get(receipt.id.topic)
+        if topic is None or receipt.id.run != run:
             received.then(partial(context.metrics.receipt_dropped, "unknown-run" if topic else "unknown-topic"))
             continue
-        before = received.states.get(receipt.topic) or context.state(receipt.topic)
+        before = received.states.get(receipt.id.topic) or context.state(receipt.id.topic)
         try:
             state = _received(context, topic, before, receipt)
         except StaleReceiptError as error:
-            log.info("receipt dropped topic=%s reason=%s", receipt.topic, error)
+            log.info("receipt dropped topic=%s reason=%s", receipt.id.topic, error)
             received.then(partial(context.metrics.receipt_dropped, "stale"))
         else:
-            received.states[receipt.topic] = state
+            received.states[receipt.id.topic] = state
             received.then(partial(_change_lane, topic, receipt, fast, best))
             received.then(partial(_account, context, topic, rates, receipt, state))
     return received
@@ -86,12 +88,12 @@ def _account(context: Context, topic: Topic, rates: RateLimits, receipt: Receipt
     rates.spent(topic.name, receipt.read_bytes)
     _count(context, receipt)
     if receipt.failure_kind is FailureKind.UPLOAD_GONE:
-        tell_of_abandoned(context, receipt.topic, receipt.failure_reason)
+        tell_of_abandoned(context, receipt.id.topic, receipt.failure_reason)
     _learn(topic, receipt, state)
 
 
 def _count(context: Context, receipt: Receipt) -> None:
-    metrics, name = context.metrics, receipt.topic
+    metrics, name = context.metrics, receipt.id.topic
     for part in receipt.parts:
         metrics.offloaded(name, part.size, part.entries)
         for gap in part.gaps:
@@ -106,15 +108,22 @@ def _count(context: Context, receipt: Receipt) -> None:
 
 
 def _change_lane(topic: Topic, receipt: Receipt, fast: LaneLimits, best: float) -> None:
-    before, topic.speed = topic.speed, lanes.after(topic.speed, receipt, fast, best)
-    if topic.speed.lane is not before.lane:
-        log.info("topic=%s goes to the %s lane: it was read at %d B/s", topic.name, topic.speed.lane, topic.speed.rate)
+    before, speed = topic.learnt.speed, lanes.after(topic.learnt.speed, receipt, fast, best)
+    topic.learnt = replace(topic.learnt, speed=speed)
+    if speed.lane is not before.lane:
+        log.info("topic=%s goes to the %s lane: it was read at %d B/s", topic.name, speed.lane, speed.rate)
 
 
 def _learn(topic: Topic, receipt: Receipt, state: TopicState) -> None:
     """When and how to plan the topic next."""
-    topic.died = receipt.failure_kind is FailureKind.TASK_DIED
-    topic.doubted = topic.doubted or receipt.stop is SliceStop.FAILED
+    if receipt.stop is SliceStop.FAILED:
+        observed.doubt(topic)
     short = receipt.stop is SliceStop.BOUND and not receipt.finished
     pending = topic.pending(state) if state.open else 0
-    topic.wanted_bytes = planner.after_slice(pending, receipt.seen_bytes, planner.enough(state, topic.rules)) if short else 0
+    wanted = planner.after_slice(pending, receipt.seen_bytes, planner.enough(state, topic.rules)) if short else 0
+    topic.learnt = Learnt(topic.learnt.speed, receipt.failure_kind is FailureKind.TASK_DIED, wanted)
+
+
+def wants_anything(topic: Topic) -> None:
+    """A segment has ended: what the last slice missed is of no account for the next."""
+    topic.learnt = replace(topic.learnt, wanted_bytes=0)

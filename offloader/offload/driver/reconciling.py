@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 
 from offloader.errors import AbsentError, JournalUnavailableError, OffloadError, OvertakenError
-from offloader.metadata.state import CatalogHead, Claim, LedgerClosed, TopicState
+from offloader.metadata.state import Claim, LedgerClosed, OpenTopic, TopicState
 from offloader.model import Loss
 from offloader.offload.core import evidence
 from offloader.offload.core.evidence import Being
-from offloader.offload.driver import acknowledging, incarnations, losses
+from offloader.offload.driver import acknowledging, committing, incarnations, losses, observed
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.foreseen import only_foreseen
 from offloader.offload.driver.inquiries import inquire, pursue
@@ -21,19 +20,16 @@ from offloader.offload.driver.polling import closed_ledger
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.sealing import Sealing
 from offloader.offload.driver.topic import Topic
-from offloader.offload.driver.work import WorkKind
 
 log = logging.getLogger(__name__)
-
-TROUBLE_MS = 2_000
 
 
 def could_not_look(topic: Topic, error: OffloadError) -> None:
     """A look at the topic failed."""
     if isinstance(error, AbsentError):
         inquire(topic)
-    elif str(error) != topic.unseen:
-        topic.unseen = str(error)
+    elif str(error) != topic.poll.error:
+        observed.explain(topic, str(error))
         log.warning("cannot look at topic=%s: %s", topic.name, error)
 
 
@@ -50,8 +46,8 @@ def check_all(context: Context, roster: TopicRegistry, topics: Iterable[Topic], 
             continue
         try:
             with only_foreseen():
-                if topic.trouble:
-                    _have_reloaded(context, topic)
+                if topic.committed.catalog_error:
+                    committing.have_reloaded(context, topic)
                 elif topic.gone:
                     _end(context, roster, sealing, topic)
                 else:
@@ -59,29 +55,7 @@ def check_all(context: Context, roster: TopicRegistry, topics: Iterable[Topic], 
         except OffloadError as error:
             if isinstance(error, OvertakenError | JournalUnavailableError):
                 raise  # every other topic's, too
-            in_trouble(context, topic, error)
-
-
-def in_trouble(context: Context, topic: Topic, error: OffloadError) -> None:
-    """Nothing is decided about the topic until its catalog was loaded anew, a little later."""
-    log.warning("loading the catalog anew topic=%s: %s", topic.name, error)
-    topic.trouble, topic.trouble_until = str(error), context.clock_ms() + TROUBLE_MS
-
-
-def _have_reloaded(context: Context, topic: Topic) -> None:
-    """Have the catalog of a topic in trouble loaded anew, a little later: an answer that was lost may be in it."""
-    if context.clock_ms() >= topic.trouble_until:
-        call = partial(context.catalogs.head, topic.name)
-        context.work.post(WorkKind.CATALOG, topic.name, call, partial(_reloaded, context, topic))
-
-
-def _reloaded(context: Context, topic: Topic, answer: Future[CatalogHead]) -> None:
-    try:
-        topic.catalog = answer.result()
-    except OffloadError as error:
-        in_trouble(context, topic, error)
-    else:
-        topic.trouble = ""
+            committing.in_doubt(context, topic, error)
 
 
 def _check(context: Context, topic: Topic) -> None:
@@ -113,18 +87,8 @@ def _mind_another_pin(context: Context, topic: Topic) -> None:
 
 def _have_recorded(context: Context, topic: Topic, record: Claim | Loss | LedgerClosed) -> None:
     """Nothing else is decided about the topic before its catalog has this."""
-    call = partial(context.catalogs.append, topic.catalog, record)
-    context.work.post(WorkKind.CATALOG, topic.name, call, partial(_recorded, context, topic, record))
-
-
-def _recorded(context: Context, topic: Topic, record: Claim | Loss | LedgerClosed, answer: Future[CatalogHead]) -> None:
-    try:
-        topic.catalog = answer.result()
-    except OffloadError as error:
-        in_trouble(context, topic, error)
-        return
-    if isinstance(record, Loss):
-        losses.recorded(context, topic, record)
+    then = partial(losses.recorded, context, topic, record) if isinstance(record, Loss) else None
+    committing.have_recorded(context, topic, record, then)
 
 
 def _end(context: Context, roster: TopicRegistry, sealing: Sealing, topic: Topic) -> None:
@@ -135,7 +99,7 @@ def _end(context: Context, roster: TopicRegistry, sealing: Sealing, topic: Topic
         return
     state = incarnations.end_old(context, topic, state, topic.gone)
     context.record(state)
-    if state.open is not None:
+    if isinstance(state, OpenTopic):
         sealing.start(topic, state)
         return
     loss = incarnations.lost_tail(topic, topic.gone, now)

@@ -1,4 +1,4 @@
-"""The topics of the running application: found, adopted, kept up to date with their policies, retired."""
+"""The topics of the running application: found, adopted, and kept up to date with their policies."""
 
 from __future__ import annotations
 
@@ -10,23 +10,19 @@ from functools import partial
 from typing import NamedTuple
 
 from offloader.config.levels import TopicPolicy
-from offloader.config.policies import namespace_switch
 from offloader.errors import (
-    AnotherClusterError,
     ClaimedByOtherError,
-    NamespaceNotFoundError,
     OffloadError,
     RetryableError,
     TopicNotFoundError,
 )
-from offloader.metadata.catalog import released
 from offloader.metadata.log import READERS
-from offloader.metadata.state import CatalogHead, Releasing, TopicState
-from offloader.model import Position, RollReason, TopicName
+from offloader.metadata.state import TopicState
+from offloader.model import TopicName
 from offloader.offload.core.check import Check, Verdict
 from offloader.offload.core.rates import RateLimits
 from offloader.offload.core.retry_schedule import RetrySchedule
-from offloader.offload.driver.acknowledging import acknowledged
+from offloader.offload.driver import retiring
 from offloader.offload.driver.adoption import adopt, next_incarnation, rules_of
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.discovery import Discovery, discover
@@ -107,12 +103,12 @@ class TopicRegistry:
             wanted = self._wanted(name, policy) and name not in self.topics and name not in self._adopting
             if wanted and self._refuse(name):
                 continue
-            patience = self._adoptions.get(name, RetrySchedule())
-            if wanted and patience.again_at <= now:
+            retry = self._adoptions.get(name, RetrySchedule())
+            if wanted and retry.again_at <= now:
                 self._adopting.add(name)
                 attempt = _Attempt()
                 call, then = partial(self._adopt, name, policy, attempt), partial(self._adopted, name, attempt)
-                self._context.work.post(_kind(patience), name, call, then)
+                self._context.work.post(_kind(retry), name, call, then)
 
     def _adopt(self, name: TopicName, policy: TopicPolicy, attempt: _Attempt) -> Topic:
         attempt.began = self._context.clock_ms()
@@ -183,7 +179,7 @@ class TopicRegistry:
         self._policies = stay | {n: p for n, p in found.policies.items() if n not in self._forgotten}
         self.refused = {n: why for n, why in self.refused.items() if n in self._policies}
         self._retrying = {n: since for n, since in self._retrying.items() if n in self._policies}
-        self._adoptions = {n: patience for n, patience in self._adoptions.items() if n in self._policies}
+        self._adoptions = {n: retry for n, retry in self._adoptions.items() if n in self._policies}
 
     def _discover(self, known: set[TopicName]) -> tuple[Discovery, _Remembered]:
         """Runs in the pool. Topics that only the bucket's list of claims remembers are looked at too, until it is clear whether they are
@@ -229,35 +225,9 @@ class TopicRegistry:
         """A policy may have changed: new rules, or an end."""
         topic.rules = rules_of(policy)
         self._rates.set(topic.name, policy.rates)
-        if self._context.state(topic.name).releasing is not Releasing.REQUEST:
-            self._follow(topic, policy)
-        elif topic.retire is None:
-            self._retire(topic, RollReason.RELEASED)
-        if self._until_caught_up and topic.retire is None:
-            topic.retire_at = _end_of(topic)
-            topic.retire = RollReason.CAUGHT_UP
-
-    def _follow(self, topic: Topic, policy: TopicPolicy) -> None:
-        """Nobody but the policies says whether the topic is offloaded: a release that they do not ask for any more is taken back."""
-        if not policy.released and (topic.pin_released or topic.deleting):
-            return
-        state = self._context.state(topic.name)
-        self._context.record(replace(state, releasing=Releasing.POLICY if policy.released else None))
-        if policy.enabled and topic.retire is RollReason.DISABLED:
-            topic.retire = topic.retire_at = None
-        elif not policy.enabled and topic.retire is None:
-            self._retire(topic, RollReason.DISABLED)
-            log.info("%s topic=%s", "release" if policy.released else "pause", topic.name)
-
-    def _retire(self, topic: Topic, reason: RollReason) -> None:
-        """Offload up to the end that the topic has now, and no further: the next look says where that is."""
-        topic.retire, topic.retire_at = reason, None
-        topic.retire_asked = self._context.clock_ms()
-        topic.look_again_at = 0
-
-    def _fix_retirement(self, topic: Topic) -> None:
-        if topic.retire is not None and topic.retire_at is None and topic.known_at > topic.retire_asked:
-            topic.retire_at = _end_of(topic)
+        retiring.follow(self._context, topic, policy)
+        if self._until_caught_up:
+            retiring.stop_at_present_end(topic)
 
     def _adopted(self, name: TopicName, attempt: _Attempt, answer: Future[Topic]) -> None:
         try:
@@ -282,9 +252,8 @@ class TopicRegistry:
             # Released like any other, should it be disabled now: or nobody would ever give up the pin.
             self._claimed |= {name}
             self._held.add(name)
-        patience = self._adoptions.setdefault(name, RetrySchedule())
-        patience.failed(attempt.began, now)
-        patience.again_at = max(patience.again_at, now + ADOPT_AGAIN_MS)
+        retry = self._adoptions.get(name, RetrySchedule()).failed(attempt.began, now)
+        self._adoptions[name] = replace(retry, again_at=max(retry.again_at, now + ADOPT_AGAIN_MS))
         if self.refused.get(name) != str(error):
             log.warning("cannot offload topic=%s: %s", name, error)
         self.refused[name] = str(error)
@@ -317,15 +286,15 @@ class TopicRegistry:
     def renew(self, topic: Topic) -> None:
         """Go on with the topic's next incarnation; tried again where Pulsar does not answer."""
         began = self._context.clock_ms()
-        if began >= topic.letting_go.again_at:
+        if began >= topic.release_retry.again_at:
             call, then = partial(next_incarnation, self._context, topic), partial(self._renewed, topic, began)
-            self._context.work.post(_kind(topic.letting_go), topic.name, call, then)
+            self._context.work.post(_kind(topic.release_retry), topic.name, call, then)
 
     def _renewed(self, topic: Topic, began: int, answer: Future[Topic]) -> None:
         try:
             renewed = answer.result()
         except OffloadError as error:
-            topic.letting_go.failed(began, self._context.clock_ms())
+            retiring.tried_in_vain(self._context, topic, began)
             log.info("cannot adopt the next incarnation of topic=%s yet: %s", topic.name, error)
             return
         if topic.name in self._policies:
@@ -334,84 +303,10 @@ class TopicRegistry:
 
     def retire_if_done(self, topic: Topic, state: TopicState) -> None:
         """Let go of a topic that is to be released and has nothing left to offload."""
-        self._fix_retirement(topic)
-        if (
-            not (state.releasing or topic.pin_released)
-            or not topic.readable
-            or state.open is not None
-            or state.abandoned
-            or self._context.busy(topic)
-            or not acknowledged(topic)
-        ):
-            return
-        if topic.retire is None:
-            self._retire(topic, RollReason.RELEASED)
-        now = self._context.clock_ms()
-        if not _is_at_its_end(topic) or now < topic.letting_go.again_at:
-            return
-        if topic.pin_released:
-            self._have_claim_ended(topic)
-        else:
-            call = partial(self._check_release, topic.catalog, by_policy=state.releasing is Releasing.POLICY)
-            then = partial(self._release, topic, now)
-            self._context.work.post(WorkKind.RELEASE, topic.name, call, then)
+        retiring.release_if_done(self._context, topic, state, self._was_released)
 
-    def _check_release(self, catalog: CatalogHead, *, by_policy: bool) -> None:
-        """Whoever says that a topic is disabled may be another cluster: it is asked once more. Raises AnotherClusterError."""
-        if by_policy and not self._is_disabled(catalog.topic):
-            raise AnotherClusterError(f"{catalog.topic}: it was said to be disabled, and is not")
-        info = self._context.admin.topic_info(catalog.topic)
-        if not catalog.is_of(info.created, info.ledgers):
-            raise AnotherClusterError(f"{catalog.topic}: the topic of that name that is there is not the one that is offloaded")
-
-    def _release(self, topic: Topic, began: int, answer: Future[None]) -> None:
-        """The journal knows of it before the subscription is deleted: whoever finds it gone then knows who did that."""
-        state = self._context.state(topic.name)
-        if not self._let_go(topic, began, answer) or state.releasing is None:  # nobody asks for it any more
-            return
-        self._context.record(replace(state, let_go=True))
-        call = partial(self._delete_pin, topic.catalog, by_policy=state.releasing is Releasing.POLICY)
-        topic.deleting = self._context.work.post(WorkKind.RELEASE, topic.name, call, partial(self._pin_released, topic, began))
-
-    def _delete_pin(self, catalog: CatalogHead, *, by_policy: bool) -> None:
-        """The journal may have taken an hour since the check. Raises as that."""
-        self._check_release(catalog, by_policy=by_policy)
-        self._context.pins.release(catalog.topic)
-
-    def _is_disabled(self, name: TopicName) -> bool:
-        context = self._context
-        try:
-            switch = namespace_switch(context.admin.namespace_properties(name.namespace))
-        except NamespaceNotFoundError:
-            switch = None
-        return context.policies.of(name, switch).released
-
-    def _pin_released(self, topic: Topic, began: int, answer: Future[None]) -> None:
-        topic.deleting = False
-        if self._let_go(topic, began, answer):
-            topic.pin_released = True
-            self._have_claim_ended(topic)
-        else:
-            topic.doubted = True  # it may have been deleted all the same
-
-    def _have_claim_ended(self, topic: Topic) -> None:
-        by_policy = self._context.state(topic.name).releasing is Releasing.POLICY
-        then = partial(self._claim_ended, topic, self._context.clock_ms(), by_policy)
-        self._context.work.post(WorkKind.RELEASE, topic.name, partial(self._end_claim, topic.name), then)
-
-    def _let_go(self, topic: Topic, began: int, answer: Future[None]) -> bool:
-        """Whether that worked."""
-        try:
-            answer.result()
-        except OffloadError as error:
-            topic.letting_go.failed(began, self._context.clock_ms())
-            log.warning("cannot release the subscription of topic=%s yet: %s", topic.name, error)
-            return False
-        return True
-
-    def _claim_ended(self, topic: Topic, began: int, by_policy: bool, answer: Future[None]) -> None:  # noqa: FBT001 (see `partial`)
-        if not self._let_go(topic, began, answer):
-            return
+    def _was_released(self, topic: Topic, *, by_policy: bool) -> None:
+        """Nothing of the topic is ours any more."""
         if not by_policy:  # the policy keeps it out by itself, as long as it says so
             self._barred.add(topic.name)
         self._context.journal.record([TopicState(topic.name)])
@@ -421,28 +316,6 @@ class TopicRegistry:
         self._claimed -= {topic.name}
         self.topics.pop(topic.name, None)
 
-    def _end_claim(self, name: TopicName) -> None:
-        """Nobody's topic from here on: any application may claim it. Not in the driver's thread."""
-        context = self._context
-        catalog = context.catalogs.head(name)
-        if catalog.claim is not None and catalog.claim.application:
-            ended = released(catalog.claim, context.clock_ms(), "released")
-            context.catalogs.append(catalog, ended)
 
-
-def _kind(patience: RetrySchedule) -> WorkKind:
-    return WorkKind.ADOPT_AGAIN if patience.in_vain else WorkKind.ADOPT
-
-
-def _end_of(topic: Topic) -> Position:
-    """Where the topic ends now; before its first ledger where it is empty."""
-    return topic.last or Position(topic.incarnation, -1, -1)
-
-
-def _is_at_its_end(topic: Topic) -> bool:
-    """Whether everything up to the end that it retires at is accounted for. Where nothing proves what follows the catalog's end, no more is
-    than that: a loss that nobody has accepted yet may be in the way."""
-    end, begin, after = topic.retire_at, topic.begin(), topic.catalog.accounted
-    if end is None:
-        return False
-    return end < begin if begin is not None else after is not None and end <= after
+def _kind(retry: RetrySchedule) -> WorkKind:
+    return WorkKind.ADOPT_AGAIN if retry.in_vain else WorkKind.ADOPT

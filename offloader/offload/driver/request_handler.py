@@ -12,8 +12,9 @@ from offloader.errors import OffloadError
 from offloader.metadata import requests
 from offloader.metadata.requests import Request, RequestKind, RequestOutcome
 from offloader.metadata.state import CloseRequest, Releasing, TopicState
-from offloader.model import Position, RollReason
+from offloader.model import Position
 from offloader.offload.core import evidence, segments
+from offloader.offload.driver import inquiries, losses, observed, retiring
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.topic import Topic
@@ -91,7 +92,7 @@ class RequestHandler:
             self._done(request_id, request.kind, RequestOutcome(False, refusal, now))
             return
         log.info("request id=%s kind=%s topic=%s", request_id, request.kind, request.topic)
-        topic.look_again_at = 0
+        observed.soon(topic)
         self._record(request_id, request, topic)
         self._taken[request_id] = _Taken(request, now)
 
@@ -124,13 +125,11 @@ class RequestHandler:
                     context.record(replace(state, requests=(*state.requests, CloseRequest(request_id, end))))
             case RequestKind.RELEASE:
                 context.record(replace(state, releasing=Releasing.REQUEST))
-                if topic.retire is RollReason.DISABLED:
-                    topic.retire = RollReason.RELEASED  # also where it is enabled again meanwhile
+                retiring.requested(topic)
             case RequestKind.ACCEPT_LOSS if end is None:
-                if topic.inquiry is not None:
-                    topic.inquiry.vouched = True
+                inquiries.vouch(topic)
             case RequestKind.ACCEPT_LOSS:
-                topic.accepted_loss = end
+                losses.accept(topic, end)
                 context.record(replace(state, failure=None))
 
     def _answer(self, request_id: str, taken: _Taken, roster: TopicRegistry, now: int) -> None:

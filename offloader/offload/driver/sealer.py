@@ -1,7 +1,7 @@
 """Sealing, steps 2 to 4: complete the upload, write the index object, append to the catalog.
 
-Each step is safe to repeat: everything they write is fixed by the journal's Sealing record, so it is the same bytes every time.
-"""
+Each step is safe to repeat: everything they write is fixed by the journal's Sealing record, so it is the same bytes
+every time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from offloader.format.part_index import IndexEntry, decode_part_index, part_inde
 from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.catalog_codec import TOPIC
-from offloader.metadata.state import CatalogHead, TopicState
+from offloader.metadata.state import CatalogHead, OpenTopic
 from offloader.model import Part, SealedFacts
 from offloader.offload.core import segments
+from offloader.offload.driver.committing import append
 from offloader.ports.object_store import ObjectStore, UploadedPart
 from offloader.storage.objects import naming
 
@@ -24,14 +25,14 @@ OBJECT_META = {"s3managedledgeroffloaderformatversion": "1"}
 DRIVER = "streaming"
 
 
-def seal(store: ObjectStore, catalogs: Catalogs, catalog: CatalogHead, state: TopicState) -> CatalogHead:
-    """Make a segment in Sealing durable and commit it on `catalog`, as it was loaded some time before. Returns the catalog, with the
-    segment unless it went on without it (a process that was overtaken had committed the same range under another uuid: the
-    catalog wins).
+def seal(store: ObjectStore, catalogs: Catalogs, catalog: CatalogHead, state: OpenTopic) -> CatalogHead:
+    """Make a segment in Sealing durable and commit it on `catalog`, as it was loaded some time before. Returns the
+    catalog, with the segment unless it went on without it (a process that was overtaken had committed the same range
+    under another uuid: the catalog wins).
 
     Raises UploadGoneError or PartRejectedError when its upload cannot be completed: then it must be abandoned.
     """
-    segment = segments.opened(state)
+    segment = state.open
     facts = segment.sealed
     if facts is None:
         raise IntegrityError(f"{state.topic}: segment {segment.uuid} is not complete")
@@ -41,11 +42,11 @@ def seal(store: ObjectStore, catalogs: Catalogs, catalog: CatalogHead, state: To
     if segment.parts:
         _write_objects(store, state, facts)
     record = segments.as_record(state, DRIVER, (("root", store.url), (TOPIC, str(state.topic))))
-    return catalogs.append(current, record)
+    return append(catalogs, current, record)
 
 
-def _write_objects(store: ObjectStore, state: TopicState, facts: SealedFacts) -> None:
-    segment = segments.opened(state)
+def _write_objects(store: ObjectStore, state: OpenTopic, facts: SealedFacts) -> None:
+    segment = state.open
     if segment.upload is None:
         raise IntegrityError(f"{state.topic}: segment {segment.uuid} has parts but no upload")
     stat = store.commit(segment.upload, [UploadedPart(p.number, p.size, p.etag, p.crc32c) for p in segment.parts])

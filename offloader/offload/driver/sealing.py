@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from offloader.errors import OffloadError
-from offloader.metadata.state import Abandoned, CatalogHead, TopicState
+from offloader.metadata.state import Abandoned, CatalogHead, OpenTopic, TopicState
 from offloader.model import OpenSegment, Segment, TopicName
 from offloader.offload.core import segments
+from offloader.offload.driver import committing
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.receiving import tell_of_abandoned
+from offloader.offload.driver.receiving import tell_of_abandoned, wants_anything
 from offloader.offload.driver.sealer import seal
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import ADOPTIONS, WorkKind
@@ -40,12 +41,12 @@ class Sealing:
         self._context = context
         self._done: list[_Done] = []
 
-    def start(self, topic: Topic, state: TopicState) -> None:
+    def start(self, topic: Topic, state: OpenTopic) -> None:
         """Have a segment sealed, unless the topic's is being sealed."""
         call, then = partial(self._seal, topic.catalog, state), partial(self._take, topic)
         self._context.work.post(WorkKind.SEAL, topic.name, call, then)
 
-    def _seal(self, catalog: CatalogHead, state: TopicState) -> CatalogHead:
+    def _seal(self, catalog: CatalogHead, state: OpenTopic) -> CatalogHead:
         """Not in the driver's thread."""
         context, began = self._context, self._context.clock_ms()
         try:
@@ -58,35 +59,34 @@ class Sealing:
 
     def collect(self) -> None:
         """Journal what came of all seals that have ended, in one record."""
-        states = [self._sealed(done, state) for done in self._done if (state := self._context.state(done.topic.name)).open]
-        self._context.journal.record(
-            states
-        )  # a state without an open segment: the journal has it already, its answer had been lost
+        known = [(done, self._context.state(done.topic.name)) for done in self._done]
+        # A state without an open segment: the journal has it already, its answer had been lost.
+        self._context.journal.record([self._sealed(done, state) for done, state in known if isinstance(state, OpenTopic)])
         self._done.clear()
 
-    def _sealed(self, done: _Done, state: TopicState) -> TopicState:
+    def _sealed(self, done: _Done, state: OpenTopic) -> TopicState:
         after, tell = self._outcome(done.topic, state, done.answer)
         if not done.told:  # the journal may be away for many rounds
             tell()
         done.told = True
         return after
 
-    def _outcome(self, topic: Topic, state: TopicState, answer: Future[CatalogHead]) -> tuple[TopicState, Tell]:
-        segment = segments.opened(state)
+    def _outcome(self, topic: Topic, state: OpenTopic, answer: Future[CatalogHead]) -> tuple[TopicState, Tell]:
+        segment = state.open
         try:
-            topic.catalog = answer.result()
+            committing.take(topic, answer.result())
         except OffloadError as error:
             return self._failed(state, error), partial(self._tell_failure, segment, state.topic, error)
         newest = topic.catalog.newest
         if newest is None or newest.uuid != segment.uuid:
             return segments.dropped(state, "the catalog went on without it"), partial(_tell_dropped, segment, topic.name)
-        topic.wanted_bytes = 0
+        wants_anything(topic)
         after = segments.offloaded(state)
         if not segment.parts and segment.upload is not None:
             after = replace(after, abandoned=(*after.abandoned, segments.unused(segment)))
         return after, partial(self._tell, segments.as_record(state, "", ()), topic.name)
 
-    def _failed(self, state: TopicState, error: OffloadError) -> TopicState:
+    def _failed(self, state: OpenTopic, error: OffloadError) -> OpenTopic:
         if segments.must_abandon(error):
             state = segments.abandoned(state, self._context.new_uuid(), str(error))
         return self._context.failed(state, error)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from offloader.errors import OffloadError
@@ -9,7 +11,11 @@ from offloader.metadata.state import TopicState
 from offloader.metrics import TopicLag
 from offloader.model import TopicName
 from offloader.offload.core import segments
+from offloader.offload.driver.context import Context
+from offloader.offload.driver.foreseen import only_foreseen
 from offloader.offload.driver.topic import Topic, pending_bytes
+
+STATE_EVERY_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +39,42 @@ class TopicStatus:
         return TopicLag(self.topic, self.lag_bytes, self.lag_ms, self.pinned_bytes, self.lag_ms)
 
 
-def status_of(topic: Topic, state: TopicState, now: int) -> TopicStatus:
+class TopicStatuses:
+    """How all topics stood a moment ago."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._at = 0
+        self.statuses: tuple[TopicStatus, ...] = ()
+
+    def tell(self, topics: Collection[Topic], now: int) -> None:
+        """Look again where it is time, and tell the metrics."""
+        if now - self._at < STATE_EVERY_MS:
+            return
+        self._at = now
+        metrics = self._context.metrics
+        unseen = bool(topics) and all(topic.poll.error for topic in topics)
+        metrics.health.checked("pulsar", "no topic could be looked at" if unseen else "")
+        self.statuses = tuple(self._status(topic, now) for topic in topics)
+        metrics.topics(s.lag for s in self.statuses)
+        metrics.topic_states(Counter(s.state for s in self.statuses))
+        for kind, standing in self._context.work.standing().items():
+            metrics.work(kind, standing.queued, standing.running, standing.oldest_ms / 1000)
+        metrics.topic_lanes(Counter(topic.learnt.speed.lane for topic in topics))
+
+    def _status(self, topic: Topic, now: int) -> TopicStatus:
+        state = self._context.state(topic.name)
+        try:
+            with only_foreseen():
+                return _status_of(topic, state, now)
+        except OffloadError as error:
+            return _status_of_unclear(topic, state, error)
+
+
+def _status_of(topic: Topic, state: TopicState, now: int) -> TopicStatus:
     """One topic's line."""
     segment = state.open
-    start = segments.next_position(state, topic.info.ledgers) if segment else topic.begin()
+    start = segments.next_position(segment, topic.info.ledgers) if segment else topic.begin()
     parts = segment.parts if segment else ()
     return TopicStatus(
         topic=topic.name,
@@ -47,11 +85,11 @@ def status_of(topic: Topic, state: TopicState, now: int) -> TopicStatus:
         lag_bytes=pending_bytes(topic.info, start, topic.last),
         lag_ms=now - segment.assigned_at if segment else 0,
         pinned_bytes=pending_bytes(topic.info, topic.begin(), topic.last),
-        alarm=topic.alarm or topic.trouble or topic.unseen or (state.failure.reason if state.failure else ""),
+        alarm=topic.alarm or topic.committed.catalog_error or topic.poll.error or (state.failure.reason if state.failure else ""),
     )
 
 
-def status_of_unclear(topic: Topic, state: TopicState, error: OffloadError) -> TopicStatus:
+def _status_of_unclear(topic: Topic, state: TopicState, error: OffloadError) -> TopicStatus:
     """The line of a topic of which things are known that do not go together: how far it is cannot be said."""
     sums = topic.catalog
     return TopicStatus(topic.name, _word(topic, state), sums.segments, sums.entries, sums.size, 0, 0, 0, str(error))
@@ -62,4 +100,4 @@ def _word(topic: Topic, state: TopicState) -> str:
         return "Failed"
     if state.open is not None:
         return str(state.open.status)
-    return "Paused" if topic.retire is not None and not state.releasing else "Caught up"
+    return "Paused" if topic.retirement is not None and not state.releasing else "Caught up"

@@ -7,74 +7,57 @@ from dataclasses import dataclass, field
 from offloader.metadata.state import CatalogHead, TopicState
 from offloader.model import EntryRange, Position, RollReason, Source, TopicName
 from offloader.offload.core import lanes, segments
-from offloader.offload.core.evidence import Look, TopicListing
-from offloader.offload.core.lanes import LaneLimits, Speed
+from offloader.offload.core.evidence import TopicListing
+from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.core.planner import Reach, TopicRules, TopicView, enough
 from offloader.offload.core.retry_schedule import RetrySchedule
+from offloader.offload.driver.parts import Committed, HiddenTail, Inquiry, Learnt, Observed, Planned, Poll, Release, Retirement
 from offloader.ports.admin import TopicInfo
 from offloader.ports.pins import TopicEnd
 
 ENTRY_OVERHEAD = 12  # bytes that the object format adds to an entry
 
 
-@dataclass
-class Inquiry:
-    """What is known of a topic that may be gone. `vouched`: somebody says that it was deleted. `adopted`: before it was gone; else it is
-    taken in anew where it turns out to be there."""
-
-    adopted: bool = True
-    vouched: bool = False
-    looks: list[Look] = field(default_factory=list)
-    look_at: int = 0
-
-
-@dataclass
+@dataclass(slots=True)
 class Topic:
-    """One topic in the running application: its catalog, what was last seen in Pulsar, and what the last slice taught.
-
-    Changed by the driver's thread only.
-    """
+    """One topic in the running application, in frozen parts: each is put in the place of the former one by its owner,
+    in the driver's thread. `parts.OWNERS` names them."""
 
     name: TopicName
     rules: TopicRules
-    catalog: CatalogHead
-    info: TopicInfo
-    end: TopicEnd
-    looked_at: int
+    committed: Committed
+    observed: Observed
     source: Source = Source.BROKER  # where what is open, or will be opened next, is read from
-    look_again_at: int = 0
-    ledgers_at: int = 0  # when its ledger list was last read, since it was adopted
-    doubted: bool = False  # a slice has failed since then: what it was to read may have been trimmed, which moves no end
-    wanted_bytes: int = 0
-    speed: Speed = field(default_factory=Speed)
-    travels: bool = False  # a slice of it is in a plan whose receipts are not in yet
-    died: bool = False
-    planned_at: int = 0
-    throttled_since: int = 0
-    retire: RollReason | None = None
-    retire_at: Position | None = None
-    looking: bool = False  # its end is being asked for
+    poll: Poll = field(default_factory=Poll)
+    tail: HiddenTail = field(default_factory=HiddenTail)
+    learnt: Learnt = field(default_factory=Learnt)
+    planned: Planned = field(default_factory=Planned)
+    retirement: Retirement | None = None
     alarm: str = ""
-    unseen: str = ""  # why it could not be looked at
-    trouble: str = ""  # what is wrong with this topic's catalog: it is loaded anew before anything else
-    trouble_until: int = 0
-    retire_asked: int = 0
-    acknowledged: Position | None = None
-    looks: RetrySchedule = field(default_factory=RetrySchedule)
     acknowledging: RetrySchedule = field(default_factory=RetrySchedule)
-    letting_go: RetrySchedule = field(default_factory=RetrySchedule)
+    release_retry: RetrySchedule = field(default_factory=RetrySchedule)
     accepted_loss: Position | None = None
     inquiry: Inquiry | None = None  # it may be gone
     missing: bool = False  # it was held only to find out what became of it, and is there: it is to be taken in
     gone: str = ""  # why there is nothing left to read of this incarnation
-    last_seen: Position | None = None
-    seen_at: int = 0  # when its end was last looked at
-    hidden_end: Position | None = None  # the end of a tail that no broker delivers, and that is explained
     awaited: Position | None = None  # the first position that was seen to be there and is not accounted for
-    deleting: bool = False  # its pin, for good
-    pin_released: bool = False
-    tail_looked_at: int = 0
-    undecided: bool = False  # an open transaction keeps the tail from being read
+    release: Release = field(default_factory=Release)
+
+    @property
+    def info(self) -> TopicInfo:
+        return self.observed.info
+
+    @property
+    def end(self) -> TopicEnd:
+        return self.observed.end
+
+    @property
+    def catalog(self) -> CatalogHead:
+        return self.committed.catalog
+
+    @property
+    def retire_at(self) -> Position | None:
+        return self.retirement.at if self.retirement else None
 
     @property
     def incarnation(self) -> int:
@@ -83,16 +66,17 @@ class Topic:
     @property
     def readable(self) -> bool:
         """Whether there is anything to decide: it is there, and its catalog is sound."""
-        return not (self.gone or self.inquiry or self.trouble)
+        return not (self.gone or self.inquiry or self.committed.catalog_error)
 
     @property
     def known_at(self) -> int:
         """When `last` was last learned: consumers' end is asked for often, the ledger's only where it is needed."""
-        return self.ledgers_at if self.source.complete else self.seen_at
+        return self.observed.listed_at if self.source.complete else self.observed.seen_at
 
     @property
     def confirmed(self) -> Position | None:
-        """The last entry that is stored for good, whether consumers get it or not; None: there is none in the ledgers that are listed."""
+        """The last entry that is stored for good, whether consumers get it or not; None: there is none in the ledgers
+        that are listed."""
         spans = self.info.ledgers.spans
         found = [(s.ledger, s.last) for s in spans if s.last is not None and s.last >= 0][-1:]
         last = self.info.last_confirmed
@@ -106,7 +90,7 @@ class Topic:
         if self.source is Source.BOOKKEEPER:
             return self.confirmed
         readable = None if self.end.last is None else Position(self.incarnation, *self.end.last)
-        return max((p for p in (readable, self.hidden_end) if p is not None), default=None)
+        return max((p for p in (readable, self.tail.end) if p is not None), default=None)
 
     def hidden_tail(self) -> tuple[Position, Position] | None:
         """What the ledger has beyond everything that a broker delivers: (first, last); None: nothing."""
@@ -134,7 +118,7 @@ class Topic:
         return TopicListing(self.info.ledgers, self.mark_delete, self.awaited, self.info.token)
 
     def _next(self, state: TopicState) -> Position | None:
-        return segments.next_position(state, self.info.ledgers) if state.open else self.begin()
+        return segments.next_position(state.open, self.info.ledgers) if state.open else self.begin()
 
     def pending(self, state: TopicState) -> int:
         """An estimate of what lies after the last uploaded position."""
@@ -142,7 +126,7 @@ class Topic:
 
     def view(self, state: TopicState, slow: LaneLimits, allowance: int | None = None, allowed_at: int = 0) -> TopicView:
         """The planner's view of the topic. `slow`: the slow lane's limits."""
-        begin, start = self.catalog.next_start(self.info.ledgers), self._next(state)
+        begin, start, retirement = self.catalog.next_start(self.info.ledgers), self._next(state), self.retirement
         return TopicView(
             state=state,
             rules=self.rules,
@@ -150,18 +134,18 @@ class Topic:
             begin=begin,
             last=self.last,
             pending_bytes=self.pending(state),
-            wanted_bytes=self.wanted_bytes,
+            wanted_bytes=self.learnt.wanted_bytes,
             predecessor=self.catalog.last,
-            retire=self.retire or (RollReason.TERMINATED if self.info.terminated else None),
+            retire=retirement.reason if retirement else RollReason.TERMINATED if self.info.terminated else None,
             retire_at=self.retire_at,
             allowance=allowance,
             allowed_at=allowed_at,
-            speed=self.speed,
-            died=self.died,
-            planned_at=self.planned_at,
+            speed=self.learnt.speed,
+            died=self.learnt.died,
+            planned_at=self.planned.at,
             reach=None
             if start is None
-            else reach(self.info, start, lanes.sure_bytes(self.speed, slow), enough(state, self.rules)),
+            else reach(self.info, start, lanes.sure_bytes(self.learnt.speed, slow), enough(state, self.rules)),
         )
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 
 from offloader.errors import OffloadError
 from offloader.model import Gap, Position, Source
+from offloader.offload.driver import observed
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
@@ -25,7 +27,7 @@ def explain_tail(context: Context, topic: Topic) -> None:
     undecided: an open transaction is in the way. What bookies can deliver needs no explanation."""
     while (unexplained := _unexplained(topic)) is not None:
         _explained(topic, unexplained[0], _explain(context, topic, *unexplained))
-        if topic.undecided or _unexplained(topic) == unexplained:
+        if topic.tail.undecided or _unexplained(topic) == unexplained:
             return
 
 
@@ -40,17 +42,16 @@ def have_tail_explained(context: Context, topic: Topic) -> None:
 def explain_old_tails(context: Context, topics: Iterable[Topic], now: int) -> None:
     """A tail that nothing readable has followed for a whole roll is accounted for by itself, or its ledger would stay pinned."""
     for topic in topics:
-        waited = now - max(topic.looked_at, topic.tail_looked_at) >= topic.rules.roll_ms
-        if not topic.gone and not topic.unseen and waited and topic.hidden_tail() is not None:
-            topic.tail_looked_at = now
+        waited = now - max(topic.observed.moved_at, topic.tail.asked_at) >= topic.rules.roll_ms
+        if not topic.gone and not topic.poll.error and waited and topic.hidden_tail() is not None:
+            topic.tail = replace(topic.tail, asked_at=now)
             have_tail_explained(context, topic)
 
 
 def _unexplained(topic: Topic) -> tuple[Position, int] | None:
     """The first entry of the tail, and the last one of its ledger that is asked about."""
-    topic.undecided = False
-    if topic.source is Source.BROKER_WITH_BOOKIES:
-        topic.hidden_end = topic.confirmed
+    explained = topic.confirmed if topic.source is Source.BROKER_WITH_BOOKIES else topic.tail.end
+    topic.tail = replace(topic.tail, end=explained, undecided=False)
     tail = topic.hidden_tail()
     if tail is None:
         return None
@@ -65,9 +66,9 @@ def _explain(context: Context, topic: Topic, first: Position, last: int) -> Expl
 
 def _explained(topic: Topic, first: Position, answer: Explained) -> None:
     gaps, unexplained = answer
-    if gaps:
-        topic.hidden_end = Position(first.incarnation, first.ledger, gaps[-1].last)
-    topic.undecided = unexplained is not None and unexplained < first.entry + MAX_LOOKUPS
+    end = Position(first.incarnation, first.ledger, gaps[-1].last) if gaps else topic.tail.end
+    undecided = unexplained is not None and unexplained < first.entry + MAX_LOOKUPS
+    topic.tail = replace(topic.tail, end=end, undecided=undecided)
 
 
 def _take_explained(context: Context, topic: Topic, asked: tuple[Position, int], answer: Future[Explained]) -> None:
@@ -76,6 +77,6 @@ def _take_explained(context: Context, topic: Topic, asked: tuple[Position, int],
     except OffloadError as error:
         log.info("cannot look at the tail of topic=%s yet: %s", topic.name, error)
         return
-    topic.last_seen = topic.last
-    if not topic.undecided and _unexplained(topic) != asked:
+    observed.remember(topic, topic.last)
+    if not topic.tail.undecided and _unexplained(topic) != asked:
         have_tail_explained(context, topic)

@@ -12,7 +12,7 @@ from offloader.bookkeeper.connect import BookKeeperSettings, connect
 from offloader.bookkeeper.filling import FilledSource
 from offloader.errors import ConfigError, OffloadError
 from offloader.model import Slice, Source
-from offloader.offload.wrapping import wrapped_source
+from offloader.offload.worker.wrapper import UNWRAPPED, Wrapper
 from offloader.ports.entry_source import EntrySource
 from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.settings import PulsarSettings
@@ -29,16 +29,22 @@ Clock = Callable[[], float]
 class EntrySources:
     """A slice is read from the source that its segment was assigned with, whatever the configuration says by now."""
 
-    def __init__(self, pulsar: PulsarSettings, bookkeeper: BookKeeperSettings | None, clock: Clock = time.monotonic) -> None:
+    def __init__(
+        self,
+        pulsar: PulsarSettings,
+        bookkeeper: BookKeeperSettings | None,
+        clock: Clock = time.monotonic,
+        wrapper: Wrapper = UNWRAPPED,
+    ) -> None:
         self._pulsar = pulsar
         self._bookkeeper = bookkeeper
-        self._kinds = {kind: _Kind(partial(self._make, kind), clock) for kind in Source}
+        self._kinds = {kind: _Kind(partial(self._make, kind), clock, wrapper) for kind in Source}
 
     def of(self, work: Slice) -> EntrySource:
         """Raises ConfigError where what it needs is not configured (any more), and what connecting raises."""
         if work.source.complete and self._bookkeeper is None:
             raise ConfigError(
-                f"pulsar.metadataServiceUri: is not set any more, and segment {work.uuid} was begun with source {work.source}; unless it is "
+                f"pulsar.metadataServiceUri: is not set any more, and segment {work.id.uuid} was begun with source {work.source}; unless it is "
                 "set again, the segment is soon begun anew from the source that is set"
             )
         return self._kinds[work.source].get().wrapped
@@ -68,9 +74,10 @@ class _Failed(NamedTuple):
 class _Kind:
     """A source that is made once. Whoever needs another kind does not wait for it."""
 
-    def __init__(self, make: Callable[[], EntrySource], clock: Clock) -> None:
+    def __init__(self, make: Callable[[], EntrySource], clock: Clock, wrapper: Wrapper) -> None:
         self._make = make
         self._clock = clock
+        self._wrapper = wrapper
         self._making = threading.Lock()
         self._made: _Made | None = None
         self._failed: _Failed | None = None
@@ -93,4 +100,4 @@ class _Kind:
         except OffloadError as error:
             self._failed = _Failed(error, self._clock() + REST)
             raise
-        return _Made(plain, wrapped_source(plain))
+        return _Made(plain, self._wrapper.source(plain))

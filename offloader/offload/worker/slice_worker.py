@@ -76,19 +76,7 @@ def refused(work: Slice, error: OffloadError) -> Receipt:
 
 
 def _not_begun(work: Slice, kind: FailureKind, reason: str) -> Receipt:
-    return Receipt(
-        topic=work.topic,
-        run=work.run,
-        plan=work.plan,
-        uuid=work.uuid,
-        upload=work.upload,
-        first_part=work.first_part,
-        start=work.start,
-        stop=SliceStop.FAILED,
-        lane=work.lane,
-        failure_kind=kind,
-        failure_reason=reason,
-    )
+    return Receipt(work.id, SliceStop.FAILED, failure_kind=kind, failure_reason=reason)
 
 
 @dataclass
@@ -104,11 +92,11 @@ class _SliceRun:
     def __init__(self, work: Slice, source: EntrySource, store: ObjectStore, clock_ms: Callable[[], int]) -> None:
         self._work = work
         self._source = source
-        self._uploads = PartUploads(store, work.upload)
+        self._uploads = PartUploads(store, work.id.upload)
         self._clock = clock_ms
         self._began = self._part_began = clock_ms()
         self._cut = self._sending_ms = 0
-        self._at = _Progress(Walk(LedgerList(work.ledgers), work.start, work.bound.place))
+        self._at = _Progress(Walk(LedgerList(work.ledgers), work.id.start, work.bound.place))
         self._parts: list[Part] = []
         self._gaps: list[Gap] = []
         self._finished = False
@@ -116,7 +104,7 @@ class _SliceRun:
         self._arrivals = Arrivals()
         self._read_again = False  # what was delivered last does not prove what is stored
         self._cutter = PartCutter(
-            work.cuts, first_part=work.first_part, offset=work.offset, first_block=work.first_block, room=work.room
+            work.cuts, first_part=work.id.first_part, offset=work.offset, first_block=work.first_block, room=work.room
         )
 
     def run(self) -> Receipt:
@@ -136,17 +124,10 @@ class _SliceRun:
         return replace(receipt, finished=False, failure_kind=failure_kind(error), failure_reason=_reason(error))
 
     def _receipt(self, stop: SliceStop) -> Receipt:
-        work, elapsed = self._work, self._clock() - self._began
+        elapsed = self._clock() - self._began
         return Receipt(
-            topic=work.topic,
-            run=work.run,
-            plan=work.plan,
-            uuid=work.uuid,
-            upload=work.upload,
-            first_part=work.first_part,
-            start=work.start,
-            stop=stop,
-            lane=work.lane,
+            self._work.id,
+            stop,
             parts=tuple(self._parts),
             seen_to=self._at.seen_to,
             seen_bytes=self._cutter.pending_bytes,
@@ -158,7 +139,7 @@ class _SliceRun:
         )
 
     def _read_all(self) -> SliceStop:
-        start: Position | None = self._work.start
+        start: Position | None = self._work.id.start
         while start is not None:
             reader = self._open(start)
             try:
@@ -173,7 +154,7 @@ class _SliceRun:
     def _open(self, start: Position) -> EntryReader:
         work = self._work
         extent = Extent(self._at.walk.ledgers, work.bound.place)
-        return self._source.open(work.topic, start.ledger, start.entry, max_bytes=work.read_ahead, extent=extent)
+        return self._source.open(work.id.topic, start.ledger, start.entry, max_bytes=work.read_ahead, extent=extent)
 
     def _follow(self, reader: EntryReader) -> SliceStop | None:
         """None: what comes next must be read again."""
@@ -314,7 +295,7 @@ class _SliceRun:
         if self._lookups_left <= 0:
             why = f"more than {self._work.max_gap_lookups} had to be looked up (limits.slice.maxGapLookups)"
         return UnexplainedGapError(
-            f"{self._work.topic}: entries {gap.ledger}:{gap.first} to {gap.last} were not delivered and {why}; "
+            f"{self._work.id.topic}: entries {gap.ledger}:{gap.first} to {gap.last} were not delivered and {why}; "
             "set pulsar.metadataServiceUri, and they are copied from bookies (with pulsar.source: bookkeeper, so is everything)"
         )
 
@@ -343,7 +324,7 @@ class _SliceRun:
     def _explain(self, missing: EntryRange) -> EntryRange | None:
         """Account for the entries that are explained, from the expected one on. Returns those that are not."""
         limit = max(self._lookups_left, 1)
-        gaps, unexplained = self._source.explain(self._work.topic, missing.ledger, missing.first, missing.last, limit=limit)
+        gaps, unexplained = self._source.explain(self._work.id.topic, missing.ledger, missing.first, missing.last, limit=limit)
         self._lookups_left -= sum(gap.span for gap in gaps) + 1
         if gaps:
             self._gaps.extend(gaps)

@@ -21,7 +21,7 @@ from offloader.model import Receipt, Slice
 from offloader.offload.worker.entry_sources import EntrySources
 from offloader.offload.worker.secrets import Public, with_secrets
 from offloader.offload.worker.slice_worker import died, refused, run_slice
-from offloader.offload.wrapping import wrapped_store
+from offloader.offload.worker.wrapper import UNWRAPPED, Wrapper
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.open import open_store
 
@@ -33,6 +33,7 @@ class WorkerSettings:
     public: Public
     bookkeeper: BookKeeperSettings | None
     threads: int
+    wrapper: Wrapper = UNWRAPPED
 
 
 def answers(slices: list[bytes], settings: bytes) -> Iterator[bytes]:
@@ -74,9 +75,11 @@ _opening = threading.Lock()
 
 
 def _connections(settings: WorkerSettings) -> tuple[EntrySources, ObjectStore]:
-    reached = (settings.public, settings.bookkeeper)
+    wrapper = settings.wrapper
+    reached = (settings.public, settings.bookkeeper, wrapper)
     with _opening:
         if reached not in _open:
             pulsar, storage = with_secrets(settings.public, os.environ)
-            _open[reached] = EntrySources(pulsar, settings.bookkeeper), wrapped_store("worker", open_store(storage))
+            sources = EntrySources(pulsar, settings.bookkeeper, wrapper=wrapper)
+            _open[reached] = sources, wrapper.store(open_store(storage))
         return _open[reached]

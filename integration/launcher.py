@@ -1,0 +1,55 @@
+"""`offloader run` with faults: `python -m integration.launcher run FAULTS --config FILE [--until-caught-up] [--timeout
+TIME]`.
+
+FAULTS is a JSON list, see `offloader.testing.scripted`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from offloader.cli.parsing import TIME
+from offloader.cli.run import run
+from offloader.cli.session import CommandGroup, CommandSession, command
+from offloader.offload.application import Application
+from offloader.testing.scripted import ScriptedFaults
+
+
+def program(faults: Iterable[Mapping[str, Any]] = ()) -> list[str]:
+    """The command line to which `--config FILE` and other options of `offloader run` are added."""
+    told = list(faults)
+    if not told:
+        return [str(Path(sys.executable).with_name("offloader")), "run"]
+    return [sys.executable, "-m", "integration.launcher", "run", json.dumps(told)]
+
+
+@click.group(cls=CommandGroup)
+def main() -> None:
+    """As `offloader`."""
+
+
+@main.command("run")
+@click.argument("faults")
+@click.option("--until-caught-up", is_flag=True)
+@click.option("--timeout", callback=TIME)
+@command(log_level="INFO")
+def launch(session: CommandSession, *, faults: str, until_caught_up: bool, timeout: int | None) -> int:
+    """As `offloader run`."""
+    application = Application(
+        session.config,
+        until_caught_up=until_caught_up,
+        timeout=None if timeout is None else timeout / 1000,
+        wrapper=ScriptedFaults("driver", faults),
+        workers=ScriptedFaults("worker", faults),
+    )
+    return run(application)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""What was seen of a topic in Pulsar, and when it is asked again. Nothing else changes a topic's `observed` and
+`poll`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from offloader.model import Position
+from offloader.offload.driver.parts import Poll
+from offloader.offload.driver.topic import Topic
+from offloader.ports.admin import TopicInfo
+from offloader.ports.pins import TopicEnd
+
+
+def asked(topics: Iterable[Topic]) -> None:
+    """Their ends are being asked for."""
+    for topic in topics:
+        topic.poll = replace(topic.poll, under_way=True)
+
+
+def answered(topic: Topic, end: TopicEnd | None) -> None:
+    """Its end is not being asked for any more; `end`: what was said, None: nothing."""
+    topic.poll = replace(topic.poll, under_way=False)
+    if end is not None and end.mark_delete != topic.end.mark_delete:
+        # The broker knows better: it may have taken back what it had confirmed.
+        topic.observed = replace(topic.observed, acknowledged=None)
+
+
+def same(topic: Topic, at: int, again_at: int) -> None:
+    """Its end is where it was."""
+    topic.observed = replace(topic.observed, seen_at=at)
+    topic.poll = Poll(again_at, topic.poll.under_way, retry=topic.poll.retry.succeeded())
+
+
+def listed(topic: Topic, info: TopicInfo, end: TopicEnd, at: int) -> None:
+    """Its end and, after that, its ledgers. Whoever waits for the end must not take the former one: both change at
+    once."""
+    moved = end != topic.end
+    topic.poll = Poll(at if moved else topic.poll.again_at, topic.poll.under_way, retry=topic.poll.retry.succeeded())
+    topic.observed = replace(topic.observed, info=info, end=end, seen_at=at, listed_at=at, doubted=False)
+
+
+def moved(topic: Topic, at: int) -> None:
+    """It had moved when it was asked for then."""
+    topic.observed = replace(topic.observed, moved_at=at)
+    soon(topic, at)
+
+
+def remember(topic: Topic, last: Position | None) -> None:
+    """Should it be gone at the next look, this is what it had."""
+    topic.observed = replace(topic.observed, last=last)
+
+
+def doubt(topic: Topic) -> None:
+    """Its ledgers may be others by now: they are to be asked for though its end has not moved."""
+    topic.observed = replace(topic.observed, doubted=True)
+
+
+def failed(topic: Topic, began: int, ended: int) -> None:
+    """It was asked in vain."""
+    retry = topic.poll.retry.failed(began, ended)
+    topic.poll = replace(topic.poll, retry=retry, again_at=retry.again_at)
+
+
+def soon(topic: Topic, at: int = 0) -> None:
+    """Ask again at once, or then."""
+    topic.poll = replace(topic.poll, again_at=at)
+
+
+def explain(topic: Topic, why: str) -> None:
+    """Why nothing could be seen of it; empty: that is over."""
+    topic.poll = replace(topic.poll, error=why)
+
+
+def confirmed(topic: Topic, position: Position) -> None:
+    """The broker has taken an acknowledgement."""
+    end = topic.end
+    end = replace(end, mark_delete=max(end.mark_delete, (position.ledger, position.entry)))
+    topic.observed = replace(topic.observed, end=end, acknowledged=position)

@@ -1,0 +1,134 @@
+"""What is known of one topic, part by part. Frozen: the owner of a part puts another one in its place. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from offloader.metadata.state import CatalogHead
+from offloader.model import Position, RollReason
+from offloader.offload.core.evidence import Look
+from offloader.offload.core.lanes import Speed
+from offloader.offload.core.retry_schedule import RetrySchedule
+from offloader.ports.admin import TopicInfo
+from offloader.ports.pins import TopicEnd
+
+# Which module of this package puts a part of a `Topic` in its place. A test sees to it that no other does.
+OWNERS = {
+    "rules": "registry",
+    "committed": "committing",
+    "observed": "observed",
+    "poll": "observed",
+    "tail": "undelivered",
+    "inquiry": "inquiries",
+    "missing": "inquiries",
+    "gone": "inquiries",
+    "source": "driver",
+    "planned": "driver",
+    "learnt": "receiving",
+    "acknowledging": "acknowledging",
+    "alarm": "acknowledging",
+    "accepted_loss": "losses",
+    "awaited": "losses",
+    "retirement": "retiring",
+    "release": "retiring",
+    "release_retry": "retiring",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What the topic's catalog has, as far as we know. `catalog_error`: what is wrong with that; it is loaded anew
+    before anything else is decided, at `reload_at` or later. `committing.py` alone changes it."""
+
+    catalog: CatalogHead
+    catalog_error: str = ""
+    reload_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """What the last slices taught: see `TopicView`. `receiving.py` alone changes it."""
+
+    speed: Speed = field(default_factory=Speed)
+    died: bool = False
+    wanted_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """When a slice of it was last in a plan. `travels`: that plan's receipts are not in yet. `throttled_since`: a rate
+    limit holds it back; 0: none does. `driver.py` alone changes it."""
+
+    at: int = 0
+    travels: bool = False
+    throttled_since: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The pin is given up for good. `under_way`: it is being deleted; `done`: it is. `retiring.py` alone changes it."""
+
+    under_way: bool = False
+    done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Retirement:
+    """The topic is offloaded up to `at`, and no further. None: to the end that it has at the first look after
+    `asked_at`. `retiring.py` alone changes it."""
+
+    reason: RollReason
+    at: Position | None
+    asked_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What Pulsar has of the topic, as it was last seen. `observed.py` alone changes it.
+
+    `seen_at`: when its end was seen; `listed_at`: when its ledger list was, since the topic was adopted; `moved_at`:
+    when it was last seen to have moved. `last`: the last position that could be accounted for then. `acknowledged`:
+    what the broker has confirmed since the pin was seen where it stands. `doubted`: the list may not hold any more,
+    though no end has moved; a slice that failed may have been to read what was trimmed."""
+
+    info: TopicInfo
+    end: TopicEnd
+    seen_at: int
+    moved_at: int
+    listed_at: int = 0
+    last: Position | None = None
+    acknowledged: Position | None = None
+    doubted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """When the topic's end is asked for again. `under_way`: it is being asked for. `error`: why that failed last;
+    empty: it did not. `observed.py` alone changes it."""
+
+    again_at: int = 0
+    under_way: bool = False
+    error: str = ""
+    retry: RetrySchedule = field(default_factory=RetrySchedule)
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenTail:
+    """What is beyond everything that a broker delivers. `end`: up to here it is explained. `asked_at`: when that was
+    begun by itself. `undecided`: an open transaction keeps the rest from being read. `undelivered.py` alone changes
+    it."""
+
+    end: Position | None = None
+    asked_at: int = 0
+    undecided: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Inquiry:
+    """What is known of a topic that may be gone. `vouched`: somebody says that it was deleted. `adopted`: before it was
+    gone; else it is taken in anew where it turns out to be there. `inquiries.py` alone changes it."""
+
+    adopted: bool = True
+    vouched: bool = False
+    looks: tuple[Look, ...] = ()
+    look_at: int = 0

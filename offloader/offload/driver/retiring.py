@@ -1,0 +1,187 @@
+"""Topics that are offloaded up to an end and no further: paused, released, or caught up with. What is released is let
+go of."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import partial
+from typing import Protocol
+
+from offloader.config.levels import TopicPolicy
+from offloader.config.policies import namespace_switch
+from offloader.errors import AnotherClusterError, NamespaceNotFoundError, OffloadError
+from offloader.metadata.state import CatalogHead, Releasing, TopicState
+from offloader.model import Position, RollReason, TopicName
+from offloader.offload.driver import committing, observed
+from offloader.offload.driver.acknowledging import acknowledged
+from offloader.offload.driver.context import Context
+from offloader.offload.driver.parts import Release, Retirement
+from offloader.offload.driver.topic import Topic
+from offloader.offload.driver.work import WorkKind
+
+log = logging.getLogger(__name__)
+
+
+class Released(Protocol):
+    """Hears of a topic that was let go of."""
+
+    def __call__(self, topic: Topic, *, by_policy: bool) -> None: ...
+
+
+def follow(context: Context, topic: Topic, policy: TopicPolicy) -> None:
+    """A policy may have changed. A release that was requested goes on whatever policies say."""
+    if context.state(topic.name).releasing is not Releasing.REQUEST:
+        _follow(context, topic, policy)
+    elif topic.retirement is None:
+        _retire(context, topic, RollReason.RELEASED)
+
+
+def _follow(context: Context, topic: Topic, policy: TopicPolicy) -> None:
+    """Nobody but the policies says whether the topic is offloaded: a release that they do not ask for any more is taken
+    back."""
+    if not policy.released and (topic.release.done or topic.release.under_way):
+        return
+    state = context.state(topic.name)
+    context.record(replace(state, releasing=Releasing.POLICY if policy.released else None))
+    if policy.enabled and topic.retirement is not None and topic.retirement.reason is RollReason.DISABLED:
+        topic.retirement = None
+    elif not policy.enabled and topic.retirement is None:
+        _retire(context, topic, RollReason.DISABLED)
+        log.info("%s topic=%s", "release" if policy.released else "pause", topic.name)
+
+
+def stop_at_present_end(topic: Topic) -> None:
+    """Offload what the topic has now, and no more."""
+    if topic.retirement is None:
+        topic.retirement = Retirement(RollReason.CAUGHT_UP, _end_of(topic), 0)
+
+
+def requested(topic: Topic) -> None:
+    """The release of a topic that is paused was requested: it goes on, also where the topic is enabled again
+    meanwhile."""
+    if topic.retirement is not None and topic.retirement.reason is RollReason.DISABLED:
+        topic.retirement = replace(topic.retirement, reason=RollReason.RELEASED)
+
+
+def _retire(context: Context, topic: Topic, reason: RollReason) -> None:
+    """Offload up to the end that the topic has now, and no further: the next look says where that is."""
+    topic.retirement = Retirement(reason, None, context.clock_ms())
+    observed.soon(topic)
+
+
+def _fix_end(topic: Topic) -> None:
+    retirement = topic.retirement
+    if retirement is not None and retirement.at is None and topic.known_at > retirement.asked_at:
+        topic.retirement = replace(retirement, at=_end_of(topic))
+
+
+def release_if_done(context: Context, topic: Topic, state: TopicState, released: Released) -> None:
+    """Let go of a topic that is to be released and has nothing left to offload."""
+    _fix_end(topic)
+    if (
+        not (state.releasing or topic.release.done)
+        or not topic.readable
+        or state.open is not None
+        or state.abandoned
+        or context.busy(topic)
+        or not acknowledged(topic)
+    ):
+        return
+    if topic.retirement is None:
+        _retire(context, topic, RollReason.RELEASED)
+    now = context.clock_ms()
+    if not _is_at_its_end(topic) or now < topic.release_retry.again_at:
+        return
+    if topic.release.done:
+        _have_claim_ended(context, topic, released)
+    else:
+        call = partial(_check, context, topic.catalog, by_policy=state.releasing is Releasing.POLICY)
+        context.work.post(WorkKind.RELEASE, topic.name, call, partial(_release, context, topic, released, now))
+
+
+def _check(context: Context, catalog: CatalogHead, *, by_policy: bool) -> None:
+    """Whoever says that a topic is disabled may be another cluster: it is asked once more. Raises
+    AnotherClusterError."""
+    if by_policy and not _is_disabled(context, catalog.topic):
+        raise AnotherClusterError(f"{catalog.topic}: it was said to be disabled, and is not")
+    info = context.admin.topic_info(catalog.topic)
+    if not catalog.is_of(info.created, info.ledgers):
+        raise AnotherClusterError(f"{catalog.topic}: the topic of that name that is there is not the one that is offloaded")
+
+
+def _is_disabled(context: Context, name: TopicName) -> bool:
+    try:
+        switch = namespace_switch(context.admin.namespace_properties(name.namespace))
+    except NamespaceNotFoundError:
+        switch = None
+    return context.policies.of(name, switch).released
+
+
+def _release(context: Context, topic: Topic, released: Released, began: int, answer: Future[None]) -> None:
+    """The journal knows of it before the subscription is deleted: whoever finds it gone then knows who did that."""
+    state = context.state(topic.name)
+    if not _done(context, topic, began, answer) or state.releasing is None:  # nobody asks for it any more
+        return
+    context.record(replace(state, let_go=True))
+    call = partial(_delete_pin, context, topic.catalog, by_policy=state.releasing is Releasing.POLICY)
+    then = partial(_pin_released, context, topic, released, began)
+    under_way = context.work.post(WorkKind.RELEASE, topic.name, call, then)
+    topic.release = replace(topic.release, under_way=under_way)
+
+
+def _delete_pin(context: Context, catalog: CatalogHead, *, by_policy: bool) -> None:
+    """The journal may have taken an hour since the check. Raises as that."""
+    _check(context, catalog, by_policy=by_policy)
+    context.pins.release(catalog.topic)
+
+
+def _pin_released(context: Context, topic: Topic, released: Released, began: int, answer: Future[None]) -> None:
+    done = _done(context, topic, began, answer)
+    topic.release = Release(done=topic.release.done or done)
+    if done:
+        _have_claim_ended(context, topic, released)
+    else:
+        observed.doubt(topic)  # it may have been deleted all the same
+
+
+def _have_claim_ended(context: Context, topic: Topic, released: Released) -> None:
+    ended = partial(released, topic, by_policy=context.state(topic.name).releasing is Releasing.POLICY)
+    began = context.clock_ms()
+
+    def then(answer: Future[None]) -> None:
+        if _done(context, topic, began, answer):
+            ended()
+
+    context.work.post(WorkKind.RELEASE, topic.name, partial(committing.end_claim, context, topic.name), then)
+
+
+def _done(context: Context, topic: Topic, began: int, answer: Future[None]) -> bool:
+    """Whether a step of the release worked."""
+    try:
+        answer.result()
+    except OffloadError as error:
+        tried_in_vain(context, topic, began)
+        log.warning("cannot release the subscription of topic=%s yet: %s", topic.name, error)
+        return False
+    return True
+
+
+def tried_in_vain(context: Context, topic: Topic, began: int) -> None:
+    """Letting go of the topic, or of this incarnation of it, was tried since then."""
+    topic.release_retry = topic.release_retry.failed(began, context.clock_ms())
+
+
+def _end_of(topic: Topic) -> Position:
+    """Where the topic ends now; before its first ledger where it is empty."""
+    return topic.last or Position(topic.incarnation, -1, -1)
+
+
+def _is_at_its_end(topic: Topic) -> bool:
+    """Whether everything up to the end that it retires at is accounted for. Where nothing proves what follows the
+    catalog's end, no more is than that: a loss that nobody has accepted yet may be in the way."""
+    end, begin, after = topic.retire_at, topic.begin(), topic.catalog.accounted
+    if end is None:
+        return False
+    return end < begin if begin is not None else after is not None and end <= after
