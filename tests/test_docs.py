@@ -27,7 +27,10 @@ FENCE = re.compile(r"^```(.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`([^`\n]+)`")
 COMMAND = re.compile(r"(?:\.venv/bin/|/opt/offloader/\.venv/bin/)?offloader ([^#\n]+)")
 LEAST_LITERAL = 6  # characters of a log line that make it recognisable
-NOT_RUNNING = ("embedded", "testing", "_proto")
+NOT_RUNNING = ("testing", "_proto")
+TROUBLES = ("warning", "error", "exception", "critical")
+LEVELS = (*TROUBLES, "info")
+RUNNING = REPOSITORY / "docs" / "running.md"
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 
@@ -51,7 +54,11 @@ def slug(heading):
 
 
 def anchors(page):
-    return {slug(heading) for heading in re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)}
+    """What a link may name in a page: its headings, and the places that are marked by hand."""
+    text = prose(page)
+    return {slug(heading) for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)} | set(
+        re.findall(r'<a id="([^"]+)">', text)
+    )
 
 
 @pages
@@ -139,38 +146,55 @@ def test_metrics_exist(page):
     assert set(re.findall(r"`((?:offloader|brk)_[a-z_]+)", prose(page))) <= exposed
 
 
-def logs_trouble(node):
-    """Whether a node of the syntax tree is `log.warning("...` or the like."""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-        return False
-    logger = node.func.value
-    return isinstance(logger, ast.Name) and logger.id == "log" and node.func.attr in ("warning", "error", "exception", "critical")
-
-
 def logged():
-    """The longest literal of every warning and error that the application logs."""
+    """Every call of the application's code that logs: module, level, the longest literal of the text, the alarm that it names."""
     for path in sorted((REPOSITORY / "offloader").rglob("*.py")):
         if path.relative_to(REPOSITORY / "offloader").parts[0] in NOT_RUNNING:
             continue
-        for call in filter(logs_trouble, ast.walk(ast.parse(path.read_text()))):
-            yield path.name, max(re.split(r"%\w", ast.literal_eval(call.args[0])), key=len)
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Call(func=ast.Attribute(value=ast.Name(id="log"), attr=level)) if level in LEVELS:
+                    extra = next((ast.literal_eval(k.value) for k in node.keywords if k.arg == "extra"), {})
+                    text = max(re.split(r"%\w", ast.literal_eval(node.args[0])), key=len)
+                    yield path.name, level, text, extra.get("see", "")
 
 
-def test_every_warning_and_error_has_its_line_in_the_operators_page():
-    page = (REPOSITORY / "docs" / "operating.md").read_text()
-    found = [(name, literal) for name, literal in logged() if len(literal) >= LEAST_LITERAL]
-    assert len(found) > 10
-    missing = [f"{name}: {literal!r}" for name, literal in found if literal.strip() not in page]
-    assert not missing, f"say in docs/operating.md what to do about: {missing}"
+def alarms():
+    """The rows of the tables of alarms, as name of the alarm (empty: that of the row above), lines, meaning, remedy."""
+    section = RUNNING.read_text().partition("\n## Alarms")[2].partition("\n### Kinds of failures")[0]
+    rows = re.findall(r"^\| (?:<a id=\"([a-z-]+)\"></a>(\S+)|the same) \| (.+?) \| (.+?) \| (.+?) \|$", section, re.MULTILINE)
+    assert len(rows) == len(
+        [line for line in section.splitlines() if line.startswith("| ") and "---" not in line]
+    ) - section.count("| alarm |")
+    assert all(anchor == name for anchor, name, *_ in rows)
+    return [(anchor, *cells) for anchor, _, *cells in rows]
+
+
+def test_every_warning_and_error_has_its_line_and_names_it():
+    found, page, known = list(logged()), RUNNING.read_text(), {name for name, *_ in alarms()} - {""}
+    troubles = [(module, text, alarm) for module, level, text, alarm in found if level in TROUBLES]
+    assert len(troubles) > 40
+    unsaid = [f"{module}: {text!r}" for module, text, _ in troubles if len(text) >= LEAST_LITERAL and text.strip() not in page]
+    assert not unsaid, f"say in docs/running.md what to do about: {unsaid}"
+    unnamed = [f"{module}: {text!r}: {alarm!r}" for module, text, alarm in troubles if alarm not in known]
+    assert not unnamed, f'end these with extra={{"see": "..."}}, an alarm of docs/running.md: {unnamed}'
+    assert known == {alarm for *_, alarm in found} - {""}
+
+
+def test_every_alarm_says_what_to_do():
+    rows = alarms()
+    names = [name for name, *_ in rows if name]
+    assert len(names) == len(set(names))
+    assert not [line for _, line, meaning, remedy in rows if not (meaning.strip() and remedy.strip())]
 
 
 def test_every_line_in_the_operators_page_is_one_that_the_program_can_print():
     code = "".join(p.read_text() for p in (REPOSITORY / "offloader").rglob("*.py"))
     code = re.sub(r'"\n\s+f?"', "", code)  # texts that are spread over lines
-    page = (REPOSITORY / "docs" / "operating.md").read_text()
-    tables = page.partition("## What it says, and what to do")[2].partition("## Changing things")[0]
-    lines = [cell for row in re.findall(r"^\| (`.+?)\| ", tables, re.MULTILINE) for cell in SPAN.findall(row)]
-    assert len(lines) > 30
+    errors = RUNNING.read_text().partition("\n### Errors that end")[2]
+    cells = [line for _, line, *_ in alarms()] + re.findall(r"^\| (`.+?) \| ", errors, re.MULTILINE)
+    lines = [line for cell in cells for line in SPAN.findall(re.sub(r"\(.*?\)$", "", cell))]
+    assert len(lines) > 60
     for line in lines:
         for piece in re.split(r"…|%s", line):
             assert piece.strip(" :") in code, f"{line}: {piece!r}"

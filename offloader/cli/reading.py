@@ -198,7 +198,12 @@ def archived_partitions(
     names = {*partitions(session.store, topic)}
     if whole is not None:
         if names:
-            log.warning("%s was partitioned once, too: name one of its %d archived partitions to read that", topic, len(names))
+            log.warning(
+                "%s was partitioned once, too: name one of its %d archived partitions to read that",
+                topic,
+                len(names),
+                extra={"see": "partitioned-once"},
+            )
         return [whole]
     scanned = None
     if bucket is not None:

@@ -26,5 +26,6 @@ def with_ledgers(catalog: TopicCatalog, bucket: LedgerBucket, scanned: BucketSca
             one.ledger,
             one.taken,
             one.other,
+            extra={"see": "two-copies"},
         )
     return joined(catalog, found)

@@ -148,7 +148,7 @@ class Driver:
         except RetryableError as error:
             self._trouble += 1
             self.context.metrics.health.checked("store", str(error))
-            log.warning("waiting, nothing is lost (%d): %s", self._trouble, error)
+            log.warning("waiting, nothing is lost (%d): %s", self._trouble, error, extra={"see": "waiting"})
             return min(2.0 ** (self._trouble - 1), 30.0)
         finally:
             self.context.metrics.round((self.context.clock_ms() - began) / 1000)
@@ -360,7 +360,7 @@ class Driver:
         try:
             return segments.uploading(state, uuid, answer.result())
         except OffloadError as error:
-            log.warning("cannot begin an upload topic=%s: %s", state.topic, error)
+            log.warning("cannot begin an upload topic=%s: %s", state.topic, error, extra={"see": "upload-refused"})
             if not segments.awaits_upload(state, uuid):
                 return state
             if isinstance(error, OutcomeUnknownError):

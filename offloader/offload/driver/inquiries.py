@@ -73,7 +73,7 @@ def _conclude(context: Context, topic: Topic, inquiry: Inquiry) -> None:
             topic.unseen, topic.look_again_at = "", 0
             topic.missing = not inquiry.adopted
         case Being.DELETED | Being.ANOTHER:
-            log.warning("deleted topic=%s: %s", topic.name, found)
+            log.warning("deleted topic=%s: %s", topic.name, found, extra={"see": "deleted"})
             topic.gone, topic.inquiry = found, None
         case Being.UNKNOWN:
             _tell(topic, inquiry)
@@ -90,4 +90,4 @@ def _tell(topic: Topic, inquiry: Inquiry) -> None:
         )
     if topic.unseen != why:
         topic.unseen = why
-        log.warning("perhaps deleted topic=%s: %s", topic.name, why)
+        log.warning("perhaps deleted topic=%s: %s", topic.name, why, extra={"see": "perhaps-deleted"})

@@ -126,7 +126,7 @@ class TopicRegistry:
         for namespace, checks in found.dangers.items():
             for check in checks:
                 if check not in self._dangers.get(namespace, ()):
-                    log.warning("%s: %s; remedy: %s", check.name, check.message, check.remedy)
+                    log.warning("%s: %s; remedy: %s", check.name, check.message, check.remedy, extra={"see": "policy"})
         self._dangers.update(found.dangers)
 
     def _refuse(self, name: TopicName) -> bool:
@@ -158,7 +158,7 @@ class TopicRegistry:
         try:
             found, remembered = answer.result()
         except OffloadError as error:
-            log.warning("cannot discover topics, tried again soon: %s", error)
+            log.warning("cannot discover topics, tried again soon: %s", error, extra={"see": "discovery-failed"})
             self._discover_at = now + ADOPT_AGAIN_MS
             return
         self.discovered = True
@@ -212,7 +212,7 @@ class TopicRegistry:
                 return False
             catalogs.mark(name)  # another process of this application has claimed it meanwhile
         except OffloadError as error:
-            log.warning("cannot read the catalog of topic=%s: %s", name, error)
+            log.warning("cannot read the catalog of topic=%s: %s", name, error, extra={"see": "catalog-unread"})
             return None
         return True
 
@@ -286,7 +286,7 @@ class TopicRegistry:
         patience.failed(attempt.began, now)
         patience.again_at = max(patience.again_at, now + ADOPT_AGAIN_MS)
         if self.refused.get(name) != str(error):
-            log.warning("cannot offload topic=%s: %s", name, error)
+            log.warning("cannot offload topic=%s: %s", name, error, extra={"see": "not-offloaded"})
         self.refused[name] = str(error)
         if isinstance(error, RetryableError):
             self._retrying.setdefault(name, now)
@@ -405,7 +405,7 @@ class TopicRegistry:
             answer.result()
         except OffloadError as error:
             topic.letting_go.failed(began, self._context.clock_ms())
-            log.warning("cannot release the subscription of topic=%s yet: %s", topic.name, error)
+            log.warning("cannot release the subscription of topic=%s yet: %s", topic.name, error, extra={"see": "not-released"})
             return False
         return True
 
