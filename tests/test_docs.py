@@ -73,6 +73,39 @@ def test_relative_links_lead_somewhere(page):
         assert not anchor or anchor in anchors(linked), f"{page.name}: {target}: there are {sorted(anchors(linked))}"
 
 
+def definitions(path):
+    """The functions, classes and methods of a module: `name`, or `Class.name`."""
+    tree = ast.parse(path.read_text()).body
+    found = {node.name for node in tree if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    return found | {
+        f"{c.name}.{f.name}" for c in tree if isinstance(c, ast.ClassDef) for f in c.body if isinstance(f, ast.FunctionDef)
+    }
+
+
+@pages
+def test_what_a_link_to_a_module_names_is_defined_there(page):
+    for name, target in re.findall(r"\[`([\w.]+)`\]\(([^)#]+\.py)\)", prose(page)):
+        assert name in definitions(page.parent / target), f"{page.name}: {target} has no {name}"
+
+
+@pages
+def test_modules_exist(page):
+    """What ends with .py, and what stands in brackets: `[`format/entry.py`]` is below offloader/."""
+    bracketed = [name for group in re.findall(r"\[(`[^\]]+)\](?!\()", prose(page)) for name in SPAN.findall(group)]
+    named = {name for name in SPAN.findall(prose(page)) if name.endswith(".py")} | set(bracketed)
+    paths = [name for name in named if re.fullmatch(r"[a-z_0-9]+(/[a-z_0-9]+)*/?(\.py)?", name) and "/" in name]
+    assert not [path for path in paths if not any((at / path).exists() for at in (REPOSITORY, REPOSITORY / "offloader"))]
+
+
+def test_the_tour_has_two_ways_of_at_most_fifteen_stops_each_a_function():
+    ways = re.findall(r"\n## (One .*?)\n(.*?)(?=\n## )", (REPOSITORY / "docs" / "tour.md").read_text(), re.DOTALL)
+    assert [name for name, _ in ways] == ["One entry's way out", "One row's way back"]
+    for _, way in ways:
+        stops = re.findall(r"^\d+\. (.*)", way, re.MULTILINE)
+        assert 5 < len(stops) <= 15
+        assert all(re.match(r"\[`[\w.]+`\]\(\.\./offloader/[\w/]+\.py\)", stop) for stop in stops)
+
+
 @pages
 def test_make_targets_exist(page):
     targets = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
