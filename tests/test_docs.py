@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
+from dev.docs.lines import WIDTH
 from offloader.cli.main import main
 from offloader.config import Config
 from offloader.config.running import MetricsSettings
@@ -104,6 +105,12 @@ def test_the_tour_has_two_ways_of_at_most_fifteen_stops_each_a_function():
         stops = re.findall(r"^\d+\. (.*)", way, re.MULTILINE)
         assert 5 < len(stops) <= 15
         assert all(re.match(r"\[`[\w.]+`\]\(\.\./offloader/[\w/]+\.py\)", stop) for stop in stops)
+
+
+@pages
+def test_lines_are_short(page):
+    """But for rows of tables, which Markdown cannot part."""
+    assert not [line for line in page.read_text().splitlines() if len(line) > WIDTH and not line.lstrip().startswith("|")]
 
 
 @pages
