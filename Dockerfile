@@ -1,5 +1,5 @@
 # The offloader as a container: docker build -t offloader . ; run it with --init and --stop-timeout 120, and mount the
-# configuration at /etc/offloader/offloader.yaml. See docs/operating.md.
+# configuration at /etc/offloader/offloader.yaml. See docs/running.md.
 #
 # Debian bookworm's openjdk-17-jre-headless is small and complete: `java --list-modules` names jdk.incubator.vector, which
 # Spark asks for and which trimmed (jlink) runtimes, as in many JRE images, lack. Python comes from the image below,

@@ -2,6 +2,7 @@
 
 Loggers are named after their module (`logging.getLogger(__name__)`). What a line is about goes into `extra`:
 `log.info("committed %s", uuid, extra={"topic": topic})` becomes `12:34:56 INFO committer topic=… committed …`.
+Each warning and error names its alarm in the manual: `extra={"see": "pin-moved"}` becomes `…; see docs/running.md#pin-moved`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from offloader.printable import printable
 
 LEVEL_VARIABLE = "OFFLOADER_LOG_LEVEL"
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+ALARMS = "docs/running.md#"
 
 # Libraries that tell at INFO what each of their calls does.
 TALKATIVE = ("py4j", "pyspark", "botocore", "boto3", "s3transfer", "urllib3", "httpx", "httpcore", "fsspec")
@@ -63,9 +65,10 @@ class ShortLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
         clock = time.strftime("%H:%M:%S", self.converter(record.created))
-        about = (printable(f"{name}={value}") for name, value in extras(record).items())
-        where = record.name.rpartition(".")[2]
-        line = " ".join((clock, record.levelname, where, *about, printable(record.getMessage())))
+        about = extras(record)
+        see = f"; see {about.pop('see')}" if "see" in about else ""
+        words = (*(f"{name}={value}" for name, value in about.items()), record.getMessage() + see)
+        line = " ".join((clock, record.levelname, record.name.rpartition(".")[2], *map(printable, words)))
         return "\n".join((line, *map(printable, "\n".join(_traceback(self, record)).splitlines())))
 
 
@@ -88,8 +91,9 @@ class JsonLines(logging.Formatter):
 
 
 def extras(record: logging.LogRecord) -> dict[str, Any]:
-    """What the caller added to the record with `extra`."""
-    return {name: value for name, value in record.__dict__.items() if name not in _STANDARD}
+    """What the caller added to the record with `extra`; an alarm as the place in the manual."""
+    added = {name: value for name, value in record.__dict__.items() if name not in _STANDARD}
+    return {**added, "see": f"{ALARMS}{added['see']}"} if "see" in added else added
 
 
 def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
+from dev.docs.lines import WIDTH
 from offloader.cli.main import main
 from offloader.config import Config
 from offloader.config.running import MetricsSettings
@@ -27,7 +28,10 @@ FENCE = re.compile(r"^```(.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`([^`\n]+)`")
 COMMAND = re.compile(r"(?:\.venv/bin/|/opt/offloader/\.venv/bin/)?offloader ([^#\n]+)")
 LEAST_LITERAL = 6  # characters of a log line that make it recognisable
-NOT_RUNNING = ("embedded", "testing", "_proto")
+NOT_RUNNING = ("testing", "_proto")
+TROUBLES = ("warning", "error", "exception", "critical")
+LEVELS = (*TROUBLES, "info")
+RUNNING = REPOSITORY / "docs" / "running.md"
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 
@@ -51,7 +55,11 @@ def slug(heading):
 
 
 def anchors(page):
-    return {slug(heading) for heading in re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)}
+    """What a link may name in a page: its headings, and the places that are marked by hand."""
+    text = prose(page)
+    return {slug(heading) for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)} | set(
+        re.findall(r'<a id="([^"]+)">', text)
+    )
 
 
 @pages
@@ -64,6 +72,45 @@ def test_relative_links_lead_somewhere(page):
         assert linked.exists(), f"{page.name}: {target}"
         assert linked.is_relative_to(REPOSITORY)
         assert not anchor or anchor in anchors(linked), f"{page.name}: {target}: there are {sorted(anchors(linked))}"
+
+
+def definitions(path):
+    """The functions, classes and methods of a module: `name`, or `Class.name`."""
+    tree = ast.parse(path.read_text()).body
+    found = {node.name for node in tree if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    return found | {
+        f"{c.name}.{f.name}" for c in tree if isinstance(c, ast.ClassDef) for f in c.body if isinstance(f, ast.FunctionDef)
+    }
+
+
+@pages
+def test_what_a_link_to_a_module_names_is_defined_there(page):
+    for name, target in re.findall(r"\[`([\w.]+)`\]\(([^)#]+\.py)\)", prose(page)):
+        assert name in definitions(page.parent / target), f"{page.name}: {target} has no {name}"
+
+
+@pages
+def test_modules_exist(page):
+    """What ends with .py, and what stands in brackets: `[`format/entry.py`]` is below offloader/."""
+    bracketed = [name for group in re.findall(r"\[(`[^\]]+)\](?!\()", prose(page)) for name in SPAN.findall(group)]
+    named = {name for name in SPAN.findall(prose(page)) if name.endswith(".py")} | set(bracketed)
+    paths = [name for name in named if re.fullmatch(r"[a-z_0-9]+(/[a-z_0-9]+)*/?(\.py)?", name) and "/" in name]
+    assert not [path for path in paths if not any((at / path).exists() for at in (REPOSITORY, REPOSITORY / "offloader"))]
+
+
+def test_the_tour_has_two_ways_of_at_most_fifteen_stops_each_a_function():
+    ways = re.findall(r"\n## (One .*?)\n(.*?)(?=\n## )", (REPOSITORY / "docs" / "tour.md").read_text(), re.DOTALL)
+    assert [name for name, _ in ways] == ["One entry's way out", "One row's way back"]
+    for _, way in ways:
+        stops = re.findall(r"^\d+\. (.*)", way, re.MULTILINE)
+        assert 5 < len(stops) <= 15
+        assert all(re.match(r"\[`[\w.]+`\]\(\.\./offloader/[\w/]+\.py\)", stop) for stop in stops)
+
+
+@pages
+def test_lines_are_short(page):
+    """But for rows of tables, which Markdown cannot part."""
+    assert not [line for line in page.read_text().splitlines() if len(line) > WIDTH and not line.lstrip().startswith("|")]
 
 
 @pages
@@ -139,38 +186,62 @@ def test_metrics_exist(page):
     assert set(re.findall(r"`((?:offloader|brk)_[a-z_]+)", prose(page))) <= exposed
 
 
-def logs_trouble(node):
-    """Whether a node of the syntax tree is `log.warning("...` or the like."""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-        return False
-    logger = node.func.value
-    return isinstance(logger, ast.Name) and logger.id == "log" and node.func.attr in ("warning", "error", "exception", "critical")
-
-
 def logged():
-    """The longest literal of every warning and error that the application logs."""
+    """Every call of the application's code that logs: module, level, the longest literal of the text, the alarm that it names."""
     for path in sorted((REPOSITORY / "offloader").rglob("*.py")):
         if path.relative_to(REPOSITORY / "offloader").parts[0] in NOT_RUNNING:
             continue
-        for call in filter(logs_trouble, ast.walk(ast.parse(path.read_text()))):
-            yield path.name, max(re.split(r"%\w", ast.literal_eval(call.args[0])), key=len)
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Call(func=ast.Attribute(value=ast.Name(id="log"), attr=level)) if level in LEVELS:
+                    extra = next((ast.literal_eval(k.value) for k in node.keywords if k.arg == "extra"), {})
+                    text = max(re.split(r"%\w", ast.literal_eval(node.args[0])), key=len)
+                    yield path.name, level, text, extra.get("see", "")
 
 
-def test_every_warning_and_error_has_its_line_in_the_operators_page():
-    page = (REPOSITORY / "docs" / "operating.md").read_text()
-    found = [(name, literal) for name, literal in logged() if len(literal) >= LEAST_LITERAL]
-    assert len(found) > 10
-    missing = [f"{name}: {literal!r}" for name, literal in found if literal.strip() not in page]
-    assert not missing, f"say in docs/operating.md what to do about: {missing}"
+def alarms():
+    """The rows of the tables of alarms: name of the alarm, line, meaning, remedy. The name stands in the first of its rows."""
+    section = RUNNING.read_text().partition("\n## Alarms")[2].partition("\n### Kinds of failures")[0]
+    name, seen = "", set()
+    for row in re.findall(r"^\| (?!alarm \||--- )(.*) \|$", section, re.MULTILINE):
+        first, line, meaning, remedy = row.split(" | ")
+        if first != "the same":
+            anchor, name = re.fullmatch(r'<a id="([a-z-]+)"></a>([a-z-]+)', first).groups()
+            assert anchor == name
+            assert name not in seen
+            seen.add(name)
+        yield name, line, meaning, remedy
+
+
+def test_every_warning_and_error_names_its_alarm_which_has_its_line():
+    lines = {}
+    for name, line, *_ in alarms():
+        lines[name] = lines.get(name, "") + line
+    found = list(logged())
+    troubles = [(module, text, alarm) for module, level, text, alarm in found if level in TROUBLES]
+    assert len(troubles) > 40
+    unnamed = [f"{module}: {text!r}: {alarm!r}" for module, text, alarm in troubles if alarm not in lines]
+    assert not unnamed, f'end these with extra={{"see": "..."}}, an alarm of docs/running.md: {unnamed}'
+    unsaid = [
+        f"{alarm}: {text!r}" for _, text, alarm in troubles if len(text) >= LEAST_LITERAL and text.strip() not in lines[alarm]
+    ]
+    assert not unsaid, f"these lines are not in their alarm's row of docs/running.md: {unsaid}"
+    assert lines.keys() == {alarm for *_, alarm in found} - {""}
+
+
+def test_every_alarm_says_what_to_do():
+    rows = list(alarms())
+    assert len(rows) > 50
+    assert all(meaning.strip() and remedy.strip() for *_, meaning, remedy in rows)
 
 
 def test_every_line_in_the_operators_page_is_one_that_the_program_can_print():
     code = "".join(p.read_text() for p in (REPOSITORY / "offloader").rglob("*.py"))
     code = re.sub(r'"\n\s+f?"', "", code)  # texts that are spread over lines
-    page = (REPOSITORY / "docs" / "operating.md").read_text()
-    tables = page.partition("## What it says, and what to do")[2].partition("## Changing things")[0]
-    lines = [cell for row in re.findall(r"^\| (`.+?)\| ", tables, re.MULTILINE) for cell in SPAN.findall(row)]
-    assert len(lines) > 30
+    errors = RUNNING.read_text().partition("\n### Errors that end")[2]
+    cells = [line for _, line, *_ in alarms()] + re.findall(r"^\| (`.+?) \| ", errors, re.MULTILINE)
+    lines = [line for cell in cells for line in SPAN.findall(re.sub(r"\(.*?\)$", "", cell))]
+    assert len(lines) > 60
     for line in lines:
         for piece in re.split(r"…|%s", line):
             assert piece.strip(" :") in code, f"{line}: {piece!r}"

@@ -38,6 +38,12 @@ def test_a_short_line():
     assert rest == "INFO committer topic=persistent://a/b/c bytes=7 committed u1\n"
 
 
+def test_an_alarm_ends_with_its_place_in_the_manual():
+    stream = written()
+    logging.getLogger("offloader.pin").error("moved", extra={"see": "pin-moved", "topic": "t"})
+    assert stream.getvalue().endswith(" ERROR pin topic=t moved; see docs/running.md#pin-moved\n")
+
+
 def test_the_time_is_the_records():
     formatter = logs.ShortLines()
     formatter.converter = time.gmtime
@@ -65,11 +71,20 @@ def test_a_traceback_follows_its_line():
 
 def test_json_lines():
     stream = written(structured=True)
-    logging.getLogger("offloader.pin").info("moved\nto %d", 5, extra={"topic": "t", "error": ValueError("x"), "level": "mine"})
+    logging.getLogger("offloader.pin").info(
+        "moved\nto %d", 5, extra={"topic": "t", "error": ValueError("x"), "level": "mine", "see": "a"}
+    )
     line = json.loads(stream.getvalue())
     assert len(stream.getvalue().splitlines()) == 1
     assert line.pop("time").endswith("Z")
-    assert line == {"level": "INFO", "logger": "offloader.pin", "message": "moved\nto 5", "topic": "t", "error": "x"}
+    assert line == {
+        "level": "INFO",
+        "logger": "offloader.pin",
+        "message": "moved\nto 5",
+        "topic": "t",
+        "error": "x",
+        "see": "docs/running.md#a",
+    }
 
 
 def test_json_time_is_utc_with_milliseconds():

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from dev.docs.lines import wrapped
 from offloader.archive.findings import MEANINGS, FindingKind
 from offloader.cli.main import main
 from offloader.cli.session import OPTIONS
@@ -47,7 +48,7 @@ def render() -> str:
     pieces = [_INTRO, *(_option_line(option) for option in _decorated_options())]
     for path, command in _commands("offloader", main):
         pieces.append("\n" + "\n".join(_section(path, command, common)))
-    return "".join(pieces)
+    return wrapped("".join(pieces))
 
 
 def _decorated_options() -> list[click.Option]:

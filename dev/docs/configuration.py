@@ -12,6 +12,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
+from dev.docs.lines import wrapped
 from offloader.config.aliases import ALIASES, REFUSED
 from offloader.config.config import Config
 from offloader.config.hints import named, section_of
@@ -87,7 +88,7 @@ def render() -> str:
         _LIMITS,
         _refused(),
     ]
-    return "\n".join(pieces)
+    return wrapped("\n".join(pieces))
 
 
 def _sections(model: type[BaseModel], above: str) -> Iterator[str]:

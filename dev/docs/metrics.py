@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from dev.docs.lines import wrapped
 from offloader.metrics.definitions import ALL
 
 _INTRO = """\
@@ -46,7 +47,7 @@ def render() -> str:
     rows = "".join(
         f"| `{x.exposed}` | {x.kind} | {', '.join(f'`{label}`' for label in x.labels) or '-'} | {x.help} |\n" for x in ALL
     )
-    return f"{_INTRO}| series | type | labels | meaning |\n| --- | --- | --- | --- |\n{rows}{_TOPICS}"
+    return wrapped(f"{_INTRO}| series | type | labels | meaning |\n| --- | --- | --- | --- |\n{rows}{_TOPICS}")
 
 
 def main() -> None:

@@ -90,5 +90,6 @@ def _joined(catalog: TopicCatalog, bucket: LedgerBucket, scanned: BucketScan | N
             one.ledger,
             one.taken,
             one.other,
+            extra={"see": "two-copies"},
         )
     return joined(catalog, found)

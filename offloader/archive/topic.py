@@ -330,7 +330,7 @@ def _without_missing(items: Iterable[T | Missing]) -> Iterator[T]:
         if not isinstance(item, Missing):
             yield item
         elif item.kind is None:
-            log.warning("%s..%s is missing: %s", item.start, item.end, item.why)
+            log.warning("%s..%s is missing: %s", item.start, item.end, item.why, extra={"see": "missing"})
 
 
 def _kept(items: Iterable[PlanItem], *, backwards: bool = False) -> Iterator[tuple[ObjectRange, Run]]:

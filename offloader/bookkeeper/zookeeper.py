@@ -144,7 +144,7 @@ class ZooKeeper:
         with self._changed:
             if state == KazooState.SUSPENDED and not self._closing:
                 self._lost = True
-                log.warning("the connection to ZooKeeper at %s was lost", self._name)
+                log.warning("the connection to ZooKeeper at %s was lost", self._name, extra={"see": "zookeeper-lost"})
             elif state == KazooState.CONNECTED and self._lost:
                 self._lost = False
                 log.info("ZooKeeper at %s answers again", self._name)

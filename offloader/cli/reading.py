@@ -203,7 +203,12 @@ def archived_partitions(
     whole = archive.find(topic)
     if whole is not None:
         if names := opening.partitions(topic):
-            log.warning("%s was partitioned once, too: name one of its %d archived partitions to read that", topic, len(names))
+            log.warning(
+                "%s was partitioned once, too: name one of its %d archived partitions to read that",
+                topic,
+                len(names),
+                extra={"see": "partitioned-once"},
+            )
         return [whole]
     scanned = opening.scan(lambda name: name.partitioned_name == str(topic))
     names = opening.partitions(topic, scanned)

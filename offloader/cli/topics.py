@@ -36,7 +36,7 @@ def journals_of(session: CommandSession) -> Journals:
     """All journals of the root, as far as they can be read: what is archived does not hang on them."""
     found = read_journals(session.store, applications(session.store))
     if not found.readable:
-        log.warning("what is under way may not be shown: %s", found.findings[0])
+        log.warning("what is under way may not be shown: %s", found.findings[0], extra={"see": "journal-damaged"})
     return found
 
 

@@ -190,7 +190,9 @@ class History:
             try:
                 found = decode_manifest(self._topic, node, key, read_manifest(self._store, key))
             except (DamagedRecordError, ObjectNotFoundError) as error:
-                log.warning("a manifest is passed over, what it is made of is read instead: %s", error)
+                log.warning(
+                    "a manifest is passed over, what it is made of is read instead: %s", error, extra={"see": "manifest-damaged"}
+                )
                 found = self._made(node)
             self._kept.put(key, found)
         return found
@@ -239,7 +241,12 @@ class History:
                 found.append(self._decoded(number, data[at : at + length]))
                 at += length
         except (DamagedRecordError, ObjectNotFoundError) as error:
-            log.warning("a manifest's records are passed over, each is read by itself instead: %s: %s", key, error)
+            log.warning(
+                "a manifest's records are passed over, each is read by itself instead: %s: %s",
+                key,
+                error,
+                extra={"see": "manifest-damaged"},
+            )
             return None
         return found
 

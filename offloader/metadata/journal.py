@@ -211,7 +211,9 @@ class Journal:
                 self._log.remove(self._removable)
             self._removable = []
         except OffloadError as error:  # the next snapshot tries again
-            log.warning("journal of %s: old records could not be removed: %s", self._application, error)
+            log.warning(
+                "journal of %s: old records could not be removed: %s", self._application, error, extra={"see": "old-records"}
+            )
 
     @contextmanager
     def _asking(self) -> Iterator[None]:

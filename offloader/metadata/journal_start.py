@@ -118,7 +118,7 @@ class JournalStart:
             removable = outdated(loaded, self._sizes())
             self._store.delete([self._log(epoch).key(slot) for epoch, slot in removable])
         except OffloadError as error:  # the next start tries again
-            log.warning("%s: old records could not be removed: %s", self._folder, error)
+            log.warning("%s: old records could not be removed: %s", self._folder, error, extra={"see": "old-records"})
 
     def _after(self, epoch: int, slot: int) -> str | None:
         """The first record after this one, in this epoch or a later one."""

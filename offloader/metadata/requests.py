@@ -134,7 +134,7 @@ def _done_at(store: ObjectStore, application: str, request_id: str) -> int | Non
     try:
         outcome = outcome_of(store, application, request_id)
     except (DamagedRecordError, FormatVersionError) as error:
-        log.warning("the outcome of a request is passed over: %s", error)
+        log.warning("the outcome of a request is passed over: %s", error, extra={"see": "request-outcome-damaged"})
         return None
     return None if outcome is None else outcome.at
 

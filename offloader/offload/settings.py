@@ -90,7 +90,10 @@ def lanes(config: Config, slots: int) -> Mapping[Lane, LaneLimits]:
     """
     section = config.limits
     if slots == 1:
-        log.warning("Spark runs one task at a time: others wait for topics that are read slowly, whose segments are small")
+        log.warning(
+            "Spark runs one task at a time: others wait for topics that are read slowly, whose segments are small",
+            extra={"see": "one-slot"},
+        )
     fast = LaneLimits(
         tasks=max(slots - 1, 1) * section.tasks_per_core,
         threads=section.threads_per_task,

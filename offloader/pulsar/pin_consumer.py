@@ -155,6 +155,7 @@ class PinConsumer:
                 self.topic,
                 f"{before[0]}:{before[1]}",
                 f"{mark_delete[0]}:{mark_delete[1]}",
+                extra={"see": "pin-went-back"},
             )
 
 

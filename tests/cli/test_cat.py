@@ -349,6 +349,7 @@ def test_two_copies_of_a_ledger_that_contradict_each_other_are_warned_of(line, t
     (told,) = result.stderr.splitlines()
     assert told.endswith(
         f"{line.archive.topic}: the bucket has two complete copies of ledger 7 with different entries: {LEDGER_UUID} is taken, {other} is left out"
+        "; see docs/running.md#two-copies"
     )
 
 

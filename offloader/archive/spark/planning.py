@@ -194,7 +194,7 @@ def _whole(view: TopicSnapshot, first: Position, last: Position) -> list[PlanIte
     try:
         return plan(view, Selection(_far_enough_back(view, first, LOOK_BACK + STEP), last))
     except DamagedRecordError as error:  # before the first position, which need not concern it
-        log.warning("%s: chunks before %s are not looked for: %s", view.topic, first, error)
+        log.warning("%s: chunks before %s are not looked for: %s", view.topic, first, error, extra={"see": "chunks-unknown"})
         return plan(view, Selection(first, last))
 
 

@@ -113,7 +113,13 @@ class TaskWork:
         try:
             folder.write_task(self._task.plan, self._task.number, metrics)
         except OffloadError as error:
-            log.warning("task %d of plan %s: its metrics are not written: %s", self._task.number, self._task.plan, error)
+            log.warning(
+                "task %d of plan %s: its metrics are not written: %s",
+                self._task.number,
+                self._task.plan,
+                error,
+                extra={"see": "metrics-unwritten"},
+            )
 
     def _runs(self, portion: TopicSplit, items: Iterable[ReadItem]) -> Iterator[EntryRun]:
         for item in items:
@@ -125,7 +131,7 @@ class TaskWork:
     def _note(self, portion: TopicSplit, item: Missing) -> None:
         self._missing += 1
         if item.kind is None:
-            log.warning("%s: %s..%s is missing: %s", portion.topic, item.start, item.end, item.why)
+            log.warning("%s: %s..%s is missing: %s", portion.topic, item.start, item.end, item.why, extra={"see": "missing"})
 
 
 @dataclass(frozen=True)

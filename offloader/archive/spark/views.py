@@ -84,4 +84,4 @@ class Views:
             why = f"{name} has segments in {url}, but its catalog is gone: `offloader catalog rebuild {name}` makes it anew"
             if self._options.fail_on_data_loss:
                 raise DataLostError(f"{why} (failOnDataLoss=false goes on without)")
-            log.warning("%s", why)
+            log.warning("%s", why, extra={"see": "catalog-gone"})

@@ -61,6 +61,6 @@ def check_pin(context: Context, topic: Topic) -> None:
         "a backlog quota with consumer_backlog_eviction, or somebody moved it; remove that policy, data may be lost"
     )
     if moved and topic.alarm != alarm:
-        log.error("%s", alarm)
+        log.error("%s", alarm, extra={"see": "pin-moved"})
         context.metrics.pin_moved(topic.name)
     topic.alarm = alarm if moved else ""

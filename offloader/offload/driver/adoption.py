@@ -125,7 +125,12 @@ def _mind_lost_pin(context: Context, catalog: CatalogHead, info: TopicInfo) -> N
         return
     if context.subscription in info.subscriptions or not evidence.doubtful(catalog, TopicListing(info.ledgers, None)):
         return
-    log.error("the subscription of topic=%s was deleted: what followed %s may be gone", catalog.topic, catalog.accounted)
+    log.error(
+        "the subscription of topic=%s was deleted: what followed %s may be gone",
+        catalog.topic,
+        catalog.accounted,
+        extra={"see": "subscription-deleted"},
+    )
     if state.open is None:
         context.record(replace(state, lost_after=catalog.accounted))
 

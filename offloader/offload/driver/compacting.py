@@ -42,6 +42,11 @@ class Compacting:
             answer.result()
         except OffloadError as error:
             self._again_at[name] = self._context.clock_ms() + AGAIN_MS
-            log.warning("cannot write manifests of topic=%s yet, readers read its records one by one: %s", name, error)
+            log.warning(
+                "cannot write manifests of topic=%s yet, readers read its records one by one: %s",
+                name,
+                error,
+                extra={"see": "manifests-wait"},
+            )
             return
         self._leaves[name] = leaves

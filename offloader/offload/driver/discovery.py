@@ -49,7 +49,12 @@ def discover(
             listed.update(topics)
         except OffloadError as error:
             unread[namespace] = error
-            log.warning("cannot read namespace %s, its policies stay as they were: %s", namespace, error)
+            log.warning(
+                "cannot read namespace %s, its policies stay as they were: %s",
+                namespace,
+                error,
+                extra={"see": "namespace-unread"},
+            )
     return Discovery(found, unread, dangers, frozenset(listed))
 
 
@@ -57,7 +62,9 @@ def _namespaces(admin: Admin, configured: Iterable[str]) -> list[str]:
     try:
         return [*admin.namespaces(), *configured]
     except OffloadError as error:
-        log.warning("cannot list the namespaces, only the configured ones are looked at: %s", error)
+        log.warning(
+            "cannot list the namespaces, only the configured ones are looked at: %s", error, extra={"see": "namespaces-unlisted"}
+        )
         return list(configured)
 
 

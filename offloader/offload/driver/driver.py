@@ -143,7 +143,7 @@ class Driver:
         except RetryableError as error:
             self._trouble += 1
             self.context.metrics.health.checked("store", str(error))
-            log.warning("waiting, nothing is lost (%d): %s", self._trouble, error)
+            log.warning("waiting, nothing is lost (%d): %s", self._trouble, error, extra={"see": "waiting"})
             return min(2.0 ** (self._trouble - 1), 30.0)
         finally:
             self.context.metrics.round((self.context.clock_ms() - began) / 1000)

@@ -15,7 +15,7 @@ def foreseen(error: Exception) -> OffloadError:
     """The error, or one of our tree that stands for it."""
     if isinstance(error, OffloadError):
         return error
-    log.error("an error that nobody foresaw: %s: %s", type(error).__name__, error, exc_info=error)
+    log.error("an error that nobody foresaw: %s: %s", type(error).__name__, error, exc_info=error, extra={"see": "unforeseen"})
     return UnforeseenError(f"{type(error).__name__}: {error}")
 
 

@@ -20,9 +20,13 @@ def end_old(context: Context, topic: Topic, state: TopicState, reason: str) -> T
         return state
     covered = state.open.covered
     if covered is None:
-        log.warning("segment dropped topic=%s segment=%s: %s", topic.name, state.open.uuid, reason)
+        log.warning(
+            "segment dropped topic=%s segment=%s: %s", topic.name, state.open.uuid, reason, extra={"see": "segment-dropped"}
+        )
         return replace(segments.dropped(state, reason), failure=None, requests=())
-    log.warning("sealing at the last uploaded entry topic=%s end=%s: %s", topic.name, covered, reason)
+    log.warning(
+        "sealing at the last uploaded entry topic=%s end=%s: %s", topic.name, covered, reason, extra={"see": "sealed-early"}
+    )
     state = segments.closing(state, covered, RollReason.DELETED)
     return segments.complete(state, (), LedgerList(()), context.clock_ms())
 

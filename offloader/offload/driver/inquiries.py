@@ -83,7 +83,7 @@ def _conclude(context: Context, topic: Topic, inquiry: Inquiry) -> None:
             observed.soon(topic)
             topic.missing = not inquiry.adopted
         case Being.DELETED | Being.ANOTHER:
-            log.warning("deleted topic=%s: %s", topic.name, found)
+            log.warning("deleted topic=%s: %s", topic.name, found, extra={"see": "deleted"})
             topic.gone, topic.inquiry = found, None
         case Being.UNKNOWN:
             _tell(topic, inquiry)
@@ -100,4 +100,4 @@ def _tell(topic: Topic, inquiry: Inquiry) -> None:
         )
     if topic.poll.error != why:
         observed.explain(topic, why)
-        log.warning("perhaps deleted topic=%s: %s", topic.name, why)
+        log.warning("perhaps deleted topic=%s: %s", topic.name, why, extra={"see": "perhaps-deleted"})

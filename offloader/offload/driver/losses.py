@@ -35,7 +35,12 @@ def handle(context: Context, topic: Topic, state: TopicState) -> tuple[TopicStat
         if covered is None or state.open.closing_end == covered or state.open.sealed is not None:
             return state, None
         log.error(
-            "data lost topic=%s from=%s to=%s: sealing at %s, the last uploaded entry", topic.name, lost.first, lost.last, covered
+            "data lost topic=%s from=%s to=%s: sealing at %s, the last uploaded entry",
+            topic.name,
+            lost.first,
+            lost.last,
+            covered,
+            extra={"see": "data-lost"},
         )
         return segments.closing(state, covered, RollReason.DATA_LOST), None
     return _record_or_wait(context, topic, state, lost)
@@ -59,7 +64,9 @@ def _doubted(topic: Topic, state: TopicState) -> TopicState:
     after = topic.catalog.accounted
     if state.open is not None or state.lost_after is not None or not evidence.doubtful(topic.catalog, topic.listed):
         return state
-    log.error("the pin of topic=%s was moved or deleted: what followed %s may be gone", topic.name, after)
+    log.error(
+        "the pin of topic=%s was moved or deleted: what followed %s may be gone", topic.name, after, extra={"see": "pin-lost"}
+    )
     return replace(state, lost_after=after)
 
 
@@ -77,7 +84,7 @@ def _record_or_wait(context: Context, topic: Topic, state: TopicState, lost: Los
             if state.failure.retry_at - now > segments.BACKOFF_LAST_MS // 2:
                 return state, None  # each renewal is a record of the journal
             return replace(state, failure=replace(state.failure, retry_at=again)), None
-        log.error("data lost topic=%s: %s", topic.name, reason)
+        log.error("data lost topic=%s: %s", topic.name, reason, extra={"see": "data-lost"})
         return replace(state, failure=Failure(FailureKind.DATA_LOST, reason, 1, again)), None
     reason, accepted_by = "trimmed before it was offloaded", "failOnDataLoss: false"
     if state.let_go:
@@ -100,4 +107,12 @@ def recorded(context: Context, topic: Topic, loss: Loss) -> None:
     context.record(replace(state, failure=None, lost_after=None))
     topic.accepted_loss = None
     context.metrics.loss(topic.name)
-    log.error("loss recorded topic=%s from=%s to=%s by=%s: %s", topic.name, loss.start, loss.end, loss.accepted_by, loss.reason)
+    log.error(
+        "loss recorded topic=%s from=%s to=%s by=%s: %s",
+        topic.name,
+        loss.start,
+        loss.end,
+        loss.accepted_by,
+        loss.reason,
+        extra={"see": "loss-recorded"},
+    )

@@ -80,7 +80,7 @@ def _received(context: Context, topic: Topic, before: TopicState, receipt: Recei
 
 def tell_of_abandoned(context: Context, topic: TopicName, reason: str) -> None:
     """An upload is given up: log and count it."""
-    log.warning("abandon topic=%s reason=%s", topic, reason)
+    log.warning("abandon topic=%s reason=%s", topic, reason, extra={"see": "abandoned"})
     context.metrics.abandoned(topic)
 
 
@@ -99,11 +99,24 @@ def _count(context: Context, receipt: Receipt) -> None:
         for gap in part.gaps:
             metrics.gap(name, gap.kind, gap.span)
         if part.stats.unreadable:
-            log.info("unreadable entries topic=%s count=%s from=%s to=%s", name, part.stats.unreadable, part.first, part.last)
+            log.info(
+                "unreadable entries topic=%s count=%s from=%s to=%s",
+                name,
+                part.stats.unreadable,
+                part.first,
+                part.last,
+                extra={"see": "unreadable-entries"},
+            )
             metrics.unreadable(name, part.stats.unreadable)
     metrics.entries_read(name, receipt.read_bytes)
     if receipt.failure_kind is not None:
-        log.warning("slice failed topic=%s kind=%s reason=%s", name, receipt.failure_kind, receipt.failure_reason)
+        log.warning(
+            "slice failed topic=%s kind=%s reason=%s",
+            name,
+            receipt.failure_kind,
+            receipt.failure_reason,
+            extra={"see": "slice-failed"},
+        )
         metrics.failure(receipt.failure_kind, name)
 
 

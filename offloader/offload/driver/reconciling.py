@@ -30,7 +30,7 @@ def could_not_look(topic: Topic, error: OffloadError) -> None:
         inquire(topic)
     elif str(error) != topic.poll.error:
         observed.explain(topic, str(error))
-        log.warning("cannot look at topic=%s: %s", topic.name, error)
+        log.warning("cannot look at topic=%s: %s", topic.name, error, extra={"see": "topic-silent"})
 
 
 def check_all(context: Context, roster: TopicRegistry, topics: Iterable[Topic], sealing: Sealing) -> None:
@@ -80,7 +80,11 @@ def _mind_another_pin(context: Context, topic: Topic) -> None:
     claim, token = topic.catalog.claim, topic.info.token
     if claim is None or token is None or not evidence.remade(topic.catalog, topic.listed):
         return
-    log.warning("the subscription of topic=%s was deleted and made anew; nothing was lost", topic.name)
+    log.warning(
+        "the subscription of topic=%s was deleted and made anew; nothing was lost",
+        topic.name,
+        extra={"see": "subscription-remade"},
+    )
     renewed = replace(claim, token=token, at=context.clock_ms(), reason="the subscription was made anew")
     _have_recorded(context, topic, renewed)
 

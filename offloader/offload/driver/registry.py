@@ -122,7 +122,7 @@ class TopicRegistry:
         for namespace, checks in found.dangers.items():
             for check in checks:
                 if check not in self._dangers.get(namespace, ()):
-                    log.warning("%s: %s; remedy: %s", check.name, check.message, check.remedy)
+                    log.warning("%s: %s; remedy: %s", check.name, check.message, check.remedy, extra={"see": "policy"})
         self._dangers.update(found.dangers)
 
     def _refuse(self, name: TopicName) -> bool:
@@ -154,7 +154,7 @@ class TopicRegistry:
         try:
             found, remembered = answer.result()
         except OffloadError as error:
-            log.warning("cannot discover topics, tried again soon: %s", error)
+            log.warning("cannot discover topics, tried again soon: %s", error, extra={"see": "discovery-failed"})
             self._discover_at = now + ADOPT_AGAIN_MS
             return
         self.discovered = True
@@ -208,7 +208,7 @@ class TopicRegistry:
                 return False
             catalogs.mark(name)  # another process of this application has claimed it meanwhile
         except OffloadError as error:
-            log.warning("cannot read the catalog of topic=%s: %s", name, error)
+            log.warning("cannot read the catalog of topic=%s: %s", name, error, extra={"see": "catalog-unread"})
             return None
         return True
 
@@ -255,7 +255,7 @@ class TopicRegistry:
         retry = self._adoptions.get(name, RetrySchedule()).failed(attempt.began, now)
         self._adoptions[name] = replace(retry, again_at=max(retry.again_at, now + ADOPT_AGAIN_MS))
         if self.refused.get(name) != str(error):
-            log.warning("cannot offload topic=%s: %s", name, error)
+            log.warning("cannot offload topic=%s: %s", name, error, extra={"see": "not-offloaded"})
         self.refused[name] = str(error)
         if isinstance(error, RetryableError):
             self._retrying.setdefault(name, now)

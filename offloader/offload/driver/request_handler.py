@@ -76,7 +76,7 @@ class RequestHandler:
         try:
             found = answer.result()
         except OffloadError as error:
-            log.warning("requests wait: %s", error)
+            log.warning("requests wait: %s", error, extra={"see": "requests-wait"})
             return
         for request_id, request in found:
             if request_id not in self._taken and request_id not in self._answers:
@@ -191,7 +191,7 @@ class RequestHandler:
         try:
             answer.result()
         except OffloadError as error:
-            log.warning("requests wait: %s", error)
+            log.warning("requests wait: %s", error, extra={"see": "requests-wait"})
             return
         kind, outcome = self._answers.pop(request_id)
         self._taken.pop(request_id, None)

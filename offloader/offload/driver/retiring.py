@@ -163,7 +163,7 @@ def _done(context: Context, topic: Topic, began: int, answer: Future[None]) -> b
         answer.result()
     except OffloadError as error:
         tried_in_vain(context, topic, began)
-        log.warning("cannot release the subscription of topic=%s yet: %s", topic.name, error)
+        log.warning("cannot release the subscription of topic=%s yet: %s", topic.name, error, extra={"see": "not-released"})
         return False
     return True
 

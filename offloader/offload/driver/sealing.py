@@ -92,7 +92,7 @@ class Sealing:
         return self._context.failed(state, error)
 
     def _tell_failure(self, segment: OpenSegment, topic: TopicName, error: OffloadError) -> None:
-        log.warning("seal failed topic=%s segment=%s: %s", topic, segment.uuid, error)
+        log.warning("seal failed topic=%s segment=%s: %s", topic, segment.uuid, error, extra={"see": "seal-failed"})
         self._context.metrics.failure(failure_kind(error), topic)
         if segments.must_abandon(error):
             tell_of_abandoned(self._context, topic, str(error))
@@ -106,7 +106,7 @@ class Sealing:
 
 
 def _tell_dropped(segment: OpenSegment, topic: TopicName) -> None:
-    log.warning("the catalog went on without segment=%s topic=%s: it is dropped", segment.uuid, topic)
+    log.warning("the catalog went on without segment=%s topic=%s: it is dropped", segment.uuid, topic, extra={"see": "overtaken"})
 
 
 class AbandonedUploads:

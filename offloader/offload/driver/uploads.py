@@ -47,7 +47,7 @@ class SegmentUploads:
         try:
             return segments.uploading(state, uuid, answer.result())
         except OffloadError as error:
-            log.warning("cannot begin an upload topic=%s: %s", state.topic, error)
+            log.warning("cannot begin an upload topic=%s: %s", state.topic, error, extra={"see": "upload-refused"})
             if not segments.awaits_upload(state, uuid):
                 return state
             if isinstance(error, OutcomeUnknownError):

@@ -97,7 +97,9 @@ class PlanServer:
                 self._accept_one()
             except (OSError, EOFError, RuntimeError) as error:
                 if not (told or self._closed):
-                    log.warning("plan server: no connection can be accepted, tried again: %s", error)
+                    log.warning(
+                        "plan server: no connection can be accepted, tried again: %s", error, extra={"see": "plan-connections"}
+                    )
                 told = True
                 with self._changed:
                     self._changed.wait_for(lambda: self._closed, ACCEPT_AGAIN_SECONDS)
@@ -120,7 +122,7 @@ class PlanServer:
                 with _ended_after(self._handshake, connection):
                     known = self._knows_key(connection)
             except (OSError, RuntimeError) as error:  # too many open files, or threads
-                log.warning("plan server: a connection was let go: %s", error)
+                log.warning("plan server: a connection was let go: %s", error, extra={"see": "plan-connections"})
                 return
             if not known:
                 return
@@ -136,7 +138,7 @@ class PlanServer:
             deliver_challenge(connection, self._key)
             answer_challenge(connection, self._key)
         except AuthenticationError:
-            log.warning("plan server: a process with a wrong key was refused")
+            log.warning("plan server: a process with a wrong key was refused", extra={"see": "wrong-key"})
             return False
         except (EOFError, OSError):
             return False

@@ -160,7 +160,7 @@ def _committer(commit: Callable[[list[Receipt]], None]) -> Callable[[DataFrame, 
     def committer(batch: DataFrame, number: int) -> None:  # noqa: ARG001 (Spark's signature)
         rows = batch.collect()  # the one action of this batch
         for unfit in sorted({row.unfit for row in rows if row.unfit} - told):
-            log.warning("an executor cannot run slices: %s", unfit)
+            log.warning("an executor cannot run slices: %s", unfit, extra={"see": "executor-unfit"})
             told.add(unfit)
         commit([receipt_of(row.receipt, row.slice, row.unfit) for row in rows])
 

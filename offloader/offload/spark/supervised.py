@@ -53,7 +53,7 @@ class SupervisedQuery:
         try:
             return self._start()
         except (PySparkException, *_GONE) as error:  # for example a Python process of Spark's that was killed meanwhile
-            log.error("Spark's query could not be started: %s", _first_line(error))
+            log.error("Spark's query could not be started: %s", _first_line(error), extra={"see": "query-not-started"})
             return None
 
     def _why_dead(self) -> str:
@@ -61,7 +61,7 @@ class SupervisedQuery:
             return "it could not be started"
         error: StreamingQueryException | None = self._query.exception()
         reason = _first_line(error) if error else "no reason given"
-        log.error("Spark's query ended: %s", reason)
+        log.error("Spark's query ended: %s", reason, extra={"see": "query-ended"})
         return reason
 
 

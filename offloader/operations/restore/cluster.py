@@ -53,6 +53,7 @@ class TargetCluster:
                 "%s: the namespace leaves %s to the broker, whose defaults only super users may see: they are checked when the topic is made",
                 topic,
                 " and ".join(unsaid),
+                extra={"see": "policies-unseen"},
             )
             defaults = KEEPS_EVERYTHING
         required = bool(policies.get("encryption_required"))

@@ -64,7 +64,7 @@ class Restore:
                     pause, since, stored = FIRST_PAUSE, self._tools.now(), sent
                 if self._archive_failed or self._tools.now() - since > self._tools.patience:
                     raise
-                log.warning("%s; the target is tried again in %s s", error, pause)
+                log.warning("%s; the target is tried again in %s s", error, pause, extra={"see": "target-retried"})
             self._tools.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
