@@ -66,13 +66,23 @@ def main() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
-        "names", nargs="*", choices=[*BENCHMARKS, []], metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; all by default"
+        "names",
+        nargs="*",
+        choices=[*BENCHMARKS, []],
+        metavar="NAME",
+        help=f"of {', '.join(BENCHMARKS)}; all by default",
     )
     parser.add_argument("--output", choices=["text", "json"], default="text")
-    parser.add_argument("--folder", type=Path, default=Path("bench-data"), help="where data goes; the disk that is measured")
+    parser.add_argument(
+        "--folder", type=Path, default=Path("bench-data"), help="where data goes; the disk that is measured"
+    )
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--batched", type=int, default=2048, metavar="MIB", help="size of the topic of 100 x 1 KiB batches")
-    parser.add_argument("--unbatched", type=int, default=300, metavar="MIB", help="size of the topic of single 1 KiB messages")
+    parser.add_argument(
+        "--batched", type=int, default=2048, metavar="MIB", help="size of the topic of 100 x 1 KiB batches"
+    )
+    parser.add_argument(
+        "--unbatched", type=int, default=300, metavar="MIB", help="size of the topic of single 1 KiB messages"
+    )
     parser.add_argument("--idle-topics", type=int, default=1000)
     parser.add_argument("--idle-seconds", type=int, default=60)
     parser.add_argument("--payload-signing", default="auto", help="ours with storage.options.payload_signing (offload)")

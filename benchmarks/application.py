@@ -1,4 +1,5 @@
-"""`application`: Pulsar to local disk through Spark, beside our own reader alone and beside pulsar-client's ways to read."""
+"""`application`: Pulsar to local disk through Spark, beside our own reader alone and beside pulsar-client's ways to
+read."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ def _one_kind(options: Options, cluster: Cluster, kind: str, size: int) -> tuple
     namespace = cluster.namespace(f"public/{kind}")
     topic = f"persistent://{namespace}/topic"
     info = cluster.fill(topic, size, batched=kind == "batches")
-    options.say(f"application: {kind}: {stored(info) / MIB:.0f} MiB in {sum(n for n, _ in info.sizes.values())} entries")
+    options.say(
+        f"application: {kind}: {stored(info) / MIB:.0f} MiB in {sum(n for n, _ in info.sizes.values())} entries"
+    )
     raw_reader(cluster, topic, info)  # the broker's caches and compiled code are warm for everyone
     base, whole = f"{RAW}, {kind}", f"application, {kind}"
     works: dict[str, Callable[[int], float]] = {
@@ -59,7 +62,9 @@ def _read_by_client(cluster: Cluster, topic: str, info: TopicInfo, way: clients.
 
 def _against_clients(measured: dict[str, list[float]], whole: str, kind: str) -> str:
     others = [(n, median_ratio(measured[whole], v)) for n, v in measured.items() if n.startswith("pulsar-client")]
-    return f"{kind}: the application is " + ", ".join(f"{r:.2f} times as fast as {n.partition(',')[0]}" for n, r in others)
+    return f"{kind}: the application is " + ", ".join(
+        f"{r:.2f} times as fast as {n.partition(',')[0]}" for n, r in others
+    )
 
 
 def _offload(options: Options, cluster: Cluster, namespace: str, name: str) -> float:
@@ -72,7 +77,9 @@ def _offload(options: Options, cluster: Cluster, namespace: str, name: str) -> f
     shutil.rmtree(offloading.archive)
     _unsubscribe(cluster, namespace)
     if len(batches) < 2:
-        raise FatalError("everything came in one batch, nothing is left to measure: use a larger topic (--batched, --unbatched)")
+        raise FatalError(
+            "everything came in one batch, nothing is left to measure: use a larger topic (--batched, --unbatched)"
+        )
     return sum(b.size for b in batches[1:]) / (batches[-1].at - batches[0].at) / 1e6
 
 

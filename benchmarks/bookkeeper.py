@@ -37,7 +37,8 @@ def _one_kind(options: Options, cluster: Cluster, kind: str, size: int) -> list[
         for name in list(works) if number % 2 else reversed(works):
             speed = works[name]()
             options.say(
-                f"bookkeeper: round {number}: {name}: {speed:.0f} MB/s, {speed * 1e6 * entries / stored(info):,.0f} entries/s"
+                f"bookkeeper: round {number}: {name}: {speed:.0f} MB/s, {speed * 1e6 * entries / stored(info):,.0f} "
+                "entries/s"
             )
             if number:  # the first round warms up
                 measured[name].append(speed)

@@ -12,7 +12,8 @@ from rich.table import Table
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """`value` in `unit`; `ratio`: to `of`, the median over the rounds. `target` says what the ratio (or the value) should be."""
+    """`value` in `unit`; `ratio`: to `of`, the median over the rounds. `target` says what the ratio (or the value)
+    should be."""
 
     name: str
     value: float
@@ -59,7 +60,8 @@ def median_ratio(values: Sequence[float], others: Sequence[float]) -> float:
 def rates(
     measured: dict[str, list[float]], base: str, unit: str = "MB/s", targets: dict[str, tuple[str, float]] | None = None
 ) -> list[Figure]:
-    """One figure a name: the median, and the median ratio to `base` of the same round. `targets`: name -> (text, least ratio)."""
+    """One figure a name: the median, and the median ratio to `base` of the same round. `targets`: name -> (text, least
+    ratio)."""
     figures = []
     for name, values in measured.items():
         ratio = None if name == base else median_ratio(values, measured[base])

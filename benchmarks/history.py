@@ -1,4 +1,5 @@
-"""`history`: what a start, a writer and a reader's plan cost beside old segments. No Pulsar, no network: requests, bytes, CPU and memory."""
+"""`history`: what a start, a writer and a reader's plan cost beside old segments. No Pulsar, no network: requests,
+bytes, CPU and memory."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def run(options: Options) -> Report:
         options.say(f"history: {number} segments done")
     figures += _many_topics()
     notes = (
-        "a segment of 1 GiB a minute, 128 parts; objects are made by the product's code when they are asked for first, which is not counted",
+        "a segment of 1 GiB a minute, 128 parts; objects are made by the product's code when they are asked for "
+        "first, which is not counted",
         "seconds are those of the CPU: a store's answers take theirs, some of them one after the other",
         f"{TOPICS} topics of {EACH} segments: segments of one part, since only starts are measured",
     )

@@ -39,11 +39,15 @@ def run(options: Options) -> Report:
 
 def _report(options: Options, used: dict[str, float], broker: float, seconds: float) -> Report:
     share = sum(used.values()) / seconds
-    figures = [Figure(role, used[role] / seconds, "cores", used[role] / sum(used.values()), "all") for role in sorted(used)]
+    figures = [
+        Figure(role, used[role] / seconds, "cores", used[role] / sum(used.values()), "all") for role in sorted(used)
+    ]
     figures.append(Figure("all", share, "cores", share, "one core", f"< {TARGET}", share < TARGET))
     figures.append(Figure("(the broker, for comparison)", broker / seconds, "cores"))
     title = f"{options.idle_topics} topics without traffic, CPU over {options.idle_seconds} s"
-    return Report("idle", title, figures, (f"begins {SETTLE_SECONDS} s after a start; spark.trigger 5 s, metrics port closed",))
+    return Report(
+        "idle", title, figures, (f"begins {SETTLE_SECONDS} s after a start; spark.trigger 5 s, metrics port closed",)
+    )
 
 
 def _one_message_each(cluster: Cluster, namespace: str, topics: int) -> None:

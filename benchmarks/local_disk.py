@@ -1,4 +1,5 @@
-"""`local-disk`: packing entries and uploading them to a local disk, beside a plain copy of the same bytes to that disk."""
+"""`local-disk`: packing entries and uploading them to a local disk, beside a plain copy of the same bytes to that
+disk."""
 
 from __future__ import annotations
 
@@ -29,14 +30,17 @@ def run(options: Options) -> Report:
         figures += _one_size(options, size)
     written = _written_per_byte(options.folder)
     figures.append(
-        Figure("bytes written per byte of object", written, "", written, "one write", "<= 1.01: in place", written <= 1.01)
+        Figure(
+            "bytes written per byte of object", written, "", written, "one write", "<= 1.01: in place", written <= 1.01
+        )
     )
     return Report(
         "local-disk",
         f"{TOTAL // MIB} MiB of entries from memory to {options.folder.parent}",
         figures,
         (
-            "plain copy: write() of 8 MiB at a time, one fsync at the end; the store syncs each part, so that a receipt is a promise",
+            "plain copy: write() of 8 MiB at a time, one fsync at the end; the store syncs each part, so that a "
+            "receipt is a promise",
         ),
     )
 

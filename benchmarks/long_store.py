@@ -1,4 +1,5 @@
-"""A store that has a topic of any number of segments: each object is made, by the product's own code, when it is asked for."""
+"""A store that has a topic of any number of segments: each object is made, by the product's own code, when it is asked
+for."""
 
 from __future__ import annotations
 
@@ -14,7 +15,18 @@ from offloader.metadata.layout import catalog_folder, manifests_folder, newest_k
 from offloader.metadata.manifest import FAN, Manifest, ManifestNode, ManifestRow, frontier, leaf
 from offloader.metadata.manifest_codec import encode_manifest
 from offloader.metadata.state import CatalogHead, Claim, NewestSegment, Said, record_uuid
-from offloader.model import Ending, EntryStats, LedgerRange, Part, Position, RollReason, Segment, SegmentLayout, Source, TopicName
+from offloader.model import (
+    Ending,
+    EntryStats,
+    LedgerRange,
+    Part,
+    Position,
+    RollReason,
+    Segment,
+    SegmentLayout,
+    Source,
+    TopicName,
+)
 from offloader.ports.object_store import Stat
 
 MINUTE = 60_000
@@ -109,7 +121,8 @@ class LongTopic:
 
 
 class LongStore:
-    """What is read of them, as an `ObjectStore` gives it, and how often and how much. What was made is kept: a second reader does not wait."""
+    """What is read of them, as an `ObjectStore` gives it, and how often and how much. What was made is kept: a second
+    reader does not wait."""
 
     url = "memory://long"
     min_part_size = 1
@@ -180,7 +193,9 @@ class LongStore:
             return b"".join(_slot(topic, slot) for slot in slots)
         node = ManifestNode(int(level), int(number))
         if node.level > 0:
-            return encode_manifest(topic.topic, Manifest(node, tuple(topic.row(node.child(n).slots) for n in range(FAN))))
+            return encode_manifest(
+                topic.topic, Manifest(node, tuple(topic.row(node.child(n).slots) for n in range(FAN)))
+            )
         before = [topic.row(each.slots) for each in frontier(node.number)]
         lengths = [len(_slot(topic, slot)) for slot in slots]
         return encode_manifest(topic.topic, leaf(node.number, [topic.record(slot) for slot in slots], lengths, before))

@@ -1,4 +1,5 @@
-"""`memory`: what the application's processes hold while it offloads a large topic: it must not grow with what has passed through."""
+"""`memory`: what the application's processes hold while it offloads a large topic: it must not grow with what has
+passed through."""
 
 from __future__ import annotations
 
@@ -31,12 +32,17 @@ def run(options: Options) -> Report:
     middle = len(samples) // 2
     first, second = _peaks(samples[:middle]), _peaks(samples[middle:])
     figures = [_figure(role, first[role], second[role]) for role in sorted(second)]
-    title = f"PSS by role over {options.batched_bytes // MIB} MiB, {len(samples)} samples from the first batch to the last"
-    return Report("memory", title, figures, ("value: the most in the second half; ratio: to the most in the first half",))
+    title = (
+        f"PSS by role over {options.batched_bytes // MIB} MiB, {len(samples)} samples from the first batch to the last"
+    )
+    return Report(
+        "memory", title, figures, ("value: the most in the second half; ratio: to the most in the first half",)
+    )
 
 
 def _samples(process: subprocess.Popen[bytes], offloading: Offloading) -> list[Counter[str]]:
-    """Memory by role and in total, from the first committed batch to the last (then workers end, and shared pages count for the others)."""
+    """Memory by role and in total, from the first committed batch to the last (then workers end, and shared pages count
+    for the others)."""
     samples: list[tuple[float, Counter[str]]] = []
     pause = threading.Event()
     while process.poll() is None:

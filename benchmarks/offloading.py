@@ -23,7 +23,8 @@ STOP_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One micro-batch: seconds (of the wall clock) when its receipts came, bytes read, and how long batch and longest slice took."""
+    """One micro-batch: seconds (of the wall clock) when its receipts came, bytes read, and how long batch and longest
+    slice took."""
 
     at: float
     size: int
@@ -34,7 +35,8 @@ class Batch:
 class Offloading:
     """`offloader run` on a namespace, to a folder of its own, or to the `storage` (YAML) that is named.
 
-    `spark` and `limits`: other sections of these names (YAML). `faults`: see `offloader.testing.scripted`. `namespace` empty: those that are enabled in Pulsar. `source` bookkeeper: straight from the bookie.
+    `spark` and `limits`: other sections of these names (YAML). `faults`: see `offloader.testing.scripted`. `namespace`
+    empty: those that are enabled in Pulsar. `source` bookkeeper: straight from the bookie.
     """
 
     def __init__(
@@ -57,7 +59,9 @@ class Offloading:
         self.log = folder / "log"
         self.application = folder.name
         self._config = folder / "offloader.yaml"
-        more = f', source: bookkeeper, metadataServiceUri: "{cluster.metadata_uri}"' if source is Source.BOOKKEEPER else ""
+        more = (
+            f', source: bookkeeper, metadataServiceUri: "{cluster.metadata_uri}"' if source is Source.BOOKKEEPER else ""
+        )
         self._config.write_text(
             f"""
 application: {self.application}

@@ -40,7 +40,9 @@ class Cluster:
         offloader: OffloaderSettings | None = None,
         zookeeper: bool = False,
     ) -> None:
-        self.standalone = PulsarStandalone(folder, zookeeper=zookeeper, configuration=configuration or {}, offloader=offloader)
+        self.standalone = PulsarStandalone(
+            folder, zookeeper=zookeeper, configuration=configuration or {}, offloader=offloader
+        )
         self.metadata_uri = f"zk://{self.standalone.zookeeper_address}/ledgers" if zookeeper else ""
 
     def __enter__(self) -> Self:

@@ -1,6 +1,8 @@
-"""Ways to read a whole topic, each in a process of its own: `python -m benchmarks.readers WAY …` prints one line of JSON.
+"""Ways to read a whole topic, each in a process of its own: `python -m benchmarks.readers WAY …` prints one line of
+JSON.
 
-The clock runs from before anything is opened to the last message; what a process needs to start (imports, Spark) is not in it.
+The clock runs from before anything is opened to the last message; what a process needs to start (imports, Spark) is not
+in it.
 """
 
 from __future__ import annotations

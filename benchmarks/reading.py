@@ -1,4 +1,5 @@
-"""`reading`: an archived topic from S3 by our readers, beside a stock consumer that gets it through a stock broker with its own offloader."""
+"""`reading`: an archived topic from S3 by our readers, beside a stock consumer that gets it through a stock broker with
+its own offloader."""
 
 from __future__ import annotations
 
@@ -23,7 +24,14 @@ MESSAGES_TARGET = 1.5
 TWO_READERS_TARGET = 0.9
 STOCK = ("client-reader", "client-batch-receive")
 RAW = "raw-gets"  # what the S3 server gives whoever does nothing with it
-OURS = ("python-entry-batches", "python-entries", "python-batches", "python-messages", "spark-entries", "spark-messages")
+OURS = (
+    "python-entry-batches",
+    "python-entries",
+    "python-batches",
+    "python-messages",
+    "spark-entries",
+    "spark-messages",
+)
 
 
 def run(options: Options) -> Report:
@@ -38,7 +46,10 @@ def run(options: Options) -> Report:
                     figures += _one_kind(options, cluster, server, kind, size)
     notes = (
         "the stock consumer is pulsar-client, the faster of its Reader and its batch_receive in each round",
-        f"Spark: local[2], the second pass of a session; {os.cpu_count()} cores for everything, S3 server and broker included",
+        (
+            f"Spark: local[2], the second pass of a session; {os.cpu_count()} cores for everything, S3 server and "
+            "broker included"
+        ),
     )
     return Report("reading", "one topic from one S3 server, all of it", figures, notes)
 
@@ -62,11 +73,15 @@ def _one_kind(options: Options, cluster: Cluster, server: S3Server, kind: str, s
     speeds = {base: stock, **raw, **{f"{name}, {kind}": _speeds(measured[name], bytes_) for name in OURS}}
     targets = {
         name: (f">= {least}", least)
-        for name, least in ((n, ENTRIES_TARGET if "entr" in n else MESSAGES_TARGET) for n in speeds if n != base and n not in raw)
+        for name, least in (
+            (n, ENTRIES_TARGET if "entr" in n else MESSAGES_TARGET) for n in speeds if n != base and n not in raw
+        )
     }
     found = rates(speeds, base, targets=targets)
     found.append(
-        _two_readers(options, ways["python-entry-batches"], _speeds(measured["python-entry-batches"], bytes_), bytes_, kind)
+        _two_readers(
+            options, ways["python-entry-batches"], _speeds(measured["python-entry-batches"], bytes_), bytes_, kind
+        )
     )
     found.append(_memory(measured["python-entries"], kind))
     return found + single_reads(root, server.url, TopicName.parse(topic), kind)
@@ -80,10 +95,13 @@ def _rounds(options: Options, ways: dict[str, Way], kind: str) -> dict[str, list
             measured[name].append(got)
             rate = got.count / got.seconds
             options.say(
-                f"reading: {kind}: round {number + 1}: {name}: {got.size / got.seconds / 1e6:.0f} MB/s, {rate:,.0f} a second"
+                f"reading: {kind}: round {number + 1}: {name}: {got.size / got.seconds / 1e6:.0f} MB/s, {rate:,.0f} "
+                "a second"
             )
     for of_entries in (False, True):
-        counts = {name: got[0].count for name, got in measured.items() if name != RAW and ("entr" in name) == of_entries}
+        counts = {
+            name: got[0].count for name, got in measured.items() if name != RAW and ("entr" in name) == of_entries
+        }
         if len(set(counts.values())) > 1:
             raise DamagedObjectError(f"the readers do not agree on how much there is: {counts}")
     return measured
@@ -101,7 +119,9 @@ def _two_readers(options: Options, way: Way, alone: list[float], size: int, kind
         both.append(2 * size / max(r.seconds for r in readings) / 1e6)
     ratio = median_ratio(both, [2 * speed for speed in alone])
     target = f">= {TWO_READERS_TARGET} where cores allow"
-    return Figure(f"two python-entry-batches at once, {kind}", statistics.median(both), "MB/s", ratio, "twice one", target)
+    return Figure(
+        f"two python-entry-batches at once, {kind}", statistics.median(both), "MB/s", ratio, "twice one", target
+    )
 
 
 def _memory(readings: list[Reading], kind: str) -> Figure:

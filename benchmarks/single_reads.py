@@ -37,7 +37,9 @@ def single_reads(root: str, endpoint: str, topic: TopicName, kind: str) -> list[
             at = view.catalog.segments[number].start
         reader = PlannedReader(stores)
         begun = time.perf_counter()
-        entries = sum(item.count for item in reader.read(plan(view, Selection(at, at))) if not isinstance(item, Missing))
+        entries = sum(
+            item.count for item in reader.read(plan(view, Selection(at, at))) if not isinstance(item, Missing)
+        )
         measured.append((reader.stats.requests, reader.stats.bytes_read, time.perf_counter() - begun))
         if entries != 1:
             raise DamagedObjectError(f"{topic}: {entries} entries were read at {at}")

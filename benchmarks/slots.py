@@ -1,4 +1,5 @@
-"""`slots`: topics that are delivered at mixed speeds, offloaded by a Spark cluster's executors with 1, 2 and 4 slots."""
+"""`slots`: topics that are delivered at mixed speeds, offloaded by a Spark cluster's executors with 1, 2 and 4
+slots."""
 
 from __future__ import annotations
 

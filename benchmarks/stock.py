@@ -14,7 +14,8 @@ POLL_SECONDS = 0.05
 
 
 def close_ledgers(cluster: Cluster, topic: str) -> tuple[TopicInfo, tuple[int, int]]:
-    """All ledgers that there are; one more follows them. The topic as it was before, and the only entry of the one that follows."""
+    """All ledgers that there are; one more follows them. The topic as it was before, and the only entry of the one that
+    follows."""
     name = TopicName.parse(topic)
     cluster.standalone.admin("PUT", f"{name.rest_path}/unload")
     before = cluster.admin.topic_info(name)
@@ -25,7 +26,8 @@ def close_ledgers(cluster: Cluster, topic: str) -> tuple[TopicInfo, tuple[int, i
 
 
 def offload_by_the_broker(cluster: Cluster, topic: str, before: TopicInfo, behind: tuple[int, int]) -> float:
-    """The ledgers of a topic as it was `before`, which is all that lies before the ledger of `behind`. Seconds that it took."""
+    """The ledgers of a topic as it was `before`, which is all that lies before the ledger of `behind`. Seconds that it
+    took."""
     path, admin = TopicName.parse(topic).rest_path, cluster.standalone.admin
     begun = time.perf_counter()
     admin("PUT", f"{path}/offload", {"ledgerId": behind[0], "entryId": behind[1]})

@@ -1,9 +1,10 @@
-"""`offload`: a whole topic of single messages into an S3 server, beside what the stock broker's own offloader does for the same topic.
+"""`offload`: a whole topic of single messages into an S3 server, beside what the stock broker's own offloader does for
+the same topic.
 
-Both are running and warm: the broker, and an application that reads from the bookie. The topic is terminated, so that nothing is waited
-for. Ours is measured from its claim on the topic to the commit of its last entry, the broker's from the call that triggers it to the
-status that says it is done. The stock offloader is faster when the machine is busy: each round gives it an idle and a busy run, each
-with a topic of its own, and takes the better.
+Both are running and warm: the broker, and an application that reads from the bookie. The topic is terminated, so that
+nothing is waited for. Ours is measured from its claim on the topic to the commit of its last entry, the broker's from
+the call that triggers it to the status that says it is done. The stock offloader is faster when the machine is busy:
+each round gives it an idle and a busy run, each with a topic of its own, and takes the better.
 """
 
 from __future__ import annotations
@@ -51,13 +52,15 @@ def run(options: Options) -> Report:
 def _notes(options: Options) -> tuple[str, ...]:
     size = options.unbatched_bytes // MIB
     return (
-        f"{options.rounds} rounds, two topics of {size} MiB each; {os.cpu_count()} cores for everything, S3 server and broker included",
+        f"{options.rounds} rounds, two topics of {size} MiB each; {os.cpu_count()} cores for everything, S3 server "
+        "and broker included",
         f"payload_signing {options.payload_signing}; auto signs what goes over http://",
     )
 
 
 class _Whole(NamedTuple):
-    """A topic that ends: `before` are the ledgers that the stock offloader takes, `behind` the entry that follows them."""
+    """A topic that ends: `before` are the ledgers that the stock offloader takes, `behind` the entry that follows
+    them."""
 
     name: TopicName
     before: TopicInfo
@@ -85,7 +88,9 @@ def _rounds(options: Options, cluster: Cluster, server: S3Server) -> dict[str, l
                 theirs.append(_stock(cluster, busy))
             measured[OURS].append(statistics.mean(ours))
             measured[STOCK].append(max(theirs))
-            options.say(f"offload: round {number + 1}: ours {_speeds(ours)}, stock idle and busy {_speeds(theirs)} entries/s")
+            options.say(
+                f"offload: round {number + 1}: ours {_speeds(ours)}, stock idle and busy {_speeds(theirs)} entries/s"
+            )
     return measured
 
 
@@ -111,7 +116,9 @@ def _ours(cluster: Cluster, offloading: Offloading, topic: _Whole) -> float:
     cluster.standalone.admin("PUT", f"namespaces/{topic.name.namespace}/property/offloader.enabled/true")
     begun = _logged(offloading, lambda line: (m := _CLAIM.match(line)) is not None and m[1] == str(topic.name))
     last = f"{topic.behind[0]}:{topic.behind[1]}"
-    ended = _logged(offloading, lambda line: (m := _OFFLOADED.match(line)) is not None and m.groups() == (str(topic.name), last))
+    ended = _logged(
+        offloading, lambda line: (m := _OFFLOADED.match(line)) is not None and m.groups() == (str(topic.name), last)
+    )
     return topic.entries / (ended - begun)
 
 

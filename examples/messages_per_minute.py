@@ -1,9 +1,11 @@
 """Reads an archived topic into a Spark DataFrame and plots messages per minute and bytes by key to a PNG.
 
     make setup
-    .venv/bin/python examples/messages_per_minute.py --root file:///var/lib/archive --topic persistent://public/orders/payments --png orders.png
+    .venv/bin/python examples/messages_per_minute.py --root file:///var/lib/archive \
+        --topic persistent://public/orders/payments --png orders.png
 
-No broker is needed: only the archive's bucket or folder. Run it cell by cell in an editor that knows `# %%`, or as a script.
+No broker is needed: only the archive's bucket or folder. Run it cell by cell in an editor that knows `# %%`, or as a
+script.
 """
 
 # %% What to read

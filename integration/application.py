@@ -29,7 +29,8 @@ MARKER = "OFFLOADER_TEST_PROCESS"
 class RunningApplication:
     """`offloader run` with this configuration, in `workdir`. As a context manager it ends everything that it started.
 
-    `env` is added to the environment; `faults`: see `offloader.testing.scripted`. The configuration must name a metrics port.
+    `env` is added to the environment; `faults`: see `offloader.testing.scripted`. The configuration must name a metrics
+    port.
     """
 
     def __init__(
@@ -52,7 +53,9 @@ class RunningApplication:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if error is not None and self._process is not None:
             print(f"--- the end of {self.log}:", *self.log_lines()[-40:], sep="\n")
         self.end()
@@ -111,7 +114,8 @@ class RunningApplication:
         self.kill()
 
     def kill_worker(self, choice: random.Random) -> bool:
-        """SIGKILL to a Python process of Spark's that reads slices, plans or looks up data sources; whether there was one."""
+        """SIGKILL to a Python process of Spark's that reads slices, plans or looks up data sources; whether there was
+        one."""
         processes = [*self.workers(b""), *self._with(b"python_streaming_source_runner")]
         return bool(processes) and _send(choice.choice(processes), signal.SIGKILL)
 
@@ -155,7 +159,9 @@ class RunningApplication:
         """Everything that carries our mark and is not dead yet."""
         mark = f"{MARKER}={self._marker}".encode()
         pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-        return [pid for pid in pids if mark in _read(pid, "environ").split(b"\0") and _status(pid)[:1] not in ([], ["Z"])]
+        return [
+            pid for pid in pids if mark in _read(pid, "environ").split(b"\0") and _status(pid)[:1] not in ([], ["Z"])
+        ]
 
     def log_lines(self) -> list[str]:
         """What it has logged so far."""

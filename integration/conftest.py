@@ -30,7 +30,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PatientPulsar]:
     """A Pulsar with small ledgers, transactions and broker entry metadata; retention 0. Shared: do not stop it."""
-    with started(tmp_path_factory.mktemp("pulsar"), lambda f: PatientPulsar(f, configuration=PULSAR_SETTINGS)) as standalone:
+    with started(
+        tmp_path_factory.mktemp("pulsar"), lambda f: PatientPulsar(f, configuration=PULSAR_SETTINGS)
+    ) as standalone:
         yield standalone
 
 

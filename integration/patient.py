@@ -19,7 +19,8 @@ PAUSE = 0.5
 
 
 class PatientPulsar(PulsarStandalone):
-    """Its first answer may take long: a topic is loaded for it, and Pulsar's own topics before. Calls must bear to be repeated."""
+    """Its first answer may take long: a topic is loaded for it, and Pulsar's own topics before. Calls must bear to be
+    repeated."""
 
     def admin(self, method: str, path: str, json: Any = None) -> httpx.Response:
         """One REST call below /admin/v2/. Raises FatalError with Pulsar's reason for a status other than 2xx."""
@@ -29,7 +30,8 @@ class PatientPulsar(PulsarStandalone):
         return response
 
     def answer(self, method: str, path: str, json: Any = None) -> httpx.Response:
-        """What Pulsar says to this call, whatever that is, once it is not busy; a repeated call that was done already has succeeded."""
+        """What Pulsar says to this call, whatever that is, once it is not busy; a repeated call that was done already
+        has succeeded."""
         deadline = time.monotonic() + HANGS
         repeated = False
         while True:

@@ -14,8 +14,8 @@ _LISTENING = "0A"
 
 
 def suspend(child: int) -> None:
-    """SIGSTOP to a process that we started. When this returns none of its threads runs any more; sent alone, the signal takes effect
-    later, and a server still answers."""
+    """SIGSTOP to a process that we started. When this returns none of its threads runs any more; sent alone, the signal
+    takes effect later, and a server still answers."""
     os.kill(child, signal.SIGSTOP)
     os.waitid(os.P_PID, child, os.WSTOPPED)
 
@@ -26,7 +26,9 @@ def listeners(pid: int) -> dict[int, str]:
     for descriptor in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):
             inodes.add(str(descriptor.readlink()).removeprefix("socket:[").removesuffix("]"))
-    rows = [row.split() for name in ("tcp", "tcp6") for row in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]]
+    rows = [
+        row.split() for name in ("tcp", "tcp6") for row in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]
+    ]
     addresses = [row[1].split(":") for row in rows if row[3] == _LISTENING and row[9] in inodes]
     return {int(port, 16): address for address, port in addresses}
 

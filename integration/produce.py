@@ -26,7 +26,8 @@ HANGS_MS = 180_000
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What one message holds. `event_time` is in milliseconds, 0 where there is none; `key` is empty where there is none."""
+    """What one message holds. `event_time` is in milliseconds, 0 where there is none; `key` is empty where there is
+    none."""
 
     payload: bytes
     key: str
@@ -44,7 +45,8 @@ class Mode:
 
 @dataclass(slots=True)
 class Produced:
-    """What was acknowledged: messages, their payloads' bytes, and per topic or partition the (ledger, entry) positions, sorted."""
+    """What was acknowledged: messages, their payloads' bytes, and per topic or partition the (ledger, entry) positions,
+    sorted."""
 
     messages: int = 0
     payload_bytes: int = 0
@@ -59,7 +61,8 @@ MODES = tuple(Mode(batched, codec) for batched, codec in product((True, False), 
 
 
 class PatientClient(pulsar.Client):
-    """Its producers wait for a busy machine: a send that runs into a time-out may have happened or not, and no test could tell."""
+    """Its producers wait for a busy machine: a send that runs into a time-out may have happened or not, and no test
+    could tell."""
 
     def create_producer(self, topic: str, **settings: Any) -> pulsar.Producer:
         return super().create_producer(topic, **{"send_timeout_millis": HANGS_MS, **settings})
@@ -77,7 +80,11 @@ def random_contents(
     """`count` messages of `smallest` to `largest` bytes, most of them small; the first two have exactly these sizes."""
     choice = random.Random(seed)
     for number in range(count):
-        size = (smallest, largest)[number] if number < 2 else int(2 ** choice.uniform(0, (largest + 1).bit_length() - 1)) - 1
+        size = (
+            (smallest, largest)[number]
+            if number < 2
+            else int(2 ** choice.uniform(0, (largest + 1).bit_length() - 1)) - 1
+        )
         has_key = keyed or choice.random() < 0.5
         yield Content(
             payload=_payload(choice, max(size, smallest)),
@@ -87,7 +94,9 @@ def random_contents(
         )
 
 
-def mixed_contents(seed: int, messages: int, *, largest: int = LARGEST, keyed: bool = False) -> list[tuple[Mode, list[Content]]]:
+def mixed_contents(
+    seed: int, messages: int, *, largest: int = LARGEST, keyed: bool = False
+) -> list[tuple[Mode, list[Content]]]:
     """What `produce_mixed` sends: an equal share of `messages` in each mode."""
     shares = [messages // len(MODES) + (number < messages % len(MODES)) for number in range(len(MODES))]
     # pulsar-client 3.13 cannot decompress an empty ZLIB message that is not in a batch, and drops it
@@ -95,7 +104,11 @@ def mixed_contents(seed: int, messages: int, *, largest: int = LARGEST, keyed: b
     return [
         (
             mode,
-            list(random_contents(1000 * seed + number, shares[number], smallest=smallest[number], largest=largest, keyed=keyed)),
+            list(
+                random_contents(
+                    1000 * seed + number, shares[number], smallest=smallest[number], largest=largest, keyed=keyed
+                )
+            ),
         )
         for number, mode in enumerate(MODES)
     ]
@@ -109,7 +122,8 @@ def _payload(choice: random.Random, size: int) -> bytes:
 
 
 def produce(client: pulsar.Client, topic: str, contents: Iterable[Content], mode: Mode) -> Produced:
-    """Send `contents` with one producer and wait for the acknowledgements. Batches end by count or size, never by time."""
+    """Send `contents` with one producer and wait for the acknowledgements. Batches end by count or size, never by
+    time."""
     producer = client.create_producer(
         topic,
         compression_type=mode.codec,
@@ -135,14 +149,17 @@ def produce(client: pulsar.Client, topic: str, contents: Iterable[Content], mode
     assert not failed, failed
     assert len(outcomes) == len(sent)
     return Produced(
-        len(sent), sum(len(content.payload) for content in sent), _positions(topic, [position for _, position in outcomes])
+        len(sent),
+        sum(len(content.payload) for content in sent),
+        _positions(topic, [position for _, position in outcomes]),
     )
 
 
 def produce_mixed(
     service_url: str, topic: str, *, seed: int, messages: int = 200, largest: int = LARGEST, partitioned: bool = False
 ) -> Produced:
-    """`messages` messages in all modes in turn: batched and not, each codec. On a partitioned topic every message has a key."""
+    """`messages` messages in all modes in turn: batched and not, each codec. On a partitioned topic every message has a
+    key."""
     contents = mixed_contents(seed, messages, largest=largest, keyed=partitioned)
     client = open_client(service_url)
     try:

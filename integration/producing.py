@@ -13,19 +13,28 @@ import pulsar
 
 from integration.produce import Produced, merged, produce_mixed
 
-PAUSE = 1.0  # seconds between two rounds: a busy machine, on which everything lasts longer, shall not have far more to offload
+# Seconds between two rounds. A busy machine, where everything lasts longer, shall not have far more to offload.
+PAUSE = 1.0
 
 log = logging.getLogger(__name__)
 
 
 class Producing:
-    """Produces mixed entries to topics in turn from a thread, until it is left; `produced` is then what was acknowledged.
+    """Produces mixed entries to topics in turn from a thread, until it is left; `produced` is then what was
+    acknowledged.
 
     `largest`: the largest message, whose size some messages of each round have. `partitioned`: which topics are.
     """
 
     def __init__(
-        self, service_url: str, topics: list[str], *, seed: int, messages: int, largest: int, partitioned: frozenset[str]
+        self,
+        service_url: str,
+        topics: list[str],
+        *,
+        seed: int,
+        messages: int,
+        largest: int,
+        partitioned: frozenset[str],
     ) -> None:
         self._service_url = service_url
         self._topics = topics
@@ -42,7 +51,9 @@ class Producing:
         self._rounds = self._pool.submit(self._produce)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._enough.set()
         self._pool.shutdown()
         if self._rounds is not None and error is None:
@@ -56,7 +67,9 @@ class Producing:
             try:
                 rounds.append(self._round(topic, self._seed + number))
             except pulsar.Timeout as error:
-                log.warning("a round of %s is not answered for, whoever reads the topic sees what came of it: %s", topic, error)
+                log.warning(
+                    "a round of %s is not answered for, whoever reads the topic sees what came of it: %s", topic, error
+                )
         return rounds
 
     def _round(self, topic: str, seed: int) -> Produced:

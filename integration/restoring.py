@@ -156,7 +156,9 @@ def produce_everything(bench: Bench, topic: TopicName, messages: int = 300) -> N
         transactions.send(str(topic), b"behind")
     client = open_client(bench.pulsar.service_url)
     producer = client.create_producer(str(topic), chunking_enabled=True, batching_enabled=False)
-    producer.send(Random(1).randbytes(6 * MIB), partition_key="chunked")  # its first chunk is as large as entries may be
+    producer.send(
+        Random(1).randbytes(6 * MIB), partition_key="chunked"
+    )  # its first chunk is as large as entries may be
     producer.send(b"ordered", ordering_key="o", event_timestamp=5, properties={"a": "b"})
     client.close()
 

@@ -20,9 +20,8 @@ from tests.storage.servers import ACCESS_KEY, SECRET_KEY
 
 T = TypeVar("T")
 
-TOO_LATE = (
-    "connect back"  # what Spark says of a Python process that took more than ten seconds to start, a limit that nobody can set
-)
+# What Spark says of a Python process that took more than ten seconds to start: nobody can set that limit.
+TOO_LATE = "connect back"
 CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -35,8 +34,8 @@ CONF = {
 
 
 def credentials() -> AbstractContextManager[object]:
-    """Those of the tests' stores, in the environment while Java starts: it hands on to Python workers what it was started with, and
-    outlives its first session. Whichever test of a process starts it, the others need them."""
+    """Those of the tests' stores, in the environment while Java starts: it hands on to Python workers what it was
+    started with, and outlives its first session. Whichever test of a process starts it, the others need them."""
     return patch.dict(os.environ, AWS_ACCESS_KEY_ID=ACCESS_KEY, AWS_SECRET_ACCESS_KEY=SECRET_KEY)
 
 
@@ -58,7 +57,8 @@ def session(name: str, master: str = "local[2]", **conf: str) -> Iterator[SparkS
 
 
 def patiently(ask: Callable[[], T]) -> T:
-    """What `ask` gives; asked again where a Python process of Spark's was too late: nobody supervises a session as the application does."""
+    """What `ask` gives; asked again where a Python process of Spark's was too late: nobody supervises a session as the
+    application does."""
     deadline = time.monotonic() + HANGS
     while True:
         try:

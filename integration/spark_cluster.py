@@ -35,7 +35,9 @@ class Worker:
         (web,) = free_ports(1, random.SystemRandom())
         options = ("--host", HOST, "--webui-port", str(web), "--cores", str(cores), "--memory", "2g")
         command = cluster.command("worker.Worker", *options, "--work-dir", str(self.folder), cluster.master)
-        self._process = JavaProcess(command, self.folder, self.folder / "worker.log", {**cluster.environment, **environment})
+        self._process = JavaProcess(
+            command, self.folder, self.folder / "worker.log", {**cluster.environment, **environment}
+        )
 
     def await_ready(self) -> None:
         """Until it has registered with the master."""
@@ -50,7 +52,9 @@ class Worker:
         found = []
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError):
-                if EXECUTOR in (entry / "cmdline").read_bytes() and (entry / "cwd").readlink().is_relative_to(self.folder):
+                if EXECUTOR in (entry / "cmdline").read_bytes() and (entry / "cwd").readlink().is_relative_to(
+                    self.folder
+                ):
                     found.append(int(entry.name))
         return found
 
@@ -105,7 +109,9 @@ class SparkCluster:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.end()
 
     def add(self, cores: int = 2, **environment: str) -> Worker:

@@ -16,7 +16,8 @@ TRIES = 2
 
 @contextmanager
 def started(folder: Path, make: Callable[[Path], AbstractContextManager[T]]) -> Iterator[T]:
-    """What `make` makes in a folder of its own, entered. Where that fails it is made once more, in another folder and with other ports."""
+    """What `make` makes in a folder of its own, entered. Where that fails it is made once more, in another folder and
+    with other ports."""
     with ExitStack() as stack:
         yield _entered(stack, folder, make)
 

@@ -12,7 +12,8 @@ from werkzeug.serving import make_server
 
 
 class _OnlyS3(DomainDispatcherApplication):
-    """The library signs in the old way, and moto would take a part of a signature that has four slashes for another service's name."""
+    """The library signs in the old way, and moto would take a part of a signature that has four slashes for another
+    service's name."""
 
     def infer_service_region_host(self, environ: dict[str, Any], path: str) -> str | None:
         return "s3.us-east-1.amazonaws.com"

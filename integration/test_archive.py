@@ -1,4 +1,5 @@
-"""A mixed data set of a real Pulsar: each of the four ways of reading its archive gives what the broker and pulsar-client give.
+"""A mixed data set of a real Pulsar: each of the four ways of reading its archive gives what the broker and
+pulsar-client give.
 
 And a topic that goes on: from the archive into Pulsar, and back where Pulsar has dropped what comes next.
 """
@@ -109,15 +110,21 @@ def bucket(pulsar: PulsarStandalone, tmp_path_factory: pytest.TempPathFactory) -
     for namespace in (KEPT, DROPPED):
         pulsar.create_namespace(namespace)
     keep_everything(pulsar, KEPT)
-    with World(pulsar, StoreSettings((folder / "archive").as_uri()), folder / "world", [KEPT, DROPPED], policies=SMALL) as world:
+    with World(
+        pulsar, StoreSettings((folder / "archive").as_uri()), folder / "world", [KEPT, DROPPED], policies=SMALL
+    ) as world:
         application = world.new_application().start()
         pulsar.admin("PUT", f"{PARTITIONED.rest_path}/partitions", json=len(PARTITIONS))
         pulsar.admin("PUT", LIVE.rest_path)
         _produce_everything(pulsar.service_url)
         entries = [entry for topic in TOPICS for entry in _broker_entries(pulsar, topic)]
         messages = [said for topic in TOPICS for said in _client_messages(pulsar, topic)]
-        ends = {topic: max((ledger, entry) for name, ledger, entry, _ in entries if name == str(topic)) for topic in TOPICS}
-        application.until(lambda: all(_archived_to(world, topic) >= end for topic, end in ends.items()), "done with everything")
+        ends = {
+            topic: max((ledger, entry) for name, ledger, entry, _ in entries if name == str(topic)) for topic in TOPICS
+        }
+        application.until(
+            lambda: all(_archived_to(world, topic) >= end for topic, end in ends.items()), "done with everything"
+        )
         yield Bucket(pulsar, world, application, str(application.config), entries, messages)
 
 
@@ -160,7 +167,9 @@ def _produce_chunked(client: client_library.Client) -> None:
 
 def _produce_odd(client: client_library.Client) -> None:
     producer = client.create_producer(str(MIXED), batching_enabled=False)
-    producer.send(b"ordered", ordering_key="o", event_timestamp=5, partition_key="tab\t", properties={"ü": "\n", "": ""})
+    producer.send(
+        b"ordered", ordering_key="o", event_timestamp=5, partition_key="tab\t", properties={"ü": "\n", "": ""}
+    )
     producer.send(b"delayed", deliver_after=timedelta(hours=1))
     producer.send(None, partition_key="deleted")
     producer.send(b"")
@@ -193,7 +202,9 @@ def _broker_entries(pulsar: PulsarStandalone, topic: TopicName) -> Iterator[Entr
 
 def _end(pulsar: PulsarStandalone, topic: TopicName) -> tuple[int, int]:
     """The last entry. No marker: what is produced last is in no transaction."""
-    ledger, _, entry = pulsar.admin("GET", f"{topic.rest_path}/internalStats").json()["lastConfirmedEntry"].partition(":")
+    ledger, _, entry = (
+        pulsar.admin("GET", f"{topic.rest_path}/internalStats").json()["lastConfirmedEntry"].partition(":")
+    )
     return int(ledger), int(entry)
 
 
@@ -292,7 +303,11 @@ def test_python(bucket: Bucket) -> None:
     with Archive(bucket.root) as archive:
         assert set(TOPICS) <= set(archive.topics())
         read = {topic: archive.topic(topic) for topic in TOPICS}
-        entries = [(str(t), e.position.ledger, e.position.entry, e.data) for t, source in read.items() for e in source.entries()]
+        entries = [
+            (str(t), e.position.ledger, e.position.entry, e.data)
+            for t, source in read.items()
+            for e in source.entries()
+        ]
         _same(entries, bucket.entries)
         _same((_of_archive(str(t), m) for t, source in read.items() for m in source.messages()), bucket.messages)
 

@@ -34,7 +34,9 @@ namespaces:
 def run(pulsar, namespace, tmp_path):
     config = tmp_path / "offloader.yaml"
     folder = tmp_path / "archive"
-    config.write_text(CONFIG.format(service=pulsar.service_url, admin=pulsar.admin_url, folder=folder, namespace=namespace))
+    config.write_text(
+        CONFIG.format(service=pulsar.service_url, admin=pulsar.admin_url, folder=folder, namespace=namespace)
+    )
     return lambda *arguments: CliRunner().invoke(main, [*arguments, "--config", str(config)])
 
 
@@ -54,9 +56,15 @@ def test_the_doctor_finds_a_fresh_installation_sound_but_for_retention(run, topi
     assert result.exit_code == 0, result.output
     checks = [json.loads(line) for line in result.stdout.splitlines()]
     assert {c["check"] for c in checks if c["verdict"] != "ok"} == {"retention"}, checks
-    assert {"broker-port", "admin-port", "exact-bytes", "admin-clock", "read-topic", "message-ttl", "backlog-quota"} <= {
-        c["check"] for c in checks
-    }
+    assert {
+        "broker-port",
+        "admin-port",
+        "exact-bytes",
+        "admin-clock",
+        "read-topic",
+        "message-ttl",
+        "backlog-quota",
+    } <= {c["check"] for c in checks}
 
 
 def test_the_doctor_sees_policies_of_the_namespace(run, pulsar, namespace, topic) -> None:

@@ -122,7 +122,9 @@ def test_data_and_ports_outlive_stop_and_kill(tmp_path: Path, zookeeper: bool) -
 
 def test_listens_on_loopback_only_and_leaves_no_process(tmp_path: Path) -> None:
     with PatientPulsar(tmp_path, zookeeper=True) as pulsar:
-        zookeeper = int(subprocess.check_output(["pgrep", "-f", str(tmp_path / "zookeeper.args")], text=True).split()[0])
+        zookeeper = int(
+            subprocess.check_output(["pgrep", "-f", str(tmp_path / "zookeeper.args")], text=True).split()[0]
+        )
         groups = [pulsar.pid, zookeeper]
         broker_and_bookie = listeners(pulsar.pid)
         assert set(broker_and_bookie) == {pulsar.ports.broker, pulsar.ports.web, pulsar.ports.bookie}

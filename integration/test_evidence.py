@@ -1,4 +1,5 @@
-"""What is deleted, created again, moved or lost, on a real Pulsar: the driver as it is, its batches without Spark, its time the test's own."""
+"""What is deleted, created again, moved or lost, on a real Pulsar: the driver as it is, its batches without Spark, its
+time the test's own."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ SETTINGS = {**PULSAR_SETTINGS, "messageExpiryCheckIntervalInMinutes": "1", "back
 
 
 class RealCluster:
-    """A real Pulsar where the simulation expects its own, behind an ingress. `pins` are made as a process makes them."""
+    """A real Pulsar where the simulation expects its own, behind an ingress. `pins` are made as a process makes
+    them."""
 
     name = "standalone"
     stored = None
@@ -63,7 +65,9 @@ class World:
         clock = Clock(int(time.time() * 1000))
         cluster = RealCluster(pulsar, ingress)
         parts = SimpleNamespace(cluster=cluster, clock=clock)
-        self.sim = Simulation(1, cluster_of=cast("Any", parts), roll="10s", entries_per_ledger=None, **cast("Any", options))
+        self.sim = Simulation(
+            1, cluster_of=cast("Any", parts), roll="10s", entries_per_ledger=None, **cast("Any", options)
+        )
         self.producer = Transactions(pulsar.service_url)
         self.written: dict[TopicName, list[tuple[int, int]]] = {self.topic: [], WITNESS: []}
 
@@ -92,7 +96,11 @@ class World:
     def pin(self) -> tuple[int, int] | None:
         """Where it stands; None: there is none."""
         cursor = self.stats()["cursors"].get(PIN)
-        return None if cursor is None else cast("tuple[int, int]", tuple(int(x) for x in cursor["markDeletePosition"].split(":")))
+        return (
+            None
+            if cursor is None
+            else cast("tuple[int, int]", tuple(int(x) for x in cursor["markDeletePosition"].split(":")))
+        )
 
     def pin_is_at_the_end(self) -> bool:
         pin = self.pin()
@@ -104,8 +112,8 @@ class World:
         return pin is not None and pin[0] >= max(self.written[self.topic])[0]
 
     def trim(self, places: Iterable[tuple[int, int]]) -> None:
-        """Have Pulsar trim until it lists no ledger of these places any more that the pin has passed: it does so behind its answer, and
-        behind a load."""
+        """Have Pulsar trim until it lists no ledger of these places any more that the pin has passed: it does so behind
+        its answer, and behind a load."""
         pin, ends = self.pin(), dict(sorted(places))
         doomed = {ledger for ledger, last in ends.items() if pin is None or (ledger, last) <= pin}
         assert doomed
@@ -198,7 +206,9 @@ def test_a_deleted_topic_is_believed_to_be_after_a_minute(world: Callable[..., W
     assert there.catalog.losses
 
 
-def test_another_time_zone_is_no_other_incarnation(world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_time_zone_is_no_other_incarnation(
+    world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
     there = world()
     there.produce(5)
     there.until(there.offloaded)
@@ -276,7 +286,9 @@ def test_a_pin_that_is_moved_never_leaves_a_silent_hole(world: Callable[..., Wor
     for _ in range(2):
         there.produce(5)
         there.unload()
-    until(lambda: there.sim.cluster.admin.topic_info(there.topic))  # a namespace's backlog is cleared of topics that are loaded
+    until(
+        lambda: there.sim.cluster.admin.topic_info(there.topic)
+    )  # a namespace's backlog is cleared of topics that are loaded
     WAYS[way](there)
     there.unload()
     there.trim(there.written[there.topic][before:])

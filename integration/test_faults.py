@@ -1,4 +1,5 @@
-"""What goes wrong in one topic, in one step, in one process: the others go on, nothing is lost, nothing is there twice."""
+"""What goes wrong in one topic, in one step, in one process: the others go on, nothing is lost, nothing is there
+twice."""
 
 from __future__ import annotations
 
@@ -85,7 +86,9 @@ def topic_of(namespace: str, name: str) -> TopicName:
 def fill(world: World, topic: TopicName, seed: int, largest: int = LARGEST, *, partitioned: bool = False) -> None:
     """About five parts; with a smaller `largest` less in proportion."""
     messages = 40 * part_mib(world)
-    produce_mixed(world.pulsar.service_url, str(topic), seed=seed, messages=messages, largest=largest, partitioned=partitioned)
+    produce_mixed(
+        world.pulsar.service_url, str(topic), seed=seed, messages=messages, largest=largest, partitioned=partitioned
+    )
 
 
 def part_mib(world: World) -> int:
@@ -108,7 +111,10 @@ def test_a_topic_in_trouble_does_not_hold_up_the_others(world: World, namespace:
     good, broken, deadly, crawling, aborted, growing = (
         topic_of(namespace, name) for name in ("good", "broken", "deadly", "crawling", "aborted", "growing")
     )
-    world.topic_policies[str(aborted)] = {"maxOffloadSegmentRolloverTimeInSeconds": "10m", "maxOffloadSegmentSizeInBytes": "1G"}
+    world.topic_policies[str(aborted)] = {
+        "maxOffloadSegmentRolloverTimeInSeconds": "10m",
+        "maxOffloadSegmentSizeInBytes": "1G",
+    }
     world.pulsar.admin("PUT", f"{growing.rest_path}/partitions", json=1)
     for seed, topic in enumerate((good, broken, deadly, aborted)):
         fill(world, topic, seed)
@@ -131,7 +137,9 @@ def test_a_topic_in_trouble_does_not_hold_up_the_others(world: World, namespace:
     world.pulsar.admin("POST", f"{growing.rest_path}/partitions", json=3)
     fill(world, growing, 12, partitioned=True)
     world.see()
-    application.until(lambda: all(world.at_rest_in(t) for t in (good, *partitions(growing, 3))), "done with the good topics")
+    application.until(
+        lambda: all(world.at_rest_in(t) for t in (good, *partitions(growing, 3))), "done with the good topics"
+    )
     application.until(lambda: parts(world, aborted) >= 2, "two parts into the segment again")
     after = world.state(aborted).open
     assert after is not None
@@ -186,15 +194,21 @@ def test_lost_answers_and_repeated_writes(world: World, namespace: str) -> None:
     world.check()
 
 
-MOMENTS = [*itertools.product(STEPS, (BEFORE, AFTER))] if SOAK else [*((step, BEFORE) for step in STEPS), ("catalog", AFTER)]
+MOMENTS = (
+    [*itertools.product(STEPS, (BEFORE, AFTER))] if SOAK else [*((step, BEFORE) for step in STEPS), ("catalog", AFTER)]
+)
 
 
-def test_a_driver_that_is_overtaken_at_each_step_of_a_seal_changes_nothing_when_it_wakes(world: World, namespace: str) -> None:
+def test_a_driver_that_is_overtaken_at_each_step_of_a_seal_changes_nothing_when_it_wakes(
+    world: World, namespace: str
+) -> None:
     topic = topic_of(namespace, "sealed")
     fill(world, topic, 1)
     asleep = [suspended_in_mid_slice(world, topic)]
     for seed, (step, moment) in enumerate(MOMENTS):
-        application = world.new_application(faults=[{"role": "driver", moment: "stop", **seal_steps("sealed")[step]}]).start()
+        application = world.new_application(
+            faults=[{"role": "driver", moment: "stop", **seal_steps("sealed")[step]}]
+        ).start()
         asleep.append(application)
         application.until(lambda: asleep[-1].suspended, f"stopped in a seal ({step}, {moment})")
         fill(world, topic, 10 + seed)
@@ -285,7 +299,9 @@ def ends_at(world: World, topic: TopicName, place: tuple[int, int]) -> bool:
 def test_without_retention_nothing_is_lost_where_a_segment_ends_with_its_ledger(
     world: World, pulsar: PatientPulsar, namespace: str
 ) -> None:
-    pulsar.admin("POST", f"namespaces/{namespace}/retention", json={"retentionTimeInMinutes": 0, "retentionSizeInMB": 0})
+    pulsar.admin(
+        "POST", f"namespaces/{namespace}/retention", json={"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
+    )
     full, unloaded = topic_of(namespace, "full"), topic_of(namespace, "unloaded")
     for topic in (full, unloaded):
         load(world, topic)

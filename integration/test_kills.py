@@ -71,20 +71,28 @@ def test_exactly_once_under_kills_on_disk(pulsar: PulsarStandalone, namespace: s
 
 
 @pytest.mark.versitygw
-def test_exactly_once_under_kills_on_s3(pulsar: PulsarStandalone, namespace: str, tmp_path: Path, versitygw: S3Server) -> None:
+def test_exactly_once_under_kills_on_s3(
+    pulsar: PulsarStandalone, namespace: str, tmp_path: Path, versitygw: S3Server
+) -> None:
     kill_and_check(pulsar, namespace, versitygw.settings(versitygw.fresh_root()), tmp_path, S3, seed=2)
 
 
 def kill_and_check(
     pulsar: PulsarStandalone, namespace: str, storage: StoreSettings, folder: Path, sizes: Sizes, *, seed: int
 ) -> None:
-    """Kill one application after another while entries are produced and trimmed, let the last one catch up, check everything."""
+    """Kill one application after another while entries are produced and trimmed, let the last one catch up, check
+    everything."""
     choice = random.Random(seed)
     topics = [f"persistent://{namespace}/{name}" for name in ("plain", "large", "parts")]
     for topic, path in zip(topics, ("", "", "/partitions"), strict=True):
         pulsar.admin("PUT", TopicName.parse(topic).rest_path + path, json=PARTITIONS if path else None)
     producing = Producing(
-        pulsar.service_url, topics, seed=1000 * seed, messages=60, largest=LARGEST // 16, partitioned=frozenset(topics[2:])
+        pulsar.service_url,
+        topics,
+        seed=1000 * seed,
+        messages=60,
+        largest=LARGEST // 16,
+        partitioned=frozenset(topics[2:]),
     )
     with World(pulsar, storage, folder / "world", [namespace]) as world:
         world.see()
@@ -100,7 +108,9 @@ def kill_and_check(
         assert any(trimmed(world, topic, truth) for topic, truth in truths.items()), "the pins were not put to the test"
     for produced in (first, producing.produced):
         for topic, positions in produced.positions.items():
-            assert truths[TopicName.parse(topic)].entries.keys() >= set(positions), f"{topic}: the test has not seen everything"
+            assert truths[TopicName.parse(topic)].entries.keys() >= set(positions), (
+                f"{topic}: the test has not seen everything"
+            )
 
 
 def trimmed(world: World, topic: TopicName, truth: Truth) -> bool:

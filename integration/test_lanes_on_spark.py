@@ -1,4 +1,5 @@
-"""The model of slots that the simulations of lanes rest on, against Spark: two queries of one session, first in, first out."""
+"""The model of slots that the simulations of lanes rest on, against Spark: two queries of one session, first in, first
+out."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def piece(topic: str, lane: Lane, number: int) -> Slice:
     return Slice(
         SliceId(TopicName("a", "b", topic), "run", lane, number, "u", "up", 1, Position(0, 0, 0)),
         bound=Position(0, 0, 0), seal=False, offset=0, first_block=1, room=1, byte_budget=1, time_budget_ms=1,
-        hard_limit_ms=1, silent_ms=1, goal=1, read_ahead=1, source=Source.BROKER, cuts=SegmentLayout(1, 1, 1), ledgers=(),
+        hard_limit_ms=1, silent_ms=1, goal=1, read_ahead=1, source=Source.BROKER,
+        cuts=SegmentLayout(1, 1, 1), ledgers=(),
     )  # fmt: skip
 
 
@@ -70,7 +72,9 @@ def test_batches_of_the_fast_lane_go_on_while_a_slow_task_sits_in_its_slot(maste
 
             def start(lane: Lane = lane, commits: Commits = commits) -> StreamingQuery:
                 folder = str(tmp_path / next(folders))
-                return spark_side.start_query(session, plans, lane, sits_in_its_slot(str(until)), commits.keep, folder, 1.0)
+                return spark_side.start_query(
+                    session, plans, lane, sits_in_its_slot(str(until)), commits.keep, folder, 1.0
+                )
 
             query = SupervisedQuery(start, commits.since_last_asked)
             stack.callback(query.stop)
@@ -78,7 +82,8 @@ def test_batches_of_the_fast_lane_go_on_while_a_slow_task_sits_in_its_slot(maste
         plans.publish(Plan("run", Lane.SLOW, 1, ((piece("slow", Lane.SLOW, 1),),)))
         wait_for(queries, Path(f"{until}.began").exists)
         for number in range(2, 6):
-            # Twice as many tasks as there are slots: what the fast lane has left of them takes them one after the other.
+            # Twice as many tasks as there are slots: what the fast lane has left of them takes them one after the
+            # other.
             tasks = tuple((piece(f"t{i}", Lane.FAST, number),) for i in range(2 * slots))
             plans.publish(Plan("run", Lane.FAST, number, tasks))
             receipts = next_of(queries, committed[Lane.FAST], number)
@@ -117,7 +122,8 @@ def next_of(queries: list[SupervisedQuery], committed: queue.Queue[list[Receipt]
 
 
 def wait_for(queries: list[SupervisedQuery], condition: Callable[[], bool]) -> None:
-    """While the queries are kept running, as the application does: Spark's Python processes may be too late on a busy machine."""
+    """While the queries are kept running, as the application does: Spark's Python processes may be too late on a busy
+    machine."""
     deadline = time.monotonic() + HANGS
     while not condition():
         for query in queries:

@@ -1,4 +1,5 @@
-"""A broker dies, and nobody loads the topic again: its last ledger is closed from the command line, and the topic goes on."""
+"""A broker dies, and nobody loads the topic again: its last ledger is closed from the command line, and the topic goes
+on."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ STATISTICS = {"statsUpdateFrequencyInSecs": "1", "statsUpdateInitialDelayInSecs"
 
 @pytest.fixture
 def pulsar(tmp_path: Path) -> Iterator[PatientPulsar]:
-    with PatientPulsar(tmp_path / "pulsar", zookeeper=True, configuration={**PULSAR_SETTINGS, **STATISTICS}) as standalone:
+    with PatientPulsar(
+        tmp_path / "pulsar", zookeeper=True, configuration={**PULSAR_SETTINGS, **STATISTICS}
+    ) as standalone:
         yield standalone
 
 

@@ -55,7 +55,9 @@ def test_a_call_whose_answer_was_lost_may_be_done_already(pulsar: PatientPulsar,
         pulsar.admin(method, "persistent/public/default/t")
 
 
-def test_a_pulsar_that_stays_busy_fails_with_its_last_word(pulsar: PatientPulsar, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pulsar_that_stays_busy_fails_with_its_last_word(
+    pulsar: PatientPulsar, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(patient, "HANGS", -1.0)
     answering(pulsar, [500])
     with pytest.raises(FatalError, match="GET clusters: 500 because"):
@@ -65,7 +67,9 @@ def test_a_pulsar_that_stays_busy_fails_with_its_last_word(pulsar: PatientPulsar
         pulsar.admin("GET", "clusters")
 
 
-def test_spark_is_asked_again_where_its_python_was_too_late_and_for_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_is_asked_again_where_its_python_was_too_late_and_for_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     late, wrong = PySparkException(f"failed to {TOO_LATE}"), PySparkException("wrong")
     answers: list[PySparkException | int] = [late, late, 1, wrong, late]
 

@@ -99,7 +99,9 @@ def test_a_process_that_is_killed_and_started_again(bench: Bench) -> None:
     stored = 0
     for _ in range(3):
         process = subprocess.Popen(
-            [*program, "--rate", str(size // 10), "--config", str(bench.config)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            [*program, "--rate", str(size // 10), "--config", str(bench.config)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
         )
         before, deadline = stored, time.monotonic() + HANGS
         while stored < before + len(archived) // 8:
@@ -160,7 +162,10 @@ def test_encrypted_messages_come_back_encrypted(bench: Bench) -> None:
 
 
 def test_a_second_restore_fences_out_the_first(bench: Bench) -> None:
-    topic, origin = bench.topic("target"), Origin("99999999-0000-4000-8000-000000000000", bench.topic("source", make=False))
+    topic, origin = (
+        bench.topic("target"),
+        Origin("99999999-0000-4000-8000-000000000000", bench.topic("source", make=False)),
+    )
     settings = PulsarSettings(service_url=bench.pulsar.service_url, admin_url=bench.pulsar.admin_url)
     clusters = [TargetCluster(settings) for _ in range(2)]
     first, second = (cluster.target(topic, origin) for cluster in clusters)
@@ -170,7 +175,9 @@ def test_a_second_restore_fences_out_the_first(bench: Bench) -> None:
     first.attach()
     second.attach()
     first.send(entry)
-    with pytest.raises(BrokerUnavailableError, match="closed the connection"):  # that of whoever sends for a fenced producer
+    with pytest.raises(
+        BrokerUnavailableError, match="closed the connection"
+    ):  # that of whoever sends for a fenced producer
         first.receipts(HANGS)
     assert second.tail() == Tail()
     with pytest.raises(FatalError, match="ProducerFenced"):
@@ -212,7 +219,9 @@ def test_targets_that_are_refused(bench: Bench) -> None:
         set_to(path, good, of_topics=of_topics)
         return line
 
-    assert "retention (0 minutes, 0 MB)" in refused("retention", {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}, KEEP)
+    assert "retention (0 minutes, 0 MB)" in refused(
+        "retention", {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}, KEEP
+    )
     assert "message TTL (60 s)" in refused("messageTTL", 60, 0)
     set_to("compactionThreshold", 1000, "PUT")
     assert "compaction threshold (1000 bytes)" in bench.refused(source, "--to", target)
@@ -226,7 +235,10 @@ def test_targets_that_are_refused(bench: Bench) -> None:
     assert "was not restored; restore to a new topic" in bench.refused(source, "--to", target)
     assert "its last entry" in bench.refused(source, "--to", source)
     fresh = bench.topic("fresh", make=False)
-    for path, bad, good in (("retention", {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}, KEEP), ("messageTTL", 60, 0)):
+    for path, bad, good in (
+        ("retention", {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}, KEEP),
+        ("messageTTL", 60, 0),
+    ):
         set_to(path, bad)
         for mode in ([], ["--dry-run"]):
             assert "or make the topic first" in bench.refused(source, "--to", fresh, *mode)

@@ -1,4 +1,5 @@
-"""A topic that Pulsar itself delivers slowly, beside three others: they roll as if it were not there, and what is read of it is read once."""
+"""A topic that Pulsar itself delivers slowly, beside three others: they roll as if it were not there, and what is read
+of it is read once."""
 
 from __future__ import annotations
 
@@ -39,7 +40,9 @@ DISPATCH = {"dispatchThrottlingRateInMsg": -1, "dispatchThrottlingRateInByte": L
 _names = itertools.count()
 
 
-def test_a_topic_under_a_dispatch_limit_holds_no_other_and_is_read_once(pulsar: PulsarStandalone, tmp_path: Path) -> None:
+def test_a_topic_under_a_dispatch_limit_holds_no_other_and_is_read_once(
+    pulsar: PulsarStandalone, tmp_path: Path
+) -> None:
     quick, slow = (pulsar.create_namespace(f"public/lanes-{next(_names)}") for _ in range(2))
     for namespace in (quick, slow):
         keep_everything(pulsar, namespace)
@@ -54,10 +57,15 @@ def test_a_topic_under_a_dispatch_limit_holds_no_other_and_is_read_once(pulsar: 
                 produce(number)
             numbers = itertools.count(ROUNDS)
             application.until(
-                lambda: produce(next(numbers)) or went_on_meanwhile(application, world, topics), "rolling the others meanwhile"
+                lambda: produce(next(numbers)) or went_on_meanwhile(application, world, topics),
+                "rolling the others meanwhile",
             )
-        application.until(lambda: all(offloaded(world, t) for t in (*topics, throttled)), "through with all topics", THROUGH)
-        read, uploaded = (counted(application, name, slow) for name in ("offloader_read_bytes_total", "offloader_bytes_total"))
+        application.until(
+            lambda: all(offloaded(world, t) for t in (*topics, throttled)), "through with all topics", THROUGH
+        )
+        read, uploaded = (
+            counted(application, name, slow) for name in ("offloader_read_bytes_total", "offloader_bytes_total")
+        )
         assert application.stop() == 0
         pulsar.admin("DELETE", f"namespaces/{slow}/dispatchRate")
         world.check(timeout=60)
@@ -65,7 +73,8 @@ def test_a_topic_under_a_dispatch_limit_holds_no_other_and_is_read_once(pulsar: 
         assert read <= 1.2 * uploaded
         took = batches(application)
         assert max(took[Lane.SLOW], default=0) > 5_000, "the limit did not make it slow"
-        # The budget of a slice, and its hard limit where the topic was found to be slow. What Spark adds is a busy machine's.
+        # The budget of a slice, and its hard limit where the topic was found to be slow. What Spark adds is a busy
+        # machine's.
         assert sorted(batches(application, "longest")[Lane.FAST])[-3] <= 20_000
 
 
@@ -83,7 +92,9 @@ def test_a_stop_does_not_wait_for_a_slow_slice(pulsar: PulsarStandalone, tmp_pat
         producer.flush()
         client.close()
         application = world.new_application().start().wait_ready()
-        application.until(lambda: any(" lane=slow " in line for line in application.log_lines()), "reading slowly", THROUGH)
+        application.until(
+            lambda: any(" lane=slow " in line for line in application.log_lines()), "reading slowly", THROUGH
+        )
         began = time.monotonic()
         assert application.stop() == 0
         print(f"stopped in {time.monotonic() - began:.1f} s")
@@ -94,9 +105,12 @@ def test_a_stop_does_not_wait_for_a_slow_slice(pulsar: PulsarStandalone, tmp_pat
 
 
 @contextmanager
-def producing(pulsar: PulsarStandalone, topics: list[TopicName], throttled: TopicName) -> Iterator[Callable[[int], None]]:
-    """Produces a round, of this number, when it is due: 20 kB/s to each topic; to the throttled one twice the limit, and after ROUNDS
-    less than it, or its backlog would grow on. A round that is late is made up for: however busy the machine, the limit is exceeded."""
+def producing(
+    pulsar: PulsarStandalone, topics: list[TopicName], throttled: TopicName
+) -> Iterator[Callable[[int], None]]:
+    """Produces a round, of this number, when it is due: 20 kB/s to each topic; to the throttled one twice the limit,
+    and after ROUNDS less than it, or its backlog would grow on. A round that is late is made up for: however busy the
+    machine, the limit is exceeded."""
     client = open_client(pulsar.service_url)
     others, limited = [client.create_producer(str(t)) for t in topics], client.create_producer(str(throttled))
     began = time.monotonic()
@@ -154,7 +168,12 @@ def within_slow(application: RunningApplication, moment: int) -> bool:
 
 
 def told(
-    application: RunningApplication, world: World, topics: list[TopicName], throttled: TopicName, read: float, uploaded: float
+    application: RunningApplication,
+    world: World,
+    topics: list[TopicName],
+    throttled: TopicName,
+    read: float,
+    uploaded: float,
 ) -> None:
     """Figures for people."""
     took = batches(application)
@@ -163,5 +182,6 @@ def told(
         longest = max((b - a for a, b in itertools.pairwise(moments)), default=0)
         print(f"{topic}: {len(moments)} segments, at most {longest / 1000:.1f} s apart")
     print(
-        f"read {read:.0f} of {uploaded:.0f} B ({read / uploaded:.2f}); longest batch { ({k: max(v, default=0) for k, v in took.items()}) }"
+        f"read {read:.0f} of {uploaded:.0f} B ({read / uploaded:.2f}); longest batch "
+        f"{ ({k: max(v, default=0) for k, v in took.items()}) }"
     )

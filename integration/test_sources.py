@@ -1,5 +1,6 @@
-"""Where entries are read from: a topic with everything that brokers hide is copied complete, entry by entry equal to what BookKeeper's
-own client reads from its ledgers; through brokers alone gaps are recorded, or fail with the reason."""
+"""Where entries are read from: a topic with everything that brokers hide is copied complete, entry by entry equal to
+what BookKeeper's own client reads from its ledgers; through brokers alone gaps are recorded, or fail with the
+reason."""
 
 from __future__ import annotations
 
@@ -66,7 +67,9 @@ def uri(pulsar: PatientPulsar) -> str:
 @pytest.fixture(scope="module")
 def official(tmp_path_factory: pytest.TempPathFactory, uri: str) -> Iterator[OfficialClient]:
     """BookKeeper's own client."""
-    with started(tmp_path_factory.mktemp("official"), partial(official_client, uri.replace("zk://", "zk+null://"))) as client:
+    with started(
+        tmp_path_factory.mktemp("official"), partial(official_client, uri.replace("zk://", "zk+null://"))
+    ) as client:
         yield client
 
 
@@ -225,7 +228,9 @@ def end(world: World, topic: TopicName) -> Place:
     return (-1, -1) if found is None else (found.ledger, found.entry)
 
 
-def test_through_brokers_alone_gaps_are_classified_and_recorded(world: World, official: OfficialClient, namespace: str) -> None:
+def test_through_brokers_alone_gaps_are_classified_and_recorded(
+    world: World, official: OfficialClient, namespace: str
+) -> None:
     topic = topic_of(world.pulsar, namespace, "gaps")
     produce_plain(world.pulsar, topic, 1)
     produce_hidden(world.pulsar, topic)
@@ -313,7 +318,8 @@ def doctor(pulsar: PatientPulsar, uri: str, namespace: str, folder: Path, patien
     config.write_text(
         f"""
 application: doctor
-pulsar: {{serviceUrl: "{pulsar.service_url}", adminUrl: "{pulsar.admin_url}", metadataServiceUri: "{uri}", bookies: {{operationTimeout: {patience}}}}}
+pulsar: {{serviceUrl: "{pulsar.service_url}", adminUrl: "{pulsar.admin_url}", metadataServiceUri: "{uri}",
+          bookies: {{operationTimeout: {patience}}}}}
 storage: {{root: "{(folder / "archive").as_uri()}"}}
 namespaces: {{{namespace}: {{enabled: true}}}}
 """

@@ -1,4 +1,5 @@
-"""The data source `pulsar-archive` in a real Spark: found without being registered, every row once, streams that go on."""
+"""The data source `pulsar-archive` in a real Spark: found without being registered, every row once, streams that go
+on."""
 
 from __future__ import annotations
 
@@ -68,7 +69,9 @@ def test_every_entry_from_s3(spark: SparkSession, moto: S3Server) -> None:
     options = {"format": "entries", "topics": "orders,users", "endpoint": moto.url, "region": REGION}
     found = patiently(loaded(spark, world, **options).collect)
 
-    expected = {(f"persistent://{name}", e.ledger, e.entry, e.data) for name, made in world.topics.items() for e in made.entries}
+    expected = {
+        (f"persistent://{name}", e.ledger, e.entry, e.data) for name, made in world.topics.items() for e in made.entries
+    }
     assert {(r.topic, r.ledgerId, r.entryId, bytes(r.data)) for r in found} == expected
     assert len(found) == len(expected)
 
@@ -80,7 +83,10 @@ def test_topics_by_pattern_in_sql(spark: SparkSession, world: World) -> None:
     counts = spark.sql("SELECT __topic, count(*) AS n, min(__publishTime) AS first FROM users GROUP BY __topic")
     (count,) = patiently(counts.collect)
 
-    assert (count["__topic"], count.n) == ("persistent://public/default/users", len(world.rows(["public/default/users"])))
+    assert (count["__topic"], count.n) == (
+        "persistent://public/default/users",
+        len(world.rows(["public/default/users"])),
+    )
     assert round(count["first"].timestamp() * 1000) == BEGIN
 
 
@@ -94,7 +100,9 @@ def test_a_schema_of_some_columns(spark: SparkSession, world: World) -> None:
 def test_a_time_range_reads_little(spark: SparkSession, world: World, tmp_path: Path) -> None:
     early, late = BEGIN + 100_000, BEGIN + 110_000
     folder = f"file://{tmp_path}/metrics"
-    found = loaded(spark, world, startingTime=str(early), endingTime="2023-11-14T22:15:10Z", readSize="64K", metrics=folder)
+    found = loaded(
+        spark, world, startingTime=str(early), endingTime="2023-11-14T22:15:10Z", readSize="64K", metrics=folder
+    )
 
     assert rows(found) == [r for r in world.rows() if early <= r.published <= late]
     (cost,) = MetricsFolder(StoreSettings(folder)).read().values()
@@ -109,7 +117,9 @@ def test_filters_are_pushed_down_on_request(spark: SparkSession, world: World, t
         found = loaded(spark, world, pushFilters="true", readSize="64K", metrics=folder)
         early, late = BEGIN + 100_000, BEGIN + 110_000
         time = F.col("__publishTime")
-        chosen = found.where((F.col("__topic") == "persistent://public/default/orders") & (F.unix_millis(time) % 2 == 0))
+        chosen = found.where(
+            (F.col("__topic") == "persistent://public/default/orders") & (F.unix_millis(time) % 2 == 0)
+        )
         chosen = chosen.where((time >= F.timestamp_millis(F.lit(early))) & (time < F.timestamp_millis(F.lit(late))))
 
         orders = world.rows(["public/default/orders"])
@@ -173,7 +183,9 @@ class Stream:
         return rows(self._spark.read.parquet(f"{self._folder}/out"))
 
     def _run(self) -> None:
-        written = self._source.load().writeStream.format("parquet").option("checkpointLocation", f"{self._folder}/checkpoint")
+        written = (
+            self._source.load().writeStream.format("parquet").option("checkpointLocation", f"{self._folder}/checkpoint")
+        )
         query = written.trigger(availableNow=True).start(f"{self._folder}/out")
         try:
             assert query.awaitTermination(HANGS)
@@ -199,7 +211,9 @@ def test_stream_follows_what_is_sealed(spark: SparkSession, tmp_path: Path) -> N
 
 def followed(spark: SparkSession, folder: Path) -> None:
     world = standard(StoreSettings(f"file://{folder}"))
-    source = spark.readStream.format("pulsar-archive").options(root=world.root, topicsPattern=".*", pollInterval="100ms")
+    source = spark.readStream.format("pulsar-archive").options(
+        root=world.root, topicsPattern=".*", pollInterval="100ms"
+    )
     query = source.load().writeStream.format("memory").queryName("followed").start()
     try:
         query.processAllAvailable()

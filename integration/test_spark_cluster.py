@@ -1,4 +1,5 @@
-"""The application on a Spark standalone cluster: workers that are killed, that join, that lack our package; and what Spark writes down."""
+"""The application on a Spark standalone cluster: workers that are killed, that join, that lack our package; and what
+Spark writes down."""
 
 from __future__ import annotations
 
@@ -110,7 +111,12 @@ def test_topics_are_offloaded_and_read_back_by_two_workers_and_spark_writes_down
     assert all(worker.tasks() for worker in workers)
 
     before = [worker.tasks() for worker in workers]
-    options = {"root": world.storage.root, "namespace": world.namespaces[0], "format": "entries", "maxPartitionBytes": "500K"}
+    options = {
+        "root": world.storage.root,
+        "namespace": world.namespaces[0],
+        "format": "entries",
+        "maxPartitionBytes": "500K",
+    }
     with session("reading back", cluster.master, **READING) as spark:
         found = patiently(spark.read.format("pulsar-archive").options(**options).load)
         counts = {row["topic"]: row["count"] for row in patiently(found.groupBy("topic").count().collect)}
@@ -168,7 +174,9 @@ def test_machines_that_lack_something_are_told_of_in_one_line_each_and_one_that_
     application.until(lambda: application.logged(unfit), "told of a machine without our package", FIT_AT_LAST)
     lacking.append(cluster.add())
     application.until(
-        lambda: application.logged(f"environment has no {AUTH_PARAMS}"), "told of a machine without a credential", FIT_AT_LAST
+        lambda: application.logged(f"environment has no {AUTH_PARAMS}"),
+        "told of a machine without a credential",
+        FIT_AT_LAST,
     )
     joined = cluster.add(**{AUTH_PARAMS: TOKEN})
     for worker in lacking:

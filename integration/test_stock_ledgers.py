@@ -58,7 +58,8 @@ Entries = Mapping[tuple[int, int], bytes]
 
 @dataclass(frozen=True)
 class Stock:
-    """What the stock broker was given, what it said of it, and what has been left of it: the bucket and nothing else."""
+    """What the stock broker was given, what it said of it, and what has been left of it: the bucket and nothing
+    else."""
 
     bucket: StoreSettings
     archive: StoreSettings
@@ -71,7 +72,8 @@ class Stock:
 
 @pytest.fixture(scope="module")
 def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stock]:
-    """Two topics offloaded by a stock broker, one of them then offloaded onwards by us; afterwards Pulsar's data are deleted."""
+    """Two topics offloaded by a stock broker, one of them then offloaded onwards by us; afterwards Pulsar's data are
+    deleted."""
     folder = tmp_path_factory.mktemp("stock")
     with stock_store() as endpoint:
         s3 = boto3.client(
@@ -116,7 +118,9 @@ def _offloaded(folder: Path, bucket: StoreSettings) -> Stock:
 def _entries(pulsar: PatientPulsar, topic: TopicName, after: tuple[int, int] = (0, 0)) -> dict[tuple[int, int], bytes]:
     """What a topic holds, as brokers deliver it from BookKeeper."""
     source = BrokerSource(PulsarSettings(service_url=pulsar.service_url, admin_url=pulsar.admin_url))
-    ledger, _, entry = pulsar.admin("GET", f"{topic.rest_path}/internalStats").json()["lastConfirmedEntry"].partition(":")
+    ledger, _, entry = (
+        pulsar.admin("GET", f"{topic.rest_path}/internalStats").json()["lastConfirmedEntry"].partition(":")
+    )
     found: dict[tuple[int, int], bytes] = {}
     with closing(source), closing(source.open(topic, *after, max_bytes=16 * MIB)) as reader:
         while max(found, default=(-1, -1)) < (int(ledger), int(entry)):
@@ -185,7 +189,10 @@ def _ledgers(stock: Stock, source: str) -> LedgerBucket:
 
 def test_every_way_to_know_the_ledgers_says_the_same(stock: Stock) -> None:
     for topic in (ALONE, MIXED):
-        rest, record, bucket = (stock.asked[topic], *(_ledgers(stock, source).find(topic) for source in ("record", "bucket")))
+        rest, record, bucket = (
+            stock.asked[topic],
+            *(_ledgers(stock, source).find(topic) for source in ("record", "bucket")),
+        )
         assert len(rest.ledgers) > 3
         assert rest.ledgers == record.ledgers == bucket.ledgers
         assert (bucket.listed, bucket.findings) == (None, ())

@@ -34,7 +34,9 @@ def built(name: str, module: str, version: str) -> Path:
 
 def _build(folder: Path, program: Path, name: str, module: str) -> None:
     if shutil.which("go") is None:
-        pytest.fail(f"{name} has to be built: install Go, or set OFFLOADER_SKIP_VERSITYGW=1 to do without", pytrace=False)
+        pytest.fail(
+            f"{name} has to be built: install Go, or set OFFLOADER_SKIP_VERSITYGW=1 to do without", pytrace=False
+        )
     # Built beside its place and moved: another session may build at the same time, or this one be ended.
     scratch = folder / f"building-{os.getpid()}"
     scratch.mkdir(parents=True)

@@ -45,8 +45,8 @@ KEEP = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 class World:
     """One archive of some namespaces. A context manager; its end ends all applications that were made here.
 
-    `see` reads the topics. Where nothing else keeps what applications offload meanwhile, call it before they run: it keeps with a
-    subscription of its own what it has not read.
+    `see` reads the topics. Where nothing else keeps what applications offload meanwhile, call it before they run: it
+    keeps with a subscription of its own what it has not read.
     """
 
     pulsar: PulsarStandalone
@@ -61,7 +61,9 @@ class World:
     spark: dict[str, Any] = field(default_factory=dict)  # and of `spark`
 
     def __post_init__(self) -> None:
-        settings = PulsarSettings(service_url=self.pulsar.service_url, admin_url=self.pulsar.admin_url, subscription=WITNESS)
+        settings = PulsarSettings(
+            service_url=self.pulsar.service_url, admin_url=self.pulsar.admin_url, subscription=WITNESS
+        )
         self._stack = ExitStack()
         self._paced: list[tuple[RunningApplication, int, dict[TopicName, int]]] = []
         self.admin = AdminClient(settings)
@@ -77,7 +79,9 @@ class World:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._stack.__exit__(kind, error, trace)
 
     def new_application(self, *, faults: Iterable[Mapping[str, Any]] = (), **policies: Any) -> RunningApplication:

@@ -13,8 +13,8 @@ R = TypeVar("R")
 
 
 def map_ahead(pool: Executor, call: Callable[[T], R], work: Iterable[T], ahead: int) -> Iterator[R]:
-    """`pool.map` with a bound: what `call` makes of each piece of work, in order, with no more than `ahead` of them begun or waiting to be
-    taken. Raises what `call` raises."""
+    """`pool.map` with a bound: what `call` makes of each piece of work, in order, with no more than `ahead` of them
+    begun or waiting to be taken. Raises what `call` raises."""
     left = iter(work)
     begun: deque[Future[R]] = deque(pool.submit(call, each) for each in islice(left, ahead))
     try:

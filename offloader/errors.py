@@ -42,7 +42,8 @@ class StoreUnavailableError(RetryableError):
 
 
 class JournalUnavailableError(StoreUnavailableError):
-    """The journal could not be written, or what became of a record is not known: no topic's own trouble. The same record is tried again."""
+    """The journal could not be written, or what became of a record is not known: no topic's own trouble. The same
+    record is tried again."""
 
 
 class StoreFullError(RetryableError):
@@ -128,7 +129,8 @@ class AuthorizationFailedError(FatalError):
 
 
 class AbsentError(OffloadError):
-    """Pulsar itself says that what was asked for is not there. One such answer proves nothing yet: see `offload/core/evidence.py`."""
+    """Pulsar itself says that what was asked for is not there. One such answer proves nothing yet: see
+    `offload/core/evidence.py`."""
 
 
 class TopicNotFoundError(AbsentError):
@@ -190,4 +192,5 @@ class LedgerFencedError(FatalError):
 
 
 class RecoveryAbortedError(RetryableError):
-    """Too little is known to close a ledger safely. It stays as it is; the message names the bookies that must come back."""
+    """Too little is known to close a ledger safely. It stays as it is; the message names the bookies that must come
+    back."""

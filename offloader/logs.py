@@ -1,8 +1,9 @@
 """Logging of the application: short lines for people, or one JSON object a line.
 
 Loggers are named after their module (`logging.getLogger(__name__)`). What a line is about goes into `extra`:
-`log.info("committed %s", uuid, extra={"topic": topic})` becomes `12:34:56 INFO committer topic=… committed …`.
-Each warning and error names its alarm in the manual: `extra={"see": "pin-moved"}` becomes `…; see docs/running.md#pin-moved`.
+`log.info("committed %s", uuid, extra={"topic": topic})` becomes `12:34:56 INFO committer topic=… committed …`. Each
+warning and error names its alarm in the manual: `extra={"see": "pin-moved"}` becomes
+`…; see docs/running.md#pin-moved`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 
 def printable(text: str | bytes) -> str:
-    """Readable on one line, whatever it is: what is not printed, and would move the cursor or forge a line, is escaped."""
+    """Readable on one line, whatever it is: what is not printed, and would move the cursor or forge a line, is
+    escaped."""
     shown = text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else text
     return shown if shown.isprintable() else shown.translate(_SHOWN)
 

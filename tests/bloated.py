@@ -70,7 +70,9 @@ def long_bucket() -> dict[str, bytes]:
     requests.submit(archive.store, APPLICATION, asked, lambda: "one")
     requests.submit(archive.store, APPLICATION, replace(asked, at=2), lambda: "two")
     for key in [key for key, _ in archive.store.list(folder) if key.endswith("two")]:
-        requests.mark_done(archive.store, APPLICATION, key.removeprefix(folder), requests.RequestOutcome(True, "done", 1))
+        requests.mark_done(
+            archive.store, APPLICATION, key.removeprefix(folder), requests.RequestOutcome(True, "done", 1)
+        )
     return {key: archive.store.read(key)[0] for key, _ in archive.store.list()}
 
 
@@ -106,7 +108,9 @@ def told(store: BloatedStore) -> Iterator[object]:
         lambda: peek(Stores.of(store), TopicRecords.of(TopicSnapshot.of(archive.catalog)), Position(0, 3, 5)),
         lambda: JournalStart(store, APPLICATION).new_epoch(partial(next, map(str, count()))),
         lambda: check_agreement(proposed(store, TOPIC, Given(APPLICATION, 9))),
-        lambda: [requests.mark_done(store, APPLICATION, name, requests.RequestOutcome(True, "", 5)) for name, _ in pending()],
+        lambda: [
+            requests.mark_done(store, APPLICATION, name, requests.RequestOutcome(True, "", 5)) for name, _ in pending()
+        ],
     ]
     yield from check_root(store)
     yield from verify(store).findings

@@ -1,5 +1,6 @@
-"""How many examples the property tests try: OFFLOADER_EXAMPLES (default 100; long runs set thousands). What is there before the first test
-is no garbage: thousands of tests, and all the modules they need, are not looked through again and again."""
+"""How many examples the property tests try: OFFLOADER_EXAMPLES (default 100; long runs set thousands). What is there
+before the first test is no garbage: thousands of tests, and all the modules they need, are not looked through again and
+again."""
 
 from __future__ import annotations
 

@@ -79,7 +79,11 @@ def definitions(path):
     tree = ast.parse(path.read_text()).body
     found = {node.name for node in tree if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     return found | {
-        f"{c.name}.{f.name}" for c in tree if isinstance(c, ast.ClassDef) for f in c.body if isinstance(f, ast.FunctionDef)
+        f"{c.name}.{f.name}"
+        for c in tree
+        if isinstance(c, ast.ClassDef)
+        for f in c.body
+        if isinstance(f, ast.FunctionDef)
     }
 
 
@@ -95,7 +99,9 @@ def test_modules_exist(page):
     bracketed = [name for group in re.findall(r"\[(`[^\]]+)\](?!\()", prose(page)) for name in SPAN.findall(group)]
     named = {name for name in SPAN.findall(prose(page)) if name.endswith(".py")} | set(bracketed)
     paths = [name for name in named if re.fullmatch(r"[a-z_0-9]+(/[a-z_0-9]+)*/?(\.py)?", name) and "/" in name]
-    assert not [path for path in paths if not any((at / path).exists() for at in (REPOSITORY, REPOSITORY / "offloader"))]
+    assert not [
+        path for path in paths if not any((at / path).exists() for at in (REPOSITORY, REPOSITORY / "offloader"))
+    ]
 
 
 def test_the_tour_has_two_ways_of_at_most_fifteen_stops_each_a_function():
@@ -110,7 +116,9 @@ def test_the_tour_has_two_ways_of_at_most_fifteen_stops_each_a_function():
 @pages
 def test_lines_are_short(page):
     """But for rows of tables, which Markdown cannot part."""
-    assert not [line for line in page.read_text().splitlines() if len(line) > WIDTH and not line.lstrip().startswith("|")]
+    assert not [
+        line for line in page.read_text().splitlines() if len(line) > WIDTH and not line.lstrip().startswith("|")
+    ]
 
 
 @pages
@@ -187,7 +195,8 @@ def test_metrics_exist(page):
 
 
 def logged():
-    """Every call of the application's code that logs: module, level, the longest literal of the text, the alarm that it names."""
+    """Every call of the application's code that logs: module, level, the longest literal of the text, the alarm that it
+    names."""
     for path in sorted((REPOSITORY / "offloader").rglob("*.py")):
         if path.relative_to(REPOSITORY / "offloader").parts[0] in NOT_RUNNING:
             continue
@@ -200,7 +209,8 @@ def logged():
 
 
 def alarms():
-    """The rows of the tables of alarms: name of the alarm, line, meaning, remedy. The name stands in the first of its rows."""
+    """The rows of the tables of alarms: name of the alarm, line, meaning, remedy. The name stands in the first of its
+    rows."""
     section = RUNNING.read_text().partition("\n## Alarms")[2].partition("\n### Kinds of failures")[0]
     name, seen = "", set()
     for row in re.findall(r"^\| (?!alarm \||--- )(.*) \|$", section, re.MULTILINE):
@@ -223,7 +233,9 @@ def test_every_warning_and_error_names_its_alarm_which_has_its_line():
     unnamed = [f"{module}: {text!r}: {alarm!r}" for module, text, alarm in troubles if alarm not in lines]
     assert not unnamed, f'end these with extra={{"see": "..."}}, an alarm of docs/running.md: {unnamed}'
     unsaid = [
-        f"{alarm}: {text!r}" for _, text, alarm in troubles if len(text) >= LEAST_LITERAL and text.strip() not in lines[alarm]
+        f"{alarm}: {text!r}"
+        for _, text, alarm in troubles
+        if len(text) >= LEAST_LITERAL and text.strip() not in lines[alarm]
     ]
     assert not unsaid, f"these lines are not in their alarm's row of docs/running.md: {unsaid}"
     assert lines.keys() == {alarm for *_, alarm in found} - {""}

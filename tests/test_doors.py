@@ -1,4 +1,5 @@
-"""Whatever lies in the bucket, and whatever a server answers, is damage at worst: an error of the tree, never any other exception.
+"""Whatever lies in the bucket, and whatever a server answers, is damage at worst: an error of the tree, never any other
+exception.
 
 A door takes bytes of others and does with them what the product does.
 """
@@ -359,7 +360,9 @@ def _doors() -> Iterator[tuple[str, bytes, Door]]:
     yield "entry", batch(Producer(compression=1), [Sent(b"one"), Sent(b"two")]).data, an_entry
     broker = b"\x0e\x02\0\0\0\x04\x08\x05\x10\x07"
     yield "entry with broker metadata", broker + batch(Producer(), [Sent(b"one")]).data, an_entry
-    last = MessageMetadata(publish_time=2**64 - 1, num_messages_in_batch=-1, producer_name="p").SerializePartialToString()
+    last = MessageMetadata(
+        publish_time=2**64 - 1, num_messages_in_batch=-1, producer_name="p"
+    ).SerializePartialToString()
     yield "entry of extremes", len(last).to_bytes(4, "big") + last, an_entry
     index = BUCKET.objects[BUCKET.keys("index")[0]]
     yield "index", index, decode_index
@@ -380,12 +383,20 @@ def _doors() -> Iterator[tuple[str, bytes, Door]]:
         decode_metadata,
     )
     yield "ledger layout", encode_layout(Layout.HIERARCHICAL), decode_layout
-    yield "bookie's address", encode_address(BookieAddress("host.example", 3181)), lambda data: decode_address("b", data)
+    yield (
+        "bookie's address",
+        encode_address(BookieAddress("host.example", 3181)),
+        lambda data: decode_address("b", data),
+    )
     for number, said in enumerate(ANSWERS):
         yield f"admin's answer {number}", json.dumps(said).encode(), rest
     yield "broker's frames", _frames(), a_broker
     for request in (BatchRead(7, 0, 1, 1000), BatchRead(7, 0, 5, 1000)):
-        yield f"bookie's answer in V2 to a {request}", test_v2.ask(V2("b1"), 1, request).tobytes(), a_bookie(V2, request)
+        yield (
+            f"bookie's answer in V2 to a {request}",
+            test_v2.ask(V2("b1"), 1, request).tobytes(),
+            a_bookie(V2, request),
+        )
     for request in (EntryRead(7, 3), ReadLac(7), ListEntries(7)):
         answer = test_v3.ask(V3("b1"), 1, request, test_v2.bookie())
         yield f"bookie's answer in V3 to a {request}", bytes(answer), a_bookie(V3, request)
@@ -411,7 +422,9 @@ def test_what_comes_in_is_damage_at_worst(sound: bytes, door: Door, data: st.Dat
         door(data.draw(damaged(sound) | st.sampled_from(NOTHING_TOO_DEEP)))
 
 
-NAMES = st.sampled_from(["clusterName", "cursors", *STATS, "ledgerId", "entries", "size", "reason", "creationDate", "x"])
+NAMES = st.sampled_from(
+    ["clusterName", "cursors", *STATS, "ledgerId", "entries", "size", "reason", "creationDate", "x"]
+)
 ANY_JSON = st.recursive(
     st.none()
     | st.booleans()

@@ -32,7 +32,9 @@ def written(*, structured: bool = False, level: str | None = None, **environment
 
 def test_a_short_line():
     stream = written()
-    logging.getLogger("offloader.offload.committer").info("committed %s", "u1", extra={"topic": "persistent://a/b/c", "bytes": 7})
+    logging.getLogger("offloader.offload.committer").info(
+        "committed %s", "u1", extra={"topic": "persistent://a/b/c", "bytes": 7}
+    )
     clock, rest = stream.getvalue().split(" ", 1)
     assert time.strptime(clock, "%H:%M:%S")
     assert rest == "INFO committer topic=persistent://a/b/c bytes=7 committed u1\n"

@@ -329,7 +329,9 @@ def test_start_and_close():
     metrics = Metrics.start(MetricsSettings(port=port))
     assert metrics.server is not None
     assert metrics.server.url == f"http://127.0.0.1:{port}"
-    with pytest.raises(ConfigError, match=rf"^metrics\.port: cannot listen on 127\.0\.0\.1:{port} \(Address already in use\)"):
+    with pytest.raises(
+        ConfigError, match=rf"^metrics\.port: cannot listen on 127\.0\.0\.1:{port} \(Address already in use\)"
+    ):
         Metrics.start(MetricsSettings(port=port))
     metrics.close()
     metrics.close()

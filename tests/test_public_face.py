@@ -1,4 +1,5 @@
-"""`from offloader import Archive`: what is public is there, costs nothing before it is used, and does what its examples say."""
+"""`from offloader import Archive`: what is public is there, costs nothing before it is used, and does what its examples
+say."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ def modules_after(statement: str) -> set[str]:
 def examples() -> list[doctest.DocTest]:
     """Of everything public, and of its methods."""
     finder = doctest.DocTestFinder(exclude_empty=True)
-    homes = {inspect.getmodule(value) for value in map(offloader.__getattr__, offloader.__all__) if inspect.isclass(value)}
+    homes = {
+        inspect.getmodule(value) for value in map(offloader.__getattr__, offloader.__all__) if inspect.isclass(value)
+    }
     found = [test for home in homes for test in finder.find(home) if test.examples]
     return sorted(found, key=lambda test: test.name)
 
@@ -57,7 +60,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_importing_it_is_cheap() -> None:
     assert EXPENSIVE & modules_after("import offloader") == set()
-    assert {"pyarrow", "boto3", "httpx", "pyspark"} & modules_after("from offloader import Archive, Selection, Position") == set()
+    assert {"pyarrow", "boto3", "httpx", "pyspark"} & modules_after(
+        "from offloader import Archive, Selection, Position"
+    ) == set()
 
 
 @pytest.mark.parametrize("name", offloader.__all__)
@@ -88,7 +93,9 @@ def test_examples_do_what_they_say(example: doctest.DocTest, root: str) -> None:
 def test_the_manual_s_examples_run(code: str, root: str, capsys: pytest.CaptureFixture[str]) -> None:
     exec(NAMED.sub(root, code), {})
     if "archive.topics(" in code:
-        messages = [f"12:{n} -1 {START + 60_000 * n} {key} b'order {n}'" for n, key in enumerate([b"alice", b"bob"] * 2)]
+        messages = [
+            f"12:{n} -1 {START + 60_000 * n} {key} b'order {n}'" for n, key in enumerate([b"alice", b"bob"] * 2)
+        ]
         assert capsys.readouterr().out.splitlines()[1:] == messages
 
 

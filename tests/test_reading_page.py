@@ -42,7 +42,9 @@ def root(tmp_path: Path) -> str:
     return (tmp_path / "root").as_uri()
 
 
-@pytest.mark.parametrize(("heading", "orders"), [("Read everything of a topic", [0, 1, 2, 3]), ("Read an hour", [1, 2])])
+@pytest.mark.parametrize(
+    ("heading", "orders"), [("Read everything of a topic", [0, 1, 2, 3]), ("Read an hour", [1, 2])]
+)
 def test_python_and_the_shell_read(
     heading: str, orders: list[int], root: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

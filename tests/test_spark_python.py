@@ -12,12 +12,19 @@ import pytest
 
 from offloader import spark_python
 
-PRINT = "import os, pyspark, sys; print(pyspark.__file__, os.environ['PYTHONPATH'], os.environ['PYTHONHASHSEED'], sys.argv[1:])"
+PRINT = (
+    "import os, pyspark, sys; print(pyspark.__file__, os.environ['PYTHONPATH'], os.environ['PYTHONHASHSEED'], "
+    "sys.argv[1:])"
+)
 
 
 def spark_home(folder: Path, version: str) -> list[str]:
     """A Spark's zips of Python and one of its jars, as Spark names them in PYTHONPATH."""
-    paths = [folder / "lib" / "pyspark.zip", folder / "lib" / "py4j-0.10.9.9-src.zip", folder / "jars" / "spark-core.jar"]
+    paths = [
+        folder / "lib" / "pyspark.zip",
+        folder / "lib" / "py4j-0.10.9.9-src.zip",
+        folder / "jars" / "spark-core.jar",
+    ]
     for path in paths:
         path.parent.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(path, "w") as archive:

@@ -1,4 +1,5 @@
-"""The house's rules, as CONTRIBUTING.md has them in its table of wings: who may import whom, what is pure, and one name for one thing."""
+"""The house's rules, as CONTRIBUTING.md has them in its table of wings: who may import whom, what is pure, and one name
+for one thing."""
 
 from __future__ import annotations
 
@@ -12,12 +13,26 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-FILES = [path for folder in ("offloader", "dev") for path in (ROOT / folder).rglob("*.py") if "_proto" not in path.parts]
+FILES = [
+    path for folder in ("offloader", "dev") for path in (ROOT / folder).rglob("*.py") if "_proto" not in path.parts
+]
 MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in FILES}
 
 # Whoever imports one of these waits for something, or changes the world.
 IO = (
-    *("socket", "ssl", "httpx", "httpcore", "urllib.request", "http", "selectors", "asyncio", "subprocess", "shutil", "tempfile"),
+    *(
+        "socket",
+        "ssl",
+        "httpx",
+        "httpcore",
+        "urllib.request",
+        "http",
+        "selectors",
+        "asyncio",
+        "subprocess",
+        "shutil",
+        "tempfile",
+    ),
     *(
         "os",
         "time",
@@ -118,7 +133,9 @@ def test_imports_go_only_where_the_table_says() -> None:
         wing = wing_of(module)
         allowed = wings[wing].imports if wing else frozenset({"archive", "storage", "pulsar"})
         may = set(order[: order.index(wing)]) if allowed is None else {*allowed, *EVERYWHERE}
-        breaches += [f"{module} imports {name}" for name in sorted(ours(module)) if wing_of(name) not in {*may, wing, ""}]
+        breaches += [
+            f"{module} imports {name}" for name in sorted(ours(module)) if wing_of(name) not in {*may, wing, ""}
+        ]
     assert breaches == []
 
 

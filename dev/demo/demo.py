@@ -106,7 +106,11 @@ def _demo(console: Console, stack: ExitStack) -> int:
     return _summary(console, config, production, compared)
 
 
-CONFIGURATION = {**ENTRY_METADATA, "managedLedgerMaxEntriesPerLedger": "2000", "managedLedgerMinLedgerRolloverTimeMinutes": "0"}
+CONFIGURATION = {
+    **ENTRY_METADATA,
+    "managedLedgerMaxEntriesPerLedger": "2000",
+    "managedLedgerMinLedgerRolloverTimeMinutes": "0",
+}
 
 
 def _prepare(standalone: PulsarStandalone) -> None:
@@ -184,7 +188,9 @@ def _produce(service_url: str, name: str, production: Production) -> None:
     for number, event in enumerate(events(name), 1):
         if production.stop.is_set():
             break
-        producer.send_async(event.payload, lambda _result, _position: None, partition_key=event.key, properties=event.properties)
+        producer.send_async(
+            event.payload, lambda _result, _position: None, partition_key=event.key, properties=event.properties
+        )
         production.messages += 1
         production.size += len(event.payload)
         if number % 100 == 0:
@@ -270,7 +276,9 @@ def _compare(config: Config, topic: TopicName, end: Position) -> Compared:
         store.close()
 
 
-def _from_broker(source: BrokerSource, topic: TopicName, begin: Position, end: Position) -> dict[tuple[int, int], bytes]:
+def _from_broker(
+    source: BrokerSource, topic: TopicName, begin: Position, end: Position
+) -> dict[tuple[int, int], bytes]:
     reader = source.open(topic, begin.ledger, begin.entry, max_bytes=16 * 1024 * 1024)
     found: dict[tuple[int, int], bytes] = {}
     try:
@@ -289,7 +297,9 @@ def _summary(console: Console, config: Config, production: Production, compared:
     console.print()
     for c in compared:
         verdict = "equal" if c.same else "DIFFERENT"
-        console.print(f"  {c.topic}: {c.broker:,} entries in Pulsar, {c.archived:,} in {c.segments} segments: {verdict}")
+        console.print(
+            f"  {c.topic}: {c.broker:,} entries in Pulsar, {c.archived:,} in {c.segments} segments: {verdict}"
+        )
     console.print(f"\n  {production.messages:,} messages produced, {sum(c.broker for c in compared):,} entries")
     console.print(f"  [bold]{'every entry equal, byte for byte' if same else 'NOT EQUAL: see above'}[/]")
     console.print(f"  segments, catalog and journal: {config.storage.root}")

@@ -33,7 +33,8 @@ class Event(NamedTuple):
 
 
 def events(topic: str) -> Iterator[Event]:
-    """What a topic gets, for ever: that orders are `created`, `paid` or `shipped`, or (`audit-log`) who has done which of these."""
+    """What a topic gets, for ever: that orders are `created`, `paid` or `shipped`, or (`audit-log`) who has done which
+    of these."""
     for number in count(1):
         order = _Order(number)
         name, customer = f"order-{number:06}", f"customer-{order.customer:02}"
@@ -69,4 +70,8 @@ def _details(topic: str, order: _Order) -> dict[str, Any]:
             return {"carrier": dice.choice(CARRIERS), "parcels": dice.randrange(1, 4), "town": order.town}
         case _:
             kind = dice.choice(("created", "paid", "shipped"))
-            return {"event": f"audit-{kind}", "by": f"clerk-{dice.randrange(7)}", "from": f"10.0.0.{dice.randrange(20)}"}
+            return {
+                "event": f"audit-{kind}",
+                "by": f"clerk-{dice.randrange(7)}",
+                "from": f"10.0.0.{dice.randrange(20)}",
+            }

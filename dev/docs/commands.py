@@ -26,8 +26,9 @@ Generated from the code by `python -m dev.docs.commands docs/cli.md`; a test kee
 | 2 | findings: `verify` found something, `topics peek` shows an entry that is damaged, a check of `doctor` fails, `run --until-caught-up` left topics behind, a ledger cannot be closed or has dangers |
 | 3 | overtaken: another process owns the application's journal now; do not restart |
 
-Results go to standard output, logs and errors to standard error. A topic is `persistent://tenant/namespace/name`; `name`
-alone is in `public/default`. A position is `LEDGER:ENTRY`. A time is `10s`, `5m`, `2h`; a plain number is seconds.
+Results go to standard output, logs and errors to standard error. A topic is `persistent://tenant/namespace/name`;
+`name` alone is in `public/default`. A position is `LEDGER:ENTRY`. A time is `10s`, `5m`, `2h`; a plain number is
+seconds.
 
 Every command has these options:
 

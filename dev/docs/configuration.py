@@ -24,37 +24,37 @@ _INTRO = """\
 
 Generated from the code by `python -m dev.docs.configuration docs/configuration.md`; a test keeps it up to date.
 
-One YAML file configures the application (`conf/offloader.yaml` is a commented example). It is checked completely before
-anything starts: names that are not settings, wrong values and violated limits are refused, each in one line that begins with
-the setting's path and ends with its line in the file. A key may stand only once in its section.
+One YAML file configures the application (`conf/offloader.yaml` is a commented example). It is checked completely
+before anything starts: names that are not settings, wrong values and violated limits are refused, each in one line
+that begins with the setting's path and ends with its line in the file. A key may stand only once in its section.
 
-* **Sizes**: `64M`, `1G`, `512K`, or a plain number in the unit that the setting's name says (bytes where it says none).
-  K, M, G and T are powers of 1024; `MB` and `MiB` are the same as `M`.
-* **Times**: `500ms`, `10s`, `100m`, `3h`, `2d`, `5w`. A plain number is allowed only where the setting's name says its unit.
-  What somebody waits for (time-outs, `keepAlive`, `spark.trigger`, the times of a slice) is at most `1w`.
+* **Sizes**: `64M`, `1G`, `512K`, or a plain number in the unit that the setting's name says (bytes where it says
+  none). K, M, G and T are powers of 1024; `MB` and `MiB` are the same as `M`.
+* **Times**: `500ms`, `10s`, `100m`, `3h`, `2d`, `5w`. A plain number is allowed only where the setting's name says
+  its unit. What somebody waits for (time-outs, `keepAlive`, `spark.trigger`, the times of a slice) is at most `1w`.
 * **`${NAME}`** in a value is replaced by the environment variable NAME, which must be set. `$${` stands for `${`.
 """
 
 _MERGE = """\
 ## Policies
 
-A policy may be set for the cluster (`policies`), for a namespace (`namespaces.<tenant/namespace>.policies`) and for a topic
-(`namespaces.<tenant/namespace>.topics.<persistent://…>.policies`). At namespace and topic level `enabled` may also stand beside
-`policies`. The levels are merged **field by field, the most specific one wins**, and a level that does not name a field says
-nothing about it; defaults come after the merge. What is set for a partitioned topic holds for its partitions; a partition that
-is named itself wins over that.
+A policy may be set for the cluster (`policies`), for a namespace (`namespaces.<tenant/namespace>.policies`) and for a
+topic (`namespaces.<tenant/namespace>.topics.<persistent://…>.policies`). At namespace and topic level `enabled` may
+also stand beside `policies`. The levels are merged **field by field, the most specific one wins**, and a level that
+does not name a field says nothing about it; defaults come after the merge. What is set for a partitioned topic holds
+for its partitions; a partition that is named itself wins over that.
 
 A namespace can also be switched in Pulsar, by its property `offloader.enabled` (`true` or `false`):
-`pulsar-admin namespaces set-property -k offloader.enabled -v true tenant/namespace`. Who decides whether a topic is offloaded, the
-first one that says anything:
+`pulsar-admin namespaces set-property -k offloader.enabled -v true tenant/namespace`. Who decides whether a topic is
+offloaded, the first one that says anything:
 
 1. the file, for the partition, then for the topic
 2. the file, for the namespace
 3. the namespace's property in Pulsar
 4. the file, for the cluster; without that, `false`
 
-Disabled by 1, 2 or 3, a topic is *released*: offloaded up to its end, then its subscription is deleted. A topic that was
-offloaded and that nothing enables any more (4) is *paused*: its subscription stays and Pulsar keeps the data.
+Disabled by 1, 2 or 3, a topic is *released*: offloaded up to its end, then its subscription is deleted. A topic that
+was offloaded and that nothing enables any more (4) is *paused*: its subscription stays and Pulsar keeps the data.
 
 `maxBytesPerSecond` is the one field that is not merged: the limits of all three levels hold at the same time.
 """
@@ -64,16 +64,16 @@ _LIMITS = """\
 
 * `partSizeInBytes` is at least 5M where `storage.root` is on S3.
 * `blockSizeInBytes` is at most `partSizeInBytes`.
-* `maxOffloadSegmentSizeInBytes` and `maxEntrySizeInBytes` (plus 64K for its metadata) stay together below 2 GiB, because Java
-  readers hold lengths in 32 bits.
+* `maxOffloadSegmentSizeInBytes` and `maxEntrySizeInBytes` (plus 64K for its metadata) stay together below 2 GiB,
+  because Java readers hold lengths in 32 bits.
 * `minOffloadSegmentRolloverTimeInSeconds` is at most `maxOffloadSegmentRolloverTimeInSeconds`.
 * `source: bookkeeper` needs `pulsar.metadataServiceUri`.
 
-A violated limit is reported at the level that set the value at fault. A worker process holds at most
-`threadsPerTask` x (16 MiB that are read ahead + 3 x `partSizeInBytes` + `blockSizeInBytes` + the largest entry) of data in memory
-for each of its tasks: a part is there twice while it is sent, as it was cut and as it goes out, and meanwhile the next one is cut. The
-slow lane's one task holds at most `slowLane.threads` x (2 MiB that are read ahead + 3 x `partSizeInBytes` + `blockSizeInBytes` + the
-largest entry).
+A violated limit is reported at the level that set the value at fault. A worker process holds at most `threadsPerTask`
+x (16 MiB that are read ahead + 3 x `partSizeInBytes` + `blockSizeInBytes` + the largest entry) of data in memory for
+each of its tasks: a part is there twice while it is sent, as it was cut and as it goes out, and meanwhile the next
+one is cut. The slow lane's one task holds at most `slowLane.threads` x (2 MiB that are read ahead + 3 x
+`partSizeInBytes` + `blockSizeInBytes` + the largest entry).
 """
 
 
@@ -125,8 +125,13 @@ def _refused() -> str:
     reasons: dict[str, list[str]] = {}
     for name, reason in REFUSED.items():
         reasons.setdefault(reason, []).append(f"`{name}`")
-    head = "### Names of Pulsar that are refused\n\nTheir meaning does not fit; the error says so.\n\n| name | why, and what to use |\n"
-    return head + "| --- | --- |\n" + "".join(f"| {', '.join(names)} | {reason} |\n" for reason, names in reasons.items())
+    head = (
+        "### Names of Pulsar that are refused\n\nTheir meaning does not fit; the error says so.\n\n| name | why, and "
+        "what to use |\n"
+    )
+    return (
+        head + "| --- | --- |\n" + "".join(f"| {', '.join(names)} | {reason} |\n" for reason, names in reasons.items())
+    )
 
 
 def _default(field: FieldInfo) -> str:

@@ -24,14 +24,16 @@ The application listens on `metrics.host`:`metrics.port` (127.0.0.1:9464 by defa
 
 There is no access control: the address is loopback unless the configuration says otherwise.
 
-All series are those of the main process. What workers read and upload is counted when their receipts are taken, so each part
-counts once however often a task was tried. Names that stock Pulsar has for the same thing are kept (`brk_ledgeroffloader_*`).
+All series are those of the main process. What workers read and upload is counted when their receipts are taken, so
+each part counts once however often a task was tried. Names that stock Pulsar has for the same thing are kept
+(`brk_ledgeroffloader_*`).
 
 """
 
 _TOPICS = """
-**The label `topic`**: only the `metrics.maxTopicLabels` topics that lag most have series of their own, the rest stand together under
-`other`: bytes added up, of the ages the greatest. So the sum over all topics is always complete, and the number of series bounded.
+**The label `topic`**: only the `metrics.maxTopicLabels` topics that lag most have series of their own, the rest stand
+together under `other`: bytes added up, of the ages the greatest. So the sum over all topics is always complete, and
+the number of series bounded.
 
 **Worth an alert**
 
@@ -45,7 +47,8 @@ _TOPICS = """
 def render() -> str:
     """The page."""
     rows = "".join(
-        f"| `{x.exposed}` | {x.kind} | {', '.join(f'`{label}`' for label in x.labels) or '-'} | {x.help} |\n" for x in ALL
+        f"| `{x.exposed}` | {x.kind} | {', '.join(f'`{label}`' for label in x.labels) or '-'} | {x.help} |\n"
+        for x in ALL
     )
     return wrapped(f"{_INTRO}| series | type | labels | meaning |\n| --- | --- | --- | --- |\n{rows}{_TOPICS}")
 

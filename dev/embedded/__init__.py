@@ -1,1 +1,2 @@
-"""A real Apache Pulsar on this machine, for the demo and the integration tests. Nothing here is used against a cluster."""
+"""A real Apache Pulsar on this machine, for the demo and the integration tests. Nothing here is used against a
+cluster."""

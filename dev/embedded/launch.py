@@ -1,7 +1,7 @@
 """Run as a script: becomes the command in its arguments, which ends when the process that started it is gone.
 
-Standard input is a pipe of which only that process holds the other end. A forked watchdog waits for its end, then ends the
-command. (Linux's PR_SET_PDEATHSIG would be shorter, but fires when the *thread* that started the command ends.)
+Standard input is a pipe of which only that process holds the other end. A forked watchdog waits for its end, then ends
+the command. (Linux's PR_SET_PDEATHSIG would be shorter, but fires when the *thread* that started the command ends.)
 """
 
 from __future__ import annotations

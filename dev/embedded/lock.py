@@ -22,7 +22,8 @@ _LINE = re.compile(r"([\w.-]+):([\w.-]+):([\w.-]+)(?::([\w.-]+))? ([0-9]+) ([0-9
 
 @dataclass(frozen=True, slots=True, order=True)
 class Jar:
-    """One jar: its Maven coordinate, its size in bytes and its SHA-256 in hexadecimal. `classifier` is empty for most."""
+    """One jar: its Maven coordinate, its size in bytes and its SHA-256 in hexadecimal. `classifier` is empty for
+    most."""
 
     group: str
     artifact: str

@@ -22,7 +22,9 @@ _LAUNCH = Path(__file__).with_name("launch.py")
 class JavaProcess:
     """Runs `command` in `directory`; its output is appended to the file `log`."""
 
-    def __init__(self, command: Sequence[str], directory: Path, log: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, command: Sequence[str], directory: Path, log: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
         self._log = log
         with log.open("ab") as output:
             self._begin = output.tell()

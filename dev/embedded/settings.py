@@ -84,7 +84,9 @@ def ports_of(directory: Path) -> Ports:
     return ports
 
 
-def standalone_configuration(ports: Ports, overrides: Mapping[str, str], offloader: OffloaderSettings | None) -> dict[str, str]:
+def standalone_configuration(
+    ports: Ports, overrides: Mapping[str, str], offloader: OffloaderSettings | None
+) -> dict[str, str]:
     """The settings of broker and bookie (Pulsar 4.0's standalone reads both from one file)."""
     settings = {
         "clusterName": "standalone",
@@ -111,8 +113,8 @@ def standalone_configuration(ports: Ports, overrides: Mapping[str, str], offload
         **(_offloader_configuration(offloader) if offloader else {}),
         **overrides,
     }
-    # An entry is larger than its message. With the bookie's own limit (5 MiB) the broker creates ledgers without end once
-    # an entry exceeds it.
+    # An entry is larger than its message. With the bookie's own limit (5 MiB) the broker creates ledgers without end
+    # once an entry exceeds it.
     settings.setdefault("nettyMaxFrameSizeBytes", str(int(settings["maxMessageSize"]) + _FRAME_ROOM))
     return settings
 

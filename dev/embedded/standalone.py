@@ -29,8 +29,8 @@ _STOP_SECONDS = 120.0  # after which it hangs
 class PulsarStandalone:
     """A Pulsar in `directory`: started on entering the context, stopped on leaving it, its data kept.
 
-    `configuration` overrides lines of standalone.conf. `offloader` also loads Pulsar's own offloader. The ports are free
-    ones, chosen at the first start in a directory. `web` is a client for calls below /admin/v2/.
+    `configuration` overrides lines of standalone.conf. `offloader` also loads Pulsar's own offloader. The ports are
+    free ones, chosen at the first start in a directory. `web` is a client for calls below /admin/v2/.
     """
 
     def __init__(
@@ -66,7 +66,9 @@ class PulsarStandalone:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
         self.web.close()
 
@@ -94,8 +96,9 @@ class PulsarStandalone:
     def kill(self) -> None:
         """End everything at once, as a crash of the machine would. `start` brings it back.
 
-        Without ZooKeeper that is not certain: the dead bookie's registration outlives it in the embedded store, and where Pulsar is told
-        too late that it is gone, the broker takes its bookie's new one for invalid, again and again.
+        Without ZooKeeper that is not certain: the dead bookie's registration outlives it in the embedded store, and
+        where Pulsar is told too late that it is gone, the broker takes its bookie's new one for invalid, again and
+        again.
         """
         while self._processes:
             _, process = self._processes.popitem()
@@ -136,12 +139,18 @@ class PulsarStandalone:
 
     def _run(self, name: str, command: list[str], ready: Callable[[], bool]) -> None:
         environment = self._offloader.environment if self._offloader else None
-        process = self._processes[name] = JavaProcess(command, self.directory, self.directory / f"{name}.log", environment)
+        process = self._processes[name] = JavaProcess(
+            command, self.directory, self.directory / f"{name}.log", environment
+        )
         process.await_ready(ready, self._startup_seconds)
 
     def _is_ready(self) -> bool:
         try:
             namespaces = self.web.get("namespaces/public", timeout=5.0)
-            return namespaces.is_success and "public/default" in namespaces.json() and self.web.get("brokers/ready").is_success
+            return (
+                namespaces.is_success
+                and "public/default" in namespaces.json()
+                and self.web.get("brokers/ready").is_success
+            )
         except httpx.TransportError:
             return False

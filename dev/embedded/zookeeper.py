@@ -21,8 +21,8 @@ def zookeeper_configuration(port: int) -> dict[str, str]:
 def zookeeper_is_ready(port: int) -> bool:
     """Whether it serves, and no session from before a kill is left.
 
-    With those go the bookies' registrations and the broker's locks, and a bookie that finds its old registration ends again as
-    soon as that expires.
+    With those go the bookies' registrations and the broker's locks, and a bookie that finds its old registration ends
+    again as soon as that expires.
     """
     try:
         return "Sessions with Ephemerals (0)" in ask_zookeeper(port, "dump")

@@ -96,7 +96,8 @@ class Bookie:
         self._end(lambda process: process.stop(_STOP_SECONDS))
 
     def kill(self) -> None:
-        """End it at once, as a crash would. Its registration stays until its session ends, or until it is started again."""
+        """End it at once, as a crash would. Its registration stays until its session ends, or until it is started
+        again."""
         self._end(JavaProcess.kill)
 
     def _end(self, how: Callable[[JavaProcess], None]) -> None:

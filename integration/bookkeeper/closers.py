@@ -42,7 +42,8 @@ T = TypeVar("T")
 
 
 def at_last(attempt: Callable[[], T], good: Callable[[T], bool]) -> T:
-    """What an attempt gives once it is good. A bookie that lives may be slow, or a client may hear late that it is back."""
+    """What an attempt gives once it is good. A bookie that lives may be slow, or a client may hear late that it is
+    back."""
     deadline = time.monotonic() + HANGS
     while not good(found := attempt()):
         assert time.monotonic() < deadline, found
@@ -66,8 +67,8 @@ def result_of(outcome: RecoveryOutcome) -> Result:
 
 @dataclass
 class Ours:
-    """A client of ours. `trusted`: bookies that it believes, whatever speaks against it. `closed`: ledgers that it has closed itself, and
-    not found closed."""
+    """A client of ours. `trusted`: bookies that it believes, whatever speaks against it. `closed`: ledgers that it has
+    closed itself, and not found closed."""
 
     store: MetadataTree
     bookies: BookieClient
@@ -116,7 +117,9 @@ class Closers:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._stack.close()
 
     def _client(self, cluster: Cluster, trusted: Collection[str], settings: BookieSettings) -> Ours:

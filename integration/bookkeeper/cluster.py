@@ -4,8 +4,8 @@
         ledger = cluster.official.write(Shape(ensemble=4), 1000, Contents(seed=1))
         cluster.bookies[2].kill()
 
-Everything listens on 127.0.0.1 and ends with the process that started it. Logs and configuration files stay in the folder,
-the bookies' and ZooKeeper's data do not. Five JVMs for four bookies need about 1 GB.
+Everything listens on 127.0.0.1 and ends with the process that started it. Logs and configuration files stay in the
+folder, the bookies' and ZooKeeper's data do not. Five JVMs for four bookies need about 1 GB.
 """
 
 from __future__ import annotations
@@ -37,7 +37,11 @@ from integration.processes import HANGS
 from offloader.bookkeeper.settings import BookieSettings
 from offloader.java import find_java
 
-AGAIN = {"max_tries": -1, "max_delay": 0.5, "deadline": HANGS}  # what a session of kazoo does where a busy machine cuts it off
+AGAIN = {
+    "max_tries": -1,
+    "max_delay": 0.5,
+    "deadline": HANGS,
+}  # what a session of kazoo does where a busy machine cuts it off
 PATIENT = BookieSettings(connect_timeout=HANGS, request_timeout=HANGS)
 _LIVELY_SECONDS = 3.0  # half of a session's time-out; a client is heard of every 2 s at the latest
 _CONNECTIONS = re.compile(r"\bsid=0x([0-9a-f]+),.*?\blresp=(\d+)")
@@ -51,7 +55,12 @@ class BookKeeperCluster:
     """
 
     def __init__(
-        self, directory: Path, *, bookies: int = 4, layout: str = "hierarchical", configuration: Mapping[str, str] | None = None
+        self,
+        directory: Path,
+        *,
+        bookies: int = 4,
+        layout: str = "hierarchical",
+        configuration: Mapping[str, str] | None = None,
     ) -> None:
         self.directory = directory.resolve()
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -65,7 +74,9 @@ class BookKeeperCluster:
         self._server: JavaProcess | None = None
         self._clients: list[OfficialClient] = []
         overrides = configuration or {}
-        self.bookies = tuple(Bookie(n, p, self.metadata_uri, self._commands, self, overrides) for n, p in enumerate(ports))
+        self.bookies = tuple(
+            Bookie(n, p, self.metadata_uri, self._commands, self, overrides) for n, p in enumerate(ports)
+        )
 
     def __enter__(self) -> Self:
         try:
@@ -75,7 +86,9 @@ class BookKeeperCluster:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.end()
 
     def bookie(self, identifier: str) -> Bookie:
@@ -134,15 +147,18 @@ class BookKeeperCluster:
     # What bookies ask of the metadata service
 
     def is_registered(self, bookie: str) -> bool:
-        """Whether it is, and stays so: by a session that has just been heard of. One that stood still may be about to expire, although
-        its bookie goes on: that registers again then."""
+        """Whether it is, and stays so: by a session that has just been heard of. One that stood still may be about to
+        expire, although its bookie goes on: that registers again then."""
         node = self.zookeeper.retry(self.zookeeper.exists, f"/ledgers/available/{bookie}")
         return node is not None and self.silence_of(node.ephemeralOwner) < _LIVELY_SECONDS
 
     def silence_of(self, session: int) -> float:
-        """How many seconds ago ZooKeeper last answered a session on the connection that it has now; infinity: not yet."""
+        """How many seconds ago ZooKeeper last answered a session on the connection that it has now; infinity: not
+        yet."""
         heard = [
-            int(at) for sid, at in _CONNECTIONS.findall(ask_zookeeper(self.zookeeper_port, "cons")) if int(sid, 16) == session
+            int(at)
+            for sid, at in _CONNECTIONS.findall(ask_zookeeper(self.zookeeper_port, "cons"))
+            if int(sid, 16) == session
         ]
         return time.monotonic() - max(heard) / 1000 if any(heard) else math.inf  # Java's clock is the same
 

@@ -14,7 +14,9 @@ _CLUSTER = pytest.StashKey[BookKeeperCluster]()
 
 
 @pytest.fixture(scope="session")
-def shared_cluster(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[BookKeeperCluster]:
+def shared_cluster(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[BookKeeperCluster]:
     with started(tmp_path_factory.mktemp("bookkeeper"), lambda folder: BookKeeperCluster(folder, bookies=5)) as cluster:
         request.session.stash[_CLUSTER] = cluster
         yield cluster

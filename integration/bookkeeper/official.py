@@ -31,11 +31,14 @@ JAVA_OPTIONS = (
     "-Dio.netty.tryReflectionSetAccessible=true",
 )
 HURRIED = 3.0
-"""Seconds that a client gives a bookie which may be away for good. Others are given as long as one that hangs: a slow one is not away."""
+"""Seconds that a client gives a bookie which may be away for good.
+
+Others are given as long as one that hangs: a slow one is not away."""
 
 
 class OfficialError(Exception):
-    """What the official client raised; `kind` is the name of its exception's class, `Gone` where the process has ended."""
+    """What the official client raised; `kind` is the name of its exception's class, `Gone` where the process has
+    ended."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(f"{kind}: {message}")
@@ -44,7 +47,8 @@ class OfficialError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a ledger is created with. `digest`: MAC, CRC32, CRC32C, DUMMY. `wire`: the protocol its writer speaks, 2 or 3."""
+    """What a ledger is created with. `digest`: MAC, CRC32, CRC32C, DUMMY. `wire`: the protocol its writer speaks, 2 or
+    3."""
 
     ensemble: int = 3
     write_quorum: int = 3
@@ -134,9 +138,15 @@ class OfficialClient:
         return self.begin(do, **request).result(HANGS)
 
     def create(
-        self, shape: Shape, *, ledger: int | None = None, custom: Mapping[str, str] | None = None, timeout: float = HANGS
+        self,
+        shape: Shape,
+        *,
+        ledger: int | None = None,
+        custom: Mapping[str, str] | None = None,
+        timeout: float = HANGS,
     ) -> int:
-        """A new ledger's id, chosen by BookKeeper unless `ledger` says it. `timeout`: seconds for a bookie's answer to an add."""
+        """A new ledger's id, chosen by BookKeeper unless `ledger` says it. `timeout`: seconds for a bookie's answer to
+        an add."""
         chosen = {"timeout": timeout} if ledger is None else {"timeout": timeout, "ledger": ledger}
         return int(self.call("create", custom=dict(custom or {}), **shape.request, **chosen)["ledger"])
 
@@ -160,7 +170,8 @@ class OfficialClient:
     def recover(self, ledger: int, shape: Shape, *, parallel: bool = False, timeout: float = HANGS) -> Future[Any]:
         """Open with recovery: fence, find the end, close; its metadata then.
 
-        `parallel`: it asks all bookies of an entry at once, which is not the default. `timeout`: seconds for a bookie's answer.
+        `parallel`: it asks all bookies of an entry at once, which is not the default. `timeout`: seconds for a bookie's
+        answer.
         """
         way = {"timeout": timeout, **({"parallel": True} if parallel else {})}
         return self.begin("open", ledger=ledger, recovery=True, **shape.access, **way)
@@ -192,7 +203,9 @@ class OfficialClient:
             return self._gone or any(self.acknowledged.get(ledger, -1) >= entry for ledger in ledgers)
 
         with self._changed:
-            assert self._changed.wait_for(reached, seconds), f"entry {entry} was not acknowledged within {seconds:.0f} s"
+            assert self._changed.wait_for(reached, seconds), (
+                f"entry {entry} was not acknowledged within {seconds:.0f} s"
+            )
 
     @property
     def pid(self) -> int:

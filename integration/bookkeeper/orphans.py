@@ -36,7 +36,8 @@ class Closed(NamedTuple):
 
 @dataclass
 class Orphan:
-    """A ledger and its writer. `adding` is done once the writer is gone, or finds itself fenced, or has written enough."""
+    """A ledger and its writer. `adding` is done once the writer is gone, or finds itself fenced, or has written
+    enough."""
 
     ledger: int
     shape: Shape
@@ -87,7 +88,9 @@ class Witness:
         expected = [orphan.contents.of(entry) for entry in range(closed.last + 1)]
         assert metadata.closed, orphan
         assert (metadata.last_entry, metadata.length) == closed, orphan
-        assert closed.last >= orphan.acknowledged, f"{orphan}: acknowledged {orphan.acknowledged}, closed at {closed.last}"
+        assert closed.last >= orphan.acknowledged, (
+            f"{orphan}: acknowledged {orphan.acknowledged}, closed at {closed.last}"
+        )
         if not expected:
             assert closed == (-1, 0), orphan
             return
@@ -132,8 +135,9 @@ class Witness:
 def _lengths(orphan: Orphan, last: ReadEntry, size: int, *, by_us: bool) -> Iterator[int]:
     """What may be said of a ledger that has `size` bytes.
 
-    An entry that the official client writes after others have failed counts these as if they had never been. And where it recovers
-    nothing, it takes the length of the entry that told it the last confirmed one, which comes later and may not belong to the ledger.
+    An entry that the official client writes after others have failed counts these as if they had never been. And where
+    it recovers nothing, it takes the length of the entry that told it the last confirmed one, which comes later and may
+    not belong to the ledger.
     """
     yield size
     yield last.length

@@ -1,4 +1,5 @@
-"""Rounds of the closing test: one writer, a ledger for each way to close it first, and what happens to bookies meanwhile."""
+"""Rounds of the closing test: one writer, a ledger for each way to close it first, and what happens to bookies
+meanwhile."""
 
 from __future__ import annotations
 
@@ -89,7 +90,8 @@ class Spares:
 
 @dataclass
 class Round:
-    """`hit`: bookies to which something happened. `refusals`: how often our client knew too little to close a ledger."""
+    """`hit`: bookies to which something happened. `refusals`: how often our client knew too little to close a
+    ledger."""
 
     cluster: BookKeeperCluster
     closers: Closers
@@ -171,7 +173,8 @@ class Round:
             return [future.result() for future in closing]
 
     def _asked_again(self, orphan: Orphan, results: list[Result]) -> list[Result]:
-        """In place of refusals, which are taken out, that name bookies to which nothing happened: these live, and were slow."""
+        """In place of refusals, which are taken out, that name bookies to which nothing happened: these live, and were
+        slow."""
         slow = [result for result in results if not self._excused(result)]
         for result in slow:
             results.remove(result)
@@ -189,7 +192,9 @@ class Round:
                 assert refused.bookies, f"{orphan}: {refused}"
                 state = self.closers.reader.store.read(orphan.ledger).metadata.state
                 others = bool(ends) or self.plan.writer is not Writer.KILLED  # which may have closed it
-                assert state is LedgerState.IN_RECOVERY or (others and state is LedgerState.CLOSED), f"{orphan}: {refused}"
+                assert state is LedgerState.IN_RECOVERY or (others and state is LedgerState.CLOSED), (
+                    f"{orphan}: {refused}"
+                )
 
     def _check_readable(self, orphan: Orphan) -> None:
         """With a bookie less, what more than one has acknowledged can still be read."""
@@ -199,7 +204,8 @@ class Round:
             self._witness.check_readers(orphan, metadata, expected)
 
     def _close_again(self, orphan: Orphan, results: list[Result]) -> Closed:
-        """Now that all bookies are back, both clients close it, the second one as the first one did, and as it was closed before."""
+        """Now that all bookies are back, both clients close it, the second one as the first one did, and as it was
+        closed before."""
         ends = {result for result in results if isinstance(result, Closed)}
         closers = [self.closers.ours, self.closers.official]
         for close in self.choice.sample(closers, 2):

@@ -1,4 +1,5 @@
-"""Answers of bookies, written down beforehand: what each holds, what it fails to say, and in which order they answer."""
+"""Answers of bookies, written down beforehand: what each holds, what it fails to say, and in which order they
+answer."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ _READS = ("read", "fence")
 
 
 class Tempo(NamedTuple):
-    """Seconds: between answers; until a bookie answers although others have not been asked, or not answered before it; until a client
-    does not wait any more."""
+    """Seconds: between answers; until a bookie answers although others have not been asked, or not answered before it;
+    until a client does not wait any more."""
 
     gap: float
     patience: float
@@ -37,9 +38,9 @@ class Tempo(NamedTuple):
 class Script:
     """A ledger whose writer is gone.
 
-    `held`: for each bookie, its entries. `confirmed`: for each entry, the LAC that it carries. `ranks`: in which order bookies answer.
-    `failing`, `mute`: (bookie, entry) whose reads fail, or are never answered; entry -1 is the fence. `refused`, `unheard`: those whose
-    write-backs fail, or are done and never answered.
+    `held`: for each bookie, its entries. `confirmed`: for each entry, the LAC that it carries. `ranks`: in which order
+    bookies answer. `failing`, `mute`: (bookie, entry) whose reads fail, or are never answered; entry -1 is the fence.
+    `refused`, `unheard`: those whose write-backs fail, or are done and never answered.
     """
 
     write_quorum: int
@@ -78,7 +79,9 @@ class Script:
 
     def _fill(self, bookie: MemoryBookie, number: int, ledger: int, metadata: LedgerMetadata) -> None:
         digest = digest_for(metadata)
-        entries = (StoredEntry(ledger, e, self.confirmed[e], SIZE * (e + 1), bytes([e]) * SIZE) for e in self.held[number])
+        entries = (
+            StoredEntry(ledger, e, self.confirmed[e], SIZE * (e + 1), bytes([e]) * SIZE) for e in self.held[number]
+        )
         if self.held[number]:
             stored = {entry.entry: encode(entry, digest) for entry in entries}
             bookie.ledgers[ledger] = KeptLedger(master_key(metadata.password), stored)
@@ -103,7 +106,8 @@ class Script:
 
 
 class Turns:
-    """Lets the bookies answer one after the other: to each question, once all have been asked, with a gap between answers."""
+    """Lets the bookies answer one after the other: to each question, once all have been asked, with a gap between
+    answers."""
 
     def __init__(self, played: Script, tempo: Tempo) -> None:
         self._ranks = played.ranks
@@ -122,7 +126,9 @@ class Turns:
             asked, answered = self._asked.setdefault(entry, set()), self._answered.setdefault(entry, set())
             asked.add(number)
             self._changed.notify_all()
-            self._changed.wait_for(lambda: asked.issuperset(members) and answered.issuperset(before), self._tempo.patience)
+            self._changed.wait_for(
+                lambda: asked.issuperset(members) and answered.issuperset(before), self._tempo.patience
+            )
         time.sleep(self._tempo.gap)
         with self._changed:
             answered.add(number)

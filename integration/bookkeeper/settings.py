@@ -25,8 +25,8 @@ _ROCKSDB = "org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage"  # Pulsar'
 def bookie_configuration(number: int, port: int, metadata_uri: str, directory: Path) -> dict[str, str]:
     """The settings of the bookie with this number, counted from 0.
 
-    The second, fourth … has an id of its own, the others go by their address; the third, fourth … stores as Pulsar's bookies do,
-    the first two as BookKeeper's own default says.
+    The second, fourth … has an id of its own, the others go by their address; the third, fourth … stores as Pulsar's
+    bookies do, the first two as BookKeeper's own default says.
     """
     return {
         "bookiePort": str(port),

@@ -1,4 +1,5 @@
-"""Adds go wrong while ledgers are written and while they are closed: nothing acknowledged is lost, whoever closes them."""
+"""Adds go wrong while ledgers are written and while they are closed: nothing acknowledged is lost, whoever closes
+them."""
 
 from __future__ import annotations
 
@@ -28,9 +29,9 @@ FIRST_CLOSERS = (Closers.ours, Closers.official, Closers.both, Closers.ours_twic
 class Left:
     """What a writer left behind. `copies`: how many each entry has, up to the one after the last acknowledged one.
 
-    BookKeeper's own writer acknowledges some with too few copies, most often where the ensemble is wider than the write quorum: when it
-    changes the ensemble, entries count as safe that only bookies have that just lost their places, and that the metadata do not name
-    (https://github.com/apache/bookkeeper/issues/3005, 4097, 4651). Nobody can find these.
+    BookKeeper's own writer acknowledges some with too few copies, most often where the ensemble is wider than the write
+    quorum: when it changes the ensemble, entries count as safe that only bookies have that just lost their places, and
+    that the metadata do not name (https://github.com/apache/bookkeeper/issues/3005, 4097, 4651). Nobody can find these.
     """
 
     orphan: Orphan
@@ -44,7 +45,8 @@ class Left:
         return next((entry for entry, copies in enumerate(acknowledged) if copies < quorum), len(acknowledged)) - 1
 
     def due(self, entry: int) -> int:
-        """How many copies an entry of the closed ledger must have: as many as it had, where nobody knew that it needs more."""
+        """How many copies an entry of the closed ledger must have: as many as it had, where nobody knew that it needs
+        more."""
         quorum = self.orphan.shape.ack_quorum
         return min(quorum, self.copies[entry]) if entry < len(self.copies) else quorum
 
@@ -80,7 +82,9 @@ def test_adds_that_go_wrong_lose_nothing_whoever_closes_the_ledger(troubled: Tro
 
 def written(troubled: Troubled, closers: Closers, writer: OfficialClient, choice: random.Random) -> list[Left]:
     """Ledgers, and what their writer, which is killed or fenced in the middle of them, has left."""
-    orphans = begin_writing(writer, [shape(quorums, choice) for quorums in choice.sample(QUORUMS, len(FIRST_CLOSERS))], choice)
+    orphans = begin_writing(
+        writer, [shape(quorums, choice) for quorums in choice.sample(QUORUMS, len(FIRST_CLOSERS))], choice
+    )
     writer.await_acknowledged([orphan.ledger for orphan in orphans], choice.randrange(200))
     if choice.random() < 0.5:
         for orphan in orphans:
@@ -113,10 +117,14 @@ def check(troubled: Troubled, closers: Closers, left: Left, end: Closed) -> None
     assert end.last >= left.owed, f"{what}: {left.owed} of {orphan.acknowledged} entries are owed, closed at {end.last}"
     copies = copies_of(troubled, closers, orphan, end.last)
     striped = orphan.shape.ensemble > orphan.shape.write_quorum
-    if not striped or orphan.ledger in closers.closed_by_us:  # BookKeeper's own recovery changes ensembles as its writer does
+    if (
+        not striped or orphan.ledger in closers.closed_by_us
+    ):  # BookKeeper's own recovery changes ensembles as its writer does
         short = [(entry, found, left.due(entry)) for entry, found in enumerate(copies) if found < left.due(entry)]
         assert not short, f"{what}: {short}"
     readable = copies.index(0) if 0 in copies else len(copies)
     if readable:
         expected = [orphan.contents.of(entry) for entry in range(readable)]
-        Witness(troubled.official, closers.reader.store, closers.reader.bookies).check_readers(orphan, metadata, expected)
+        Witness(troubled.official, closers.reader.store, closers.reader.bookies).check_readers(
+            orphan, metadata, expected
+        )

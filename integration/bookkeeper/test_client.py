@@ -1,4 +1,5 @@
-"""Our client beside BookKeeper's own: what either wrote the other reads, and bookies answer ours as the protocol says."""
+"""Our client beside BookKeeper's own: what either wrote the other reads, and bookies answer ours as the protocol
+says."""
 
 from __future__ import annotations
 
@@ -81,7 +82,9 @@ def test_every_digest_of_the_official_client_is_read(
 
 @pytest.mark.parametrize("batches", [True, False])
 @pytest.mark.parametrize("shape", [Shape(1, 1, 1), Shape(3, 1, 1), Shape(3, 2, 2), Shape(4, 3, 2), Shape(4, 4, 3)])
-def test_every_shape_of_ledger_is_read(cluster: BookKeeperCluster, ledgers: MetadataTree, shape: Shape, batches: bool) -> None:
+def test_every_shape_of_ledger_is_read(
+    cluster: BookKeeperCluster, ledgers: MetadataTree, shape: Shape, batches: bool
+) -> None:
     contents = Contents(seed=7, largest=5000)
     ledger = cluster.official.write(shape, 2000, contents)
     metadata = ledgers.read(ledger).metadata
@@ -118,7 +121,9 @@ def test_a_bookie_that_goes_away_is_done_without(
     assert [entry.data for entry in found] == [contents.of(entry) for entry in range(3000)]
 
 
-def test_a_ledger_with_changed_ensembles_is_read(cluster: BookKeeperCluster, ledgers: MetadataTree, client: BookieClient) -> None:
+def test_a_ledger_with_changed_ensembles_is_read(
+    cluster: BookKeeperCluster, ledgers: MetadataTree, client: BookieClient
+) -> None:
     contents = Contents(seed=10)
     writer = cluster.client()
     ledger = writer.create(Shape(3, 3, 2))
@@ -131,7 +136,9 @@ def test_a_ledger_with_changed_ensembles_is_read(cluster: BookKeeperCluster, led
     assert read_all(client, ledger, metadata, 99) == [contents.of(entry) for entry in range(100)]
 
 
-def test_what_is_not_there_is_told_apart(cluster: BookKeeperCluster, ledgers: MetadataTree, client: BookieClient) -> None:
+def test_what_is_not_there_is_told_apart(
+    cluster: BookKeeperCluster, ledgers: MetadataTree, client: BookieClient
+) -> None:
     ledger = cluster.official.write(PAIR, 5, Contents(1))
     metadata = ledgers.read(ledger).metadata
     bookie = metadata.write_set(0)[0]
@@ -206,7 +213,9 @@ def test_a_fence_stops_the_official_writer_and_not_a_recovery(
 
 
 @pytest.mark.parametrize("number", range(4))
-def test_a_fence_of_a_ledger_that_a_bookie_never_saw_holds(cluster: BookKeeperCluster, client: BookieClient, number: int) -> None:
+def test_a_fence_of_a_ledger_that_a_bookie_never_saw_holds(
+    cluster: BookKeeperCluster, client: BookieClient, number: int
+) -> None:
     bookie, ledger = cluster.bookies[number].id, 5_000_000 + number
     assert client.fence(bookie, ledger, KEY).result(HANGS) is None
     late = stored.encode(StoredEntry(ledger, 0, -1, 1, b"x"), digest_for(ledger_metadata((0, (bookie,)))))
@@ -214,13 +223,19 @@ def test_a_fence_of_a_ledger_that_a_bookie_never_saw_holds(cluster: BookKeeperCl
         client.add(bookie, ledger, 0, late, KEY).result(HANGS)
 
 
-def test_what_we_write_the_official_client_reads(cluster: BookKeeperCluster, ledgers: MetadataTree, client: BookieClient) -> None:
+def test_what_we_write_the_official_client_reads(
+    cluster: BookKeeperCluster, ledgers: MetadataTree, client: BookieClient
+) -> None:
     ledger = cluster.official.create(Shape(1, 1, 1))
     metadata = ledgers.read(ledger).metadata
     digest, bookie = digest_for(metadata), metadata.write_set(0)[0]
     adding = [
         client.add(
-            bookie, ledger, n, stored.encode(StoredEntry(ledger, n, n - 1, (n + 1) * 10, f"entry {n:4}".encode()), digest), KEY
+            bookie,
+            ledger,
+            n,
+            stored.encode(StoredEntry(ledger, n, n - 1, (n + 1) * 10, f"entry {n:4}".encode()), digest),
+            KEY,
         )
         for n in range(300)
     ]
@@ -234,10 +249,14 @@ def test_what_we_write_the_official_client_reads(cluster: BookKeeperCluster, led
     assert stored.decode(lac.last_entry, digest, ledger).entry == 299
     other = cluster.client()
     assert other.recover(ledger, Shape(1, 1, 1)).result(HANGS)["last"] == 299
-    assert [e.payload for e in other.read(ledger, 0, 299, Shape(1, 1, 1))] == [f"entry {n:4}".encode() for n in range(300)]
+    assert [e.payload for e in other.read(ledger, 0, 299, Shape(1, 1, 1))] == [
+        f"entry {n:4}".encode() for n in range(300)
+    ]
 
 
-def test_a_bookie_resets_a_connection_that_goes_on_in_another_version(cluster: BookKeeperCluster, ledgers: MetadataTree) -> None:
+def test_a_bookie_resets_a_connection_that_goes_on_in_another_version(
+    cluster: BookKeeperCluster, ledgers: MetadataTree
+) -> None:
     ledger = cluster.official.write(Shape(1, 1, 1), 2, Contents(1))
     address = ledgers.address(ledgers.read(ledger).metadata.write_set(0)[0])
     with socket.create_connection(address, HANGS) as connection:

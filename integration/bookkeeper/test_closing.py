@@ -1,4 +1,5 @@
-"""Ledgers of writers that are gone are closed safely, by us and by the official client, whatever happens to bookies meanwhile."""
+"""Ledgers of writers that are gone are closed safely, by us and by the official client, whatever happens to bookies
+meanwhile."""
 
 from __future__ import annotations
 

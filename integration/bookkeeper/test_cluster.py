@@ -1,4 +1,5 @@
-"""The cluster that the other tests stand on: what it keeps, what may be done to its bookies, that nothing of it stays."""
+"""The cluster that the other tests stand on: what it keeps, what may be done to its bookies, that nothing of it
+stays."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The same answers, the same decision: what BookKeeper's own recovery closes at or gives up, ours does, too. Where bookies do not take
-what is written back, both put others in their place."""
+"""The same answers, the same decision: what BookKeeper's own recovery closes at or gives up, ours does, too. Where
+bookies do not take what is written back, both put others in their place."""
 
 from __future__ import annotations
 
@@ -51,11 +51,15 @@ def address(bookie: str) -> BookieAddress:
 
 
 def put(cluster: BookKeeperCluster, ledger: int, metadata: LedgerMetadata) -> None:
-    cluster.zookeeper.create(f"/ledgers{ledger_path(Layout.HIERARCHICAL, ledger)}", encode_metadata(metadata), makepath=True)
+    cluster.zookeeper.create(
+        f"/ledgers{ledger_path(Layout.HIERARCHICAL, ledger)}", encode_metadata(metadata), makepath=True
+    )
 
 
 @contextmanager
-def registered(cluster: BookKeeperCluster, official: OfficialClient, bookies: Iterable[str], timeout: float) -> Iterator[None]:
+def registered(
+    cluster: BookKeeperCluster, official: OfficialClient, bookies: Iterable[str], timeout: float
+) -> Iterator[None]:
     """The official client finds them."""
     try:
         for bookie in bookies:
@@ -80,7 +84,9 @@ def decided_by_official(cluster: BookKeeperCluster, official: OfficialClient, pl
                 return None
 
 
-def decided_by_us(cluster: BookKeeperCluster, store: MetadataTree, played: Script, tempo: Tempo, replaced: set[str]) -> Decision:
+def decided_by_us(
+    cluster: BookKeeperCluster, store: MetadataTree, played: Script, tempo: Tempo, replaced: set[str]
+) -> Decision:
     ledger = next(_LEDGERS)
     settings = BookieSettings(connect_timeout=tempo.timeout, request_timeout=tempo.timeout)
     with played.played(ledger, tempo) as metadata, closing(BookieClient(settings, address)) as bookies:

@@ -1,5 +1,5 @@
-"""A ledger of which too little is known is not closed: who must come back is said, and then it is closed. A bookie that is only to hold
-what is known is replaced."""
+"""A ledger of which too little is known is not closed: who must come back is said, and then it is closed. A bookie that
+is only to hold what is known is replaced."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ def inspected(orphan: Orphan, ours: Ours) -> Inspection:
 
 
 def refused_for(orphan: Orphan, close: Callable[[Orphan], Result], gone: list[Bookie]) -> Refused:
-    """The refusal that names nobody but these, who are away. One that names others comes again: they live, and were slow."""
+    """The refusal that names nobody but these, who are away. One that names others comes again: they live, and were
+    slow."""
 
     def names_only_these(result: Result) -> bool:
         assert isinstance(result, Refused), result
@@ -150,7 +151,8 @@ def closed_without_one(cluster: BookKeeperCluster, ours: Ours, shape: Shape, how
 def test_a_bookie_that_is_gone_is_replaced(
     cluster: BookKeeperCluster, closers: Closers, ours: Ours, quorums: tuple[int, int, int], how: Away
 ) -> None:
-    """Before it comes back, BookKeeper's own client finds the ledger closed, and reads all of it; so it does afterwards."""
+    """Before it comes back, BookKeeper's own client finds the ledger closed, and reads all of it; so it does
+    afterwards."""
     orphan, gone, others, foreseen, found = closed_without_one(cluster, ours, Shape(*quorums), how)
     ((first, replaced, by),) = found.replaced
     assert [change[:2] for change in foreseen.replaced] == [(first, replaced)] == [(first, gone.id)]
@@ -177,7 +179,9 @@ def test_what_can_do_without_a_bookie_is_closed_without_it(cluster: BookKeeperCl
     check(cluster, closers, orphan, closed)
 
 
-def test_a_look_says_who_must_come_back_and_disturbs_nobody(cluster: BookKeeperCluster, closers: Closers, ours: Ours) -> None:
+def test_a_look_says_who_must_come_back_and_disturbs_nobody(
+    cluster: BookKeeperCluster, closers: Closers, ours: Ours
+) -> None:
     orphan = orphan_of(cluster, Shape(3, 3, 2))
     before = ours.store.read(orphan.ledger)
     found = at_last(lambda: inspected(orphan, ours), lambda found: isinstance(found.outcome.phase, Done))
@@ -205,13 +209,17 @@ def test_a_bookie_that_lost_its_disk_is_not_believed(
     liar.lose_disk()
     liar.start()
     found = inspected(orphan, ours)
-    assert liar.id in {bookie for danger in found.dangers if danger.kind is DangerKind.YOUNG_COOKIE for bookie in danger.bookies}
+    assert liar.id in {
+        bookie for danger in found.dangers if danger.kind is DangerKind.YOUNG_COOKIE for bookie in danger.bookies
+    }
     assert found.distrusted == {liar.id}
     assert close_at_last(closers.ours, orphan).last == 29
     assert cluster.official.recover(orphan.ledger, orphan.shape).result(HANGS)["last"] == 29
 
 
-def test_what_only_bookies_without_their_disks_would_know_is_not_ruled_out(cluster: BookKeeperCluster, ours: Ours) -> None:
+def test_what_only_bookies_without_their_disks_would_know_is_not_ruled_out(
+    cluster: BookKeeperCluster, ours: Ours
+) -> None:
     """Two of three: an entry more may have been on these alone."""
     orphan = orphan_of(cluster, Shape(3, 3, 2))
     witness, *liars = ensemble(cluster, orphan)

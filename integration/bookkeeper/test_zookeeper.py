@@ -60,7 +60,9 @@ class LoneZooKeeper:
         self._directory = directory
         self._directory.mkdir(parents=True)
         self._command = JavaCommands(find_java(), fetch_lock(PULSAR), directory).zookeeper(self._port)
-        self.client = KazooClient(self.address, connection_retry={"max_tries": -1, "max_delay": 0.5}, command_retry=AGAIN)
+        self.client = KazooClient(
+            self.address, connection_retry={"max_tries": -1, "max_delay": 0.5}, command_retry=AGAIN
+        )
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -70,7 +72,9 @@ class LoneZooKeeper:
             stack.pop_all()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.end()
 
     def start(self) -> None:
@@ -197,7 +201,9 @@ def test_a_ledger_of_the_official_client(
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_the_official_client_reads_what_we_write(cluster: BookKeeperCluster, metadata: MetadataTree, version: int) -> None:
+def test_the_official_client_reads_what_we_write(
+    cluster: BookKeeperCluster, metadata: MetadataTree, version: int
+) -> None:
     shape = Shape(3, 3, 2, password="x", format=version)
     ledger = cluster.official.create(shape, custom={"k": "v"})
     before = metadata.read(ledger)
@@ -227,7 +233,9 @@ def test_who_writes_second_is_told(cluster: BookKeeperCluster, metadata: Metadat
     assert metadata.read(ledger).metadata.last_entry == 9
 
 
-def test_what_we_changed_the_official_client_does_not_overwrite(cluster: BookKeeperCluster, metadata: MetadataTree) -> None:
+def test_what_we_changed_the_official_client_does_not_overwrite(
+    cluster: BookKeeperCluster, metadata: MetadataTree
+) -> None:
     writer = cluster.client()
     ledger = writer.create(Shape())
     writer.add(ledger, 10, Contents(3)).result(HANGS)

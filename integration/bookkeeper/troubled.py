@@ -3,8 +3,9 @@
     with Troubled(cluster, bookies=6, seed=1) as troubled:
         writer = troubled.client()
 
-An add is refused, or done and answered as refused; its connection is closed in place of an answer, done or not; it is never answered;
-it comes late, after the client has given up, or only slowly, and so does all behind it on its connection.
+An add is refused, or done and answered as refused; its connection is closed in place of an answer, done or not; it is
+never answered; it comes late, after the client has given up, or only slowly, and so does all behind it on its
+connection.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ KINDS = {
     "done, never answered": (0.001, 0.001, BookieFault()),
     "late": (0.001, 0.001, BookieFault(delay=LATE)),
 }
-"""What goes wrong, and how likely that is for an add and for one of a recovery: with one in fifty, and with one in ten."""
+"""What goes wrong, and how likely: one in fifty for an add, one in ten for an add of a recovery."""
 
 
 class Troubled:
@@ -76,7 +77,9 @@ class Troubled:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._stack.close()
 
     @property
@@ -108,7 +111,9 @@ class Troubled:
             likely = self._likely(name, {"add": add, "recovery-add": recovery_add}, choice)
             server.add(replace(fault, matches=likely, times=_ALWAYS))
 
-    def _likely(self, name: str, likelihoods: Mapping[str, float], choice: random.Random) -> Callable[[ScriptedRequest], bool]:
+    def _likely(
+        self, name: str, likelihoods: Mapping[str, float], choice: random.Random
+    ) -> Callable[[ScriptedRequest], bool]:
         def happens(asked: ScriptedRequest) -> bool:
             if choice.random() >= likelihoods.get(asked.operation, 0):
                 return False

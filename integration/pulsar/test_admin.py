@@ -26,7 +26,9 @@ def test_properties_of_a_namespace(pulsar, admin, namespace):
     assert until(lambda: admin.namespace_properties(namespace)) == {"offloader.enabled": "true"}
 
 
-def test_partitions_are_topics_and_pulsars_own_topics_are_left_out(pulsar, admin, topic, namespace, transactions, settings):
+def test_partitions_are_topics_and_pulsars_own_topics_are_left_out(
+    pulsar, admin, topic, namespace, transactions, settings
+):
     pulsar.admin("PUT", f"persistent/{namespace}/p/partitions", json=3)
     transactions.send(str(topic), b"t", transactions.begin(str(topic)))  # makes __transaction_buffer_snapshot
     assert [t.name for t in admin.topics(namespace)] == ["p-partition-0", "p-partition-1", "p-partition-2", "t0"]

@@ -1,4 +1,5 @@
-"""Brokers that ask who we are and what we may: the least that the offloader's role needs, and what it says where that is not granted."""
+"""Brokers that ask who we are and what we may: the least that the offloader's role needs, and what it says where that
+is not granted."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ def _encoded(data: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PatientPulsar]:
-    """A Pulsar with authentication and authorization. Role `admin` may do everything, `offloader` administers the tenant `shop`."""
+    """A Pulsar with authentication and authorization. Role `admin` may do everything, `offloader` administers the
+    tenant `shop`."""
     settings = {
         **PULSAR_SETTINGS,
         "authenticationEnabled": "true",
@@ -65,7 +67,9 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PatientPulsar]
         standalone.admin("PUT", "tenants/shop", {"adminRoles": ["offloader"], "allowedClusters": ["standalone"]})
         standalone.create_namespace(NAMESPACE)
         standalone.admin("POST", f"namespaces/{NAMESPACE}/permissions/reader", ["consume"])
-        standalone.admin("POST", f"namespaces/{NAMESPACE}/retention", {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1})
+        standalone.admin(
+            "POST", f"namespaces/{NAMESPACE}/retention", {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+        )
         yield standalone
 
 
@@ -102,13 +106,17 @@ def last(guarded: PatientPulsar) -> Position:
     guarded.admin("PUT", TOPIC.rest_path)
     guarded.admin("PUT", f"{TOPIC.rest_path}/subscription/keep", {"ledgerId": -1, "entryId": -1})
     logger = client.ConsoleLogger(client.LoggerLevel.Error)
-    producer = PatientClient(guarded.service_url, authentication=client.AuthenticationToken(token("admin")), logger=logger)
+    producer = PatientClient(
+        guarded.service_url, authentication=client.AuthenticationToken(token("admin")), logger=logger
+    )
     produced = produce(producer, str(TOPIC), random_contents(1, 200, largest=10_000), MODES[0])
     producer.close()
     return Position(0, *produced.positions[str(TOPIC)][-1])
 
 
-def test_an_administrator_of_the_tenant_is_enough_where_the_operator_vouches_for_exact_entries(run, last, tmp_path) -> None:
+def test_an_administrator_of_the_tenant_is_enough_where_the_operator_vouches_for_exact_entries(
+    run, last, tmp_path
+) -> None:
     code, log = run("offloader", vouched=False)
     assert code == 1
     assert "set pulsar.entriesAreExact: true" in log

@@ -1,4 +1,5 @@
-"""How a real broker moves pins and trims ledgers: the in-memory cluster, in which the simulation lives, does the same step by step."""
+"""How a real broker moves pins and trims ledgers: the in-memory cluster, in which the simulation lives, does the same
+step by step."""
 
 from __future__ import annotations
 
@@ -84,7 +85,9 @@ class Real:
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_the_in_memory_cluster_moves_pins_and_trims_ledgers_as_a_real_broker_does(script, pulsar, topic, pins, transactions):
+def test_the_in_memory_cluster_moves_pins_and_trims_ledgers_as_a_real_broker_does(
+    script, pulsar, topic, pins, transactions
+):
     real, memory = Real(pulsar, topic, pins, transactions), InMemory(FULL)
     for name, step in SCRIPTS[script]:
         step(memory)

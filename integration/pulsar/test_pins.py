@@ -47,7 +47,9 @@ def test_nothing_is_created_for_a_topic_that_is_missing(topic, pins, admin):
 
 
 @pytest.mark.parametrize("freed", [1, 3])
-def test_a_pin_keeps_closed_ledgers_and_an_acknowledgement_frees_them_at_once(pulsar, topic, pins, admin, transactions, freed):
+def test_a_pin_keeps_closed_ledgers_and_an_acknowledgement_frees_them_at_once(
+    pulsar, topic, pins, admin, transactions, freed
+):
     """One acknowledgement a second (managedLedgerDefaultMarkDeleteRateLimit): a faster one waits for up to a minute."""
     pins.open(topic)
     for _ in range(3):
@@ -62,7 +64,8 @@ def test_a_pin_keeps_closed_ledgers_and_an_acknowledgement_frees_them_at_once(pu
 
 
 def test_a_mark_delete_at_the_end_of_a_closed_ledger_stays_there(pulsar, topic, pins, admin, transactions):
-    """That ledger goes at the periodic check (retentionCheckIntervalInSeconds), or once the mark-delete is in the next."""
+    """That ledger goes at the periodic check (retentionCheckIntervalInSeconds), or once the mark-delete is in the
+    next."""
     pins.open(topic)
     last = transactions.send(str(topic), b"x")
     unload(pulsar, topic, transactions)
@@ -78,8 +81,11 @@ def test_a_mark_delete_at_the_end_of_a_closed_ledger_stays_there(pulsar, topic, 
     assert end(pins, topic).mark_delete == last
 
 
-def test_an_acknowledgement_behind_the_last_entry_gets_a_receipt_and_changes_nothing(pulsar, topic, pins, admin, transactions):
-    """So the start of an open ledger without entries cannot be acknowledged, only the last entry of the ledger before."""
+def test_an_acknowledgement_behind_the_last_entry_gets_a_receipt_and_changes_nothing(
+    pulsar, topic, pins, admin, transactions
+):
+    """So the start of an open ledger without entries cannot be acknowledged, only the last entry of the ledger
+    before."""
     before = pins.open(topic).mark_delete
     last = transactions.send(str(topic), b"x")
     unload(pulsar, topic, transactions)
@@ -105,7 +111,9 @@ def test_a_pin_survives_an_unload(pulsar, topic, pins, transactions):
     pins.open(topic)
     sent = [transactions.send(str(topic), b"x") for _ in range(3)]
     pins.acknowledge(topic, Position(0, *sent[0]))
-    until(lambda: cursor(pulsar, topic)["state"] == "Open")  # the first one makes the cursor's ledger; an unload may overtake it
+    until(
+        lambda: cursor(pulsar, topic)["state"] == "Open"
+    )  # the first one makes the cursor's ledger; an unload may overtake it
     unload(pulsar, topic, transactions)
     found = until(lambda: end(pins, topic))
     assert (found.last, found.mark_delete) == (sent[2], sent[0])

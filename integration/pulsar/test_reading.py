@@ -167,7 +167,9 @@ def test_memory_is_bounded_when_entries_turn_out_larger(topic, pins, source, tra
 
 def test_many_readers_share_connections(new_topic, pins, source, transactions):
     topics = [new_topic() for _ in range(12)]
-    sent = {topic: [transactions.send(str(topic), b"%d" % n) for n in range(20)] for topic in topics if pins.open(topic)}
+    sent = {
+        topic: [transactions.send(str(topic), b"%d" % n) for n in range(20)] for topic in topics if pins.open(topic)
+    }
 
     def read_all(topic):
         reader = source.open(topic, *sent[topic][0], max_bytes=MIB)

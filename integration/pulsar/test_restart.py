@@ -33,7 +33,9 @@ def own(tmp_path):
 
 
 def test_everything_comes_back_after_a_restart_and_a_death(own):
-    settings = PulsarSettings(service_url=own.service_url, admin_url=own.admin_url, connect_timeout=5, operation_timeout=20)
+    settings = PulsarSettings(
+        service_url=own.service_url, admin_url=own.admin_url, connect_timeout=5, operation_timeout=20
+    )
     with clients(settings) as (admin, pins, source):
         topics = [TopicName.parse(f"public/default/t{n}") for n in range(20)]
         first = topics[0]

@@ -31,7 +31,8 @@ def confirmed(admin, topic):
 
 
 def test_the_end_is_the_last_entry_that_readers_get(pinned, pins, admin, source, transactions):
-    """GET_LAST_MESSAGE_ID stops before an open transaction and passes over what is hidden; the managed ledger does not."""
+    """GET_LAST_MESSAGE_ID stops before an open transaction and passes over what is hidden; the managed ledger does
+    not."""
     name = str(pinned)
     ledger, _ = transactions.send(name, b"plain 0")
     transaction = transactions.begin(name)
@@ -59,10 +60,15 @@ def test_a_committed_transaction_is_delivered_without_its_marker(pinned, pins, s
     until(lambda: end(pins, pinned).last == sent[-1])
     assert delivered(source, pinned, len(sent)) == sent
     marker = (sent[-1][0], sent[-1][1] + 1)
-    assert source.explain(pinned, *marker, marker[1], limit=10) == ((Gap(*marker, marker[1] + 1, kind=GapKind.MARKER),), None)
+    assert source.explain(pinned, *marker, marker[1], limit=10) == (
+        (Gap(*marker, marker[1] + 1, kind=GapKind.MARKER),),
+        None,
+    )
 
 
-def test_a_topic_with_nothing_but_aborted_entries_seems_empty_and_can_be_acknowledged(pinned, pins, admin, source, transactions):
+def test_a_topic_with_nothing_but_aborted_entries_seems_empty_and_can_be_acknowledged(
+    pinned, pins, admin, source, transactions
+):
     name = str(pinned)
     transaction = transactions.begin(name)
     ledger, _ = [transactions.send(name, b"t", transaction) for _ in range(20)][-1]
@@ -85,7 +91,8 @@ def test_entries_that_readers_get_or_that_are_not_there_are_not_explained(pinned
 
 
 def test_acknowledging_the_entry_before_a_gap_does_not_acknowledge_the_gap(pinned, pins, transactions):
-    """It would if our subscription had been sent entries: the broker acknowledges what it filters while it dispatches."""
+    """It would if our subscription had been sent entries: the broker acknowledges what it filters while it
+    dispatches."""
     name = str(pinned)
     ledger, _ = transactions.send(name, b"plain 0")
     transaction = transactions.begin(name)

@@ -45,13 +45,17 @@ class Transactions:
         self.sent = b""
         threading.Thread(target=self._receiving, daemon=True).start()
         self._call(CONNECT, {1: "test", 4: 21}, answer=3)
-        self._call(LOOKUP, {1: COORDINATOR_TOPIC, 2: self._id()}, answer=24)  # a broker must own it before it coordinates
+        self._call(
+            LOOKUP, {1: COORDINATOR_TOPIC, 2: self._id()}, answer=24
+        )  # a broker must own it before it coordinates
         self._call(TC_CLIENT_CONNECT, {1: self._id(), 2: 0}, answer=63, error=2)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -102,7 +106,9 @@ class Transactions:
         self._ids += 1
         return self._ids
 
-    def _call(self, kind: int, fields: Fields, payload: bytes = b"", *, answer: int, error: int = 0) -> dict[int, int | bytes]:
+    def _call(
+        self, kind: int, fields: Fields, payload: bytes = b"", *, answer: int, error: int = 0
+    ) -> dict[int, int | bytes]:
         self._send(kind, fields, payload)
         while True:
             received = self._answers.get(timeout=PATIENCE)

@@ -30,8 +30,8 @@ def until(check: Callable[[], T], seconds: float = HANGS) -> T:
 
 
 def limits_in_force(admin: AdminClient, topic: TopicName) -> Mapping[str, Any]:
-    """A topic's policies once a TTL, an expiration of subscriptions and a quota that evicts are among them: a broker applies them behind
-    its answer."""
+    """A topic's policies once a TTL, an expiration of subscriptions and a quota that evicts are among them: a broker
+    applies them behind its answer."""
 
     def found() -> Mapping[str, Any] | None:
         policies: Mapping[str, Any] = effective_policies(admin, topic)

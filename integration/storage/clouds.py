@@ -1,4 +1,5 @@
-"""What `FsspecStore` must do before a server: long and odd objects, lost answers, refusals. `class TestX(CloudContract)`."""
+"""What `FsspecStore` must do before a server: long and odd objects, lost answers, refusals.
+`class TestX(CloudContract)`."""
 
 from __future__ import annotations
 
@@ -83,7 +84,9 @@ class CloudContract:
     def test_of_creators_of_long_objects_one_wins(self, store: ObjectStore, other: ObjectStore) -> None:
         contents = [bytes([65 + n]) * SEVERAL_REQUESTS for n in range(2)]
         with ThreadPoolExecutor(2) as pool:
-            won = list(pool.map(lambda one, data: one.put("k", data, if_absent=True) is not None, [store, other], contents))
+            won = list(
+                pool.map(lambda one, data: one.put("k", data, if_absent=True) is not None, [store, other], contents)
+            )
         assert won.count(True) == 1
         assert store.read("k")[0] == contents[won.index(True)]
         assert store.put("k", contents[won.index(True)], if_absent=True) is not None

@@ -1,4 +1,5 @@
-"""Stores that are closed at a test's end. Tests of clouds are collected only where a variable names a server for them."""
+"""Stores that are closed at a test's end. Tests of clouds are collected only where a variable names a server for
+them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Azure Blob Storage's client before an emulator. Collected where OFFLOADER_TEST_AZURE is a connection string: docs/testing.md."""
+"""Azure Blob Storage's client before an emulator. Collected where OFFLOADER_TEST_AZURE is a connection string:
+docs/testing.md."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ URL = urlsplit(re.findall("BlobEndpoint=([^;]+)", CONNECTION)[0])
 class Azure(Server):
     def settings(self, *, bucket: str | None = None, endpoint: str | None = None) -> StoreSettings:
         connection = CONNECTION.replace(f"http://{URL.netloc}", endpoint or f"http://{URL.netloc}")
-        return StoreSettings(f"abfs://{bucket or self.bucket}/{uuid.uuid4().hex}", options=(("connection_string", connection),))
+        return StoreSettings(
+            f"abfs://{bucket or self.bucket}/{uuid.uuid4().hex}", options=(("connection_string", connection),)
+        )
 
 
 @pytest.fixture(scope="module")

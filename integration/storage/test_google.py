@@ -1,4 +1,5 @@
-"""Google Cloud Storage's client before an emulator. Collected where OFFLOADER_TEST_GOOGLE is its URL: docs/testing.md."""
+"""Google Cloud Storage's client before an emulator. Collected where OFFLOADER_TEST_GOOGLE is its URL:
+docs/testing.md."""
 
 from __future__ import annotations
 

@@ -57,9 +57,15 @@ class TestVersitygw(StoreContract, StrictUploadContract):
         store.commit(upload, upload_parts(store, upload, [b"x"]))
         bucket, _, prefix = str(bench.settings and bench.settings.root).removeprefix("s3://").partition("/")
         client = Session().client(
-            "s3", endpoint_url=versitygw.url, region_name=REGION, aws_access_key_id=ACCESS_KEY, aws_secret_access_key=SECRET_KEY
+            "s3",
+            endpoint_url=versitygw.url,
+            region_name=REGION,
+            aws_access_key_id=ACCESS_KEY,
+            aws_secret_access_key=SECRET_KEY,
         )
-        types = [client.head_object(Bucket=bucket, Key=f"{prefix}/{key}")["ContentType"] for key in ("uuid-index", "uuid")]
+        types = [
+            client.head_object(Bucket=bucket, Key=f"{prefix}/{key}")["ContentType"] for key in ("uuid-index", "uuid")
+        ]
         client.close()
         assert types == ["application/octet-stream", "application/unknown"]
 

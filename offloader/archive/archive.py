@@ -112,7 +112,11 @@ class Archive:
         True
         """
         records = self._opened.records(name, scanned)
-        return ArchivedTopic(self._opened.stores, records, self._options, self._following) if self._opened.has(records) else None
+        return (
+            ArchivedTopic(self._opened.stores, records, self._options, self._following)
+            if self._opened.has(records)
+            else None
+        )
 
     def close(self) -> None:
         """Release connections."""
@@ -121,7 +125,9 @@ class Archive:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 

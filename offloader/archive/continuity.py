@@ -72,11 +72,15 @@ class Junctions:
             return _without_predecessor(before, after) or self._at_begin(before, after)
         end, start = before.end, after.start
         if start <= end:
-            return Break(BreakKind.OVERLAP, before, after, f"{name(after)} starts at {start}, {name(before)} ends at {end}")
+            return Break(
+                BreakKind.OVERLAP, before, after, f"{name(after)} starts at {start}, {name(before)} ends at {end}"
+            )
         if start.ledger == end.ledger:
             if start == end.next_entry:
                 return None
-            return Break(BreakKind.HOLE, before, after, f"{end.next_entry}..{start.previous_entry.entry} is in no segment")
+            return Break(
+                BreakKind.HOLE, before, after, f"{end.next_entry}..{start.previous_entry.entry} is in no segment"
+            )
         return _without_predecessor(before, after) or self._across_ledgers(before, after)
 
     def _at_begin(self, before: Span | None, after: Span) -> Break | None:
@@ -96,7 +100,9 @@ class Junctions:
             return Break(BreakKind.UNPROVEN, before, after, between)
         closed = self._ends.get((end.incarnation, end.ledger))
         if closed is None:
-            message = f"{name(after)} starts at {start}, and nothing records that ledger {end.ledger} ended with {end.entry}"
+            message = (
+                f"{name(after)} starts at {start}, and nothing records that ledger {end.ledger} ended with {end.entry}"
+            )
             return Break(BreakKind.UNPROVEN, before, after, message)
         if closed > end.entry:
             return Break(BreakKind.HOLE, before, after, f"{end.next_entry}..{closed} is in no segment")

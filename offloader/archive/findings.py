@@ -47,13 +47,18 @@ MEANINGS: Mapping[FindingKind, str] = {
     FindingKind.WRONG_SIZE: "a data object is not as long as the catalog says",
     FindingKind.WRONG_METADATA: "an object in S3 has no format version in its metadata: stock readers refuse it",
     FindingKind.DAMAGED_PART: "a part's bytes do not have the recorded CRC32C",
-    FindingKind.DAMAGED_ENTRY: "an entry is no message or does not have its own checksum, and no record says that it was copied so",
+    FindingKind.DAMAGED_ENTRY: (
+        "an entry is no message or does not have its own checksum, and no record says that it was copied so"
+    ),
     FindingKind.DAMAGED_INDEX: "an index object cannot be read, or is not of this segment",
     FindingKind.UNACCOUNTED_BYTES: "bytes that the format and the index do not account for",
     FindingKind.WRONG_ENTRIES: "an object holds other entries than the catalog says",
     FindingKind.WRONG_STATISTICS: "a part's messages, times or indexes are not those recorded",
     FindingKind.DAMAGED_RECORD: "a record of a catalog or journal cannot be read, or contradicts itself",
-    FindingKind.DAMAGED_MANIFEST: "a manifest does not say what its records say: readers may be slow or misled; `offloader catalog compact` writes it anew",
+    FindingKind.DAMAGED_MANIFEST: (
+        "a manifest does not say what its records say: readers may be slow or misled; `offloader catalog compact` "
+        "writes it anew"
+    ),
     FindingKind.HOLE: "positions between two segments are in neither",
     FindingKind.OVERLAP: "positions are in two segments",
     FindingKind.UNPROVEN_END: "a segment goes on in a later ledger, and nothing records that the one before had ended",
@@ -62,12 +67,25 @@ MEANINGS: Mapping[FindingKind, str] = {
     FindingKind.NOT_CLAIMED: "an application works on a topic that another one has claimed",
     FindingKind.STRAY_OBJECT: "neither a catalog nor a journal names the object",
     FindingKind.ABANDONED_OBJECT: "a journal names the object as one that must not be used",
-    FindingKind.MISSING_RECORD: "a record of a catalog has no copy beside the segments: a rebuild could not bring it back",
-    FindingKind.UNCOMMITTED_RECORD: "a record beside the segments is in no catalog: it was given up, or is being written",
-    FindingKind.MISSING_CLAIM: "a catalog says whose its topic is, and the list of claims does not: its application's next start lists it",
-    FindingKind.LEFT_OVER: "of an interrupted start or rebuild, of a generation of a catalog and it can be deleted; or of a claim that is not in force",
-    FindingKind.OPEN_UPLOAD: "no journal names the upload: it costs, and never becomes an object; or it is another product's",
-    FindingKind.SECOND_COPY: "two pairs of objects of Pulsar's own offloader hold the same ledger: only one of them is read",
+    FindingKind.MISSING_RECORD: (
+        "a record of a catalog has no copy beside the segments: a rebuild could not bring it back"
+    ),
+    FindingKind.UNCOMMITTED_RECORD: (
+        "a record beside the segments is in no catalog: it was given up, or is being written"
+    ),
+    FindingKind.MISSING_CLAIM: (
+        "a catalog says whose its topic is, and the list of claims does not: its application's next start lists it"
+    ),
+    FindingKind.LEFT_OVER: (
+        "of an interrupted start or rebuild, of a generation of a catalog and it can be deleted; or of a claim that "
+        "is not in force"
+    ),
+    FindingKind.OPEN_UPLOAD: (
+        "no journal names the upload: it costs, and never becomes an object; or it is another product's"
+    ),
+    FindingKind.SECOND_COPY: (
+        "two pairs of objects of Pulsar's own offloader hold the same ledger: only one of them is read"
+    ),
 }
 
 

@@ -31,7 +31,9 @@ class OpenArchive:
     these. A `scanned` is what `scan` has told of the bucket already, which then is not listed again.
     """
 
-    def __init__(self, stores: Stores, ledgers: LedgerBucket | None = None, catalogs: CatalogCache | None = None) -> None:
+    def __init__(
+        self, stores: Stores, ledgers: LedgerBucket | None = None, catalogs: CatalogCache | None = None
+    ) -> None:
         self.stores = stores
         self.store = stores.open().store
         self.ledgers = ledgers
@@ -41,7 +43,9 @@ class OpenArchive:
         """What is stored of a topic now, ledgers of stock brokers too. Raises as `CatalogCache.records` and
         `LedgerBucket.find`."""
         records = self.catalogs.records(topic)
-        return records if self.ledgers is None else TopicRecords.of(_joined(records.whole.catalog, self.ledgers, scanned))
+        return (
+            records if self.ledgers is None else TopicRecords.of(_joined(records.whole.catalog, self.ledgers, scanned))
+        )
 
     def has(self, records: TopicRecords) -> bool:
         """Whether anything is archived of the topic with these records."""
@@ -72,7 +76,9 @@ class OpenArchive:
         """That there is no such topic; with a name of one of its partitions, or else a hint."""
         parts = self.partitions(topic, self.scan(lambda name: name.partitioned_name == str(topic)))
         if parts:
-            return FatalError(f"{topic} is partitioned; name one of its {len(parts)} archived partitions, for example {parts[0]}")
+            return FatalError(
+                f"{topic} is partitioned; name one of its {len(parts)} archived partitions, for example {parts[0]}"
+            )
         return FatalError(f"{topic} is not in the archive{hint}")
 
     def _of_brokers(self, scanned: BucketScan | None) -> set[TopicName]:

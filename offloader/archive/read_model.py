@@ -29,7 +29,9 @@ class Unreadable:
         """The ledger's positions, told of."""
         what = f"{self.key}: {self.why} ({first})"
         return (
-            Missing(first, last, DAMAGED + what, damaged=self.key) if self.damaged else Missing(first, last, f"unproven: {what}")
+            Missing(first, last, DAMAGED + what, damaged=self.key)
+            if self.damaged
+            else Missing(first, last, f"unproven: {what}")
         )
 
 

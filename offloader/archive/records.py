@@ -16,7 +16,8 @@ from offloader.metadata.manifest import ManifestRow
 from offloader.metadata.state import CatalogHead
 from offloader.model import Position, TopicName, Transaction
 
-# Two records that are wanted are read with what is between them, where that are no more: they are in one object then, mostly.
+# Two records that are wanted are read with what is between them, where that are no more: they are in one object then,
+# mostly.
 BETWEEN = 16
 # So many records are looked at in one go where all of them are passed through.
 STEP = 64
@@ -116,8 +117,10 @@ class TopicRecords:
         yield from known.values()
 
     def behind(self, position: Position | None, *, back: int = 0) -> TopicSnapshot:
-        """All records from the one on that holds a position, or is the last before it, and before that so many that
-        their data objects have `back` bytes."""
+        """The records from a position's own on; if none holds the position, from the last one before it.
+
+        So many records come before these that their data objects have `back` bytes.
+        """
         history = self._history
         if history is None or position is None:
             return self.whole
@@ -137,7 +140,8 @@ class TopicRecords:
         if history is None:
             yield self.whole, Selection(end=position)
             return
-        # No name of ours keeps the slots: they hold threads, which a caller that stops here would leave to the garbage collector.
+        # No name of ours keeps the slots: they hold threads, which a caller that stops here would leave to the garbage
+        # collector.
         first = next(history.slots(lambda row: row.holds(position) or row.ends_after(position)), None)
         last = history.head.next_slot - 1 if first is None else first.number
         for end in range(last, -1, -STEP):
@@ -157,7 +161,9 @@ class TopicRecords:
         history = self._history
         if history is None:
             return self.whole.catalog.aborted
-        behind = (s.number for s in history.slots(lambda row: row.aborted > 0 and (since is None or row.ends_after(since))))
+        behind = (
+            s.number for s in history.slots(lambda row: row.aborted > 0 and (since is None or row.ends_after(since)))
+        )
         found = (history.catalog(range(number, number + 1)).aborted for number in behind)
         return frozenset(transaction for each in found for transaction in each)
 

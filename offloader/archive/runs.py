@@ -40,7 +40,8 @@ def _runs_of(uuid: str, held: LedgerRange, gaps: list[Gap]) -> Iterator[Run]:
     for gap in sorted(gaps, key=lambda g: g.first):
         if gap.first < at or not gap.first <= gap.last <= held.last:
             raise DamagedRecordError(
-                f"segment {uuid}: the gap {gap.ledger}:{gap.first}..{gap.last} overlaps another or lies outside {held.first}..{held.last}"
+                f"segment {uuid}: the gap {gap.ledger}:{gap.first}..{gap.last} overlaps another or lies outside "
+                f"{held.first}..{held.last}"
             )
         if gap.first > at:
             yield Run(held.ledger, at, gap.first)

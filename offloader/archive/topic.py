@@ -133,7 +133,9 @@ class ArchivedTopic:
         >>> orders.size() > 0
         True
         """
-        return sum(item.size for item in unbroken(self.records.plan, self._located(selection)) if isinstance(item, ObjectRange))
+        return sum(
+            item.size for item in unbroken(self.records.plan, self._located(selection)) if isinstance(item, ObjectRange)
+        )
 
     def messages(
         self, selection: Selection = EVERYTHING, *, keys: KeyReader | None = None, follow: bool = False
@@ -171,7 +173,8 @@ class ArchivedTopic:
         of payloads; of the live topic, what is there. Raises KeyError for a name that is no column;
         MessageTooLargeError; ConfigError as `messages`.
 
-        >>> [batch.to_pydict() for batch in orders.record_batches(["__entryId", "__key"], Selection(end=Position(0, 12, 1)))]
+        >>> first_two = Selection(end=Position(0, 12, 1))
+        >>> [batch.to_pydict() for batch in orders.record_batches(["__entryId", "__key"], first_two)]
         [{'__entryId': [0, 1], '__key': [b'alice', b'bob']}]
         """
         from offloader.archive.messages.columns import message_batches
@@ -289,7 +292,9 @@ class ArchivedTopic:
 
     def _followed(self, selection: Selection) -> Iterator[ReadItem]:
         if self._following is None:
-            raise ConfigError("follow: nothing says how Pulsar is reached; open the archive with pulsar=PulsarSettings(...)")
+            raise ConfigError(
+                "follow: nothing says how Pulsar is reached; open the archive with pulsar=PulsarSettings(...)"
+            )
         end = selection.end
         for item in self._following.runs(self.name, self._after, self._before(selection)):
             kept = item if end is None or isinstance(item, Missing) else item.until(end)

@@ -31,7 +31,8 @@ class ListedLedger(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ManagedLedger:
-    """A topic's own node: its ledgers in order. `version` names it in a compare-and-set; `raw` keeps what we do not know."""
+    """A topic's own node: its ledgers in order. `version` names it in a compare-and-set; `raw` keeps what we do not
+    know."""
 
     ledgers: tuple[ListedLedger, ...]
     version: int
@@ -41,8 +42,11 @@ class ManagedLedger:
 
 @dataclass(frozen=True, slots=True)
 class ManagedCursor:
-    """A subscription's cursor. Where its position is in a ledger, which is so while the topic is loaded, `ledger` is that and
-    `mark_delete` may be old or None. `deleted`: ranges (after, up to and including) acknowledged beyond it."""
+    """A subscription's cursor.
+
+    While the topic is loaded its position is in the cursor's ledger: `ledger` names that, and `mark_delete` may be old
+    or None. `deleted`: ranges (after, up to and including) that are acknowledged beyond it.
+    """
 
     ledger: int | None
     mark_delete: tuple[int, int] | None
@@ -51,9 +55,11 @@ class ManagedCursor:
 
 
 class Cookie(NamedTuple):
-    """What identifies a bookie's disks, and when the metadata service got it, and last got another (ms, by its own clock): a bookie whose
-    disks were lost, and whose cookie somebody removed so that it could start with empty ones, has one that is younger than the ledgers
-    it held."""
+    """Identifies a bookie's disks; `created_ms` and `modified_ms` are the metadata service's clock.
+
+    A bookie may lose its disks, and somebody may remove its cookie so that it starts with empty ones. Its new cookie is
+    then younger than the ledgers that it held.
+    """
 
     data: bytes
     created_ms: int
@@ -61,15 +67,17 @@ class Cookie(NamedTuple):
 
 
 class LedgerMetadataStore(Protocol):
-    """The metadata service. Safe to use from several threads. All calls raise MetadataUnavailableError where it does not answer."""
+    """The metadata service. Safe to use from several threads. All calls raise MetadataUnavailableError where it does
+    not answer."""
 
     def read(self, ledger: int) -> Versioned:
-        """A ledger's metadata, as new as the call: what became of a write whose outcome was unknown shows. Raises LedgerNotFoundError,
-        DamagedRecordError."""
+        """A ledger's metadata, as new as the call: what became of a write whose outcome was unknown shows. Raises
+        LedgerNotFoundError, DamagedRecordError."""
         ...
 
     def write(self, ledger: int, metadata: LedgerMetadata, version: int) -> int:
-        """Compare-and-set: the new version. Raises VersionConflictError (somebody else wrote), LedgerNotFoundError, OutcomeUnknownError."""
+        """Compare-and-set: the new version. Raises VersionConflictError (somebody else wrote), LedgerNotFoundError,
+        OutcomeUnknownError."""
         ...
 
     def address(self, bookie: str) -> BookieAddress:
@@ -99,7 +107,8 @@ class LedgerMetadataStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LastConfirmed:
-    """What one bookie knows of a ledger's end, digests not checked (`stored.decode`, `stored.decode_lac`). None: nothing.
+    """What one bookie knows of a ledger's end, digests not checked (`stored.decode`, `stored.decode_lac`). None:
+    nothing.
 
     `explicit`: what the writer last sent by WRITE_LAC (Pulsar never does). `last_entry`: the last stored entry.
     """
@@ -111,10 +120,10 @@ class LastConfirmed:
 class Bookies(Protocol):
     """Requests to bookies by id, pipelined. Safe to use from several threads.
 
-    A call never blocks for an answer, and never raises; connecting happens behind the future, too. Every future fails with
-    an OffloadError: a status other than ok with its own class (`offloader.bookkeeper.status`, which also says what may be
-    concluded from it), no answer with BookieUnavailableError, and with OutcomeUnknownError for an add that was sent.
-    A future may be cancelled: its answer is then dropped.
+    A call never blocks for an answer, and never raises; connecting happens behind the future, too. Every future fails
+    with an OffloadError: a status other than ok with its own class (`offloader.bookkeeper.status`, which also says what
+    may be concluded from it), no answer with BookieUnavailableError, and with OutcomeUnknownError for an add that was
+    sent. A future may be cancelled: its answer is then dropped.
     """
 
     @property
@@ -123,18 +132,21 @@ class Bookies(Protocol):
         ...
 
     def read(self, bookie: str, ledger: int, entry: int, *, fence: bytes | None = None) -> Future[bytes]:
-        """The stored entry's bytes, digest not checked. `fence`: the ledger's master key; the bookie then takes no more adds of its writer."""
+        """The stored entry's bytes, digest not checked. `fence`: the ledger's master key; the bookie then takes no more
+        adds of its writer."""
         ...
 
     def batch(self, bookie: str, ledger: int, first: int, *, count: int, size: int) -> Future[list[bytes]]:
-        """Consecutive stored entries from `first` on, digests not checked: at least one, at most `count`, and as many as fit into `size`
-        bytes (the first one in any case)."""
+        """Consecutive stored entries from `first` on, digests not checked: at least one, at most `count`, and as many
+        as fit into `size` bytes (the first one in any case)."""
         ...
 
     def fence(self, bookie: str, ledger: int, master_key: bytes) -> Future[bytes | None]:
-        """Fence, and the last stored entry (its header holds a LAC). None: the bookie has no entry of that ledger, and fenced it.
+        """Fence, and the last stored entry (its header holds a LAC). None: the bookie has no entry of that ledger, and
+        fenced it.
 
-        BookKeeper 4.17.2 forgets a fence when it restarts, if it had no entry of the ledger; with entries it remembers it.
+        BookKeeper 4.17.2 forgets a fence when it restarts, if it had no entry of the ledger; with entries it remembers
+        it.
         """
         ...
 

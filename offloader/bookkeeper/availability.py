@@ -1,8 +1,9 @@
 """Which entries of a ledger a bookie says it holds, as GET_LIST_OF_ENTRIES_OF_LEDGER packs it. Pure.
 
 `[u32 version 0][u32 number of groups]`, zeros up to 64 bytes, then for each group
-`[i64 first][i64 last][u32 size][u32 period]`: runs of `size` consecutive entries that begin at `first`, `first` + `period`, ... and
-`last` (period 0: one run). BookKeeper 4.17.2 makes a group of each run, though the format would allow a whole striped ledger in one.
+`[i64 first][i64 last][u32 size][u32 period]`: runs of `size` consecutive entries that begin at `first`, `first` +
+`period`, ... and `last` (period 0: one run). BookKeeper 4.17.2 makes a group of each run, though the format would allow
+a whole striped ledger in one.
 """
 
 from __future__ import annotations

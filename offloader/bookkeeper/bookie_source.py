@@ -31,10 +31,11 @@ class BookKeeperSource:
         self._known: dict[int, LedgerMetadata] | None = None
 
     def remembering(self) -> BookKeeperSource:
-        """The same for somebody who reads many short stretches: where a ledger is, is asked once. Needs no closing of its own.
+        """The same for somebody who reads many short stretches: where a ledger is, is asked once. Needs no closing of
+        its own.
 
-        What is remembered may be old. Nothing wrong is read by that: entries are where they were, or their bookies deny them, and
-        then it is asked again.
+        What is remembered may be old. Nothing wrong is read by that: entries are where they were, or their bookies deny
+        them, and then it is asked again.
         """
         same = BookKeeperSource(self._ledgers, self._bookies)
         same._slowness = self._slowness
@@ -47,7 +48,9 @@ class BookKeeperSource:
         """See `EntrySource.open`."""
 
         def open_ledger(ledger: int, metadata: LedgerMetadata, first: int, last: int) -> LedgerReader:
-            return LedgerReader(self._bookies, ledger, metadata, first, last, max_bytes=max_bytes, slowness=self._slowness)
+            return LedgerReader(
+                self._bookies, ledger, metadata, first, last, max_bytes=max_bytes, slowness=self._slowness
+            )
 
         extent = extent or _closed_ledgers(self._ledgers, topic)
         known = {} if self._known is None else self._known
@@ -132,8 +135,9 @@ class BookKeeperReader:
             return -1
         if metadata.closed and end > metadata.last_entry:
             raise IntegrityError(
-                f"{self._topic}: entry {self._ledger}:{end} was confirmed, but BookKeeper closed the ledger with {metadata.last_entry}: "
-                f"entries were cut off; `offloader ledgers inspect {self._ledger}` shows what its bookies hold"
+                f"{self._topic}: entry {self._ledger}:{end} was confirmed, but BookKeeper closed the ledger with "
+                f"{metadata.last_entry}: entries were cut off; `offloader ledgers inspect {self._ledger}` shows what "
+                "its bookies hold"
             )
         return end
 
@@ -146,7 +150,8 @@ class BookKeeperReader:
         return metadata.closed or self._end() is not None
 
     def _look_again(self, entry: int, error: OffloadError) -> None:
-        """Bookies do not give an entry that was confirmed. Where it is on others by now, read on from there; where all deny it, it is lost."""
+        """Bookies do not give an entry that was confirmed. Where it is on others by now, read on from there; where all
+        deny it, it is lost."""
         before, self._metadata = self._metadata, self._described()
         if before is None or before.fragments == self._metadata.fragments:
             if isinstance(error, BookieUnavailableError):

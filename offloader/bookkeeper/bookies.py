@@ -135,7 +135,8 @@ class BookieClient:
 
 
 def _none_if_absent(done: Future[bytes], fenced: Future[bytes | None]) -> None:
-    """A fence's answer: `no such ledger` and `no such entry` say that there is no last entry, of a ledger that is fenced now."""
+    """A fence's answer: `no such ledger` and `no such entry` say that there is no last entry, of a ledger that is
+    fenced now."""
     if done.cancelled() or not fenced.set_running_or_notify_cancel():
         return
     error = done.exception()

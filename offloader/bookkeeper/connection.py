@@ -48,7 +48,12 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._number += 1
         try:
             self._unsent.append(self.dialect.encode(self._number, request))
-        except (OffloadError, ValueError, TypeError, struct.error) as error:  # the last three: an id that does not fit its field
+        except (
+            OffloadError,
+            ValueError,
+            TypeError,
+            struct.error,
+        ) as error:  # the last three: an id that does not fit its field
             self.dialect.forget(self._number)
             fail(future, error)
             return
@@ -130,7 +135,8 @@ class BookieConnection(asyncio.BufferedProtocol):
                 pending.future.set_exception(error)
 
     def _broken(self, error: OffloadError, answer: memoryview) -> None:
-        """The bookie broke the protocol. Only the request that it answered so has failed; the others may do well elsewhere, or later."""
+        """The bookie broke the protocol. Only the request that it answered so has failed; the others may do well
+        elsewhere, or later."""
         number = self.dialect.whose(answer)
         if number is None and len(self._pending) == 1:
             (number,) = self._pending
@@ -139,7 +145,9 @@ class BookieConnection(asyncio.BufferedProtocol):
             self._lose(guilty, error)
         if self._handshake is not None and not self._handshake.done():
             self.fail(type(error)(f"{self._bookie}: {error}"))
-        self.fail(BookieUnavailableError(f"the connection was given up, because the bookie broke the protocol ({error})"))
+        self.fail(
+            BookieUnavailableError(f"the connection was given up, because the bookie broke the protocol ({error})")
+        )
 
     def _expire(self) -> None:
         self._timer = None

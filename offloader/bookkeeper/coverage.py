@@ -1,8 +1,8 @@
 """Quorum coverage: when the answers of some bookies speak for all of them.
 
-A property (is fenced, does not hold the entry) covers a set of bookies if no ack quorum can be formed of those without it. Counted
-for each write quorum by itself, not for the ensemble as a whole: only write sets can acknowledge. (TLA+ specification
-QuorumCoverageFencing of the BookKeeper protocol.)
+A property (is fenced, does not hold the entry) covers a set of bookies if no ack quorum can be formed of those without
+it. Counted for each write quorum by itself, not for the ensemble as a whole: only write sets can acknowledge. (TLA+
+specification QuorumCoverageFencing of the BookKeeper protocol.)
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A broker's entries, and between them from bookies what it keeps back: aborted and open transactions, markers, filtered entries."""
+"""A broker's entries, and between them from bookies what it keeps back: aborted and open transactions, markers,
+filtered entries."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from offloader.model import EntryRange, Gap, Position, Silence, TopicName, Turn,
 from offloader.model.walk import QUIET_SECONDS
 from offloader.ports.entry_source import EntryReader, EntrySource, Extent, RawEntry
 
-# A share of what a reader may hold: gaps are short. The rest counts twice: while a gap is filled, what the broker's reader has given is
-# held here, and it takes as much again.
+# A share of what a reader may hold: gaps are short. The rest counts twice: while a gap is filled, what the broker's
+# reader has given is held here, and it takes as much again.
 FILLER_SHARE = 4
 
 
@@ -32,7 +33,9 @@ class FilledSource:
         self._stored = stored
         self._clock = clock
 
-    def open(self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int, extent: Extent | None = None) -> EntryReader:
+    def open(
+        self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int, extent: Extent | None = None
+    ) -> EntryReader:
         """See `EntrySource.open`. Without an extent nobody knows what is missing."""
         if extent is None:
             return self._broker.open(topic, ledger, entry, max_bytes=max_bytes)
@@ -58,10 +61,10 @@ class FilledSource:
 
 
 class FilledReader:
-    """An `EntryReader` around a broker's. `fill` opens a reader of everything that is stored from one position to another.
+    """An `EntryReader` around a broker's. `fill` opens a reader of everything that is stored between two positions.
 
-    It compares each delivered entry with the next one that is expected. After a second of silence what is left of the extent is
-    read from bookies, and what the broker delivers of it later is dropped.
+    It compares each delivered entry with the next expected one, and fills what is between. After a second of silence it
+    reads the rest of the extent from bookies, and drops what the broker delivers of that later.
     """
 
     def __init__(

@@ -1,6 +1,7 @@
 """Where a ledger's node is in BookKeeper's tree. Pure.
 
-From BookKeeper 4.17: `LAYOUT` names the class that says it; the hierarchical one begins with long paths at 2^31 - 1 itself.
+From BookKeeper 4.17: `LAYOUT` names the class that says it; the hierarchical one begins with long paths at 2^31 - 1
+itself.
 """
 
 from __future__ import annotations

@@ -28,7 +28,8 @@ class Way(NamedTuple):
 
 
 class Link:
-    """The way to one bookie in one version: a connection, or requests that wait for one. Used by the loop's thread only."""
+    """The way to one bookie in one version: a connection, or requests that wait for one. Used by the loop's thread
+    only."""
 
     def __init__(self, settings: BookieSettings, resolve: Resolve, way: Way) -> None:
         self._settings = settings
@@ -66,7 +67,9 @@ class Link:
     async def _connect(self) -> None:
         try:
             address = await asyncio.get_running_loop().run_in_executor(None, self._resolve, self._way.bookie)
-            self._connection = await connect(self._settings, self._way.bookie, address, self._way.version(self._way.bookie))
+            self._connection = await connect(
+                self._settings, self._way.bookie, address, self._way.version(self._way.bookie)
+            )
         except OffloadError as error:
             self._give_up(error)
         except asyncio.CancelledError:

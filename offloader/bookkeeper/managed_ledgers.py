@@ -1,7 +1,7 @@
 """A topic's own nodes in Pulsar's metadata store: its ledger list and its cursors. Pure.
 
-The values are raw or, where `managedLedgerInfoCompressionType` or `managedCursorInfoCompressionType` say so, in an envelope:
-[47 78][int32 length][ManagedLedgerInfoMetadata][compressed message]
+The values are raw or, where `managedLedgerInfoCompressionType` or `managedCursorInfoCompressionType` say so, in an
+envelope: [47 78][int32 length][ManagedLedgerInfoMetadata][compressed message]
 """
 
 from __future__ import annotations

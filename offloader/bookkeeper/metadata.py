@@ -14,7 +14,13 @@ from offloader.bookkeeper.metadata_codec import decode_metadata, encode_metadata
 from offloader.bookkeeper.model import LedgerMetadata, Versioned
 from offloader.bookkeeper.nodes import Fired, Nodes, Watched
 from offloader.bookkeeper.uri import MetadataUri
-from offloader.errors import BookieUnavailableError, DamagedRecordError, FatalError, LedgerNotFoundError, TopicNotFoundError
+from offloader.errors import (
+    BookieUnavailableError,
+    DamagedRecordError,
+    FatalError,
+    LedgerNotFoundError,
+    TopicNotFoundError,
+)
 from offloader.model import TopicName
 
 _READ_ONLY = "readonly"
@@ -49,7 +55,9 @@ class MetadataTree:
         except (DamagedRecordError, FatalError) as error:
             raise type(error)(f"{path} at {self._uri}: {error}") from error
         if asked not in (None, found):
-            raise FatalError(f"{self._uri} asks for another layout than its cluster has ({found.value}): write zk:// instead")
+            raise FatalError(
+                f"{self._uri} asks for another layout than its cluster has ({found.value}): write zk:// instead"
+            )
         return found
 
     def read(self, ledger: int) -> Versioned:
@@ -138,7 +146,9 @@ class MetadataTree:
         return {**dict.fromkeys(read_only, False), **{bookie: True for bookie in writable if bookie != _READ_ONLY}}
 
     def _read_address(self, bookie: str, fired: Fired) -> BookieAddress:
-        node = self._nodes.get(f"{self._writable}/{bookie}", fired) or self._nodes.get(f"{self._read_only}/{bookie}", fired)
+        node = self._nodes.get(f"{self._writable}/{bookie}", fired) or self._nodes.get(
+            f"{self._read_only}/{bookie}", fired
+        )
         if node is None:
             raise BookieUnavailableError(f"the bookie {bookie} is not registered")
         try:

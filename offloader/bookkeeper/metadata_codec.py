@@ -46,7 +46,8 @@ def decode_metadata(record: bytes) -> LedgerMetadata:
 
 
 def encode_metadata(metadata: LedgerMetadata) -> bytes:
-    """The record, in the format that it had, or that a new one asks for. A time of creation is written only to a new one."""
+    """The record, in the format that it had, or that a new one asks for. A time of creation is written only to a new
+    one."""
     version, body = _opened(metadata.raw) if metadata.raw else (metadata.format_version, b"")
     if version not in (_TEXT, _BINARY) or version != metadata.format_version:
         raise ValueError(f"a record of format {version} cannot be written in format {metadata.format_version}")
@@ -93,12 +94,14 @@ def _parse_binary(body: bytes) -> LedgerMetadataFormat:
 
 
 def _check_part(message: Any) -> None:
-    """A known field among the unknown ones has a type, or a value of its enumeration, that we do not know: it must not be ignored.
-    A text that is not UTF-8 is a field's value as bytes."""
+    """A known field among the unknown ones has a type, or a value of its enumeration, that we do not know: it must not
+    be ignored. A text that is not UTF-8 is a field's value as bytes."""
     unknown = UnknownFieldSet(message)
     known = message.DESCRIPTOR.fields_by_number
     wrong = [known[n].name for n in (unknown[i].field_number for i in range(len(unknown))) if n in known]
-    wrong += [field.name for field, value in message.ListFields() if field.type == field.TYPE_STRING and not _is_text(value)]
+    wrong += [
+        field.name for field, value in message.ListFields() if field.type == field.TYPE_STRING and not _is_text(value)
+    ]
     if wrong:
         raise DamagedRecordError(f"a ledger's metadata have a {wrong[0]} that we cannot read")
 
@@ -109,7 +112,9 @@ def _is_text(value: Any) -> bool:
 
 def _to_model(message: LedgerMetadataFormat, version: int, record: bytes) -> LedgerMetadata:
     closed = message.state == LedgerMetadataFormat.CLOSED
-    has_digest = message.HasField("digestType") or message.HasField("password")  # without both it is the reader's choice
+    has_digest = message.HasField("digestType") or message.HasField(
+        "password"
+    )  # without both it is the reader's choice
     metadata = LedgerMetadata(
         ensemble_size=message.ensembleSize,
         write_quorum=message.quorumSize,
@@ -136,7 +141,8 @@ def _fragment(segment: LedgerMetadataFormat.Segment) -> Fragment:
 
 
 def _check(metadata: LedgerMetadata) -> None:
-    """What no ledger can have. Dangerous choices are not refused: whoever looks into a ledger must be able to see them."""
+    """What no ledger can have. Dangerous choices are not refused: whoever looks into a ledger must be able to see
+    them."""
     firsts = [fragment.first_entry for fragment in metadata.fragments]
     members = [bookie for fragment in metadata.fragments for bookie in fragment.ensemble]
     sizes = (metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
@@ -146,7 +152,9 @@ def _check(metadata: LedgerMetadata) -> None:
         )
     if not firsts or firsts[0] != 0 or any(a >= b for a, b in pairwise(firsts)):
         raise DamagedRecordError(f"a ledger's fragments cannot begin at the entries {firsts}")
-    if not all(fragment.ensemble for fragment in metadata.fragments) or not all(_BOOKIE.fullmatch(one) for one in members):
+    if not all(fragment.ensemble for fragment in metadata.fragments) or not all(
+        _BOOKIE.fullmatch(one) for one in members
+    ):
         raise DamagedRecordError(f"a ledger cannot be on the bookies {members}")
     if metadata.last_entry < NO_ENTRY or metadata.length < 0:
         raise DamagedRecordError(f"a ledger cannot end with entry {metadata.last_entry} and {metadata.length} bytes")

@@ -41,8 +41,8 @@ class LedgerMetadata:
     """A ledger's metadata. `last_entry` and `length` (payload bytes) count only once it is CLOSED.
 
     `raw`: the whole record it was read from, so that fields that we do not know survive a rewrite; empty for a new one.
-    `created_ms`: its own time of creation, by its writer's clock, or, where it has none, its node's. `listed_ms`: always its node's, by
-    the metadata service's clock: the one to compare with times of other nodes.
+    `created_ms`: its own time of creation, by its writer's clock, or, where it has none, its node's. `listed_ms`:
+    always its node's, by the metadata service's clock: the one to compare with times of other nodes.
     """
 
     ensemble_size: int
@@ -66,7 +66,9 @@ class LedgerMetadata:
 
     def fragment_of(self, entry: int) -> Fragment:
         """The fragment that holds `entry`: the last one that begins at or before it."""
-        return self.fragments[max(bisect_right(self.fragments, entry, key=lambda fragment: fragment.first_entry) - 1, 0)]
+        return self.fragments[
+            max(bisect_right(self.fragments, entry, key=lambda fragment: fragment.first_entry) - 1, 0)
+        ]
 
     def write_set(self, entry: int) -> tuple[str, ...]:
         """The bookies that hold `entry`, in the order in which a reader asks them (BookKeeper's round robin)."""
@@ -84,8 +86,8 @@ class Versioned(NamedTuple):
 class StoredEntry(NamedTuple):
     """An entry as a bookie keeps it, its digest checked.
 
-    `last_confirmed`: the last acknowledged entry that its writer knew of then. `length`: payload bytes of the ledger so far, this
-    entry's included.
+    `last_confirmed`: the last acknowledged entry that its writer knew of then. `length`: payload bytes of the ledger so
+    far, this entry's included.
     """
 
     ledger: int

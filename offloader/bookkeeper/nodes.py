@@ -1,4 +1,5 @@
-"""A tree of nodes with values and versions, as ZooKeeper has it, and no more of it than a client of BookKeeper needs."""
+"""A tree of nodes with values and versions, as ZooKeeper has it, and no more of it than a client of BookKeeper
+needs."""
 
 from __future__ import annotations
 
@@ -21,11 +22,12 @@ class Node(NamedTuple):
 
 
 class Nodes(Protocol):
-    """Safe to use from several threads. All calls raise MetadataUnavailableError where the service does not answer in time."""
+    """Safe to use from several threads. All calls raise MetadataUnavailableError where the service does not answer in
+    time."""
 
     def get(self, path: str, fired: Fired | None = None, *, latest: bool = False) -> Node | None:
-        """None: there is no such node, and nothing is watched. `latest`: as new as the call, whichever server answers; otherwise it may
-        be a little old."""
+        """None: there is no such node, and nothing is watched. `latest`: as new as the call, whichever server answers;
+        otherwise it may be a little old."""
         ...
 
     def children(self, path: str, fired: Fired | None = None) -> list[str] | None:
@@ -33,7 +35,8 @@ class Nodes(Protocol):
         ...
 
     def set(self, path: str, value: bytes, version: int) -> int | None:
-        """Compare-and-set: the new version, None where there is no such node. Raises VersionConflictError, OutcomeUnknownError."""
+        """Compare-and-set: the new version, None where there is no such node. Raises VersionConflictError,
+        OutcomeUnknownError."""
         ...
 
     def close(self) -> None:

@@ -108,8 +108,8 @@ class Dialect(Protocol):
         ...
 
     def whose(self, beginning: memoryview) -> int | None:
-        """The request that an answer is to which begins so, whether or not anybody waits for it; None where that does not tell. For answers
-        that cannot be decoded."""
+        """The request that an answer is to which begins so, whether or not anybody waits for it; None where that does
+        not tell. For answers that cannot be decoded."""
         ...
 
     def forget(self, number: int) -> None:

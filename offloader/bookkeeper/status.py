@@ -1,7 +1,7 @@
 """What a bookie's answers mean: one error for each status code, and what may be concluded from it. Pure.
 
-Three kinds of answers. Only `no such ledger` and `no such entry` say that something is not there. Everything else, a time-out
-included, says nothing of what the bookie holds, and must never be taken for "not there".
+Three kinds of answers. Only `no such ledger` and `no such entry` say that something is not there. Everything else, a
+time-out included, says nothing of what the bookie holds, and must never be taken for "not there".
 """
 
 from __future__ import annotations

@@ -45,7 +45,8 @@ def _explained(error: BaseException, where: str, timeout: float) -> OffloadError
             return BookieUnavailableError(f"{where} did not answer within {timeout:g} s")
         case ssl.SSLCertVerificationError():
             return FatalError(
-                f"{where}: its certificate is not trusted ({error.verify_message}); set the bookies' trusted certificates"
+                f"{where}: its certificate is not trusted ({error.verify_message}); set the bookies' trusted "
+                "certificates"
             )
         case OffloadError():
             return type(error)(f"{where}: {error}")

@@ -27,7 +27,8 @@ _PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[^/\x00-\x20]+)*")
 
 @dataclass(frozen=True, slots=True)
 class MetadataUri:
-    """A ZooKeeper and where in it a cluster is. `root`: BookKeeper's nodes. `layout`: how ledgers must be kept; None: as they are."""
+    """A ZooKeeper and where in it a cluster is. `root`: BookKeeper's nodes. `layout`: how ledgers must be kept; None:
+    as they are."""
 
     hosts: tuple[str, ...]
     root: str = _LEDGERS
@@ -44,7 +45,8 @@ class MetadataUri:
 
 
 def parse_uri(text: str, setting: str = SETTING) -> MetadataUri:
-    """Read a URI. Raises ConfigError, which names the `setting` it is from, also for every store other than ZooKeeper."""
+    """Read a URI. Raises ConfigError, which names the `setting` it is from, also for every store other than
+    ZooKeeper."""
     match = _STORE.fullmatch(text.strip().removeprefix(_METADATA_STORE))
     scheme, rest = (match[1].lower(), match[2]) if match else ("", "")
     store, _, layout = scheme.partition("+")

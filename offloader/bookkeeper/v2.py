@@ -7,7 +7,8 @@ BATCH_READ  [u32 header][i64 ledger][i64 first][i64 request][i32 count][i64 size
 answer      [u32 header][i32 status][i64 ledger][i64 first][i64 request] then { [u32 length][stored entry] }*
 AUTH        [u32 header][AuthMessage], and so the answer
 ```
-The header is `version 2 << 24 | operation << 16`. Status codes are others than in version 3 (`STATUS`). Answers to READ name no request: what is asked twice is answered by either.
+The header is `version 2 << 24 | operation << 16`. Status codes are others than in version 3 (`STATUS`). Answers to READ
+name no request: what is asked twice is answered by either.
 A bookie resets a connection that carries both versions. BATCH_READ came with BookKeeper 4.17.
 """
 
@@ -58,7 +59,9 @@ class V2:
             self._reads[request.ledger, request.first][number] = request
             return frame(READ_REQUEST.pack(header(READ), request.ledger, request.first))
         self._batches[number] = request
-        body = BATCH_REQUEST.pack(header(BATCH_READ), request.ledger, request.first, number, request.count, request.size)
+        body = BATCH_REQUEST.pack(
+            header(BATCH_READ), request.ledger, request.first, number, request.count, request.size
+        )
         return frame(body)
 
     def decode(self, body: memoryview) -> list[Reply]:
@@ -144,5 +147,7 @@ def _entries(body: memoryview, request: BatchRead) -> list[bytes]:
         at = begin + unpack(body, at)[0] if begin <= end else end + 1
         entries.append(body[begin:at].tobytes())
     if at != end or not 1 <= len(entries) <= request.count:
-        raise ProtocolError(f"the bookie answered the {request} with a batch of {len(entries)} that does not end where it must")
+        raise ProtocolError(
+            f"the bookie answered the {request} with a batch of {len(entries)} that does not end where it must"
+        )
     return entries

@@ -20,9 +20,8 @@ READ_ENTRY, ADD_ENTRY, AUTH, WRITE_LAC, READ_LAC, START_TLS, LIST_ENTRIES = 1, 2
 _HEADER_TAG = 0x0A  # field 1, as bytes
 FENCE_LEDGER = 1
 RECOVERY_ADD = 1
-URGENT = (
-    100  # what BookKeeper's own client says; a bookie that is read only takes such entries while its disks are not quite full
-)
+# What BookKeeper's own client says. A bookie that is read only takes such entries while its disks are not quite full.
+URGENT = 100
 
 
 class _Kind(NamedTuple):

@@ -11,7 +11,13 @@ from typing import Any
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.nodes import Fired, Node
 from offloader.bookkeeper.uri import MetadataUri, parse_uri
-from offloader.errors import AccessDeniedError, FatalError, MetadataUnavailableError, OutcomeUnknownError, VersionConflictError
+from offloader.errors import (
+    AccessDeniedError,
+    FatalError,
+    MetadataUnavailableError,
+    OutcomeUnknownError,
+    VersionConflictError,
+)
 
 try:
     from kazoo.client import KazooClient
@@ -42,7 +48,9 @@ _FAILED = (KazooException, KazooTimeoutError)
 log = logging.getLogger(__name__)
 
 
-def connect(uri: str | MetadataUri, *, timeout: float = TIMEOUT, options: Mapping[str, Any] | None = None) -> MetadataTree:
+def connect(
+    uri: str | MetadataUri, *, timeout: float = TIMEOUT, options: Mapping[str, Any] | None = None
+) -> MetadataTree:
     """The metadata of the cluster that a URI names. `options`: more of KazooClient's (use_ssl, auth_data …).
 
     `timeout`: seconds that a call may take. Raises ConfigError, MetadataUnavailableError.
@@ -54,14 +62,17 @@ def connect(uri: str | MetadataUri, *, timeout: float = TIMEOUT, options: Mappin
 class ZooKeeper:
     """A session, which is begun anew where it expires. Nodes, see there."""
 
-    def __init__(self, hosts: tuple[str, ...], *, timeout: float = TIMEOUT, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, hosts: tuple[str, ...], *, timeout: float = TIMEOUT, options: Mapping[str, Any] | None = None
+    ) -> None:
         self._name = ",".join(hosts)
         self._timeout = timeout
         self._changed = threading.Condition()
         self._lost = self._closing = False
         self._client = KazooClient(
             self._name,
-            timeout=timeout / min(len(hosts), 2),  # the session's: a call outlasts a server that hangs where there is another
+            timeout=timeout
+            / min(len(hosts), 2),  # the session's: a call outlasts a server that hangs where there is another
             connection_retry=dict(_RECONNECTING),
             logger=_Quiet(log, {}),
             **(options or {}),

@@ -60,7 +60,9 @@ Found = Iterator[Item | Message]
 )
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), help="No more than so many messages (entries).")
 @click.option(
-    "--follow", is_flag=True, help="Go on into the live topic where the archive ends, for ever. Needs the section `pulsar`."
+    "--follow",
+    is_flag=True,
+    help="Go on into the live topic where the archive ends, for ever. Needs the section `pulsar`.",
 )
 @PRIVATE_KEYS
 @ON_DAMAGE
@@ -87,22 +89,23 @@ def cat(
     cluster: str | None,
     ask_pulsar: bool,
 ) -> int | None:
-    """Read a topic's archived messages, unpacked from batches, compression and chunks. Needs no Pulsar, and may only read the bucket.
+    """Read a topic's archived messages, unpacked from batches, compression and chunks. Needs no Pulsar, and may only
+    read the bucket.
 
-    Text is a line each, fields separated by tabs: position (with the index in the batch), bytes, publish time, key, payload. A value
-    that is not there is a reason in parentheses. With --entries: position, bytes, SHA-256.
-    What is recorded as missing (gaps, losses) is a line that begins with `#`; with `raw` on standard error.
-    Times are publish times, by producers' clocks; what certainly holds no such message is not read.
+    Text is a line each, fields separated by tabs: position (with the index in the batch), bytes, publish time, key,
+    payload. A value that is not there is a reason in parentheses. With --entries: position, bytes, SHA-256. What is
+    recorded as missing (gaps, losses) is a line that begins with `#`; with `raw` on standard error. Times are publish
+    times, by producers' clocks; what certainly holds no such message is not read.
 
-    The name of a partitioned topic means its archived partitions: one after the other, by number; with --follow all at once, as
-    messages come. Where another partition begins, a line `# TOPIC` says so (in JSON `topic` does, with `raw` nothing).
-    --follow ends with Ctrl-C, exit code 130.
+    The name of a partitioned topic means its archived partitions: one after the other, by number; with --follow all at
+    once, as messages come. Where another partition begins, a line `# TOPIC` says so (in JSON `topic` does, with `raw`
+    nothing). --follow ends with Ctrl-C, exit code 130.
 
     \b
-    JSON: one object a line, {topic, position, batchIndex, size, publishTime, eventTime, key, keyBytes, properties, producer,
-    sequenceId, orderingKey, schemaVersion, replicatedFrom, brokerTime, index, encryptionKeys, payload, problem}, bytes in
-    base64; with --entries {topic, position, size, publishTime, messages, unreadable, brokerTime, index, sha256, data}, data in base64;
-    and {topic, missing: {from, to}, why}.
+    JSON: one object a line, {topic, position, batchIndex, size, publishTime, eventTime, key, keyBytes, properties,
+    producer, sequenceId, orderingKey, schemaVersion, replicatedFrom, brokerTime, index, encryptionKeys, payload,
+    problem}, bytes in base64; with --entries {topic, position, size, publishTime, messages, unreadable, brokerTime,
+    index, sha256, data}, data in base64; and {topic, missing: {from, to}, why}.
     """
     if entries and (keys or properties):
         raise ConfigError("--key and --property choose messages; leave out --entries")
@@ -113,7 +116,9 @@ def cat(
     reading = ReadOptions(on_damage=OnDamage(on_damage), limits=limits_of(max_message_size, max_chunked_message_size))
     sources = archived_partitions(session, topic, asked, reading, follow=follow)
     if len(sources) > 1 and (isinstance(start, Position) or isinstance(end, Position)):
-        raise ConfigError(f"a position is in one of the {len(sources)} partitions: name that, for example {sources[0].name}")
+        raise ConfigError(
+            f"a position is in one of the {len(sources)} partitions: name that, for example {sources[0].name}"
+        )
     chosen = frozenset(os.fsencode(key) for key in keys) if keys else None
     filters = MessageFilter(selection.published_from, selection.published_to, chosen, dict(properties))
     found = {

@@ -29,7 +29,9 @@ def catalog_group() -> None:
 @catalog_group.command("rebuild")
 @click.argument("topic", callback=TOPIC)
 @click.option(
-    "--yes", is_flag=True, help="Write what is proposed. The application must not run: one that does is ended (exit code 3)."
+    "--yes",
+    is_flag=True,
+    help="Write what is proposed. The application must not run: one that does is ended (exit code 3).",
 )
 @click.option(
     "--application",
@@ -40,14 +42,20 @@ def catalog_group() -> None:
     "--created",
     metavar="DATE",
     callback=parsed(instant),
-    help="The topic's creationDate (`pulsar-admin topics info-internal`), where no claim says it; Pulsar is asked by default.",
+    help=(
+        "The topic's creationDate (`pulsar-admin topics info-internal`), where no claim says it; Pulsar is asked by "
+        "default."
+    ),
 )
 @click.option(
     "--ended",
     metavar="LEDGER:ENTRY",
     multiple=True,
     callback=POSITION,
-    help="You know that nothing is missing behind this entry, which a note names as in doubt; may be repeated. It is recorded that you said so.",
+    help=(
+        "You know that nothing is missing behind this entry, which a note names as in doubt; may be repeated. It is "
+        "recorded that you said so."
+    ),
 )
 @command()
 def rebuild_command(
@@ -61,11 +69,11 @@ def rebuild_command(
 ) -> int:
     """Make a topic's lost or damaged catalog again, from the records beside its segments.
 
-    Each record of the catalog has a copy beside the segments, which names the one before it: all of them in that order are the
-    catalog. It is written as a new generation of the catalog; what there was stays as it is. Where a record is lost as well, the
-    positions up to what followed it become a loss. Of two records of the same positions the one that another one follows counts,
-    else the one whose objects are sound; the other is left out. Without --yes nothing is written. Exit code 2 where something could not be
-    known again, or is left out.
+    Each record of the catalog has a copy beside the segments, which names the one before it: all of them in that order
+    are the catalog. It is written as a new generation of the catalog; what there was stays as it is. Where a record is
+    lost as well, the positions up to what followed it become a loss. Of two records of the same positions the one that
+    another one follows counts, else the one whose objects are sound; the other is left out. Without --yes nothing is
+    written. Exit code 2 where something could not be known again, or is left out.
 
     \b
     JSON: {message, topic, written, records, notes}; a record is {kind, origin, uuid, start, end, entries, bytes}
@@ -93,8 +101,8 @@ def rebuild_command(
 def compact_command(session: CommandSession, topic: TopicName) -> None:
     """Write anew what is missing or damaged of a topic's manifests, which sum up its catalog.
 
-    Readers are slow where a manifest is missing, and nothing else depends on them. All records of the catalog are read. May run beside the
-    application, which writes the same.
+    Readers are slow where a manifest is missing, and nothing else depends on them. All records of the catalog are read.
+    May run beside the application, which writes the same.
 
     \b
     JSON: {message, topic, written}; written are keys.
@@ -124,12 +132,15 @@ def _owner(evidence: Remains, asked: str | None, configured: str) -> str:
     known = [claim.application for claim in sorted(evidence.claims, key=lambda c: (c.incarnation, c.at))[-1:]]
     known = known or [application for application, _ in evidence.open]
     if asked is not None and known and asked != known[-1]:
-        raise FatalError(f"{evidence.topic} is {known[-1] or 'nobody'}'s, not {asked}'s: `offloader takeover` changes that")
+        raise FatalError(
+            f"{evidence.topic} is {known[-1] or 'nobody'}'s, not {asked}'s: `offloader takeover` changes that"
+        )
     return known[-1] if known else configured if asked is None else asked
 
 
 def _created(session: CommandSession, evidence: Remains) -> int | None:
-    """What Pulsar says, where the topic there still has a ledger of what is archived: else it may be another one of that name."""
+    """What Pulsar says, where the topic there still has a ledger of what is archived: else it may be another one of
+    that name."""
     try:
         info = session.admin.topic_info(evidence.topic)
     except OffloadError:
@@ -143,8 +154,8 @@ def _check_created(proposal: Proposal) -> None:
     claim = proposal.catalog().claim
     if claim is not None and claim.created is None:
         raise FatalError(
-            f"{proposal.evidence.topic}: when it was created is in no record, and Pulsar does not list a ledger that is archived; give "
-            "--created DATE (any date where the topic does not exist any more)"
+            f"{proposal.evidence.topic}: when it was created is in no record, and Pulsar does not list a ledger that "
+            "is archived; give --created DATE (any date where the topic does not exist any more)"
         )
 
 
@@ -155,7 +166,10 @@ def _show(session: CommandSession, topic: TopicName, proposal: Proposal, *, writ
     elif written:
         text = f"{topic}: a new generation of the catalog was written, with {count} records"
     else:
-        text = f"{topic}: a new generation of the catalog with {count} records is to be written; nothing is written without --yes"
+        text = (
+            f"{topic}: a new generation of the catalog with {count} records is to be written; nothing is written "
+            "without --yes"
+        )
     session.output.message(
         text,
         details=[*(_line(proposal, r) for r in proposal.records), *(str(note) for note in proposal.notes)],
@@ -163,7 +177,12 @@ def _show(session: CommandSession, topic: TopicName, proposal: Proposal, *, writ
         written=0 if proposal.in_force or not written else count,
         records=[_fields(proposal, r) for r in proposal.records],
         notes=[
-            {"kind": str(n.kind), "key": n.key, "position": None if n.position is None else str(n.position), "message": n.message}
+            {
+                "kind": str(n.kind),
+                "key": n.key,
+                "position": None if n.position is None else str(n.position),
+                "message": n.message,
+            }
             for n in proposal.notes
         ],
     )
@@ -183,7 +202,9 @@ def _text(record: Said) -> str:
         case Claim():
             return f"claim    {record.application or 'nobody'} from {record.begin} on, incarnation {record.incarnation}"
         case Segment():
-            return f"segment  {record.start}..{record.end}  {record.uuid}  {record.entries} entries, {record.size} bytes"
+            return (
+                f"segment  {record.start}..{record.end}  {record.uuid}  {record.entries} entries, {record.size} bytes"
+            )
         case Loss():
             return f"loss     {record.start}..{record.end}  {record.reason}"
         case LedgerClosed():
@@ -193,7 +214,11 @@ def _text(record: Said) -> str:
 
 def _fields(proposal: Proposal, record: Said) -> dict[str, object]:
     kind = "closed" if isinstance(record, LedgerClosed) else type(record).__name__.lower()
-    fields: dict[str, object] = {"kind": kind, "origin": _origin(proposal, record), "uuid": proposal.evidence.uuid(record)}
+    fields: dict[str, object] = {
+        "kind": kind,
+        "origin": _origin(proposal, record),
+        "uuid": proposal.evidence.uuid(record),
+    }
     if isinstance(record, Segment | Loss):
         fields |= {"start": str(record.start), "end": str(record.end)}
     if isinstance(record, Segment):

@@ -12,7 +12,8 @@ from offloader.operations.doctor.examine import examine
 @click.command("doctor")
 @command()
 def doctor_command(session: CommandSession) -> int:
-    """Look at everything that an offload needs, in Pulsar and in the store, and say what to do where something is wrong.
+    """Look at everything that an offload needs, in Pulsar and in the store, and say what to do where something is
+    wrong.
 
     Writes throw-away objects below _proof/ and removes them. Exit code 2 where a check fails.
 
@@ -23,7 +24,8 @@ def doctor_command(session: CommandSession) -> int:
     failed = 0
     for check in examine(session.config, world):
         session.output.lines(
-            _texts(check), {"check": check.name, "verdict": str(check.verdict), "message": check.message, "remedy": check.remedy}
+            _texts(check),
+            {"check": check.name, "verdict": str(check.verdict), "message": check.message, "remedy": check.remedy},
         )
         failed += check.verdict is Verdict.FAIL
     return FINDINGS if failed else OK

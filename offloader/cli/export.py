@@ -77,7 +77,9 @@ def _parse_file_size(text: str) -> int:
     help="A file, or a folder of files.",
 )
 @range_options("--until")
-@click.option("--columns", metavar="NAMES", callback=parsed(parse_names), help="Only these columns, with commas between them.")
+@click.option(
+    "--columns", metavar="NAMES", callback=parsed(parse_names), help="Only these columns, with commas between them."
+)
 @click.option("--entries", is_flag=True, help="The entries as BookKeeper stored them instead of messages.")
 @click.option(
     "--max-file-bytes",
@@ -112,12 +114,12 @@ def export_command(
 ) -> None:
     """Write a topic's archived messages to Parquet. The columns are those of the Spark source (docs/reading.md).
 
-    All files appear at once when everything is written; an export that is interrupted leaves nothing. Of a partitioned topic all
-    partitions are exported, each to a file `FILE-partition-N.parquet` or to a folder of its own below FOLDER.
+    All files appear at once when everything is written; an export that is interrupted leaves nothing. Of a partitioned
+    topic all partitions are exported, each to a file `FILE-partition-N.parquet` or to a folder of its own below FOLDER.
 
     \b
-    JSON: {message, topics}; a topic is {topic, rows, gaps, missing, withoutValue, files}, a file {path, rows, bytes}, something
-    missing {from, to, why}; withoutValue counts messages by the reason in column __problem.
+    JSON: {message, topics}; a topic is {topic, rows, gaps, missing, withoutValue, files}, a file {path, rows, bytes},
+    something missing {from, to, why}; withoutValue counts messages by the reason in column __problem.
     """
     wanted = Wanted(selected(start, end), columns, entries, private_keys)
     schema = wanted.schema
@@ -163,9 +165,9 @@ def _show(session: CommandSession, topic: TopicName, to: Path, wanted: Wanted, d
     gaps = sum(one.tally.gaps for one in done)
     problems = sum((one.tally.problems for one in done), Counter[str]())
     text = (
-        f"{topic}: {rows} {what} exported to {to} ({len(files)} files, {size} bytes), {gaps} positions in gaps, {len(lost)} stretches missing"
-        + "".join(f", {count} messages without value: {why}" for why, count in sorted(problems.items()))
-    )
+        f"{topic}: {rows} {what} exported to {to} ({len(files)} files, {size} bytes), {gaps} positions in gaps, "
+        f"{len(lost)} stretches missing"
+    ) + "".join(f", {count} messages without value: {why}" for why, count in sorted(problems.items()))
     details = [f"# {m.start}..{m.end} is missing: {m.why}" for m in lost]
     session.output.message(text, details, topics=[_fields(one) for one in done])
 

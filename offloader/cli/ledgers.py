@@ -18,13 +18,23 @@ from offloader.cli.session import FINDINGS, OK, CommandSession, command
 from offloader.errors import FatalError
 
 TIMEOUT = click.option(
-    "--timeout", metavar="TIME", callback=TIME, default="10s", show_default=True, help="How long a bookie may take to answer."
+    "--timeout",
+    metavar="TIME",
+    callback=TIME,
+    default="10s",
+    show_default=True,
+    help="How long a bookie may take to answer.",
 )
 TRUST = click.option(
-    "--trust", "trusted", metavar="BOOKIE", multiple=True, help="Believe this bookie although it seems to have lost its disk. Can be repeated."
+    "--trust", "trusted", metavar="BOOKIE", multiple=True, help=(
+        "Believe this bookie although it seems to have lost its disk. Can be repeated.")
 )  # fmt: skip
-FORCE = click.option("--force", is_flag=True, help="Also where a broker may still write the ledger, or cannot be asked.")
-DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would come of it: nothing is fenced and nothing written.")
+FORCE = click.option(
+    "--force", is_flag=True, help="Also where a broker may still write the ledger, or cannot be asked."
+)
+DRY_RUN = click.option(
+    "--dry-run", is_flag=True, help="Say what would come of it: nothing is fenced and nothing written."
+)
 
 
 def closing_options(body: Callable[..., Any]) -> Callable[..., Any]:
@@ -45,13 +55,15 @@ def ledgers() -> None:
 @TRUST
 @command()
 def inspect(session: CommandSession, ledger: int, *, timeout: int, trusted: tuple[str, ...]) -> int:
-    """Show a ledger's ensembles, what its bookies answer, what closing it would come to, and the dangers. Changes nothing.
+    """Show a ledger's ensembles, what its bookies answer, what closing it would come to, and the dangers. Changes
+    nothing.
 
     Exit code 2 where it could not be closed, or where there are dangers.
 
     \b
-    JSON: {message, ledger, outcome, lastEntry, length, reason, mustComeBack, replaced, metadata, bookies, lastConfirmed, reads, writes, steps,
-    dangers}; outcome is closed, adopted (it was closed already), would_close or aborted; replaced is [{firstEntry, bookie, by}].
+    JSON: {message, ledger, outcome, lastEntry, length, reason, mustComeBack, replaced, metadata, bookies,
+    lastConfirmed, reads, writes, steps, dangers}; outcome is closed, adopted (it was closed already), would_close
+    or aborted; replaced is [{firstEntry, bookie, by}].
     """
     options = InspectionOptions(dry=True, trusted=trusted, timeout=timeout / 1000)
     store, bookies = session.bookkeeper(options.timeout)
@@ -65,11 +77,14 @@ def inspect(session: CommandSession, ledger: int, *, timeout: int, trusted: tupl
 @click.argument("ledger", type=click.IntRange(min=0))
 @closing_options
 @command()
-def close(session: CommandSession, ledger: int, *, dry_run: bool, force: bool, timeout: int, trusted: tuple[str, ...]) -> int:
-    """Close the ledger of a writer that is gone, as BookKeeper's own recovery does, and show why it was closed where it was.
+def close(
+    session: CommandSession, ledger: int, *, dry_run: bool, force: bool, timeout: int, trusted: tuple[str, ...]
+) -> int:
+    """Close the ledger of a writer that is gone, as BookKeeper's own recovery does, and show why it was closed where it
+    was.
 
-    Refuses where the topic's broker may still write it. Exit code 2 where too little is known to close it: it stays IN_RECOVERY, and
-    the message says which bookies must come back. Can be repeated.
+    Refuses where the topic's broker may still write it. Exit code 2 where too little is known to close it: it stays
+    IN_RECOVERY, and the message says which bookies must come back. Can be repeated.
 
     \b
     JSON: as of `ledgers inspect`, and objection: why it would be refused without --dry-run.
@@ -92,7 +107,9 @@ def check_trusted(trusted: Collection[str], ledgers: Iterable[LedgerMetadata]) -
         raise FatalError(f"--trust {unknown[0]}: none of the ledgers is on such a bookie{known}")
 
 
-def close_one(session: CommandSession, ledger: int, options: InspectionOptions, *, force: bool) -> tuple[Inspection, str | None]:
+def close_one(
+    session: CommandSession, ledger: int, options: InspectionOptions, *, force: bool
+) -> tuple[Inspection, str | None]:
     """What came of it and, of a dry run, why it would have been refused. Raises FatalError where it is."""
     store, bookies = session.bookkeeper(options.timeout)
     metadata = store.read(ledger).metadata

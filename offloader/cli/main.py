@@ -25,5 +25,14 @@ def main() -> None:
     """
 
 
-for _command in (run_command, topics, verify_command, config_group, doctor_command, takeover_command, catalog_group, ledgers):
+for _command in (
+    run_command,
+    topics,
+    verify_command,
+    config_group,
+    doctor_command,
+    takeover_command,
+    catalog_group,
+    ledgers,
+):
     main.add_command(_command)

@@ -33,8 +33,8 @@ def close_orphan_tail(
 ) -> int:
     """Close the topic's last two ledgers where they are still open because their writer is gone.
 
-    Until then their end is not offloaded, and none of them is retained or deleted. As `ledgers close` does it. A name without
-    -partition-N means all partitions; what is refused or fails for one of them does not stop the others.
+    Until then their end is not offloaded, and none of them is retained or deleted. As `ledgers close` does it. A name
+    without -partition-N means all partitions; what is refused or fails for one of them does not stop the others.
 
     \b
     JSON: one object a line, for each ledger: as of `ledgers close`, and topic.
@@ -72,7 +72,9 @@ def _close_tail(session: CommandSession, topic: TopicName, options: InspectionOp
             continue
         message = found.outcome.message
         details = (
-            [] if found.versioned.metadata.closed else [*lines(found), *([f"would be refused: {refused}"] if refused else [])]
+            []
+            if found.versioned.metadata.closed
+            else [*lines(found), *([f"would be refused: {refused}"] if refused else [])]
         )
         said = {"message": message, "topic": str(topic), **fields(found), "objection": refused}
         session.output.lines([*details, f"{topic}: {message}"], said)

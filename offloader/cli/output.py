@@ -30,7 +30,8 @@ class Output(ABC):
 
     @abstractmethod
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> None:
-        """Rows under columns. Text says `empty` where there are none; JSON is one array of objects with the columns as keys."""
+        """Rows under columns. Text says `empty` where there are none; JSON is one array of objects with the columns as
+        keys."""
 
     @abstractmethod
     def message(self, text: str, details: Sequence[str] = (), **fields: object) -> None:

@@ -45,12 +45,13 @@ def peek(
 ) -> int:
     """Show one position of a topic: where it is stored, and every field of its entry, also such that have no name here.
 
-    Of a gap or a loss: what is recorded of it. Beside the topic's records it asks the bucket for the index object and for one range.
-    Exit code 2 where the entry is not what its frame says (CRC32C, lengths).
+    Of a gap or a loss: what is recorded of it. Beside the topic's records it asks the bucket for the index object and
+    for one range. Exit code 2 where the entry is not what its frame says (CRC32C, lengths).
 
     \b
     JSON: {position, incarnation, segment|ledger|loss, gap, missing, object, entry}; an entry is {size,
-    brokerEntryMetadata, checksum, messageMetadata, payload, messages, problem}, with Pulsar's names of fields and bytes in hex.
+    brokerEntryMetadata, checksum, messageMetadata, payload, messages, problem}, with Pulsar's names of fields and bytes
+    in hex.
     """
     found = archived(session, topic, LedgersOption(ledgers, cluster, ask_pulsar)).peek(position)
     facts = _facts(found, max_message_size or MAX_MESSAGE)

@@ -33,7 +33,8 @@ log = logging.getLogger(__name__)
 Bound = Position | int
 C = TypeVar("C", bound=Callable[..., Any])
 
-# A mere number below this (in 1973, if it were milliseconds) is rather seconds, or a position that was not written to its end.
+# A mere number below this (in 1973, if it were milliseconds) is rather seconds, or a position that was not written to
+# its end.
 LEAST_TIME = 10**11
 
 # Commands pass through topics once: what one stretch of a plan needs, and some manifests.
@@ -54,7 +55,9 @@ class LedgersOption:
         """Raises ConfigError."""
         if self.url is None:
             if self.cluster is not None or self.ask_pulsar:
-                raise ConfigError("--cluster and --ask-pulsar are for --ledgers, the bucket that stock brokers have offloaded to")
+                raise ConfigError(
+                    "--cluster and --ask-pulsar are for --ledgers, the bucket that stock brokers have offloaded to"
+                )
             return None
         admin = settings.pulsar(session.config) if self.ask_pulsar else None
         return LedgerBucket(session.storage.beside(self.url, "--ledgers"), admin=admin, cluster=self.cluster)
@@ -105,7 +108,10 @@ def range_options(*names_of_end: str) -> Callable[[C], C]:
                 parameter,
                 metavar="LEDGER:ENTRY|TIME",
                 callback=BOUND,
-                help=f"The {what} position, or the {what} publish time (ISO 8601, or ms since 1970); the archive's {what} by default.",
+                help=(
+                    f"The {what} position, or the {what} publish time (ISO 8601, or ms since 1970); the archive's "
+                    f"{what} by default."
+                ),
             )(command)
         return command
 
@@ -115,8 +121,12 @@ def range_options(*names_of_end: str) -> Callable[[C], C]:
 def ledger_options(command: C) -> C:
     """`--ledgers` and what belongs to it."""
     options = (
-        click.option("--ledgers", metavar="URL", help="Also read what Pulsar's own offloader has put into this bucket."),
-        click.option("--cluster", metavar="NAME", help="Whose ledgers these are, where several clusters share the bucket."),
+        click.option(
+            "--ledgers", metavar="URL", help="Also read what Pulsar's own offloader has put into this bucket."
+        ),
+        click.option(
+            "--cluster", metavar="NAME", help="Whose ledgers these are, where several clusters share the bucket."
+        ),
         click.option(
             "--ask-pulsar",
             is_flag=True,
@@ -224,5 +234,6 @@ def archived_partitions(
 def catalog_is_gone(topic: TopicName) -> DataLostError:
     """Of a topic whose objects are there."""
     return DataLostError(
-        f"{topic} has segments in the archive, but its catalog is gone; `offloader catalog rebuild {topic}` makes it anew"
+        f"{topic} has segments in the archive, but its catalog is gone; `offloader catalog rebuild {topic}` makes it "
+        "anew"
     )

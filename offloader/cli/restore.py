@@ -67,7 +67,12 @@ class Job:
 @topics.command()
 @click.argument("topic", callback=TOPIC)
 @click.option(
-    "--to", "to", metavar="TOPIC", callback=TOPIC, required=True, help="Where to: a new topic, or one of an earlier call."
+    "--to",
+    "to",
+    metavar="TOPIC",
+    callback=TOPIC,
+    required=True,
+    help="Where to: a new topic, or one of an earlier call.",
 )
 @click.option(
     "--to-config",
@@ -76,9 +81,13 @@ class Job:
 )
 @click.option("--rate", metavar="SIZE", callback=RATE, help="At most so many bytes a second, for example 50M.")
 @click.option(
-    "--partitions", type=click.IntRange(1), help="How many the topic had, where its highest ones hold nothing that is archived."
+    "--partitions",
+    type=click.IntRange(1),
+    help="How many the topic had, where its highest ones hold nothing that is archived.",
 )
-@click.option("--allow-missing", is_flag=True, help="Go on without what is lost or unreadable in the archive; it is counted.")
+@click.option(
+    "--allow-missing", is_flag=True, help="Go on without what is lost or unreadable in the archive; it is counted."
+)
 @click.option("--ignore-schemas", is_flag=True, help="Go on where the target lacks schema versions that entries name.")
 @click.option("--dry-run", is_flag=True, help="Look at everything and say what would be done.")
 @command()
@@ -96,12 +105,13 @@ def restore(
 ) -> None:
     """Publish an archived topic again, each entry once, in order; a call that was interrupted is made again to go on.
 
-    Keys, payloads, times, compression and batches stay as they are. Each entry gets properties `offloader.source.*` (`root`, `topic`,
-    `position`, `number`, `replicated-from`) that say where it was: consumers see them on messages that are not in a batch. What a
-    message has under one of these names already, its own or from an earlier restore, it keeps as `offloader.source.before.*`.
+    Keys, payloads, times, compression and batches stay as they are. Each entry gets properties `offloader.source.*`
+    (`root`, `topic`, `position`, `number`, `replicated-from`) that say where it was: consumers see them on messages
+    that are not in a batch. What a message has under one of these names already, its own or from an earlier restore, it
+    keeps as `offloader.source.before.*`.
 
-    A partitioned topic goes to one with as many partitions. The target is made where it does not exist. It must keep everything (a
-    retention without end, no TTL, no compaction), and may hold nothing else.
+    A partitioned topic goes to one with as many partitions. The target is made where it does not exist. It must keep
+    everything (a retention without end, no TTL, no compaction), and may hold nothing else.
 
     \b
     JSON: one object a line, {message, topic, target, dryRun, sent, bytes, alreadyThere, skipped, gaps, losses}; with
@@ -132,7 +142,9 @@ def _jobs(session: CommandSession, cluster: Cluster, planned: Pairing, options: 
         origin = Origin(root, topic)
         found = archive.find(topic)
         if found is None:
-            raise catalog_is_gone(topic) if listing.holds_data(session.store, topic) else opening.unknown(topic, SEE_LIST)
+            raise (
+                catalog_is_gone(topic) if listing.holds_data(session.store, topic) else opening.unknown(topic, SEE_LIST)
+            )
         source = ArchiveSource(found)
         tail = Tail() if planned.create is not None else cluster.target(to, origin).check()
         outline = source.outline(tail.position)
@@ -161,15 +173,24 @@ def _progress(job: Job) -> AbstractContextManager[Advance]:
 def _show_plan(session: CommandSession, job: Job, *, new: bool) -> None:
     entries, size = job.outline.entries, job.outline.bytes
     made = " (to be made)" if new else ""
-    text = f"would restore {job.topic} to {job.to}{made}: {entries} entries ({format_size(size)} bytes) to send, {job.tail.number} there"
-    _line(session, job, text, Counts(there=job.tail.number, sent=entries, bytes=size, losses=len(job.outline.lost)), dry_run=True)
+    text = (
+        f"would restore {job.topic} to {job.to}{made}: {entries} entries ({format_size(size)} bytes) to send, "
+        f"{job.tail.number} there"
+    )
+    _line(
+        session,
+        job,
+        text,
+        Counts(there=job.tail.number, sent=entries, bytes=size, losses=len(job.outline.lost)),
+        dry_run=True,
+    )
 
 
 def _show(session: CommandSession, job: Job, counts: Counts) -> None:
     skipped = "".join(f", {count} {why} skipped" for why, count in sorted(counts.skipped.items()))
     text = (
-        f"{job.topic} is restored to {job.to}: {counts.sent} entries sent ({format_size(counts.bytes)} bytes), {counts.there} were there"
-        f"{skipped}, {counts.gaps} positions in gaps, {counts.losses} losses passed over"
+        f"{job.topic} is restored to {job.to}: {counts.sent} entries sent ({format_size(counts.bytes)} bytes), "
+        f"{counts.there} were there{skipped}, {counts.gaps} positions in gaps, {counts.losses} losses passed over"
     )
     _line(session, job, text, counts, dry_run=False)
 

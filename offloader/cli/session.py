@@ -30,10 +30,14 @@ OK, ERROR, FINDINGS, OVERTAKEN = 0, 1, 2, 3
 INTERRUPTED = 130
 
 OPTIONS = (
-    click.option("--config", "config_path", type=click.Path(path_type=Path), envvar="OFFLOADER_CONFIG", show_envvar=True, help="The configuration file."),
-    click.option("-o", "--output", type=click.Choice(sorted(OUTPUTS, reverse=True)), default="text", show_default=True, help="What to print: text for people, JSON for programs."),
-    click.option("--log-level", type=click.Choice(logs.LEVELS, case_sensitive=False), envvar=logs.LEVEL_VARIABLE, show_envvar=True, help="Least level that is logged, on standard error."),
-    click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Short lines, or a JSON object a line."),
+    click.option("--config", "config_path", type=click.Path(path_type=Path), envvar="OFFLOADER_CONFIG",
+                 show_envvar=True, help="The configuration file."),
+    click.option("-o", "--output", type=click.Choice(sorted(OUTPUTS, reverse=True)), default="text", show_default=True,
+                 help="What to print: text for people, JSON for programs."),
+    click.option("--log-level", type=click.Choice(logs.LEVELS, case_sensitive=False), envvar=logs.LEVEL_VARIABLE,
+                 show_envvar=True, help="Least level that is logged, on standard error."),
+    click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True,
+                 help="Short lines, or a JSON object a line."),
     click.option("--debug", is_flag=True, help="Show where an error comes from."),
 )  # fmt: skip
 
@@ -73,7 +77,8 @@ class CommandSession:
         return admin
 
     def bookkeeper(self, timeout: float) -> tuple[LedgerMetadataStore, Bookies]:
-        """The bookies' metadata, and the bookies. `timeout`: seconds that a bookie may take, at the least; the first call's counts.
+        """The bookies' metadata, and the bookies. `timeout`: seconds that a bookie may take, at the least; the first
+        call's counts.
 
         Raises ConfigError, MetadataUnavailableError.
         """

@@ -15,8 +15,8 @@ from offloader.metadata.takeover import takeover
 def takeover_command(session: CommandSession, old_application: str) -> int:
     """Adopt another application's journal and topics, for ever. Neither of the two may run.
 
-    The application that adopts is that of the configuration. Can be repeated when it was interrupted. Exit code 1 where a topic's catalog
-    cannot be read: the others are adopted; repeat it when that is mended.
+    The application that adopts is that of the configuration. Can be repeated when it was interrupted. Exit code 1 where
+    a topic's catalog cannot be read: the others are adopted; repeat it when that is mended.
 
     \b
     JSON: {message, topics}.

@@ -1,4 +1,5 @@
-"""`offloader topics offload|release|accept-loss`: only the running application does it; these ask and wait for its answer."""
+"""`offloader topics offload|release|accept-loss`: only the running application does it; these ask and wait for its
+answer."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ POLLS_UNTIL_SEEN = 3  # of the application's trigger
 FOR_EVER_MS = 10**12
 
 WAIT = click.option("-w", "--wait-complete", "wait", is_flag=True, help="Wait until it is done.")
-TIMEOUT = click.option("--timeout", metavar="TIME", callback=TIME, help="Wait no longer than this; for ever by default.")
+TIMEOUT = click.option(
+    "--timeout", metavar="TIME", callback=TIME, help="Wait no longer than this; for ever by default."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,9 @@ def release(session: CommandSession, topic: TopicName, *, wait: bool, timeout: i
     help="Last position of the loss, as the failure names it.",
 )
 @click.option(
-    "--deleted", is_flag=True, help="You know that the topic was deleted, where nothing else proves it: see `topics list`."
+    "--deleted",
+    is_flag=True,
+    help="You know that the topic was deleted, where nothing else proves it: see `topics list`.",
 )
 @WAIT
 @TIMEOUT
@@ -94,18 +99,26 @@ def release(session: CommandSession, topic: TopicName, *, wait: bool, timeout: i
 def accept_loss(
     session: CommandSession, topic: TopicName, end: Position | None, *, deleted: bool, wait: bool, timeout: int | None
 ) -> int:
-    """Record that what was gone before it was offloaded is lost, and let the topic go on after it; or that the topic was deleted.
+    """Record that what was gone before it was offloaded is lost, and let the topic go on after it; or that the topic
+    was deleted.
 
     \b
     JSON: one object a line, as of `topics offload`.
     """
     if deleted == (end is not None):
-        raise click.UsageError("say how far the loss reaches (--to LEDGER:ENTRY), or that the topic was deleted (--deleted)")
+        raise click.UsageError(
+            "say how far the loss reaches (--to LEDGER:ENTRY), or that the topic was deleted (--deleted)"
+        )
     return _ask_for(session, RequestKind.ACCEPT_LOSS, topic, end, "Loss accepted for", timeout if wait else 0)
 
 
 def _ask_for(
-    session: CommandSession, kind: RequestKind, topic: TopicName, position: Position | None, text: str, timeout: int | None
+    session: CommandSession,
+    kind: RequestKind,
+    topic: TopicName,
+    position: Position | None,
+    text: str,
+    timeout: int | None,
 ) -> int:
     """`timeout` 0: do not wait."""
     catalog = _claimed(session, topic)
@@ -158,8 +171,8 @@ def _ask(session: CommandSession, request: Request) -> TakenRequest:
     while not requests.is_seen(session.store, config.application, request_id):
         if doors.clock_ms() >= until:
             raise FatalError(
-                f"no application answers: {config.application} has not seen the request for {format_time(patience)}; is `offloader run` "
-                f"at work? It will serve the request ({request_id}) when it starts"
+                f"no application answers: {config.application} has not seen the request for {format_time(patience)}; "
+                f"is `offloader run` at work? It will serve the request ({request_id}) when it starts"
             )
         doors.sleep(POLL)
     return TakenRequest(request_id, request.topic)

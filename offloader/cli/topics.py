@@ -73,7 +73,9 @@ def list_topics(session: CommandSession) -> int:
     columns = ("topic", "application", "segments", "entries", "bytes", "end", "open", "failure")
     rows = [_topic_row(catalog, state_of(journals, catalog.topic)) for catalog in found.values()]
     note = no_archive(session.store)
-    session.output.table(columns, rows, "No topic can be shown" if names else f"Nothing is offloaded yet{note and ': '}{note}")
+    session.output.table(
+        columns, rows, "No topic can be shown" if names else f"Nothing is offloaded yet{note and ': '}{note}"
+    )
     if note and (names or session.output.name == "json"):
         say(note, err=True)
     for line in failed.values():
@@ -82,10 +84,14 @@ def list_topics(session: CommandSession) -> int:
 
 
 def no_archive(store: ObjectStore) -> str:
-    """In words, that a root is none; "" where it is one. A wrong root must not pass for one that nothing was offloaded to yet."""
+    """In words, that a root is none; "" where it is one. A wrong root must not pass for one that nothing was offloaded
+    to yet."""
     if store.stat(layout.ROOT) is not None:
         return ""
-    return f"there is no {layout.ROOT} in {store.url}; unless `offloader run` has never been started, storage.root is wrong"
+    return (
+        f"there is no {layout.ROOT} in {store.url}; unless `offloader run` has never been started, storage.root is "
+        "wrong"
+    )
 
 
 def _topic_row(catalog: CatalogHead, state: TopicState) -> tuple[object, ...]:
@@ -143,7 +149,8 @@ def _open_row(state: TopicState, s: OpenSegment) -> tuple[object, ...]:
     reason = state.failure.reason if state.failure else s.roll_reason
     return (
         str(state.topic), s.uuid, str(status_of(state, s)), str(s.start), None if end is None else str(end),
-        sum(p.entries for p in s.parts), s.size, time_text(s.assigned_at), None, None if reason is None else str(reason),
+        sum(p.entries for p in s.parts), s.size, time_text(s.assigned_at), None,
+        None if reason is None else str(reason),
     )  # fmt: skip
 
 

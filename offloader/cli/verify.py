@@ -27,7 +27,9 @@ _WITHOUT_PARTNER = (FindingKind.MISSING_OBJECT, FindingKind.MISSING_INDEX)
 @click.command("verify")
 @click.argument("topics", callback=TOPIC, nargs=-1)
 @click.option("--quick", is_flag=True, help="Existence, sizes, indexes and continuity only: no data is read.")
-@click.option("--abort-uploads", is_flag=True, help="End the uploads of segments that no journal names; never another product's.")
+@click.option(
+    "--abort-uploads", is_flag=True, help="End the uploads of segments that no journal names; never another product's."
+)
 @ledger_options
 @command()
 def verify_command(
@@ -42,15 +44,18 @@ def verify_command(
 ) -> int:
     """Check what is offloaded: catalogs, journals and objects against each other, byte for byte.
 
-    All topics by default. May run beside the application. With --ledgers also what Pulsar's own offloader has put into that bucket, and
-    then there need be no archive; of named topics also what names no topic there. Exit code 2 where something is found.
+    All topics by default. May run beside the application. With --ledgers also what Pulsar's own offloader has put into
+    that bucket, and then there need be no archive; of named topics also what names no topic there. Exit code 2 where
+    something is found.
 
     \b
     JSON: {message, topics, segments, ledgers, entries, unreadable, bytes, aborted, findings}; a finding is
     {kind, key, topic, offset, position, message}.
     """
     bucket = LedgersOption(ledgers, cluster, ask_pulsar).bucket(session)
-    count, of_ledgers, only_there = (0, [], set()) if bucket is None else _of_ledgers(session, bucket, topics, quick=quick)
+    count, of_ledgers, only_there = (
+        (0, [], set()) if bucket is None else _of_ledgers(session, bucket, topics, quick=quick)
+    )
     of_root, no_root = _of_root(session, may_be_empty=bucket is not None)
     names = None
     if topics:
@@ -75,8 +80,8 @@ def _of_root(session: CommandSession, *, may_be_empty: bool) -> tuple[tuple[Find
 def _of_ledgers(
     session: CommandSession, bucket: LedgerBucket, topics: Collection[TopicName], *, quick: bool
 ) -> tuple[int, list[Finding], set[TopicName]]:
-    """How many ledgers of the topics (none named: of all) stock brokers have offloaded, what is wrong with them, and which of the named
-    topics are there but not in the archive."""
+    """How many ledgers of the topics (none named: of all) stock brokers have offloaded, what is wrong with them, and
+    which of the named topics are there but not in the archive."""
     scanned = bucket.scan()
     named = {str(topic) for topic in topics}
     # Brokers may know a topic of which nothing is left in the bucket.
@@ -98,8 +103,8 @@ def _show(session: CommandSession, report: Report, ledgers: int | None, note: st
     of_brokers = "" if ledgers is None else f", {ledgers} ledgers of stock brokers"
     no_messages = f" ({report.unreadable} no messages)" if report.unreadable else ""
     summary = (
-        f"{report.topics} topics, {report.segments} segments, {report.entries} entries{no_messages}, {format_size(report.bytes)} bytes{of_brokers}: "
-        f"{len(report.findings) or 'no'} findings"
+        f"{report.topics} topics, {report.segments} segments, {report.entries} entries{no_messages}, "
+        f"{format_size(report.bytes)} bytes{of_brokers}: {len(report.findings) or 'no'} findings"
     )
     if report.aborted:
         summary += f", {len(report.aborted)} uploads ended"

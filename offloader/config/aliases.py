@@ -1,4 +1,5 @@
-"""Other names of policy fields: those of PIP-76's text and of Pulsar, where they mean the same; the rest with a reason."""
+"""Other names of policy fields: those of PIP-76's text and of Pulsar, where they mean the same; the rest with a
+reason."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from offloader.model import MIB
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """Stands for `target`; `read` gives the value as one writes it there, and knows the unit that the alias's own name says.
+    """Stands for `target`; `read` gives the value as one writes it there, and knows the unit that the alias's own name
+    says.
 
     Reading raises ValueError.
     """
@@ -25,7 +27,8 @@ def _minutes(value: object) -> str:
     return format_time(parse_time(value, 60_000))
 
 
-# A block of the object format has the same meaning there; that Pulsar uploads each block as a part of its own does not change it.
+# A block of the object format has the same meaning there; that Pulsar uploads each block as a part of its own does not
+# change it.
 _BLOCK = Alias("blockSizeInBytes", parse_size)
 
 ALIASES: Mapping[str, Alias] = {
@@ -40,7 +43,10 @@ _THRESHOLD = (
     "streaming offload copies entries as they arrive and knows no threshold; use enabled, "
     "and maxOffloadSegmentSizeInBytes or maxOffloadSegmentRolloverTimeInSeconds for when a segment is closed"
 )
-_DELETION = "the offloader deletes nothing in BookKeeper, Pulsar trims what is offloaded; use the namespace's retention in Pulsar"
+_DELETION = (
+    "the offloader deletes nothing in BookKeeper, Pulsar trims what is offloaded; use the namespace's retention in "
+    "Pulsar"
+)
 _READING = "is about how brokers read offloaded data; set it in Pulsar"
 _STORE = "where data is stored is set once for the application; use storage.root, storage.endpoint and storage.region"
 _CREDENTIALS = "credentials come from the usual AWS chain (environment, profile, role), never from this file"
@@ -80,7 +86,9 @@ REFUSED: Mapping[str, str] = {
     f"{_S3}CredentialSecret": _CREDENTIALS,
     f"{_S3}Role": _CREDENTIALS,
     f"{_S3}RoleSessionName": _CREDENTIALS,
-    f"{_GCS}ServiceAccountKeyFile": "credentials come from Google's application default credentials, or from storage.options",
+    f"{_GCS}ServiceAccountKeyFile": (
+        "credentials come from Google's application default credentials, or from storage.options"
+    ),
     "managedLedgerOffloadMaxThreads": "is not a policy here; use limits.threadsPerTask and limits.sealers",
     "managedLedgerExtraConfigurations": "extra settings of the store go to storage.options",
     "offloadersDirectory": "there are no offloader archives to load; remove it",

@@ -28,14 +28,18 @@ class Config(Section):
 
     application: str = Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
-        description="Name of this application: letters, digits, `.`, `_` and `-`. It owns the journal and the claims on topics.",
+        description=(
+            "Name of this application: letters, digits, `.`, `_` and `-`. It owns the journal and the claims on topics."
+        ),
     )
     pulsar: Pulsar
     storage: Storage
     spark: Spark = Spark()
     cluster: PolicyLevel = Field(PolicyLevel(), alias="policies")
     namespaces: dict[str, NamespaceSection] = Field(default_factory=dict)
-    discovery_interval_ms: Time = Field(60_000, gt=0, description="How often namespaces, topics and policies are looked up.")
+    discovery_interval_ms: Time = Field(
+        60_000, gt=0, description="How often namespaces, topics and policies are looked up."
+    )
     metrics: MetricsSettings = MetricsSettings()
     limits: Limits = Limits()
 

@@ -28,11 +28,20 @@ class BookiesSection(Section):
     """How to reach bookies, where `pulsar.metadataServiceUri` is set."""
 
     tls: bool = Field(
-        False, description="Upgrade connections to TLS. Small entries are then read more slowly: a bookie sends them one by one."
+        False,
+        description=(
+            "Upgrade connections to TLS. Small entries are then read more slowly: a bookie sends them one by one."
+        ),
     )
-    tls_trust_certs_file_path: str | None = Field(None, description="PEM file of trusted certificates; the system's by default.")
-    tls_certificate_file_path: str | None = Field(None, description="PEM file of our own certificate, where bookies ask for one.")
-    tls_key_file_path: str | None = Field(None, description="PEM file of its private key, where that is not in the same file.")
+    tls_trust_certs_file_path: str | None = Field(
+        None, description="PEM file of trusted certificates; the system's by default."
+    )
+    tls_certificate_file_path: str | None = Field(
+        None, description="PEM file of our own certificate, where bookies ask for one."
+    )
+    tls_key_file_path: str | None = Field(
+        None, description="PEM file of its private key, where that is not in the same file."
+    )
     tls_allow_insecure_connection: bool = Field(False, description="Accept any certificate. For tests only.")
     tls_hostname_verification: bool = Field(True, description="Refuse a certificate made out to another host.")
     connection_timeout_ms: Wait = Field(10_000, gt=0, description="How long a connection may take to be made.")
@@ -61,14 +70,16 @@ class Pulsar(Section):
     )
     metadata_service_uri: str | None = Field(
         None,
-        description="The ZooKeeper that BookKeeper keeps its metadata in, as brokers have it: `zk://host1:2181,host2:2181/ledgers`. Needed by "
-        "source `bookkeeper`; source `broker` fills its gaps from bookies where it is set.",
+        description="The ZooKeeper that BookKeeper keeps its metadata in, as brokers have it: "
+        "`zk://host1:2181,host2:2181/ledgers`. Needed by source `bookkeeper`; source `broker` fills its gaps from "
+        "bookies where it is set.",
     )
     bookies: BookiesSection = BookiesSection()
     entries_are_exact: bool = Field(
         False,
-        description="Vouch for the brokers where our role may not read their runtime configuration (only super users may): broker.conf has "
-        "`exposingBrokerEntryMetadataToClientEnabled=true`, or no `brokerEntryMetadataInterceptors`.",
+        description="Vouch for the brokers where our role may not read their runtime configuration (only super users "
+        "may): broker.conf has `exposingBrokerEntryMetadataToClientEnabled=true`, or no "
+        "`brokerEntryMetadataInterceptors`.",
     )
     subscription: str = Field(
         "__offloader",
@@ -82,7 +93,9 @@ class Pulsar(Section):
         None,
         description="For `token`: `token:TEXT` or `file:///path`, read again at each connection.",
     )
-    tls_trust_certs_file_path: str | None = Field(None, description="PEM file of trusted certificates; the system's by default.")
+    tls_trust_certs_file_path: str | None = Field(
+        None, description="PEM file of trusted certificates; the system's by default."
+    )
     tls_allow_insecure_connection: bool = Field(False, description="Accept any certificate. For tests only.")
     tls_hostname_verification: bool = Field(True, description="Refuse a certificate made out to another host.")
     connection_timeout_ms: Wait = Field(10_000, gt=0, description="How long a connection may take to be made.")
@@ -137,14 +150,17 @@ class Storage(Section):
     """Where segments, catalog and journal are kept."""
 
     root: str = Field(description="`s3://bucket/prefix`, `file:///folder`, or the URL of an fsspec file system.")
-    endpoint: str | None = Field(None, description="The S3 service's URL where it is not AWS, `http://host:9000`. S3 only.")
+    endpoint: str | None = Field(
+        None, description="The S3 service's URL where it is not AWS, `http://host:9000`. S3 only."
+    )
     region: str | None = Field(None, description="The S3 region; by default what the AWS configuration says. S3 only.")
     options: dict[str, Any] = Field(
         default_factory=dict,
         repr=False,
-        description="For an fsspec file system: passed on by name, numbers and true or false as such. For S3: `retry_deadline`, `connect_timeout`, `read_timeout` "
-        "(seconds), `max_connections`, `addressing_style` (`auto`, `path`, `virtual`), `payload_signing` (`auto`: over `http://`; `always`; "
-        "`never`: saves SHA-256 of all that is sent, where nobody can change it on its way). Not for `file://`.",
+        description="For an fsspec file system: passed on by name, numbers and true or false as such. For S3: "
+        "`retry_deadline`, `connect_timeout`, `read_timeout` (seconds), `max_connections`, `addressing_style` "
+        "(`auto`, `path`, `virtual`), `payload_signing` (`auto`: over `http://`; `always`; `never`: saves SHA-256 of "
+        "all that is sent, where nobody can change it on its way). Not for `file://`.",
     )
 
     @property

@@ -59,7 +59,9 @@ def _parse(text: str) -> tuple[Any, dict[Path, int]]:
     try:
         loader = _Loader(text)
     except yaml.reader.ReaderError as error:
-        raise ConfigError(f"configuration: not text that YAML allows: {error.reason} (character {error.position})") from error
+        raise ConfigError(
+            f"configuration: not text that YAML allows: {error.reason} (character {error.position})"
+        ) from error
     try:
         node = loader.get_single_node()
         if node is None:

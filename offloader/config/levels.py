@@ -37,7 +37,9 @@ class PolicyLevel(Section):
     max_rollover_ms: Annotated[TimeInSeconds | None, at_least(1, TIME)] = Field(
         None,
         alias="maxOffloadSegmentRolloverTimeInSeconds",
-        description="A segment is closed at this age (up to 10 % earlier, spread by topic). The longest that an entry waits.",
+        description=(
+            "A segment is closed at this age (up to 10 % earlier, spread by topic). The longest that an entry waits."
+        ),
     )
     min_rollover_ms: TimeInSeconds | None = Field(
         None,
@@ -47,7 +49,10 @@ class PolicyLevel(Section):
     part_size: Annotated[Size | None, at_least(1, SIZE)] = Field(
         None,
         alias="partSizeInBytes",
-        description="An upload part ends at the first block end at or past this; at least 5M on S3. Fixed when a segment is assigned.",
+        description=(
+            "An upload part ends at the first block end at or past this; at least 5M on S3. Fixed when a segment is "
+            "assigned."
+        ),
     )
     block_size: Annotated[Size | None, at_least(4 * KIB, SIZE)] = Field(
         None,
@@ -57,7 +62,9 @@ class PolicyLevel(Section):
     index_step: Annotated[Size | None, at_least(4 * KIB, SIZE)] = Field(
         None,
         alias="indexStepInBytes",
-        description="An index entry every so many bytes: what a reader reads in vain at most. Fixed when a segment is assigned.",
+        description=(
+            "An index entry every so many bytes: what a reader reads in vain at most. Fixed when a segment is assigned."
+        ),
     )
     max_entry_size: Annotated[Size | None, at_least(1, SIZE)] = Field(
         None,
@@ -71,23 +78,27 @@ class PolicyLevel(Section):
     )
     pin_holds_last_entry: bool | None = Field(
         None,
-        description="The last offloaded entry stays unacknowledged until a later segment is offloaded, so that whatever moves the "
-        "subscription is noticed by its ledger being gone; the price is one ledger a topic that Pulsar keeps. `false` frees that ledger once "
-        "it is closed, and gives this up: what message TTL, a skip or a reset removes behind it, while nobody looks, is missed silently.",
+        description="The last offloaded entry stays unacknowledged until a later segment is offloaded, so that "
+        "whatever moves the subscription is noticed by its ledger being gone; the price is one ledger a topic that "
+        "Pulsar keeps. `false` frees that ledger once it is closed, and gives this up: what message TTL, a skip or a "
+        "reset removes behind it, while nobody looks, is missed silently.",
     )
     start_after_offloaded: bool | None = Field(
         None,
-        description="Begin after the ledgers that Pulsar's own offloader has already copied, instead of refusing the topic.",
+        description=(
+            "Begin after the ledgers that Pulsar's own offloader has already copied, instead of refusing the topic."
+        ),
     )
     source: ChosenSource | None = Field(
         None,
-        description="`broker`: what consumers get, and what they do not get as gaps or, with `pulsar.metadataServiceUri`, from bookies. "
-        "`bookkeeper`: every entry from bookies, several times as fast for small ones. Fixed when a segment is assigned.",
+        description="`broker`: what consumers get, and what they do not get as gaps or, with "
+        "`pulsar.metadataServiceUri`, from bookies. `bookkeeper`: every entry from bookies, several times as fast for "
+        "small ones. Fixed when a segment is assigned.",
     )
     max_bytes_per_second: Annotated[Size | None, at_least(1, SIZE)] = Field(
         None,
-        description="Rate limit. Not merged, all three hold: at cluster level of the whole application, at namespace level "
-        "of the namespace's topics together, at topic level of the topic (of each partition by itself).",
+        description="Rate limit. Not merged, all three hold: at cluster level of the whole application, at namespace "
+        "level of the namespace's topics together, at topic level of the topic (of each partition by itself).",
     )
 
 

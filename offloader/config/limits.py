@@ -44,7 +44,9 @@ def _parts(values: Values, around: Surroundings) -> Iterator[ConfigProblem]:
     part, block = values["part_size"], values["block_size"]
     least = min_part_size(around.root)
     if part.value < least:
-        yield ConfigProblem(part.path, f"{format_size(part.value)} is too small; S3 takes parts from {format_size(least)} on")
+        yield ConfigProblem(
+            part.path, f"{format_size(part.value)} is too small; S3 takes parts from {format_size(least)} on"
+        )
     if block.value > part.value:
         sizes = f"blocks of {format_size(block.value)} do not fit parts of {format_size(part.value)}"
         yield _blame(f"{sizes}; blockSizeInBytes must be at most partSizeInBytes", block, part)
@@ -54,20 +56,26 @@ def _sizes(values: Values) -> Iterator[ConfigProblem]:
     segment, entry = values["max_segment_size"], values["max_entry_size"]
     most = MAX_OBJECT_SIZE - entry.value - ENTRY_OVERHEAD
     if segment.value > most:
-        sizes = f"a segment of {format_size(segment.value)} could with an entry of {format_size(entry.value)} reach 2 GiB"
+        sizes = (
+            f"a segment of {format_size(segment.value)} could with an entry of {format_size(entry.value)} reach 2 GiB"
+        )
         yield _blame(f"{sizes}, which Java readers cannot hold; the most is {max(most, 0) // MIB}M", segment, entry)
 
 
 def _times(values: Values) -> Iterator[ConfigProblem]:
     least, most = values["min_rollover_ms"], values["max_rollover_ms"]
     if least.value > most.value:
-        yield _blame(f"the least age {format_time(least.value)} is above the greatest, {format_time(most.value)}", least, most)
+        yield _blame(
+            f"the least age {format_time(least.value)} is above the greatest, {format_time(most.value)}", least, most
+        )
 
 
 def _source(values: Values, around: Surroundings) -> Iterator[ConfigProblem]:
     source = values["source"]
     if source.value is Source.BOOKKEEPER and not around.metadata_service:
-        yield ConfigProblem(source.path, "bookkeeper needs pulsar.metadataServiceUri, for example zk://host:2181/ledgers")
+        yield ConfigProblem(
+            source.path, "bookkeeper needs pulsar.metadataServiceUri, for example zk://host:2181/ledgers"
+        )
 
 
 def _blame(message: str, *involved: Resolved) -> ConfigProblem:

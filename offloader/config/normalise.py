@@ -54,7 +54,9 @@ class _Normaliser:
         if not isinstance(value, dict):
             return value
         level = self._level(value, path)
-        return {**level, "topics": self._each(value["topics"], (*path, "topics"), topic)} if "topics" in value else level
+        return (
+            {**level, "topics": self._each(value["topics"], (*path, "topics"), topic)} if "topics" in value else level
+        )
 
     def _check_topic(self, name: str, namespace: str, path: Path) -> None:
         try:
@@ -63,7 +65,9 @@ class _Normaliser:
             self._problem(path, str(error))
             return
         if str(topic) != name or topic.namespace != namespace:
-            self._problem(path, f"is not the full name of a topic of this namespace; write persistent://{namespace}/NAME")
+            self._problem(
+                path, f"is not the full name of a topic of this namespace; write persistent://{namespace}/NAME"
+            )
 
     def _level(self, value: Any, path: Path) -> Any:
         """A namespace's or a topic's section, with `enabled` moved into its policies."""

@@ -1,4 +1,5 @@
-"""Merging the levels of a policy: cluster < Pulsar's namespace property < namespace < topic < partition, field by field."""
+"""Merging the levels of a policy: cluster < Pulsar's namespace property < namespace < topic < partition, field by
+field."""
 
 from __future__ import annotations
 
@@ -39,12 +40,14 @@ class _Layer:
         value = getattr(self.says, field)
         if value is None:
             return None
-        return Resolved(field, value, self.level, self.path if self.level is Level.PROPERTY else (*self.path, _SPELLED[field]))
+        return Resolved(
+            field, value, self.level, self.path if self.level is Level.PROPERTY else (*self.path, _SPELLED[field])
+        )
 
 
 class Policies:
-    """What every topic's policy is. `source` is `pulsar.source` where the file sets it, `filled`: source `broker` has a metadata service,
-    so that bookies fill its gaps."""
+    """What every topic's policy is. `source` is `pulsar.source` where the file sets it, `filled`: source `broker` has a
+    metadata service, so that bookies fill its gaps."""
 
     def __init__(
         self,

@@ -29,9 +29,13 @@ class Spark(Section):
     )
     checkpoint: str | None = Field(
         None,
-        description="Folder for Spark's checkpoints; each start uses a new one below it. A temporary folder by default.",
+        description=(
+            "Folder for Spark's checkpoints; each start uses a new one below it. A temporary folder by default."
+        ),
     )
-    conf: dict[str, str] = Field(default_factory=dict, repr=False, description="More Spark settings, passed on as they are.")
+    conf: dict[str, str] = Field(
+        default_factory=dict, repr=False, description="More Spark settings, passed on as they are."
+    )
 
     @field_validator("master")
     @classmethod
@@ -55,7 +59,8 @@ class Spark(Section):
                 raise ValueError(f"{name!r} is not a Spark setting; its name begins with spark.")
             if name.startswith(_VISIBLE):
                 raise ValueError(
-                    f"{name} would stand in Spark's event log; set the variable where executors are started (docs/spark.md)"
+                    f"{name} would stand in Spark's event log; set the variable where executors are started "
+                    "(docs/spark.md)"
                 )
             if name in _OWNED:
                 raise ValueError(f"{name} is set by the application; spark.master in this file chooses the master")
@@ -66,36 +71,45 @@ class MetricsSettings(Section):
     """The HTTP endpoint with `/metrics`, `/healthz` and `/readyz`."""
 
     port: int | None = Field(9464, ge=0, le=65535, description="TCP port; 0 or nothing: no endpoint.")
-    host: str = Field("127.0.0.1", min_length=1, description="Address to listen on. The endpoint has no access control.")
+    host: str = Field(
+        "127.0.0.1", min_length=1, description="Address to listen on. The endpoint has no access control."
+    )
     max_topic_labels: int = Field(
         100,
         ge=0,
         le=10_000,
-        description="So many topics, those that lag most, have series of their own; the rest are added up under `other`.",
+        description=(
+            "So many topics, those that lag most, have series of their own; the rest are added up under `other`."
+        ),
     )
     liveness_timeout_ms: Time = Field(
         60_000,
         gt=0,
-        description="`/healthz` fails when the main loop has not turned for so long. What it waits for (the store, up to its retry deadline; its own "
-        "pauses) does not count.",
+        description="`/healthz` fails when the main loop has not turned for so long. What it waits for (the store, up "
+        "to its retry deadline; its own pauses) does not count.",
     )
     batch_timeout_ms: Time = Field(
         1_800_000,
         gt=0,
-        description="`/healthz` fails when a micro-batch has not ended so long after the time that its slices may take.",
+        description=(
+            "`/healthz` fails when a micro-batch has not ended so long after the time that its slices may take."
+        ),
     )
 
 
 class SliceLimits(Section):
     """What one topic may take of one micro-batch."""
 
-    byte_budget: Annotated[Size, at_least(5 * MIB, SIZE)] = Field(1024 * MIB, description="Most object bytes of one slice.")
+    byte_budget: Annotated[Size, at_least(5 * MIB, SIZE)] = Field(
+        1024 * MIB, description="Most object bytes of one slice."
+    )
     time_budget_ms: Wait = Field(5_000, gt=0, description="A slice with at least one whole part ends after this.")
     hard_limit_ms: Wait = Field(
         15_000,
         gt=0,
-        description="A slice ends after this also without a whole part, and at `timeBudget` where it will clearly have none by then; its "
-        "topic then travels in the slow lane. What a broker has not delivered after so long, it never will.",
+        description="A slice ends after this also without a whole part, and at `timeBudget` where it will clearly "
+        "have none by then; its topic then travels in the slow lane. What a broker has not delivered after so long, "
+        "it never will.",
     )
     max_gap_lookups: int = Field(1_000, ge=1, description="Most REST calls of one slice that classify missing entries.")
 
@@ -110,16 +124,21 @@ class SlowLane(Section):
     """The slow lane: topics that cannot fill a part in the time of the others."""
 
     threads: int = Field(
-        8, ge=1, le=256, description="Slow topics that are read at a time, all in one Spark task. Each holds its part in memory."
+        8,
+        ge=1,
+        le=256,
+        description="Slow topics that are read at a time, all in one Spark task. Each holds its part in memory.",
     )
     time_budget_ms: Wait = Field(
-        300_000, gt=0, description="A slice with at least one whole part ends when another would not be whole after this."
+        300_000,
+        gt=0,
+        description="A slice with at least one whole part ends when another would not be whole after this.",
     )
     hard_limit_ms: Wait = Field(
         900_000,
         gt=0,
-        description="A slice without a whole part ends after this, or after twice the time that its topic should need where that is "
-        "longer; and after more each time that was not enough.",
+        description="A slice without a whole part ends after this, or after twice the time that its topic should need "
+        "where that is longer; and after more each time that was not enough.",
     )
 
     @model_validator(mode="after")
@@ -136,7 +155,9 @@ class Limits(Section):
     slow_lane: SlowLane = Field(
         default_factory=SlowLane, description="What topics may take that cannot fill a part in the time of the others."
     )
-    tasks_per_core: int = Field(2, ge=1, le=16, description="Spark tasks into which a plan's slices are packed, per core.")
+    tasks_per_core: int = Field(
+        2, ge=1, le=16, description="Spark tasks into which a plan's slices are packed, per core."
+    )
     threads_per_task: int = Field(
         4,
         ge=1,

@@ -32,7 +32,8 @@ def parse_size(value: object, unit: int = 1) -> int:
 
 
 def parse_time(value: object, unit_ms: int | None = None) -> int:
-    """Milliseconds of `500ms`, `10s`, `100m`, `3h`, `2d`, `5w`, or of a plain number of `unit_ms`. Raises ValueError."""
+    """Milliseconds of `500ms`, `10s`, `100m`, `3h`, `2d`, `5w`, or of a plain number of `unit_ms`. Raises
+    ValueError."""
     match = _TIME.fullmatch(_digits(value))
     if match is None:
         raise ValueError(f"{value!r} is not a time; write a whole number with ms, s, m, h, d or w, for example 10m")

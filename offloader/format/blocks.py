@@ -1,7 +1,8 @@
 """The block: 128 bytes of header, entries of one ledger with consecutive ids, padding.
 
-Layout as Pulsar's tiered-storage-jcloud 4.0.8 writes it; all integers are big-endian and signed. V1 (PIP-17) and V2 (PIP-76)
-differ in the magic and in V2's ledger id. The Javadoc of Pulsar's header classes describes another layout than their code.
+Layout as Pulsar's tiered-storage-jcloud 4.0.8 writes it; all integers are big-endian and signed. V1 (PIP-17) and V2
+(PIP-76) differ in the magic and in V2's ledger id. The Javadoc of Pulsar's header classes describes another layout than
+their code.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ _PIECE = PADDING_PATTERN * 16384
 
 
 class BlockHeader(NamedTuple):
-    """`length` is that of the whole block in bytes, header and padding included. `ledger` is None in V1, which does not say."""
+    """`length` is that of the whole block in bytes, header and padding included. `ledger` is None in V1, which does not
+    say."""
 
     version: int
     length: int
@@ -58,7 +60,9 @@ def decode_header(data: bytes | memoryview, at: int) -> BlockHeader:
         raise DamagedObjectError(f"offset {at + 28}: {ledger} cannot stand in place of the ledger id")
     if fill != _ZERO_FILL:
         raise DamagedObjectError(f"offset {at + 36 + _first_nonzero(fill)}: the header's fill is not zero")
-    return BlockHeader(1, length, first_entry, None) if magic == MAGIC_V1 else BlockHeader(2, length, first_entry, ledger)
+    return (
+        BlockHeader(1, length, first_entry, None) if magic == MAGIC_V1 else BlockHeader(2, length, first_entry, ledger)
+    )
 
 
 def padding(size: int) -> bytes:

@@ -52,7 +52,8 @@ class Chunks:
         return count
 
     def take_padding(self, begin: int, end: int, head: bytes | memoryview) -> None:
-        """Go on to `end`; from `begin` on, where `head` was taken already, there is nothing but padding. Raises DamagedObjectError."""
+        """Go on to `end`; from `begin` on, where `head` was taken already, there is nothing but padding. Raises
+        DamagedObjectError."""
         at, piece = begin, head
         while True:
             fault = padding_fault(piece, at - begin)

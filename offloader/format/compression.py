@@ -22,8 +22,8 @@ _CODECS: dict[int, str] = {CompressionType.ZSTD: "zstd", CompressionType.SNAPPY:
 def decompress(compression: int, payload: bytes | memoryview, size: int, limit: int) -> bytes | memoryview:
     """The payload, which its metadata say has `size` bytes uncompressed.
 
-    Raises DamagedObjectError where it has not, and where the codec is unknown; MessageTooLargeError, before anything is allocated, where
-    `size` is above `limit`.
+    Raises DamagedObjectError where it has not, and where the codec is unknown; MessageTooLargeError, before anything is
+    allocated, where `size` is above `limit`.
     """
     if compression == CompressionType.NONE:
         return payload
@@ -31,7 +31,9 @@ def decompress(compression: int, payload: bytes | memoryview, size: int, limit: 
         raise DamagedObjectError(f"the payload's compression {compression} is unknown")
     name = CompressionType.Name(compression)
     if not 0 <= size <= min(limit, MAX_UNCOMPRESSED):
-        raise MessageTooLargeError(f"the {name} payload would have {size} bytes uncompressed, more than the limit of {limit}")
+        raise MessageTooLargeError(
+            f"the {name} payload would have {size} bytes uncompressed, more than the limit of {limit}"
+        )
     if size == 0 and not payload:
         return b""
     try:
@@ -44,7 +46,8 @@ def decompress(compression: int, payload: bytes | memoryview, size: int, limit: 
 
 
 def _decompressed(compression: int, payload: bytes | memoryview, size: int) -> bytes | None:
-    """What the payload has, but no more than `size` bytes and one; None where it says itself that it has another size."""
+    """What the payload has, but no more than `size` bytes and one; None where it says itself that it has another
+    size."""
     if compression == CompressionType.ZLIB:
         # Pulsar's Java client flushes a stream and never ends it: only the size says whether it is whole.
         return zlib.decompressobj().decompress(payload, size + 1)

@@ -18,7 +18,8 @@ _HEADER = np.dtype([("length", ">i4"), ("entry", ">i8")])  # as blocks.ENTRY_HEA
 
 @dataclass(frozen=True)
 class Consecutive:
-    """`first` is the first one's id. `ends`: object bytes up to each entry's end, headers included, without those of blocks."""
+    """`first` is the first one's id. `ends`: object bytes up to each entry's end, headers included, without those of
+    blocks."""
 
     ledger: int
     first: int

@@ -1,4 +1,5 @@
-"""CRC-32C of a whole from the CRC-32Cs of its parts: arithmetic with polynomials over GF(2), as zlib's `crc32_combine` does it."""
+"""CRC-32C of a whole from the CRC-32Cs of its parts: arithmetic with polynomials over GF(2), as zlib's `crc32_combine`
+does it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Cuts a topic's entries into blocks and parts.
 
-The same start, entries and cuts give the same bytes, wherever slices begin and end: a part begins at a block's start, and what
-was not emitted is read again from its part's beginning. A block's end shows only when the next entry arrives, so a part is
-emitted by the `offer` of the entry after it, or by `finish`.
+The same start, entries and cuts give the same bytes, wherever slices begin and end: a part begins at a block's start,
+and what was not emitted is read again from its part's beginning. A block's end shows only when the next entry arrives,
+so a part is emitted by the `offer` of the entry after it, or by `finish`.
 """
 
 from __future__ import annotations
@@ -42,14 +42,16 @@ class CutPart:
     def to_part(self, etag: str, crc32c: int, gaps: tuple[Gap, ...] = ()) -> Part:
         """The uploaded part."""
         indexed = len(self.index)
-        return Part(self.number, self.offset, self.size, etag, crc32c, self.blocks, self.ledgers, indexed, self.stats, gaps)
+        return Part(
+            self.number, self.offset, self.size, etag, crc32c, self.blocks, self.ledgers, indexed, self.stats, gaps
+        )
 
 
 class PartCutter:
     """Takes entries in order, gives whole parts.
 
-    `offset`, `next_part` and `next_block` are those after the emitted parts: a new cutter that begins there and is offered
-    the same entries goes on with the same bytes. `room` is what the object may still grow by.
+    `offset`, `next_part` and `next_block` are those after the emitted parts: a new cutter that begins there and is
+    offered the same entries goes on with the same bytes. `room` is what the object may still grow by.
     """
 
     def __init__(self, cuts: SegmentLayout, *, first_part: int, offset: int, first_block: int, room: int) -> None:
@@ -81,7 +83,9 @@ class PartCutter:
             tail = part_index_size(indexed + (self._end + size > self._index_limit))
         else:
             size += _BLOCK_OVERHEAD
-            tail = part_index_size(indexed) + part_index_size(1) if self._part_is_full() else part_index_size(indexed + 1)
+            tail = (
+                part_index_size(indexed) + part_index_size(1) if self._part_is_full() else part_index_size(indexed + 1)
+            )
         return self._end + size + tail > self._limit and self._end > 0
 
     def offer(self, ledger: int, entry: int, data: bytes, facts: EntryFacts) -> CutPart | None:
@@ -102,10 +106,11 @@ class PartCutter:
         return cut
 
     def offer_all(self, entries: Consecutive, number: int) -> tuple[int, CutPart | None]:
-        """Take entries from this number on, up to the end of a block; returns how many, and the part that ended before them.
+        """Take entries from this number on, up to the end of a block; returns how many, and the part that ended before
+        them.
 
-        What it cuts is what `offer` would. None taken: the next one would make the object larger than it may be. Raises IntegrityError as
-        `offer`.
+        What it cuts is what `offer` would. None taken: the next one would make the object larger than it may be. Raises
+        IntegrityError as `offer`.
         """
         entry = entries.first + number
         size = int(entries.ends[number]) - entries.before(number)
@@ -147,7 +152,9 @@ class PartCutter:
 
     def _turn_block(self, ledger: int, entry: int) -> CutPart | None:
         if (ledger, entry) < (self._ledger, self._next_entry):
-            raise IntegrityError(f"entry {ledger}:{entry} came after {self._ledger}:{self._next_entry - 1}; read the slice again")
+            raise IntegrityError(
+                f"entry {ledger}:{entry} came after {self._ledger}:{self._next_entry - 1}; read the slice again"
+            )
         full = self._part_is_full()
         self._close_block(ends_part=full)
         cut = self._emit() if full else None
@@ -158,8 +165,8 @@ class PartCutter:
         return self.pending_bytes >= self._cuts.part_size
 
     def _largest_index(self) -> int:
-        """What the part's index takes at most when the open block is full: no two index entries are less than a step apart but by one
-        entry that is longer."""
+        """What the part's index takes at most when the open block is full: no two index entries are less than a step
+        apart but by one entry that is longer."""
         return part_index_size(len(self._index) + 2 * (self._cuts.block_size // self._cuts.index_step + 1))
 
     def _open_block(self, ledger: int, entry: int) -> None:

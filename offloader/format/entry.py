@@ -4,8 +4,8 @@
     [0e 01][u32 crc32c][u32 length][MessageMetadata][payload]       the CRC32C covers everything after it
     [u32 length][MessageMetadata][payload]                          the same without checksum
 
-A magic promises what follows it: where that does not hold, the frame is broken. Without a magic nothing is promised. An entry that is
-no message, for the one reason or the other, cannot be looked into: it is stored as it is, and counted.
+A magic promises what follows it: where that does not hold, the frame is broken. Without a magic nothing is promised. An
+entry that is no message, for the one reason or the other, cannot be looked into: it is stored as it is, and counted.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ _CHECKSUM_HEADER = Struct(">2sI")
 class EntryFacts(NamedTuple):
     """What an entry says of itself; None where it does not.
 
-    `messages` is what a batch claims, 0 for what is no message and for a server-only marker. `broker_index` is the broker's count at the
-    entry's last message. Times are in ms. `aborted`: the transaction whose abort this entry marks. `unreadable`: it is no message.
+    `messages` is what a batch claims, 0 for what is no message and for a server-only marker. `broker_index` is the
+    broker's count at the entry's last message. Times are in ms. `aborted`: the transaction whose abort this entry
+    marks. `unreadable`: it is no message.
     """
 
     messages: int = 0

@@ -1,4 +1,5 @@
-"""The frames of many entries at once: where broker metadata, checksum and message metadata lie (see `offloader.format.entry`)."""
+"""The frames of many entries at once: where broker metadata, checksum and message metadata lie (see
+`offloader.format.entry`)."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from offloader.format.scan import Bytes, Int64s, Mask, Ranges, u32s
 
 @dataclass(frozen=True)
 class Frames:
-    """Ranges in the buffer; `covered`: from where on, counted from the entry's begin, its checksum (where `checked`) covers it.
+    """Ranges in the buffer; `covered`: from where on, counted from the entry's begin, its checksum (where `checked`)
+    covers it.
 
     Odd entries end inside a frame: nothing is said of them.
     """

@@ -4,7 +4,8 @@
     per ledger: [int64 ledger][int32 entry count][int32 metadata length][LedgerInfo][20 bytes per entry]
     entry: [int64 first entry][int32 block number][int64 offset]     reading begins at offset + 128
 
-Layout as Pulsar's tiered-storage-jcloud 4.0.8 writes it. Pulsar's order of ledgers is that of a Java HashMap; ours ascends.
+Layout as Pulsar's tiered-storage-jcloud 4.0.8 writes it. Pulsar's order of ledgers is that of a Java HashMap; ours
+ascends.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class IndexGroup:
 
     @property
     def info(self) -> ManagedLedgerInfo.LedgerInfo:
-        """The ledger's record. Of our own objects: `size` is the sum of its entries' lengths in this segment; `entries` is
-        the last entry id + 1, of the closed ledger where that is known, of this segment otherwise."""
+        """The ledger's record. Of our own objects: `size` is the sum of its entries' lengths in this segment; `entries`
+        is the last entry id + 1, of the closed ledger where that is known, of this segment otherwise."""
         return ManagedLedgerInfo.LedgerInfo.FromString(self.metadata)
 
 
@@ -56,7 +57,8 @@ class Index:
         return (entry for group in self.groups for entry in group.entries)
 
     def seek(self, ledger: int, entry: int) -> IndexEntry | None:
-        """The last index entry at or before an entry of a ledger; None where the object has none of that ledger so early."""
+        """The last index entry at or before an entry of a ledger; None where the object has none of that ledger so
+        early."""
         for group in self.groups:
             if group.ledger == ledger:
                 after = bisect_right(group.entries, entry, key=lambda e: e.entry)
@@ -70,8 +72,11 @@ def encode_index(data_length: int, groups: Iterable[IndexGroup]) -> bytes:
     return _HEADER.pack(MAGIC, _HEADER.size + len(body), data_length, HEADER_SIZE) + body
 
 
-def index_of_segment(entries: Iterable[IndexEntry], ledgers: Iterable[LedgerRange], data_length: int, timestamp: int) -> bytes:
-    """The index object of a segment, of its parts' entries: `ledgers` as its record has them (one range per ledger), `timestamp` in ms.
+def index_of_segment(
+    entries: Iterable[IndexEntry], ledgers: Iterable[LedgerRange], data_length: int, timestamp: int
+) -> bytes:
+    """The index object of a segment, of its parts' entries: `ledgers` as its record has them (one range per ledger),
+    `timestamp` in ms.
 
     Raises IntegrityError where parts and record speak of different ledgers.
     """
@@ -109,14 +114,19 @@ def decode_index(data: bytes) -> Index:
 
 
 def decode_entries(data: bytes, at: int, count: int, ledger: int, data_length: int) -> tuple[IndexEntry, ...]:
-    """Read `count` index entries from `at`. Raises DamagedObjectError where they do not ascend or leave the data object."""
+    """Read `count` index entries from `at`. Raises DamagedObjectError where they do not ascend or leave the data
+    object."""
     packed = memoryview(data)[at : at + count * INDEX_ENTRY.size]
-    entries = tuple(IndexEntry(ledger, entry, block, offset) for entry, block, offset in INDEX_ENTRY.iter_unpack(packed))
+    entries = tuple(
+        IndexEntry(ledger, entry, block, offset) for entry, block, offset in INDEX_ENTRY.iter_unpack(packed)
+    )
     entry, block, offset = -1, 1, -1
     last_offset = data_length - HEADER_SIZE - ENTRY_HEADER_SIZE
     for number, found in enumerate(entries):
         if not (entry < found.entry and block <= found.block and offset < found.offset <= last_offset):
-            raise DamagedObjectError(f"index offset {at + number * INDEX_ENTRY.size}: {found} is out of order or out of range")
+            raise DamagedObjectError(
+                f"index offset {at + number * INDEX_ENTRY.size}: {found} is out of order or out of range"
+            )
         entry, block, offset = found.entry, found.block, found.offset
     return entries
 

@@ -1,4 +1,5 @@
-"""A look into the metadata of many entries at once: what `entry.inspect` says of each, several times as fast where they are small."""
+"""A look into the metadata of many entries at once: what `entry.inspect` says of each, several times as fast where they
+are small."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ class NumberColumn:
 
 @dataclass(frozen=True)
 class ManyFacts:
-    """`EntryFacts` of many entries. Nothing is known of those that are `odd`: they are no messages, or not of the usual form."""
+    """`EntryFacts` of many entries. Nothing is known of those that are `odd`: they are no messages, or not of the usual
+    form."""
 
     messages: Int64s
     publish_time: NumberColumn
@@ -64,7 +66,9 @@ def inspect_all(entries: Sequence[bytes]) -> ManyFacts:
     message = scan(data, split.message, MessageHead, _MESSAGE_FIELDS)
     broker = scan(data, split.broker, BrokerEntryMetadata, _BROKER_FIELDS)
     odd = split.odd | message.odd | broker.odd | ~message.has("publish_time") | _beyond_63_bits(message, broker)
-    odd |= message.has("marker_type") & (message.number("marker_type") == ABORT_MARKER)  # `inspect` says which transaction
+    odd |= message.has("marker_type") & (
+        message.number("marker_type") == ABORT_MARKER
+    )  # `inspect` says which transaction
     odd |= split.checked & (_checksums(entries, split) != split.checksum)
     said = np.where(message.has("num_messages_in_batch"), message.number("num_messages_in_batch"), 1)
     return ManyFacts(
@@ -77,7 +81,8 @@ def inspect_all(entries: Sequence[bytes]) -> ManyFacts:
 
 
 def _split(entries: Sequence[bytes]) -> tuple[Bytes, Frames]:
-    """The begin of each entry in one buffer, and the frames in there; longer ones where some frame ends beyond a short one."""
+    """The begin of each entry in one buffer, and the frames in there; longer ones where some frame ends beyond a short
+    one."""
     for most in _HEADS:
         heads = [entry[:most] for entry in entries]
         data = np.frombuffer(b"".join(heads) or b"\0", np.uint8)

@@ -2,7 +2,8 @@
 
     per entry: [int64 ledger][int64 entry][int32 block][int64 offset], then [CRC32C of the entries]
 
-So neither a receipt nor the journal carries index entries: sealing reads them back from the object that it has completed.
+So neither a receipt nor the journal carries index entries: sealing reads them back from the object that it has
+completed.
 """
 
 from __future__ import annotations
@@ -54,5 +55,7 @@ def decode_part_index(data: bytes, part: Part) -> Iterable[IndexEntry]:
     end = part.offset + part.size
     packed, said = data[: -_CRC.size], data[-_CRC.size :]
     if len(data) != part_index_size(part.indexed) or said != _CRC.pack(crc32c(packed)):
-        raise DamagedObjectError(f"offset {end - part_index_size(part.indexed)}: the index of part {part.number} is damaged")
+        raise DamagedObjectError(
+            f"offset {end - part_index_size(part.indexed)}: the index of part {part.number} is damaged"
+        )
     return (IndexEntry(*fields) for fields in _ENTRY.iter_unpack(packed))

@@ -37,7 +37,9 @@ def read_blocks(data: bytes | memoryview, base_offset: int = 0) -> Iterator[Bloc
         end = at + header.length
         if end > len(view):
             missing = end - len(view)
-            raise DamagedObjectError(f"offset {base_offset + at}: {missing} bytes of this block of {header.length} are missing")
+            raise DamagedObjectError(
+                f"offset {base_offset + at}: {missing} bytes of this block of {header.length} are missing"
+            )
         yield Block(base_offset + at, header, view[at + HEADER_SIZE : end])
         at = end
 
@@ -55,7 +57,8 @@ def entries(block: Block) -> Iterator[BlockEntry]:
 
 
 def read_entries(data: bytes | memoryview, base_offset: int, first_entry: int) -> Iterator[BlockEntry]:
-    """Entries with consecutive ids from `first_entry` on, up to their block's end: a negative length, or less than 12 bytes.
+    """Entries with consecutive ids from `first_entry` on, up to their block's end: a negative length, or less than 12
+    bytes.
 
     For reading from the middle of a block, where an index entry points. `data` may go on after the block only if that
     has padding, as all V2 blocks have: a V2 header's magic reads as a length. Raises DamagedObjectError.

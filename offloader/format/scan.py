@@ -1,8 +1,8 @@
 """Many protobuf messages parsed at once: field by field across all of them, with numpy.
 
-Messages of one kind have nearly the same layout, so the n-th fields of thousands of them are read by a few vector operations, where a
-parser takes about a microsecond for each message. What is not plain (groups, lengths beyond the end, missing required fields) is
-marked as odd and left to protobuf itself.
+Messages of one kind have nearly the same layout, so the n-th fields of thousands of them are read by a few vector
+operations, where a parser takes about a microsecond for each message. What is not plain (groups, lengths beyond the
+end, missing required fields) is marked as odd and left to protobuf itself.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ from offloader.model import LedgerRange
 
 @dataclass(frozen=True, slots=True)
 class Accounting:
-    """What an object holds: length == 128 * blocks + 12 * entries + payload + padding, in which the parts' indexes are. Ledgers in the object's order."""
+    """What an object holds: length == 128 * blocks + 12 * entries + payload + padding, in which the parts' indexes are.
+    Ledgers in the object's order."""
 
     length: int
     blocks: int
@@ -29,15 +30,17 @@ class Accounting:
 def account(data: bytes | Iterable[bytes], index: Index, *, own: bool = False) -> Accounting:
     """Account for each byte of an object, given whole or as chunks of any sizes, of which one at a time is held.
 
-    `own` says that we wrote it: exactly 4 bytes of padding, and behind those of a part's last block the part's index. Pulsar's V2
-    blocks may have any number of bytes but none. Payloads are not looked at: their check is the parts' CRC32C. Raises DamagedObjectError naming the first offset that is wrong.
+    `own` says that we wrote it: exactly 4 bytes of padding, and behind those of a part's last block the part's index.
+    Pulsar's V2 blocks may have any number of bytes but none. Payloads are not looked at: their check is the parts'
+    CRC32C. Raises DamagedObjectError naming the first offset that is wrong.
     """
     walk = _Walk(Chunks((data,) if isinstance(data, bytes) else data), index, own=own)
     return walk.run()
 
 
 def check_ledger_infos(index: Index, ledgers: Iterable[LedgerRange], timestamp: int) -> None:
-    """Compare the ledgers' metadata in one of our own index objects with the segment's record. Raises DamagedObjectError."""
+    """Compare the ledgers' metadata in one of our own index objects with the segment's record. Raises
+    DamagedObjectError."""
     try:
         expected = {held.ledger: ledger_info(held, timestamp) for held in ledgers}
     except ValueError as error:  # numbers that no index can hold
@@ -70,7 +73,9 @@ class _Walk:
         if self._own and self._part_index:
             raise DamagedObjectError(f"offset {length}: the object ends here, and its last part's index is missing")
         if self._due is not None:
-            raise DamagedObjectError(f"offset {self._due.offset + HEADER_SIZE}: no entry begins where {self._due} points")
+            raise DamagedObjectError(
+                f"offset {self._due.offset + HEADER_SIZE}: no entry begins where {self._due} points"
+            )
         count, payload = sum(r.count for r in self._ranges), sum(r.size for r in self._ranges)
         return Accounting(length, len(self._ranges), count, payload, self._padding, merge_ranges(self._ranges))
 
@@ -87,7 +92,9 @@ class _Walk:
     def _check_order(self, ledger: int, first_entry: int, begin: int) -> None:
         if self._ranges and (ledger, first_entry) <= (self._ranges[-1].ledger, self._ranges[-1].last):
             before = self._ranges[-1]
-            raise DamagedObjectError(f"offset {begin}: {ledger}:{first_entry} comes after {before.ledger}:{before.last}")
+            raise DamagedObjectError(
+                f"offset {begin}: {ledger}:{first_entry} comes after {before.ledger}:{before.last}"
+            )
 
     def _entries(self, ledger: int, first_entry: int, end: int) -> None:
         """A block's entries and its padding."""
@@ -102,7 +109,9 @@ class _Walk:
             self._check_index(at, ledger, entry)
             missing = self._chunks.skip(length)
             if missing:
-                raise DamagedObjectError(f"offset {self._chunks.position}: {missing} bytes of {ledger}:{entry} are missing")
+                raise DamagedObjectError(
+                    f"offset {self._chunks.position}: {missing} bytes of {ledger}:{entry} are missing"
+                )
             entry, size = entry + 1, size + length
         if entry == first_entry:
             raise DamagedObjectError(f"offset {at}: the block holds no entry")
@@ -141,7 +150,9 @@ class _Walk:
     def _check_part_index(self, begin: int, size: int, head: bytes | memoryview) -> None:
         expected = padding(PADDING_SIZE) + encode_part_index(self._part_index)
         if size != len(expected):
-            raise DamagedObjectError(f"offset {begin}: {size} bytes of padding and part index, where {len(expected)} belong")
+            raise DamagedObjectError(
+                f"offset {begin}: {size} bytes of padding and part index, where {len(expected)} belong"
+            )
         if bytes(head) + bytes(self._chunks.take(size - len(head))) != expected:
             raise DamagedObjectError(f"offset {begin}: padding and part index are not those of the part's blocks")
         self._part_index.clear()

@@ -3,8 +3,8 @@
     index: [de 47 de 47][int32 index length][int64 data length][int64 128][int32 entry count][int32 metadata length]
            [LedgerMetadataFormat][20 bytes per entry, as in V2]
 
-As Pulsar's tiered-storage-jcloud 4.0.8 writes and reads it. Pulsar's readers go by the index alone: they skip block headers
-unread, so the data object's blocks may be V2 blocks of that ledger.
+As Pulsar's tiered-storage-jcloud 4.0.8 writes and reads it. Pulsar's readers go by the index alone: they skip block
+headers unread, so the data object's blocks may be V2 blocks of that ledger.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ def encode_ledger_index(index: LedgerIndex) -> bytes:
 def write_blocks(entries: Sequence[bytes], max_block_size: int) -> Iterator[bytes]:
     """A closed ledger's data object, block by block, cut as Pulsar cuts it.
 
-    Raises FatalError for an entry that does not fit into a block, where Pulsar's writer loses it and everything after it.
+    Raises FatalError for an entry that does not fit into a block, where Pulsar's writer loses it and everything after
+    it.
     """
     remaining = sum(len(data) + ENTRY_HEADER_SIZE for data in entries)
     done = 0
@@ -80,7 +81,9 @@ def write_blocks(entries: Sequence[bytes], max_block_size: int) -> Iterator[byte
         taken, used = _fitting(entries[done:], size)
         if not taken:
             length = len(entries[done])
-            raise FatalError(f"entry {done} of {length} bytes needs blocks larger than {max_block_size}: raise the block size")
+            raise FatalError(
+                f"entry {done} of {length} bytes needs blocks larger than {max_block_size}: raise the block size"
+            )
         yield _block(BlockHeader(1, size, done, None), entries[done : done + taken])
         remaining -= used - HEADER_SIZE
         done += taken

@@ -82,8 +82,8 @@ class Catalogs:
         return self.refresh(TopicCatalog.empty(topic))
 
     def refresh(self, catalog: TopicCatalog) -> TopicCatalog:
-        """A whole catalog with the records that were written since: nothing else is read. Where a rebuild has replaced it, it is loaded
-        anew. Raises as `load`."""
+        """A whole catalog with the records that were written since: nothing else is read. Where a rebuild has replaced
+        it, it is loaded anew. Raises as `load`."""
         history = self.history(catalog.topic, catalog.head)
         if history.head.generation != catalog.head.generation:
             catalog = TopicCatalog(CatalogHead(catalog.topic, generation=history.head.generation))
@@ -107,7 +107,8 @@ class Catalogs:
         return self._newest(head)[0]
 
     def heads(self, names: Iterable[TopicName]) -> Heads:
-        """Several heads at a time; those that cannot be read keep no other from being read. Raises what the store raises."""
+        """Several heads at a time; those that cannot be read keep no other from being read. Raises what the store
+        raises."""
 
         def head(topic: TopicName) -> CatalogHead | OffloadError:
             try:
@@ -128,11 +129,11 @@ class Catalogs:
         )
 
     def append(self, head: CatalogHead, record: Said) -> CatalogHead:
-        """Write the next record behind a loaded head; one that is there already is success. A claim that the same application had begun before,
-        of the same incarnation, stands for a later one: it is the head's then.
+        """Write the next record behind a loaded head; one that is there already is success. A claim that the same
+        application had begun before, of the same incarnation, stands for a later one: it is the head's then.
 
-        Raises ClaimedByOtherError; IntegrityError where the record does not continue the catalog (any more); OutcomeUnknownError, after
-        which nothing but the same may be tried before the topic is loaded again.
+        Raises ClaimedByOtherError; IntegrityError where the record does not continue the catalog (any more);
+        OutcomeUnknownError, after which nothing but the same may be tried before the topic is loaded again.
         """
         while not self._holds(head, record):
             self._check_claim(head, record)
@@ -144,7 +145,8 @@ class Catalogs:
         return head
 
     def adopt(self, head: CatalogHead, former: str, at: int) -> CatalogHead:
-        """Claim a topic for this application in place of `former`: everything else stays. A no-op where that is not its owner."""
+        """Claim a topic for this application in place of `former`: everything else stays. A no-op where that is not its
+        owner."""
         while head.claim is not None and head.claim.application == former:
             claim = replace(head.claim, application=self._application, at=at, reason=f"taken over from {former}")
             head, _ = self._commit(head, linked(head, claim))
@@ -166,14 +168,17 @@ class Catalogs:
             self._marked.discard(topic)  # also where nobody knows whether it was deleted
 
     def _holds(self, head: CatalogHead, record: Said) -> bool:
-        """Whether the catalog says this already. Raises IntegrityError where it says something else of the same thing."""
+        """Whether the catalog says this already. Raises IntegrityError where it says something else of the same
+        thing."""
         match record:
             case Claim():
                 return head.claim is not None and replace(head.claim, former="") == replace(record, former="")
             case LedgerClosed():
                 last = self._closed_with(head, record.incarnation, record.ledger)
                 if last not in (None, record.last):
-                    raise IntegrityError(f"{head.topic}: ledger {record.ledger} was closed with {last}, not with {record.last}")
+                    raise IntegrityError(
+                        f"{head.topic}: ledger {record.ledger} was closed with {last}, not with {record.last}"
+                    )
                 return _vouched(record) in map(_vouched, head.closed) or (
                     last is not None and self._is_before(head, record.incarnation, record.ledger)
                 )
@@ -181,7 +186,8 @@ class Catalogs:
                 return head.is_behind(record.start) and self._has(head, record)
 
     def _commit(self, head: CatalogHead, record: Said) -> tuple[CatalogHead, bool]:
-        """The record's own object, then the catalog's next slot: the head with the record, or with what was there first."""
+        """The record's own object, then the catalog's next slot: the head with the record, or with what was there
+        first."""
         _after(head, record)  # or it is refused before anything is written
         uuid = record_uuid(head.topic, record)
         key, data = record_key(head.topic, uuid), encode_catalog(uuid, record)
@@ -191,7 +197,8 @@ class Catalogs:
             reloaded = self.refresh_head(head)
             if reloaded.next_slot == 0:
                 raise DamagedRecordError(
-                    f"{head.topic} has no catalog, though {left} is there: `offloader catalog rebuild {head.topic}` makes it anew"
+                    f"{head.topic} has no catalog, though {left} is there: `offloader catalog rebuild {head.topic}` "
+                    "makes it anew"
                 )
             return reloaded, False
         if self._store.put(key, data, if_absent=True) is not None:
@@ -216,7 +223,8 @@ class Catalogs:
         return begun, data
 
     def _put(self, head: CatalogHead, record: Record, data: bytes) -> tuple[CatalogHead, bool]:
-        """Try the next slot: the head with the record, or with whatever was written there instead, and whether it is the record."""
+        """Try the next slot: the head with the record, or with whatever was written there instead, and whether it is
+        the record."""
         following = _after(head, record)
         log = self._log(head.topic, head.generation)
         if log.append(head.next_slot, standing(head, data)) is None:
@@ -272,16 +280,20 @@ class Catalogs:
         following = _following(found)
         if following is not None:
             return self._newest(following)
-        if said > found.next_slot and self._store.stat(summed := manifest_key(topic, generation, 0, said // FAN - 1)) is not None:
+        if (
+            said > found.next_slot
+            and self._store.stat(summed := manifest_key(topic, generation, 0, said // FAN - 1)) is not None
+        ):
             raise DamagedRecordError(
-                f"{log.key(found.next_slot)} is missing, though {summed} sums up what follows it: "
-                f"`offloader catalog rebuild {topic}` makes the catalog anew; "
-                f"where that has nothing to do, what is missing is nowhere any more: delete {manifests_folder(topic, generation)}"
+                f"{log.key(found.next_slot)} is missing, though {summed} sums up what follows it: `offloader catalog "
+                f"rebuild {topic}` makes the catalog anew; where that has nothing to do, what is missing is nowhere "
+                f"any more: delete {manifests_folder(topic, generation)}"
             )
         return found, written
 
     def _nearly_all(self, topic: TopicName, generation: int) -> tuple[int, int]:
-        """How many records a topic has at least, close to all: as the newest manifest's writer says, else by looking. And what that says."""
+        """How many records a topic has at least, close to all: as the newest manifest's writer says, else by looking.
+        And what that says."""
         try:
             said = self._store.read(newest_key(topic, generation), 0, LONGEST_HINT)[0]
         except ObjectNotFoundError:
@@ -298,7 +310,9 @@ class Catalogs:
 
     def _log(self, topic: TopicName, generation: int) -> NumberedLog:
         with self._lock:
-            return self._logs.setdefault((topic, generation), NumberedLog(self._store, catalog_folder(topic, generation)))
+            return self._logs.setdefault(
+                (topic, generation), NumberedLog(self._store, catalog_folder(topic, generation))
+            )
 
 
 def released(claim: Claim, at: int, reason: str) -> Claim:
@@ -332,10 +346,17 @@ def _is(head: CatalogHead, there: Record, record: Segment | Loss) -> bool:
 
 
 def _stands_for(begun: Record, wanted: Said) -> bool:
-    """What was promised first counts: a later claim of the same would begin later, and what is between them would be nobody's."""
+    """Whether a claim that was begun takes the place of a later one of the same: what was promised first counts.
+
+    The later one would begin later, and nobody would have what lies between.
+    """
     if not isinstance(begun, Claim) or not isinstance(wanted, Claim):
         return False
-    return (begun.application, begun.incarnation, begun.created) == (wanted.application, wanted.incarnation, wanted.created)
+    return (begun.application, begun.incarnation, begun.created) == (
+        wanted.application,
+        wanted.incarnation,
+        wanted.created,
+    )
 
 
 def _same(first: Record, second: Segment) -> bool:

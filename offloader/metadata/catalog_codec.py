@@ -10,10 +10,26 @@ from crc32c import crc32c
 from offloader._proto import metadata_pb2 as pb
 from offloader.errors import DamagedRecordError
 from offloader.metadata.envelope import UnsealedRecord, seal, unseal
-from offloader.metadata.head_codec import claim_message, closed_message, head_message, read_claim, read_closed, read_head
+from offloader.metadata.head_codec import (
+    claim_message,
+    closed_message,
+    head_message,
+    read_claim,
+    read_closed,
+    read_head,
+)
 from offloader.metadata.layout import slot_key
 from offloader.metadata.part_codec import parts_message, read_parts
-from offloader.metadata.state import CatalogHead, Claim, GenerationBegun, GenerationEnded, LedgerClosed, Record, Said, record_uuid
+from offloader.metadata.state import (
+    CatalogHead,
+    Claim,
+    GenerationBegun,
+    GenerationEnded,
+    LedgerClosed,
+    Record,
+    Said,
+    record_uuid,
+)
 from offloader.metadata.value_codec import (
     cuts_message,
     damage_of,
@@ -51,7 +67,9 @@ def standing(before: CatalogHead, data: bytes) -> bytes:
 
 def opening(topic: TopicName, generation: int) -> bytes:
     """The first record of a generation that a rebuild has made, as it stands in the log."""
-    return standing(CatalogHead(topic, generation=generation), encode_catalog(f"generation {generation}", GenerationBegun()))
+    return standing(
+        CatalogHead(topic, generation=generation), encode_catalog(f"generation {generation}", GenerationBegun())
+    )
 
 
 def plain(data: bytes) -> bytes:
@@ -73,7 +91,9 @@ def decode_slot(topic: TopicName, generation: int, slot: int, key: str, data: by
     with damage_of(key):
         before = read_head(pb.Head.FromString(said))
     if (before.topic, before.generation, before.next_slot) != (topic, generation, slot):
-        raise DamagedRecordError(f"{key}: it is a copy of {slot_key(before.topic, before.generation, before.next_slot)}")
+        raise DamagedRecordError(
+            f"{key}: it is a copy of {slot_key(before.topic, before.generation, before.next_slot)}"
+        )
     token, record = decode_of(topic, key, data)
     return Written(before, record, token)
 
@@ -97,7 +117,8 @@ def encode_catalog(token: str, record: Record) -> bytes:
 
 
 def decode_of(topic: TopicName, key: str, data: bytes) -> tuple[str, Record]:
-    """The topic's record that `key` holds, and its token: a uuid, which says that it is the topic's. Raises as `decode_catalog`."""
+    """The topic's record that `key` holds, and its token: a uuid, which says that it is the topic's. Raises as
+    `decode_catalog`."""
     opened = unseal(key, plain(data))
     record = _record(key, opened)
     elsewhere = isinstance(record, Segment) and dict(record.driver_properties).get(TOPIC, str(topic)) != str(topic)

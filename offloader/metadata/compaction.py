@@ -1,7 +1,9 @@
-"""Writing manifests: every `FAN` records of a catalog's log are summed up in a leaf, every `FAN` leaves in a node above, and so on.
+"""Writing manifests: every `FAN` records of a catalog's log are summed up in a leaf, every `FAN` leaves in a node
+above, and so on.
 
-Nothing but time depends on it. What is written follows from records that never change, so that two who write, one of them late, write
-the same bytes. Everything that a manifest refers to is there before it: interrupted anywhere, it goes on where it was.
+Nothing but time depends on it. What is written follows from records that never change, so that two who write, one of
+them late, write the same bytes. Everything that a manifest refers to is there before it: interrupted anywhere, it goes
+on where it was.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from offloader.storage.objects import read_to_compare
 
 
 def compact(store: ObjectStore, head: CatalogHead) -> int:
-    """Write what is missing for the records up to a head; how many leaves that was. Raises DamagedRecordError, what the store raises."""
+    """Write what is missing for the records up to a head; how many leaves that was. Raises DamagedRecordError, what the
+    store raises."""
     history = History(store, head)
     first = history.leaves
     for number in range(first, head.next_slot // FAN):
@@ -28,8 +31,11 @@ def compact(store: ObjectStore, head: CatalogHead) -> int:
 
 
 def mend(store: ObjectStore, head: CatalogHead) -> list[str]:
-    """Write anew what is missing or does not say what the records up to a head say, none of which is believed to be summed up: all are read,
-    a leaf's at a time. The keys that were written. Raises as `compact`."""
+    """Write anew every manifest up to a head that is missing or does not say what its records say. Returns the keys
+    written.
+
+    It believes no manifest: it reads all records, a leaf's at a time. Raises as `compact`.
+    """
     history = History(store, head)
     before: tuple[ManifestRow, ...] = ()
     mended: list[str] = []
@@ -46,8 +52,11 @@ def mend(store: ObjectStore, head: CatalogHead) -> list[str]:
 
 
 def objects_of(topic: TopicName, generation: int, made: Manifest, data: Iterable[bytes]) -> dict[str, bytes]:
-    """What there is of a leaf, by key, in the order in which it is written: its records, the manifests that are complete with it, itself."""
-    manifests = {manifest_key(topic, generation, *each.node): encode_manifest(topic, each) for each in (*completed(made), made)}
+    """What there is of a leaf, by key, in the order in which it is written: its records, the manifests that are
+    complete with it, itself."""
+    manifests = {
+        manifest_key(topic, generation, *each.node): encode_manifest(topic, each) for each in (*completed(made), made)
+    }
     return {records_key(topic, generation, made.node.number): b"".join(data)} | manifests
 
 

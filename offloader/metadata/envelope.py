@@ -42,18 +42,21 @@ def seal(token: str, body: pb.Body, format_version: int = FORMAT_VERSION) -> byt
 
 
 def unseal(key: str, data: bytes) -> UnsealedRecord:
-    """The record that `key` holds. Raises DamagedRecordError, and FormatVersionError for what only another version reads."""
+    """The record that `key` holds. Raises DamagedRecordError, and FormatVersionError for what only another version
+    reads."""
     if len(data) < HEAD.size or HEAD.unpack_from(data) != (MAGIC, crc32c(data[HEAD.size :])):
         raise DamagedRecordError(f"{key}: {len(data)} bytes that are no record or do not match their checksum")
     try:
         record = pb.Record.FromString(data[HEAD.size :])
         if record.format_version > FORMAT_VERSION:
             raise FormatVersionError(
-                f"{key} has format version {record.format_version}, this version reads up to {FORMAT_VERSION}: run a newer one"
+                f"{key} has format version {record.format_version}, this version reads up to {FORMAT_VERSION}: run a "
+                "newer one"
             )
         if record.format_version < FORMAT_VERSION:
             raise FormatVersionError(
-                f"{key} has format version {record.format_version}, which only an older version reads: choose another bucket or folder"
+                f"{key} has format version {record.format_version}, which only an older version reads: choose "
+                "another bucket or folder"
             )
         body = pb.Body.FromString(_inflated(record.body) if record.compressed else record.body)
     except (DecodeError, zlib.error) as error:

@@ -1,12 +1,19 @@
-"""Which generation of a topic's catalog is in force. A generation is a numbering of its own; a rebuild begins a new one, and its slot 0,
-which is written last, opens it. Older ones stay as they are."""
+"""Which generation of a topic's catalog is in force. A generation is a numbering of its own; a rebuild begins a new
+one, and its slot 0, which is written last, opens it. Older ones stay as they are."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from offloader.errors import DamagedRecordError
-from offloader.metadata.layout import AFTER_SLASH, catalog_folder, generations_folder, parse_catalog_key, slot_key, slot_name
+from offloader.metadata.layout import (
+    AFTER_SLASH,
+    catalog_folder,
+    generations_folder,
+    parse_catalog_key,
+    slot_key,
+    slot_name,
+)
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
 
@@ -15,7 +22,8 @@ Slots = Mapping[int, list[int]]
 
 
 def found_after(store: ObjectStore, topic: TopicName, generation: int = 0, slot: int = -1) -> Slots:
-    """What there is behind a record of a generation, and of later generations; of all where the slot is -1. One listing."""
+    """What there is behind a record of a generation, and of later generations; of all where the slot is -1. One
+    listing."""
     start_after = catalog_folder(topic, generation) + slot_name(slot) if slot >= 0 else ""
     found: dict[int, list[int]] = {}
     for key, _ in store.list(generations_folder(topic), start_after=start_after):
@@ -26,8 +34,8 @@ def found_after(store: ObjectStore, topic: TopicName, generation: int = 0, slot:
 
 
 def behind(store: ObjectStore, topic: TopicName, generation: int, slot: int) -> tuple[list[int], int | None]:
-    """The numbers that follow a slot of a generation, in order; and a later generation, where one is open. Raises DamagedRecordError
-    where there is nothing but a later one that is not. One listing, mostly."""
+    """The numbers that follow a slot of a generation, in order; and a later generation, where one is open. Raises
+    DamagedRecordError where there is nothing but a later one that is not. One listing, mostly."""
     after = slot_key(topic, generation, slot) if slot >= 0 else catalog_folder(topic, generation)
     slots: list[int] = []
     unopened = ""

@@ -15,7 +15,17 @@ from offloader.errors import DamagedRecordError, ObjectNotFoundError
 from offloader.metadata.catalog_codec import Written, decode_slot, opening
 from offloader.metadata.layout import manifest_key, records_key, slot_key
 from offloader.metadata.log import LARGEST_RECORD, READERS, read_record
-from offloader.metadata.manifest import FAN, Manifest, ManifestNode, ManifestRow, before_next, frontier, leaf, merged, row_of
+from offloader.metadata.manifest import (
+    FAN,
+    Manifest,
+    ManifestNode,
+    ManifestRow,
+    before_next,
+    frontier,
+    leaf,
+    merged,
+    row_of,
+)
 from offloader.metadata.manifest_codec import decode_manifest, read_manifest
 from offloader.metadata.state import CatalogFold, CatalogHead, TopicCatalog
 from offloader.model import Position
@@ -80,7 +90,8 @@ class History:
         self._leaves: int | None = None
 
     def slots(self, wanted: Callable[[ManifestRow], bool]) -> Iterator[Slot]:
-        """The records that are wanted, in order. What several add up to is asked for first: where that is not wanted, none of them is."""
+        """The records that are wanted, in order. What several add up to is asked for first: where that is not wanted,
+        none of them is."""
         leaves = self.leaves
         for node, row in zip(frontier(leaves), self.before(leaves), strict=True):
             if wanted(row):
@@ -88,7 +99,8 @@ class History:
         yield from self._tail(leaves, wanted)
 
     def outline(self, wanted: Callable[[ManifestRow], bool]) -> Iterator[tuple[Position, Position]]:
-        """First and last positions, in order, of what is wanted: of as many records together as are of one incarnation."""
+        """First and last positions, in order, of what is wanted: of as many records together as are of one
+        incarnation."""
         leaves = self.leaves
         for node, row in zip(frontier(leaves), self.before(leaves), strict=True):
             yield from self._outline(node, row, wanted)
@@ -146,7 +158,8 @@ class History:
         return TopicCatalog(self.head) if fold is None else replace(fold.catalog(), head=self.head)
 
     def leaf(self, number: int, before: Sequence[ManifestRow] | None = None) -> tuple[Manifest, list[bytes]]:
-        """A leaf made from its records, and these as they stand in the log. `before`: a row for each node of its `frontier`, where that is known."""
+        """A leaf made from its records, and these as they stand in the log. `before`: a row for each node of its
+        `frontier`, where that is known."""
         slots = ManifestNode(0, number).slots
         data = [self._slot(slot) for slot in slots]
         records = [self._decoded(slot, each).record for slot, each in zip(slots, data, strict=True)]
@@ -191,7 +204,9 @@ class History:
                 found = decode_manifest(self._topic, node, key, read_manifest(self._store, key))
             except (DamagedRecordError, ObjectNotFoundError) as error:
                 log.warning(
-                    "a manifest is passed over, what it is made of is read instead: %s", error, extra={"see": "manifest-damaged"}
+                    "a manifest is passed over, what it is made of is read instead: %s",
+                    error,
+                    extra={"see": "manifest-damaged"},
                 )
                 found = self._made(node)
             self._kept.put(key, found)

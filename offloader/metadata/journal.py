@@ -95,9 +95,12 @@ class Journal:
     ) -> Self:
         """Become the owner; a former one stops at its next record. Raises OvertakenError where another start wins.
 
-        `written` hears of each record's size; `waiting` is entered for each wait for the store, of `CALLS_OF_A_WAIT` calls at most.
+        `written` hears of each record's size; `waiting` is entered for each wait for the store, of `CALLS_OF_A_WAIT`
+        calls at most.
         """
-        return cls(store, application, JournalStart(store, application).new_epoch(new_token), new_token, written, waiting)
+        return cls(
+            store, application, JournalStart(store, application).new_epoch(new_token), new_token, written, waiting
+        )
 
     @staticmethod
     def peek(store: ObjectStore, application: str) -> Mapping[TopicName, TopicState]:
@@ -113,8 +116,9 @@ class Journal:
     def record(self, changes: Iterable[TopicState]) -> None:
         """Make states durable; an idle one removes its topic. Returns when that is done.
 
-        Raises OvertakenError, after which nothing more is recorded; after any other error the same states can be recorded again. What was
-        tried before is settled first, with the same bytes: an outcome that is not known (JournalUnavailableError) is never taken for a failure.
+        Raises OvertakenError, after which nothing more is recorded; after any other error the same states can be
+        recorded again. What was tried before is settled first, with the same bytes: an outcome that is not known
+        (JournalUnavailableError) is never taken for a failure.
         """
         changed = {state.topic: state for state in changes}
         if not changed and self._tried is None:
@@ -129,8 +133,8 @@ class Journal:
             raise group.failure
 
     def check_not_overtaken(self) -> None:
-        """Raises OvertakenError where another process has taken the journal: nothing may be done then, nor where it cannot be seen
-        (JournalUnavailableError)."""
+        """Raises OvertakenError where another process has taken the journal: nothing may be done then, nor where it
+        cannot be seen (JournalUnavailableError)."""
         with self._writing:
             self._settle()
             with self._asking():
@@ -145,7 +149,9 @@ class Journal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     # From here on everything is done by the thread that writes.
@@ -212,12 +218,16 @@ class Journal:
             self._removable = []
         except OffloadError as error:  # the next snapshot tries again
             log.warning(
-                "journal of %s: old records could not be removed: %s", self._application, error, extra={"see": "old-records"}
+                "journal of %s: old records could not be removed: %s",
+                self._application,
+                error,
+                extra={"see": "old-records"},
             )
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """A call of the store. One odd answer, also one that refuses us, must not end the application: the owner asks again."""
+        """A call of the store. One odd answer, also one that refuses us, must not end the application: the owner asks
+        again."""
         try:
             with self._waiting_for_store():
                 yield
@@ -227,7 +237,8 @@ class Journal:
             raise JournalUnavailableError(str(error)) from error
 
     def _check_ours(self, there: bytes | None) -> None:
-        """Only a record in our next slot proves that another process owns the journal: whoever starts leaves a fence there, for ever."""
+        """Only a record in our next slot proves that another process owns the journal: whoever starts leaves a fence
+        there, for ever."""
         if there is None:
             return
         key = self._log.key(self._next_slot)
@@ -238,6 +249,8 @@ class Journal:
         except FormatVersionError:
             pass  # the fence of a newer version
         except DamagedRecordError as error:
-            raise JournalUnavailableError(f"whether another process owns the journal cannot be seen: {error}") from error
+            raise JournalUnavailableError(
+                f"whether another process owns the journal cannot be seen: {error}"
+            ) from error
         self._overtaken = f"another process owns the journal of {self._application} now: do not restart this one"
         raise OvertakenError(self._overtaken)

@@ -77,7 +77,9 @@ class JournalStart:
     def _new_epoch_once(self, new_token: Callable[[], str], taken_over_by: str) -> Started:
         loaded = self.load()
         if loaded.taken_over_by:
-            raise OvertakenError(f"application {self._application} was taken over by {loaded.taken_over_by}: run that one")
+            raise OvertakenError(
+                f"application {self._application} was taken over by {loaded.taken_over_by}: run that one"
+            )
         if not loaded.fenced:
             loaded = self._fence(loaded, new_token())
         later = self._after(loaded.epoch, loaded.next_slot)

@@ -8,8 +8,8 @@
     <tenant>/<namespace>/<topic>/_manifests/<generation>/<level>-<number>, records-<number>, newest
 
 Tenants, namespaces, topics and applications are URL-encoded; a leading `_` or `.` is encoded too, so that no name is
-taken for one of ours, for a store's helper folder or for a parent folder. Epochs, generations and slots have 20 digits: key order is
-their order.
+taken for one of ours, for a store's helper folder or for a parent folder. Epochs, generations and slots have 20 digits:
+key order is their order.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class KeyKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TopicKey:
-    """A key of a topic, taken apart: `uuid` of data, index and record objects; `generation` and `slot` of the catalog's."""
+    """A key of a topic, taken apart: `uuid` of data, index and record objects; `generation` and `slot` of the
+    catalog's."""
 
     topic: TopicName
     kind: KeyKind
@@ -78,7 +79,8 @@ def index_key(topic: TopicName, uuid: str) -> str:
 
 
 def record_key(topic: TopicName, uuid: str) -> str:
-    """What the catalog says of a segment, beside its objects; so with every other record, which has a uuid of its own."""
+    """What the catalog says of a segment, beside its objects; so with every other record, which has a uuid of its
+    own."""
     return topic_folder(topic) + uuid + RECORD
 
 
@@ -98,7 +100,8 @@ def slot_key(topic: TopicName, generation: int, slot: int) -> str:
 
 
 def manifests_folder(topic: TopicName, generation: int = 0) -> str:
-    """What sums up a generation's records, with the closing slash. Not among them: a listing of the newest has only these."""
+    """What sums up a generation's records, with the closing slash. Not among them: a listing of the newest has only
+    these."""
     return f"{topic_folder(topic)}{MANIFESTS}/{slot_name(generation)}/"
 
 

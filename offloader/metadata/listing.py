@@ -13,9 +13,11 @@ LISTINGS = 8  # at a time
 
 
 def topics(store: ObjectStore) -> Iterator[TopicName]:
-    """All topics that have an object under the root, in key order; a listing call for each tenant, and one for each namespace or thousand
-    topics of it, `LISTINGS` of them at a time."""
-    namespaces = [folder for tenant in store.folders() if not tenant.startswith("_") for folder in store.folders(tenant)]
+    """All topics that have an object under the root, in key order; a listing call for each tenant, and one for each
+    namespace or thousand topics of it, `LISTINGS` of them at a time."""
+    namespaces = [
+        folder for tenant in store.folders() if not tenant.startswith("_") for folder in store.folders(tenant)
+    ]
     with ThreadPoolExecutor(LISTINGS, "topic-lister") as pool:
         for folders in pool.map(lambda namespace: list(store.folders(namespace)), namespaces):
             yield from (topic for topic, _ in map(topic_of, folders) if topic is not None)

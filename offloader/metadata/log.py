@@ -19,8 +19,11 @@ LARGEST_RECORD = LARGEST + MIB  # with what stands around its body
 
 
 class NumberedLog:
-    """The records of one folder. After an append whose outcome is unknown it takes nothing but the same again until that is known, or until
-    it is loaded again."""
+    """The records of one folder.
+
+    After an append with an unknown outcome it takes nothing but the same record, until the outcome is known or the log
+    is loaded again.
+    """
 
     def __init__(self, store: ObjectStore, folder: str) -> None:
         self._store = store
@@ -32,13 +35,17 @@ class NumberedLog:
         return self._folder + slot_name(slot)
 
     def append(self, slot: int, data: bytes) -> bytes | None:
-        """Write a record: None when these bytes hold the slot now, else the bytes of whoever was there before: none where it is gone since.
+        """Write a record: None when these bytes hold the slot now, else the bytes of whoever was there before: none
+        where it is gone since.
 
-        `data` carries a fresh token; whoever tries a slot again passes the same bytes. Raises OutcomeUnknownError, DamagedRecordError.
+        `data` carries a fresh token; whoever tries a slot again passes the same bytes. Raises OutcomeUnknownError,
+        DamagedRecordError.
         """
         key = self.key(slot)
         if self._unknown is not None and self._unknown != (key, data):
-            raise OutcomeUnknownError(f"{self._unknown[0]}: the outcome of this write is still unknown; load the log again")
+            raise OutcomeUnknownError(
+                f"{self._unknown[0]}: the outcome of this write is still unknown; load the log again"
+            )
         try:
             written = self._store.put(key, data, if_absent=True)
             there = data if written is not None else self._there(key)
@@ -53,7 +60,8 @@ class NumberedLog:
         return self._store.stat(self.key(slot)) is None
 
     def held_by(self, slot: int) -> bytes | None:
-        """What holds the slot: None where nobody has written it, no bytes where it is gone since. Raises DamagedRecordError."""
+        """What holds the slot: None where nobody has written it, no bytes where it is gone since. Raises
+        DamagedRecordError."""
         return None if self.is_empty(slot) else self._there(self.key(slot))
 
     def _there(self, key: str) -> bytes:
@@ -63,7 +71,8 @@ class NumberedLog:
             return b""
 
     def nearly_all(self, within: int) -> int:
-        """How many records there are at least: fewer than `within` more may be there. In as many steps as the number has digits."""
+        """How many records there are at least: fewer than `within` more may be there. In as many steps as the number
+        has digits."""
         low = 0
         step = within
         while not self.is_empty(low + step - 1):
@@ -79,14 +88,16 @@ class NumberedLog:
         self._unknown = None
 
     def slots(self, after: int = -1) -> list[int]:
-        """The numbers of the records that are there, in order. What they are is known again, also after an unknown outcome."""
+        """The numbers of the records that are there, in order. What they are is known again, also after an unknown
+        outcome."""
         self._unknown = None
         start_after = self.key(after) if after >= 0 else ""
         names = (key.removeprefix(self._folder) for key, _ in self._store.list(self._folder, start_after=start_after))
         return [slot for slot in map(parse_slot, names) if slot is not None]
 
     def load(self, after: int = -1) -> Iterator[tuple[int, bytes]]:
-        """All records after a slot, in order; not all at once. Raises ObjectNotFoundError where one is removed meanwhile."""
+        """All records after a slot, in order; not all at once. Raises ObjectNotFoundError where one is removed
+        meanwhile."""
         return self.read(self.slots(after))
 
     def read(self, slots: list[int]) -> Iterator[tuple[int, bytes]]:
@@ -109,5 +120,6 @@ def _read(store: ObjectStore, keys: list[str]) -> Iterator[bytes]:
 
 
 def read_record(store: ObjectStore, key: str) -> bytes:
-    """An object that should be a record. Raises ObjectNotFoundError, DamagedRecordError for one that is larger than any."""
+    """An object that should be a record. Raises ObjectNotFoundError, DamagedRecordError for one that is larger than
+    any."""
     return read_whole(store, key, LARGEST_RECORD, DamagedRecordError)[0]

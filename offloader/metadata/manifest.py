@@ -1,8 +1,8 @@
 """What manifests say: a tree over the slots of a catalog's log. Pure.
 
-A manifest of level 0 (a *leaf*) sums up `FAN` consecutive records, one row each; one of level L sums up `FAN` manifests of level L - 1.
-Numbers and slots are fixed: leaf N covers the slots from N * FAN on. Since records never change, neither does what a manifest says:
-whoever makes it, and however often, makes the same bytes.
+A manifest of level 0 (a *leaf*) sums up `FAN` consecutive records, one row each; one of level L sums up `FAN` manifests
+of level L - 1. Numbers and slots are fixed: leaf N covers the slots from N * FAN on. Since records never change,
+neither does what a manifest says: whoever makes it, and however often, makes the same bytes.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class ManifestNode(NamedTuple):
 class ManifestRow:
     """What some consecutive records add up to.
 
-    `start`..`end`: the positions that they account for, None where there are none. `early`..`late`: no message of theirs says another
-    publish time, as far as messages say one (None: none does); `untimed`: some may say any. `aborted`: how many transactions' abort
-    markers are among the entries.
+    `start`..`end`: the positions that they account for, None where there are none. `early`..`late`: no message of
+    theirs says another publish time, as far as messages say one (None: none does); `untimed`: some may say any.
+    `aborted`: how many transactions' abort markers are among the entries.
     """
 
     start: Position | None = None
@@ -70,8 +70,9 @@ class ManifestRow:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A node's rows, one for each record or manifest below. A leaf has also the lengths of its records in their common object, and what
-    all records before it add up to (`before`: a row for each node of `frontier`): whoever has read the newest leaf knows them all."""
+    """A node's rows, one for each record or manifest below. A leaf has also the lengths of its records in their common
+    object, and what all records before it add up to (`before`: a row for each node of `frontier`): whoever has read the
+    newest leaf knows them all."""
 
     node: ManifestNode
     rows: tuple[ManifestRow, ...]

@@ -33,7 +33,8 @@ def encode_manifest(topic: TopicName, manifest: Manifest) -> bytes:
 
 
 def read_manifest(store: ObjectStore, key: str) -> bytes:
-    """An object that should be a manifest. Raises ObjectNotFoundError, DamagedRecordError for one that is larger than any."""
+    """An object that should be a manifest. Raises ObjectNotFoundError, DamagedRecordError for one that is larger than
+    any."""
     return read_whole(store, key, LARGEST_MANIFEST, DamagedRecordError)[0]
 
 
@@ -79,7 +80,17 @@ def _read_rows(m: pb.Rows) -> tuple[ManifestRow, ...]:
     starts = zip(_sums(m.start_incarnation), _sums(m.start_ledger), m.start_entry, strict=True)
     ends = zip(_sums(m.end_incarnation), _sums(m.end_ledger), m.end_entry, strict=True)
     columns = zip(
-        m.known, starts, ends, _sums(m.early), _sums(m.late), m.segments, m.entries, m.size, m.losses, m.aborted, strict=True
+        m.known,
+        starts,
+        ends,
+        _sums(m.early),
+        _sums(m.late),
+        m.segments,
+        m.entries,
+        m.size,
+        m.losses,
+        m.aborted,
+        strict=True,
     )
     return tuple(
         ManifestRow(

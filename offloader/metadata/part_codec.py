@@ -73,7 +73,9 @@ def _read_ledgers(m: pb.Parts) -> list[LedgerRange]:
     numbers = (_values(column, count) for column in (m.ledger, m.first, m.last, m.entries, m.bytes))
     return [
         LedgerRange(ledger, first, last + 1, count=entries, size=size, closed_with=closed_with)
-        for ledger, first, last, entries, size, closed_with in zip(*numbers, _optional_values(m.closed_with, count), strict=True)
+        for ledger, first, last, entries, size, closed_with in zip(
+            *numbers, _optional_values(m.closed_with, count), strict=True
+        )
     ]
 
 
@@ -83,7 +85,10 @@ def _read_stats(m: pb.Parts, count: int) -> list[EntryStats]:
     columns = zip(_values(m.messages, count), optional, aborted, _values(m.unreadable, count), strict=True)
     return [
         EntryStats(
-            messages, **dict(zip(OPTIONAL_STATS, map(_unsigned, known), strict=True)), aborted=transactions, unreadable=unreadable
+            messages,
+            **dict(zip(OPTIONAL_STATS, map(_unsigned, known), strict=True)),
+            aborted=transactions,
+            unreadable=unreadable,
         )
         for messages, known, transactions, unreadable in columns
     ]

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from offloader._proto import metadata_pb2 as pb
-from offloader.errors import AnotherClusterError, ConfigError, DamagedRecordError, ObjectNotFoundError, UnprovenStoreError
+from offloader.errors import (
+    AnotherClusterError,
+    ConfigError,
+    DamagedRecordError,
+    ObjectNotFoundError,
+    UnprovenStoreError,
+)
 from offloader.metadata.envelope import seal, unseal
 from offloader.metadata.layout import PROOF, ROOT, proof_key
 from offloader.metadata.log import read_record
@@ -16,7 +22,8 @@ from offloader.ports.object_store import ObjectStore
 def open_root(store: ObjectStore, cluster: str, new_uuid: Callable[[], str], *, create: bool = True) -> Root:
     """The root, made where it does not exist yet; the store is proven first.
 
-    With `create` false nothing is written. Raises UnprovenStoreError, AnotherClusterError, ConfigError, FormatVersionError.
+    With `create` false nothing is written. Raises UnprovenStoreError, AnotherClusterError, ConfigError,
+    FormatVersionError.
     """
     if create:
         prove(store, new_uuid())
@@ -52,9 +59,13 @@ def prove(store: ObjectStore, token: str) -> None:
     key = proof_key(token)
     try:
         if store.put(key, b"first", if_absent=True) is None:
-            raise UnprovenStoreError(f"{store.url} refuses to create an object that is not there: it cannot hold metadata")
+            raise UnprovenStoreError(
+                f"{store.url} refuses to create an object that is not there: it cannot hold metadata"
+            )
         if store.put(key, b"second", if_absent=True) is not None or store.read(key, 0, 10)[0] != b"first":
-            raise UnprovenStoreError(f"{store.url} overwrites where it must create: it cannot hold metadata, use another store")
+            raise UnprovenStoreError(
+                f"{store.url} overwrites where it must create: it cannot hold metadata, use another store"
+            )
         if key not in (found for found, _ in store.list(f"{PROOF}/")):
             raise UnprovenStoreError(f"{store.url} does not list what was just written: switch listing caches off")
     finally:

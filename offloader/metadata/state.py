@@ -134,8 +134,10 @@ Record = Said | GenerationBegun | GenerationEnded
 
 
 def record_uuid(topic: TopicName, record: Said) -> str:
-    """A record's own uuid. A segment's is drawn when it is assigned; any other's follows from what it stands behind, so
-    that of several that are tried in the same place only one can have an object."""
+    """A record's own uuid. A segment's is drawn when it is assigned. Any other's follows from the record before it.
+
+    So if several are tried in the same place, only one of them can have an object.
+    """
     match record:
         case Segment():
             return record.uuid
@@ -280,7 +282,9 @@ class CatalogHead:
     def after(self, record: Record) -> CatalogHead:
         """The head with the record of the next slot. Raises IntegrityError where it does not continue the catalog."""
         if self.continued_in is not None:
-            raise IntegrityError(f"{self.topic}: a {type(record).__name__} stands behind the end of generation {self.generation}")
+            raise IntegrityError(
+                f"{self.topic}: a {type(record).__name__} stands behind the end of generation {self.generation}"
+            )
         following = replace(self, next_slot=self.next_slot + 1)
         match record:
             case Claim():
@@ -305,7 +309,9 @@ class CatalogHead:
                 return replace(following, end=record.end, closed=_closed_from(record.end, self.closed), last=last)
             case LedgerClosed():
                 kept = (
-                    closed for closed in self.closed if (closed.incarnation, closed.ledger) != (record.incarnation, record.ledger)
+                    closed
+                    for closed in self.closed
+                    if (closed.incarnation, closed.ledger) != (record.incarnation, record.ledger)
                 )
                 return replace(following, closed=_closed_from(self.end, (*kept, record)))
             case GenerationBegun():

@@ -23,13 +23,15 @@ class TakenOver(NamedTuple):
     failed: Mapping[TopicName, str]
 
 
-def takeover(store: ObjectStore, old_application: str, new_application: str, new_token: Callable[[], str], now: int) -> TakenOver:
-    """Adopt all topics of an application. Interrupted anywhere, it can be repeated; a topic whose catalog cannot be read stays where it is
-    until it can be, and the takeover is repeated.
+def takeover(
+    store: ObjectStore, old_application: str, new_application: str, new_token: Callable[[], str], now: int
+) -> TakenOver:
+    """Adopt all topics of an application. Neither of the two applications may run.
 
-    Neither application may run: the old one meets a fence and stops for good, the new one is overtaken by this process.
-    Each topic's state is in the new journal before its catalog is claimed, so that no topic is ever without an owner
-    who knows its open segment. Raises ConfigError, OvertakenError, and JournalUnavailableError: repeated, it goes on.
+    The old one meets a fence and stops for good; this process overtakes the new one. Each topic's state is in the new
+    journal before its catalog is claimed: so no topic is ever without an owner that knows its open segment. An
+    interrupted takeover can be repeated. A topic whose catalog cannot be read stays where it is: repeat the takeover
+    when it can be read. Raises ConfigError, OvertakenError, and JournalUnavailableError: repeated, it goes on.
     """
     if old_application == new_application:
         raise ConfigError(f"application: {new_application} cannot take over itself")
@@ -38,25 +40,34 @@ def takeover(store: ObjectStore, old_application: str, new_application: str, new
     known, failed = catalogs.heads(topics(store))
     owned = [c for c in known.values() if c.claim is not None and c.claim.application == old_application]
     with Journal.open(store, new_application, new_token) as journal:
-        wanted = [t for t in inherited if t not in failed and _may_adopt(t, known, old_application) and t not in journal.topics]
+        wanted = [
+            t
+            for t in inherited
+            if t not in failed and _may_adopt(t, known, old_application) and t not in journal.topics
+        ]
         journal.record(inherited[topic].state for topic in wanted)
     for head in owned:
         catalogs.adopt(head, old_application, now)
     return TakenOver(tuple(sorted({*wanted, *(c.topic for c in owned)})), failed)
 
 
-def _end_journal(store: ObjectStore, old: str, new: str, new_token: Callable[[], str]) -> Mapping[TopicName, EncodedTopic]:
-    """Begin the old journal's last epoch, which says who has it now; its first record keeps what there is to inherit."""
+def _end_journal(
+    store: ObjectStore, old: str, new: str, new_token: Callable[[], str]
+) -> Mapping[TopicName, EncodedTopic]:
+    """Begin the old journal's last epoch, which says who has it now; its first record keeps what there is to
+    inherit."""
     start = JournalStart(store, old)
     loaded = start.load()
     if loaded.epoch == 0:
-        raise ConfigError(f"application: there is no journal of {old} at {store.url}; the names are those below _journal/")
+        raise ConfigError(
+            f"application: there is no journal of {old} at {store.url}; the names are those below _journal/"
+        )
     if loaded.taken_over_by == new:
         return start.decode(loaded)
     return start.new_epoch(new_token, taken_over_by=new).topics
 
 
 def _may_adopt(topic: TopicName, catalogs: Mapping[TopicName, CatalogHead], old: str) -> bool:
-    """A topic that has been claimed by somebody else is that one's, whatever the old journal remembers of it."""
+    """Whether nobody else has claimed the topic: a claim counts, whatever the old journal remembers."""
     catalog = catalogs.get(topic)
     return catalog is None or catalog.claim is None or catalog.claim.application == old

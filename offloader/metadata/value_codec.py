@@ -32,7 +32,9 @@ def word(kind: type[Word], text: str) -> Word:
     try:
         return kind(text)
     except ValueError:
-        raise FormatVersionError(f"{text!r} is a {kind.__name__} that this version does not know: run a newer one") from None
+        raise FormatVersionError(
+            f"{text!r} is a {kind.__name__} that this version does not know: run a newer one"
+        ) from None
 
 
 def unknown_fields(message: Message) -> bytes:
@@ -68,7 +70,9 @@ def read_position(message: pb.Position) -> Position:
 
 def cuts_message(cuts: SegmentLayout) -> pb.Cuts:
     """See `read_cuts`."""
-    return pb.Cuts(part_size=cuts.part_size, block_size=cuts.block_size, index_step=cuts.index_step, version=cuts.version)
+    return pb.Cuts(
+        part_size=cuts.part_size, block_size=cuts.block_size, index_step=cuts.index_step, version=cuts.version
+    )
 
 
 def read_cuts(message: pb.Cuts) -> SegmentLayout:
@@ -78,13 +82,16 @@ def read_cuts(message: pb.Cuts) -> SegmentLayout:
 
 def ledger_message(x: LedgerRange) -> pb.LedgerRange:
     """See `read_ledgers`. A record has first and last entry, both included."""
-    return pb.LedgerRange(ledger=x.ledger, first=x.first, last=x.last, count=x.count, size=x.size, closed_with=x.closed_with)
+    return pb.LedgerRange(
+        ledger=x.ledger, first=x.first, last=x.last, count=x.count, size=x.size, closed_with=x.closed_with
+    )
 
 
 def read_ledgers(messages: Iterable[pb.LedgerRange]) -> tuple[LedgerRange, ...]:
     """See `ledger_message`."""
     return tuple(
-        LedgerRange(m.ledger, m.first, m.last + 1, count=m.count, size=m.size, closed_with=_closed_with(m)) for m in messages
+        LedgerRange(m.ledger, m.first, m.last + 1, count=m.count, size=m.size, closed_with=_closed_with(m))
+        for m in messages
     )
 
 

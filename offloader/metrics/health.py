@@ -1,4 +1,5 @@
-"""Whether the application is alive (its main loop turns or waits for what will end, its batches end) and ready (the store and Pulsar answered when last asked)."""
+"""Whether the application is alive (its main loop turns or waits for what will end, its batches end) and ready (the
+store and Pulsar answered when last asked)."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ class ProbeAnswer(NamedTuple):
 
 
 class Health:
-    """`timeout`: seconds without a tick after which the loop counts as stuck, beyond what it may wait for; `batch_timeout`: those of a batch
-    beyond what its slices may take. `clock` in seconds."""
+    """`timeout`: seconds without a tick after which the loop counts as stuck, beyond what it may wait for;
+    `batch_timeout`: those of a batch beyond what its slices may take. `clock` in seconds."""
 
     def __init__(self, timeout: float, batch_timeout: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._timeout = timeout

@@ -54,7 +54,8 @@ class Metrics:
 
     @classmethod
     def start(cls, settings: MetricsSettings) -> Self:
-        """With the HTTP endpoint, unless the settings turn it off. Raises ConfigError when the port cannot be opened."""
+        """With the HTTP endpoint, unless the settings turn it off. Raises ConfigError when the port cannot be
+        opened."""
         metrics = cls(settings)
         if settings.port:
             metrics.server = MetricsServer(metrics.registry, metrics.health, settings.host, settings.port)
@@ -188,7 +189,9 @@ class Metrics:
         return Gauge(definition.name, definition.help, definition.labels, registry=self.registry)
 
     def _histogram(self, definition: d.Definition) -> Histogram:
-        return Histogram(definition.name, definition.help, definition.labels, buckets=definition.buckets, registry=self.registry)
+        return Histogram(
+            definition.name, definition.help, definition.labels, buckets=definition.buckets, registry=self.registry
+        )
 
 
 class RateCollector(Collector):

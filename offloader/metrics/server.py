@@ -29,9 +29,13 @@ class MetricsServer:
         try:
             self._server = _listen(host, port)
         except OSError as error:
-            raise ConfigError(f"metrics.port: cannot listen on {host}:{port} ({error.strerror}); choose another, or 0") from error
+            raise ConfigError(
+                f"metrics.port: cannot listen on {host}:{port} ({error.strerror}); choose another, or 0"
+            ) from error
         self._server.set_app(router(registry, health))
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(SHUTDOWN_POLL,), name="metrics", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(SHUTDOWN_POLL,), name="metrics", daemon=True
+        )
         self._thread.start()
 
     @property

@@ -16,7 +16,8 @@ OTHER = "other"
 
 @dataclass(frozen=True, slots=True)
 class TopicLag:
-    """How far one topic is behind: `lag` counts from the catalog's end, `pinned` from the subscription's mark-delete."""
+    """How far one topic is behind: `lag` counts from the catalog's end, `pinned` from the subscription's
+    mark-delete."""
 
     topic: TopicName
     lag_bytes: int

@@ -11,7 +11,8 @@ from offloader.model.position import EntryRange, Position
 
 @dataclass(frozen=True, slots=True)
 class LedgerSpan:
-    """One ledger of a topic's list. `last` is the last entry id it was closed with (-1: empty), None while it is open."""
+    """One ledger of a topic's list. `last` is the last entry id it was closed with (-1: empty), None while it is
+    open."""
 
     ledger: int
     last: int | None
@@ -28,7 +29,8 @@ class LedgerList:
         return ledger in self._by_id
 
     def reaches(self, ledger: int) -> bool:
-        """Whether the list has this ledger or a later one. Else it is older than whoever says that there is this ledger."""
+        """Whether the list has this ledger or a later one. Else it is older than whoever says that there is this
+        ledger."""
         return bool(self.spans) and self.spans[-1].ledger >= ledger
 
     def closed_with(self, ledger: int) -> int | None:
@@ -47,8 +49,8 @@ class LedgerList:
         return None if i is None or i + 1 == len(self.spans) else self.spans[i + 1].ledger
 
     def successor(self, position: Position) -> Position | None:
-        """The position right after; None when it cannot be known (yet): its ledger is not listed (any more), or it is full and no later
-        one is listed. In an open ledger that is the next entry id.
+        """The position right after; None when it cannot be known (yet): its ledger is not listed (any more), or it is
+        full and no later one is listed. In an open ledger that is the next entry id.
         """
         if position.ledger not in self._by_id:
             return None

@@ -20,7 +20,8 @@ class Source(StrEnum):
 
     @property
     def complete(self) -> bool:
-        """Whether every stored entry is copied, also what consumers never see: markers, aborted and open transactions."""
+        """Whether every stored entry is copied, also what consumers never see: markers, aborted and open
+        transactions."""
         return self is not Source.BROKER
 
 
@@ -49,8 +50,12 @@ class EntryStats:
     max_broker_time: int | None = None
     min_index: int | None = None
     max_index: int | None = None
-    aborted: tuple[Transaction, ...] = field(default=(), kw_only=True)  # those whose abort markers are among the entries
-    unreadable: int = field(default=0, kw_only=True)  # entries that are no messages: copied as they are, nothing is known of them
+    aborted: tuple[Transaction, ...] = field(
+        default=(), kw_only=True
+    )  # those whose abort markers are among the entries
+    unreadable: int = field(
+        default=0, kw_only=True
+    )  # entries that are no messages: copied as they are, nothing is known of them
 
     @property
     def publish_bounds(self) -> tuple[int, int] | None:
@@ -67,7 +72,8 @@ class EntryStats:
 class Part:
     """One uploaded part: whole blocks, back to back. `number` counts from 1, `offset` is where it begins in the object.
 
-    `indexed` is the number of index entries that stand at its end. `gaps` were found before or between this part's entries.
+    `indexed` is the number of index entries that stand at its end. `gaps` were found before or between this part's
+    entries.
     """
 
     number: int
@@ -201,8 +207,8 @@ class Segment:
     `start`..`end` is what it accounts for: every entry in it is in the object or in `gaps`.
     An object-less segment (`size` 0) accounts only for gaps.
 
-    `former_ledger_last` proves that it follows where it begins another ledger: the entry that the ledger of the position before was
-    closed with (-1: nobody wrote to it), as Pulsar's list said while it still had both ledgers.
+    `former_ledger_last` proves that it follows where it begins another ledger: the entry that the ledger of the
+    position before was closed with (-1: nobody wrote to it), as Pulsar's list said while it still had both ledgers.
     """
 
     uuid: str
@@ -239,8 +245,8 @@ class Ending(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Entries `start`..`end` that were gone before they were offloaded, and who accepted that. `uncounted`: nobody knows how many there
-    were here, if any."""
+    """Entries `start`..`end` that were gone before they were offloaded, and who accepted that. `uncounted`: nobody
+    knows how many there were here, if any."""
 
     start: Position
     end: Position

@@ -58,7 +58,8 @@ WATCH_EVERY = 0.2  # seconds between looks at the query and the driver
 
 
 class Application:
-    """One run of the application. `run` returns the exit code. Tests wrap what it reaches (`wrapper`), and what its workers do."""
+    """One run of the application. `run` returns the exit code. Tests wrap what it reaches (`wrapper`), and what its
+    workers do."""
 
     def __init__(
         self,
@@ -87,7 +88,8 @@ class Application:
         self._stop.set()
 
     def run(self) -> int:
-        """Until stopped: 0; until caught up: 0, or 2 when `unfinished` names topics. Raises OffloadError (OvertakenError: exit code 3)."""
+        """Until stopped: 0; until caught up: 0, or 2 when `unfinished` names topics. Raises OffloadError
+        (OvertakenError: exit code 3)."""
         with ExitStack() as stack:
             stack.callback(self.ended.set)
             edges = self._reach(stack)
@@ -174,7 +176,9 @@ class Application:
             self._stop.set()
             driver.stop()
 
-    def _watch(self, driver: Driver, session: SparkSession, slots: spark_side.Slots, checkpoint: str, public: Public) -> int:
+    def _watch(
+        self, driver: Driver, session: SparkSession, slots: spark_side.Slots, checkpoint: str, public: Public
+    ) -> int:
         """Keep each lane's query running until it is time to stop. Returns the exit code."""
         config = self.config
         wait = config.spark.trigger_ms / 1000
@@ -187,7 +191,9 @@ class Application:
             work, commit = worker_function(workers), partial(driver.commit, lane)
             return spark_side.start_query(session, driver.plans, lane, work, commit, folder, wait)
 
-        queries = {lane: SupervisedQuery(partial(start, lane), partial(driver.batches_since_restart, lane)) for lane in Lane}
+        queries = {
+            lane: SupervisedQuery(partial(start, lane), partial(driver.batches_since_restart, lane)) for lane in Lane
+        }
         self.ready.set()
         while not self._stop.wait(WATCH_EVERY):
             for query in queries.values():
@@ -270,8 +276,8 @@ def _check_brokers(admin: AdminClient, *, vouched: bool) -> None:
         if vouched:
             return
         raise AuthorizationFailedError(
-            f"whether brokers deliver entries byte for byte cannot be asked ({error}): use a super user's role, or make sure of "
-            f"{EXPOSING}=true in broker.conf and set pulsar.entriesAreExact: true"
+            f"whether brokers deliver entries byte for byte cannot be asked ({error}): use a super user's role, or "
+            f"make sure of {EXPOSING}=true in broker.conf and set pulsar.entriesAreExact: true"
         ) from error
     check_exactness(configuration)
 

@@ -1,4 +1,5 @@
-"""`offloader run --until-caught-up`: each topic's end at the start is the goal; those that cannot get there are named."""
+"""`offloader run --until-caught-up`: each topic's end at the start is the goal; those that cannot get there are
+named."""
 
 from __future__ import annotations
 
@@ -41,10 +42,14 @@ class CaughtUp:
             left = self.left()
             if not left:
                 return CaughtUpState.CANNOT if roster.refused or roster.unread else CaughtUpState.CAUGHT_UP
-            hopeless = [self._hopeless(name, now) for name in left]  # all of them: each is timed from when it was first seen
+            hopeless = [
+                self._hopeless(name, now) for name in left
+            ]  # all of them: each is timed from when it was first seen
             if all(hopeless):
                 return CaughtUpState.CANNOT
-        return CaughtUpState.TIMED_OUT if self._deadline is not None and now >= self._deadline else CaughtUpState.NOT_YET
+        return (
+            CaughtUpState.TIMED_OUT if self._deadline is not None and now >= self._deadline else CaughtUpState.NOT_YET
+        )
 
     def left(self) -> list[TopicName]:
         """Topics that have not reached their goal."""
@@ -53,7 +58,8 @@ class CaughtUp:
     def _there(self, name: TopicName, topic: Topic) -> bool:
         goal, begin, end = topic.retire_at, topic.begin(), topic.catalog.end
         if goal is None or topic.inquiry is not None or topic.gone or topic.missing:
-            return False  # a topic that is disabled or released: the next look says where it ends; one that is to be taken in anew: that look
+            # Disabled or released: the next look says where it ends. To be taken in anew: that look does.
+            return False
         nothing_to_do = goal.ledger < 0 or (begin is not None and goal < begin)
         reached = nothing_to_do or (end is not None and end >= goal)
         return reached and not topic.tail.undecided and self._driver.state(name).open is None and acknowledged(topic)

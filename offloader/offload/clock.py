@@ -6,7 +6,8 @@ import time
 
 
 class SteadyClock:
-    """Milliseconds since the epoch. The wall clock is read once: whoever sets it afterwards, back or forward, changes no wait."""
+    """Milliseconds since the epoch. The wall clock is read once: whoever sets it afterwards, back or forward, changes
+    no wait."""
 
     def __init__(self) -> None:
         self._epoch_ns = time.time_ns() - time.monotonic_ns()

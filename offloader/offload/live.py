@@ -38,7 +38,12 @@ class LiveTable:
         shown = sorted(statuses, key=lambda s: (-s.lag_bytes, s.topic))[: self._most]
         for s in shown:
             table.add_row(
-                Text(printable(str(s.topic))), s.state, str(s.segments), f"{s.entries:,}", decimal(s.size), decimal(s.lag_bytes)
+                Text(printable(str(s.topic))),
+                s.state,
+                str(s.segments),
+                f"{s.entries:,}",
+                decimal(s.size),
+                decimal(s.lag_bytes),
             )
         total = sum(s.size for s in statuses)
         table.add_section()

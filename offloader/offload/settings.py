@@ -85,8 +85,8 @@ def store_of(section: Storage) -> StoreSettings:
 def lanes(config: Config, slots: int) -> Mapping[Lane, LaneLimits]:
     """What one micro-batch of each lane may hold where Spark runs this many tasks at once.
 
-    One slot is left to the slow lane, which takes no more than one: it never holds all of them. Where there is but one, nobody waits for a
-    slow slice longer than for half of the shortest roll.
+    One slot is left to the slow lane, which takes no more than one: it never holds all of them. Where there is but one,
+    nobody waits for a slow slice longer than for half of the shortest roll.
     """
     section = config.limits
     if slots == 1:
@@ -105,7 +105,9 @@ def lanes(config: Config, slots: int) -> Mapping[Lane, LaneLimits]:
     )
     slow = replace(fast, tasks=1, threads=section.slow_lane.threads, queue_factor=1, read_ahead=SLOW_READ_AHEAD)
     if slots > 1:
-        slow = replace(slow, time_budget_ms=section.slow_lane.time_budget_ms, hard_limit_ms=section.slow_lane.hard_limit_ms)
+        slow = replace(
+            slow, time_budget_ms=section.slow_lane.time_budget_ms, hard_limit_ms=section.slow_lane.hard_limit_ms
+        )
     else:
         shortest = min(_everywhere(config, "max_rollover_ms"))
         slow = replace(slow, longest_ms=max(slow.hard_limit_ms, min(shortest // 2, section.slow_lane.hard_limit_ms)))

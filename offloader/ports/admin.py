@@ -14,8 +14,8 @@ class TopicInfo:
     """A topic's managed ledger. `sizes` maps ledger id to (entries, bytes), the open ledger's current ones included.
 
     `created`, in milliseconds, is another one when the topic is deleted and created again, and at no other time.
-    `subscriptions`: names of the durable ones. `token`: of the pin that there was before and after the list was read; empty: one that is not
-    ours; None: not asked for, or nobody can tell.
+    `subscriptions`: names of the durable ones. `token`: of the pin that there was before and after the list was read;
+    empty: one that is not ours; None: not asked for, or nobody can tell.
     """
 
     created: int
@@ -29,15 +29,16 @@ class TopicInfo:
 
 
 class Identity(NamedTuple):
-    """Who answers for a cluster: its name, and where its brokers keep their metadata (empty where we may not read that)."""
+    """Who answers for a cluster: its name, and where its brokers keep their metadata (empty where we may not read
+    that)."""
 
     cluster: str
     stores: str = ""
 
 
 class Admin(Protocol):
-    """The admin REST calls that we use. Raises BrokerUnavailableError, AuthorizationFailedError, ProtocolError, and, where Pulsar itself says
-    that what was asked for is not there, TopicNotFoundError or NamespaceNotFoundError."""
+    """The admin REST calls that we use. Raises BrokerUnavailableError, AuthorizationFailedError, ProtocolError, and,
+    where Pulsar itself says that what was asked for is not there, TopicNotFoundError or NamespaceNotFoundError."""
 
     def version(self) -> str: ...
 
@@ -70,8 +71,9 @@ class Admin(Protocol):
     def topic_info(self, topic: TopicName) -> TopicInfo: ...
 
     def pin_token(self, topic: TopicName, subscription: str) -> str | None:
-        """The token that a durable subscription was made with, which it keeps as long as it is there. Empty: none, so we did not make it.
-        None: these brokers do not keep it. Raises BrokerUnavailableError where there is no such subscription now."""
+        """The token that a durable subscription was made with, which it keeps as long as it is there. Empty: none, so
+        we did not make it. None: these brokers do not keep it. Raises BrokerUnavailableError where there is no such
+        subscription now."""
         ...
 
     def shows_pin_tokens(self) -> bool:
@@ -79,7 +81,8 @@ class Admin(Protocol):
         ...
 
     def loaded_by(self, topic: TopicName) -> str | None:
-        """The broker that has the topic loaded, None where none has; does not load it. For super users. Up to a minute behind."""
+        """The broker that has the topic loaded, None where none has; does not load it. For super users. Up to a minute
+        behind."""
         ...
 
     def namespace_policies(self, namespace: str) -> Mapping[str, object]:

@@ -1,4 +1,5 @@
-"""A topic's entries, byte for byte: what workers read from. `pulsar/broker_source.py` and `bookkeeper/bookie_source.py` have the real ones."""
+"""A topic's entries, byte for byte: what workers read from. `pulsar/broker_source.py` and `bookkeeper/bookie_source.py`
+have the real ones."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ class RawEntry(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """How far a reader may go: through these ledgers of the topic, up to `last`, (ledger, entry), which is confirmed."""
+    """How far a reader may go: through these ledgers of the topic, up to `last`, (ledger, entry), which is
+    confirmed."""
 
     ledgers: LedgerList
     last: tuple[int, int]
@@ -28,7 +30,8 @@ class EntryReader(Protocol):
     def read(self, timeout: float) -> list[RawEntry]:
         """The entries that have arrived, at least one; empty after `timeout` seconds without any.
 
-        Raises TopicMovedError (unload), BrokerUnavailableError, TopicNotFoundError, AuthorizationFailedError, IntegrityError.
+        Raises TopicMovedError (unload), BrokerUnavailableError, TopicNotFoundError, AuthorizationFailedError,
+        IntegrityError.
         """
         ...
 
@@ -40,19 +43,24 @@ class EntryReader(Protocol):
 class EntrySource(Protocol):
     """The worker's way to entries. Safe to use from several threads."""
 
-    def open(self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int, extent: Extent | None = None) -> EntryReader:
-        """A reader whose first entry is the first one at or after (ledger, entry) that Pulsar delivers or, from bookies, that is stored.
+    def open(
+        self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int, extent: Extent | None = None
+    ) -> EntryReader:
+        """A reader that begins with the first entry at or after (ledger, entry) that Pulsar delivers or, from bookies,
+        stores.
 
-        `max_bytes` bounds what it holds, but for one entry that is larger by itself. A broker knows by itself how far one may read;
-        from bookies nothing beyond `extent` is read, and without one only closed ledgers.
+        `max_bytes` bounds what it holds; one entry may be larger. A broker knows how far one may read. From bookies a
+        reader reads nothing beyond `extent`, and without an extent only closed ledgers.
         """
         ...
 
-    def explain(self, topic: TopicName, ledger: int, first: int, last: int, *, limit: int) -> tuple[tuple[Gap, ...], int | None]:
-        """Why entries `first`..`last` of a ledger were not delivered, in order, at most `limit` look-ups.
+    def explain(
+        self, topic: TopicName, ledger: int, first: int, last: int, *, limit: int
+    ) -> tuple[tuple[Gap, ...], int | None]:
+        """Find out why a ledger's entries `first`..`last` were not delivered, in order, with at most `limit` look-ups.
 
-        Returns the gaps that are explained, without a hole from `first` on, and the first entry id that is *not* explained
-        by them (it can be read, so it should have been delivered, or the limit was reached), None when all are. Where bookies
-        deliver everything, nothing is explained.
+        Returns the explained gaps, without a hole from `first` on, and the first entry id that they do *not* explain;
+        None: all are explained. An unexplained entry can be read and should have been delivered, or the limit was
+        reached. A source that reads bookies delivers everything and explains nothing.
         """
         ...

@@ -6,7 +6,8 @@ are never pickled: pass a `StoreSettings` and open it again.
 
 Errors, all stores: `StoreUnavailableError`, `StoreFullError` (retryable); `AccessDeniedError`, `BucketNotFoundError`
 (fatal); `OutcomeUnknownError` where a write may have happened. Whatever retries a store does are bounded by its
-`retry_deadline` seconds and one more attempt; `longest_call` is what a call comes to at most, attempts that look what became of one included.
+`retry_deadline` seconds and one more attempt; `longest_call` is what a call comes to at most, attempts that look what
+became of one included.
 """
 
 from __future__ import annotations
@@ -51,15 +52,20 @@ class OpenUpload:
 class ObjectStore(Protocol):
     """Objects under one root. Keys are relative to it, `/`-separated, without a leading slash, at most 1,024 bytes.
 
-    An object's key is never the folder of another (`a` and `a/b`), and on file systems each piece has at most 255 bytes.
+    An object's key is never the folder of another (`a` and `a/b`), and on file systems each piece has at most 255
+    bytes.
     """
 
     url: str
     min_part_size: int  # every part but an object's last must have at least this many bytes
     retry_deadline: float  # seconds one call may spend retrying
-    longest_call: float  # seconds after which a call of one object has ended, well or not; 0 where there is no such bound
+    longest_call: (
+        float  # seconds after which a call of one object has ended, well or not; 0 where there is no such bound
+    )
 
-    def put(self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False) -> Stat | None:
+    def put(
+        self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False
+    ) -> Stat | None:
         """Write a whole object atomically: readers see nothing or all of it, and after this call they see it.
 
         With `if_absent`, exactly one of several concurrent writers succeeds; the others get None. An object that is
@@ -72,7 +78,8 @@ class ObjectStore(Protocol):
         """Begin a multipart upload of `key`; nothing is visible under it. Returns a handle: plain text that any process
         may use, valid until commit or abort.
 
-        Not repeated by the store once it may have happened: OutcomeUnknownError, and at worst an upload stays open that nobody knows.
+        Not repeated by the store once it may have happened: OutcomeUnknownError, and at worst an upload stays open that
+        nobody knows.
         """
         ...
 
@@ -80,8 +87,8 @@ class ObjectStore(Protocol):
         """Upload one part from any process. Idempotent for the same number and bytes; for different bytes the last one
         wins or the commit is refused, but a commit never publishes bytes that its parts do not name.
 
-        `offset` is where the part begins in the object, so that a file can be written in place. IntegrityError if `data` does not
-        have this CRC32C. The part survives a crash once this returns. Raises UploadGoneError, and then
+        `offset` is where the part begins in the object, so that a file can be written in place. IntegrityError if
+        `data` does not have this CRC32C. The part survives a crash once this returns. Raises UploadGoneError, and then
         creates nothing, when the upload was aborted or committed.
         """
         ...
@@ -89,9 +96,9 @@ class ObjectStore(Protocol):
     def commit(self, upload: str, parts: Iterable[UploadedPart]) -> Stat:
         """Make the object of exactly these parts, numbered 1 to N, visible at once.
 
-        Safe to repeat: when the object is already there with the size of these parts and the same content check (where the store
-        has one: its etag), that is success. Raises UploadGoneError when there is neither the upload nor such an
-        object, PartRejectedError when a part is missing or is not the one named.
+        Safe to repeat: when the object is already there with the size of these parts and the same content check (where
+        the store has one: its etag), that is success. Raises UploadGoneError when there is neither the upload nor such
+        an object, PartRejectedError when a part is missing or is not the one named.
         """
         ...
 
@@ -118,13 +125,14 @@ class ObjectStore(Protocol):
         """(key, size) of every object whose key begins with `prefix`, in key order, after `start_after`. An object is
         listed as soon as its write has returned. Uploads and the store's own helper files never appear.
 
-        With `start_after` no more is looked at than what is taken needs, as far as the store can: whoever takes only the first few
-        gives one.
+        With `start_after` no more is looked at than what is taken needs, as far as the store can: whoever takes only
+        the first few gives one.
         """
         ...
 
     def folders(self, prefix: str = "") -> Iterator[str]:
-        """What keys have up to the first `/` behind `prefix`, closing slash included, each once and in key order: a thousand a request.
+        """What keys have up to the first `/` behind `prefix`, closing slash included, each once and in key order: a
+        thousand a request.
 
         A store of real folders may have some that hold no object.
         """

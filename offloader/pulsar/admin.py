@@ -49,7 +49,8 @@ class AdminClient:
         names = [n for n in _texts(self.rest.get("clusters"), "the clusters") if n != "global"]
         if len(names) != 1:
             raise FatalError(
-                f"which of the clusters {names} this is, only a super user may ask: give the offloader's role that right"
+                f"which of the clusters {names} this is, only a super user may ask: give the offloader's role that "
+                "right"
             )
         return names[0]
 
@@ -81,7 +82,9 @@ class AdminClient:
 
     def namespace_properties(self, namespace: str) -> Mapping[str, str]:
         """What operators attached to the namespace."""
-        said = _mapping(self.rest.get(f"namespaces/{namespace}/properties"), f"the properties of {namespace}", or_none=True)
+        said = _mapping(
+            self.rest.get(f"namespaces/{namespace}/properties"), f"the properties of {namespace}", or_none=True
+        )
         return {name: str(value) for name, value in said.items()}
 
     def namespace_policies(self, namespace: str) -> Mapping[str, object]:
@@ -104,7 +107,11 @@ class AdminClient:
     def pin_token(self, topic: TopicName, subscription: str) -> str | None:
         """See `Admin.pin_token`. The owner's version counts: while brokers are upgraded there are several."""
         stats, owner = self.rest.get_of_owner(f"{topic.rest_path}/stats")
-        return pin_token(stats, subscription) if keeps_properties(self.rest.text("brokers/version", address=owner)) else None
+        return (
+            pin_token(stats, subscription)
+            if keeps_properties(self.rest.text("brokers/version", address=owner))
+            else None
+        )
 
     def shows_pin_tokens(self) -> bool:
         """See `Admin.shows_pin_tokens`. Where only super users may know, it is as by default."""
@@ -132,7 +139,8 @@ def is_system_topic(topic: TopicName) -> bool:
 def effective_policies(admin: AdminClient, topic: TopicName) -> Mapping[str, object]:
     """What applies to a topic after merging broker, namespace and topic. A policy that is nowhere set is None.
 
-    One REST call a policy: for checks, not for each round. A partition has no policies of its own (Pulsar 4.0.7 answers 412).
+    One REST call a policy: for checks, not for each round. A partition has no policies of its own (Pulsar 4.0.7 answers
+    412).
     """
     whole = TopicName.parse(topic.partitioned_name)
     found: dict[str, object] = {
@@ -151,11 +159,13 @@ def subscription_expiration(admin: AdminClient, namespace: str) -> object:
 def _loaded_by(settings: PulsarSettings, brokers: list[str], topic: TopicName) -> str | None:
     """The first of these brokers (`host:port` of their admin REST) whose statistics have the topic. For super users.
 
-    Whoever asks for a topic's statistics by its name makes a broker load it: this does not. What was loaded or unloaded in
-    the last `STATISTICS_AGE_MS` is not seen. Raises BrokerUnavailableError, AuthorizationFailedError.
+    Whoever asks for a topic's statistics by its name makes a broker load it: this does not. What was loaded or unloaded
+    in the last `STATISTICS_AGE_MS` is not seen. Raises BrokerUnavailableError, AuthorizationFailedError.
     """
     scheme = settings.admin_url.partition("://")[0]
-    return next((broker for broker in brokers if _has(replace(settings, admin_url=f"{scheme}://{broker}"), topic)), None)
+    return next(
+        (broker for broker in brokers if _has(replace(settings, admin_url=f"{scheme}://{broker}"), topic)), None
+    )
 
 
 def _has(settings: PulsarSettings, topic: TopicName) -> bool:

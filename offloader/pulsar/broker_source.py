@@ -27,7 +27,9 @@ class BrokerSource:
         del extent  # the dispatcher stops by itself
         return BrokerEntryReader(self._lookup, topic, (ledger, entry), max_bytes)
 
-    def explain(self, topic: TopicName, ledger: int, first: int, last: int, *, limit: int) -> tuple[tuple[Gap, ...], int | None]:
+    def explain(
+        self, topic: TopicName, ledger: int, first: int, last: int, *, limit: int
+    ) -> tuple[tuple[Gap, ...], int | None]:
         """See `EntrySource.explain`."""
         return gaps.explain(self._rest, topic, ledger, first, last, limit=limit)
 

@@ -95,7 +95,9 @@ def flow(consumer_id: int, permits: int) -> BaseCommand:
 
 def acknowledge(consumer_id: int, request_id: int, ledger: int, entry: int) -> BaseCommand:
     """Cumulative, with a receipt."""
-    command = Ack(consumer_id=consumer_id, type=Ack.CUMULATIVE, request_id=request_id, message_id=[message_id(ledger, entry)])
+    command = Ack(
+        consumer_id=consumer_id, type=Ack.CUMULATIVE, request_id=request_id, message_id=[message_id(ledger, entry)]
+    )
     return BaseCommand(type=BaseCommand.ACK_FIELD_NUMBER, ack=command)
 
 
@@ -112,7 +114,8 @@ def close_consumer(consumer_id: int, request_id: int) -> BaseCommand:
 
 
 def producer(producer_id: int, request_id: int, topic: str, name: str, epoch: int | None) -> BaseCommand:
-    """The topic's only producer: whoever produces is fenced out. `epoch`: what our last one got, refused if others came since."""
+    """The topic's only producer: whoever produces is fenced out. `epoch`: what our last one got, refused if others came
+    since."""
     command = Producer(
         topic=topic,
         producer_id=producer_id,

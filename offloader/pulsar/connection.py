@@ -24,7 +24,9 @@ READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 class BrokerConnection:
     """Shared by many consumers; the broker tells them apart by their ids. `session` is for consumers and requests."""
 
-    def __init__(self, sock: socket.socket, session: BrokerSession, wakeup: Wakeup, keep_alive: float, name: str) -> None:
+    def __init__(
+        self, sock: socket.socket, session: BrokerSession, wakeup: Wakeup, keep_alive: float, name: str
+    ) -> None:
         self.session = session
         self.name = name
         self._sock = sock

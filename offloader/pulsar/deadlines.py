@@ -1,4 +1,5 @@
-"""A bound on the whole of a call over HTTP: connecting, sending, and all that comes back, also where it trickles. httpx bounds each read alone."""
+"""A bound on the whole of a call over HTTP: connecting, sending, and all that comes back, also where it trickles. httpx
+bounds each read alone."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ INTERCEPTORS = "brokerEntryMetadataInterceptors"
 def check_exactness(configuration: Mapping[str, str]) -> None:
     """Raises InexactBytesError if brokers add metadata to entries and take it off before delivery.
 
-    A broker without interceptors adds none, but may have done so in the past: entries of that time would be delivered without it.
+    A broker without interceptors adds none, but may have done so in the past: entries of that time would be delivered
+    without it.
     """
     if configuration.get(EXPOSING, "false").lower() == "true":
         return

@@ -17,7 +17,8 @@ from offloader.errors import ProtocolError
 from offloader.model import KIB, MIB
 
 MESSAGE = BaseCommand.MESSAGE_FIELD_NUMBER
-# What a frame may have beside the message itself: command, broker entry metadata, and room for a sender that counts otherwise.
+# What a frame may have beside the message itself: command, broker entry metadata, and room for a sender that counts
+# otherwise.
 FRAME_SLACK = 64 * KIB
 DEFAULT_MAX_MESSAGE = 5 * MIB
 

@@ -11,8 +11,8 @@ from offloader.pulsar.rest import RestClient
 
 POOL = 8
 REMEDY = (
-    "if that lasts, the entry may be one that no broker can show, such as one that is no message: with pulsar.metadataServiceUri it is "
-    "copied from bookies"
+    "if that lasts, the entry may be one that no broker can show, such as one that is no message: with "
+    "pulsar.metadataServiceUri it is copied from bookies"
 )
 
 
@@ -30,7 +30,8 @@ def explain(
 
 
 def kind_of(headers: Mapping[str, str]) -> GapKind | None:
-    """What an entry's headers say. None: a reader should get it, or it belongs to a transaction that may still be committed."""
+    """What an entry's headers say. None: a reader should get it, or it belongs to a transaction that may still be
+    committed."""
     if headers.get("X-Pulsar-txn-uncommitted") == "true":
         return None
     if headers.get("X-Pulsar-marker-type"):
@@ -60,7 +61,8 @@ def _look(rest: RestClient, topic: TopicName, ledger: int, entry: int) -> GapKin
 
 
 def _is_listed(rest: RestClient, topic: TopicName, ledger: int, entry: int) -> bool:
-    """Whether the topic's ledger list has the entry: what a broker answers for one that is not there differs, 404 or 500."""
+    """Whether the topic's ledger list has the entry: what a broker answers for one that is not there differs, 404 or
+    500."""
     stats = rest.get(f"{topic.rest_path}/internalStats")
     entries, _ = topic_info(rest.get(f"{topic.rest_path}/internal-info"), stats).sizes.get(ledger, (0, 0))
     return entry < entries

@@ -11,9 +11,12 @@ from offloader.pulsar.window import Window, message_count
 
 
 class Inbox:
-    """Holds what the window allows. An entry that does not fit ends the subscription: `overflowed`, to go on at `next`."""
+    """Holds what the window allows. An entry that does not fit ends the subscription: `overflowed`, to go on at
+    `next`."""
 
-    def __init__(self, window: Window, start: tuple[int, int], grant: Callable[[int], None], stop: Callable[[], None]) -> None:
+    def __init__(
+        self, window: Window, start: tuple[int, int], grant: Callable[[int], None], stop: Callable[[], None]
+    ) -> None:
         self.next = start
         self.overflowed = False
         self.end_of_topic = False
@@ -35,7 +38,8 @@ class Inbox:
             self._grant_more()
 
     def take(self, timeout: float) -> list[RawEntry]:
-        """Everything that has arrived; nothing after `timeout` seconds. Raises why the subscription ended, once it is empty."""
+        """Everything that has arrived; nothing after `timeout` seconds. Raises why the subscription ended, once it is
+        empty."""
         with self._changed:
             self._changed.wait_for(lambda: self._entries or self._error or self.overflowed, timeout)
             if not self._entries and self._error is not None:

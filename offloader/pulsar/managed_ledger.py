@@ -14,11 +14,14 @@ from offloader.ports.admin import TopicInfo
 from offloader.printable import printable
 
 PIN_PROPERTY = "pin"
-"""The property of our subscriptions that has their token. Brokers store a subscription's properties when it is made; whoever subscribes to it
-later changes nothing."""
+"""The property of our subscriptions that has their token.
+
+Brokers store a subscription's properties when it is made; whoever subscribes to it later changes nothing."""
 LAZY_CURSORS = "lazyCursorRecovery"
-"""The setting of brokers that load a topic before its cursors. What they then say of a subscription's properties are those of whoever
-subscribes first after the load; what is stored with the cursor stays unseen."""
+"""The setting of brokers that load a topic before its cursors.
+
+They then tell the properties of whoever subscribes first after the load; what is stored with the cursor stays
+unseen."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -27,7 +30,9 @@ def topic_info(info: Mapping[str, Any], stats: Mapping[str, Any]) -> TopicInfo:
     try:
         return _topic_info(info, stats)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise ProtocolError(f"the broker describes a managed ledger in a way that we do not know ({error!r})") from error
+        raise ProtocolError(
+            f"the broker describes a managed ledger in a way that we do not know ({error!r})"
+        ) from error
 
 
 def _topic_info(info: Mapping[str, Any], stats: Mapping[str, Any]) -> TopicInfo:
@@ -37,7 +42,8 @@ def _topic_info(info: Mapping[str, Any], stats: Mapping[str, Any]) -> TopicInfo:
     sizes = {_count(x["ledgerId"]): (_count(x["entries"]), _count(x["size"])) for x in ledgers}
     spans = [LedgerSpan(x["ledgerId"], x["entries"] - 1) for x in ledgers]
     if ledgers and ledgers[-1]["entries"] == 0:
-        # The last ledger's record has no count before it is closed; a terminated topic's keeps none until it is loaded again.
+        # The last ledger's record has no count before it is closed; a terminated topic's keeps none until it is loaded
+        # again.
         current = ledgers[-1]["ledgerId"]
         # While a broker changes ledgers, the counts are for a moment those of the full one (seen with 4.0.7).
         counted = (_count(stats["currentLedgerEntries"]), _count(stats["currentLedgerSize"]))
@@ -66,15 +72,17 @@ def pin_token(stats: Any, subscription: str) -> str | None:
             return None
         token = properties.get(PIN_PROPERTY, "")
     except (KeyError, TypeError, AttributeError) as error:
-        raise ProtocolError(f"the broker describes a topic's subscriptions in a way that we do not know ({error!r})") from error
+        raise ProtocolError(
+            f"the broker describes a topic's subscriptions in a way that we do not know ({error!r})"
+        ) from error
     if not isinstance(token, str):
         raise ProtocolError(f"the broker says that the subscription's token is of type {type(token).__name__}")
     return token
 
 
 def keeps_properties(version: str) -> bool:
-    """Whether a broker stores a subscription's properties: since 2.10.1. Before, they were those of whoever subscribed first after each load.
-    Raises BrokerUnavailableError for what is no version: somebody else has answered."""
+    """Whether a broker stores a subscription's properties: since 2.10.1. Before, they were those of whoever subscribed
+    first after each load. Raises BrokerUnavailableError for what is no version: somebody else has answered."""
     found = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", version.strip())
     if found is None:
         raise BrokerUnavailableError(f"the broker says that its version is {printable(version[:40])}, which is none")
@@ -82,7 +90,8 @@ def keeps_properties(version: str) -> bool:
 
 
 def instant(text: str) -> int:
-    """Milliseconds of a date as brokers write it: ISO 8601 with the offset of the time zone of the one that answers. Raises ValueError."""
+    """Milliseconds of a date as brokers write it: ISO 8601 with the offset of the time zone of the one that answers.
+    Raises ValueError."""
     at = datetime.fromisoformat(text)
     if at.tzinfo is None:
         raise ValueError(f"{text!r} does not say in which time zone")

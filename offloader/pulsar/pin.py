@@ -28,8 +28,8 @@ CLOSE_SECONDS = 5.0  # in which brokers confirm that we have let go; one that ha
 class BrokerPins:
     """`Pins` over shared connections; one consumer a topic.
 
-    Each time that we subscribe we bring a new token: a subscription that is there keeps its own, one that is made by this has another one
-    than any before it.
+    Each time that we subscribe we bring a new token. A subscription that exists keeps its own; one that we make gets
+    ours, which no earlier one has.
     """
 
     def __init__(self, settings: PulsarSettings, new_token: Callable[[], str] = lambda: str(uuid4())) -> None:
@@ -55,7 +55,8 @@ class BrokerPins:
             return topic in self._held
 
     def groups(self, topics: list[TopicName]) -> list[list[TopicName]]:
-        """See `Pins.groups`: one group a connection; of those that must subscribe again one for each broker that had them."""
+        """See `Pins.groups`: one group a connection; of those that must subscribe again one for each broker that had
+        them."""
         with self._lock:
             held = {topic: self._held.get(topic) for topic in topics}
         places: dict[object, list[TopicName]] = {}
@@ -68,7 +69,9 @@ class BrokerPins:
         with self._lock:
             pins = {topic: self._held.get(topic) for topic in topics}
         found: dict[TopicName, TopicEnd | Exception] = {
-            topic: FatalError(f"{topic}: the pin is not held; open it first") for topic, pin in pins.items() if pin is None
+            topic: FatalError(f"{topic}: the pin is not held; open it first")
+            for topic, pin in pins.items()
+            if pin is None
         }
         held = [pin for pin in pins.values() if pin is not None]
         found |= self._reconnect(pin for pin in held if not pin.connected)
@@ -124,8 +127,8 @@ class BrokerPins:
                     reply.result(max(0.0, deadline - time.monotonic()))
 
     def _reconnect(self, pins: Iterable[PinConsumer]) -> dict[TopicName, TopicEnd | Exception]:
-        """Subscribe again; returns the failures. What is not begun in time is left for the next round, and comes first there: topics that
-        hang keep no others from their turn."""
+        """Subscribe again; returns the failures. What is not begun in time is left for the next round, and comes first
+        there: topics that hang keep no others from their turn."""
         deadline = time.monotonic() + self._settings.operation_timeout
         todo = sorted(pins, key=lambda pin: pin.tried_at)
         if not todo:

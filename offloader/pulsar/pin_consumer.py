@@ -49,7 +49,8 @@ class Attachment:
 
 
 class PinConsumer:
-    """Subscribes when it is first needed, and again after an unload or a lost connection; never once it was let go of for good. Thread safe.
+    """Subscribes when it is first needed, and again after an unload or a lost connection; never once it was let go of
+    for good. Thread safe.
 
     `subscription` says with what, anew each time.
     """
@@ -72,7 +73,8 @@ class PinConsumer:
 
     @property
     def place(self) -> object:
-        """The connection to the broker that has our consumer; where none has it, the name of the one that had it last."""
+        """The connection to the broker that has our consumer; where none has it, the name of the one that had it
+        last."""
         attachment = self._attachment
         return self._broker if attachment is None or attachment.closed else attachment.connection
 
@@ -97,7 +99,9 @@ class PinConsumer:
     def ask_end(self) -> tuple[Attachment, Reply]:
         """Ask for the topic's end; to be passed to `end`."""
         attached = self.connect()
-        return attached, attached.connection.session.request(lambda n: commands.last_message_id(attached.consumer_id, n))
+        return attached, attached.connection.session.request(
+            lambda n: commands.last_message_id(attached.consumer_id, n)
+        )
 
     def end(self, attached: Attachment, reply: Reply, timeout: float) -> TopicEnd:
         """The answer to `ask_end`. If it fails, the next call subscribes again."""
@@ -147,7 +151,8 @@ class PinConsumer:
             raise
 
     def _notice(self, mark_delete: tuple[int, int]) -> None:
-        """A mark-delete goes back when a broker died before storing it, or when the subscription was deleted meanwhile."""
+        """A mark-delete goes back when a broker died before storing it, or when the subscription was deleted
+        meanwhile."""
         before, self._mark_delete = self._mark_delete, mark_delete
         if before is not None and mark_delete < before:
             log.warning(

@@ -27,7 +27,8 @@ class BrokerAddress:
 
 @dataclass
 class _Slot:
-    """One connection's place; its lock keeps two threads from connecting for the same. `failed_at`: when its last opening failed, and why."""
+    """One connection's place; its lock keeps two threads from connecting for the same. `failed_at`: when its last
+    opening failed, and why."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     connection: BrokerConnection | None = None
@@ -49,8 +50,8 @@ class ConnectionPool:
         self._closed = False
 
     def get(self, address: BrokerAddress) -> BrokerConnection:
-        """A connection to that broker, taken in turn if several are allowed. Raises as `Connection.open`: whoever waited while another
-        thread could not connect hears the same, and does not try, and wait, once more."""
+        """A connection to that broker, taken in turn if several are allowed. Raises as `Connection.open`: whoever
+        waited while another thread could not connect hears the same, and does not try, and wait, once more."""
         asked_at = self._clock()
         number = next(self._turn) % self.settings.connections_per_broker
         with self._lock:
@@ -66,7 +67,9 @@ class ConnectionPool:
 
     def _open(self, slot: _Slot, address: BrokerAddress) -> BrokerConnection:
         try:
-            slot.connection = BrokerConnection.open(self.settings, self._authentication, address.host, address.behind_proxy)
+            slot.connection = BrokerConnection.open(
+                self.settings, self._authentication, address.host, address.behind_proxy
+            )
         except OffloadError as error:
             slot.failure, slot.failed_at = error, self._clock()
             raise
@@ -78,8 +81,10 @@ class ConnectionPool:
         return self.ask_service(lambda address, connection: (address, connection))
 
     def ask_service(self, question: Callable[[BrokerAddress, BrokerConnection], T]) -> T:
-        """What one of the service URL's hosts answers: the one that answered last, or the next that does. Each is asked once. A host that
-        says that it cannot tell now (ServiceNotReady) may be the one that is not well."""
+        """What one of the service URL's hosts answers: first the one that answered last, then the others, once each.
+
+        A host that says that it cannot tell now (ServiceNotReady) may itself be unwell.
+        """
         hosts = self.settings.service_hosts
         first = self._service
         errors: list[BrokerUnavailableError | TopicMovedError] = []

@@ -1,4 +1,5 @@
-"""Publishes entries into one topic as its only producer (access mode ExclusiveWithFencing), exactly as they are given."""
+"""Publishes entries into one topic as its only producer (access mode ExclusiveWithFencing), exactly as they are
+given."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from offloader.pulsar.connection import BrokerConnection
 from offloader.pulsar.frames import DEFAULT_MAX_MESSAGE
 from offloader.pulsar.lookup import TopicLookup
 
-# A broker takes frames of 10 KiB more than its messages may have (seen in 4.0.7); our command needs less than one of them.
+# A broker takes frames of 10 KiB more than its messages may have (seen in 4.0.7); our command needs less than one of
+# them.
 ROOM_FOR_METADATA = 9 * KIB
 
 
@@ -46,8 +48,8 @@ class EntryProducer:
     def open(cls, lookup: TopicLookup, topic: TopicName, name: str, epoch: int | None) -> EntryProducer:
         """Fence out whoever produces, and produce. `epoch`: of our last producer, None before the first.
 
-        Raises FatalError where somebody else has produced since that epoch; TopicNotFoundError, BrokerUnavailableError, ...
-        The broker makes the topic where it is allowed to.
+        Raises FatalError where somebody else has produced since that epoch; TopicNotFoundError, BrokerUnavailableError,
+        ... The broker makes the topic where it is allowed to.
         """
         try:
             return cls._open(lookup, topic, name, epoch)

@@ -18,8 +18,9 @@ from offloader.pulsar.window import Window
 class BrokerEntryReader:
     """An `EntryReader` on a non-durable, exclusive subscription with a random name: it pins nothing.
 
-    Memory is bounded twice. Permits are granted for what fits, as far as sizes are known. If entries turn out to be larger,
-    those that do not fit are dropped, and once the others are taken a new subscription begins at the first dropped one.
+    Memory is bounded twice. Permits are granted for what fits, as far as sizes are known. If entries turn out to be
+    larger, those that do not fit are dropped, and once the others are taken a new subscription begins at the first
+    dropped one.
     """
 
     def __init__(self, lookup: TopicLookup, topic: TopicName, start: tuple[int, int], max_bytes: int) -> None:
@@ -51,7 +52,9 @@ class BrokerEntryReader:
             self._lookup.forget(self._topic)
             return self._subscribe_at(self._lookup.connection(self._topic), start)
 
-    def _subscribe_at(self, connection: BrokerConnection, start: tuple[int, int]) -> tuple[BrokerConnection, int, Inbox]:
+    def _subscribe_at(
+        self, connection: BrokerConnection, start: tuple[int, int]
+    ) -> tuple[BrokerConnection, int, Inbox]:
         session = connection.session
         self._window.reset()
         inbox = Inbox(

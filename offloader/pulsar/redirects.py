@@ -1,4 +1,5 @@
-"""Which redirects are followed with our credentials: an ingress, or whoever stands in for one, must not get them. Pure."""
+"""Which redirects are followed with our credentials: an ingress, or whoever stands in for one, must not get them.
+Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from urllib.parse import urlsplit
 
 
 def refusal(source: str, target: str, named: Collection[str]) -> str:
-    """Why a redirect is not followed; empty: it is. `named`: the hosts that the configuration or the cluster itself names.
+    """Why a redirect is not followed; empty: it is. `named`: the hosts that the configuration or the cluster itself
+    names.
 
     Raises ValueError for what is no URL.
     """
@@ -15,7 +17,10 @@ def refusal(source: str, target: str, named: Collection[str]) -> str:
     if there.scheme != here.scheme and there.scheme != "https":
         return f"it leaves {here.scheme}"
     if there.hostname is None or there.hostname not in named:
-        return "neither pulsar.adminUrl nor the cluster itself names that host; if it is a broker, add it to pulsar.adminUrl"
+        return (
+            "neither pulsar.adminUrl nor the cluster itself names that host; if it is a broker, add it to "
+            "pulsar.adminUrl"
+        )
     return ""
 
 

@@ -68,7 +68,8 @@ class RestClient:
         return _json(path, self._success(path, self.request("GET", path, **query)))
 
     def get_of_owner(self, path: str) -> tuple[Any, str]:
-        """The same of a topic's path, and the address of the broker that has answered: the topic's owner, or what stands before it."""
+        """The same of a topic's path, and the address of the broker that has answered: the topic's owner, or what
+        stands before it."""
         response = self._success(path, self.request("GET", path))
         return _json(path, response), str(response.request.url).partition("/admin/")[0]
 
@@ -76,9 +77,11 @@ class RestClient:
         """The text that a path below /admin/v2/ gives. `address`: of this broker, and no other."""
         return self._success(path, self.request("GET", path, address=address, **query)).text
 
-    def request(self, method: str, path: str, *, body: Any = None, address: str | None = None, **query: str) -> httpx.Response:
-        """The answer of the first host that is well; where none is, the best that there is. `body` is sent as JSON. Raises
-        BrokerUnavailableError where nobody answers."""
+    def request(
+        self, method: str, path: str, *, body: Any = None, address: str | None = None, **query: str
+    ) -> httpx.Response:
+        """The answer of the first host that is well; where none is, the best that there is. `body` is sent as JSON.
+        Raises BrokerUnavailableError where nobody answers."""
         if address is not None:
             return self._ask(method, address, path, query, body)
         problems: list[str] = []
@@ -111,7 +114,8 @@ class RestClient:
         return response
 
     def error(self, path: str, response: httpx.Response) -> OffloadError:
-        """The error that an answer stands for: by its status, by whether a Pulsar gave it, and by what was asked; never by its words."""
+        """The error that an answer stands for: by its status, by whether a Pulsar gave it, and by what was asked; never
+        by its words."""
         status, reason = response.status_code, _reason(response)
         by_pulsar = reason is not None
         said = f"{path}: the broker answered {status}: {reason if reason is not None else _plain(response)}"
@@ -122,7 +126,9 @@ class RestClient:
         if status == 404 and by_pulsar:
             return TopicNotFoundError(said) if _about_topic(path) else NamespaceNotFoundError(said)
         if status == 404:
-            return BrokerUnavailableError(f"{said}; that is no answer of a broker: see what stands between us and the cluster")
+            return BrokerUnavailableError(
+                f"{said}; that is no answer of a broker: see what stands between us and the cluster"
+            )
         if status >= 500 or status in _AGAIN:
             return BrokerUnavailableError(said)
         return FatalError(said)
@@ -171,8 +177,11 @@ class RestClient:
                     found |= hosts_named(parse_json(response.text))
         return found
 
-    def _send(self, method: str, url: str, parameters: Mapping[str, str] | None = None, body: Any = None) -> httpx.Response:
-        """One request, which ends in time, and of whose answer no more is read than an answer may have. Raises ProtocolError."""
+    def _send(
+        self, method: str, url: str, parameters: Mapping[str, str] | None = None, body: Any = None
+    ) -> httpx.Response:
+        """One request, which ends in time, and of whose answer no more is read than an answer may have. Raises
+        ProtocolError."""
         headers = {**self._authentication.headers(), "Accept-Encoding": "identity"}
         content, until = bytearray(), time.monotonic() + self._patience
         with (
@@ -185,7 +194,11 @@ class RestClient:
                     raise httpx.ReadTimeout(f"it answers for longer than {self._patience} s")
                 if len(content) > MAX_ANSWER:
                     raise ProtocolError(f"{url}: the answer has more than {MAX_ANSWER} bytes")
-        kept = {name: value for name, value in response.headers.items() if name not in ("content-encoding", "content-length")}
+        kept = {
+            name: value
+            for name, value in response.headers.items()
+            if name not in ("content-encoding", "content-length")
+        }
         return httpx.Response(response.status_code, headers=kept, content=bytes(content), request=response.request)
 
 
@@ -203,7 +216,8 @@ def _json(path: str, response: httpx.Response) -> Any:
 
 
 def _of_one_in_trouble(method: str, response: httpx.Response) -> bool:
-    """Whether another host may do better: who answers is overloaded or broken, or is no Pulsar. What answers a HEAD has no form to tell by."""
+    """Whether another host may do better: who answers is overloaded or broken, or is no Pulsar. What answers a HEAD has
+    no form to tell by."""
     status = response.status_code
     if status == 404:
         return method != "HEAD" and _reason(response) is None

@@ -1,4 +1,5 @@
-"""What one connection says and hears: handshake, requests and their answers, consumers. No sockets, no threads of its own.
+"""What one connection says and hears: handshake, requests and their answers, consumers. No sockets, no threads of its
+own.
 
 `handle` is called by the connection's I/O thread only; everything else may be called from any thread.
 """

@@ -69,7 +69,9 @@ class PulsarSettings:
         try:
             context = ssl.create_default_context(cafile=self.tls_trust_certs_file or None)
         except OSError as error:
-            raise ConfigError(f"pulsar.tlsTrustCertsFilePath: {self.tls_trust_certs_file!r} cannot be read ({error})") from error
+            raise ConfigError(
+                f"pulsar.tlsTrustCertsFilePath: {self.tls_trust_certs_file!r} cannot be read ({error})"
+            ) from error
         if not self.tls_verify_hostname or self.tls_allow_insecure:
             context.check_hostname = False
         if self.tls_allow_insecure:

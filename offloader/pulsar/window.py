@@ -1,8 +1,8 @@
 """How many messages a broker may send, so that what arrives fits. Pure.
 
-Permits count messages, the broker reads entries: with N permits left it sends at most N entries (each has at least one
-message), and stops once the permits are used up, however many messages the last entries had. So N permits are granted as
-room for N entries of the size seen last; how many messages each entry had is counted as the broker does.
+Permits count messages; the broker reads entries. With N permits left it sends at most N entries, since each has at
+least one message, and stops when the permits are used up. So we grant N permits as room for N entries of the size seen
+last, and count each entry's messages as the broker does.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Any other store through fsspec, if its file system has an atomic create: Google Cloud Storage, Azure Blob Storage.
 
-Parts are objects of their own under `.uploads/<id>/`. The commit composes them where the file system offers that (gcsfs:
-`merge`), else it writes the object in one call from memory, which takes as much memory as the object is long.
-Metadata is not kept: there is no common way to write it.
-A range is read between two looks at the object, because there is no common way to name the version that is wanted.
+Parts are objects of their own under `.uploads/<id>/`. The commit composes them where the file system offers that
+(gcsfs: `merge`), else it writes the object in one call from memory, which takes as much memory as the object is long.
+Metadata is not kept: there is no common way to write it. A range is read between two looks at the object, because there
+is no common way to name the version that is wanted.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from offloader.storage.rules import (
     total_size,
 )
 
-# Where pipe_file(mode="create") has exactly one winner: gcsfs asks for generation 0 (`ifGenerationMatch=0`), adlfs sends
-# `If-None-Match: *`, and the server decides. Seen with emulators (fake-gcs-server, Azurite; integration/storage), never with
-# Google's or Microsoft's own service, whose documentation promises it. (fsspec's memory file system looks first and writes
-# then: only under a lock of ours.)
+# Where pipe_file(mode="create") has exactly one winner: gcsfs asks for generation 0 (`ifGenerationMatch=0`), adlfs
+# sends `If-None-Match: *`, and the server decides. Seen with emulators (fake-gcs-server, Azurite; integration/storage),
+# never with Google's or Microsoft's own service, whose documentation promises it. (fsspec's memory file system looks
+# first and writes then: only under a lock of ours.)
 PROVEN = frozenset({"memory"}) | GOOGLE | AZURE
 COMPOSE_LIMIT = 32  # Google Cloud Storage composes no more sources in one request
 READ_ATTEMPTS = 20
@@ -58,8 +58,8 @@ _MEMORY_LOCK = threading.Lock()
 
 
 class FsspecStore:
-    """`ObjectStore` over an fsspec file system. Raises UnprovenStoreError for those without a proven atomic create, unless it is
-    used for reading alone."""
+    """`ObjectStore` over an fsspec file system. Raises UnprovenStoreError for those without a proven atomic create,
+    unless it is used for reading alone."""
 
     def __init__(
         self, url: str, options: Mapping[str, Any] | None = None, *, read_only: bool = False, setting: str = "root"
@@ -80,7 +80,14 @@ class FsspecStore:
         self._base = path.rstrip("/") + "/"
         self._creating: AbstractContextManager[Any] = _MEMORY_LOCK if protocol == "memory" else nullcontext()
 
-    def put(self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False) -> Stat | None:  # noqa: ARG002
+    def put(
+        self,
+        key: str,
+        data: bytes,
+        *,
+        meta: Mapping[str, str] | None = None,
+        if_absent: bool = False,  # noqa: ARG002
+    ) -> Stat | None:
         """See `ObjectStore.put`. Metadata is not kept."""
         path = self._path(key)
         with translated(f"writing {path}", write=True):
@@ -143,10 +150,14 @@ class FsspecStore:
             for path, size in sorted(self._find(f"{self._base}{_UPLOADS}/").items()):
                 if not path.endswith("/upload.json") or size > LARGEST_DESCRIPTION:
                     continue
-                with suppress(FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):  # ended since, or not ours
+                with suppress(
+                    FileNotFoundError, ValueError, KeyError, TypeError, AttributeError
+                ):  # ended since, or not ours
                     info = parse_json(self._fs.cat_file(path))
                     if info["key"].startswith(prefix):
-                        yield OpenUpload(info["key"], make_handle(info["key"], path.split("/")[-2]), int(info["began_at"]))
+                        yield OpenUpload(
+                            info["key"], make_handle(info["key"], path.split("/")[-2]), int(info["began_at"])
+                        )
 
     def read(self, key: str, offset: int = 0, length: int | None = None) -> tuple[bytes, Stat]:
         """See `ObjectStore.read`."""
@@ -157,7 +168,9 @@ class FsspecStore:
             before, found = found, self._existing(key)
             if found == before and len(data) == max(0, end - offset):
                 return data, found
-        raise StoreUnavailableError(f"{self.url}: {key} is replaced faster than it can be read, or its bytes do not all come")
+        raise StoreUnavailableError(
+            f"{self.url}: {key} is replaced faster than it can be read, or its bytes do not all come"
+        )
 
     def stat(self, key: str) -> Stat | None:
         """See `ObjectStore.stat`. The etag is a digest of all that the file system tells of the object."""
@@ -196,7 +209,9 @@ class FsspecStore:
             if not key.endswith("/"):
                 if key.startswith(prefix) and key > start_after:
                     yield key, size
-            elif (key > start_after or start_after.startswith(key)) and (key.startswith(prefix) or prefix.startswith(key)):
+            elif (key > start_after or start_after.startswith(key)) and (
+                key.startswith(prefix) or prefix.startswith(key)
+            ):
                 yield from self._walk(key, prefix, start_after)
 
     def _in_folder(self, folder: str, prefix: str) -> Sequence[tuple[str, int]]:

@@ -28,8 +28,11 @@ _REFUSALS: dict[int, tuple[type[OffloadError], str]] = {
 
 @contextmanager
 def translated(what: str, *, write: bool = False) -> Iterator[None]:
-    """Raise ours for theirs. What is not understood is unavailability, or for a write an unknown outcome, as is whatever
-    hinders looking at what was written."""
+    """Raise our errors for theirs. An error that we do not understand is unavailability; of a write it is an unknown
+    outcome.
+
+    So is an error that keeps us from looking at what was written.
+    """
     try:
         yield
     except RetryableError as e:

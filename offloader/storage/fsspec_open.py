@@ -14,9 +14,19 @@ from offloader.storage.fsspec_errors import translated
 
 GOOGLE = frozenset({"gs", "gcs"})
 AZURE = frozenset({"abfs", "abfss", "az"})
-REQUEST_TIMEOUT_S = 120  # of one request, as long as a part; without it gcsfs waits for ever for a server that is silent
+REQUEST_TIMEOUT_S = (
+    120  # of one request, as long as a part; without it gcsfs waits for ever for a server that is silent
+)
 ADLFS_CREATES_SINCE = (2024, 12)  # the first adlfs that knows mode="create"
-_NUMBERS = ("block_size", "blocksize", "connection_timeout", "max_concurrency", "read_timeout", "requests_timeout", "timeout")
+_NUMBERS = (
+    "block_size",
+    "blocksize",
+    "connection_timeout",
+    "max_concurrency",
+    "read_timeout",
+    "requests_timeout",
+    "timeout",
+)
 _WORDS = {"true": True, "false": False}
 
 
@@ -25,8 +35,8 @@ def open_file_system(url: str, options: Mapping[str, Any], setting: str) -> tupl
     protocol = url.partition("://")[0]
     chosen = {name: _typed(name, value) for name, value in options.items()}
     if protocol in GOOGLE:
-        # Else it asks by gRPC what kind of bucket this is, where it gets no answer before each call (half a minute and more),
-        # and appends to objects of zonal buckets, which nothing proves atomic. Read when gcsfs is imported.
+        # Else it asks by gRPC what kind of bucket this is, where it gets no answer before each call (half a minute and
+        # more), and appends to objects of zonal buckets, which nothing proves atomic. Read when gcsfs is imported.
         os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
         chosen.setdefault("requests_timeout", REQUEST_TIMEOUT_S)
     with translated(f"opening {url}"):

@@ -32,7 +32,15 @@ from offloader.storage.local_files import (
     write_at,
 )
 from offloader.storage.local_uploads import UploadFolder, UploadInfo, gone
-from offloader.storage.rules import HELPER_FOLDERS, check_crc, check_key, check_parts, holds_parts, make_handle, split_handle
+from offloader.storage.rules import (
+    HELPER_FOLDERS,
+    check_crc,
+    check_key,
+    check_parts,
+    holds_parts,
+    make_handle,
+    split_handle,
+)
 
 LEFT_OVER_AFTER_SECONDS = 86_400
 _UPLOAD_ID = re.compile("[0-9a-f]{32}")
@@ -50,7 +58,9 @@ class LocalStore:
         self._synced: set[Path] = set()
         self._prepared = False
 
-    def put(self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False) -> Stat | None:
+    def put(
+        self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False
+    ) -> Stat | None:
         """See `ObjectStore.put`."""
         target, source = self._path(key), self._spare()
         with os_errors(f"{self.url}: writing {key}"), temporary(source) as fd:
@@ -105,7 +115,9 @@ class LocalStore:
         """See `ObjectStore.list_uploads`."""
         with os_errors(f"{self.url}: listing uploads"):
             names = sorted(path.name for path in self._uploads.iterdir()) if self._uploads.is_dir() else []
-            for name in filter(_UPLOAD_ID.fullmatch, names):  # who looks into the folder may have left files of their own
+            for name in filter(
+                _UPLOAD_ID.fullmatch, names
+            ):  # who looks into the folder may have left files of their own
                 with suppress(FileNotFoundError, NotADirectoryError):  # ended since it was listed
                     info = UploadFolder(self._uploads / name, self._tmp).info()
                     if info.key.startswith(prefix):
@@ -144,7 +156,11 @@ class LocalStore:
         with os_errors(f"{self.url}: listing {prefix}"):
             for name, entry in _entries(self._path(base[:-1]) if base else self.root, base):
                 key = base + name
-                if name.endswith("/") and key.startswith(prefix) and any(True for _ in _walk(Path(entry.path), key, "", "")):
+                if (
+                    name.endswith("/")
+                    and key.startswith(prefix)
+                    and any(True for _ in _walk(Path(entry.path), key, "", ""))
+                ):
                     yield key
 
     def delete(self, keys: Iterable[str]) -> None:

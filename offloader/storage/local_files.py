@@ -65,8 +65,8 @@ def write_at(fd: int, data: bytes, offset: int = 0) -> None:
 
 
 def uncache(fd: int, offset: int, length: int) -> None:
-    """Take what was written, and is on disk, out of the page cache: nobody reads it soon, bookies need the memory, and the next part is
-    written to the same pages (new ones cost a virtual machine more than the writing)."""
+    """Take what was written, and is on disk, out of the page cache: nobody reads it soon, bookies need the memory, and
+    the next part is written to the same pages (new ones cost a virtual machine more than the writing)."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(fd, offset, length, os.POSIX_FADV_DONTNEED)
 
@@ -115,7 +115,8 @@ def publish(source: Path, target: Path, *, if_absent: bool) -> bool:
 
 
 def keep_name(path: Path) -> None:
-    """Make a file's name durable. Also of one that is found there: whoever named it may have died or failed before this."""
+    """Make a file's name durable. Also of one that is found there: whoever named it may have died or failed before
+    this."""
     try:
         sync_folder(path.parent)
     except OSError as e:
@@ -123,7 +124,8 @@ def keep_name(path: Path) -> None:
 
 
 def complete(fd: int, meta: Mapping[str, str]) -> None:
-    """The last thing done to a file before it gets its name: metadata, an exact time for the etag, and all of it on disk."""
+    """The last thing done to a file before it gets its name: metadata, an exact time for the etag, and all of it on
+    disk."""
     _set_meta(fd, meta)
     now = time.time_ns()
     os.utime(fd, ns=(now, now))

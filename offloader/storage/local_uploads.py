@@ -1,13 +1,14 @@
 """Multipart uploads in a file system.
 
 An upload is a folder `.uploads/<id>/` under the root: `upload.json` (key, metadata, begin), `data`, and the parts'
-*claims*. Parts are written in place: part n's bytes go straight to their offset in `data`, which the commit only renames,
-so that no byte is written twice. What makes this safe against tasks that run twice, die, or come back as zombies:
+*claims*. Parts are written in place: part n's bytes go straight to their offset in `data`, which the commit only
+renames, so that no byte is written twice. What makes this safe against tasks that run twice, die, or come back as
+zombies:
 
 * Before a part is written in place it claims its range: a symbolic link `<n>` whose target's text is
   `<offset>-<size>-<crc32c>`. A link is created atomically with its content, the first one wins, and none ever changes.
-* A claim must begin where that of part n-1 ends, so claimed ranges never overlap: what is written in place to a range is
-  always the same bytes, however often and by whomever, also after the commit.
+* A claim must begin where that of part n-1 ends, so claimed ranges never overlap: what is written in place to a range
+  is always the same bytes, however often and by whomever, also after the commit.
 * Anything else (a part with other bytes than the claimed, or that arrives before its predecessor) goes to a side file
   `<n>.<size>-<crc32c>`.
 * The commit of N parts first claims N+1 as `end`: then nobody can lengthen `data` any more, and a rename publishes it.
@@ -101,7 +102,8 @@ class UploadFolder:
         return part_etag(len(data), crc)
 
     def finish(self, parts: Sequence[UploadedPart], target: Path) -> Path:
-        """Bring exactly these parts into one durable file; its path: `data`, or `target` where they had to be copied."""
+        """Bring exactly these parts into one durable file; its path: `data`, or `target` where they had to be
+        copied."""
         if self._closed_after(parts):
             return self._finish_in_place(parts)
         self._copy(parts, target)

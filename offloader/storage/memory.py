@@ -1,4 +1,5 @@
-"""A store in memory: for trials and tests. Several stores over one `MemoryBacking` are several processes of one bucket."""
+"""A store in memory: for trials and tests. Several stores over one `MemoryBacking` are several processes of one
+bucket."""
 
 from __future__ import annotations
 
@@ -53,7 +54,9 @@ class MemoryStore:
         self.min_part_size = min_part_size
         self.retry_deadline = self.longest_call = 0.0
 
-    def put(self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False) -> Stat | None:
+    def put(
+        self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False
+    ) -> Stat | None:
         """See `ObjectStore.put`."""
         check_key(key)
         with self.backing.lock:

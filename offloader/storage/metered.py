@@ -26,7 +26,9 @@ class MeteredStore:
         self.retry_deadline = store.retry_deadline
         self.longest_call = store.longest_call
 
-    def put(self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False) -> Stat | None:
+    def put(
+        self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False
+    ) -> Stat | None:
         return self._told("put", lambda: self._store.put(key, data, meta=meta, if_absent=if_absent))
 
     def begin(self, key: str, *, meta: Mapping[str, str] | None = None) -> str:

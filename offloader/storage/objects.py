@@ -10,13 +10,15 @@ from offloader.model import MIB
 from offloader.ports.object_store import ObjectStore, Stat
 
 READ_SIZE = 4 * MIB
-LARGEST_INDEX = 256 * MIB  # a segment ends when it has 16 MiB of index; a V1 index of 1 TiB has 4 MiB in blocks of 5 MiB
+LARGEST_INDEX = (
+    256 * MIB
+)  # a segment ends when it has 16 MiB of index; a V1 index of 1 TiB has 4 MiB in blocks of 5 MiB
 AT_ONCE = MIB  # what is larger is read only when its size is known to be possible
 
 
 def read_whole(store: ObjectStore, key: str, most: int, damage: type[IntegrityError]) -> tuple[bytes, Stat]:
-    """An object that has no more than `most` bytes where it is sound. Raises ObjectNotFoundError, and `damage` for a larger one, of which
-    no more than a MiB is read."""
+    """An object that has no more than `most` bytes where it is sound. Raises ObjectNotFoundError, and `damage` for a
+    larger one, of which no more than a MiB is read."""
     first = min(most + 1, AT_ONCE)
     data, stat = store.read(key, 0, first)
     if stat.size > most or len(data) > most:
@@ -28,7 +30,8 @@ def read_whole(store: ObjectStore, key: str, most: int, damage: type[IntegrityEr
 
 
 def read_to_compare(store: ObjectStore, key: str, size: int) -> bytes | None:
-    """What an object has that should have `size` bytes: one more at most, which tells that it is another. None: it is not there."""
+    """What an object has that should have `size` bytes: one more at most, which tells that it is another. None: it is
+    not there."""
     try:
         return store.read(key, 0, size + 1)[0]
     except ObjectNotFoundError:
@@ -36,7 +39,8 @@ def read_to_compare(store: ObjectStore, key: str, size: int) -> bytes | None:
 
 
 def read_index(store: ObjectStore, key: str) -> tuple[bytes, Stat]:
-    """An object that should be an index. Raises ObjectNotFoundError, DamagedObjectError for one that is larger than any."""
+    """An object that should be an index. Raises ObjectNotFoundError, DamagedObjectError for one that is larger than
+    any."""
     return read_whole(store, key, LARGEST_INDEX, DamagedObjectError)
 
 

@@ -22,7 +22,9 @@ def open_store(settings: StoreSettings, *, read_only: bool = False) -> ObjectSto
     """
     scheme = settings.scheme
     if not scheme:
-        raise ConfigError(f"{settings.setting}: {settings.root!r} is not a URL; write file:///folder or s3://bucket/prefix")
+        raise ConfigError(
+            f"{settings.setting}: {settings.root!r} is not a URL; write file:///folder or s3://bucket/prefix"
+        )
     if settings.options and not settings.takes_options:
         raise ConfigError(f"options.{settings.options[0][0]}: {scheme}:// takes no options; leave it out")
     if scheme == "file":
@@ -44,6 +46,7 @@ def _open_local(settings: StoreSettings) -> LocalStore:
     parts = urlsplit(settings.root)
     if parts.netloc not in ("", "localhost") or not parts.path.strip("/") or parts.query or parts.fragment:
         raise ConfigError(
-            f"{settings.setting}: {settings.root!r} must be file:/// and an absolute path (encode # and ? as %23 and %3F)"
+            f"{settings.setting}: {settings.root!r} must be file:/// and an absolute path (encode # and ? as %23 and "
+            "%3F)"
         )
     return LocalStore(unquote(parts.path))

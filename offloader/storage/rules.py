@@ -15,7 +15,8 @@ LARGEST_DESCRIPTION = 64 * 1024  # of an upload: its key and metadata
 
 
 def check_key(key: str) -> str:
-    """A key that every store can hold: `/`-separated, no empty, `.` or `..` piece, at most 1,024 bytes, no leading `.uploads`."""
+    """A key that every store can hold: `/`-separated, no empty, `.` or `..` piece, at most 1,024 bytes, no leading
+    `.uploads`."""
     pieces = key.split("/")
     if any(piece in ("", ".", "..") for piece in pieces) or pieces[0] in HELPER_FOLDERS or "\0" in key:
         raise FatalError(f"{key!r} cannot be an object's key")
@@ -46,7 +47,9 @@ def check_crc(number: int, data: bytes, crc: int) -> None:
     """Raise IntegrityError unless the bytes have this CRC32C."""
     found = crc32c(data)
     if found != crc:
-        raise IntegrityError(f"part {number}: the bytes have CRC32C {found:08x}, not {crc:08x}: they were damaged in memory")
+        raise IntegrityError(
+            f"part {number}: the bytes have CRC32C {found:08x}, not {crc:08x}: they were damaged in memory"
+        )
 
 
 def check_parts(key: str, parts: Iterable[UploadedPart], min_part_size: int) -> list[UploadedPart]:

@@ -1,7 +1,7 @@
 """S3 and what speaks like it: `s3://bucket/prefix`, with an endpoint for other servers than AWS.
 
-boto3's low-level client, because only there are upload id, part number and ETag plain values that processes can pass on.
-Each part and object is sent with its CRC32C, which AWS, versitygw and MinIO check.
+boto3's low-level client, because only there are upload id, part number and ETag plain values that processes can pass
+on. Each part and object is sent with its CRC32C, which AWS, versitygw and MinIO check.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ REQUESTS_OF_A_CALL = 2  # a write, and a look what became of it
 
 
 class S3Store:
-    """`ObjectStore` in S3. `client` is a boto3 client without retries of its own (see `s3_client.py`) that waits at most `attempt_timeout` seconds
-    for an answer, closed with the store."""
+    """`ObjectStore` in S3. `client` is a boto3 client without retries of its own (see `s3_client.py`) that waits at
+    most `attempt_timeout` seconds for an answer, closed with the store."""
 
     def __init__(
         self, client: Any, bucket: str, prefix: str = "", *, retry_deadline: float = 60.0, attempt_timeout: float = 35.0
@@ -44,7 +44,9 @@ class S3Store:
         self._base = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         self._calls = S3Calls(self.url, retry_deadline)
 
-    def put(self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False) -> Stat | None:
+    def put(
+        self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False
+    ) -> Stat | None:
         """See `ObjectStore.put`."""
         request: dict[str, Any] = {
             **self._at(key),
@@ -59,7 +61,8 @@ class S3Store:
         return self._if_equal(key, data) if etag is None else Stat(len(data), etag, _lower(meta))
 
     def begin(self, key: str, *, meta: Mapping[str, str] | None = None) -> str:
-        """See `ObjectStore.begin`. A lost answer may leave an upload whose id nobody knows: it can never become an object."""
+        """See `ObjectStore.begin`. A lost answer may leave an upload whose id nobody knows: it can never become an
+        object."""
         request = {**self._at(key), "ContentType": DATA_TYPE, "Metadata": _lower(meta), "ChecksumAlgorithm": "CRC32C"}
 
         def send() -> str:
@@ -102,7 +105,9 @@ class S3Store:
             gone = e
         found = self._head(key)
         if found is None or not is_made_of(found[0], listed):
-            raise UploadGoneError(f"{self.url}: the upload of {key} is gone, and no object of these parts is there") from gone
+            raise UploadGoneError(
+                f"{self.url}: the upload of {key} is gone, and no object of these parts is there"
+            ) from gone
         return found[1]
 
     def abort(self, upload: str) -> None:
@@ -124,7 +129,10 @@ class S3Store:
                 key = found["Key"].removeprefix(self._base)
                 yield OpenUpload(key, make_handle(key, found["UploadId"]), int(found["Initiated"].timestamp() * 1000))
             more = page.get("IsTruncated", False)
-            request |= {"KeyMarker": page.get("NextKeyMarker", ""), "UploadIdMarker": page.get("NextUploadIdMarker", "")}
+            request |= {
+                "KeyMarker": page.get("NextKeyMarker", ""),
+                "UploadIdMarker": page.get("NextUploadIdMarker", ""),
+            }
 
     def read(self, key: str, offset: int = 0, length: int | None = None) -> tuple[bytes, Stat]:
         """See `ObjectStore.read`."""

@@ -1,9 +1,9 @@
 """One loop around every request to S3: what is tried again, for how long, and what is known afterwards.
 
-botocore's own retries are switched off. They hide whether an attempt before the last one may have been applied, and that
-is the difference between "it did not happen" and "nobody knows"; and they know attempts but no deadline.
-What botocore retries (its standard mode) is retried here, too, and in addition what it leaves alone: bodies of GET that end early,
-409 Conflict, and parts whose checksum says that they were damaged on the way.
+botocore's own retries are off. They hide whether an earlier attempt may have been applied: that is the difference
+between "it did not happen" and "nobody knows". And they count attempts, but know no deadline. This loop retries what
+botocore's standard mode retries, and what botocore leaves alone: bodies of GET that end early, 409 Conflict, and parts
+that their checksum shows to be damaged on the way.
 """
 
 from __future__ import annotations
@@ -35,13 +35,18 @@ FIRST_WAIT_SECONDS = 0.1
 LONGEST_WAIT_SECONDS = 5.0
 
 DAMAGED_ON_THE_WAY = frozenset({"BadDigest", "InvalidDigest", "XAmzContentChecksumMismatch", "IncompleteBody"})
-_BUSY = frozenset({"SlowDown", "ServiceUnavailable", "RequestTimeout", "RequestLimitExceeded", "BandwidthLimitExceeded"})
-_THROTTLED = frozenset({"Throttling", "ThrottlingException", "ThrottledException", "RequestThrottled", "TooManyRequests"})
+_BUSY = frozenset(
+    {"SlowDown", "ServiceUnavailable", "RequestTimeout", "RequestLimitExceeded", "BandwidthLimitExceeded"}
+)
+_THROTTLED = frozenset(
+    {"Throttling", "ThrottlingException", "ThrottledException", "RequestThrottled", "TooManyRequests"}
+)
 _INTERNAL = "InternalError"
 _NOT_APPLIED = _BUSY | _THROTTLED | DAMAGED_ON_THE_WAY
 _NO_CREDENTIALS = (boto.NoCredentialsError, boto.PartialCredentialsError, boto.NoAuthTokenError, boto.ProfileNotFound)
 _NOT_SENT = (boto.EndpointConnectionError, boto.ConnectTimeoutError, boto.ProxyConnectionError)
-# What comes of reading an answer that is none of S3's. (Redirects without end: where boto3 got the endpoint from the environment.)
+# What comes of reading an answer that is none of S3's. (Redirects without end: where boto3 got the endpoint from the
+# environment.)
 _NOT_S3 = (KeyError, ValueError, RecursionError, ResponseParserError)
 _BROKEN = (boto.HTTPClientError, boto.ConnectionError, boto.IncompleteReadError)
 
@@ -55,7 +60,10 @@ _BY_CODE: dict[str, tuple[type[OffloadError], str]] = {
     "InvalidPartOrder": (PartRejectedError, "the parts are not in order"),
     "EntityTooSmall": (PartRejectedError, "a part that is not the last is too small"),
     "AccessDenied": (AccessDeniedError, "the store refuses this call; check the credentials and the bucket's policy"),
-    "RequestTimeTooSkewed": (FatalError, "this machine's clock and the store's differ by too much; set the clock (NTP)"),
+    "RequestTimeTooSkewed": (
+        FatalError,
+        "this machine's clock and the store's differ by too much; set the clock (NTP)",
+    ),
     "QuotaExceeded": (StoreFullError, "the quota is used up"),
     "XMinioAdminBucketQuotaExceeded": (StoreFullError, "the bucket's quota is used up"),
     "XMinioStorageFull": (StoreFullError, "the store has no room left"),
@@ -84,7 +92,8 @@ class S3Calls:
         return self._call(what, work, repeat_lost=True, write=False)
 
     def write(self, what: str, work: Callable[[], T]) -> T:
-        """A request that may be repeated. OutcomeUnknownError if an attempt may have been applied and none was answered."""
+        """A request that may be repeated. OutcomeUnknownError if an attempt may have been applied and none was
+        answered."""
         return self._call(what, work, repeat_lost=True, write=True)
 
     def write_once(self, what: str, work: Callable[[], T]) -> T:
@@ -124,14 +133,21 @@ def code_of(e: BaseException) -> str:
 
 def status_of(e: BaseException) -> int:
     """The HTTP status, 0 where there was no answer."""
-    return int(e.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)) if isinstance(e, boto.ClientError) else 0
+    return (
+        int(e.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)) if isinstance(e, boto.ClientError) else 0
+    )
 
 
 def _is_passing(e: BaseException) -> bool:
     if isinstance(e, _BROKEN):
         return True
     code, status = code_of(e), status_of(e)
-    return code == _INTERNAL or code in _NOT_APPLIED or status in (409, 429) or (status >= 500 and status not in (501, 507))
+    return (
+        code == _INTERNAL
+        or code in _NOT_APPLIED
+        or status in (409, 429)
+        or (status >= 500 and status not in (501, 507))
+    )
 
 
 def _may_have_happened(e: BaseException) -> bool:

@@ -36,7 +36,8 @@ def is_made_of(head: Mapping[str, object], parts: Sequence[UploadedPart]) -> boo
     """Whether HEAD (with ChecksumMode) tells of an object of these parts.
 
     By size, and by what the store offers: the composite CRC32C, else an ETag of AWS' form. Where encryption or another
-    server makes ETags of another form and there is no checksum, by size alone: the key is a fresh uuid, and nobody else writes there.
+    server makes ETags of another form and there is no checksum, by size alone: the key is a fresh uuid, and nobody else
+    writes there.
     """
     if head.get("ContentLength") != total_size(parts):
         return False

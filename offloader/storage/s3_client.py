@@ -16,7 +16,14 @@ from offloader.storage.settings import StoreSettings
 
 # Enough for the threads of a worker; a connection is opened only when it is needed.
 MAX_CONNECTIONS = 64
-OPTIONS = ("retry_deadline", "connect_timeout", "read_timeout", "max_connections", "addressing_style", "payload_signing")
+OPTIONS = (
+    "retry_deadline",
+    "connect_timeout",
+    "read_timeout",
+    "max_connections",
+    "addressing_style",
+    "payload_signing",
+)
 ADDRESSING = ("auto", "path", "virtual")
 NO_RULES = "NoSuchLifecycleConfiguration"
 PAYLOAD_SIGNING = ("auto", "always", "never")
@@ -69,8 +76,9 @@ def _addressing_style(settings: StoreSettings) -> str:
 
 
 def _signs_payloads(options: Mapping[str, str], endpoint: str) -> bool:
-    """Whether what is sent is signed with its SHA-256: 7 ms of CPU for 8 MiB. Over https:// TLS protects it on its way, and each part's
-    CRC32C is checked by the store. botocore's own rule is the same, but knows only of checksums that it has made itself."""
+    """Whether what is sent is signed with its SHA-256: 7 ms of CPU for 8 MiB. Over https:// TLS protects it on its way,
+    and each part's CRC32C is checked by the store. botocore's own rule is the same, but knows only of checksums that it
+    has made itself."""
     wanted = _one_of(PAYLOAD_SIGNING, options, "payload_signing", "auto")
     return wanted == "always" or (wanted == "auto" and not endpoint.startswith("https:"))
 

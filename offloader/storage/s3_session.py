@@ -1,4 +1,5 @@
-"""boto3's clients. What boto3 knows of services is read once in a process: that takes twenty times as long as making a client."""
+"""boto3's clients. What boto3 knows of services is read once in a process: that takes twenty times as long as making a
+client."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ def new_client(settings: StoreSettings, config: Config) -> Any:
 
 
 def _refuse_redirects(response: tuple[Any, Any] | None = None, operation: Any = None, **_: object) -> None:
-    """botocore takes a redirect for another region's, and where it names none asks for it and is redirected, without end."""
+    """botocore takes a redirect for another region's, and where it names none asks for it and is redirected, without
+    end."""
     if response is None:
         return
     answer = response[0]

@@ -18,8 +18,8 @@ class StoreSettings:
     """Where a store is and how to reach it. Can be pickled; each process opens its own store.
 
     `root`: `file:///path`, `s3://bucket/prefix`, `memory://name` (this process only), or a URL of fsspec. `endpoint`,
-    `region` and keys are for S3; without keys the usual AWS chain decides (environment, profile, instance role). `setting` is how
-    whoever gave the root calls it, for errors.
+    `region` and keys are for S3; without keys the usual AWS chain decides (environment, profile, instance role).
+    `setting` is how whoever gave the root calls it, for errors.
     """
 
     root: str

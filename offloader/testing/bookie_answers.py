@@ -43,7 +43,9 @@ def answer_v2(bookie: MemoryBookie, asked: ScriptedRequest, status: int | None) 
             stored or b""
         )
     status, entries = _tried(lambda: bookie.batch(asked.ledger, asked.entry, asked.most, asked.size), status)
-    head = v2.BATCH_ANSWER.pack(v2.header(v2.BATCH_READ), _V2_STATUS.get(status, status), asked.ledger, asked.entry, asked.number)
+    head = v2.BATCH_ANSWER.pack(
+        v2.header(v2.BATCH_READ), _V2_STATUS.get(status, status), asked.ledger, asked.entry, asked.number
+    )
     return b"".join([head, *(piece for entry in entries or () for piece in (len(entry).to_bytes(4), entry))])
 
 
@@ -81,7 +83,11 @@ def answer_v3(bookie: MemoryBookie, request: pb.Request, asked: ScriptedRequest,
 
 def _read(bookie: MemoryBookie, request: pb.Request) -> Fields:
     asked = request.read
-    return {"body": bookie.read(asked.ledger_id, asked.entry_id, asked.master_key if asked.flag == v3.FENCE_LEDGER else None)}
+    return {
+        "body": bookie.read(
+            asked.ledger_id, asked.entry_id, asked.master_key if asked.flag == v3.FENCE_LEDGER else None
+        )
+    }
 
 
 def _add(bookie: MemoryBookie, request: pb.Request) -> Fields:

@@ -1,4 +1,5 @@
-"""A bookie on the loopback interface: versions 2 and 3 of the protocol over a `MemoryBookie`, and whatever can go wrong."""
+"""A bookie on the loopback interface: versions 2 and 3 of the protocol over a `MemoryBookie`, and whatever can go
+wrong."""
 
 from __future__ import annotations
 
@@ -26,9 +27,9 @@ from offloader.testing.memory_bookie import MemoryBookie
 class BookieFault:
     """One thing that goes wrong with the next `times` requests that match. Without more, they are never answered.
 
-    `status`: answered so, and not done. `delay`: answered after so many seconds, as is everything after it on its connection.
-    `drop`: done, and then the connection is closed in place of an answer. `swap`: answered after the next one.
-    `spoil`: the answer with this done to its frame.
+    `status`: answered so, and not done. `delay`: answered after so many seconds, as is everything after it on its
+    connection. `drop`: done, and then the connection is closed in place of an answer. `swap`: answered after the next
+    one. `spoil`: the answer with this done to its frame.
     """
 
     matches: Callable[[ScriptedRequest], bool] = lambda _: True
@@ -50,7 +51,8 @@ class ServerAuthentication:
 
 
 class BookieServer:
-    """A context manager; its end closes all connections. `requests`: what was asked, in order of arrival. `faults`: what goes wrong.
+    """A context manager; its end closes all connections. `requests`: what was asked, in order of arrival. `faults`:
+    what goes wrong.
 
     `tls`: START_TLS is possible. `authentication`: asked for before anything else.
     """
@@ -81,7 +83,9 @@ class BookieServer:
         self._threads[0].start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -197,7 +201,9 @@ class _Served:
             self._socket.sendall(frame(response.SerializeToString()))
             return reply is not None
         if not self._authenticated:
-            self._socket.sendall(frame(pb.Response(header=request.header, status=UnauthorizedError.status).SerializeToString()))
+            self._socket.sendall(
+                frame(pb.Response(header=request.header, status=UnauthorizedError.status).SerializeToString())
+            )
             return True
         asked = asked_v3(request)
         return self._answer(asked, lambda status: answer_v3(self._server.bookie, request, asked, status))

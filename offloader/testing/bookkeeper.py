@@ -1,7 +1,7 @@
 """A simulated BookKeeper: bookies, metadata and the network between them and their clients, in virtual time.
 
-Each message may be lost, late, duplicated or answered with an error, as the seed has it. What bookies and metadata do with a message
-that arrives is that of `memory_bookie` and `ledger_metadata`.
+Each message may be lost, late, duplicated or answered with an error, as the seed has it. What bookies and metadata do
+with a message that arrives is that of `memory_bookie` and `ledger_metadata`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class Weather:
 
 
 class Network:
-    """Messages under way, in the order of their arrival. `now`: seconds. `prompt`: they arrive at once, and nobody need deliver them."""
+    """Messages under way, in the order of their arrival. `now`: seconds. `prompt`: they arrive at once, and nobody need
+    deliver them."""
 
     def __init__(self, rng: random.Random, weather: Weather, *, prompt: bool = False) -> None:
         self.rng = rng
@@ -96,7 +97,8 @@ class SimulatedBookie:
         self.lost = False
 
     def lose_disk(self, *, refuse: bool) -> None:
-        """`refuse`: it does not start again (its cookie is missed); otherwise it answers as if it never had anything."""
+        """`refuse`: it does not start again (its cookie is missed); otherwise it answers as if it never had
+        anything."""
         self.memory = MemoryBookie()
         self.lost = True
         self.up = not refuse

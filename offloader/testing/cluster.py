@@ -37,7 +37,8 @@ class Produced:
 
 
 class MemoryCluster(Shared):
-    """What a test does to the cluster. `admin`, `source`, `stored` (straight from its bookie) and `pins()` are the product's view of it.
+    """What a test does to the cluster. `admin`, `source`, `stored` (straight from its bookie) and `pins()` are the
+    product's view of it.
 
     Reads do not wait for real time unless `real_time` is set: a reader at the end returns an empty list at once.
     """
@@ -82,7 +83,8 @@ class MemoryCluster(Shared):
         return self._add(topic, MemoryEntry(data, pending=True))
 
     def resolve(self, topic: TopicName, *, commit: bool) -> tuple[int, int]:
-        """End the topic's open transaction: its entries become readable or aborted, a marker follows; returns its position."""
+        """End the topic's open transaction: its entries become readable or aborted, a marker follows; returns its
+        position."""
         with self.changed:
             for entry in self._topic(topic).stored():
                 if entry.pending:
@@ -102,7 +104,9 @@ class MemoryCluster(Shared):
             self.state.unload(self._topic(topic))
             if self.configuration.get(LAZY_CURSORS) == "true":
                 for cursor in self._topic(topic).cursors.values():
-                    cursor.properties = {PIN_PROPERTY: self.state.new_token()}  # what whoever subscribes next brings is shown
+                    cursor.properties = {
+                        PIN_PROPERTY: self.state.new_token()
+                    }  # what whoever subscribes next brings is shown
             self.changed.notify_all()
 
     def terminate(self, topic: TopicName) -> None:
@@ -150,7 +154,8 @@ class MemoryCluster(Shared):
         self._move(topic, subscription, lambda found, mark: _after(found, mark, count))
 
     def reset(self, topic: TopicName, ledger: int, entry: int, subscription: str = PIN) -> None:
-        """Let the subscription begin at an entry, as `resetcursor` does: the mark-delete is the entry before, in whichever ledger."""
+        """Let the subscription begin at an entry, as `resetcursor` does: the mark-delete is the entry before, in
+        whichever ledger."""
         self._move(topic, subscription, lambda found, _: _before(found, (ledger, entry)))
 
     def check_retention(self, topic: TopicName) -> None:

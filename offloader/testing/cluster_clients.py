@@ -237,7 +237,9 @@ class MemorySource:
         with self._cluster.changed:
             return MemoryReader(self._cluster, topic, (ledger, entry), max_bytes)
 
-    def explain(self, topic: TopicName, ledger: int, first: int, last: int, *, limit: int) -> tuple[tuple[Gap, ...], int | None]:
+    def explain(
+        self, topic: TopicName, ledger: int, first: int, last: int, *, limit: int
+    ) -> tuple[tuple[Gap, ...], int | None]:
         """From what was produced, one look-up an entry."""
         self._cluster.faults.before("source.explain", topic)
         gaps: list[Gap] = []
@@ -252,7 +254,8 @@ class MemorySource:
 
 
 class MemoryReader:
-    """Delivers as a broker does: hidden entries are left out, an open transaction stops it, trimmed ledgers are skipped."""
+    """Delivers as a broker does: hidden entries are left out, an open transaction stops it, trimmed ledgers are
+    skipped."""
 
     def __init__(self, cluster: Shared, topic: TopicName, start: tuple[int, int], max_bytes: int) -> None:
         self._cluster = cluster

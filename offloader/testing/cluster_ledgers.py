@@ -69,7 +69,11 @@ class MemoryLedgers:
                 raise TopicNotFoundError(f"{topic} does not exist")
             listed = [(x.id, x.entries if x.closed else []) for x in found.ledgers]
             return ManagedLedger(
-                tuple(ListedLedger(ledger, len(entries), sum(len(e.data) for e in entries)) for ledger, entries in listed), 0, b""
+                tuple(
+                    ListedLedger(ledger, len(entries), sum(len(e.data) for e in entries)) for ledger, entries in listed
+                ),
+                0,
+                b"",
             )
 
     def cursors(self, topic: TopicName) -> Mapping[str, ManagedCursor]:  # noqa: ARG002
@@ -170,7 +174,9 @@ def _failed(error: OffloadError) -> Future[Any]:
 
 
 def _find(cluster: Shared, ledger: int) -> Ledger:
-    found = next((x for topic in cluster.state.topics.values() for x in topic.ledgers if x.id == ledger and not x.vanished), None)
+    found = next(
+        (x for topic in cluster.state.topics.values() for x in topic.ledgers if x.id == ledger and not x.vanished), None
+    )
     if found is None:
         raise LedgerNotFoundError(f"ledger {ledger} does not exist")
     return found

@@ -29,7 +29,8 @@ class MemoryEntry:
 
 @dataclass
 class Ledger:
-    """A ledger; `last` is known once it is closed. `vanished`: BookKeeper has it no more, though the topic still lists it."""
+    """A ledger; `last` is known once it is closed. `vanished`: BookKeeper has it no more, though the topic still lists
+    it."""
 
     id: int
     entries: list[MemoryEntry] = field(default_factory=list)
@@ -81,7 +82,8 @@ class MemoryTopic:
         self.ledgers = [ledger for ledger in self.ledgers if ledger.id != ledger_id]
 
     def cursor(self, subscription: str, owner: object | None, properties: Mapping[str, str]) -> MemoryCursor:
-        """The subscription's cursor, made at the first entry where it is absent. One that is there keeps the properties that it has."""
+        """The subscription's cursor, made at the first entry where it is absent. One that is there keeps the properties
+        that it has."""
         found = self.cursors.get(subscription)
         if found is None:
             found = self.cursors[subscription] = MemoryCursor((self.ledgers[0].id, -1), owner, dict(properties))
@@ -187,8 +189,8 @@ class State:
                 cursor.mark = (topic.ledgers[-1].id, -1)
 
     def trim(self, topic: MemoryTopic) -> None:
-        """Retention 0: a closed ledger goes once every cursor is past it, also one that stands at its last entry. The last ledger always
-        stays. A cursor stays where it is, in a ledger that is not there any more.
+        """Retention 0: a closed ledger goes once every cursor is past it, also one that stands at its last entry. The
+        last ledger always stays. A cursor stays where it is, in a ledger that is not there any more.
         """
         ends = {x.id: x.last for x in topic.ledgers}
         needed = [mark[0] + (mark[1] == ends.get(mark[0])) for mark in (c.mark for c in topic.cursors.values())]
@@ -201,7 +203,8 @@ class State:
             self.move(topic, cursor, place)
 
     def move(self, topic: MemoryTopic, cursor: MemoryCursor, place: Place) -> None:
-        """Put the mark-delete somewhere. Trimming follows at once where that is in another ledger, else at the next check of retention."""
+        """Put the mark-delete somewhere. Trimming follows at once where that is in another ledger, else at the next
+        check of retention."""
         before, cursor.mark = cursor.mark, place
         if before[0] != place[0]:
             self.trim(topic)

@@ -35,7 +35,8 @@ def unavailable() -> Exception:
 class StoreFault:
     """One planned fault: `after` calls that match pass first, then it concerns `times` calls.
 
-    `call` is a method's name, or `*` for all; `key` says which keys (None: all). The hook runs before the call, `then` after it.
+    `call` is a method's name, or `*` for all; `key` says which keys (None: all). The hook runs before the call, `then`
+    after it.
     """
 
     call: str
@@ -114,7 +115,9 @@ class FaultyStore:
         self.retry_deadline = store.retry_deadline
         self.longest_call = store.longest_call
 
-    def put(self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False) -> Stat | None:
+    def put(
+        self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False
+    ) -> Stat | None:
         """See `ObjectStore.put`."""
         return self._call("put", key, lambda: self.store.put(key, data, meta=meta, if_absent=if_absent))
 

@@ -31,7 +31,8 @@ Place = tuple[int, int]
 class PaceLog:
     """Whether one application kept its pace: what it did, told in the order of its doing. Times are in milliseconds.
 
-    `longest_ms`: what a batch may take. `held`: until when topics wait; those that had failed before the application started, too.
+    `longest_ms`: what a batch may take. `held`: until when topics wait; those that had failed before the application
+    started, too.
     """
 
     longest_ms: int
@@ -72,8 +73,8 @@ def check_invariants(
     """Check the archive of these topics against what was produced. Raises AssertionError listing every violation.
 
     1, 2, 5, 7 by `verify` and by reading everything back; 3 and 4 against pins and journals (by default of all
-    applications); 6 where the `paces` of applications are given. `at_rest`: everything delivered is offloaded, nothing is open,
-    and each pin is acknowledged up to the end. `allowed`: findings that are no violation, for example
+    applications); 6 where the `paces` of applications are given. `at_rest`: everything delivered is offloaded, nothing
+    is open, and each pin is acknowledged up to the end. `allowed`: findings that are no violation, for example
     `HARMLESS | {Kind.STRAY_OBJECT}` where an answer to a commit was lost and the object abandoned.
     """
     violations = [text for pace in paces for text in pace.violations]

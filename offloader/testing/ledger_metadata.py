@@ -11,7 +11,13 @@ from typing import NamedTuple, Protocol
 from offloader.bookkeeper.api import BookieAddress, ManagedLedger
 from offloader.bookkeeper.bookie_info import encode_address
 from offloader.bookkeeper.layout import Layout, encode_layout, ledger_path
-from offloader.bookkeeper.managed_ledgers import Compression, encode_managed_ledger, encoded, envelope, managed_ledger_name
+from offloader.bookkeeper.managed_ledgers import (
+    Compression,
+    encode_managed_ledger,
+    encoded,
+    envelope,
+    managed_ledger_name,
+)
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.metadata_codec import encode_metadata
 from offloader.bookkeeper.model import LedgerMetadata
@@ -169,7 +175,9 @@ class ClusterMetadata:
     def delete_cookie(self, bookie: str) -> None:
         self._nodes.delete(f"{self._uri.root}/cookies/{bookie}")
 
-    def put_managed_ledger(self, topic: TopicName, ledger: ManagedLedger, packed: Compression = Compression.NONE) -> None:
+    def put_managed_ledger(
+        self, topic: TopicName, ledger: ManagedLedger, packed: Compression = Compression.NONE
+    ) -> None:
         self._nodes.put(self._topic(topic), encode_managed_ledger(ledger, packed))
 
     def put_cursor(self, topic: TopicName, name: str, info: bytes, packed: Compression = Compression.NONE) -> None:

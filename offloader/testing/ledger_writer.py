@@ -19,7 +19,8 @@ TIMEOUT = 5.0  # seconds of virtual time
 
 @dataclass
 class _Add:
-    """An entry that is not acknowledged yet. `sent`: the bookies of its write set that have not answered, and since when."""
+    """An entry that is not acknowledged yet. `sent`: the bookies of its write set that have not answered, and since
+    when."""
 
     entry: int
     stored: bytes
@@ -51,7 +52,9 @@ class LedgerWriter:
         entry = len(self.payloads)
         self.payloads.append(payload)
         length = sum(map(len, self.payloads))
-        stored = encode(StoredEntry(self._ledger, entry, self.acknowledged, length, payload), digest_for(self._metadata))
+        stored = encode(
+            StoredEntry(self._ledger, entry, self.acknowledged, length, payload), digest_for(self._metadata)
+        )
         add = _Add(entry, stored)
         self._open.append(add)
         self._send(add)
@@ -107,7 +110,8 @@ class LedgerWriter:
                 self._send(add)
 
     def _write(self, metadata: LedgerMetadata) -> bool:
-        """Whether it is written. Whatever else happens, somebody else may close the ledger now: no entry more is acknowledged."""
+        """Whether it is written. Whatever else happens, somebody else may close the ledger now: no entry more is
+        acknowledged."""
         try:
             self._version = self._store.write(self._ledger, metadata, self._version)
         except (VersionConflictError, OutcomeUnknownError, MetadataUnavailableError):

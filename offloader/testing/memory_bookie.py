@@ -1,4 +1,5 @@
-"""What one bookie keeps and how it answers, in memory: fences, master keys, recovery adds. As BookKeeper 4.17.2's does."""
+"""What one bookie keeps and how it answers, in memory: fences, master keys, recovery adds. As BookKeeper 4.17.2's
+does."""
 
 from __future__ import annotations
 

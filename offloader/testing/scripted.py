@@ -5,8 +5,8 @@ They are told as a JSON list. Each process counts for itself. A fault of the sto
     {"role": "driver", "call": "put", "key": "REGEX", "after": 0, "times": 1, "effect": "before|lost|repeated|hook",
      "hook": "kill|stop", "then": "kill|stop", "behind": [{"call": "put", "key": "REGEX"}]}
 
-`hook` runs before the call, `then` after it; `kill` and `stop` send SIGKILL and SIGSTOP to the own process. With `behind` the fault
-concerns only calls that come after those, made in that order. A fault of the source:
+`hook` runs before the call, `then` after it; `kill` and `stop` send SIGKILL and SIGSTOP to the own process. With
+`behind` the fault concerns only calls that come after those, made in that order. A fault of the source:
 
     {"role": "worker", "source": "bytes_per_second|die", "topic": "REGEX", "value": 100000}
 
@@ -105,14 +105,18 @@ class ScriptedSource:
         self._topics = topics
         self._value = value
 
-    def open(self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int, extent: Extent | None = None) -> EntryReader:
+    def open(
+        self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int, extent: Extent | None = None
+    ) -> EntryReader:
         """See `EntrySource.open`."""
         reader = self._source.open(topic, ledger, entry, max_bytes=max_bytes, extent=extent)
         if not self._topics.search(str(topic)):
             return reader
         return DeadlyReader(reader, self._value) if self._what == "die" else SlowReader(reader, self._value)
 
-    def explain(self, topic: TopicName, ledger: int, first: int, last: int, *, limit: int) -> tuple[tuple[Gap, ...], int | None]:
+    def explain(
+        self, topic: TopicName, ledger: int, first: int, last: int, *, limit: int
+    ) -> tuple[tuple[Gap, ...], int | None]:
         """See `EntrySource.explain`."""
         return self._source.explain(topic, ledger, first, last, limit=limit)
 

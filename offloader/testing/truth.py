@@ -16,7 +16,8 @@ READ_BYTES = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class TrueEntry:
-    """An entry that was written. `sha256` None: its bytes are not known. It may be missing only in a gap of a kind in `gaps`."""
+    """An entry that was written. `sha256` None: its bytes are not known. It may be missing only in a gap of a kind in
+    `gaps`."""
 
     sha256: str | None
     gaps: frozenset[GapKind] = frozenset()
@@ -42,7 +43,9 @@ def sha256(data: bytes) -> str:
 def truth_of_cluster(cluster: MemoryCluster, topic: TopicName) -> Truth:
     """The in-memory cluster knows everything that was ever written."""
     entries = {
-        (e.ledger, e.entry): TrueEntry(sha256(e.data), frozenset({e.hidden, GapKind.FILTERED}) if e.hidden else frozenset())
+        (e.ledger, e.entry): TrueEntry(
+            sha256(e.data), frozenset({e.hidden, GapKind.FILTERED}) if e.hidden else frozenset()
+        )
         for e in cluster.entries(topic)
     }
     if not cluster.exists(topic):
@@ -51,7 +54,8 @@ def truth_of_cluster(cluster: MemoryCluster, topic: TopicName) -> Truth:
 
 
 class TruthCollector:
-    """Learns a real topic's entries by reading it while they are retained: call `read` before they can be trimmed, then `truth`."""
+    """Learns a real topic's entries by reading it while they are retained: call `read` before they can be trimmed, then
+    `truth`."""
 
     def __init__(self, source: EntrySource, admin: Admin, topic: TopicName) -> None:
         self._source = source
@@ -60,7 +64,8 @@ class TruthCollector:
         self._entries: dict[tuple[int, int], TrueEntry] = {}
 
     def read(self, timeout: float = 10.0) -> int:
-        """Read what was written since the last call, up to the last confirmed entry; returns how many entries are known.
+        """Read what was written since the last call, up to the last confirmed entry; returns how many entries are
+        known.
 
         An entry that is not delivered is known to exist by its ledger's count.
         """
@@ -78,7 +83,9 @@ class TruthCollector:
         """What was read so far."""
         return Truth(dict(self._entries), mark_delete)
 
-    def _read_delivered(self, first: tuple[int, int], last: tuple[int, int], timeout: float) -> dict[tuple[int, int], TrueEntry]:
+    def _read_delivered(
+        self, first: tuple[int, int], last: tuple[int, int], timeout: float
+    ) -> dict[tuple[int, int], TrueEntry]:
         """Up to `last`, or until nothing has come for `timeout` seconds: what follows is hidden."""
         reader = self._source.open(self._topic, *first, max_bytes=READ_BYTES)
         found: dict[tuple[int, int], TrueEntry] = {}

@@ -55,7 +55,9 @@ _BACKING = MemoryBacking()
 def kind_of(key: str) -> str:
     parsed = parse_topic_key(key)
     if parsed is not None:
-        return {KeyKind.DATA: "data", KeyKind.INDEX: "index", KeyKind.RECORD: "record", KeyKind.CATALOG: "catalog"}[parsed.kind]
+        return {KeyKind.DATA: "data", KeyKind.INDEX: "index", KeyKind.RECORD: "record", KeyKind.CATALOG: "catalog"}[
+            parsed.kind
+        ]
     return "root" if key == layout.ROOT else "claim" if key.startswith(f"{layout.CLAIMS}/") else "journal"
 
 
@@ -68,7 +70,8 @@ def opaque(ledger: int, first: int, last: int, seed: int) -> list[Stored]:
 
 @cache  # its uuids are always the same, and so is the store that holds it
 def bucket() -> Bucket:
-    """Two topics of several ledgers, with gaps, a loss, an end on its own record, two incarnations; one has a segment open."""
+    """Two topics of several ledgers, with gaps, a loss, an end on its own record, two incarnations; one has a segment
+    open."""
     store = MemoryStore(_BACKING)
     truths = {TOPIC: _orders(Archive(store)), OTHER: _invoices(Archive(store, OTHER))}
     upload = store.begin(layout.data_key(TOPIC, uuid_of(90)))
@@ -112,7 +115,9 @@ def _invoices(archive: Archive) -> Read:
     archive.incarnation = 1
     archive.claim(12, created=2)
     archive.add(second)
-    return [(Position(0, s.ledger, s.entry), s.data) for s in first] + [(Position(1, s.ledger, s.entry), s.data) for s in second]
+    return [(Position(0, s.ledger, s.entry), s.data) for s in first] + [
+        (Position(1, s.ledger, s.entry), s.data) for s in second
+    ]
 
 
 def findings(store: MemoryStore) -> list[Finding]:

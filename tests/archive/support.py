@@ -166,7 +166,12 @@ def _ledgers(entries: list[Stored], gaps: list[Gap], closed: dict[int, int]) -> 
         last = max(b for x, _, b in places if x == ledger)
         found.append(
             LedgerRange(
-                ledger, first, last + 1, count=len(mine), size=sum(len(e.data) for e in mine), closed_with=closed.get(ledger)
+                ledger,
+                first,
+                last + 1,
+                count=len(mine),
+                size=sum(len(e.data) for e in mine),
+                closed_with=closed.get(ledger),
             )
         )
     return tuple(found)

@@ -53,7 +53,9 @@ def test_1_an_entry_that_is_nowhere() -> None:
 
 
 def test_1_other_bytes() -> None:
-    assert "1: 1:5 is not archived byte for byte" in violations(archive(), with_entry((1, 5), TrueEntry(sha256(b"other"))))
+    assert "1: 1:5 is not archived byte for byte" in violations(
+        archive(), with_entry((1, 5), TrueEntry(sha256(b"other")))
+    )
 
 
 def test_1_a_gap_that_is_none() -> None:
@@ -167,7 +169,9 @@ def test_6_a_failing_topic_that_is_planned_too_early() -> None:
     hasty.failed(TOPIC, 2_000)
     hasty.planned(TOPIC, 1_990)
     check_invariants(archive().store, {TOPIC: truth()}, paces=[patient])
-    assert f"6: {TOPIC} was planned 10 ms before its back-off was over" in violations(archive(), truth(), paces=[patient, hasty])
+    assert f"6: {TOPIC} was planned 10 ms before its back-off was over" in violations(
+        archive(), truth(), paces=[patient, hasty]
+    )
 
 
 def test_7_segments_that_do_not_provably_follow() -> None:

@@ -1,4 +1,5 @@
-"""A long catalog with manifests: readers plan the same as from all of it, from little of it; what is wrong with a manifest is found."""
+"""A long catalog with manifests: readers plan the same as from all of it, from little of it; what is wrong with a
+manifest is found."""
 
 from __future__ import annotations
 
@@ -122,7 +123,9 @@ def asked(store: MemoryStore, selection: Selection) -> int:
     return sum(faults.calls.values())
 
 
-@pytest.mark.parametrize("selection", [Selection(at(5), at(6)), Selection(published_from=5 * HOUR, published_to=6 * HOUR)])
+@pytest.mark.parametrize(
+    "selection", [Selection(at(5), at(6)), Selection(published_from=5 * HOUR, published_to=6 * HOUR)]
+)
 def test_a_plan_asks_for_as_much_of_a_long_topic_as_of_a_short_one(selection: Selection) -> None:
     found = []
     for number in (2 * FAN - 1, 3 * FAN - 1, 8 * FAN - 1):
@@ -176,7 +179,9 @@ def test_manifests_are_checked_against_records(store: MemoryStore) -> None:
 
 @pytest.mark.parametrize("change", ["gone", "damaged", "other"])
 @pytest.mark.parametrize("which", [lambda: manifest_key(TOPIC, 0, 0, 1), lambda: records_key(TOPIC, 0, 0)])
-def test_a_manifest_that_is_not_as_it_should_be_is_found(store: MemoryStore, which: Callable[[], str], change: str) -> None:
+def test_a_manifest_that_is_not_as_it_should_be_is_found(
+    store: MemoryStore, which: Callable[[], str], change: str
+) -> None:
     other = store.read(manifest_key(TOPIC, 0, 0, 2))[0]
     store.delete([which()])
     if change != "gone":
@@ -204,11 +209,15 @@ def test_one_of_records_that_are_not_there_is_found(store: MemoryStore) -> None:
     assert manifest_key(TOPIC, 0, 0, 9) in of_manifests(store)
 
 
-def test_a_manifest_of_records_that_are_lost_is_told_as_a_lost_end_which_no_compaction_mends(store: MemoryStore) -> None:
+def test_a_manifest_of_records_that_are_lost_is_told_as_a_lost_end_which_no_compaction_mends(
+    store: MemoryStore,
+) -> None:
     next_slot = Catalogs(store, "").head(TOPIC).next_slot
     store.delete([newest_key(TOPIC, 0), *(slot_key(TOPIC, 0, slot) for slot in range(2 * FAN + 10, next_slot))])
     assert mend(store, Catalogs(store, "").head(TOPIC)) == []
-    (found,) = (each for each in verify(store, [TOPIC], quick=True).findings if each.kind is FindingKind.DAMAGED_MANIFEST)
+    (found,) = (
+        each for each in verify(store, [TOPIC], quick=True).findings if each.kind is FindingKind.DAMAGED_MANIFEST
+    )
     assert found.key == manifest_key(TOPIC, 0, 0, 2)
     assert f"the catalog has lost its end: `offloader catalog rebuild {TOPIC}` brings it back; " in found.message
 
@@ -257,7 +266,9 @@ def test_a_rebuild_takes_no_number_of_which_manifests_are_left() -> None:
     head = lost_and_made_again()
     compact(store, head)
     assert head.claim is not None
-    Catalogs(store, "heir").adopt(head, head.claim.application, 9)  # in the next numbering it stands before the segments
+    Catalogs(store, "heir").adopt(
+        head, head.claim.application, 9
+    )  # in the next numbering it stands before the segments
     again = lost_and_made_again()
     assert again.generation > head.generation
     view = records(store)
@@ -273,4 +284,6 @@ def test_manifests_of_a_generation_whose_first_record_is_not_there_yet_are_sound
     store.delete([slot_key(TOPIC, begun, 0)])  # the rebuild was interrupted right before it
     head = archive.catalogs.head(TOPIC)
     assert (head.generation, compact(store, head)) == (begun, 1)
-    assert not [finding for finding in verify(store, quick=True).findings if finding.kind is FindingKind.DAMAGED_MANIFEST]
+    assert not [
+        finding for finding in verify(store, quick=True).findings if finding.kind is FindingKind.DAMAGED_MANIFEST
+    ]

@@ -39,8 +39,8 @@ def check_found(found: list[Finding], key: str, kinds: set[FindingKind]) -> None
 def check_readers(store: MemoryStore, *, complete: bool = False, mixed_up: bool = False) -> None:
     """Each topic's entries, in order, are the original ones, up to an error; without one they are all there.
 
-    `mixed_up`: a valid record of another catalog stands in one, and there is no way to know what the right one said: what is given
-    still is what it says it is.
+    `mixed_up`: a valid record of another catalog stands in one, and there is no way to know what the right one said:
+    what is given still is what it says it is.
     """
     for topic, truth in BUCKET.truths.items():
         got = []
@@ -84,7 +84,9 @@ def test_an_object_in_place_of_another(key: str, other: str) -> None:
     store = BUCKET.store(**{key: BUCKET.objects[other]})
     check_found(findings(store), key, CALLED[kind_of(key)])
     both_records = kind_of(key) == kind_of(other) == "catalog"
-    check_readers(store, mixed_up=both_records and layout.parse_topic_key(key).topic != layout.parse_topic_key(other).topic)
+    check_readers(
+        store, mixed_up=both_records and layout.parse_topic_key(key).topic != layout.parse_topic_key(other).topic
+    )
 
 
 @pytest.mark.parametrize("key", [key for kind in ("data", "index", "record", "root") for key in BUCKET.keys(kind)])
@@ -150,11 +152,17 @@ def test_the_last_record_of_a_journal_that_is_gone_is_missed_by_the_upload_that_
 def test_an_object_that_stands_under_another_name_as_well(key: str, name: str) -> None:
     store = BUCKET.store(**{key + name: BUCKET.objects[key]})
     if kind_of(key) != "journal":
-        check_found(findings(store), key + name, {FindingKind.LEFT_OVER if kind_of(key) == "claim" else FindingKind.STRAY_OBJECT})
+        check_found(
+            findings(store),
+            key + name,
+            {FindingKind.LEFT_OVER if kind_of(key) == "claim" else FindingKind.STRAY_OBJECT},
+        )
     check_readers(store, complete=True)
 
 
-@pytest.mark.parametrize(("key", "index"), list(product([k for k in BUCKET.objects if kind_of(k) == "data"], [False, True])))
+@pytest.mark.parametrize(
+    ("key", "index"), list(product([k for k in BUCKET.objects if kind_of(k) == "data"], [False, True]))
+)
 def test_a_segment_that_stands_under_another_uuid_as_well(key: str, *, index: bool) -> None:
     copy = key[: -len(uuid_of(0))] + uuid_of(77)
     more = {copy + "-index": BUCKET.objects[key + "-index"]} if index else {}

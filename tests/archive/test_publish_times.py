@@ -1,4 +1,5 @@
-"""A range of publish times selects the same, whichever reader is used: also where a publish time is none that a calendar or column has."""
+"""A range of publish times selects the same, whichever reader is used: also where a publish time is none that a
+calendar or column has."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ LARGEST = 2**63 - 1
 # As the number is read; on the wire it is unsigned.
 TIMES = [NOW, -1, NOW + 10, LARGEST, 0, -LARGEST - 1, LARGEST // 1000 + 1, NOW + 20, 1, NOW + 5]
 RANGES = [
-    (None, -1), (None, 0), (0, None), (None, NOW + 5), (NOW + 5, None), (NOW + 5, NOW + 10), (0, LARGEST), (1, LARGEST - 1),
+    (None, -1), (None, 0), (0, None), (None, NOW + 5), (NOW + 5, None), (NOW + 5, NOW + 10), (0, LARGEST),
+    (1, LARGEST - 1),
     (NOW + 11, None), (LARGEST, None), (None, LARGEST), (2**64 - 5, None), (NOW + 21, LARGEST // 1000),
 ]  # fmt: skip
 Bounds = tuple[int | None, int | None]
@@ -97,7 +99,9 @@ def by_entry_batches(root: Path, early: int | None, late: int | None) -> list[in
 
 
 def by_count(root: Path, early: int | None, late: int | None) -> int:
-    return sum(batch.num_rows for batch in topic(root).entry_batches([], Selection(published_from=early, published_to=late)))
+    return sum(
+        batch.num_rows for batch in topic(root).entry_batches([], Selection(published_from=early, published_to=late))
+    )
 
 
 def as_text(time: int) -> str:
@@ -109,7 +113,9 @@ def by_spark(form: str, column: str) -> Callable[[Path, int | None, int | None],
     def read(root: Path, early: int | None, late: int | None) -> list[int]:
         bounds = {"startingTime": early, "endingTime": late}
         given = {name: as_text(time) for name, time in bounds.items() if time is not None}
-        source = PulsarArchiveSource({"root": root.as_uri(), "topic": "orders", "format": form, "columns": column, **given})
+        source = PulsarArchiveSource(
+            {"root": root.as_uri(), "topic": "orders", "format": form, "columns": column, **given}
+        )
         reader = source.reader(source.schema())
         parts: list[InputPartition] = list(reader.partitions())
         return [number for part in parts for batch in reader.read(part) for number in batch.column(0).to_pylist()]
@@ -122,7 +128,10 @@ def by_cat(*options: str) -> Callable[[Path, int | None, int | None], list[int]]
         config = root.parent / "offloader.yaml"
         config.write_text(f"storage: {{root: {root.as_uri()}}}\n")
         bounds = [
-            word for name, time in (("--from", early), ("--to", late)) if time is not None for word in (name, as_text(time))
+            word
+            for name, time in (("--from", early), ("--to", late))
+            if time is not None
+            for word in (name, as_text(time))
         ]
         call = ["topics", "cat", "orders", *options, *bounds, "-o", "json", "--config", str(config)]
         result = CliRunner().invoke(main, call)

@@ -36,7 +36,11 @@ def archives(draw: st.DrawFn) -> tuple[Archive, list[Stored], set[tuple[int, int
     while places:
         count = random.randint(1, len(places))
         mine, places = places[:count], places[count:]
-        present = [Stored(*p, random.choice(BEGINS) + random.randbytes(random.randint(0, 400))) for p in mine if p not in hidden]
+        present = [
+            Stored(*p, random.choice(BEGINS) + random.randbytes(random.randint(0, 400)))
+            for p in mine
+            if p not in hidden
+        ]
         gaps = [gap(ledger, entry, entry) for ledger, entry in mine if (ledger, entry) in hidden]
         archive.add(present, gaps, closed=LEDGERS, cuts=cuts)
         kept += present
@@ -48,7 +52,9 @@ def plain(found: list[ArchivedEntry]) -> list[Stored]:
 
 
 @given(archives(), st.integers(1_024, 9_000))
-def test_everything_is_read_back_byte_for_byte(archive: tuple[Archive, list[Stored], set[tuple[int, int]]], size: int) -> None:
+def test_everything_is_read_back_byte_for_byte(
+    archive: tuple[Archive, list[Stored], set[tuple[int, int]]], size: int
+) -> None:
     built, kept, hidden = archive
     found = list(ArchivedTopic.of(built.store, built.catalog, ReadOptions(read_size=size)).items())
     assert plain([i for i in found if isinstance(i, ArchivedEntry)]) == kept
@@ -73,7 +79,9 @@ def test_any_range_is_the_same_range_of_the_whole(
 def test_only_what_is_needed_is_read() -> None:
     archive = Archive()
     archive.claim()
-    segment = archive.add(stream(5, 0, 999, 1_000), cuts=SegmentLayout(part_size=100_000, block_size=20_000, index_step=5_000))
+    segment = archive.add(
+        stream(5, 0, 999, 1_000), cuts=SegmentLayout(part_size=100_000, block_size=20_000, index_step=5_000)
+    )
     reads: list[tuple[str, int]] = []
     read = archive.store.read
 
@@ -85,7 +93,9 @@ def test_only_what_is_needed_is_read() -> None:
     archive.store.read = counting  # type: ignore[method-assign, assignment]
     position = Position(0, 5, 500)
     catalog = archive.catalog
-    assert [e.position for e in ArchivedTopic.of(archive.store, catalog).items(Selection(position, position))] == [position]
+    assert [e.position for e in ArchivedTopic.of(archive.store, catalog).items(Selection(position, position))] == [
+        position
+    ]
     assert sum(size for key, size in reads if key == layout.data_key(TOPIC, segment.uuid)) < 10_000
 
 

@@ -80,7 +80,17 @@ class Topic:
     def _part(self, number: int, ledger: int, first: int) -> Part:
         held = (LedgerRange(ledger, first, first + 2, count=2, size=SIZE - 100),)
         self.hour += 1
-        return Part(number + 1, number * SIZE, SIZE, "", 5, 1, held, 1, EntryStats(2, self.hour, self.hour, self.hour, self.hour))
+        return Part(
+            number + 1,
+            number * SIZE,
+            SIZE,
+            "",
+            5,
+            1,
+            held,
+            1,
+            EntryStats(2, self.hour, self.hour, self.hour, self.hour),
+        )
 
     def _lost(self, count: int) -> None:
         self._append(Loss(self.at, self.at._replace(entry=self.at.entry + count - 1), "trimmed", "someone", at=2))
@@ -140,7 +150,9 @@ def all_plans(records: TopicRecords, selection: Selection, step: int, back: int)
 @example([("lost", 3), ("created", 1), ("segment", 1)], 6, None, 5, 0)  # begins with an incarnation, not with the topic
 @example([("segment", 1), ("claim", BETWEEN), ("skipped", 1), ("segment", 1)], None, None, 5, 0)
 @example([("segment", 1), ("claim", BETWEEN), ("left", 1), ("segment", 1)], None, None, 5, 0)
-@example([("segment", 1), ("ended", 1), ("segment", 1)], 5, 7, 5, 0)  # from where nothing is to the first entry after it
+@example(
+    [("segment", 1), ("ended", 1), ("segment", 1)], 5, 7, 5, 0
+)  # from where nothing is to the first entry after it
 def test_positions_are_planned_as_from_all_records(
     written: list[Event], first: int | None, last: int | None, step: int, back: int
 ) -> None:
@@ -151,7 +163,9 @@ def test_positions_are_planned_as_from_all_records(
 
 
 @given(events(*SOUND), NUMBERS, NUMBERS, NUMBERS, NUMBERS, st.sampled_from((1, 2, 3, 5)), st.integers(0, 3 * SIZE))
-@example([("segment", 2), ("claim", BETWEEN), ("segment", 2)], None, 7, 3, None, 5, 0)  # to the first entry of a stretch
+@example(
+    [("segment", 2), ("claim", BETWEEN), ("segment", 2)], None, 7, 3, None, 5, 0
+)  # to the first entry of a stretch
 def test_times_are_planned_as_from_all_records(
     written: list[Event],
     first: int | None,

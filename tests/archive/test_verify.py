@@ -172,7 +172,9 @@ def test_other_entries_than_the_record_says() -> None:
 def test_other_statistics_than_the_record_says() -> None:
     archive = sound()
     rewrite(
-        archive, 0, lambda s: replace(s, parts=(replace(s.parts[0], stats=replace(s.parts[0].stats, messages=1)), *s.parts[1:]))
+        archive,
+        0,
+        lambda s: replace(s, parts=(replace(s.parts[0], stats=replace(s.parts[0].stats, messages=1)), *s.parts[1:])),
     )
     assert kinds(archive) == [FindingKind.WRONG_STATISTICS]
 
@@ -183,14 +185,19 @@ def test_other_statistics_than_the_record_says() -> None:
         (lambda s: replace(s, size=s.size + 1), FindingKind.DAMAGED_RECORD),
         (lambda s: replace(s, crc32c=s.crc32c ^ 1), FindingKind.DAMAGED_RECORD),
         (lambda s: replace(s, ledgers=(replace(s.ledgers[0], count=99), *s.ledgers[1:])), FindingKind.DAMAGED_RECORD),
-        (lambda s: replace(s, ledgers=(replace(s.ledgers[0], closed_with=None), *s.ledgers[1:])), FindingKind.DAMAGED_RECORD),
+        (
+            lambda s: replace(s, ledgers=(replace(s.ledgers[0], closed_with=None), *s.ledgers[1:])),
+            FindingKind.DAMAGED_RECORD,
+        ),
         (lambda s: replace(s, end=Position(0, 4, 21)), FindingKind.DAMAGED_RECORD),
         (lambda s: replace(s, gaps=(*s.gaps, gap(99, 0, 0))), FindingKind.DAMAGED_RECORD),
         (lambda s: replace(s, predecessor_uuid=uuid_of(7)), FindingKind.WRONG_PREDECESSOR),
         (lambda s: replace(s, start=Position(0, 3, 1)), FindingKind.HOLE),
     ],
 )
-def test_a_record_that_contradicts_itself_or_its_neighbour(change: Callable[[Segment], Segment], kind: FindingKind) -> None:
+def test_a_record_that_contradicts_itself_or_its_neighbour(
+    change: Callable[[Segment], Segment], kind: FindingKind
+) -> None:
     archive = sound()
     rewrite(archive, 1, change)
     assert kind in kinds(archive, quick=True)
@@ -247,7 +254,9 @@ def test_the_uploads_of_others_are_never_ended(key) -> None:
     archive = sound()
     begun = archive.store.begin(key)
     report = verify(archive.store, abort_uploads=True)
-    assert [(f.kind, f.key, "left alone" in f.message) for f in report.findings] == [(FindingKind.OPEN_UPLOAD, key, True)]
+    assert [(f.kind, f.key, "left alone" in f.message) for f in report.findings] == [
+        (FindingKind.OPEN_UPLOAD, key, True)
+    ]
     assert (report.aborted, [u.upload for u in archive.store.list_uploads()]) == ((), [begun])
 
 
@@ -353,7 +362,9 @@ def test_what_is_kept_of_a_segment_does_not_grow_with_its_parts() -> None:
     assert any(segment.parts for segment in whole.catalog.segments)
     assert (slim.findings, slim.records, slim.unreadable) == (whole.findings, whole.records, whole.unreadable)
     records = {record.uuid: record for record in slim.records}
-    assert [parts_of(archive.store, TOPIC, records[s.uuid]) for s in whole.catalog.segments] == list(whole.catalog.segments)
+    assert [parts_of(archive.store, TOPIC, records[s.uuid]) for s in whole.catalog.segments] == list(
+        whole.catalog.segments
+    )
 
 
 def test_a_record_that_is_changed_while_the_archive_is_verified_is_told_of() -> None:

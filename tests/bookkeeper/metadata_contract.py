@@ -1,4 +1,5 @@
-"""What every metadata service must do. Each one's test module runs all of it: `class TestX(MetadataContract)` with a fixture `world`."""
+"""What every metadata service must do. Each one's test module runs all of it: `class TestX(MetadataContract)` with a
+fixture `world`."""
 
 from __future__ import annotations
 
@@ -10,7 +11,14 @@ from dataclasses import dataclass, replace
 import pytest
 
 from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo
-from offloader.bookkeeper.api import BookieAddress, Cookie, LedgerMetadataStore, ListedLedger, ManagedCursor, ManagedLedger
+from offloader.bookkeeper.api import (
+    BookieAddress,
+    Cookie,
+    LedgerMetadataStore,
+    ListedLedger,
+    ManagedCursor,
+    ManagedLedger,
+)
 from offloader.bookkeeper.managed_ledgers import Compression
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.model import Fragment, LedgerMetadata, LedgerState
@@ -26,7 +34,9 @@ from offloader.model import TopicName
 from offloader.testing.ledger_metadata import ClusterMetadata
 
 TOPIC = TopicName("public", "default", "off l*~+%é.x-partition-3")
-METADATA = LedgerMetadata(3, 3, 2, LedgerState.OPEN, (Fragment(0, ("a:1", "b", "c")),), custom={"application": b"pulsar"})
+METADATA = LedgerMetadata(
+    3, 3, 2, LedgerState.OPEN, (Fragment(0, ("a:1", "b", "c")),), custom={"application": b"pulsar"}
+)
 BIG = 2**31 + 7
 SOON_SECONDS = 240.0  # after which it hangs
 

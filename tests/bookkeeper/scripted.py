@@ -82,7 +82,8 @@ class NoBatches(Behaviour):
 
 
 class ScriptedBookies:
-    """What of `Bookies` reading needs. `sizes`: of each entry's payload. Entries are where the metadata says, but for `holes`."""
+    """What of `Bookies` reading needs. `sizes`: of each entry's payload. Entries are where the metadata says, but for
+    `holes`."""
 
     def __init__(
         self,

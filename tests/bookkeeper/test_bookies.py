@@ -1,4 +1,5 @@
-"""The client over real sockets: every request, many at once; and whatever goes wrong ends in a typed error, never in a hang."""
+"""The client over real sockets: every request, many at once; and whatever goes wrong ends in a typed error, never in a
+hang."""
 
 import socket
 import struct
@@ -159,7 +160,9 @@ def test_a_cut_connection_fails_what_was_under_way_and_is_made_again(client, ser
     server.add(BookieFault(asked("add", 20), drop=True))
     waiting = client.read("b1", 7, 5)
     adding = client.add("b1", 7, 20, kept(20), KEY)
-    with pytest.raises(OutcomeUnknownError, match=r"add of 7:20: it may have happened \(the connection to b1 was closed"):
+    with pytest.raises(
+        OutcomeUnknownError, match=r"add of 7:20: it may have happened \(the connection to b1 was closed"
+    ):
         adding.result(SOON)
     with pytest.raises(BookieUnavailableError, match="read of 7:5: the connection to b1 was closed by the bookie"):
         waiting.result(SOON)
@@ -206,7 +209,12 @@ def test_an_answer_that_is_too_large_is_nobody_elses_failure(connect, server, ba
         return client.batch("b1", 7, entry, count=2, size=1) if batches else client.read("b1", 7, entry)
 
     errors = [future.exception(SOON) for future in [read(entry) for entry in entries]]
-    assert [type(error) for error in errors] == [type(None), ProtocolError, BookieUnavailableError, BookieUnavailableError]
+    assert [type(error) for error in errors] == [
+        type(None),
+        ProtocolError,
+        BookieUnavailableError,
+        BookieUnavailableError,
+    ]
     assert "a frame of" in str(errors[2])
     assert read(1).exception(SOON) is None
 

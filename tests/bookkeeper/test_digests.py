@@ -1,4 +1,5 @@
-"""The bytes are those of BookKeeper: these were made by its own DigestManager, 4.17.2, for entry 15:7 with the LAC 5, length 1234."""
+"""The bytes are those of BookKeeper: these were made by its own DigestManager, 4.17.2, for entry 15:7 with the LAC 5,
+length 1234."""
 
 import pytest
 
@@ -19,7 +20,12 @@ VECTORS = [
     (DigestType.CRC32C, b"", "bb2764cf", "0892b27b"),
     (DigestType.CRC32C, b"secret", "bb2764cf", "0892b27b"),
     (DigestType.HMAC, b"", "daaf7d424cb2a8de06dc23c3e78eb5999400b448", "4a52dcdf7274e219a586a6af6d4c3c79d65737cd"),
-    (DigestType.HMAC, b"secret", "08f06457c1ad7e9a8424b47881b4430a35674440", "8991e6f2f1b0e314379ee82ecbc4b10248f00876"),
+    (
+        DigestType.HMAC,
+        b"secret",
+        "08f06457c1ad7e9a8424b47881b4430a35674440",
+        "8991e6f2f1b0e314379ee82ecbc4b10248f00876",
+    ),
     (DigestType.DUMMY, b"", "", ""),
     (DigestType.DUMMY, b"secret", "", ""),
 ]
@@ -45,8 +51,16 @@ def test_master_keys_are_bookkeepers(password, key):
 
 
 def test_a_list_of_entries_is_read_as_bookkeeper_makes_it():
-    groups = ["00000000000000000000000000000000", "00000000000000030000000000000003", "00000000000000060000000000000006"]
-    groups += ["00000000000000090000000000000009", "00000000000000140000000000000014", "000000000000001f000000000000001f"]
+    groups = [
+        "00000000000000000000000000000000",
+        "00000000000000030000000000000003",
+        "00000000000000060000000000000006",
+    ]
+    groups += [
+        "00000000000000090000000000000009",
+        "00000000000000140000000000000014",
+        "000000000000001f000000000000001f",
+    ]
     sizes = [2, 2, 2, 2, 1, 2]
     body = "".join(group + f"{size:08x}" + "00000000" for group, size in zip(groups, sizes, strict=True))
     held = availability.decode(bytes.fromhex("0000000000000006" + "00" * 56 + body))

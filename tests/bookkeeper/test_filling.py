@@ -1,4 +1,5 @@
-"""What a broker keeps back comes from bookies: every stored entry once, in order, whatever the broker delivers and when."""
+"""What a broker keeps back comes from bookies: every stored entry once, in order, whatever the broker delivers and
+when."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ Place = tuple[int, int]
 
 
 class Scripted:
-    """A source that gives entries in pieces; an empty piece is silence. `opened` notes from where, and how far, it was read."""
+    """A source that gives entries in pieces; an empty piece is silence. `opened` notes from where, and how far, it was
+    read."""
 
     def __init__(self, pieces: list[list[RawEntry]], error: Exception | None = None) -> None:
         self.pieces = list(pieces)
@@ -33,7 +35,9 @@ class Scripted:
         self.opened: list[tuple[Place, Place | None, int]] = []
         self.closed = 0
 
-    def open(self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int, extent: Extent | None = None) -> Scripted:
+    def open(
+        self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int, extent: Extent | None = None
+    ) -> Scripted:
         self.opened.append(((ledger, entry), extent and extent.last, max_bytes))
         return self
 
@@ -58,7 +62,9 @@ class Stored:
         self.read_places: list[Place] = []
         self.open_now = 0
 
-    def open(self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int, extent: Extent | None = None) -> StoredReader:
+    def open(
+        self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int, extent: Extent | None = None
+    ) -> StoredReader:
         assert extent is not None
         self.open_now += 1
         wanted = [e for e in self.entries if (ledger, entry) <= (e.ledger, e.entry) <= extent.last]
@@ -205,7 +211,9 @@ def test_where_a_ledger_is_is_asked_once_however_many_gaps_it_has() -> None:
     whole = Extent(LedgerList((LedgerSpan(7, None),)), (7, 99))
     assert drain(source, (7, 0), whole) == raw(7, *range(100))
     assert store.reads == 1
-    assert drain(FilledSource(Scripted([]), BookKeeperSource(store, bookies), Clock(0.5)), (7, 0), whole) == raw(7, *range(100))
+    assert drain(FilledSource(Scripted([]), BookKeeperSource(store, bookies), Clock(0.5)), (7, 0), whole) == raw(
+        7, *range(100)
+    )
     assert store.reads == 2, "another reader asks for itself"
 
 
@@ -219,9 +227,9 @@ def test_a_gap_on_other_bookies_than_the_one_before_is_filled(gone: str) -> None
     other = next(bookie for bookie in cluster.bookies if bookie != first)
     bookies, store = cluster.client()
     whole = Extent(LedgerList((LedgerSpan(7, None),)), (7, 9))
-    reader = FilledSource(Scripted([raw(7, 1, 2, 3, 4), raw(7, 6, 7, 8, 9)]), BookKeeperSource(store, bookies), Clock(0)).open(
-        TOPIC, 7, 0, max_bytes=1_000, extent=whole
-    )
+    reader = FilledSource(
+        Scripted([raw(7, 1, 2, 3, 4), raw(7, 6, 7, 8, 9)]), BookKeeperSource(store, bookies), Clock(0)
+    ).open(TOPIC, 7, 0, max_bytes=1_000, extent=whole)
     found: list[RawEntry] = []
     while len(found) < 5:
         found += reader.read(0.2)

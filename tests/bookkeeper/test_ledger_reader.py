@@ -1,4 +1,5 @@
-"""A ledger's entries come complete, in order and sound, as long as one bookie has each; and within the bound of bytes."""
+"""A ledger's entries come complete, in order and sound, as long as one bookie has each; and within the bound of
+bytes."""
 
 import pytest
 from hypothesis import given
@@ -18,7 +19,9 @@ NEVER = 10_000.0  # seconds: for tests in which nothing may depend on time
 
 
 def reader(bookies, metadata, first=0, last=9, *, max_bytes=16 * MIB, speculate_after=NEVER, **more):
-    return LedgerReader(bookies, LEDGER, metadata, first, last, max_bytes=max_bytes, speculate_after=speculate_after, **more)
+    return LedgerReader(
+        bookies, LEDGER, metadata, first, last, max_bytes=max_bytes, speculate_after=speculate_after, **more
+    )
 
 
 def read_all(one):
@@ -37,7 +40,15 @@ def expected(first, last, sizes):
 
 
 behaviours = st.sampled_from(
-    [Behaviour, Behaviour, Gone, Short, Damaged, NoBatches, *(lambda s=s: Says(s) for s in (402, 403, 501, 502, 505, 599))]
+    [
+        Behaviour,
+        Behaviour,
+        Gone,
+        Short,
+        Damaged,
+        NoBatches,
+        *(lambda s=s: Says(s) for s in (402, 403, 501, 502, 505, 599)),
+    ]
 )
 
 
@@ -63,7 +74,9 @@ def test_everything_is_read_as_long_as_one_bookie_has_it(metadata, data):
 @pytest.mark.parametrize("batches", [True, False])
 def test_all_kinds_of_digests_are_read(kind, batches):
     metadata = ledger((0, ("a", "b")), quorums=(2, 2), last=9, digest=kind, password=b"secret")
-    assert read_all(reader(ScriptedBookies(metadata, [50] * 10, batches=batches), metadata)) == expected(0, 9, [50] * 10)
+    assert read_all(reader(ScriptedBookies(metadata, [50] * 10, batches=batches), metadata)) == expected(
+        0, 9, [50] * 10
+    )
 
 
 @pytest.mark.parametrize("batches", [True, False])
@@ -79,7 +92,9 @@ def test_damage_without_a_sound_copy_is_told(batches):
     bookies = ScriptedBookies(metadata, [50] * 10, batches=batches, behaviours={"a": Damaged(), "b": Damaged()})
     one = reader(bookies, metadata)
     for _ in range(2):
-        with pytest.raises(IntegrityError, match=r"entry 15:0: no bookie gave it \(a: entry 15:0: its digest does not match"):
+        with pytest.raises(
+            IntegrityError, match=r"entry 15:0: no bookie gave it \(a: entry 15:0: its digest does not match"
+        ):
             one.read(0)
 
 

@@ -43,7 +43,9 @@ def info(*ledgers: ListedLedger) -> ManagedLedgerInfo:
     """As a broker writes it."""
     record = ManagedLedgerInfo()
     for one in ledgers:
-        record.ledgerInfo.add(ledgerId=one.ledger, entries=one.entries, size=one.size, timestamp=7).offloadContext.complete = True
+        record.ledgerInfo.add(
+            ledgerId=one.ledger, entries=one.entries, size=one.size, timestamp=7
+        ).offloadContext.complete = True
     record.properties.add(key="k", value="v")
     return record
 
@@ -70,7 +72,9 @@ def test_each_cursor_has_a_node_of_its_own(name):
     assert "/" not in encoded(name)
 
 
-@pytest.mark.parametrize("name", ["", "a/b/c", "public/default/non-persistent/x", "a/cluster/b/persistent/x", "a//persistent/x"])
+@pytest.mark.parametrize(
+    "name", ["", "a/b/c", "public/default/non-persistent/x", "a/cluster/b/persistent/x", "a//persistent/x"]
+)
 def test_what_is_no_topic_is_refused(name):
     with pytest.raises(ValueError, match="persistent topic"):
         topic_of(name)
@@ -81,7 +85,10 @@ def test_a_ledger_says_whose_it_is():
     assert managed_ledger_of({}) == ""
 
 
-@given(st.lists(st.builds(ListedLedger, NUMBERS, NUMBERS, NUMBERS), max_size=5, unique_by=lambda one: one.ledger), COMPRESSIONS)
+@given(
+    st.lists(st.builds(ListedLedger, NUMBERS, NUMBERS, NUMBERS), max_size=5, unique_by=lambda one: one.ledger),
+    COMPRESSIONS,
+)
 def test_a_list_is_read_in_the_order_of_its_ledgers(ledgers, packed):
     value = envelope(info(*ledgers).SerializeToString(), packed)
     assert decode_managed_ledger(value, 3) == ManagedLedger(tuple(sorted(ledgers)), 3, value)
@@ -138,12 +145,16 @@ def test_a_cursor_is_read(ledger, mark_delete, deleted, packed):
         one = record.individualDeletedMessages.add()
         one.lowerEndpoint.ledgerId, one.lowerEndpoint.entryId = lower
         one.upperEndpoint.ledgerId, one.upperEndpoint.entryId = upper
-    assert decode_cursor(envelope(record.SerializeToString(), packed)) == ManagedCursor(ledger, mark_delete, tuple(deleted), 8)
+    assert decode_cursor(envelope(record.SerializeToString(), packed)) == ManagedCursor(
+        ledger, mark_delete, tuple(deleted), 8
+    )
 
 
 def test_an_envelope_may_be_uncompressed():
     body = info(ListedLedger(3, 5, 50)).SerializeToString()
-    metadata = ManagedLedgerInfoMetadata(compressionType=Compression.NONE, uncompressedSize=len(body)).SerializeToString()
+    metadata = ManagedLedgerInfoMetadata(
+        compressionType=Compression.NONE, uncompressedSize=len(body)
+    ).SerializeToString()
     assert decode_record(MAGIC + len(metadata).to_bytes(4, "big") + metadata + body) == info(ListedLedger(3, 5, 50))
 
 
@@ -184,7 +195,9 @@ def test_a_record_of_no_possible_size_is_refused(size):
         decode_record(MAGIC + len(metadata).to_bytes(4, "big") + metadata)
 
 
-@given(COMPRESSIONS.map(lambda packed: envelope(info(ListedLedger(3, 60, 9)).SerializeToString(), packed)).flatmap(damaged))
+@given(
+    COMPRESSIONS.map(lambda packed: envelope(info(ListedLedger(3, 60, 9)).SerializeToString(), packed)).flatmap(damaged)
+)
 def test_damage_is_a_typed_error(data):
     refusal(lambda: decode_managed_ledger(data, 0), DamagedRecordError)
     refusal(lambda: decode_cursor(data), DamagedRecordError)

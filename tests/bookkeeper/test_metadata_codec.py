@@ -142,7 +142,9 @@ def test_format_2_is_read_and_stays_in_its_form():
         format_version=2,
     )
     changed = (
-        WRITTEN_TEXT.replace("OPEN", "CLOSED").replace("length: 0", "length: 100").replace("lastEntryId: -1", "lastEntryId: 9")
+        WRITTEN_TEXT.replace("OPEN", "CLOSED")
+        .replace("length: 0", "length: 100")
+        .replace("lastEntryId: -1", "lastEntryId: 9")
     )
     assert encode_metadata(closing(metadata)) == text(changed)
 
@@ -224,7 +226,9 @@ NEW_TEXTS = st.lists(
 
 @given(NEW_TEXTS, NEW_TEXTS, NEW_TEXTS, st.sampled_from(["\n", " ", ";\n", ", ", " # about: { this\n"]))
 def test_what_is_not_known_survives_in_format_2(at_top, in_segment, in_custom, between):
-    segment = "segment { " + between.join(['ensembleMember: "a"', *in_segment, 'ensembleMember: "b" firstEntryId: 0\n}'])
+    segment = "segment { " + between.join(
+        ['ensembleMember: "a"', *in_segment, 'ensembleMember: "b" firstEntryId: 0\n}']
+    )
     custom = "customMetadata {" + between.join([*in_custom, 'key: "k" value: "v\\n"\n}'])
     known = ["quorumSize: 2", "ensembleSize: 2", "length: 0", "lastEntryId: -1"]
     record = text(between.join([*known, segment, *at_top, custom, "state: OPEN"]) + "\n")
@@ -237,14 +241,18 @@ def test_what_is_not_known_survives_in_format_2(at_top, in_segment, in_custom, b
 
 def test_a_changed_part_is_written_anew():
     """What is not known of it may not be true of it any more."""
-    record = text("quorumSize: 1 ensembleSize: 1 length: 0 state: OPEN segment { ensembleMember: 'a' firstEntryId: 0 new: 1 }")
+    record = text(
+        "quorumSize: 1 ensembleSize: 1 length: 0 state: OPEN segment { ensembleMember: 'a' firstEntryId: 0 new: 1 }"
+    )
     metadata = decode_metadata(record)
     assert b"new" not in encode_metadata(replace(metadata, fragments=(Fragment(0, ("b",)),)))
 
 
 @pytest.mark.parametrize("body", ["1\n2\n3\n0\t0\ta:1\n", ""])
 def test_format_1_is_refused_in_one_line(body):
-    with pytest.raises(DamagedRecordError, match=r"^metadata of format 1 is not supported, only formats 2 and 3 \(BookKeeper"):
+    with pytest.raises(
+        DamagedRecordError, match=r"^metadata of format 1 is not supported, only formats 2 and 3 \(BookKeeper"
+    ):
         decode_metadata(b"BookieMetadataFormatVersion\t1\n" + body.encode())
 
 
@@ -261,17 +269,32 @@ def test_format_1_is_refused_in_one_line(body):
         (binary(message().SerializeToString())[:-1], "cannot be read"),
         (binary(message().SerializeToString() + bytes.fromhex("3809")), "have a digestType that we cannot read"),
         (binary(message().SerializeToString() + bytes.fromhex("2809")), "have a state that we cannot read"),
-        (binary(message().SerializeToString().replace(b"\x01b", b"\x01\xff")), "have a ensembleMember that we cannot read"),
+        (
+            binary(message().SerializeToString().replace(b"\x01b", b"\x01\xff")),
+            "have a ensembleMember that we cannot read",
+        ),
         (binary(message().SerializeToString() + bytes.fromhex("5a030a01ff")), "have a key that we cannot read"),
         (binary(message(quorumSize=0).SerializeToString()), "a write quorum of 0"),
         (binary(message(ackQuorumSize=0).SerializeToString()), "an ack quorum of 0"),
         (binary(message(ensembleSize=-1).SerializeToString()), "an ensemble of -1"),
         (binary(message(segment=[]).SerializeToString()), "begin at the entries"),
-        (binary(message(segment=[{"firstEntryId": 1, "ensembleMember": ["a"]}]).SerializeToString()), "begin at the entries"),
-        (binary(message(segment=[{"firstEntryId": 0, "ensembleMember": ["a"]}] * 2).SerializeToString()), "begin at the entries"),
+        (
+            binary(message(segment=[{"firstEntryId": 1, "ensembleMember": ["a"]}]).SerializeToString()),
+            "begin at the entries",
+        ),
+        (
+            binary(message(segment=[{"firstEntryId": 0, "ensembleMember": ["a"]}] * 2).SerializeToString()),
+            "begin at the entries",
+        ),
         (binary(message(segment=[{"firstEntryId": 0}]).SerializeToString()), "on the bookies"),
-        (binary(message(segment=[{"firstEntryId": 0, "ensembleMember": ["a/b"]}]).SerializeToString()), "on the bookies"),
-        (binary(message(segment=[{"firstEntryId": 0, "ensembleMember": [".."]}]).SerializeToString()), "on the bookies"),
+        (
+            binary(message(segment=[{"firstEntryId": 0, "ensembleMember": ["a/b"]}]).SerializeToString()),
+            "on the bookies",
+        ),
+        (
+            binary(message(segment=[{"firstEntryId": 0, "ensembleMember": [".."]}]).SerializeToString()),
+            "on the bookies",
+        ),
         (binary(message(state=LedgerMetadataFormat.CLOSED, lastEntryId=-2).SerializeToString()), "end with entry -2"),
         (binary(message(state=LedgerMetadataFormat.CLOSED, length=-1).SerializeToString()), "-1 bytes"),
         (

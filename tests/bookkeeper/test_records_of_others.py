@@ -40,10 +40,17 @@ def test_a_ledger_is_read_and_closed_byte_for_byte_as_bookkeeper_does(version):
 @pytest.mark.parametrize("form", Compression.keys())
 def test_a_ledger_list_is_read(form):
     record = RECORDS["list", form]
-    ledgers = (ListedLedger(100, 50, 5000), ListedLedger(107, 51, 5001), ListedLedger(114, 52, 5002), ListedLedger(121, 0, 0))
+    ledgers = (
+        ListedLedger(100, 50, 5000),
+        ListedLedger(107, 51, 5001),
+        ListedLedger(114, 52, 5002),
+        ListedLedger(121, 0, 0),
+    )
     assert decode_managed_ledger(record, 4) == ManagedLedger(ledgers, 4, record)
 
 
 @pytest.mark.parametrize("form", Compression.keys())
 def test_a_cursor_is_read(form):
-    assert decode_cursor(RECORDS["cursor", form]) == ManagedCursor(None, (107, 12), (((107, 13), (107, 20)),), 1700000000009)
+    assert decode_cursor(RECORDS["cursor", form]) == ManagedCursor(
+        None, (107, 12), (((107, 13), (107, 20)),), 1700000000009
+    )

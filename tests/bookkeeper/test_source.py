@@ -1,4 +1,5 @@
-"""Straight from bookies: every stored entry up to what is confirmed, ledger by ledger, never beyond, and never with a fence."""
+"""Straight from bookies: every stored entry up to what is confirmed, ledger by ledger, never beyond, and never with a
+fence."""
 
 from __future__ import annotations
 
@@ -62,7 +63,9 @@ def drain(reader: EntryReader, found: list[RawEntry] | None = None) -> list[RawE
 def test_every_stored_entry_is_delivered_once_and_in_order(cluster: MemoryCluster) -> None:
     stored = everything(cluster)
     for number, (ledger, entry, _) in enumerate(stored):
-        assert drain(cluster.stored.open(TOPIC, ledger, entry, max_bytes=1_000, extent=extent(cluster))) == stored[number:]
+        assert (
+            drain(cluster.stored.open(TOPIC, ledger, entry, max_bytes=1_000, extent=extent(cluster))) == stored[number:]
+        )
 
 
 def test_nothing_beyond_the_extent_is_delivered(cluster: MemoryCluster) -> None:
@@ -72,7 +75,10 @@ def test_nothing_beyond_the_extent_is_delivered(cluster: MemoryCluster) -> None:
         reader = cluster.stored.open(TOPIC, *start, max_bytes=1_000, extent=extent(cluster, (ledger, entry)))
         assert drain(reader) == stored[: number + 1]
     before_a_ledger = (stored[7].ledger, -1)
-    assert drain(cluster.stored.open(TOPIC, *start, max_bytes=1_000, extent=extent(cluster, before_a_ledger))) == stored[:7]
+    assert (
+        drain(cluster.stored.open(TOPIC, *start, max_bytes=1_000, extent=extent(cluster, before_a_ledger)))
+        == stored[:7]
+    )
 
 
 def test_without_a_broker_only_closed_ledgers_are_read(cluster: MemoryCluster) -> None:
@@ -128,7 +134,9 @@ def test_an_absent_entry_that_was_confirmed_is_an_integrity_failure(cluster: Mem
 def test_a_ledger_that_was_closed_before_what_was_confirmed_is_an_integrity_failure(cluster: MemoryCluster) -> None:
     first = everything(cluster)[0]
     reader = cluster.stored.open(TOPIC, first.ledger, 0, max_bytes=1_000, extent=extent(cluster, (first.ledger, 9)))
-    with pytest.raises(IntegrityError, match=f"entry {first.ledger}:9 was confirmed, but BookKeeper closed the ledger with 6"):
+    with pytest.raises(
+        IntegrityError, match=f"entry {first.ledger}:9 was confirmed, but BookKeeper closed the ledger with 6"
+    ):
         reader.read(0.01)
 
 

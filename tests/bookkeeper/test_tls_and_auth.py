@@ -121,7 +121,9 @@ def test_a_bookie_may_ask_for_our_certificate(pair, tmp_path):
 
 
 def test_a_certificate_file_that_is_not_there_is_named(pair):
-    _, client = pair(BookieSettings(tls=True, tls_trust_certs_file="/nowhere.pem"), tls=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+    _, client = pair(
+        BookieSettings(tls=True, tls_trust_certs_file="/nowhere.pem"), tls=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    )
     with pytest.raises(ConfigError, match="certificate or key file"):
         read(client)
 
@@ -158,7 +160,9 @@ def test_the_wrong_secret_is_refused(pair):
 
 def test_another_plugin_than_the_bookies_is_told(pair):
     server = ServerAuthentication(PLUGIN, {b"secret": b""}, last=b"secret")
-    _, client = pair(BookieSettings(authentication=lambda: PlainAuthentication("other", b"secret")), authentication=server)
+    _, client = pair(
+        BookieSettings(authentication=lambda: PlainAuthentication("other", b"secret")), authentication=server
+    )
     with pytest.raises(AuthenticationFailedError):
         read(client)
 

@@ -63,7 +63,9 @@ def test_pulsars_nodes_are_beside_bookkeepers(text, path):
     ],
 )
 def test_other_stores_are_refused_in_one_line(text, store):
-    with pytest.raises(ConfigError, match=rf"^pulsar\.metadataServiceUri: .*from ZooKeeper only \(zk:\), not from {store}$"):
+    with pytest.raises(
+        ConfigError, match=rf"^pulsar\.metadataServiceUri: .*from ZooKeeper only \(zk:\), not from {store}$"
+    ):
         parse_uri(text)
 
 

@@ -1,4 +1,5 @@
-"""Version 2: what is asked for arrives at a bookie as meant, and answers reach whoever asked, in any order; nonsense is refused."""
+"""Version 2: what is asked for arrives at a bookie as meant, and answers reach whoever asked, in any order; nonsense is
+refused."""
 
 import pytest
 from hypothesis import given
@@ -29,7 +30,11 @@ def ask(dialect, number, request):
 
 
 batches = st.builds(
-    BatchRead, st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1), st.integers(1, 2**31 - 1), st.integers(1, 2**63 - 1)
+    BatchRead,
+    st.integers(0, 2**63 - 1),
+    st.integers(0, 2**63 - 1),
+    st.integers(1, 2**31 - 1),
+    st.integers(1, 2**63 - 1),
 )
 
 

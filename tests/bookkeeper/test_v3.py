@@ -1,4 +1,5 @@
-"""Version 3: what is asked for arrives at a bookie as meant, and answers reach whoever asked, in any order; nonsense is refused."""
+"""Version 3: what is asked for arrives at a bookie as meant, and answers reach whoever asked, in any order; nonsense is
+refused."""
 
 import pytest
 from hypothesis import given
@@ -118,7 +119,9 @@ def test_there_are_no_batches():
 
 
 def response(**fields):
-    return memoryview(pb.Response(header=pb.PacketHeader(version=3, operation=1, txn_id=1), **fields).SerializeToString())
+    return memoryview(
+        pb.Response(header=pb.PacketHeader(version=3, operation=1, txn_id=1), **fields).SerializeToString()
+    )
 
 
 @pytest.mark.parametrize(
@@ -141,7 +144,10 @@ def test_nonsense_is_refused(body):
 
 
 def test_secrets_are_not_shown():
-    shown = [repr(r) + str(r) for r in (EntryRead(7, 3, b"sesame"), Add(7, 3, b"x", b"sesame"), WriteLac(7, 3, b"x", b"sesame"))]
+    shown = [
+        repr(r) + str(r)
+        for r in (EntryRead(7, 3, b"sesame"), Add(7, 3, b"x", b"sesame"), WriteLac(7, 3, b"x", b"sesame"))
+    ]
     assert not any("sesame" in text for text in shown)
 
 

@@ -1,4 +1,5 @@
-"""An acknowledged entry is not there only when all its bookies say so; otherwise nothing is known: any may have the last copy."""
+"""An acknowledged entry is not there only when all its bookies say so; otherwise nothing is known: any may have the
+last copy."""
 
 from itertools import product
 
@@ -23,7 +24,8 @@ CODES = (402, 403, 404, 501, 502, 503, 504, 505, 506, 507)
 
 def said(*codes):
     answers = [
-        status_error(code, bookie) if code else BookieUnavailableError(bookie) for bookie, code in zip("abc", codes, strict=False)
+        status_error(code, bookie) if code else BookieUnavailableError(bookie)
+        for bookie, code in zip("abc", codes, strict=False)
     ]
     return dict(zip("abc", answers, strict=False))
 
@@ -68,7 +70,9 @@ def test_it_is_worth_another_try_while_a_bookie_may_come_back(codes, kind):
 
 def test_with_quorums_of_two_one_denial_says_nothing_of_the_other_copy():
     metadata = ledger((0, ("a", "b")), quorums=(2, 2))
-    error = verdict(metadata, 7, 3, {"a": BookieUnavailableError("a: refused the connection"), "b": status_error(403, "b")})
+    error = verdict(
+        metadata, 7, 3, {"a": BookieUnavailableError("a: refused the connection"), "b": status_error(403, "b")}
+    )
     assert type(error) is BookieUnavailableError
     assert "a: refused the connection" in str(error)
 

@@ -253,7 +253,9 @@ def test_the_log_tells_a_loss_once(server, store, caplog):
 
 
 def test_another_layout_than_the_uri_asks_for_is_refused(server, cluster):
-    store = MetadataTree(ZooKeeper((server.address,), timeout=PATIENT), MetadataUri((server.address,), layout=Layout.FLAT))
+    store = MetadataTree(
+        ZooKeeper((server.address,), timeout=PATIENT), MetadataUri((server.address,), layout=Layout.FLAT)
+    )
     with pytest.raises(FatalError, match=r"another layout than its cluster has \(hierarchical\): write zk://"):
         store.read(1)
     store.close()

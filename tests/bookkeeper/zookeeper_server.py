@@ -1,4 +1,5 @@
-"""A ZooKeeper on loopback, as far as our client speaks to it, over nodes in memory; it can lose answers, hang, and forget sessions."""
+"""A ZooKeeper on loopback, as far as our client speaks to it, over nodes in memory; it can lose answers, hang, and
+forget sessions."""
 
 from __future__ import annotations
 
@@ -65,7 +66,9 @@ class ZooKeeperServer:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.resume()
         self.stop()
 

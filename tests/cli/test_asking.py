@@ -62,7 +62,12 @@ def test_offload_waits_for_the_answer(topic) -> None:
     serve(topic, outcome=RequestOutcome(ok=True, message="segment u 1:10 to 1:14", at=1))
     lines = topic.json_lines("topics", "offload", "-w", "orders")
     assert lines[0]["end"] == f"{topic.ledger}:14"
-    assert lines[1] == {"message": "segment u 1:10 to 1:14", "topic": str(TOPIC), "request": lines[0]["request"], "ok": True}
+    assert lines[1] == {
+        "message": "segment u 1:10 to 1:14",
+        "topic": str(TOPIC),
+        "request": lines[0]["request"],
+        "ok": True,
+    }
 
 
 def test_an_answer_that_is_a_refusal_is_exit_code_1(topic) -> None:

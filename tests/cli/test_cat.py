@@ -83,12 +83,20 @@ def test_messages_are_unpacked_from_batches_compression_and_chunks(archived) -> 
 
 
 def test_ranges_by_position_and_by_publish_time(archived) -> None:
-    assert places(archived.ok("topics", "cat", "orders", "--from", "1:1", "--to", "1:3")) == ["1:1:0", "1:1:1", "1:1:2", "1:3"]
+    assert places(archived.ok("topics", "cat", "orders", "--from", "1:1", "--to", "1:3")) == [
+        "1:1:0",
+        "1:1:1",
+        "1:1:2",
+        "1:3",
+    ]
     until = places(archived.ok("topics", "cat", "orders", "--to", "2023-11-14T22:13:21Z"))
     assert until == ["1:0", "1:1:0", "1:1:1", "1:1:2", "# 1:6..1:6 is missing: a gap: aborted", *until[-1:]]
     text = archived.ok("topics", "cat", "orders", "--from", str(START + 3000), "--to", "1:4")
     assert places(text) == ["1:3", "1:4"], "a chunk before the range is found"
-    assert places(archived.ok("topics", "cat", "orders", "--from", str(START + 3000), "--to", str(START + 3500)))[0] == "1:4"
+    assert (
+        places(archived.ok("topics", "cat", "orders", "--from", str(START + 3000), "--to", str(START + 3500)))[0]
+        == "1:4"
+    )
 
 
 def test_what_a_range_by_time_leaves_out_is_not_read(line) -> None:
@@ -101,10 +109,14 @@ def test_what_a_range_by_time_leaves_out_is_not_read(line) -> None:
     until = str(START + 3600_000 + 5000)
     text = line.ok("topics", "cat", "orders", "--from", str(START + 3600_000), "--to", until)
     assert [place for place in places(text) if not place.startswith("#")] == [f"1:{50 + n}" for n in range(6)]
-    assert sum(place.startswith("#") for place in places(text)) == 1, "of segments that are left out, gaps are not told of"
+    assert sum(place.startswith("#") for place in places(text)) == 1, (
+        "of segments that are left out, gaps are not told of"
+    )
     segments = [segment.uuid for segment in line.archive.catalog.segments]
     assert [uuid for uuid in segments if any(uuid in key for key, _ in store.reads)] == segments[1:2]
-    assert sum(size for key, size in store.reads if key.endswith(segments[1])) < line.archive.catalog.segments[1].size / 2
+    assert (
+        sum(size for key, size in store.reads if key.endswith(segments[1])) < line.archive.catalog.segments[1].size / 2
+    )
 
 
 def test_filters_by_key_and_property(archived) -> None:
@@ -125,7 +137,8 @@ def test_limit_ends_the_output(archived) -> None:
 def test_json_has_every_field(archived) -> None:
     first, second, third, *rest = archived.json_lines("topics", "cat", "orders")
     assert first == {
-        "topic": "persistent://public/default/orders", "position": "1:0", "batchIndex": None, "size": 11, "publishTime": "2023-11-14T22:13:20.000Z", "eventTime": None, "key": "k",
+        "topic": "persistent://public/default/orders", "position": "1:0", "batchIndex": None, "size": 11,
+        "publishTime": "2023-11-14T22:13:20.000Z", "eventTime": None, "key": "k",
         "keyBytes": "aw==", "properties": {"colour": "red"}, "producer": "p", "sequenceId": 0, "orderingKey": None,
         "schemaVersion": None, "replicatedFrom": None, "brokerTime": "1970-01-01T00:00:00.005Z", "index": 9,
         "encryptionKeys": None, "payload": base64.b64encode(b"two\nlines \xff").decode(), "problem": None,
@@ -133,7 +146,9 @@ def test_json_has_every_field(archived) -> None:
     assert (second["position"], second["batchIndex"], second["payload"]) == ("1:1", 0, "YQ==")
     assert (third["key"], third["keyBytes"], third["payload"]) == (None, "/w==", None)
     assert rest[-1]["missing"] == {"from": "1:7", "to": "1:8"}
-    assert archived.ok("topics", "cat", "orders", "--format", "json") == archived.ok("topics", "cat", "orders", "-o", "json")
+    assert archived.ok("topics", "cat", "orders", "--format", "json") == archived.ok(
+        "topics", "cat", "orders", "-o", "json"
+    )
 
 
 def test_raw_is_the_payloads_one_after_another(archived) -> None:
@@ -147,9 +162,12 @@ def test_raw_is_the_payloads_one_after_another(archived) -> None:
 def test_hex_is_a_dump_of_each_message(archived) -> None:
     text = archived.ok("topics", "cat", "orders", "--format", "hex", "--to", "1:0")
     assert text == (
-        "1:0\t11\t2023-11-14T22:13:20.000Z\tk\n00000000  74 77 6f 0a 6c 69 6e 65  73 20 ff                 |two.lines .|\n"
+        "1:0\t11\t2023-11-14T22:13:20.000Z\tk\n00000000  74 77 6f 0a 6c 69 6e 65  73 20 ff                 "
+        "|two.lines .|\n"
     )
-    assert "1:1:1\t0\t2023-11-14T22:13:21.000Z\t\\xff\t(null)\n1:1:2" in archived.ok("topics", "cat", "orders", "--format", "hex")
+    assert "1:1:1\t0\t2023-11-14T22:13:21.000Z\t\\xff\t(null)\n1:1:2" in archived.ok(
+        "topics", "cat", "orders", "--format", "hex"
+    )
 
 
 def test_entries_are_there_byte_for_byte(archived) -> None:
@@ -213,7 +231,9 @@ def test_partitions_are_read_one_after_the_other(partitioned) -> None:
     assert told == [(partition(number), f"{number}:{n}") for number in (1, 2, 10) for n in range(2)]
 
 
-def test_what_is_kept_of_records_does_not_grow_with_them_or_with_partitions(line, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_kept_of_records_does_not_grow_with_them_or_with_partitions(
+    line, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(3):
         line.archive.topic = TopicName.parse(partition(number))
         line.archive.claim(number, 0)
@@ -224,7 +244,9 @@ def test_what_is_kept_of_records_does_not_grow_with_them_or_with_partitions(line
     session = CommandSession(line.doors, line.folder / "offloader.yaml", OUTPUTS["text"]())
     gc.collect()
     before = segments_in_memory()
-    sources = archived_partitions(session, TopicName.parse("orders"), LedgersOption(None, None, ask_pulsar=False), ReadOptions())
+    sources = archived_partitions(
+        session, TopicName.parse("orders"), LedgersOption(None, None, ask_pulsar=False), ReadOptions()
+    )
     assert [len(list(source.records.plan())) for source in sources] == [20, 20, 20]
     gc.collect()
     assert segments_in_memory() - before <= 10
@@ -267,7 +289,8 @@ def test_a_position_is_in_one_partition_only(partitioned) -> None:
 
 def test_one_position_of_a_partitioned_topic_needs_the_partition(partitioned) -> None:
     assert partitioned.error("topics", "peek", "orders", "2:0") == (
-        f"persistent://public/default/orders is partitioned; name one of its 3 archived partitions, for example {partition(1)}"
+        "persistent://public/default/orders is partitioned; name one of its 3 archived partitions, for example "
+        f"{partition(1)}"
     )
 
 
@@ -285,7 +308,9 @@ def test_it_needs_no_more_than_the_section_storage(archived) -> None:
 @pytest.mark.parametrize("early", ["1970-01-01", "1969-12-31T23:59:59Z", "1972-06-01T00:00:00+02:00"])
 def test_a_date_is_a_time_however_early(archived, early) -> None:
     assert archived.ok("topics", "cat", "orders", "--from", early) == archived.ok("topics", "cat", "orders")
-    assert [text for text in archived.ok("topics", "cat", "orders", "--to", early).splitlines() if not text.startswith("#")] == []
+    assert [
+        text for text in archived.ok("topics", "cat", "orders", "--to", early).splitlines() if not text.startswith("#")
+    ] == []
 
 
 @pytest.mark.parametrize("number", ["0", "12", "1700000000", " 99999999999 "])
@@ -313,7 +338,9 @@ def test_ledgers_that_a_broker_has_offloaded_are_read_too(line, tmp_path) -> Non
         topic=line.archive.topic,
     )
     found = line.json_lines("topics", "cat", "orders", "--ledgers", bucket.as_uri())
-    assert [(x["position"], base64.b64decode(x["payload"])) for x in found] == [(f"7:{n}", f"m{n}".encode()) for n in range(3)]
+    assert [(x["position"], base64.b64decode(x["payload"])) for x in found] == [
+        (f"7:{n}", f"m{n}".encode()) for n in range(3)
+    ]
     assert line.json("topics", "peek", "orders", "7:1", "--ledgers", bucket.as_uri())["object"]["block"]["version"] == 1
 
 
@@ -348,8 +375,8 @@ def test_two_copies_of_a_ledger_that_contradict_each_other_are_warned_of(line, t
     assert result.exit_code == 0
     (told,) = result.stderr.splitlines()
     assert told.endswith(
-        f"{line.archive.topic}: the bucket has two complete copies of ledger 7 with different entries: {LEDGER_UUID} is taken, {other} is left out"
-        "; see docs/running.md#two-copies"
+        f"{line.archive.topic}: the bucket has two complete copies of ledger 7 with different entries: {LEDGER_UUID} "
+        f"is taken, {other} is left out; see docs/running.md#two-copies"
     )
 
 
@@ -357,7 +384,9 @@ def test_two_copies_of_a_ledger_that_contradict_each_other_are_warned_of(line, t
 def followed(line):
     sim = started(1, roll="1s")
     seconds = Seconds()
-    live = Live(lambda: nullcontext((sim.cluster.source, sim.cluster.admin)), FollowLimits(idle=0.2), seconds, seconds.pause)
+    live = Live(
+        lambda: nullcontext((sim.cluster.source, sim.cluster.admin)), FollowLimits(idle=0.2), seconds, seconds.pause
+    )
     line.doors = replace(line.doors, store=lambda _: sim.store, live=lambda _: live)
     line.sim = sim
     yield line
@@ -448,7 +477,9 @@ def test_no_message_is_larger_than_is_allowed(archived) -> None:
     assert "1:3" in result.stderr
     assert "200 bytes uncompressed, more than the limit of 100" in result.stderr
     (line,) = [
-        x for x in archived.ok("topics", "cat", "orders", *LIMIT, "--on-damage", "skip").splitlines() if x.startswith("1:3")
+        x
+        for x in archived.ok("topics", "cat", "orders", *LIMIT, "--on-damage", "skip").splitlines()
+        if x.startswith("1:3")
     ]
     assert line.endswith("(too-large)")
     result = archived.run("topics", "peek", "orders", "1:3", *LIMIT)

@@ -62,7 +62,9 @@ def test_with_yes_it_is_written_and_verify_is_content(damaged) -> None:
     again = damaged.json("catalog", "rebuild", "orders")
     assert (again["notes"], again["message"]) == ([], f"{TOPIC}: the catalog has all 4 records")
     result = damaged.run("verify")
-    assert [line.split()[:2] for line in result.stdout.splitlines()[:-1]] == [["left-over", f"{layout.catalog_folder(TOPIC)}:"]]
+    assert [line.split()[:2] for line in result.stdout.splitlines()[:-1]] == [
+        ["left-over", f"{layout.catalog_folder(TOPIC)}:"]
+    ]
 
 
 def test_a_catalog_that_is_lost_altogether_comes_back(damaged) -> None:
@@ -75,7 +77,10 @@ def test_a_claim_that_is_lost_needs_the_topic_s_creation_date(damaged) -> None:
     damaged.archive.store.delete([*beside(damaged.archive, 0), *slots(0)])
     assert "whose the topic was from 1:0 on" in damaged.run("catalog", "rebuild", "orders").stdout
     assert "give --created DATE" in damaged.error("catalog", "rebuild", "orders", "--yes")
-    assert damaged.run("catalog", "rebuild", "orders", "--yes", "--created", "2026-11-21T12:12:20.531+01:00").exit_code == 2
+    assert (
+        damaged.run("catalog", "rebuild", "orders", "--yes", "--created", "2026-11-21T12:12:20.531+01:00").exit_code
+        == 2
+    )
     claim = damaged.archive.catalog.claim
     assert (claim.application, claim.created, claim.reason) == ("app", 1_795_259_540_531, "catalog rebuild")
 

@@ -36,19 +36,28 @@ from tests.cli.support import CONFIG
             "Invalid value for '--to' / '--until': 'yesterday' is neither a position nor a time",
         ),
         (["topics", "cat", "x\udcff"], "Invalid value for 'TOPIC': 'x\\udcff' is not a topic name; it is not UTF-8"),
-        (["topics", "cat", "x", "--from", "12:0", "--to", "10:0"], "the range ends before it begins; exchange its two bounds"),
+        (
+            ["topics", "cat", "x", "--from", "12:0", "--to", "10:0"],
+            "the range ends before it begins; exchange its two bounds",
+        ),
         (
             ["topics", "export", "x", "--to", "y", "--from", "2026-02-02", "--until", "2026-02-01"],
             "the range ends before it begins",
         ),
-        (["topics", "cat", "x", "--to", "7:"], "Invalid value for '--to' / '--until': '7:' is neither a position nor a time"),
+        (
+            ["topics", "cat", "x", "--to", "7:"],
+            "Invalid value for '--to' / '--until': '7:' is neither a position nor a time",
+        ),
         (["topics", "cat", "x", "--limit", "0"], "Invalid value for '--limit': 0 is not in the range x>=1."),
         (["topics", "cat", "x", "--format", "xml"], "Invalid value for '--format': 'xml' is not one of"),
         (
             ["topics", "cat", "x", "--property", "colour"],
             "Invalid value for '--property': 'colour' has no name; write NAME=VALUE",
         ),
-        (["topics", "cat", "x", "--entries", "--key", "k"], "--key and --property choose messages; leave out --entries"),
+        (
+            ["topics", "cat", "x", "--entries", "--key", "k"],
+            "--key and --property choose messages; leave out --entries",
+        ),
         (["topics", "cat", "x", "--follow", "--to", "2026-01-01"], "--follow: no time ends a live topic"),
         (
             ["topics", "cat", "x", "--ledgers", "bucket"],
@@ -63,22 +72,40 @@ from tests.cli.support import CONFIG
         (["topics", "peek", "orders", "7"], "'7' is not a position; write LEDGER:ENTRY, for example 12:345"),
         (["topics", "peek", "orders", "7:1"], "persistent://public/default/orders is not in the archive"),
         (["topics", "export", "orders"], "Missing option '--to'."),
-        (["topics", "export", "orders", "--to", "x.parquet"], "persistent://public/default/orders is not in the archive"),
-        (["topics", "export", "x", "--to", "y", "--columns", "a"], "--columns: there is no column a; there are value, __key,"),
+        (
+            ["topics", "export", "orders", "--to", "x.parquet"],
+            "persistent://public/default/orders is not in the archive",
+        ),
+        (
+            ["topics", "export", "x", "--to", "y", "--columns", "a"],
+            "--columns: there is no column a; there are value, __key,",
+        ),
         (["topics", "export", "x", "--to", "y", "--columns", ","], "Invalid value for '--columns': it names nothing"),
-        (["topics", "export", "x", "--to", "y", "--entries", "--columns", "value"], "there are topic, ledgerId, entryId,"),
+        (
+            ["topics", "export", "x", "--to", "y", "--entries", "--columns", "value"],
+            "there are topic, ledgerId, entryId,",
+        ),
         (["topics", "export", "x", "--to", "y", "--max-file-bytes", "big"], "'big' is not a size"),
         (
             ["topics", "accept-loss", "x"],
             "say how far the loss reaches (--to LEDGER:ENTRY), or that the topic was deleted (--deleted)",
         ),
-        (["topics", "offload", "x", "--timeout", "soon"], "'soon' is not a time; write a whole number with ms, s, m, h, d or w"),
-        (["topics", "list", "--output", "xml"], "Invalid value for '-o' / '--output': 'xml' is not one of 'text', 'json'."),
+        (
+            ["topics", "offload", "x", "--timeout", "soon"],
+            "'soon' is not a time; write a whole number with ms, s, m, h, d or w",
+        ),
+        (
+            ["topics", "list", "--output", "xml"],
+            "Invalid value for '-o' / '--output': 'xml' is not one of 'text', 'json'.",
+        ),
         (["topics", "list", "--log-level", "loud"], "'loud' is not one of 'debug', 'info', 'warning', 'error'"),
         (["verify", "--slow"], "No such option '--slow'."),
         (["run", "--timeout", "5s"], "--timeout is for --until-caught-up"),
         (["takeover"], "Missing argument 'OLD_APPLICATION'."),
-        (["takeover", "nobody"], "application: there is no journal of nobody at memory://; the names are those below _journal/"),
+        (
+            ["takeover", "nobody"],
+            "application: there is no journal of nobody at memory://; the names are those below _journal/",
+        ),
         (
             ["topics", "segments", "orders"],
             "persistent://public/default/orders is not in the archive; `offloader topics list` shows what is",
@@ -104,11 +131,16 @@ def test_bad_input_is_one_line(line, arguments, message) -> None:
 
 
 def test_no_configuration(line) -> None:
-    assert line.error("topics", "list", config=False) == "no configuration: name one with --config FILE or in OFFLOADER_CONFIG"
+    assert (
+        line.error("topics", "list", config=False)
+        == "no configuration: name one with --config FILE or in OFFLOADER_CONFIG"
+    )
 
 
 def test_a_configuration_that_is_not_there(line) -> None:
-    assert "No such file or directory" in line.error("topics", "list", "--config", str(line.folder / "absent.yaml"), config=False)
+    assert "No such file or directory" in line.error(
+        "topics", "list", "--config", str(line.folder / "absent.yaml"), config=False
+    )
 
 
 def test_each_problem_of_a_configuration_is_a_line(line) -> None:
@@ -182,7 +214,8 @@ def test_it_ends_the_process_with_the_code(line) -> None:
 def test_an_output_that_takes_nothing_is_one_line_or_none(tmp_path, redirection, code, message) -> None:
     (tmp_path / "offloader.yaml").write_text(CONFIG)
     program = (
-        f"{sys.executable} -c 'from offloader.cli.main import main; main()' config check --config offloader.yaml {redirection}"
+        f"{sys.executable} -c 'from offloader.cli.main import main; main()' config check --config offloader.yaml "
+        f"{redirection}"
     )
     done = subprocess.run(["sh", "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (code, "", message)

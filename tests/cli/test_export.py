@@ -37,7 +37,11 @@ def message(seconds: int) -> bytes:
 def archived(line):
     """Six messages in five entries, a gap and a loss."""
     line.archive.claim(1, 0)
-    entries = [message(0), batch(Producer(publish_time=START), [Sent(b"a"), Sent(None)]).data, *(message(n) for n in (2, 3, 4))]
+    entries = [
+        message(0),
+        batch(Producer(publish_time=START), [Sent(b"a"), Sent(None)]).data,
+        *(message(n) for n in (2, 3, 4)),
+    ]
     line.archive.add([Stored(1, n, data) for n, data in enumerate(entries)], [gap(1, 5, 6)])
     line.archive.lose(Position(0, 1, 7), Position(0, 1, 8))
     return line
@@ -60,8 +64,8 @@ def test_all_messages_with_all_columns(archived, tmp_path) -> None:
     assert table.column("__entryId").to_pylist() == [0, 1, 1, 2, 3, 4]
     assert text.splitlines() == [
         "# 1:7..1:8 is missing: lost: trimmed (accepted by accept-loss)",
-        f"persistent://public/default/orders: 6 messages exported to {target} (1 files, {target.stat().st_size} bytes), "
-        "2 positions in gaps, 1 stretches missing",
+        f"persistent://public/default/orders: 6 messages exported to {target} (1 files, {target.stat().st_size} "
+        "bytes), 2 positions in gaps, 1 stretches missing",
     ]
     assert names(tmp_path / "out") == ["orders.parquet"]
 
@@ -148,7 +152,9 @@ def test_a_partitioned_topic_is_exported_partition_by_partition(partitioned, tmp
     found = partitioned.json("topics", "export", "orders", "--to", str(tmp_path / "b"))["topics"]
     assert [(topic["topic"][-2:], topic["rows"]) for topic in found] == [("-0", 1), ("-2", 3), ("10", 11)]
     for number in (0, 2, 10):
-        assert pq.read_table(tmp_path / "b" / f"orders-partition-{number}" / "part-00000.parquet").num_rows == number + 1
+        assert (
+            pq.read_table(tmp_path / "b" / f"orders-partition-{number}" / "part-00000.parquet").num_rows == number + 1
+        )
 
 
 def test_what_is_there_is_replaced_only_when_asked(archived, tmp_path) -> None:
@@ -173,8 +179,12 @@ def test_what_is_there_is_replaced_only_when_asked(archived, tmp_path) -> None:
     (tmp_path / "d.parquet").mkdir()
     text = archived.error("topics", "export", "orders", "--to", str(tmp_path / "d.parquet"))
     assert text.endswith("is no file; a name that ends with .parquet means one")
-    assert archived.error("topics", "export", "orders", "--to", "/dev/full", "--overwrite").startswith("/dev/full is no folder")
-    assert archived.error("topics", "export", "orders", "--to", "x" * 300).endswith("cannot be written: File name too long")
+    assert archived.error("topics", "export", "orders", "--to", "/dev/full", "--overwrite").startswith(
+        "/dev/full is no folder"
+    )
+    assert archived.error("topics", "export", "orders", "--to", "x" * 300).endswith(
+        "cannot be written: File name too long"
+    )
 
 
 def test_what_a_link_leads_to_is_replaced_and_not_the_link(archived, tmp_path) -> None:
@@ -274,10 +284,13 @@ def test_a_folder_that_cannot_be_replaced_is_put_back(archived, tmp_path, monkey
 
 def test_where_it_cannot_be_written(archived, tmp_path) -> None:
     (tmp_path / "file").write_text("x")
-    assert "cannot be made: Not a directory" in archived.error("topics", "export", "orders", "--to", str(tmp_path / "file" / "x"))
+    assert "cannot be made: Not a directory" in archived.error(
+        "topics", "export", "orders", "--to", str(tmp_path / "file" / "x")
+    )
     text = archived.error("topics", "export", "orders", "--to", "s3://bucket/x")
     assert text == (
-        "Invalid value for '--to': 's3://bucket/x' is no path of this machine; export to a file or folder here, then copy it"
+        "Invalid value for '--to': 's3://bucket/x' is no path of this machine; export to a file or folder here, then "
+        "copy it"
     )
     text = archived.error("topics", "export", "orders", "--to", str(tmp_path / "a.parquet"), "--max-file-bytes", "1M")
     assert text == "--max-file-bytes: FILE.parquet is one file; name a folder in --to"

@@ -132,7 +132,10 @@ def test_a_dry_run_closes_nothing(line, bookkeeper):
     line.cluster.admin.loaded[TOPIC] = "broker:8080"
     result = line.run("ledgers", "close", "13", "--dry-run")
     assert result.exit_code == 2
-    assert "would be refused: ledger 13: persistent://public/default/t is loaded by the broker broker:8080" in result.stdout
+    assert (
+        "would be refused: ledger 13: persistent://public/default/t is loaded by the broker broker:8080"
+        in result.stdout
+    )
     assert not bookkeeper.fenced(12)
     assert not bookkeeper.fenced(13)
 
@@ -153,7 +156,9 @@ def test_a_ledger_that_was_just_made_is_refused(line):
     line.ok("ledgers", "close", "13")
 
 
-@pytest.mark.parametrize("error", [AuthorizationFailedError("not a super user"), BrokerUnavailableError("nobody there")])
+@pytest.mark.parametrize(
+    "error", [AuthorizationFailedError("not a super user"), BrokerUnavailableError("nobody there")]
+)
 def test_where_brokers_cannot_be_asked_it_is_refused(line, error):
     def loaded_by(topic):
         raise error
@@ -229,7 +234,9 @@ def test_a_ledger_of_the_tail_that_pulsar_has_offloaded_and_deleted_is_passed_ov
 
 def test_the_tail_of_a_loaded_topic_is_not_touched(line, bookkeeper):
     line.cluster.admin.loaded[TOPIC] = "broker:8080"
-    bookkeeper.metadata.cluster.put_ledger(12, replace(bookkeeper.read(12), state=LedgerState.CLOSED, last_entry=0, length=10))
+    bookkeeper.metadata.cluster.put_ledger(
+        12, replace(bookkeeper.read(12), state=LedgerState.CLOSED, last_entry=0, length=10)
+    )
     result = line.run("topics", "close-orphan-tail", "t")
     assert result.exit_code == 1
     assert "is loaded by the broker" in result.stderr

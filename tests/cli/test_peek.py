@@ -21,13 +21,18 @@ PEEK = ("topics", "peek", "orders")
 
 @pytest.fixture
 def archived(line):
-    """A message with everything, a batch of two, one chunk, one with fields that nobody knows, an opaque entry, a gap, a loss."""
+    """A message with everything, a batch of two, one chunk, one with fields that nobody knows, an opaque entry, a gap,
+    a loss."""
     unknown = MessageMetadata.FromString(
         MessageMetadata(producer_name="p", publish_time=START).SerializeToString() + b"\xb8\x3f\x05\xc2\x3f\x02hi"
     )
     entries = [
-        replace(single(PRODUCER, Sent(b"one\ntwo", key=b"k", properties=(("a", "b"),), event_time=START)), broker=(5, 9)).data,
-        batch(Producer(publish_time=START, compression=CompressionType.ZSTD), [Sent(b"x" * 100, key=b"k"), Sent(None)]).data,
+        replace(
+            single(PRODUCER, Sent(b"one\ntwo", key=b"k", properties=(("a", "b"),), event_time=START)), broker=(5, 9)
+        ).data,
+        batch(
+            Producer(publish_time=START, compression=CompressionType.ZSTD), [Sent(b"x" * 100, key=b"k"), Sent(None)]
+        ).data,
         chunked(PRODUCER, Sent(b"<chunked>"), 2, "u")[0].data,
         checksummed(unknown, b"data"),
         b"opaque",
@@ -60,7 +65,8 @@ def test_a_message_is_shown_to_the_last_field(archived) -> None:
 def test_text_has_the_same_a_line_each(archived) -> None:
     lines = archived.ok(*PEEK, "1:0").splitlines()
     assert lines[:2] == ["position: 1:0", "incarnation: 0"]
-    for line in ("    publish_time: 1700000000000 (2023-11-14T22:13:20.000Z)", "    properties:", "      - key: a", "        value: b",
+    for line in ("    publish_time: 1700000000000 "
+        "(2023-11-14T22:13:20.000Z)", "    properties:", "      - key: a", "        value: b",
                  "    ok: yes", "    preview: one\\ntwo", "    number: 1", "  offset: 140"):  # fmt: skip
         assert line in lines
 
@@ -140,7 +146,10 @@ def test_it_takes_two_requests(line) -> None:
 
 
 def test_a_position_outside_the_archive_is_one_line(archived) -> None:
-    assert archived.error(*PEEK, "1:9") == "persistent://public/default/orders: 1:9 is not in the archive, which has 1:0..1:8"
+    assert (
+        archived.error(*PEEK, "1:9")
+        == "persistent://public/default/orders: 1:9 is not in the archive, which has 1:0..1:8"
+    )
     assert archived.error(*PEEK, "1:-1").endswith("1:-1 is not in the archive, which has 1:0..1:8")
 
 

@@ -1,4 +1,5 @@
-"""No text of others moves the cursor or forges a line: every command, whatever names, reasons and errors it has to show."""
+"""No text of others moves the cursor or forges a line: every command, whatever names, reasons and errors it has to
+show."""
 
 from __future__ import annotations
 
@@ -140,7 +141,9 @@ def test_nothing_prints_but_what_makes_text_printable() -> None:
     for path in Path(offloader.cli.__file__).parent.glob("*.py"):
         calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
         printing = [
-            call for call in calls if ast.unparse(call.func) in ("print", "click.echo", "click.secho", "sys.stdout.write")
+            call
+            for call in calls
+            if ast.unparse(call.func) in ("print", "click.echo", "click.secho", "sys.stdout.write")
         ]
         assert len(printing) <= allowed.get(path.name, 0), f"{path.name}: print with `say`"
 
@@ -159,7 +162,8 @@ def test_logs_are_lines(formatter: logging.Formatter) -> None:
         raise ValueError(EVIL)
     except ValueError as error:
         record = logging.makeLogRecord({
-            "name": "x", "levelname": "ERROR", "msg": "failed %s", "args": (EVIL,), "topic": EVIL, "exc_info": (type(error), error, None),
+            "name": "x", "levelname": "ERROR", "msg": "failed %s", "args": (EVIL,), "topic": EVIL,
+            "exc_info": (type(error), error, None),
         })  # fmt: skip
     text = formatter.format(record)
     assert [c for c in text if c != "\n" and not c.isprintable()] == []

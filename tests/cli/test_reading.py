@@ -91,7 +91,8 @@ def test_config_explain_says_who_set_what(line) -> None:
     line.cluster.namespace("public/default").properties["offloader.enabled"] = "false"
     rows = {row["setting"]: row for row in line.json("config", "explain", "orders")}
     assert rows["enabled"] == {
-        "setting": "enabled", "value": "true", "level": "namespace", "set by": "namespaces[public/default].policies.enabled"
+        "setting": "enabled", "value": "true", "level": "namespace",
+        "set by": "namespaces[public/default].policies.enabled"
     }  # fmt: skip
     assert (rows["partSizeInBytes"]["value"], rows["partSizeInBytes"]["level"]) == ("8M", "default")
     assert rows["maxOffloadSegmentRolloverTimeInSeconds"]["value"] == "10m"
@@ -112,7 +113,9 @@ def test_the_page_of_the_command_line_is_up_to_date() -> None:
 @pytest.fixture
 def bucket(tmp_path):
     store = LocalStore(tmp_path / "bucket")
-    put_ledger(store, 7, [message(f"m{n}") for n in range(3)], LEDGER_UUID, topic=TopicName.parse("public/default/stock"))
+    put_ledger(
+        store, 7, [message(f"m{n}") for n in range(3)], LEDGER_UUID, topic=TopicName.parse("public/default/stock")
+    )
     return store
 
 
@@ -130,11 +133,14 @@ def test_verify_names_an_object_of_a_stock_broker_that_is_gone(archived, bucket,
     bucket.delete([key])
     result = archived.run("verify", *named, "--ledgers", bucket.url, "--output", "json")
     assert result.exit_code == 2
-    assert [(f["key"], f["topic"]) for f in json.loads(result.stdout)["findings"]] == [(key, "persistent://public/default/stock")]
+    assert [(f["key"], f["topic"]) for f in json.loads(result.stdout)["findings"]] == [
+        (key, "persistent://public/default/stock")
+    ]
 
 
 def test_verify_of_a_topic_tells_what_may_be_the_topics(archived, bucket) -> None:
-    """A data object without metadata and without an index may be any topic's; another topic's cannot, nor what is no ledger."""
+    """A data object without metadata and without an index may be any topic's; another topic's cannot, nor what is no
+    ledger."""
     stray = data_key(LEDGER_UUID, 9)
     put_ledger(bucket, 8, [message("m")], LEDGER_UUID, topic=TopicName.parse("public/default/another"))
     bucket.delete([index_key(LEDGER_UUID, 8)])

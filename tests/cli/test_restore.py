@@ -86,8 +86,8 @@ def test_a_topic_is_made_and_filled(line: Line, cluster: FakeCluster) -> None:
     archive(line)
     text = line.ok("topics", "restore", "orders", "--to", "again")
     assert text == (
-        f"{TOPIC} is restored to {AGAIN}: 9 entries sent ({sum(map(len, cluster.topics[AGAIN].stored))} bytes), 0 were there, "
-        f"2 positions in gaps, 0 losses passed over\n"
+        f"{TOPIC} is restored to {AGAIN}: 9 entries sent ({sum(map(len, cluster.topics[AGAIN].stored))} bytes), 0 were "
+        "there, 2 positions in gaps, 0 losses passed over\n"
     )
     marks = [read_mark(e.metadata) for e in envelopes(cluster.topics[AGAIN])]
     assert [m.position for m in marks] == [Position(0, 1, n) for n in range(5)] + [Position(0, 2, n) for n in range(4)]

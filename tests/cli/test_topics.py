@@ -60,7 +60,9 @@ def test_a_root_above_the_right_one_is_told(line) -> None:
     assert (result.exit_code, result.stderr.startswith("there is no _root in memory://")) == (0, True)
 
 
-@pytest.mark.parametrize("key", [f"x/y/z/_catalog/{ZERO}/{ZERO}", f"public/default/orders/_catalog/{ZERO}/00000000000000000001"])
+@pytest.mark.parametrize(
+    "key", [f"x/y/z/_catalog/{ZERO}/{ZERO}", f"public/default/orders/_catalog/{ZERO}/00000000000000000001"]
+)
 def test_a_catalog_that_cannot_be_read_hides_no_other_topic(offloaded, key) -> None:
     offloaded.archive.topic = replace(TOPIC, name="sound")
     offloaded.archive.claim()
@@ -85,7 +87,8 @@ def test_list_has_topics_of_catalogs_and_journals(offloaded) -> None:
     assert (new["topic"], new["open"], new["failure"]) == (str(other), "Failed", "the store has no room left")
     size = offloaded.archive.catalog.segments[0].size
     assert old == {
-        "topic": str(TOPIC), "application": "app", "segments": 1, "entries": 10, "bytes": size, "end": "1:9", "open": None, "failure": None
+        "topic": str(TOPIC), "application": "app", "segments": 1, "entries": 10, "bytes": size, "end": "1:9",
+        "open": None, "failure": None
     }  # fmt: skip
 
 

@@ -23,7 +23,11 @@ NO_S3 = BASE.replace("s3://archive/pulsar", "file:///var/lib/archive")
 def test_the_smallest_file():
     config = parse()
     assert config.application == "orders-archive"
-    assert (config.pulsar.subscription, config.pulsar.source, config.pulsar.auth_plugin) == ("__offloader", Source.BROKER, "none")
+    assert (config.pulsar.subscription, config.pulsar.source, config.pulsar.auth_plugin) == (
+        "__offloader",
+        Source.BROKER,
+        "none",
+    )
     assert (config.storage.root, config.storage.scheme) == ("s3://archive/pulsar", "s3")
     assert (config.spark.master, config.spark.trigger_ms, config.discovery_interval_ms) == ("local[2]", 5000, 60_000)
     assert (config.metrics.port, config.metrics.host) == (9464, "127.0.0.1")
@@ -61,7 +65,10 @@ def test_secrets_are_never_shown():
         ("spark: {tigger: 5s}", "spark.tigger: is not a setting; did you mean trigger? (line 4)"),
         ("spark: {endpoint: x}", "spark.endpoint: is not a setting here; did you mean storage.endpoint? (line 4)"),
         ("spark: {zzz: x}", "spark.zzz: is not a setting; there are master, trigger, checkpoint, conf (line 4)"),
-        ("policies:\n  partSizeinbyte: 8M", "policies.partSizeinbyte: is not a setting; did you mean partSizeInBytes? (line 5)"),
+        (
+            "policies:\n  partSizeinbyte: 8M",
+            "policies.partSizeinbyte: is not a setting; did you mean partSizeInBytes? (line 5)",
+        ),
         ("policies: {enabled: maybe}", "policies.enabled: must be true or false (line 4)"),
         ("policies: {source: bookie}", "policies.source: must be 'broker' or 'bookkeeper' (line 4)"),
         ("policies: [a]", "policies: must be a section with settings below it (line 4)"),
@@ -82,11 +89,14 @@ def test_secrets_are_never_shown():
             "spark.master: 'local[0]' is no master of Spark's; write for example local[2] or local[*] (line 4)",
         ),
         ("spark: {trigger: 8d}", "spark.trigger: 8d is too large; the most is 1w (line 4)"),
-        ("limits: {slice: {hardLimit: 10000000w}}", "limits.slice.hardLimit: 10000000w is too large; the most is 1w (line 4)"),
+        (
+            "limits: {slice: {hardLimit: 10000000w}}",
+            "limits.slice.hardLimit: 10000000w is too large; the most is 1w (line 4)",
+        ),
         (
             "spark: {conf: {spark.executorEnv.OFFLOADER_PULSAR_AUTH_PARAMS: token}}",
-            "spark.conf: spark.executorEnv.OFFLOADER_PULSAR_AUTH_PARAMS would stand in Spark's event log; set the variable where "
-            "executors are started (docs/spark.md) (line 4)",
+            "spark.conf: spark.executorEnv.OFFLOADER_PULSAR_AUTH_PARAMS would stand in Spark's event log; set the "
+            "variable where executors are started (docs/spark.md) (line 4)",
         ),
         ("spark: {conf: {a: 1}}", "spark.conf: 'a' is not a Spark setting; its name begins with spark. (line 4)"),
         (
@@ -154,8 +164,14 @@ def test_a_token_is_one_line_of_ascii(params, words):
     ("wrong", "words"),
     [
         ("pulsar://a..b:6650", "pulsar.serviceUrl: not such a URL; write pulsar://host:6650 or pulsar+ssl://host:6651"),
-        (f"pulsar://{'a' * 64}.b:6650", "pulsar.serviceUrl: not such a URL; write pulsar://host:6650 or pulsar+ssl://host:6651"),
-        ("http://localhost:6650", "pulsar.serviceUrl: not such a URL; write pulsar://host:6650 or pulsar+ssl://host:6651"),
+        (
+            f"pulsar://{'a' * 64}.b:6650",
+            "pulsar.serviceUrl: not such a URL; write pulsar://host:6650 or pulsar+ssl://host:6651",
+        ),
+        (
+            "http://localhost:6650",
+            "pulsar.serviceUrl: not such a URL; write pulsar://host:6650 or pulsar+ssl://host:6651",
+        ),
         ("localhost:6650", "pulsar.serviceUrl: not such a URL; write pulsar://host:6650 or pulsar+ssl://host:6651"),
     ],
 )
@@ -184,8 +200,12 @@ def test_storage_is_checked(storage, words):
 
 
 def test_authentication_must_be_complete():
-    assert refused("", BASE.replace('"}', '", authPlugin: token}', 1))[0].startswith("pulsar: authPlugin token needs authParams")
-    assert refused("", BASE.replace('"}', '", authParams: "file:///x"}', 1))[0].startswith("pulsar: authParams is set but")
+    assert refused("", BASE.replace('"}', '", authPlugin: token}', 1))[0].startswith(
+        "pulsar: authPlugin token needs authParams"
+    )
+    assert refused("", BASE.replace('"}', '", authParams: "file:///x"}', 1))[0].startswith(
+        "pulsar: authParams is set but"
+    )
 
 
 def test_all_problems_are_told_at_once_in_the_order_of_the_file():
@@ -222,7 +242,10 @@ def test_pulsars_names_are_accepted_where_they_mean_the_same(written, field, val
 def test_an_alias_and_its_target_are_refused_together():
     lines = refused("policies:\n  maxSizePerOffloadSegmentMbytes: 1\n  maxOffloadSegmentSizeInBytes: 1G")
     assert lines == [
-        "policies.maxOffloadSegmentSizeInBytes: is the same setting as maxSizePerOffloadSegmentMbytes; keep one (line 6)"
+        (
+            "policies.maxOffloadSegmentSizeInBytes: is the same setting as maxSizePerOffloadSegmentMbytes; keep one "
+            "(line 6)"
+        )
     ]
 
 
@@ -252,11 +275,20 @@ def test_aliases_stand_for_fields_and_no_name_is_both():
         ("partSizeInBytes: 4M", "policies.partSizeInBytes: 4M is too small; S3 takes parts from 5M on"),
         ("blockSizeInBytes: 9M", "policies.blockSizeInBytes: blocks of 9M do not fit parts of 8M"),
         ("maxOffloadSegmentSizeInBytes: 2043M", "policies.maxOffloadSegmentSizeInBytes: a segment of 2043M could"),
-        ("maxEntrySizeInBytes: 1025M", "policies.maxEntrySizeInBytes: a segment of 1G could with an entry of 1025M reach 2 GiB"),
-        ("minOffloadSegmentRolloverTimeInSeconds: 11m", "policies.minOffloadSegmentRolloverTimeInSeconds: the least age 11m is"),
+        (
+            "maxEntrySizeInBytes: 1025M",
+            "policies.maxEntrySizeInBytes: a segment of 1G could with an entry of 1025M reach 2 GiB",
+        ),
+        (
+            "minOffloadSegmentRolloverTimeInSeconds: 11m",
+            "policies.minOffloadSegmentRolloverTimeInSeconds: the least age 11m is",
+        ),
         ("indexStepInBytes: 4095", "policies.indexStepInBytes: 4095 is too small; the least is 4K"),
         ("blockSizeInBytes: 1K", "policies.blockSizeInBytes: 1K is too small; the least is 4K"),
-        ("maxOffloadSegmentRolloverTimeInSeconds: 0", "policies.maxOffloadSegmentRolloverTimeInSeconds: 0s is too small"),
+        (
+            "maxOffloadSegmentRolloverTimeInSeconds: 0",
+            "policies.maxOffloadSegmentRolloverTimeInSeconds: 0s is too small",
+        ),
         ("maxBytesPerSecond: 0", "policies.maxBytesPerSecond: 0 is too small"),
         ("source: bookkeeper", "policies.source: bookkeeper needs pulsar.metadataServiceUri"),
     ],
@@ -301,7 +333,10 @@ def test_another_metadata_store_than_zookeeper_is_refused_in_one_line():
     for uri in ("etcd://host:2379", "oxia://host:6648/default", "rocksdb:///data/metadata"):
         store = uri.partition(":")[0]
         assert refused("", WITH_METADATA.replace("zk://zk1:2181,zk2:2181/ledgers", uri)) == [
-            f"pulsar.metadataServiceUri: {uri!r}: metadata can be read from ZooKeeper only (zk:), not from {store} (line 2)"
+            (
+                f"pulsar.metadataServiceUri: {uri!r}: metadata can be read from ZooKeeper only (zk:), not from {store} "
+                "(line 2)"
+            )
         ]
 
 
@@ -336,7 +371,12 @@ namespaces:
 
 def test_what_a_namespace_inherits_is_told_once():
     assert (
-        len(refused("policies: {partSizeInBytes: 4M}\nnamespaces: {public/a: {enabled: true}, public/b: {enabled: true}}")) == 1
+        len(
+            refused(
+                "policies: {partSizeInBytes: 4M}\nnamespaces: {public/a: {enabled: true}, public/b: {enabled: true}}"
+            )
+        )
+        == 1
     )
 
 

@@ -21,7 +21,10 @@ def error(text: str, **environment: str) -> str:
 
 
 def test_a_syntax_error_has_line_and_column():
-    assert error("a: 1\nb: c: d\n") == "configuration: not valid YAML: mapping values are not allowed here (line 2, column 5)"
+    assert (
+        error("a: 1\nb: c: d\n")
+        == "configuration: not valid YAML: mapping values are not allowed here (line 2, column 5)"
+    )
 
 
 def test_a_tab_and_a_second_document_are_syntax_errors_in_one_line():
@@ -33,7 +36,10 @@ def test_a_tab_and_a_second_document_are_syntax_errors_in_one_line():
 
 def test_a_double_key_is_refused_with_both_places():
     message = error("a:\n  b: 1\n  c: 2\n  b: 3\n")
-    assert message == "configuration: not valid YAML: b stands here a second time (first on line 2); keep one (line 4, column 3)"
+    assert (
+        message
+        == "configuration: not valid YAML: b stands here a second time (first on line 2); keep one (line 4, column 3)"
+    )
 
 
 def test_a_double_key_is_refused_also_in_what_is_merged():
@@ -135,7 +141,9 @@ JSON = st.recursive(
     lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(max_size=5), x, max_size=3),
     max_leaves=6,
 )
-SECTIONS = st.sampled_from(["application", "pulsar", "storage", "spark", "policies", "namespaces", "metrics", "limits", "x"])
+SECTIONS = st.sampled_from(
+    ["application", "pulsar", "storage", "spark", "policies", "namespaces", "metrics", "limits", "x"]
+)
 
 
 @given(st.dictionaries(SECTIONS, JSON))

@@ -41,7 +41,12 @@ def test_a_file_that_sets_nothing_gives_the_defaults():
 def test_levels_are_merged_field_by_field():
     policies = parse(EXAMPLE).policies
     topic = policies.of(TOPIC)
-    assert (topic.enabled, topic.max_segment_size, topic.block_size, topic.index_step) == (False, 256 * MIB, 2 * MIB, 65536)
+    assert (topic.enabled, topic.max_segment_size, topic.block_size, topic.index_step) == (
+        False,
+        256 * MIB,
+        2 * MIB,
+        65536,
+    )
     assert policies.of(OTHER).enabled
     assert policies.of(ELSEWHERE).max_segment_size == 512 * MIB
 
@@ -82,7 +87,8 @@ def test_rate_limits_are_kept_apart():
             Level.TOPIC,
         ),
         (
-            'namespaces: {public/orders: {enabled: false, topics: {"persistent://public/orders/audit": {enabled: true}}}}',
+            'namespaces: {public/orders: {enabled: false, topics: {"persistent://public/orders/audit": {enabled: '
+            "true}}}}",
             False,
             True,
             Level.TOPIC,
@@ -109,7 +115,9 @@ def test_source_inherits_from_the_pulsar_section_and_a_policy_wins():
     assert inherits.policies.of(TOPIC).source is Source.BOOKKEEPER
     (told,) = (r for r in inherits.policies.explain(TOPIC) if r.field == "source")
     assert (told.level, told.path) == (Level.CLUSTER, ("pulsar", "source"))
-    wins = type(parse()).parse(base + "source: bookkeeper, metadataServiceUri: 'zk://z'}\npolicies: {source: broker}", {})
+    wins = type(parse()).parse(
+        base + "source: bookkeeper, metadataServiceUri: 'zk://z'}\npolicies: {source: broker}", {}
+    )
     assert wins.policies.of(TOPIC).source is Source.BROKER_WITH_BOOKIES
 
 
@@ -133,7 +141,11 @@ def test_explain_names_the_level_and_the_place_of_every_value():
 
 def test_explain_names_the_property():
     (told,) = (r for r in parse().policies.explain(TOPIC, True) if r.field == "enabled")
-    assert (told.value, told.level, told.path) == (True, Level.PROPERTY, ("Pulsar's namespace property offloader.enabled",))
+    assert (told.value, told.level, told.path) == (
+        True,
+        Level.PROPERTY,
+        ("Pulsar's namespace property offloader.enabled",),
+    )
 
 
 def test_which_namespaces_need_to_be_listed():
@@ -141,7 +153,9 @@ def test_which_namespaces_need_to_be_listed():
     assert policies.enables_any("public/orders")
     assert not policies.enables_any("public/else")
     assert policies.enables_any("public/else", True)
-    only_topic = 'namespaces: {public/orders: {enabled: false, topics: {"persistent://public/orders/audit": {enabled: true}}}}'
+    only_topic = (
+        'namespaces: {public/orders: {enabled: false, topics: {"persistent://public/orders/audit": {enabled: true}}}}'
+    )
     assert parse(only_topic).policies.enables_any("public/orders", False)
 
 
@@ -180,8 +194,13 @@ def level(said):
 
 
 @given(SAID, SAID, SAID, SAID, st.sampled_from([None, True, False]))
-def test_the_most_specific_level_that_says_something_wins_and_silence_never_does(cluster, namespace, topic, partition, switch):
-    sections = {str(TOPIC): TopicSection(policies=level(topic)), str(PARTITION): TopicSection(policies=level(partition))}
+def test_the_most_specific_level_that_says_something_wins_and_silence_never_does(
+    cluster, namespace, topic, partition, switch
+):
+    sections = {
+        str(TOPIC): TopicSection(policies=level(topic)),
+        str(PARTITION): TopicSection(policies=level(partition)),
+    }
     policies = Policies(level(cluster), {"public/orders": NamespaceSection(policies=level(namespace), topics=sections)})
     told = {} if switch is None else {"enabled": switch}
     expected = {**DEFAULTS, **cluster, **told, **namespace, **topic, **partition}
@@ -197,7 +216,9 @@ def test_the_most_specific_level_that_says_something_wins_and_silence_never_does
 def test_a_level_without_fields_changes_nothing(cluster, namespace):
     silent = {str(TOPIC): TopicSection(), str(PARTITION): TopicSection()}
     said = Policies(level(cluster), {"public/orders": NamespaceSection(policies=level(namespace))})
-    with_silence = Policies(level(cluster), {"public/orders": NamespaceSection(policies=level(namespace), topics=silent)})
+    with_silence = Policies(
+        level(cluster), {"public/orders": NamespaceSection(policies=level(namespace), topics=silent)}
+    )
     assert with_silence.of(PARTITION) == said.of(PARTITION)
     assert with_silence.explain(PARTITION) == said.explain(PARTITION)
 

@@ -97,7 +97,9 @@ def test_a_formatted_time_is_read_back_exactly(ms):
 
 @given(SMALL, st.sampled_from(sorted(SIZES)), st.sampled_from(["", "B", "iB"]))
 def test_a_suffix_multiplies(number, suffix, tail):
-    assert parse_size(f"{number}{suffix}{tail}") == number * SIZES[suffix] == parse_size(f"{number}{suffix}{tail}".lower())
+    assert (
+        parse_size(f"{number}{suffix}{tail}") == number * SIZES[suffix] == parse_size(f"{number}{suffix}{tail}".lower())
+    )
 
 
 @given(SMALL, st.sampled_from(sorted(TIMES)))

@@ -18,7 +18,9 @@ from dev.embedded.lock import Jar
 from offloader.errors import FatalError
 
 CONTENTS = {f"artifact-{number}": bytes([number]) * (1000 + number) for number in range(20)}
-JARS = [Jar("g", name, "1", "", len(content), hashlib.sha256(content).hexdigest()) for name, content in CONTENTS.items()]
+JARS = [
+    Jar("g", name, "1", "", len(content), hashlib.sha256(content).hexdigest()) for name, content in CONTENTS.items()
+]
 
 
 class Repository:

@@ -92,9 +92,12 @@ def test_a_running_process_has_not_ended(tmp_path: Path) -> None:
 def test_it_ends_when_the_process_that_started_it_is_killed(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from dev.embedded.process import JavaProcess\n"
-        f"folder = Path({str(tmp_path)!r}); print(JavaProcess({OBEDIENT!r}, folder, folder / 'log').pid, flush=True); sys.stdin.read()"
+        f"folder = Path({str(tmp_path)!r}); print(JavaProcess({OBEDIENT!r}, folder, folder / 'log').pid, "
+        "flush=True); sys.stdin.read()"
     )
-    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
         assert parent.stdout is not None
         group = int(parent.stdout.readline())
         wait_for(lambda: (tmp_path / "log").read_text() == "up\n")

@@ -80,7 +80,8 @@ class Stored:
 
 @st.composite
 def streams(draw: st.DrawFn, max_entries: int = 40) -> list[Stored]:
-    """A topic's entries in order: several ledgers, gaps, sizes from nothing to several blocks, ids up to 2^53 and more."""
+    """A topic's entries in order: several ledgers, gaps, sizes from nothing to several blocks, ids up to 2^53 and
+    more."""
     ledger = draw(st.sampled_from([0, 7, 2**53 + 1]))
     entry = draw(st.sampled_from([0, 0, 5, 2**31]))
     random = Random(draw(st.integers(0, 2**32)))
@@ -99,7 +100,10 @@ def streams(draw: st.DrawFn, max_entries: int = 40) -> list[Stored]:
 def small_cuts() -> st.SearchStrategy[SegmentLayout]:
     """Cuts that a few entries of `streams` fill."""
     return st.builds(
-        SegmentLayout, part_size=st.integers(150, 4000), block_size=st.integers(140, 1500), index_step=st.integers(20, 600)
+        SegmentLayout,
+        part_size=st.integers(150, 4000),
+        block_size=st.integers(140, 1500),
+        index_step=st.integers(20, 600),
     )
 
 

@@ -44,7 +44,9 @@ def an_entry(random: Random, largest: int) -> bytes:
     if random.random() < 0.05:
         metadata.marker_type = 21
     front = (
-        broker_metadata(random.choice([None, random.randint(0, 99)]), random.choice([None, 5])) if random.random() < 0.5 else b""
+        broker_metadata(random.choice([None, random.randint(0, 99)]), random.choice([None, 5]))
+        if random.random() < 0.5
+        else b""
     )
     return front + random.choice([checksummed, plain])(metadata, payload)
 
@@ -79,11 +81,15 @@ def essence(part: CutPart) -> tuple[object, ...]:
 
 
 @given(runs(), small_cuts(), st.integers(1, 60_000) | st.just(GIB))
-def test_many_at_once_and_one_by_one_give_the_same_object(found: list[list[Stored]], cuts: SegmentLayout, room: int) -> None:
+def test_many_at_once_and_one_by_one_give_the_same_object(
+    found: list[list[Stored]], cuts: SegmentLayout, room: int
+) -> None:
     entries = [s for run in found for s in run]
     expected, alike = cutter(cuts, room), cutter(cuts, room)
     taken, parts = one_by_one(entries, expected)
-    assert (taken, [essence(p) for p in parts]) == (lambda n, p: (n, [essence(x) for x in p]))(*many_at_once(entries, alike))
+    assert (taken, [essence(p) for p in parts]) == (lambda n, p: (n, [essence(x) for x in p]))(
+        *many_at_once(entries, alike)
+    )
     last, same = expected.finish(), alike.finish()
     assert (last is None) == (same is None)
     if last is not None and same is not None:

@@ -1,4 +1,5 @@
-"""Cuts: the same start, entries and cuts give the same bytes, wherever slices end; blocks, parts and index keep their rules."""
+"""Cuts: the same start, entries and cuts give the same bytes, wherever slices end; blocks, parts and index keep their
+rules."""
 
 from __future__ import annotations
 
@@ -68,7 +69,9 @@ def test_a_block_ends_only_where_the_next_entry_does_not_fit_or_does_not_follow(
         assert held
         assert length == 128 + sum(12 + len(e.data) for e in held) + 4
         assert length <= cuts.block_size or len(held) == 1
-    for before, after, length, held, following in zip(blocks, blocks[1:], lengths, contents, contents[1:], strict=False):
+    for before, after, length, held, following in zip(
+        blocks, blocks[1:], lengths, contents, contents[1:], strict=False
+    ):
         follows = after.header.ledger == before.header.ledger and following[0].entry == held[-1].entry + 1
         assert not follows or length + 12 + len(following[0].data) > cuts.block_size
 
@@ -122,7 +125,9 @@ def test_a_part_names_what_it_holds_of_each_ledger(stream, cuts):
         expected = []
         for ledger in dict.fromkeys(s.ledger for s in held):
             of = [s for s in held if s.ledger == ledger]
-            expected.append(LedgerRange(ledger, of[0].entry, of[-1].entry + 1, count=len(of), size=sum(len(s.data) for s in of)))
+            expected.append(
+                LedgerRange(ledger, of[0].entry, of[-1].entry + 1, count=len(of), size=sum(len(s.data) for s in of))
+            )
         assert part.ledgers == tuple(expected)
 
 
@@ -184,7 +189,9 @@ def test_an_object_that_holds_something_takes_nothing_past_its_room():
     working = PartCutter(SegmentLayout(), first_part=2, offset=1000, first_block=2, room=100)
     assert working.would_exceed_room(1, 1, 0)
     assert PartCutter(SegmentLayout(), first_part=2, offset=1000, first_block=2, room=176).would_exceed_room(1, 1, 0)
-    assert not PartCutter(SegmentLayout(), first_part=2, offset=1000, first_block=2, room=177).would_exceed_room(1, 1, 0)
+    assert not PartCutter(SegmentLayout(), first_part=2, offset=1000, first_block=2, room=177).would_exceed_room(
+        1, 1, 0
+    )
 
 
 @given(streams(), small_cuts())
@@ -271,6 +278,7 @@ def test_the_exact_bytes_of_a_small_object():
         + "00000001 0000000000000000 7a fedcdead"
     )
     index = bytes.fromhex(
-        "0000000000000014 0000000000000007 00000001 00000000000000000000000000000015 0000000000000000 00000002 000000000000009f"
+        "0000000000000014 0000000000000007 00000001 00000000000000000000000000000015 0000000000000000 00000002 "
+        "000000000000009f"
     )
     assert part.data() == bytes.fromhex(first + second) + index + crc32c(index).to_bytes(4, "big")

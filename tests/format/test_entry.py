@@ -107,13 +107,21 @@ def test_no_bytes_are_too_odd_to_be_looked_at(entry):
 
 @pytest.mark.parametrize("claimed", [-1, -(2**31)])
 def test_a_batch_of_less_than_no_messages_counts_none(claimed):
-    assert inspect(checksummed(MessageMetadata(producer_name="p", publish_time=1, num_messages_in_batch=claimed))).messages == 0
+    assert (
+        inspect(checksummed(MessageMetadata(producer_name="p", publish_time=1, num_messages_in_batch=claimed))).messages
+        == 0
+    )
 
 
 @pytest.mark.parametrize(("kind", "aborted"), [(COMMIT_MARKER, None), (ABORT_MARKER, (1, (1 << 64) - 1))])
 def test_an_abort_marker_says_which_transaction_was_aborted(kind, aborted):
     marker = MessageMetadata(
-        producer_name="", sequence_id=0, publish_time=1, marker_type=kind, txnid_most_bits=1, txnid_least_bits=(1 << 64) - 1
+        producer_name="",
+        sequence_id=0,
+        publish_time=1,
+        marker_type=kind,
+        txnid_most_bits=1,
+        txnid_least_bits=(1 << 64) - 1,
     )
     assert inspect(checksummed(marker)) == EntryFacts(0, 1, aborted=aborted)
 

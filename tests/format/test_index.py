@@ -29,7 +29,12 @@ def test_the_index_that_pulsar_wrote():
     (held,) = index.groups
     assert index.data_length == 5_242_880
     assert held.entries == (IndexEntry(20, 0, 1, 0),)
-    assert (held.info.ledgerId, held.info.entries, held.info.size, held.info.timestamp) == (20, 65, 1_362_425, TIMESTAMP)
+    assert (held.info.ledgerId, held.info.entries, held.info.size, held.info.timestamp) == (
+        20,
+        65,
+        1_362_425,
+        TIMESTAMP,
+    )
     assert encode_index(index.data_length, index.groups) == v2_one_ledger_one_block().index
 
 
@@ -48,7 +53,9 @@ def test_the_exact_bytes_of_a_small_index():
 def test_parts_and_record_must_speak_of_the_same_ledgers(named):
     parts = cut_all([Stored(20, 7, b"abc")], SegmentLayout())
     with pytest.raises(IntegrityError, match=r"hold ledgers \[20\]"):
-        index_of_segment(parts[0].index, [LedgerRange(ledger, 7, 8, count=1, size=3) for ledger in named], 147, TIMESTAMP)
+        index_of_segment(
+            parts[0].index, [LedgerRange(ledger, 7, 8, count=1, size=3) for ledger in named], 147, TIMESTAMP
+        )
 
 
 @given(streams(), small_cuts())
@@ -67,7 +74,11 @@ def test_ledgers_are_read_in_any_order_and_written_in_one():
     encoded = encode_index(2000, groups)
     assert encode_index(2000, reversed(groups)) == encoded
     head, pieces = encoded[:24], [encode_index(2000, [g])[24:] for g in groups]
-    assert decode_index(head + b"".join(pieces)) == decode_index(head + b"".join(reversed(pieces))) == decode_index(encoded)
+    assert (
+        decode_index(head + b"".join(pieces))
+        == decode_index(head + b"".join(reversed(pieces)))
+        == decode_index(encoded)
+    )
     assert [g.ledger for g in decode_index(encoded).groups] == [2**53, 2**53 + 1, 2**53 + 2]
 
 

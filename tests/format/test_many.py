@@ -32,7 +32,10 @@ _framed = st.builds(
     st.binary(max_size=40),
 )
 _damaged = st.builds(
-    lambda entry, at, byte: entry[:at] + bytes([byte]) + entry[at + 1 :], _framed, st.integers(0, 60), st.integers(0, 255)
+    lambda entry, at, byte: entry[:at] + bytes([byte]) + entry[at + 1 :],
+    _framed,
+    st.integers(0, 60),
+    st.integers(0, 255),
 )
 _cut = st.builds(lambda entry, kept: entry[:kept], _framed, st.integers(0, 60))
 _entries = st.lists(_framed | _damaged | _cut | st.binary(max_size=30), min_size=FEW, max_size=FEW + 20)
@@ -46,7 +49,9 @@ def answers(entries: list[bytes], *, at_once: bool) -> list[EntryFacts]:
 @given(_entries)
 def test_many_at_once_and_one_by_one_agree(entries: list[bytes]) -> None:
     assert answers(entries, at_once=True) == answers(entries, at_once=False)
-    assert Consecutive.of(1, 0, entries).unreadable() == [n for n, entry in enumerate(entries) if inspect(entry).unreadable]
+    assert Consecutive.of(1, 0, entries).unreadable() == [
+        n for n, entry in enumerate(entries) if inspect(entry).unreadable
+    ]
 
 
 @pytest.mark.parametrize("front", [b"", broker_metadata(time=5, index=7), broker_metadata(index=7)])
@@ -54,7 +59,8 @@ def test_many_at_once_and_one_by_one_agree(entries: list[bytes]) -> None:
 def test_usual_entries_need_no_second_look(front: bytes, make) -> None:
     kinds = [{}, {"num_messages_in_batch": 100}, {"marker_type": 21}]
     entries = [
-        front + make(MessageMetadata(producer_name="p", sequence_id=n, publish_time=n, **kinds[n % 3])) for n in range(FEW)
+        front + make(MessageMetadata(producer_name="p", sequence_id=n, publish_time=n, **kinds[n % 3]))
+        for n in range(FEW)
     ]
     known = inspect_all(entries)
     assert len(known.odd) == 0

@@ -1,4 +1,5 @@
-"""Reading back: Pulsar's objects exactly, the middle of a block from where the index points, and errors that name the offset."""
+"""Reading back: Pulsar's objects exactly, the middle of a block from where the index points, and errors that name the
+offset."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ from offloader.model import SegmentLayout
 from .support import Fixture, Stored, cut_all, sha256, v1_one_block, v1_tiny_blocks, v2_one_ledger_one_block
 
 
-@pytest.mark.parametrize("fixture", [v1_one_block(), v1_tiny_blocks(), v2_one_ledger_one_block()], ids=["v1", "v1 tiny", "v2"])
+@pytest.mark.parametrize(
+    "fixture", [v1_one_block(), v1_tiny_blocks(), v2_one_ledger_one_block()], ids=["v1", "v1 tiny", "v2"]
+)
 def test_objects_that_pulsar_wrote(fixture: Fixture):
     found = [(e.entry, sha256(e.data)) for b in read_blocks(fixture.data) for e in entries(b)]
     assert found == fixture.entries

@@ -46,7 +46,9 @@ _wire = st.one_of(
         st.integers(0, 40),
         st.binary(max_size=3),
     ),
-    st.builds(lambda a, b: a.SerializeToString() + b.SerializeToString(), metadatas, metadatas),  # the later value counts
+    st.builds(
+        lambda a, b: a.SerializeToString() + b.SerializeToString(), metadatas, metadatas
+    ),  # the later value counts
     st.builds(
         lambda a: a.SerializeToString() + b"\x9d\x06abcd" + b"\x99\x06abcdefgh" + b"\x9a\x06\x02zz", metadatas
     ),  # unknown fields

@@ -21,7 +21,9 @@ SMALL = SegmentLayout(part_size=300, block_size=200, index_step=30)
 
 def small_segment() -> Sealed:
     stream = [Stored(20, e, bytes([17 * e % 251]) * (e % 5 * 9)) for e in range(9)]
-    return sealed(cut_all([*stream, Stored(20, 11, b"gap"), Stored(2**53 + 1, 0, b""), Stored(2**53 + 1, 1, b"x" * 300)], SMALL))
+    return sealed(
+        cut_all([*stream, Stored(20, 11, b"gap"), Stored(2**53 + 1, 0, b""), Stored(2**53 + 1, 1, b"x" * 300)], SMALL)
+    )
 
 
 @given(streams(), small_cuts())
@@ -72,7 +74,10 @@ def test_any_flipped_bit_outside_payloads_is_found():
     segment = small_segment()
     index = decode_index(segment.index)
     payload = {
-        at for b in read_blocks(segment.data) for e in entries(b) for at in range(e.offset + 12, e.offset + 12 + len(e.data))
+        at
+        for b in read_blocks(segment.data)
+        for e in entries(b)
+        for at in range(e.offset + 12, e.offset + 12 + len(e.data))
     }
     for bit in range(len(segment.data) * 8):
         if bit // 8 not in payload:
@@ -122,7 +127,9 @@ def test_an_object_whose_last_part_has_no_index_is_not_whole():
     data = block(0, ENTRY_0, padding(4))
     index = decode_index(index_for(data, (0, 1, 0)))
     assert account(data, index).entries == 1
-    with pytest.raises(DamagedObjectError, match="offset 145: the object ends here, and its last part's index is missing"):
+    with pytest.raises(
+        DamagedObjectError, match="offset 145: the object ends here, and its last part's index is missing"
+    ):
         account(data, index, own=True)
 
 

@@ -13,7 +13,9 @@ from offloader.model import MIB
 from .support import Fixture, sha256, v1_one_block, v1_tiny_blocks
 
 BOTH = pytest.mark.parametrize(
-    ("fixture", "ledger", "block_size"), [(v1_one_block(), 7, 64 * MIB), (v1_tiny_blocks(), 9, 1536)], ids=["one block", "tiny"]
+    ("fixture", "ledger", "block_size"),
+    [(v1_one_block(), 7, 64 * MIB), (v1_tiny_blocks(), 9, 1536)],
+    ids=["one block", "tiny"],
 )
 
 

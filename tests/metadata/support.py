@@ -56,7 +56,9 @@ gaps = st.builds(Gap, i64, i64, behind, kind=st.sampled_from(GapKind))
 ledgers = st.builds(LedgerRange, i64, i64, behind, count=i64, size=i64, closed_with=st.none() | i64)
 u64 = st.integers(0, (1 << 64) - 1)
 transactions = st.lists(st.tuples(u64, u64), max_size=3).map(tuple)
-stats = st.builds(EntryStats, i64, *(st.none() | u64 for _ in range(6)), aborted=transactions, unreadable=st.integers(0, 2**40))
+stats = st.builds(
+    EntryStats, i64, *(st.none() | u64 for _ in range(6)), aborted=transactions, unreadable=st.integers(0, 2**40)
+)
 etags = st.binary(min_size=16, max_size=16).map(bytes.hex) | text
 
 
@@ -119,7 +121,9 @@ segments = st.builds(
     st.none() | i64,
 )
 claims = st.builds(Claim, text, i64, st.none() | i64, positions, i64, text, text)
-losses = st.builds(Loss, positions, positions, text, text, i64, st.booleans(), st.just("") | uuids, st.none() | positions)
+losses = st.builds(
+    Loss, positions, positions, text, text, i64, st.booleans(), st.just("") | uuids, st.none() | positions
+)
 catalog_records = claims | segments | losses | st.builds(LedgerClosed, i64, i64, i64, st.text(max_size=5))
 
 
@@ -195,7 +199,13 @@ def full_segment(sizes: Draw, messages: Draw, seed: int) -> OpenSegment:
         etag, crc = random.randbytes(16).hex(), random.getrandbits(32)
         done.append(Part(len(done) + 1, begin, offset - begin, etag, crc, block - first_block, ranges, indexed, told))
     return OpenSegment(
-        f"{random.getrandbits(128):032x}", position(0, ledger), Source.BROKER, cut, 1, upload="u" * 120, parts=tuple(done)
+        f"{random.getrandbits(128):032x}",
+        position(0, ledger),
+        Source.BROKER,
+        cut,
+        1,
+        upload="u" * 120,
+        parts=tuple(done),
     )
 
 
@@ -235,10 +245,20 @@ MIXES: list[tuple[str, Draw, Draw, int]] = [
         lambda r, n: r.integers(98, 103, n),
         6_000_000,
     ),
-    ("batches of 10 KiB, +-1 %", lambda r, n: 10 * KIB * r.uniform(0.99, 1.01, n), lambda _, n: np.full(n, 10), 6_000_000),
+    (
+        "batches of 10 KiB, +-1 %",
+        lambda r, n: 10 * KIB * r.uniform(0.99, 1.01, n),
+        lambda _, n: np.full(n, 10),
+        6_000_000,
+    ),
     ("unbatched 1 KiB, +-10 %", lambda r, n: KIB * r.uniform(0.9, 1.1, n), lambda _, n: np.ones(n), 6_000_000),
     ("unbatched 1 MiB, +-10 %", lambda r, n: MIB * r.uniform(0.9, 1.1, n), lambda _, n: np.ones(n), 6_000_000),
     # The worst: sizes that nobody could predict.
     ("exponential, mean 1 KiB", lambda r, n: 50 + r.exponential(KIB, n), lambda _, n: np.ones(n), 6_000_000),
-    ("exponential, mean 100 KiB", lambda r, n: 50 + r.exponential(100 * KIB, n), lambda _, n: np.full(n, 10), 6_000_000),
+    (
+        "exponential, mean 100 KiB",
+        lambda r, n: 50 + r.exponential(100 * KIB, n),
+        lambda _, n: np.full(n, 10),
+        6_000_000,
+    ),
 ]

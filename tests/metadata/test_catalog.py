@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.errors import ClaimedByOtherError, DamagedRecordError, IntegrityError, OutcomeUnknownError, StoreUnavailableError
+from offloader.errors import (
+    ClaimedByOtherError,
+    DamagedRecordError,
+    IntegrityError,
+    OutcomeUnknownError,
+    StoreUnavailableError,
+)
 from offloader.metadata.catalog import Catalogs, released
 from offloader.metadata.catalog_codec import plain
 from offloader.metadata.layout import catalog_folder, data_key, record_key, slot_name
@@ -83,7 +89,14 @@ def test_a_refresh_reads_only_what_was_written_since(store, process):
 
 
 def test_records_add_up_to_the_same_together_and_one_by_one():
-    records = [claim(), offloaded("a", 0, 9), LedgerClosed(0, 7, 30), loss(10, 12), offloaded("b", 13, 20), claim(incarnation=1)]
+    records = [
+        claim(),
+        offloaded("a", 0, 9),
+        LedgerClosed(0, 7, 30),
+        loss(10, 12),
+        offloaded("b", 13, 20),
+        claim(incarnation=1),
+    ]
     one_by_one = TopicCatalog.empty(TOPIC)
     for record in records:
         one_by_one = one_by_one.apply(record)
@@ -135,11 +148,14 @@ def following(ledger: int, entry: int, said: int | None = None) -> Segment:
     """A segment that starts there, and says what the ledger before its first one was closed with."""
     start = position(entry, ledger)
     held = (LedgerRange(ledger, entry, entry + 10, count=10, size=50),)
-    return replace(offloaded("b", 0, 9), start=start, end=start._replace(entry=entry + 9), ledgers=held, former_ledger_last=said)
+    return replace(
+        offloaded("b", 0, 9), start=start, end=start._replace(entry=entry + 9), ledgers=held, former_ledger_last=said
+    )
 
 
 @pytest.mark.parametrize(
-    "hole", [following(7, 11), following(8, 0), following(8, 0, 8), following(8, 0, 10), following(8, 1, 9), loss(11, 12)]
+    "hole",
+    [following(7, 11), following(8, 0), following(8, 0, 8), following(8, 0, 10), following(8, 1, 9), loss(11, 12)],
 )
 def test_a_record_that_is_not_proven_to_follow_is_refused(store, process, hole):
     catalogs = process()
@@ -200,7 +216,9 @@ def test_a_commit_repeated_after_a_crash_is_found_behind_later_records(process):
     later = process().append(first, offloaded("b", 10, 19))
     for known in (stale, first, later):
         assert process().append(known, offloaded("a", 0, 9)) in (first, later)
-    assert process().append(first, LedgerClosed(0, 7, 30)) == process().head(TOPIC) == later.after(LedgerClosed(0, 7, 30))
+    assert (
+        process().append(first, LedgerClosed(0, 7, 30)) == process().head(TOPIC) == later.after(LedgerClosed(0, 7, 30))
+    )
 
 
 def test_a_commit_has_the_same_bytes_however_often_it_runs(process):
@@ -355,7 +373,9 @@ def test_only_the_named_application_s_claim_is_adopted(process):
     catalog = claimed(process())
     assert process("heir").adopt(catalog, "someone", 7) == catalog
     adopted = process("heir").adopt(catalog, "app", 7)
-    assert adopted.claim == replace(claim("heir"), at=7, reason="taken over from app", former=record_uuid(TOPIC, catalog.claim))
+    assert adopted.claim == replace(
+        claim("heir"), at=7, reason="taken over from app", former=record_uuid(TOPIC, catalog.claim)
+    )
     assert process("heir").adopt(catalog, "app", 7) == adopted
 
 

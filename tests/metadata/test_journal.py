@@ -185,7 +185,9 @@ def test_a_head_that_finds_something_in_an_empty_slot_ends_nobody(start, store, 
         journal.check_not_overtaken()
 
 
-@pytest.mark.parametrize("there", [b"", b"<html>", seal("t", pb.Body(root=pb.Root())), seal("t", pb.Body(fence=pb.Fence()))[:-1]])
+@pytest.mark.parametrize(
+    "there", [b"", b"<html>", seal("t", pb.Body(root=pb.Root())), seal("t", pb.Body(fence=pb.Fence()))[:-1]]
+)
 def test_bytes_that_are_no_record_of_a_journal_end_nobody(start, store, there: bytes):
     journal = start()
     slot = epoch_folder("app", 1) + slot_name(1)
@@ -202,7 +204,9 @@ def test_bytes_that_are_no_record_of_a_journal_end_nobody(start, store, there: b
 @pytest.mark.parametrize("kind", [FatalError, AccessDeniedError, StoreUnavailableError])
 def test_a_store_that_refuses_the_journal_s_calls_for_a_while_ends_nobody(store, kind: type[Exception]):
     refused = {"stat": 0, "put": 1, "read": 0}
-    faults = StoreFaults(StoreFault(c, error=lambda: kind("405: not now"), times=2, after=n) for c, n in refused.items())
+    faults = StoreFaults(
+        StoreFault(c, error=lambda: kind("405: not now"), times=2, after=n) for c, n in refused.items()
+    )
     with Journal.open(FaultyStore(store, faults), "app", tokens()) as journal:
         for call in (journal.check_not_overtaken, lambda: journal.record([state(at=1)])):
             for _ in range(2):
@@ -226,7 +230,9 @@ def test_the_fence_of_a_newer_version_is_one(start, store):
             call()
 
 
-def test_a_record_that_its_successor_removed_before_it_was_read_back_counts_and_the_next_does_not(store, start, monkeypatch):
+def test_a_record_that_its_successor_removed_before_it_was_read_back_counts_and_the_next_does_not(
+    store, start, monkeypatch
+):
     journal = start(put_faults(Effect.LOST, after=1))
     with pytest.raises(JournalUnavailableError):
         journal.record([state(at=1)])
@@ -315,9 +321,13 @@ def test_a_journal_that_is_closed_records_nothing(store, start):
 
 @pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.parametrize("effect", [Effect.LOST, Effect.BEFORE])
-def test_after_an_unknown_outcome_the_same_bytes_are_tried_before_anything_else(store, start, effect: Effect, times: int):
+def test_after_an_unknown_outcome_the_same_bytes_are_tried_before_anything_else(
+    store, start, effect: Effect, times: int
+):
     """Whether they had happened or not."""
-    faults = StoreFaults([StoreFault("put", effect, error=lambda: OutcomeUnknownError("no answer"), times=times, after=2)])
+    faults = StoreFaults(
+        [StoreFault("put", effect, error=lambda: OutcomeUnknownError("no answer"), times=times, after=2)]
+    )
     journal = Journal.open(FaultyStore(store, faults), "app", tokens())
     journal.record([state(at=1)])
     for _ in range(times):

@@ -66,5 +66,13 @@ def test_a_snapshot_is_due_when_the_log_is_twice_the_last_one_or_long():
 
 def test_a_new_epoch_covers_everything_older_but_the_fences():
     before = Loaded(3, 5, fenced=True, removable=(0, 4))
-    sizes = [((2, 0), 9000), ((2, 1), FENCE_LIMIT), ((3, 0), 50), ((3, 2), 50), ((3, 4), 9000), ((3, 5), 50), ((4, 0), 9000)]
+    sizes = [
+        ((2, 0), 9000),
+        ((2, 1), FENCE_LIMIT),
+        ((3, 0), 50),
+        ((3, 2), 50),
+        ((3, 4), 9000),
+        ((3, 5), 50),
+        ((4, 0), 9000),
+    ]
     assert outdated(before, sizes) == [(2, 0), (3, 0), (3, 4)]

@@ -154,7 +154,9 @@ def test_three_processes_that_stall_within_each_other(stalls_at: int):
         store, told = MemoryStore(), fresh()
         third = Process(store, "third")
         second = Process(
-            store, "second", StoreFault("*", Effect.HOOK, hook=lambda t=third, s=store, d=told: t.live(s, d, 5), after=within)
+            store,
+            "second",
+            StoreFault("*", Effect.HOOK, hook=lambda t=third, s=store, d=told: t.live(s, d, 5), after=within),
         )
         hook = StoreFault("*", Effect.HOOK, hook=lambda p=second, s=store, d=told: p.live(s, d, 5), after=stalls_at)
         first = Process(store, "first", hook)

@@ -62,7 +62,15 @@ def test_a_journal_key_tells_epoch_and_slot(epoch: int, slot: int, application: 
 
 def test_what_is_not_ours_is_nobody_s():
     store = MemoryStore()
-    for key in ("_root", "_journal/app/1/2", "a", "a/b", f"a/b/{UUID}", "acme/orders/t/readme", f"acme/orders/a b/{UUID}"):
+    for key in (
+        "_root",
+        "_journal/app/1/2",
+        "a",
+        "a/b",
+        f"a/b/{UUID}",
+        "acme/orders/t/readme",
+        f"acme/orders/a b/{UUID}",
+    ):
         assert layout.parse_topic_key(key) is None
     assert layout.parse_journal_key("app", "_journal/app/1/2") is None
     assert list(listing.topics(store)) == []
@@ -72,7 +80,11 @@ def test_digits_of_other_scripts_number_nothing():
     arabic = "\u0660" * 19 + "\u0661"
     assert layout.parse_slot(arabic) is None
     topic = TopicName("acme", "orders", "t")
-    for key in (f"_catalog/{arabic}/{arabic}", f"_manifests/{arabic}/newest", f"_manifests/{0:020d}/{arabic[0]}-{0:020d}"):
+    for key in (
+        f"_catalog/{arabic}/{arabic}",
+        f"_manifests/{arabic}/newest",
+        f"_manifests/{0:020d}/{arabic[0]}-{0:020d}",
+    ):
         assert layout.parse_topic_key(layout.topic_folder(topic) + key) is None
     assert parse_key(f"{UUID}-ledger-1\u0660") is None
     with pytest.raises(ValueError, match="is not a position"):

@@ -1,4 +1,5 @@
-"""Manifests: what they say is what the records say, whoever writes them, however often, and wherever that breaks off."""
+"""Manifests: what they say is what the records say, whoever writes them, however often, and wherever that breaks
+off."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ def chain(number: int, seed: int = 0) -> Iterator[Record]:
             case 0:
                 if n < 3 * FAN:
                     yield LedgerClosed(0, 1_000 + n, n)
-                else:  # each head has all closed ledgers that lie behind its end: hundreds of them show no more than dozens
+                else:  # each head has all closed ledgers behind its end: hundreds show no more than dozens
                     yield replace(claim(), at=n)
             case 1:
                 yield Loss(position(at), position(at + 1), "trimmed", "joe", n)
@@ -101,7 +102,9 @@ rows = st.builds(
 def test_a_manifest_is_read_as_it_was_written(own: tuple[ManifestRow, ...], number: int, data: st.DataObject) -> None:
     size = len(frontier(number))
     before = tuple(data.draw(rows) for _ in range(min(size, 3))) + (ManifestRow(),) * max(size - 3, 0)
-    made = Manifest(ManifestNode(0, number), own + (ManifestRow(),) * (FAN - len(own)), tuple(range(1, FAN + 1)), before)
+    made = Manifest(
+        ManifestNode(0, number), own + (ManifestRow(),) * (FAN - len(own)), tuple(range(1, FAN + 1)), before
+    )
     assert decode_manifest(TOPIC, made.node, "key", encode_manifest(TOPIC, made)) == made
 
 
@@ -212,7 +215,9 @@ def test_what_is_not_wanted_is_not_read() -> None:
     at = position(FAN * 10 * 7)
     found = [slot.number for slot in history.slots(lambda row: row.holds(at))]
     assert len(found) == 1
-    assert faults.calls["read"] == 1 + 3 + 1 + 1, "the hint, the records behind the last leaf, that leaf, and the one that has it"
+    assert faults.calls["read"] == 1 + 3 + 1 + 1, (
+        "the hint, the records behind the last leaf, that leaf, and the one that has it"
+    )
 
 
 def test_a_start_asks_as_much_of_a_long_log_as_of_a_short_one() -> None:
@@ -286,7 +291,9 @@ def test_interrupted_anywhere_nothing_has_changed_and_it_can_go_on(crashes: list
         assert Catalogs(store, "app").head(TOPIC) == head
     compact(store, head)
     fresh = MemoryStore()
-    for key, data in ((key, store.read(key)[0]) for key, _ in store.list() if not key.startswith(manifests_folder(TOPIC))):
+    for key, data in (
+        (key, store.read(key)[0]) for key, _ in store.list() if not key.startswith(manifests_folder(TOPIC))
+    ):
         fresh.put(key, data)
     compact(fresh, head)
     assert manifests(store) == manifests(fresh)
@@ -304,7 +311,9 @@ def test_a_paused_writer_finds_its_number_taken_however_much_was_summed_up_since
         late.append(head, offloaded("late", at, at + 9))
     with pytest.raises(IntegrityError, match="does not continue"):
         late.append(head, Loss(position(at), position(at + 3), "trimmed", "joe", 1))
-    assert late.append(head, offloaded("new0", at, at + 9)).next_slot == head.next_slot + 1, "its own, as when it had returned"
+    assert late.append(head, offloaded("new0", at, at + 9)).next_slot == head.next_slot + 1, (
+        "its own, as when it had returned"
+    )
     assert Catalogs(store, "app").head(TOPIC) == now
 
 
@@ -313,7 +322,8 @@ def test_a_paused_writer_finds_its_number_taken_however_much_was_summed_up_since
 
 @pytest.mark.parametrize("garbage", [None, b"", b"garbage", b"PSOM" + bytes(60)])
 @pytest.mark.parametrize(
-    "which", [lambda: manifest_key(TOPIC, 0, 0, 1), lambda: records_key(TOPIC, 0, 1), lambda: manifest_key(TOPIC, 0, 0, 4)]
+    "which",
+    [lambda: manifest_key(TOPIC, 0, 0, 1), lambda: records_key(TOPIC, 0, 1), lambda: manifest_key(TOPIC, 0, 0, 4)],
 )
 def test_what_is_damaged_is_passed_over(
     which: Callable[[], str], garbage: bytes | None, caplog: pytest.LogCaptureFixture

@@ -13,7 +13,14 @@ from offloader.errors import DamagedRecordError, FatalError, FormatVersionError
 from offloader.metadata import envelope
 from offloader.metadata.catalog_codec import decode_catalog, encode_catalog, standing
 from offloader.metadata.envelope import seal, unseal
-from offloader.metadata.journal_codec import decode_journal, decode_topic, encode_changes, encode_fence, encode_full, encode_topic
+from offloader.metadata.journal_codec import (
+    decode_journal,
+    decode_topic,
+    encode_changes,
+    encode_fence,
+    encode_full,
+    encode_topic,
+)
 from offloader.metadata.part_codec import parts_message, read_parts
 from offloader.metadata.state import CatalogHead, OpenTopic, Record, Releasing, TopicState
 from offloader.model import Part
@@ -42,7 +49,9 @@ def test_a_topic_s_state_survives(topic: TopicState):
 @given(topic=topic_states, full=st.booleans())
 def test_a_journal_record_survives(topic: TopicState, *, full: bool):
     data = (
-        encode_full("t", [encode_topic(topic).data], "new") if full else encode_changes("t", [encode_topic(topic).data], [TOPIC])
+        encode_full("t", [encode_topic(topic).data], "new")
+        if full
+        else encode_changes("t", [encode_topic(topic).data], [TOPIC])
     )
     record = decode_journal("key", data)
     assert {t: decode_topic("key", raw).state for t, raw in record.topics.items()} == {topic.topic: topic}

@@ -74,7 +74,12 @@ def test_waiting_ends_with_the_outcome(store):
 def test_waiting_ends_with_the_timeout(store):
     now = [0]
     waited = requests.wait(
-        store, "app", "nobody", timeout_ms=1200, clock=lambda: now[0], sleep=lambda s: now.append(now.pop() + int(s * 1000))
+        store,
+        "app",
+        "nobody",
+        timeout_ms=1200,
+        clock=lambda: now[0],
+        sleep=lambda s: now.append(now.pop() + int(s * 1000)),
     )
     assert (waited, now) == (None, [1200])
 
@@ -127,7 +132,7 @@ def test_an_answer_that_cannot_be_read_is_told(store):
         b'{"version": Infinity}',
         b'{"version": 1e400}',
         b'{"version": 1, "kind": "close", "topic": "a/b/\\ud800", "at": 1, "by": "", "position": null}',
-        b'{"version": 1, "kind": "close", "topic": "a/b/c", "at": 1, "by": "", "position": [0, 9223372036854775808, 1]}',
+        b'{"version": 1, "kind": "close", "topic": "a/b/c", "at": 1, "by": "", "position": [0,9223372036854775808,1]}',
         b'{"version": 1, "kind": "close", "topic": "a/b/c", "at": 99999999999999999999, "by": "", "position": null}',
         b" " * (requests.LARGEST + 1),
     ],

@@ -4,7 +4,13 @@ from itertools import count
 
 import pytest
 
-from offloader.errors import AnotherClusterError, ConfigError, DamagedRecordError, StoreUnavailableError, UnprovenStoreError
+from offloader.errors import (
+    AnotherClusterError,
+    ConfigError,
+    DamagedRecordError,
+    StoreUnavailableError,
+    UnprovenStoreError,
+)
 from offloader.metadata.catalog_codec import encode_catalog
 from offloader.metadata.root import open_root, prove, read_root
 from offloader.metadata.state import Root
@@ -25,7 +31,9 @@ def test_a_root_is_made_once():
 def test_another_cluster_s_root_is_refused():
     store = MemoryStore(url="memory://bucket")
     open_root(store, "east", tokens())
-    with pytest.raises(AnotherClusterError, match="memory://bucket holds topics of cluster east, this is cluster west: choose"):
+    with pytest.raises(
+        AnotherClusterError, match="memory://bucket holds topics of cluster east, this is cluster west: choose"
+    ):
         open_root(store, "west", tokens())
 
 
@@ -42,7 +50,9 @@ def test_a_reader_writes_nothing():
 
 def test_a_lost_race_for_the_root_is_no_error():
     store = MemoryStore()
-    race = StoreFault("put", Effect.HOOK, hook=lambda: open_root(store, "east", tokens("winner")), key=lambda k: k == "_root")
+    race = StoreFault(
+        "put", Effect.HOOK, hook=lambda: open_root(store, "east", tokens("winner")), key=lambda k: k == "_root"
+    )
     assert open_root(FaultyStore(store, StoreFaults([race])), "east", tokens("loser")) == Root("winner-1", "east")
 
 
@@ -84,7 +94,12 @@ class Forgetful(MemoryStore):
 
 @pytest.mark.parametrize(
     ("kind", "why"),
-    [(Overwriting, "overwrites"), (Lying, "refuses to create"), (Refusing, "refuses to create"), (Forgetful, "does not list")],
+    [
+        (Overwriting, "overwrites"),
+        (Lying, "refuses to create"),
+        (Refusing, "refuses to create"),
+        (Forgetful, "does not list"),
+    ],
 )
 def test_an_unproven_store_is_refused_and_left_empty(kind: type[MemoryStore], why: str):
     store = kind()

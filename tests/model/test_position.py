@@ -26,12 +26,16 @@ def test_bounds_that_are_both_included() -> None:
 @given(ranges, st.lists(ranges))
 def test_what_is_left_has_all_that_nobody_took(whole: EntryRange, taken: list[EntryRange]) -> None:
     left = list(whole.without(taken))
-    assert [entry for one in left for entry in one.ids] == sorted({*whole.ids} - {entry for one in taken for entry in one.ids})
+    assert [entry for one in left for entry in one.ids] == sorted(
+        {*whole.ids} - {entry for one in taken for entry in one.ids}
+    )
     assert all(one.span > 0 for one in left)
 
 
 @given(ranges, st.none() | places, st.none() | places)
-def test_what_lies_between_two_places(whole: EntryRange, begin: tuple[int, int] | None, after: tuple[int, int] | None) -> None:
+def test_what_lies_between_two_places(
+    whole: EntryRange, begin: tuple[int, int] | None, after: tuple[int, int] | None
+) -> None:
     inside = whole.between(begin, after)
     wanted = [e for e in whole.ids if (begin is None or (7, e) >= begin) and (after is None or (7, e) < after)]
     assert ([] if inside is None else list(inside.ids)) == wanted

@@ -53,7 +53,9 @@ def test_a_run_is_in_turn_up_to_its_ledgers_end_or_the_bound() -> None:
 
 
 def test_whatever_is_left_out_is_told_once_and_in_order() -> None:
-    everything = [(3, entry) for entry in range(5)] + [(7, entry) for entry in range(3)] + [(9, entry) for entry in range(6)]
+    everything = (
+        [(3, entry) for entry in range(5)] + [(7, entry) for entry in range(3)] + [(9, entry) for entry in range(6)]
+    )
     rng = random.Random(1)
     for _ in range(200):
         delivered = sorted(rng.choices(everything, k=rng.randrange(1, len(everything))))

@@ -1,7 +1,7 @@
 """The whole application but Spark: the real driver, worker, journal and catalog over an in-memory Pulsar and store.
 
-A seeded scheduler decides what happens next: produce, run a batch, lose a task, run a zombie, kill the driver, break a call.
-Time is the test's own.
+A seeded scheduler decides what happens next: produce, run a batch, lose a task, run a zombie, kill the driver, break a
+call. Time is the test's own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from offloader.testing.invariants import PaceLog
 
 CONFIG = """
 application: sim
-pulsar: {{serviceUrl: "pulsar://localhost:6650", adminUrl: "http://localhost:8080", source: {source}, metadataServiceUri: {uri}}}
+pulsar: {{serviceUrl: "pulsar://localhost:6650", adminUrl: "http://localhost:8080", source: {source},
+          metadataServiceUri: {uri}}}
 storage: {{root: "file:///unused"}}
 discoveryInterval: 1s
 policies:
@@ -211,7 +212,8 @@ class Simulation:
         self.journal.close()
 
     def round(self) -> None:
-        """Rounds as the driver's loop runs them, while what was posted wakes it: what can be retried is, at the next one."""
+        """Rounds as the driver's loop runs them, while what was posted wakes it: what can be retried is, at the next
+        one."""
         try:
             self.driver.round()
             for _ in range(MOST_WAKES):

@@ -167,7 +167,8 @@ def test_what_adoption_has_journaled_is_not_overwritten_by_uploads_that_were_abo
 
 
 def test_an_end_that_is_newer_than_the_ledger_list_is_offloaded_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that is slow, while a topic is taken in: its ledgers roll between the two answers, and then nothing is written any more."""
+    """A broker that is slow, while a topic is taken in: its ledgers roll between the two answers, and then nothing is
+    written any more."""
     sim = Simulation(1, roll="10s", entries_per_ledger=3)
     sim.cluster.create(TOPIC)
     sim.produce(TOPIC, 4)

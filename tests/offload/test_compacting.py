@@ -1,4 +1,5 @@
-"""The application has manifests written as its topics' logs grow, never waits for it, and goes on where the store refuses."""
+"""The application has manifests written as its topics' logs grow, never waits for it, and goes on where the store
+refuses."""
 
 from __future__ import annotations
 

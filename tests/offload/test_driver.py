@@ -1,4 +1,5 @@
-"""The driver and its lanes: one plan of each is outstanding, a topic that travels in one of them is left alone, and nothing is waited for."""
+"""The driver and its lanes: one plan of each is outstanding, a topic that travels in one of them is left alone, and
+nothing is waited for."""
 
 from __future__ import annotations
 
@@ -106,7 +107,9 @@ NOT_FOR_READING = [k for k in WorkKind if k not in (WorkKind.LOOK, WorkKind.LEDG
 
 
 @pytest.mark.parametrize("kind", NOT_FOR_READING)
-def test_whatever_kind_of_work_hangs_topics_are_read_and_the_driver_sees_whether_it_was_overtaken(kind: WorkKind) -> None:
+def test_whatever_kind_of_work_hangs_topics_are_read_and_the_driver_sees_whether_it_was_overtaken(
+    kind: WorkKind,
+) -> None:
     sim = started()
     hang(sim, kind)
     checks = 0
@@ -170,7 +173,9 @@ def test_a_topic_of_which_odd_things_are_known_holds_no_other(monkeypatch: pytes
 
     def odd(name: TopicName) -> TopicInfo:
         info = sound(name)
-        return info if name != SLOW else replace(info, sizes={ledger: (n, None) for ledger, (n, _) in info.sizes.items()})  # type: ignore[misc]
+        return (
+            info if name != SLOW else replace(info, sizes={ledger: (n, None) for ledger, (n, _) in info.sizes.items()})
+        )  # type: ignore[misc]
 
     with monkeypatch.context() as patch:
         patch.setattr(sim.context.admin, "topic_info", odd)

@@ -1,5 +1,5 @@
-"""A topic is deleted, or another one, only where our own cluster has said so again and again: never after one answer, never by an ingress
-that fails or leads elsewhere."""
+"""A topic is deleted, or another one, only where our own cluster has said so again and again: never after one answer,
+never by an ingress that fails or leads elsewhere."""
 
 from __future__ import annotations
 
@@ -39,7 +39,11 @@ at = st.integers(0, 400_000)
 absent = st.builds(Look, at, st.just(OURS), st.just("other"), absent=st.just(True))
 others = st.one_of(
     st.builds(
-        Look, at, st.sampled_from([OURS, Identity("ours", "rocksdb")]), st.sampled_from(["", "other"]), another=st.integers(1, 2)
+        Look,
+        at,
+        st.sampled_from([OURS, Identity("ours", "rocksdb")]),
+        st.sampled_from(["", "other"]),
+        another=st.integers(1, 2),
     ),
     st.builds(Look, at, st.just(OURS), st.just(""), absent=st.just(True)),
     st.builds(Look, at, st.just(Identity("another")), st.just("other"), absent=st.just(True)),
@@ -54,7 +58,9 @@ def test_never_deleted_without_a_minute_of_looks_at_our_own_cluster(seen):
     if being("ours", seen) is not Being.DELETED:
         return
     last_here = max((look.at for look in seen if look.same), default=-1)
-    proof = sorted({look.at for look in seen if look.absent and look.witness and look.cluster == OURS and look.at >= last_here})
+    proof = sorted(
+        {look.at for look in seen if look.absent and look.witness and look.cluster == OURS and look.at >= last_here}
+    )
     assert sum(min(after - before, GAP_MS) for before, after in pairwise(proof)) >= CONFIRM_MS
     assert len(proof) >= 1 + CONFIRM_MS // GAP_MS
 
@@ -93,7 +99,8 @@ def test_what_is_seen_for_a_minute_is_believed():
     assert being("ours", steady(7, another=5)) is Being.ANOTHER
     assert being("ours", [*steady(7, absent=True), Look(61_000, OURS, same=True)]) is Being.SAME
     assert (
-        being("ours", [*steady(7, absent=True), *(replace(x, at=x.at + 60_001) for x in steady(3, another=5))]) is Being.UNKNOWN
+        being("ours", [*steady(7, absent=True), *(replace(x, at=x.at + 60_001) for x in steady(3, another=5))])
+        is Being.UNKNOWN
     )
 
 
@@ -125,7 +132,9 @@ def goes_on(sim: Simulation) -> None:
     for topic in (T, OTHER):
         assert not sim.context.catalogs.load(topic).losses
         assert sim.context.catalogs.load(topic).claim.incarnation == 0
-    check_invariants(sim.store, {t: truth_of_cluster(sim.cluster, t) for t in (T, OTHER)}, at_rest=True, paces=[sim.pace])
+    check_invariants(
+        sim.store, {t: truth_of_cluster(sim.cluster, t) for t in (T, OTHER)}, at_rest=True, paces=[sim.pace]
+    )
     sim.close()
 
 
@@ -148,7 +157,8 @@ def test_an_ingress_that_answers_404_to_everything_deletes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [TopicNotFoundError("404"), BrokerUnavailableError("404"), ProtocolError("null"), AuthorizationFailedError("no")]
+    "error",
+    [TopicNotFoundError("404"), BrokerUnavailableError("404"), ProtocolError("null"), AuthorizationFailedError("no")],
 )
 def test_a_topic_that_is_not_found_but_listed_is_not_deleted(error: OffloadError) -> None:
     sim = started()
@@ -182,7 +192,9 @@ def elsewhere(sim: Simulation, *topics: TopicName) -> MemoryCluster:
 
 @pytest.mark.parametrize("topics", [(), (T,), (T, OTHER)])
 @pytest.mark.parametrize("restarted", [False, True])
-def test_another_healthy_pulsar_behind_the_same_address_deletes_nothing(topics: tuple[TopicName, ...], restarted: bool) -> None:
+def test_another_healthy_pulsar_behind_the_same_address_deletes_nothing(
+    topics: tuple[TopicName, ...], restarted: bool
+) -> None:
     sim = started()
     ours = sim.cluster.state
     sim.cluster.state = elsewhere(sim, *topics).state

@@ -1,5 +1,5 @@
-"""Whatever moves the pin, and whatever is trimmed then: nothing that was written is passed over in silence, and nothing is called lost that
-is known to be there."""
+"""Whatever moves the pin, and whatever is trimmed then: nothing that was written is passed over in silence, and nothing
+is called lost that is known to be there."""
 
 from __future__ import annotations
 
@@ -40,8 +40,10 @@ def claimed(ledger: int = 5, token: str = "") -> TopicCatalog:
 def offloaded(catalog: TopicCatalog, start: NextStart, last: int) -> TopicCatalog:
     first = start.position
     segment = Segment(
-        f"u{catalog.next_slot}", first, first._replace(entry=last), 1, 2, 10, 3, SegmentLayout(), Source.BROKER, RollReason.AGE,
-        (LedgerRange(first.ledger, first.entry, last + 1, count=last - first.entry + 1, size=10),), former_ledger_last=start.former_ledger_last,
+        f"u{catalog.next_slot}", first, first._replace(entry=last), 1, 2, 10, 3, SegmentLayout(),
+        Source.BROKER, RollReason.AGE,
+        (LedgerRange(first.ledger, first.entry, last + 1, count=last - first.entry + 1, size=10),),
+        former_ledger_last=start.former_ledger_last,
     )  # fmt: skip
     catalog.head.check_follows(segment)
     return catalog.apply(segment)
@@ -49,8 +51,9 @@ def offloaded(catalog: TopicCatalog, start: NextStart, last: int) -> TopicCatalo
 
 @dataclass
 class World:
-    """A topic's ledgers (entries by id, the last one open), its pin, and an offloader that looks now and then. Everything is trimmed as soon
-    as it may be; the broker puts a pin whose ledger is gone before the first one that is left."""
+    """A topic's ledgers (entries by id, the last one open), its pin, and an offloader that looks now and then.
+    Everything is trimmed as soon as it may be; the broker puts a pin whose ledger is gone before the first one that is
+    left."""
 
     hold: bool
     ledgers: dict[int, int]
@@ -112,7 +115,8 @@ class World:
         return position(held[-1], self.ledgers[held[-1]] - 1) if held else None
 
     def look(self) -> None:
-        """What the offloader does with what it sees: record, take losses as they are, offload one ledger's worth, acknowledge."""
+        """What the offloader does with what it sees: record, take losses as they are, offload one ledger's worth,
+        acknowledge."""
         ledgers, after = self.list, self.catalog.head.accounted
         end = self.catalog.end
         if end is not None and end.entry >= 0 and ledgers.closed_with(end.ledger) == end.entry:
@@ -227,7 +231,8 @@ def test_nothing_is_lost_where_nobody_moves_the_pin(todo, hold, token):
 
 
 def test_what_the_setting_gives_up():
-    """With `pinHoldsLastEntry: false` a ledger that came and went while nobody looked is missed. That is why it is not the default."""
+    """With `pinHoldsLastEntry: false` a ledger that came and went while nobody looked is missed. That is why it is not
+    the default."""
     there = world(hold=False)
     run(there, ["write", "look", "roll", "look", "look", "write", "roll", "move", "write", "look", "look"])
     assert there.missing()

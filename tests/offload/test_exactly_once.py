@@ -1,5 +1,5 @@
-"""Exactly once, whatever happens: kills, lost tasks, zombies, failing calls, rolls, gaps, transactions, switches between the sources, many
-topics, small segments."""
+"""Exactly once, whatever happens: kills, lost tasks, zombies, failing calls, rolls, gaps, transactions, switches
+between the sources, many topics, small segments."""
 
 from __future__ import annotations
 

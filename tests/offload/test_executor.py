@@ -26,7 +26,9 @@ from tests.offload.test_worker import work
 TOKEN = "token:eyJ-very-secret"
 SECRET = "s3cr3t-of-the-store"
 PULSAR = PulsarSettings(auth_plugin="token", auth_params=TOKEN)
-STORE = StoreSettings("gs://bucket", access_key=SECRET, secret_key=SECRET, options=(("project", "p"), ("token", SECRET)))
+STORE = StoreSettings(
+    "gs://bucket", access_key=SECRET, secret_key=SECRET, options=(("project", "p"), ("token", SECRET))
+)
 
 # What an executor does with the function, in a Python that has PyArrow and no more.
 BARE = """
@@ -85,8 +87,11 @@ def test_a_machine_without_this_package_hands_its_slices_back(tmp_path: Path) ->
     function = tmp_path / "function"
     function.write_bytes(cloudpickle.dumps(worker_function(WorkerSettings(public, None, 2))))
     site = Path(pa.__file__).parents[1]
-    # No .pth file of the site is read, so that only what lies in it is there; and not what this package is installed by.
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"PYTHONPATH": str(site)}
+    # No .pth file of the site is read, so that only what lies in it is there; and not what this package is installed
+    # by.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {
+        "PYTHONPATH": str(site)
+    }
     command = [getattr(sys, "_base_executable", sys.executable), "-S", "-c", BARE, str(function)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,5 +1,6 @@
-"""A topic that is read slowly holds no other: the real planner, worker and journal's transitions in a time of their own, over sources that
-deliver so many bytes a second, and a Spark that has so many slots and takes its jobs first in, first out."""
+"""A topic that is read slowly holds no other: the real planner, worker and journal's transitions in a time of their
+own, over sources that deliver so many bytes a second, and a Spark that has so many slots and takes its jobs first in,
+first out."""
 
 from __future__ import annotations
 
@@ -217,7 +218,9 @@ class Highway:
             def open(self, name: TopicName, ledger: int, entry: int, *, max_bytes: int, extent: Extent) -> Reader:
                 return Reader(topic, entry, clock)
 
-            def explain(self, name: TopicName, ledger: int, first: int, last: int, *, limit: int) -> tuple[tuple[()], int]:
+            def explain(
+                self, name: TopicName, ledger: int, first: int, last: int, *, limit: int
+            ) -> tuple[tuple[()], int]:
                 return (), first
 
         return run_slice(work, Source(), NoStore(), lambda: clock[0])  # type: ignore[arg-type]
@@ -271,7 +274,9 @@ def test_no_topic_waits_for_a_slower_one_and_each_byte_is_read_about_once(seed: 
     fast = [stream(10 + n, 10**8, rng.choice([1_000, 20_000, 80_000])) for n in range(rng.randint(1, 8))]
     highway = Highway([*slow, *fast], cores)
     highway.run(seconds)
-    detected = FAST.hard_limit_ms  # each slow one was in the fast lane once: in the batch that is waited for, and in one's own
+    detected = (
+        FAST.hard_limit_ms
+    )  # each slow one was in the fast lane once: in the batch that is waited for, and in one's own
     assert max(longest_wait(t, seconds) for t in fast) <= 10 * SECOND + 2 * detected
     for topic in slow:
         assert topic.speed.lane is Lane.SLOW or topic.travels or topic.rate >= 30_000
@@ -282,7 +287,9 @@ def test_no_topic_waits_for_a_slower_one_and_each_byte_is_read_about_once(seed: 
 UPLOADED = Part(1, 0, PART, "etag", 0, 1, (), 1, EntryStats())
 
 
-def receipt(stop: SliceStop, elapsed_ms: int, lane: Lane = Lane.FAST, kind: FailureKind | None = None, seen: int = 0) -> Receipt:
+def receipt(
+    stop: SliceStop, elapsed_ms: int, lane: Lane = Lane.FAST, kind: FailureKind | None = None, seen: int = 0
+) -> Receipt:
     name = TopicName("a", "b", "t")
     return Receipt(
         SliceId(name, "r", lane, 1, "u", "up", 1, Position(0, 0, 0)),
@@ -362,7 +369,9 @@ def test_with_one_slot_slow_slices_are_as_short_as_the_others(caplog: pytest.Log
 
 @pytest.mark.parametrize(("roll", "longest"), [("10s", 9_000), ("1m", 30_000), ("1h", 240_000)])
 def test_with_one_slot_nobody_waits_for_a_slow_slice_longer_than_half_a_roll(roll: str, longest: int) -> None:
-    text = CONFIG + f"namespaces: {{a/b: {{enabled: true, policies: {{maxOffloadSegmentRolloverTimeInSeconds: {roll}}}}}}}"
+    text = (
+        CONFIG + f"namespaces: {{a/b: {{enabled: true, policies: {{maxOffloadSegmentRolloverTimeInSeconds: {roll}}}}}}}"
+    )
     slow = derived.lanes(Config.parse(text, {}), 1)[Lane.SLOW]
     assert slow.longest_ms == longest
     speed = Speed(Lane.SLOW, rate=100)

@@ -1,4 +1,5 @@
-"""A subscription that is not the one that a topic was claimed with: before anything is committed, only its token tells."""
+"""A subscription that is not the one that a topic was claimed with: before anything is committed, only its token
+tells."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ def stop(sim: Simulation) -> None:
 
 
 def robbed(sim: Simulation, *, by_somebody: bool = False) -> None:
-    """Something is written, the subscription deleted, the ledger trimmed, and perhaps somebody makes the subscription anew."""
+    """Something is written, the subscription deleted, the ledger trimmed, and perhaps somebody makes the subscription
+    anew."""
     sim.produce(T, 20)
     sim.cluster.delete_subscription(T)
     sim.cluster.roll(T)
@@ -59,7 +61,9 @@ def goes_on(sim: Simulation) -> tuple[Loss, ...]:
 
 @pytest.mark.parametrize("running", [True, False])
 @pytest.mark.parametrize("by_somebody", [True, False])
-def test_what_went_with_the_subscription_of_a_topic_claimed_while_empty_is_a_loss(running: bool, by_somebody: bool) -> None:
+def test_what_went_with_the_subscription_of_a_topic_claimed_while_empty_is_a_loss(
+    running: bool, by_somebody: bool
+) -> None:
     sim = started()
     if not running:
         stop(sim)

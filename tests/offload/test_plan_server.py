@@ -1,4 +1,5 @@
-"""The plans that Spark's reader processes ask for: one at a time, only for those with the key, and nobody keeps the others waiting."""
+"""The plans that Spark's reader processes ask for: one at a time, only for those with the key, and nobody keeps the
+others waiting."""
 
 from __future__ import annotations
 

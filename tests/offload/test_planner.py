@@ -1,5 +1,5 @@
-"""The planner: always progress, never an overlap or a hole, never two open segments; a topic with data is read, sealed, or held
-back with a date. Pure: lists of entries, no cluster, no journal, no store."""
+"""The planner: always progress, never an overlap or a hole, never two open segments; a topic with data is read, sealed,
+or held back with a date. Pure: lists of entries, no cluster, no journal, no store."""
 
 from __future__ import annotations
 
@@ -28,7 +28,19 @@ from offloader.model import (
 )
 from offloader.offload.core import lanes, planner, segments
 from offloader.offload.core.lanes import LaneLimits, Speed
-from offloader.offload.core.planner import Begin, Decision, Hold, Reach, Read, Seal, TopicRules, TopicView, decide, plan, roll_at
+from offloader.offload.core.planner import (
+    Begin,
+    Decision,
+    Hold,
+    Reach,
+    Read,
+    Seal,
+    TopicRules,
+    TopicView,
+    decide,
+    plan,
+    roll_at,
+)
 from offloader.offload.driver.topic import reach
 from offloader.offload.worker.slice_worker import died, run_slice
 from offloader.ports.admin import TopicInfo
@@ -38,7 +50,9 @@ from tests.examples import worlds
 
 LANES = {
     Lane.FAST: LaneLimits(tasks=2, threads=2, byte_budget=30_000),
-    Lane.SLOW: LaneLimits(tasks=1, threads=3, byte_budget=30_000, time_budget_ms=300_000, hard_limit_ms=900_000, queue_factor=1),
+    Lane.SLOW: LaneLimits(
+        tasks=1, threads=3, byte_budget=30_000, time_budget_ms=300_000, hard_limit_ms=900_000, queue_factor=1
+    ),
 }
 MINUTE = 60_000
 
@@ -225,7 +239,9 @@ class World:
             topic.state = segments.failed(topic.state, FailureKind.RETRYABLE, "the store is down", self.now, 0.5)
             return
         record = segments.as_record(topic.state, "test", ())
-        over = record.size - max(topic.rules.max_size, 128 + 4 + 12 + 32 + max((r.size for r in record.ledgers), default=0))
+        over = record.size - max(
+            topic.rules.max_size, 128 + 4 + 12 + 32 + max((r.size for r in record.ledgers), default=0)
+        )
         assert over <= 0, "larger than its maximum by more than one entry"
         topic.catalog = topic.catalog.apply(record)  # raises where it does not continue the catalog
         topic.state, _ = segments.satisfied(segments.offloaded(topic.state), topic.catalog.end)
@@ -361,7 +377,9 @@ def test_a_segment_ends_before_its_index_is_larger_than_readers_shall_hold(one_l
 
 @pytest.mark.parametrize("kind", [FailureKind.RETRYABLE, FailureKind.FATAL, FailureKind.INTEGRITY])
 @pytest.mark.parametrize("source", [Source.BROKER_WITH_BOOKIES, Source.BOOKKEEPER])
-def test_a_segment_that_cannot_go_on_is_begun_anew_once_its_topic_has_another_source(kind: FailureKind, source: Source) -> None:
+def test_a_segment_that_cannot_go_on_is_begun_anew_once_its_topic_has_another_source(
+    kind: FailureKind, source: Source
+) -> None:
     world, topic = failed_segment(kind)
     before = topic.state.open
     topic.rules = replace(topic.rules, source=source)
@@ -385,7 +403,11 @@ def test_a_segment_that_cannot_go_on_is_begun_anew_once_its_topic_has_another_so
     [
         (FailureKind.INTEGRITY, planner.ANEW_AFTER, Source.BROKER),  # the same source would fail again
         (FailureKind.INTEGRITY, planner.ANEW_AFTER - 1, Source.BROKER_WITH_BOOKIES),  # it may be better soon
-        (FailureKind.DATA_LOST, planner.ANEW_AFTER, Source.BROKER_WITH_BOOKIES),  # what is uploaded may be the only copy
+        (
+            FailureKind.DATA_LOST,
+            planner.ANEW_AFTER,
+            Source.BROKER_WITH_BOOKIES,
+        ),  # what is uploaded may be the only copy
         (FailureKind.UPLOAD_GONE, planner.ANEW_AFTER, Source.BROKER_WITH_BOOKIES),  # nothing of the source
     ],
 )
@@ -418,9 +440,15 @@ def test_nothing_of_a_slow_topic_is_read_before_a_part_and_the_block_that_ends_i
 def within(topic: Listed, entries: int) -> TopicView:
     """The view of a topic of which a slice is sure to bring so many entries from where it stands, and no part."""
     view = topic.view(1)
-    start = segments.next_position(topic.state.open, topic.ledgers) if topic.state.open else view.begin and view.begin.position
+    start = (
+        segments.next_position(topic.state.open, topic.ledgers)
+        if topic.state.open
+        else view.begin and view.begin.position
+    )
     assert start is not None
-    return replace(view, speed=Speed(Lane.SLOW), reach=Reach(start._replace(entry=start.entry + entries - 1), entries * 1_000))
+    return replace(
+        view, speed=Speed(Lane.SLOW), reach=Reach(start._replace(entry=start.entry + entries - 1), entries * 1_000)
+    )
 
 
 def test_where_others_wait_a_slow_segment_ends_as_far_as_a_slice_comes() -> None:

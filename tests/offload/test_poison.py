@@ -1,4 +1,5 @@
-"""Entries are copied byte for byte whatever they are; what arrives broken is read again once, since it may have changed on the way."""
+"""Entries are copied byte for byte whatever they are; what arrives broken is read again once, since it may have changed
+on the way."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ MIXED = [*GOOD[:3], *POISON, *GOOD[3:50], *POISON, *GOOD[50:], POISON[0]]
 
 
 class Deliveries:
-    """A source whose n-th reader gives what the n-th delivery says of each entry, `size` at a time; the last one goes for all later ones."""
+    """A source whose n-th reader gives what the n-th delivery says of each entry, `size` at a time; the last one goes
+    for all later ones."""
 
     def __init__(self, *deliveries: list[bytes], size: int = 7) -> None:
         self._deliveries = deliveries

@@ -34,7 +34,9 @@ def started(**settings: object) -> Simulation:
     return sim
 
 
-def ask(sim: Simulation, kind: RequestKind, topic: TopicName, position: Position | None = None, ahead_ms: int = 0) -> str:
+def ask(
+    sim: Simulation, kind: RequestKind, topic: TopicName, position: Position | None = None, ahead_ms: int = 0
+) -> str:
     sim.driver._desk = RequestHandler(sim.context, 1)
     return requests.submit(sim.store, "sim", Request(kind, topic, sim.clock.now + ahead_ms, "test", position), sim.uuid)
 
@@ -298,7 +300,7 @@ def test_a_namespace_that_we_may_not_read_is_named() -> None:
     assert [str(error) for error in sim.driver.roster.unread.values()] == ["not allowed"]
 
 
-def test_a_topic_released_by_request_is_offloaded_again_once_it_was_disabled_and_enabled_and_can_be_released_again() -> None:
+def test_a_topic_released_by_request_is_offloaded_again_once_it_was_disabled_and_enabled_and_can_be_released_again():
     sim = started()
     properties = sim.cluster.namespace("public/default").properties
     sim.produce(T, 10)

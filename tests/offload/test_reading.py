@@ -113,12 +113,19 @@ def test_workers_are_told_how_to_reach_bookies() -> None:
     assert settings.bookkeeper(Config.parse(BASE, {})) is None
     text = BASE.replace(
         '8080"}',
-        '8080", metadataServiceUri: "zk:h1,h2", bookies: {tls: true, tlsTrustCertsFilePath: /ca.pem, operationTimeout: 2s}}',
+        (
+            '8080", metadataServiceUri: "zk:h1,h2", bookies: {tls: true, tlsTrustCertsFilePath: /ca.pem, '
+            "operationTimeout: 2s}}"
+        ),
     )
     found = settings.bookkeeper(Config.parse(text, {}))
     assert isinstance(found, BookKeeperSettings)
     assert (found.metadata_uri, found.metadata_timeout) == ("zk:h1,h2", 2.0)
-    assert (found.bookies.tls, found.bookies.tls_trust_certs_file, found.bookies.request_timeout) == (True, "/ca.pem", 2.0)
+    assert (found.bookies.tls, found.bookies.tls_trust_certs_file, found.bookies.request_timeout) == (
+        True,
+        "/ca.pem",
+        2.0,
+    )
     assert pickle.loads(pickle.dumps(found)) == found
 
 
@@ -128,7 +135,8 @@ def test_bookies_may_send_entries_as_large_as_any_topic_may_have() -> None:
     assert found is not None
     assert found.bookies.max_entry == 16 * MIB
     topic = (
-        'namespaces: {public/default: {topics: {"persistent://public/default/large": {policies: {maxEntrySizeInBytes: 64M}}}}}'
+        'namespaces: {public/default: {topics: {"persistent://public/default/large": {policies: '
+        "{maxEntrySizeInBytes: 64M}}}}}"
     )
     found = settings.bookkeeper(Config.parse(f"{text}\n{topic}", {}))
     assert found is not None

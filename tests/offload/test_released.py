@@ -54,7 +54,9 @@ def test_a_topic_of_which_something_is_lost_is_not_released_before_the_rest_is_o
 
 
 @pytest.mark.parametrize("then", ["true", None])
-def test_a_topic_that_was_said_to_be_disabled_once_is_not_released_where_that_is_taken_back_before(then: str | None) -> None:
+def test_a_topic_that_was_said_to_be_disabled_once_is_not_released_where_that_is_taken_back_before(
+    then: str | None,
+) -> None:
     sim = Simulation(1, roll="10m", max_size=10**8, enabled=then is None)
     properties = sim.cluster.namespace("public/default").properties
     properties["offloader.enabled"] = "true"
@@ -137,8 +139,8 @@ def test_an_empty_topic_that_is_released_and_claimed_again_with_its_ledger_has_l
 def test_a_release_that_is_cut_off_after_its_subscription_was_deleted_is_our_own_doing(
     ends: bool, before: int, trimmed: bool
 ) -> None:
-    """And the topic is enabled again: the process ended before the claim did, or the answer to the deletion was lost. Nobody has to accept
-    what was lost in between."""
+    """And the topic is enabled again: the process ended before the claim did, or the answer to the deletion was lost.
+    Nobody has to accept what was lost in between."""
     faults = StoreFaults()
     sim = Simulation(1, roll="10s", max_size=10**8, entries_per_ledger=None, store=FaultyStore(MemoryStore(), faults))
     properties = sim.cluster.namespace("public/default").properties
@@ -173,7 +175,9 @@ def test_a_release_that_is_cut_off_after_its_subscription_was_deleted_is_our_own
     check_invariants(sim.store, {TOPIC: truth_of_cluster(sim.cluster, TOPIC)}, at_rest=True)
 
 
-def test_what_is_trimmed_while_the_next_start_reads_the_list_is_our_own_doing_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_trimmed_while_the_next_start_reads_the_list_is_our_own_doing_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     faults = StoreFaults()
     sim = Simulation(1, roll="10s", max_size=10**8, entries_per_ledger=None, store=FaultyStore(MemoryStore(), faults))
     properties = sim.cluster.namespace("public/default").properties
@@ -317,7 +321,9 @@ def test_a_release_that_somebody_asked_for_goes_on_whatever_policies_say(switch:
 
 @pytest.mark.parametrize("times", [1, 5])
 @pytest.mark.parametrize("what", ["namespace", "catalog"])
-def test_a_topic_disabled_while_nothing_ran_is_released_also_where_it_could_not_be_read_at_first(what: str, times: int) -> None:
+def test_a_topic_disabled_while_nothing_ran_is_released_also_where_it_could_not_be_read_at_first(
+    what: str, times: int
+) -> None:
     faults = StoreFaults()
     sim = Simulation(1, roll="5s", store=FaultyStore(MemoryStore(), faults))
     sim.cluster.create(TOPIC)

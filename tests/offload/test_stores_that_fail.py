@@ -222,7 +222,9 @@ def test_two_applications_on_one_topic_by_different_names() -> None:
 
 
 @pytest.mark.parametrize("times", [1, 6])
-def test_a_journal_that_is_unavailable_after_a_seal_delays_and_no_more(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+def test_a_journal_that_is_unavailable_after_a_seal_delays_and_no_more(
+    monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
     faults = StoreFaults()
     sim = started(faults, roll="5s")
     counted: list[object] = []
@@ -292,7 +294,9 @@ def test_an_outage_of_the_journal_is_no_topic_s_trouble_and_losses_that_wait_wri
 
 
 @pytest.mark.parametrize("error", [AccessDeniedError, FatalError])
-def test_a_store_that_refuses_to_say_who_owns_the_journal_is_waited_for_and_nothing_is_done(error: type[Exception]) -> None:
+def test_a_store_that_refuses_to_say_who_owns_the_journal_is_waited_for_and_nothing_is_done(
+    error: type[Exception],
+) -> None:
     faults = StoreFaults()
     sim = started(faults, roll="10s", max_size=10**8)
     sim.produce(T, 60)

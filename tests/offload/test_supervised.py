@@ -45,7 +45,9 @@ def test_a_query_that_dies_again_and_again_without_a_batch_ends_the_application(
         query.keep_running()
 
 
-@pytest.mark.parametrize("error", [Py4JNetworkError("cannot connect to the Java server"), ConnectionResetError("reset")])
+@pytest.mark.parametrize(
+    "error", [Py4JNetworkError("cannot connect to the Java server"), ConnectionResetError("reset")]
+)
 def test_a_jvm_that_is_gone_ends_the_application(error: Exception) -> None:
     class Gone(Query):
         @property

@@ -24,7 +24,10 @@ def test_a_store_that_cannot_be_opened_refuses_each_slice_and_says_why():
 
 
 def test_workers_reach_what_their_pickled_settings_wrap(tmp_path):
-    told = '[{"role": "worker", "call": "begin", "effect": "before"}, {"role": "driver", "call": "begin", "effect": "before"}]'
+    told = (
+        '[{"role": "worker", "call": "begin", "effect": "before"}, {"role": "driver", "call": "begin", "effect": '
+        '"before"}]'
+    )
     public = Public(PulsarSettings(), StoreSettings(f"file://{tmp_path}"), ())
     settings = WorkerSettings(public, None, threads=2, wrapper=ScriptedFaults("worker", told))
     assert pickle.loads(pickle.dumps(settings)) == settings

@@ -328,7 +328,8 @@ def test_a_damaged_catalog_of_a_disabled_topic_does_not_keep_the_others_from_bei
 
 
 def offloaded_up_to_a_closed_ledger(fail: bool, *, hold: bool = True) -> Simulation:
-    """Two full ledgers are offloaded; the topic waits in an empty one. The pin keeps the last full one, unless that is given up."""
+    """Two full ledgers are offloaded; the topic waits in an empty one. The pin keeps the last full one, unless that is
+    given up."""
     sim = started(fail_on_data_loss=fail, pin_holds_last_entry=hold)
     sim.produce(T, 40)
     sim.settle()
@@ -508,7 +509,9 @@ def test_the_upload_of_a_deleted_topic_is_ended_before_the_topic_is_forgotten() 
 def test_the_abandoned_upload_of_a_released_topic_is_ended_before_the_topic_is_let_go() -> None:
     sim = started_with_aborts_that_fail(3)
     upload = sim.store.begin("some/key")
-    sim.journal.record([TopicState(T, releasing=Releasing.REQUEST, abandoned=(Abandoned(sim.uuid(), upload, "a test"),))])
+    sim.journal.record(
+        [TopicState(T, releasing=Releasing.REQUEST, abandoned=(Abandoned(sim.uuid(), upload, "a test"),))]
+    )
     sim.rounds(20, step_ms=6_000)
     assert T not in sim.roster.topics
     assert not list(sim.store.list_uploads())

@@ -170,7 +170,12 @@ def test_an_error_that_nobody_thought_of_is_one_of_that_piece(caplog: pytest.Log
     found: list[BaseException | None] = []
     work = Work({WorkKind.LEDGERS: pool}, lambda: 0)
     work.wake = done.set
-    work.post(WorkKind.LEDGERS, "t", lambda: {}["what the server did not say"], lambda answer: found.append(answer.exception()))
+    work.post(
+        WorkKind.LEDGERS,
+        "t",
+        lambda: {}["what the server did not say"],
+        lambda answer: found.append(answer.exception()),
+    )
     assert done.wait(30)
     work.take()
     (error,) = found
@@ -185,7 +190,9 @@ def test_every_kind_has_threads_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("others", [0, 1])
-def test_where_no_thread_can_be_started_the_topic_is_worked_on_later(monkeypatch: pytest.MonkeyPatch, others: int) -> None:
+def test_where_no_thread_can_be_started_the_topic_is_worked_on_later(
+    monkeypatch: pytest.MonkeyPatch, others: int
+) -> None:
     """By the threads that there are, or when it is posted again."""
     pool = Pool(2, "test")
     work = Work(dict.fromkeys(WorkKind, pool), Clock())

@@ -7,7 +7,18 @@ import pytest
 
 from offloader.errors import BrokerUnavailableError, DataLostError, StoreUnavailableError
 from offloader.metadata.layout import data_key
-from offloader.model import FailureKind, Lane, LedgerSpan, Position, SegmentLayout, Slice, SliceId, SliceStop, Source, TopicName
+from offloader.model import (
+    FailureKind,
+    Lane,
+    LedgerSpan,
+    Position,
+    SegmentLayout,
+    Slice,
+    SliceId,
+    SliceStop,
+    Source,
+    TopicName,
+)
 from offloader.offload.worker.slice_worker import run_slice
 from offloader.ports.entry_source import RawEntry
 from offloader.ports.object_store import UploadedPart
@@ -63,7 +74,8 @@ def work(upload, *, seal=True):
     return Slice(
         SliceId(TOPIC, "r", Lane.FAST, 1, UUID, upload, 1, Position(0, 5, 0)), bound=Position(0, 5, len(ENTRIES) - 1),
         seal=seal, offset=0, first_block=1, room=1 << 30, byte_budget=1 << 30, time_budget_ms=60_000,
-        hard_limit_ms=60_000, silent_ms=2_000, goal=4096, read_ahead=1 << 24, source=Source.BROKER, cuts=CUTS, ledgers=(LedgerSpan(5, None),),
+        hard_limit_ms=60_000, silent_ms=2_000, goal=4096, read_ahead=1 << 24, source=Source.BROKER, cuts=CUTS,
+        ledgers=(LedgerSpan(5, None),),
     )  # fmt: skip
 
 
@@ -176,7 +188,13 @@ def slowly(entries, every, **changes):
     """A slice of a topic that is given a day, over bookies, from which nothing is explained."""
     store = MemoryStore()
     source = ScriptedSource(Slowly(entries, every))
-    told = {"time_budget_ms": DAY_MS, "hard_limit_ms": DAY_MS, "source": Source.BOOKKEEPER, "stall_ms": 10_000, **changes}
+    told = {
+        "time_budget_ms": DAY_MS,
+        "hard_limit_ms": DAY_MS,
+        "source": Source.BOOKKEEPER,
+        "stall_ms": 10_000,
+        **changes,
+    }
     clock = iter(range(0, 10 * DAY_MS, 50))
     return run_slice(replace(work(store.begin(data_key(TOPIC, UUID))), **told), source, store, lambda: next(clock))
 

@@ -102,7 +102,9 @@ class FakeBroker:
     def wait_for(self, kind: int, count: int = 1, timeout: float = 10) -> BaseCommand:
         """The count-th command of a type."""
         with self._changed:
-            assert self._changed.wait_for(lambda: len(self.received(kind)) >= count, timeout), f"no command of type {kind}"
+            assert self._changed.wait_for(lambda: len(self.received(kind)) >= count, timeout), (
+                f"no command of type {kind}"
+            )
         return self.received(kind)[count - 1]
 
     def close(self) -> None:
@@ -150,7 +152,9 @@ def succeed(name: str) -> Reaction:
 
 
 def fail(name: str, code: int, message: str = "because") -> Reaction:
-    return lambda peer, c: peer.send(error={"request_id": getattr(c, name).request_id, "error": code, "message": message})
+    return lambda peer, c: peer.send(
+        error={"request_id": getattr(c, name).request_id, "error": code, "message": message}
+    )
 
 
 def connected(peer: Peer, _: BaseCommand) -> None:
@@ -158,7 +162,9 @@ def connected(peer: Peer, _: BaseCommand) -> None:
 
 
 def found(peer: Peer, c: BaseCommand) -> None:
-    url = {"broker_service_url_tls" if peer.broker.url.startswith("pulsar+ssl") else "broker_service_url": peer.broker.url}
+    url = {
+        "broker_service_url_tls" if peer.broker.url.startswith("pulsar+ssl") else "broker_service_url": peer.broker.url
+    }
     peer.send(lookup_response={"request_id": c.lookup.request_id, "response": 1, "authoritative": True, **url})
 
 

@@ -79,7 +79,9 @@ def test_a_proxy_is_told_which_broker_we_mean(broker, connect):
 
 
 def test_a_refused_handshake_is_an_authentication_error(broker, connect):
-    broker.on(fake.CONNECT, lambda peer, c: peer.send(error={"request_id": 2**64 - 1, "error": 3, "message": "bad token"}))
+    broker.on(
+        fake.CONNECT, lambda peer, c: peer.send(error={"request_id": 2**64 - 1, "error": 3, "message": "bad token"})
+    )
     with pytest.raises(AuthenticationFailedError, match=r"connecting to 127.*bad token"):
         connect()
 

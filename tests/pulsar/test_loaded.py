@@ -15,7 +15,10 @@ RUNTIME, STATS = "/admin/v2/brokers/configuration/runtime", "/admin/v2/broker-st
 def statistics(*topics):
     """As a broker of 4.0.7 gives them."""
     return {
-        "public/ns": {"0x80000000_0xc0000000": {"persistent": {topic: {"publishers": []} for topic in topics}}, "0x0_0x8": {}}
+        "public/ns": {
+            "0x80000000_0xc0000000": {"persistent": {topic: {"publishers": []} for topic in topics}},
+            "0x0_0x8": {},
+        }
     }
 
 

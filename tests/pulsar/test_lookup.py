@@ -35,7 +35,9 @@ def lookup(settings):
 
 def redirect(url, *, kind=0, **fields):
     def react(peer, c):
-        peer.send(lookup_response={"request_id": c.lookup.request_id, "response": kind, "broker_service_url": url, **fields})
+        peer.send(
+            lookup_response={"request_id": c.lookup.request_id, "response": kind, "broker_service_url": url, **fields}
+        )
 
     return react
 
@@ -134,7 +136,9 @@ def test_where_no_host_answers_a_question_each_is_asked_once(broker, other, impa
     other.ignore(fake.LOOKUP)
     pool = ConnectionPool(two_hosts(impatient, broker, other))
     try:
-        with pytest.raises(BrokerUnavailableError, match=f"{broker.address}.*; .*{other.address} did not answer within"):
+        with pytest.raises(
+            BrokerUnavailableError, match=f"{broker.address}.*; .*{other.address} did not answer within"
+        ):
             TopicLookup(pool).connection(TOPIC)
         assert len(broker.received(fake.LOOKUP)) == len(other.received(fake.LOOKUP)) == 1
     finally:

@@ -43,7 +43,8 @@ def test_the_last_entry_may_be_in_the_ledger_before():
 
 
 def test_counts_of_the_full_ledger_are_not_those_of_its_empty_successor():
-    """Seen with 4.0.7 while it changes ledgers: what is not there yet must not be taken for data, or later for a loss."""
+    """Seen with 4.0.7 while it changes ledgers: what is not there yet must not be taken for data, or later for a
+    loss."""
     found = topic_info(INFO, stats([(8, 500, 21249, False), (9, 0, 0, False)], "8:499", current=(500, 21249)))
     assert found.sizes == {8: (500, 21249), 9: (0, 0)}
 
@@ -66,7 +67,9 @@ def test_a_topic_terminated_with_an_empty_last_ledger():
     assert found.ledgers.spans == (LedgerSpan(8, 9), LedgerSpan(9, -1))
 
 
-@pytest.mark.parametrize("broken", [{}, {"ledgers": None}, {**stats([(1, 1, 1, False)], "1"), "cursors": {}, "state": "x"}])
+@pytest.mark.parametrize(
+    "broken", [{}, {"ledgers": None}, {**stats([(1, 1, 1, False)], "1"), "cursors": {}, "state": "x"}]
+)
 def test_answers_that_we_do_not_know_are_refused(broken):
     with pytest.raises(ProtocolError):
         topic_info(INFO, broken)
@@ -127,8 +130,9 @@ def test_a_subscription_that_is_not_there_now_is_worth_another_try():
 
 @pytest.mark.parametrize(
     "damaged",
-    [None, [], {}, {"subscriptions": None}, {"subscriptions": []}, subscribed([]), subscribed({"subscriptionProperties": []}),
-     subscribed({"subscriptionProperties": {"pin": 3}}), subscribed({"subscriptionProperties": {"pin": None}})],
+    [None, [], {}, {"subscriptions": None}, {"subscriptions": []}, subscribed([]),
+     subscribed({"subscriptionProperties": []}), subscribed({"subscriptionProperties": {"pin": 3}}),
+     subscribed({"subscriptionProperties": {"pin": None}})],
 )  # fmt: skip
 def test_an_answer_of_another_form_says_nothing_of_a_subscription(damaged):
     with pytest.raises((ProtocolError, BrokerUnavailableError)):
@@ -137,8 +141,8 @@ def test_an_answer_of_another_form_says_nothing_of_a_subscription(damaged):
 
 @pytest.mark.parametrize(
     ("version", "keeps"),
-    [("2.8.4", False), ("2.10.0", False), ("2.10", False), ("2.10.1", True), ("2.11.0-SNAPSHOT", True), ("4.0.7", True), ("4.1", True),
-     ("10.0.0", True), ("2.10.3.9\n", True), ("2.10_3.1", False)],
+    [("2.8.4", False), ("2.10.0", False), ("2.10", False), ("2.10.1", True), ("2.11.0-SNAPSHOT", True), ("4.0.7", True),
+     ("4.1", True), ("10.0.0", True), ("2.10.3.9\n", True), ("2.10_3.1", False)],
 )  # fmt: skip
 def test_since_which_version_a_subscription_keeps_its_properties(version, keeps):
     assert keeps_properties(version) is keeps

@@ -74,7 +74,10 @@ def test_hidden_entries_are_gaps_that_can_be_explained(cluster):
     cluster.add_hidden(TOPIC, GapKind.MARKER)
     cluster.produce(TOPIC, b"b")
     assert [e.data for e in drain(cluster)] == [b"a", b"b"]
-    aborted, marker = Gap(ledger, first, first + 1, kind=GapKind.ABORTED), Gap(ledger, first + 1, first + 2, kind=GapKind.MARKER)
+    aborted, marker = (
+        Gap(ledger, first, first + 1, kind=GapKind.ABORTED),
+        Gap(ledger, first + 1, first + 2, kind=GapKind.MARKER),
+    )
     assert cluster.source.explain(TOPIC, ledger, first, first + 1, limit=9) == ((aborted, marker), None)
     assert cluster.source.explain(TOPIC, ledger, first, first + 1, limit=1) == ((aborted,), first + 1)
     assert cluster.source.explain(TOPIC, ledger, first, first + 2, limit=9) == ((aborted, marker), first + 2)

@@ -48,7 +48,10 @@ def test_a_pin_is_durable_from_the_earliest_entry_and_never_lets_the_broker_send
 def test_a_broker_that_does_not_say_where_the_pin_stands_is_refused(broker, pins):
     def answer(peer, c):
         peer.send(
-            get_last_message_id_response={"request_id": c.get_last_message_id.request_id, "last_message_id": message_id(1, 2)}
+            get_last_message_id_response={
+                "request_id": c.get_last_message_id.request_id,
+                "last_message_id": message_id(1, 2),
+            }
         )
 
     broker.on(fake.GET_LAST_MESSAGE_ID, answer)
@@ -168,7 +171,9 @@ def test_an_acknowledgement_without_receipt_has_an_unknown_outcome(broker, impat
 
 def test_an_acknowledgement_that_the_broker_refused_did_not_happen(broker, pins):
     pins.open(TOPIC)
-    broker.on(fake.ACK, lambda peer, c: peer.send(ack_response={"consumer_id": 1, "request_id": c.ack.request_id, "error": 2}))
+    broker.on(
+        fake.ACK, lambda peer, c: peer.send(ack_response={"consumer_id": 1, "request_id": c.ack.request_id, "error": 2})
+    )
     with pytest.raises(BrokerUnavailableError, match="PersistenceError"):
         pins.acknowledge(TOPIC, Position(0, 5, 6))
 

@@ -77,7 +77,11 @@ def test_the_entry_stands_behind_the_command_as_it_is():
     buffer.space()[: len(frame)] = frame
     buffer.received(len(frame))
     (found,) = buffer.frames()
-    assert (found.command.send.producer_id, found.command.send.sequence_id, found.command.send.num_messages) == (1, 2, 3)
+    assert (found.command.send.producer_id, found.command.send.sequence_id, found.command.send.num_messages) == (
+        1,
+        2,
+        3,
+    )
 
 
 def test_receipts_before_a_refusal_are_told_first(broker, lookup):
@@ -99,7 +103,9 @@ def test_receipts_before_a_refusal_are_told_first(broker, lookup):
 
 def test_the_broker_ends_it(broker, lookup):
     producer = EntryProducer.open(lookup, TOPIC, "one", None)
-    broker.peers[-1].send(close_producer={"producer_id": broker.wait_for(PRODUCER).producer.producer_id, "request_id": 1})
+    broker.peers[-1].send(
+        close_producer={"producer_id": broker.wait_for(PRODUCER).producer.producer_id, "request_id": 1}
+    )
     with pytest.raises(TopicMovedError):
         producer.receipts(5)
 

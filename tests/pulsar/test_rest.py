@@ -126,7 +126,8 @@ def test_statuses_are_typed_and_carry_the_brokers_reason(admin, rest, status, pa
     assert type(raised.value) is error
 
 
-# What brokers have said of a topic that they do not have, by version. The form is the same in all: an object with a `reason`.
+# What brokers have said of a topic that they do not have, by version. The form is the same in all: an object with a
+# `reason`.
 NOT_FOUND = [
     "Topic not found",  # 2.8, 2.9.1
     "Topic persistent://a/b/c not found",  # from 2.9.3 and 2.10.1 on
@@ -146,7 +147,15 @@ def test_a_topic_that_is_not_there_is_told_by_the_form_of_the_answer_in_every_ve
 
 @pytest.mark.parametrize("path", ["persistent/a/b", "persistent/a/b/c/internalStats", "namespaces/a/b"])
 @pytest.mark.parametrize(
-    "body", ["default backend - 404", "<html><body>404</body></html>", '{"message":"no Route matched"}', "[404]", "", "[" * 10**5]
+    "body",
+    [
+        "default backend - 404",
+        "<html><body>404</body></html>",
+        '{"message":"no Route matched"}',
+        "[404]",
+        "",
+        "[" * 10**5,
+    ],
 )
 def test_a_404_that_no_pulsar_gave_says_nothing_of_what_there_is(admin, rest, path, body):
     admin.on(f"/admin/v2/{path}", body, 404)
@@ -177,12 +186,19 @@ def test_lists_are_lists_of_names(admin, client, wrong):
     "call", ["namespace_policies", "topic_info", "runtime_configuration", "namespace_properties", "cluster", "identity"]
 )
 def test_objects_are_objects(admin, client, call, wrong):
-    for path in ("namespaces/public/ns", "namespaces/public/ns/properties", "brokers/configuration/runtime", "clusters"):
+    for path in (
+        "namespaces/public/ns",
+        "namespaces/public/ns/properties",
+        "brokers/configuration/runtime",
+        "clusters",
+    ):
         admin.on(f"/admin/v2/{path}", wrong)
     admin.on("/admin/v2/brokers/internal-configuration", wrong)
     for path in ("internalStats", "internal-info"):
         admin.on(f"{PATH}/{path}", wrong)
-    argument = {"namespace_policies": ["public/ns"], "namespace_properties": ["public/ns"], "topic_info": [TOPIC]}.get(call, [])
+    argument = {"namespace_policies": ["public/ns"], "namespace_properties": ["public/ns"], "topic_info": [TOPIC]}.get(
+        call, []
+    )
     if call == "namespace_properties" and wrong == "null":
         assert client.namespace_properties("public/ns") == {}
         return
@@ -212,7 +228,9 @@ def test_redirects_are_followed_with_our_credentials(admin):
     try:
         admin.on("/admin/v2/x?a=b", "", 307, Location=f"http://{owner.host}/admin/v2/x?a=b&authoritative=true")
         owner.on("/admin/v2/x?a=b&authoritative=true", [1])
-        rest = RestClient(PulsarSettings(admin_url=f"http://{admin.host}", auth_plugin="token", auth_params="token:abc"))
+        rest = RestClient(
+            PulsarSettings(admin_url=f"http://{admin.host}", auth_plugin="token", auth_params="token:abc")
+        )
         assert rest.get("x", a="b") == [1]
         assert owner.headers[0]["Authorization"] == "Bearer abc"
         rest.close()
@@ -254,7 +272,9 @@ def test_the_token_goes_to_no_host_that_the_cluster_does_not_name(admin, elsewhe
     admin.on(f"/admin/v2/{TOPIC_CALL}", "", 307, Location=f"{elsewhere.name}/admin/v2/{TOPIC_CALL}")
     for path, answer in said.items():
         admin.on(path, answer)
-    with pytest.raises(BrokerUnavailableError, match=r"not followed: neither pulsar\.adminUrl nor the cluster itself names"):
+    with pytest.raises(
+        BrokerUnavailableError, match=r"not followed: neither pulsar\.adminUrl nor the cluster itself names"
+    ):
         trusting.get(TOPIC_CALL)
     assert elsewhere.asked == []
 
@@ -262,7 +282,10 @@ def test_the_token_goes_to_no_host_that_the_cluster_does_not_name(admin, elsewhe
 @pytest.mark.parametrize("path", ["/admin/v2/brokers", LOOKUP])
 def test_brokers_that_the_cluster_names_get_the_token(admin, elsewhere, trusting, path):
     admin.on(f"/admin/v2/{TOPIC_CALL}", "", 307, Location=f"{elsewhere.name}/admin/v2/{TOPIC_CALL}")
-    admin.on(path, ["other:8080", "localhost:1"] if path != LOOKUP else {"brokerUrl": "pulsar://localhost:6650", "nativeUrl": ""})
+    admin.on(
+        path,
+        ["other:8080", "localhost:1"] if path != LOOKUP else {"brokerUrl": "pulsar://localhost:6650", "nativeUrl": ""},
+    )
     for _ in range(2):
         assert trusting.get(TOPIC_CALL) == [1]
     assert [headers["Authorization"] for headers in elsewhere.headers] == ["Bearer abc"] * 2
@@ -277,7 +300,11 @@ def test_who_is_asked_who_belongs_to_the_cluster_sends_nobody_further(admin, els
     assert elsewhere.asked == []
 
 
-@given(st.sampled_from(["https", "http"]), st.sampled_from(["http", "ftp", "file", ""]), st.text("ab.:@/?#[]\\ ", max_size=12))
+@given(
+    st.sampled_from(["https", "http"]),
+    st.sampled_from(["http", "ftp", "file", ""]),
+    st.text("ab.:@/?#[]\\ ", max_size=12),
+)
 def test_nothing_leaves_https_and_nobody_is_taken_for_a_named_host(here, scheme, rest):
     source, named = f"{here}://trusted:1/x", {"trusted"}
     target = f"{scheme}:{rest}"
@@ -440,7 +467,13 @@ def test_namespaces_of_all_tenants(admin, client):
 
 
 def test_pulsars_own_topics_are_left_out(admin, client):
-    names = ["t", "p-partition-0", "__change_events", "__transaction_buffer_snapshot-partition-1", "t-s__transaction_pending_ack"]
+    names = [
+        "t",
+        "p-partition-0",
+        "__change_events",
+        "__transaction_buffer_snapshot-partition-1",
+        "t-s__transaction_pending_ack",
+    ]
     admin.on("/admin/v2/persistent/public/ns", [f"persistent://public/ns/{name}" for name in names])
     assert [topic.name for topic in client.topics("public/ns")] == ["p-partition-0", "t"]
     assert client.topics("pulsar/system") == []
@@ -456,7 +489,9 @@ def test_a_topic_is_asked_in_the_order_that_tells_a_missing_one(admin, client):
 @pytest.mark.parametrize(
     ("says", "status", "shown"), [("true", 200, False), ("false", 200, True), (None, 200, True), (None, 403, True)]
 )
-def test_where_brokers_load_cursors_lazily_what_they_say_of_a_token_is_not_the_subscriptions(admin, client, says, status, shown):
+def test_where_brokers_load_cursors_lazily_what_they_say_of_a_token_is_not_the_subscriptions(
+    admin, client, says, status, shown
+):
     configuration = {"reason": "no"} if status == 403 else {} if says is None else {"lazyCursorRecovery": says}
     admin.on("/admin/v2/brokers/configuration/runtime", configuration, status)
     assert client.shows_pin_tokens() is shown
@@ -572,7 +607,9 @@ def test_an_answer_that_trickles_without_end_is_given_up(begins, goes_on):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=trickle, args=(listener, stopping))
         thread.start()
-        rest = RestClient(PulsarSettings(admin_url=f"http://127.0.0.1:{listener.getsockname()[1]}", operation_timeout=0.3))
+        rest = RestClient(
+            PulsarSettings(admin_url=f"http://127.0.0.1:{listener.getsockname()[1]}", operation_timeout=0.3)
+        )
         began = time.monotonic()
         with pytest.raises(BrokerUnavailableError, match=r"did not answer \(ReadTimeout"):
             rest.get("x")
@@ -586,4 +623,6 @@ def test_an_answer_that_trickles_without_end_is_given_up(begins, goes_on):
 def test_a_redirect_that_does_not_say_where_to_is_no_answer(status):
     carried = httpx.MockTransport(lambda _: httpx.Response(status))
     with pytest.raises(BrokerUnavailableError, match=f"answered {status} and does not say where"):
-        AdminClient(PulsarSettings(admin_url="http://localhost:8080"), transport=carried).namespace_properties("public/ns")
+        AdminClient(PulsarSettings(admin_url="http://localhost:8080"), transport=carried).namespace_properties(
+            "public/ns"
+        )

@@ -22,7 +22,9 @@ def test_service_urls(url, hosts):
     assert list(parse_hosts(url, DEFAULT_PORTS)) == hosts
 
 
-@pytest.mark.parametrize("url", ["", "a:6650", "http://a", "pulsar://", "pulsar://a:x", "pulsar://a,,b", "pulsar://a/b,c"])
+@pytest.mark.parametrize(
+    "url", ["", "a:6650", "http://a", "pulsar://", "pulsar://a:x", "pulsar://a,,b", "pulsar://a/b,c"]
+)
 def test_urls_that_are_none_are_refused_by_name(url):
     with pytest.raises(ConfigError, match=r"pulsar\.serviceUrl"):
         parse_hosts(url, DEFAULT_PORTS)

@@ -28,7 +28,8 @@ class Bench:
 
 @cache
 def processes() -> BaseContext:
-    """Makes processes that know nothing of this one. What they import is imported once, by the one that they are forked from."""
+    """Makes processes that know nothing of this one. What they import is imported once, by the one that they are forked
+    from."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["offloader.storage.local", "offloader.storage.s3_client", "tests.storage.contract"])
     return context

@@ -1,4 +1,5 @@
-"""What every store must do. Each store's test module runs all of it: `class TestX(StoreContract)` with a fixture `bench`."""
+"""What every store must do. Each store's test module runs all of it: `class TestX(StoreContract)` with a fixture
+`bench`."""
 
 from __future__ import annotations
 
@@ -203,7 +204,9 @@ class ObjectContract:
         keys = [f"race/{i}" for i in range(50)]
         context = processes()
         barrier = context.Barrier(RACING_PROCESSES)
-        with ProcessPoolExecutor(RACING_PROCESSES, mp_context=context, initializer=start_racing, initargs=(barrier,)) as pool:
+        with ProcessPoolExecutor(
+            RACING_PROCESSES, mp_context=context, initializer=start_racing, initargs=(barrier,)
+        ) as pool:
             racers = [pool.submit(create_all, bench.settings, keys, writer) for writer in range(RACING_PROCESSES)]
             results = [racer.result() for racer in racers]
         for key, won in zip(keys, zip(*results, strict=True), strict=True):
@@ -227,7 +230,9 @@ class ObjectContract:
                 assert len(set(data)) == 1
             writing.result()
 
-    def test_a_listing_has_every_object_in_order_as_soon_as_it_is_written(self, store: ObjectStore, other: ObjectStore) -> None:
+    def test_a_listing_has_every_object_in_order_as_soon_as_it_is_written(
+        self, store: ObjectStore, other: ObjectStore
+    ) -> None:
         # "-" and "." sort before "/", "0" after it: folders must not be listed as if their names had no slash
         keys = ["a", "b/x", "b-", "b-y/y", "b.c", "b0", "b/x0/z", "b/x-1", "c/d/e/f", "é/1", "z\U0001f642", "z\uffee"]
         for n, key in enumerate(keys):

@@ -48,12 +48,16 @@ class UploadContract:
         assert (part.number, part.size, part.crc32c) == (1, 9, 0xE3069283)
         store.abort(upload)
 
-    def test_parts_may_arrive_in_any_order_from_many_threads(self, bench: Bench, store: ObjectStore, other: ObjectStore) -> None:
+    def test_parts_may_arrive_in_any_order_from_many_threads(
+        self, bench: Bench, store: ObjectStore, other: ObjectStore
+    ) -> None:
         contents = [noise(bench.part_size, n) for n in range(4)]
         upload = store.begin("k")
 
         def send(n: int) -> UploadedPart:
-            return (store if n % 2 else other).put_part(upload, n + 1, n * bench.part_size, contents[n], crc32c(contents[n]))
+            return (store if n % 2 else other).put_part(
+                upload, n + 1, n * bench.part_size, contents[n], crc32c(contents[n])
+            )
 
         last = send(3)
         with ThreadPoolExecutor(3) as pool:
@@ -109,7 +113,9 @@ class UploadContract:
         store.commit(upload, parts[:2])
         assert store.read("k")[0] == contents[0] + contents[1]
 
-    def test_a_commit_without_one_of_its_parts_is_refused_and_can_be_made_good(self, bench: Bench, store: ObjectStore) -> None:
+    def test_a_commit_without_one_of_its_parts_is_refused_and_can_be_made_good(
+        self, bench: Bench, store: ObjectStore
+    ) -> None:
         contents = [noise(bench.part_size, n) for n in range(3)]
         full = store.begin("whole")
         named = upload_parts(store, full, contents)
@@ -142,7 +148,9 @@ class UploadContract:
         assert other.commit(upload, parts).size == first.size
         assert store.read("k")[0] == b"".join(contents)
 
-    def test_an_abort_may_be_repeated_and_keeps_what_was_committed(self, store: ObjectStore, other: ObjectStore) -> None:
+    def test_an_abort_may_be_repeated_and_keeps_what_was_committed(
+        self, store: ObjectStore, other: ObjectStore
+    ) -> None:
         aborted, committed = store.begin("a"), store.begin("c")
         store.commit(committed, upload_parts(store, committed, [b"data"]))
         for _ in range(2):
@@ -164,7 +172,8 @@ class UploadContract:
 
 
 class StrictUploadContract:
-    """What moto lacks: it answers 500 to parts and commits of an upload that is gone, and takes any checksum for right."""
+    """What moto lacks: it answers 500 to parts and commits of an upload that is gone, and takes any checksum for
+    right."""
 
     def test_a_commit_of_an_aborted_upload_is_gone(self, store: ObjectStore) -> None:
         upload = store.begin("k")
@@ -206,7 +215,9 @@ class StrictUploadContract:
         assert list(store.list()) == []
         assert list(store.list_uploads()) == []
 
-    def test_a_part_after_the_commit_changes_nothing(self, bench: Bench, store: ObjectStore, other: ObjectStore) -> None:
+    def test_a_part_after_the_commit_changes_nothing(
+        self, bench: Bench, store: ObjectStore, other: ObjectStore
+    ) -> None:
         contents = [noise(bench.part_size, 1), noise(10, 2)]
         upload = store.begin("k")
         store.commit(upload, upload_parts(store, upload, contents))

@@ -1,4 +1,5 @@
-"""`python moto_program.py PORT`: moto's server, which by itself does not look and write in one step where a write is conditional."""
+"""`python moto_program.py PORT`: moto's server, which by itself does not look and write in one step where a write is
+conditional."""
 
 from __future__ import annotations
 

@@ -98,7 +98,9 @@ class S3FaultContract:
         assert store.put("slot", b"token", if_absent=True) is not None
         assert refused.times == 0
 
-    def test_a_write_without_any_answer_is_unknown(self, proxy: Proxy, impatient: ObjectStore, direct: ObjectStore) -> None:
+    def test_a_write_without_any_answer_is_unknown(
+        self, proxy: Proxy, impatient: ObjectStore, direct: ObjectStore
+    ) -> None:
         proxy.add(Rule(put, times=FOR_EVER))
         with pytest.raises(OutcomeUnknownError):
             impatient.put("slot", b"token", if_absent=True)
@@ -110,7 +112,9 @@ class S3FaultContract:
         with pytest.raises(OutcomeUnknownError):
             impatient.put("slot", b"token")
 
-    def test_a_request_that_was_never_accepted_did_not_happen(self, server: S3Server, stores: Stores, root: str) -> None:
+    def test_a_request_that_was_never_accepted_did_not_happen(
+        self, server: S3Server, stores: Stores, root: str
+    ) -> None:
         nobody = stores.open(
             server.settings(root, endpoint=f"http://127.0.0.1:{free_port()}", retry_deadline=str(IMPATIENT_SECONDS))
         )
@@ -131,7 +135,9 @@ class S3FaultContract:
         assert IMPATIENT_SECONDS / 2 < time.monotonic() - began < PATIENT_SECONDS
         assert 2 <= len(proxy.requests) - before <= 40
 
-    def test_an_internal_error_leaves_a_write_unknown_and_a_read_unavailable(self, proxy: Proxy, impatient: ObjectStore) -> None:
+    def test_an_internal_error_leaves_a_write_unknown_and_a_read_unavailable(
+        self, proxy: Proxy, impatient: ObjectStore
+    ) -> None:
         proxy.add(Rule(any_request, times=FOR_EVER, status=500, code="InternalError"))
         with pytest.raises(OutcomeUnknownError):
             impatient.put("k", b"x")
@@ -165,7 +171,9 @@ class S3FaultContract:
             store.begin("k")
         assert [begin(*request) for request in proxy.requests] == [True]
 
-    def test_a_begin_that_was_refused_for_now_is_repeated(self, proxy: Proxy, store: ObjectStore, direct: ObjectStore) -> None:
+    def test_a_begin_that_was_refused_for_now_is_repeated(
+        self, proxy: Proxy, store: ObjectStore, direct: ObjectStore
+    ) -> None:
         proxy.add(Rule(begin, times=2, status=503, code="SlowDown"))
         upload = store.begin("k")
         assert [found.upload for found in direct.list_uploads()] == [upload]
@@ -182,7 +190,9 @@ class S3FaultContract:
         store.commit(upload, upload_parts(store, upload, [b"data"]))
         assert damaged.times == 0
 
-    def test_a_commit_whose_answer_is_lost_happened(self, proxy: Proxy, store: ObjectStore, direct: ObjectStore) -> None:
+    def test_a_commit_whose_answer_is_lost_happened(
+        self, proxy: Proxy, store: ObjectStore, direct: ObjectStore
+    ) -> None:
         upload = store.begin("k")
         parts = upload_parts(store, upload, [b"data"])
         lost = proxy.add(Rule(complete))
@@ -202,7 +212,9 @@ class S3FaultContract:
         with pytest.raises(UploadGoneError):
             store.commit(rival, others)
 
-    def test_a_commit_without_any_answer_is_unknown(self, proxy: Proxy, impatient: ObjectStore, direct: ObjectStore) -> None:
+    def test_a_commit_without_any_answer_is_unknown(
+        self, proxy: Proxy, impatient: ObjectStore, direct: ObjectStore
+    ) -> None:
         upload = impatient.begin("k")
         parts = upload_parts(impatient, upload, [b"data"])
         proxy.add(Rule(complete, times=FOR_EVER))

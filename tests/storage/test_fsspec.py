@@ -25,7 +25,9 @@ class TestFsspec(StoreContract, StrictUploadContract):
         return Bench(lambda: FsspecStore(root), keeps_meta=False)
 
 
-@pytest.mark.parametrize("url", ["hdfs://host/path", "ftp://host/path", "sftp://host/path", "local:///path", "nonsense://x"])
+@pytest.mark.parametrize(
+    "url", ["hdfs://host/path", "ftp://host/path", "sftp://host/path", "local:///path", "nonsense://x"]
+)
 def test_a_file_system_without_a_proven_create_is_refused(url: str) -> None:
     with pytest.raises(UnprovenStoreError, match="s3://"):
         FsspecStore(url)

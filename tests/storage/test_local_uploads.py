@@ -75,7 +75,9 @@ def test_parts_in_order_are_written_once_and_renamed(store: LocalStore) -> None:
     assert list((store.root / ".tmp").iterdir()) == []
 
 
-def test_a_zombie_that_writes_after_the_commit_writes_the_same_bytes(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_zombie_that_writes_after_the_commit_writes_the_same_bytes(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     zombie = Zombie(store, monkeypatch)
     contents = [noise(1000, 1), noise(500, 2)]
     upload = store.begin("k")
@@ -99,7 +101,9 @@ def test_a_zombie_with_a_part_that_is_not_named_does_not_lengthen_the_object(
     assert store.read("k")[0] == b"".join(contents[:named])
 
 
-def test_a_zombie_with_other_bytes_does_not_touch_the_object(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_zombie_with_other_bytes_does_not_touch_the_object(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     zombie = Zombie(store, monkeypatch)
     upload = store.begin("k")
     parts = upload_parts(store, upload, [noise(1000, 1)])
@@ -155,7 +159,9 @@ def test_after_the_commit_has_closed_an_upload_no_part_can_be_added_in_place(sto
     assert store.read("k")[0] == noise(1000, 1) + b"more"
 
 
-def test_a_commit_that_died_before_it_cleaned_up_is_repeated(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_that_died_before_it_cleaned_up_is_repeated(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     upload = store.begin("k")
     parts = upload_parts(store, upload, [noise(1000, 1), b"end"])
     with monkeypatch.context() as patch:

@@ -17,7 +17,12 @@ from tests.storage.servers import Stores
 
 
 def test_each_url_has_its_store(tmp_path: Path, stores: Stores) -> None:
-    kinds = {f"file://{tmp_path}": LocalStore, "memory://m": MemoryStore, "s3://bucket/a/b": S3Store, "S3://bucket": S3Store}
+    kinds = {
+        f"file://{tmp_path}": LocalStore,
+        "memory://m": MemoryStore,
+        "s3://bucket/a/b": S3Store,
+        "S3://bucket": S3Store,
+    }
     for url, kind in kinds.items():
         assert isinstance(stores.open(StoreSettings(url, region="eu-west-1")), kind)
 
@@ -86,7 +91,10 @@ def test_a_store_beside_another_is_reached_alike_but_options_are_of_one_scheme()
     local = StoreSettings("file:///a", options=(("retry_deadline", "3"),))
 
     beside = s3.beside("s3://c", "--ledgers")
-    assert (beside, beside.setting) == (StoreSettings("s3://c", "http://s:1", "r", "access", "secret", s3.options), "--ledgers")
+    assert (beside, beside.setting) == (
+        StoreSettings("s3://c", "http://s:1", "r", "access", "secret", s3.options),
+        "--ledgers",
+    )
     assert s3.beside("file:///c", "--ledgers").options == ()
     for one, other in (("gs://a", "gcs://b"), ("abfs://a", "abfss://b"), ("az://a", "abfs://b")):  # one service
         assert StoreSettings(one, options=s3.options).beside(other, "--ledgers").options == s3.options

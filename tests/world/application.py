@@ -1,4 +1,5 @@
-"""One start of the application in a process of the world: what `offloader.offload.application` builds, with the world's edges."""
+"""One start of the application in a process of the world: what `offloader.offload.application` builds, with the world's
+edges."""
 
 from __future__ import annotations
 
@@ -118,8 +119,8 @@ class Edges:
 
 @dataclass
 class Observed:
-    """What a start of the application shows of itself. `rounds`: how long each took, in milliseconds; `own`: the longest of them, without
-    what it waited for the journal, and while the process stood still."""
+    """What a start of the application shows of itself. `rounds`: how long each took, in milliseconds; `own`: the
+    longest of them, without what it waited for the journal, and while the process stood still."""
 
     pace: PaceLog
     rounds: list[float] = field(default_factory=list)
@@ -129,7 +130,9 @@ class Observed:
 class Start:
     """One process of the application, from its start to its end. `code`: how it ended; None: it runs, or was killed."""
 
-    def __init__(self, scheduler: Scheduler, name: str, setup: Setup, bucket: Bucket, brokers: Brokers, ingress: Ingress) -> None:
+    def __init__(
+        self, scheduler: Scheduler, name: str, setup: Setup, bucket: Bucket, brokers: Brokers, ingress: Ingress
+    ) -> None:
         self.process = Process(name)
         self.setup = setup
         self.code: int | None = None
@@ -164,7 +167,9 @@ class Start:
         threads = self.setup.slots * max(lane.threads for lane in self.setup.lanes.values())
         largest = max(lane.read_ahead for lane in self.setup.lanes.values())
         for window in self.windows:
-            held = f"an executor of {self.process.name} held {window.most_readers} readers with {window.most_bytes} bytes"
+            held = (
+                f"an executor of {self.process.name} held {window.most_readers} readers with {window.most_bytes} bytes"
+            )
             assert window.most_readers <= threads, held
             assert window.most_bytes <= threads * largest, held
 
@@ -183,7 +188,9 @@ class Start:
         except Killed:
             self._scheduler.log(f"{self.process.name} was killed")
             raise
-        self._scheduler.log(f"{self.process.name} ends with {self.code} {type(self.error).__name__ if self.error else ''}")
+        self._scheduler.log(
+            f"{self.process.name} ends with {self.code} {type(self.error).__name__ if self.error else ''}"
+        )
         self._scheduler.kill(self.process)
 
     def _run(self) -> None:
@@ -268,7 +275,8 @@ class Start:
         return driver
 
     def _excused(self) -> int:
-        """How long the driver has waited for the journal, also while another thread wrote it, and its process stood still."""
+        """How long the driver has waited for the journal, also while another thread wrote it, and its process stood
+        still."""
         return self._waited_for_journal + self.process.stood_still
 
     def _timed(self, call: Callable[P, None]) -> Callable[P, None]:

@@ -1,4 +1,5 @@
-"""The Pulsar of the world: an in-memory cluster, and brokers that own its topics, each with a time zone, a version and moods of its own."""
+"""The Pulsar of the world: an in-memory cluster, and brokers that own its topics, each with a time zone, a version and
+moods of its own."""
 
 from __future__ import annotations
 
@@ -75,7 +76,8 @@ class Brokers:
             self.owners.pop(topic, None)
 
     def shown(self, owner: Broker, topic: MemoryTopic, cursor: MemoryCursor) -> dict[str, str]:
-        """A subscription's properties as its topic's owner tells them: an old one those of whoever subscribed first since it has the topic."""
+        """A subscription's properties as its topic's owner tells them: an old one those of whoever subscribed first
+        since it has the topic."""
         return cursor.properties if owner.keeps_properties else {PIN_PROPERTY: f"load-{topic.load}"}
 
     def subscribed(self, topic: TopicName) -> None:

@@ -1,4 +1,5 @@
-"""Random worlds: what may happen to an application, chosen by the seed, and then a calm in which everything must come to rest."""
+"""Random worlds: what may happen to an application, chosen by the seed, and then a calm in which everything must come
+to rest."""
 
 from __future__ import annotations
 
@@ -14,13 +15,17 @@ from tests.world.ingress import LIES
 from tests.world.world import World
 
 TOPICS = [TopicName.parse(f"public/default/t{n}") for n in range(4)]
-WITNESS = TopicName.parse("public/default/witness")  # nobody takes it away: that it is there proves which cluster this is
+WITNESS = TopicName.parse(
+    "public/default/witness"
+)  # nobody takes it away: that it is there proves which cluster this is
 NAMESPACE, SWITCH = "public/default", "offloader.enabled"
 ZONES = (0, 60, -330, 345)
 
 VERSIONS = ("2.9.5", "2.10.0", "2.11.4", "3.0.9", "4.0.7")
 MOST_PARTITIONS = 3
-LENGTHS = [(4, 12)] * 7 + [(15, 30)]  # how much happens: in twice the time twice as many worlds find more than longer ones
+LENGTHS = [(4, 12)] * 7 + [
+    (15, 30)
+]  # how much happens: in twice the time twice as many worlds find more than longer ones
 
 Happening = Callable[[World], None]
 
@@ -52,7 +57,8 @@ def lives(world: World) -> None:
 
 
 def is_robbed(world: World) -> None:
-    """A random life in which topics are deleted, pins moved and ledgers lost as well: nothing is missing without a record of it."""
+    """A random life in which topics are deleted, pins moved and ledgers lost as well: nothing is missing without a
+    record of it."""
     world.kept = False
     world.setup = replace(world.setup, fail_on_data_loss=False)
     world.create(WITNESS)
@@ -107,8 +113,8 @@ def is_claimed(world: World, topic: TopicName) -> bool:
 
 
 def committed(world: World) -> TopicName | None:
-    """One of which something is committed, too: a ledger that is lost of another one, with its pin as it was, leaves no trace from which
-    anybody could tell."""
+    """One of which something is committed, too: a ledger that is lost of another one, with its pin as it was, leaves no
+    trace from which anybody could tell."""
     topic = claimed(world)
     return topic if topic is not None and is_committed(world, topic) else None
 
@@ -119,9 +125,14 @@ def is_committed(world: World, topic: TopicName) -> bool:
 
 
 def shows_token(world: World, topic: TopicName) -> bool:
-    """Whether anybody could tell that the pin was made anew: by its token, which brokers from before 2.10.1 do not keep."""
+    """Whether anybody could tell that the pin was made anew: by its token, which brokers from before 2.10.1 do not
+    keep."""
     claim = world.catalog(topic).head.claim
-    return claim is not None and claim.token != "" and all(keeps_properties(broker.version) for broker in world.brokers.all)
+    return (
+        claim is not None
+        and claim.token != ""
+        and all(keeps_properties(broker.version) for broker in world.brokers.all)
+    )
 
 
 def for_a_while(world: World, seconds: float, end: Callable[[], None]) -> None:
@@ -180,7 +191,9 @@ def restart_broker(world: World) -> None:
     if broker.up:
         world.brokers.stop(broker)
         zone, version = world.rng.choice(ZONES), world.rng.choice([broker.version, broker.version, VERSIONS[-1]])
-        for_a_while(world, world.rng.choice([0.5, 5, 30]), lambda: world.brokers.start(broker, zone=zone, version=version))
+        for_a_while(
+            world, world.rng.choice([0.5, 5, 30]), lambda: world.brokers.start(broker, zone=zone, version=version)
+        )
 
 
 def hang_broker(world: World) -> None:
@@ -345,7 +358,8 @@ def delete_subscription(world: World) -> None:
 
 
 def switch_off(world: World) -> None:
-    """The namespace is not to be offloaded for a while: its topics are released, and nobody keeps what is written then."""
+    """The namespace is not to be offloaded for a while: its topics are released, and nobody keeps what is written
+    then."""
     properties = world.cluster.namespace(NAMESPACE).properties
     properties[SWITCH] = "false"
     for_a_while(world, world.rng.choice([1, 20, 60]), lambda: properties.update({SWITCH: "true"}))

@@ -1,4 +1,5 @@
-"""The binary protocol's side of the brokers as a process has it: pins and readers, which wait, break off and are limited."""
+"""The binary protocol's side of the brokers as a process has it: pins and readers, which wait, break off and are
+limited."""
 
 from __future__ import annotations
 
@@ -55,7 +56,9 @@ class WorldPins:
         silent = [owner for owner in owners.values() if owner.hangs]
         if silent:
             brokers.scheduler.sleep(OPERATION_TIMEOUT)
-        return found | {t: BrokerUnavailableError(f"{o.host} did not answer") for t, o in owners.items() if t not in found}
+        return found | {
+            t: BrokerUnavailableError(f"{o.host} did not answer") for t, o in owners.items() if t not in found
+        }
 
     def acknowledge(self, topic: TopicName, position: Position) -> None:
         self._ask(topic)
@@ -115,13 +118,17 @@ class WorldSource:
         self._rest = rest
         self._window = window
 
-    def open(self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int, extent: Extent | None = None) -> EntryReader:
+    def open(
+        self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int, extent: Extent | None = None
+    ) -> EntryReader:
         self._brokers.ask(self._brokers.owner(topic))
         plain = self._brokers.cluster.source.open(topic, ledger, entry, max_bytes=max_bytes, extent=extent)
         assert isinstance(plain, MemoryReader)
         return _Reader(self._brokers, topic, plain, max_bytes, self._window)
 
-    def explain(self, topic: TopicName, ledger: int, first: int, last: int, *, limit: int) -> tuple[tuple[Gap, ...], int | None]:
+    def explain(
+        self, topic: TopicName, ledger: int, first: int, last: int, *, limit: int
+    ) -> tuple[tuple[Gap, ...], int | None]:
         return explain(self._rest, topic, ledger, first, last, limit=limit)
 
 

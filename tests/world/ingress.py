@@ -1,4 +1,5 @@
-"""The admin REST over HTTP: an ingress that may do as it likes, and the brokers behind it, which answer as Pulsar 4.0.7 does."""
+"""The admin REST over HTTP: an ingress that may do as it likes, and the brokers behind it, which answer as Pulsar 4.0.7
+does."""
 
 from __future__ import annotations
 
@@ -90,7 +91,8 @@ LIES: dict[str, Answer] = {
 
 
 class Ingress:
-    """What stands before the brokers' admin ports. `lie` answers instead of them; `elsewhere` is another cluster that it leads to."""
+    """What stands before the brokers' admin ports. `lie` answers instead of them; `elsewhere` is another cluster that
+    it leads to."""
 
     def __init__(self, brokers: Brokers) -> None:
         self.brokers = brokers
@@ -101,7 +103,8 @@ class Ingress:
         self.asked = 0
 
     def reached_by(self, client: RestClient) -> RestClient:
-        """The product's client on its way to it: all of it but httpx, which takes longer than everything that is asked."""
+        """The product's client on its way to it: all of it but httpx, which takes longer than everything that is
+        asked."""
         client._client = _Http(self)  # type: ignore[assignment]
         return client
 
@@ -154,7 +157,9 @@ class _Http:
 
 
 def _said(request: Asked, answer: httpx.Response | Said) -> Said:
-    return answer if isinstance(answer, Said) else Said(request, answer.status_code, answer.content, dict(answer.headers))
+    return (
+        answer if isinstance(answer, Said) else Said(request, answer.status_code, answer.content, dict(answer.headers))
+    )
 
 
 @lru_cache(maxsize=1_000)
@@ -219,7 +224,11 @@ class _Page:
                 return 200, sorted({n.partition("/")[0] for n in self._cluster.state.namespaces})
             case ["tenants", tenant]:
                 known = any(n.startswith(f"{tenant}/") for n in self._cluster.state.namespaces)
-                return (200, {"allowedClusters": [self._cluster.name]}) if known else _refusal(404, "Tenant does not exist")
+                return (
+                    (200, {"allowedClusters": [self._cluster.name]})
+                    if known
+                    else _refusal(404, "Tenant does not exist")
+                )
             case ["namespaces", tenant]:
                 found = sorted(n for n in self._cluster.state.namespaces if n.startswith(f"{tenant}/"))
                 return (200, found) if found else _refusal(404, "Tenant does not exist")

@@ -1,4 +1,5 @@
-"""Scripts of what happens to a pin and its ledgers, for the in-memory cluster and a real Pulsar alike: both must tell the same after each step."""
+"""Scripts of what happens to a pin and its ledgers, for the in-memory cluster and a real Pulsar alike: both must tell
+the same after each step."""
 
 from __future__ import annotations
 
@@ -66,7 +67,9 @@ SCRIPTS: dict[str, Sequence[Step]] = {
     "acknowledged to the end of an open ledger that then fills up": [
         produce(3), acknowledge(0, 2), produce(FULL - 3), trim, produce(1), trim,
     ],
-    "acknowledged to the end of a full ledger": [produce(FULL + 2), acknowledge(0, FULL - 1), trim, produce(1), unload, trim],
+    (
+        "acknowledged to the end of a full "
+        "ledger"): [produce(FULL + 2), acknowledge(0, FULL - 1), trim, produce(1), unload, trim],
     "acknowledged as before the next ledger's first": [produce(FULL + 2), acknowledge(1, -1), trim, unload, trim],
     "acknowledged to the very end, then unloaded": [produce(3), acknowledge(0, 2), unload, trim, produce(1), trim],
     "skip all over full ledgers": [produce(2 * FULL + 3), skip_all, trim, produce(3), unload, trim],

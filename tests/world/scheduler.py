@@ -1,7 +1,8 @@
 """One seeded scheduler with virtual time for all threads of all processes of a simulated world.
 
-Actors are real Python threads of which exactly one runs at a time: it hands the baton on where it parks. Time moves only when nobody can run.
-What is random comes from the seed, so a seed gives the same run again. Times are nanoseconds since the world began.
+Actors are real Python threads of which exactly one runs at a time: it hands the baton on where it parks. Time moves
+only when nobody can run. What is random comes from the seed, so a seed gives the same run again. Times are nanoseconds
+since the world began.
 """
 
 from __future__ import annotations
@@ -86,7 +87,8 @@ class Actor:
 
 
 class _Carrier:
-    """A thread of the operating system that carries one actor after another, of any world: starting one costs more than a hand-over."""
+    """A thread of the operating system that carries one actor after another, of any world: starting one costs more than
+    a hand-over."""
 
     idle: ClassVar[list[_Carrier]] = []
 
@@ -215,7 +217,8 @@ class Scheduler:
     # Processes
 
     def kill(self, process: Process) -> None:
-        """As `kill -9`: nothing of the process has any effect from now on. May be called by one of its own actors, which then goes on."""
+        """As `kill -9`: nothing of the process has any effect from now on. May be called by one of its own actors,
+        which then goes on."""
         me = current()
         if process.dead:
             return
@@ -336,7 +339,9 @@ class Scheduler:
         self.steps += 1
         self._steps_at_once += 1
         if self._fault is None and (self.steps > MOST_STEPS or self._steps_at_once > MOST_STEPS_AT_ONCE):
-            self._fault = StuckError(f"no end after {self.steps} steps, {self._steps_at_once} without waiting:\n{self.stacks()}")
+            self._fault = StuckError(
+                f"no end after {self.steps} steps, {self._steps_at_once} without waiting:\n{self.stacks()}"
+            )
         if self._fault is not None:
             return self._wake_main()
         if not self._ready and not self._let_time_go_on():

@@ -1,4 +1,5 @@
-"""Spark as the application needs it: executors with task slots, jobs that get them first come first served, tasks that are tried again.
+"""Spark as the application needs it: executors with task slots, jobs that get them first come first served, tasks that
+are tried again.
 
 Nothing is pre-empted. An executor that is lost may live on for a while and work without anybody listening: a zombie.
 """

@@ -1,4 +1,5 @@
-"""An object store as its users meet it: it takes time, asks to be left alone, loses answers, serves damage, is away for a while."""
+"""An object store as its users meet it: it takes time, asks to be left alone, loses answers, serves damage, is away for
+a while."""
 
 from __future__ import annotations
 
@@ -68,7 +69,9 @@ class BucketStore:
         self.min_part_size = bucket.plain.min_part_size
         self.retry_deadline = self.longest_call = RETRY_DEADLINE
 
-    def put(self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False) -> Stat | None:
+    def put(
+        self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False
+    ) -> Stat | None:
         return self._call("put", key, lambda: self._plain.put(key, data, meta=meta, if_absent=if_absent))
 
     def begin(self, key: str, *, meta: Mapping[str, str] | None = None) -> str:

@@ -1,4 +1,5 @@
-"""Objects that are damaged, and stores that ask to be left alone: of one topic, that topic is in trouble; the application goes on."""
+"""Objects that are damaged, and stores that ask to be left alone: of one topic, that topic is in trouble; the
+application goes on."""
 
 from __future__ import annotations
 

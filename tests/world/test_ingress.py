@@ -1,4 +1,5 @@
-"""What stands before the brokers' admin ports lies, hangs, or leads elsewhere: nothing is deleted, lost or moved because of it."""
+"""What stands before the brokers' admin ports lies, hangs, or leads elsewhere: nothing is deleted, lost or moved
+because of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`/healthz`: whoever only waits for the store is alive, however long it is away; whoever hangs is not, and that shows soon."""
+"""`/healthz`: whoever only waits for the store is alive, however long it is away; whoever hangs is not, and that shows
+soon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A pin that is moved by somebody else, in every way that a broker knows: an alarm, and a recorded loss or none; never a silent hole."""
+"""A pin that is moved by somebody else, in every way that a broker knows: an alarm, and a recorded loss or none; never
+a silent hole."""
 
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ CASES = [(move, before, running) for move in MOVES for before in (0, 7, 20, 40) 
 @pytest.mark.parametrize("written", [3, 20, 70])
 @pytest.mark.parametrize(("move", "before", "running"), CASES)
 def test_a_pin_that_is_moved_leaves_no_silent_hole(move: Move, before: int, written: int, running: bool) -> None:
-    """`before` entries are offloaded and at rest; then some are written, the pin is moved, retention is checked, the topic goes on."""
+    """`before` entries are offloaded and at rest; then some are written, the pin is moved, retention is checked, the
+    topic goes on."""
 
     def scenario(world: World) -> None:
         world.kept = False
@@ -88,7 +90,8 @@ def test_a_pin_that_is_moved_leaves_no_silent_hole(move: Move, before: int, writ
 
 
 def test_what_is_trimmed_long_after_its_pin_was_moved_is_a_recorded_loss_though_no_end_moves() -> None:
-    """When the pin moves the ledger is still listed, and the store takes nothing. What is asked often does not tell that it is gone."""
+    """When the pin moves the ledger is still listed, and the store takes nothing. What is asked often does not tell
+    that it is gone."""
 
     def scenario(world: World) -> None:
         world.kept = False
@@ -111,7 +114,8 @@ def test_what_is_trimmed_long_after_its_pin_was_moved_is_a_recorded_loss_though_
 
 
 def test_brokers_of_two_versions_make_no_loss_of_an_empty_topic() -> None:
-    """An old one tells another property of the subscription after each load, and whoever is asked for a version may be a newer one."""
+    """An old one tells another property of the subscription after each load, and whoever is asked for a version may be
+    a newer one."""
 
     def scenario(world: World) -> None:
         world.begin(T)

@@ -15,7 +15,9 @@ T, U = TopicName.parse("public/default/t"), TopicName.parse("public/default/u")
 @pytest.mark.parametrize("seconds", [5, 90, 200])  # brokers notice after 60; what is refused is so for good after 120
 @pytest.mark.parametrize("after", [0.0, 0.05, 0.3, 2.0, 20.0])
 @pytest.mark.parametrize("seed", range(-(-WORLDS // 500)))
-def test_a_process_that_stands_still_and_wakes_harms_nobody_who_has_taken_over(after: float, seconds: float, seed: int) -> None:
+def test_a_process_that_stands_still_and_wakes_harms_nobody_who_has_taken_over(
+    after: float, seconds: float, seed: int
+) -> None:
     def scenario(world: World) -> None:
         first = world.begin(T, U)
         world.produce(T, 40)

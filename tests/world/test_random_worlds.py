@@ -1,6 +1,8 @@
-"""Whatever happens, chosen by a seed: every entry is offloaded exactly once, nothing is lost, and everything comes to rest.
+"""Whatever happens, chosen by a seed: every entry is offloaded exactly once, nothing is lost, and everything comes to
+rest.
 
-`OFFLOADER_WORLDS` says how many worlds live (`make test-soak`: 10,000); `OFFLOADER_WORLD=seed` lets one of them live again.
+`OFFLOADER_WORLDS` says how many worlds live (`make test-soak`: 10,000); `OFFLOADER_WORLD=seed` lets one of them live
+again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The driver's thread never waits: whatever hangs, its rounds are short, it notices that it was overtaken, and it ends when it is told to."""
+"""The driver's thread never waits: whatever hangs, its rounds are short, it notices that it was overtaken, and it ends
+when it is told to."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ TROUBLES = [slow_seals, store_of_segments_is_away, ingress_hangs, a_broker_hangs
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
-def test_whatever_hangs_rounds_are_short_and_the_application_stops_when_it_is_told_to(trouble: Callable[[World], None]) -> None:
+def test_whatever_hangs_rounds_are_short_and_the_application_stops_when_it_is_told_to(
+    trouble: Callable[[World], None],
+) -> None:
     def scenario(world: World) -> None:
         world.begin(*TOPICS)
         for topic in TOPICS:
@@ -67,7 +70,9 @@ def test_whatever_hangs_rounds_are_short_and_the_application_stops_when_it_is_to
 
 
 @pytest.mark.parametrize("trouble", [slow_seals, store_of_segments_is_away])
-def test_whatever_hangs_a_process_soon_notices_that_another_one_has_taken_over(trouble: Callable[[World], None]) -> None:
+def test_whatever_hangs_a_process_soon_notices_that_another_one_has_taken_over(
+    trouble: Callable[[World], None],
+) -> None:
     def scenario(world: World) -> None:
         first = world.begin(*TOPICS)
         for topic in TOPICS:

@@ -1,4 +1,5 @@
-"""A topic that trickles, by Pulsar's own dispatch limit: the others advance as if it were not there, and what is read of it is read once."""
+"""A topic that trickles, by Pulsar's own dispatch limit: the others advance as if it were not there, and what is read
+of it is read once."""
 
 from __future__ import annotations
 
@@ -71,7 +72,8 @@ def test_where_spark_has_one_slot_in_all_nobody_waits_longer_than_for_one_more_r
 
 
 def test_where_spark_has_one_slot_in_all_nobody_waits_for_a_topic_of_which_nothing_comes_any_more() -> None:
-    """However often its slices were in vain: what is silent for so long is looked up, and then tried again later and later."""
+    """However often its slices were in vain: what is silent for so long is looked up, and then tried again later and
+    later."""
     roll = 60
 
     def scenario(world: World) -> None:

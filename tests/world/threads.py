@@ -1,7 +1,8 @@
 """What Python's threads are made of, over the scheduler: locks, conditions, threads, clocks.
 
-Everything else (events, queues, futures, pools) is Python's own, built on these, and is simulated with them; so the product runs as it is,
-whatever it waits with. Threads that are no actors of a world keep the real things, also while a world lives.
+Everything else (events, queues, futures, pools) is Python's own, built on these, and is simulated with them; so the
+product runs as it is, whatever it waits with. Threads that are no actors of a world keep the real things, also while a
+world lives.
 """
 
 from __future__ import annotations

@@ -36,7 +36,8 @@ RETENTION_CHECK_S = 120
 
 
 def live(scenario: Callable[[World], None], seed: int = 1, **settings: object) -> World:
-    """Let a scenario happen in a world of its own. A failure is told with the seed, and its events are written to a file."""
+    """Let a scenario happen in a world of its own. A failure is told with the seed, and its events are written to a
+    file."""
     world = World(seed, **settings)  # type: ignore[arg-type]
     quiet = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
@@ -223,7 +224,8 @@ class World:
         """The newest entry that must be offloaded."""
         created = self.cluster.state.topics[topic].created
         return max(
-            ((e.ledger, e.entry) for e in self.cluster.entries(topic) if e.created == created and e.delivered), default=None
+            ((e.ledger, e.entry) for e in self.cluster.entries(topic) if e.created == created and e.delivered),
+            default=None,
         )
 
     def knows(self, topic: TopicName) -> bool:
@@ -275,7 +277,9 @@ class World:
         """Wait until nothing is left to do."""
         self.until(self.at_rest, seconds, step=2)
 
-    def check(self, *, at_rest: bool = True, allowed: frozenset[FindingKind] = HARMLESS | {FindingKind.STRAY_OBJECT}) -> None:
+    def check(
+        self, *, at_rest: bool = True, allowed: frozenset[FindingKind] = HARMLESS | {FindingKind.STRAY_OBJECT}
+    ) -> None:
         """What must always hold."""
         truths = {t: truth_of_cluster(self.cluster, t) for t in self.topics}
         if self.kept:
@@ -283,7 +287,9 @@ class World:
             assert not losses, f"everything was kept, and yet something is recorded as lost: {losses}"
         for start in self.starts:
             start.check()
-        check_invariants(self.bucket.plain, truths, at_rest=at_rest, allowed=allowed, paces=[s.seen.pace for s in self.starts])
+        check_invariants(
+            self.bucket.plain, truths, at_rest=at_rest, allowed=allowed, paces=[s.seen.pace for s in self.starts]
+        )
 
     # Weather
 
@@ -332,4 +338,5 @@ class World:
         if app.context is None or app.roster is None:
             return f"{app.process.name} has not begun"
         states = {str(t): s for t, s in app.context.journal.topics.items()}
-        return f"code={app.code} error={app.error!r} states={states} refused={app.roster.refused} trouble={[(str(t), x.committed.catalog_error, x.gone, x.poll.error) for t, x in app.roster.topics.items()]}"
+        trouble = [(str(t), x.committed.catalog_error, x.gone, x.poll.error) for t, x in app.roster.topics.items()]
+        return f"code={app.code} error={app.error!r} states={states} refused={app.roster.refused} trouble={trouble}"

@@ -155,7 +155,8 @@ class Follower:
         gaps, unexplained = self._source.explain(self._topic, hole.ledger, hole.first, hole.last, limit=MAX_LOOKUPS)
         if not gaps:
             raise UnexplainedGapError(
-                f"{self._topic}: entries {hole.ledger}:{unexplained} to {hole.last} were not delivered and nothing says why"
+                f"{self._topic}: entries {hole.ledger}:{unexplained} to {hole.last} were not delivered and nothing "
+                "says why"
             )
         return gaps
 

@@ -52,18 +52,26 @@ class _Walk:
         if end != self._length:
             raise DamagedObjectError(f"offset {end}: the object ends here, its index says at {self._length}")
         if self._due is not None:
-            raise DamagedObjectError(f"offset {self._due.offset + HEADER_SIZE}: no entry begins where {self._due} points")
+            raise DamagedObjectError(
+                f"offset {self._due.offset + HEADER_SIZE}: no entry begins where {self._due} points"
+            )
         return LedgerAccount(self._entry, self._payload, self._digest.hexdigest(), tuple(self._damaged))
 
     def _next_block(self) -> None:
         begin = self._chunks.position
         header = decode_header(self._chunks.take(HEADER_SIZE), begin)
         if header.ledger not in (None, self._ledger):
-            raise DamagedObjectError(f"offset {begin}: a block of ledger {header.ledger} among those of ledger {self._ledger}")
+            raise DamagedObjectError(
+                f"offset {begin}: a block of ledger {header.ledger} among those of ledger {self._ledger}"
+            )
         if header.first_entry != self._entry:
-            raise DamagedObjectError(f"offset {begin}: a block from entry {header.first_entry} on, where {self._entry} belongs")
+            raise DamagedObjectError(
+                f"offset {begin}: a block from entry {header.first_entry} on, where {self._entry} belongs"
+            )
         if begin + header.length > self._length:
-            raise DamagedObjectError(f"offset {begin}: a block of {header.length} bytes goes beyond the end at {self._length}")
+            raise DamagedObjectError(
+                f"offset {begin}: a block of {header.length} bytes goes beyond the end at {self._length}"
+            )
         if self._due is None or self._due.offset != begin:
             raise DamagedObjectError(f"offset {begin}: the index does not name this block's first entry")
         self._block += 1
@@ -101,5 +109,7 @@ class _Walk:
         if due is None or due.offset + HEADER_SIZE > at:
             return
         if due != IndexEntry(self._ledger, self._entry, self._block, at - HEADER_SIZE):
-            raise DamagedObjectError(f"offset {due.offset + HEADER_SIZE}: the index has {due} near entry {self._entry} at {at}")
+            raise DamagedObjectError(
+                f"offset {due.offset + HEADER_SIZE}: the index has {due} near entry {self._entry} at {at}"
+            )
         self._due = next(self._index, None)

@@ -50,13 +50,14 @@ def scan(
     store_url: str = "",
     heads: MutableMapping[str, Stat] | None = None,
 ) -> BucketScan:
-    """The ledgers of the topics that are wanted, by default of all. `store_url` is how readers know the bucket ("": the
-    archive's own root).
+    """The ledgers of these topics, by default of all.
 
-    `heads` remembers what index objects said; given again, only new ones are asked: they never change. Of several pairs
-    for one ledger the first that verifies fully is taken, else one that is least damaged. Raises FatalError where a
-    topic's objects are of several clusters and `cluster` does not say of which, or names one of which there is nothing
-    at all; what the store raises.
+    `store_url`: how readers know the bucket ("": the archive's own root). `heads` remembers what index objects said;
+    given again, the scan asks only for new ones, since they never change. Of several pairs for one ledger it takes the
+    first that verifies fully, else the least damaged.
+
+    Raises FatalError if a topic's objects are of several clusters and `cluster` names none of them, or names one that
+    has nothing here; what the store raises.
     """
     listing = _Listing.of(store)
     known = {} if heads is None else heads
@@ -100,7 +101,9 @@ class _Listing:
 
     def _bad_name(self, key: str) -> None:
         if "/" not in key:  # folders are not the offloader's: they may be an archive's
-            self.findings.append(Finding(FindingKind.STRAY_OBJECT, key, "this is no name that Pulsar's offloader gives"))
+            self.findings.append(
+                Finding(FindingKind.STRAY_OBJECT, key, "this is no name that Pulsar's offloader gives")
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +152,17 @@ def _check_clusters(wanted: Iterable[_Owned], cluster: str | None) -> None:
     for topic, names in clusters.items():
         if cluster is None and len(names - {""}) > 1:
             raise FatalError(
-                f"{topic}: the bucket has its ledgers from the clusters {', '.join(sorted(names - {''}))}; say which you want"
+                f"{topic}: the bucket has its ledgers from the clusters {', '.join(sorted(names - {''}))}; say which "
+                "you want"
             )
 
 
 def _check_there_is(cluster: str | None, there: set[str]) -> None:
     """A name that is spelt wrong must not pass for a cluster that has offloaded nothing."""
     if cluster is not None and there - {""} and cluster not in there:
-        raise FatalError(f"the bucket has ledgers from the clusters {', '.join(sorted(there - {''}))}, and none from {cluster}")
+        raise FatalError(
+            f"the bucket has ledgers from the clusters {', '.join(sorted(there - {''}))}, and none from {cluster}"
+        )
 
 
 def _examine(owned: _Owned, size: int | None) -> None:

@@ -54,7 +54,9 @@ def contexts_of_rest(stats: Mapping[str, Any], info: Mapping[str, Any]) -> tuple
     try:
         uuids = {int(one["ledgerId"]): str(one.get("offloadedContextUuid", "")) for one in info["ledgers"]}
     except (KeyError, TypeError, ValueError) as error:
-        raise ProtocolError(f"the broker describes a managed ledger in a way that we do not know ({error!r})") from error
+        raise ProtocolError(
+            f"the broker describes a managed ledger in a way that we do not know ({error!r})"
+        ) from error
     return tuple(
         LedgerContext(
             ledger=span.ledger,
@@ -68,7 +70,10 @@ def contexts_of_rest(stats: Mapping[str, Any], info: Mapping[str, Any]) -> tuple
 
 
 def found_in(
-    topic: TopicName, contexts: Iterable[LedgerContext], url_of: Callable[[str], str] = lambda _: "", created: int | None = None
+    topic: TopicName,
+    contexts: Iterable[LedgerContext],
+    url_of: Callable[[str], str] = lambda _: "",
+    created: int | None = None,
 ) -> FoundLedgers:
     """The ledgers with a complete copy. `url_of` gives the URL of the store with a bucket's objects; "": no bucket is
     named."""
@@ -78,7 +83,9 @@ def found_in(
         for c in contexts
         if c.complete and c.uuid and c.last is not None and c.last >= 0
     )
-    return FoundLedgers(topic, tuple(offloaded), LedgerList(tuple(LedgerSpan(c.ledger, c.last) for c in contexts)), created)
+    return FoundLedgers(
+        topic, tuple(offloaded), LedgerList(tuple(LedgerSpan(c.ledger, c.last) for c in contexts)), created
+    )
 
 
 def _of_record(info: ManagedLedgerInfo.LedgerInfo, *, may_be_open: bool) -> LedgerContext:

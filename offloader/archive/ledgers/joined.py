@@ -37,8 +37,12 @@ def _doubtful(catalog: TopicCatalog, found: FoundLedgers) -> Iterator[OffloadedL
 
 def _placed(catalog: TopicCatalog, found: FoundLedgers, ledger: OffloadedLedger) -> OffloadedLedger:
     """With the incarnation that the ledger is of."""
-    incarnation = _present(catalog, found) if found.listed is not None else _incarnation_of(catalog, ledger.start.ledger)
-    return replace(ledger, start=ledger.start._replace(incarnation=incarnation), end=ledger.end._replace(incarnation=incarnation))
+    incarnation = (
+        _present(catalog, found) if found.listed is not None else _incarnation_of(catalog, ledger.start.ledger)
+    )
+    return replace(
+        ledger, start=ledger.start._replace(incarnation=incarnation), end=ledger.end._replace(incarnation=incarnation)
+    )
 
 
 def _present(catalog: TopicCatalog, found: FoundLedgers) -> int:

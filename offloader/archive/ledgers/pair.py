@@ -53,7 +53,8 @@ class LedgerPair:
             self.index = decode_ledger_index(read_index(self.store, self.index_key)[0], self.ledger)
         except ObjectNotFoundError:
             message = (
-                f"ledger {self.ledger} has no index object: it was never completed, is being written, or its index was deleted"
+                f"ledger {self.ledger} has no index object: it was never completed, is being written, or its index "
+                "was deleted"
             )
             self.add(FindingKind.MISSING_INDEX, self.index_key, message)
         except DamagedObjectError as error:
@@ -66,7 +67,9 @@ class LedgerPair:
         if size is None:
             self.add(FindingKind.MISSING_OBJECT, self.data_key, f"ledger {self.ledger} has no data object")
         elif self.index is not None and size != self.index.data_length:
-            self.add(FindingKind.WRONG_SIZE, self.data_key, f"it has {size} bytes, its index says {self.index.data_length}")
+            self.add(
+                FindingKind.WRONG_SIZE, self.data_key, f"it has {size} bytes, its index says {self.index.data_length}"
+            )
 
     def check_contents(self) -> None:
         """Every byte, in one pass; only where nothing was found before."""
@@ -84,7 +87,9 @@ class LedgerPair:
             self.add(FindingKind.DAMAGED_ENTRY, self.data_key, message, Position(0, self.ledger, entry))
         said = self.index.ledger_metadata
         if (account.entries, account.payload) != (said.lastEntryId + 1, said.length):
-            self._wrong_entries(account.entries, account.payload, said.lastEntryId + 1, said.length, "the ledger's metadata says")
+            self._wrong_entries(
+                account.entries, account.payload, said.lastEntryId + 1, said.length, "the ledger's metadata says"
+            )
 
     def check_record(self, listed: OffloadedLedger) -> None:
         """Whether the index speaks of the ledger that Pulsar's record lists."""
@@ -92,7 +97,9 @@ class LedgerPair:
             return
         said = self.index.ledger_metadata
         if (said.lastEntryId, said.length) != (listed.end.entry, listed.size):
-            self._wrong_entries(said.lastEntryId + 1, said.length, listed.end.entry + 1, listed.size, "Pulsar's record says")
+            self._wrong_entries(
+                said.lastEntryId + 1, said.length, listed.end.entry + 1, listed.size, "Pulsar's record says"
+            )
 
     @property
     def completed(self) -> bool:
@@ -102,7 +109,9 @@ class LedgerPair:
     @property
     def extent_known(self) -> bool:
         """Whether its index says what its data object must hold: readers find by themselves what else is wrong."""
-        return self.index is not None and all(finding.kind is not FindingKind.DAMAGED_INDEX for finding in self.findings)
+        return self.index is not None and all(
+            finding.kind is not FindingKind.DAMAGED_INDEX for finding in self.findings
+        )
 
     def offloaded(self, store_url: str) -> OffloadedLedger:
         """What readers need of it."""
@@ -114,7 +123,8 @@ class LedgerPair:
     def unreadable(self, store_url: str, *, damaged: bool) -> OffloadedLedger:
         """What readers tell of it where its extent is not known. `damaged`: see Unreadable."""
         worst = next(
-            (f for f in reversed(self.findings) if f.kind in (FindingKind.MISSING_INDEX, FindingKind.DAMAGED_INDEX)), None
+            (f for f in reversed(self.findings) if f.kind in (FindingKind.MISSING_INDEX, FindingKind.DAMAGED_INDEX)),
+            None,
         )
         key, why = (self.index_key, "nothing says whose ledger it is") if worst is None else (worst.key, worst.message)
         start, end = Position(0, self.ledger, 0), Position(0, self.ledger, LAST_ENTRY)

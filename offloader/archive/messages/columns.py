@@ -114,7 +114,9 @@ def _times(entries: Entries) -> EntryTimes:
 class _Maker:
     """Makes record batches of entries' messages, in the topic's order."""
 
-    def __init__(self, topic: TopicName, columns: Sequence[str] | None, wanted: MessageFilter, options: UnpackOptions) -> None:
+    def __init__(
+        self, topic: TopicName, columns: Sequence[str] | None, wanted: MessageFilter, options: UnpackOptions
+    ) -> None:
         self._topic = topic
         self._wanted = wanted
         self._schema = _schema(MESSAGE_SCHEMA, columns)

@@ -82,10 +82,17 @@ class Opener:
     def unpack_apart(self, contents: Contents, entries: Entries, number: int) -> None:
         """Unpack an entry by itself; only once for a chunk."""
         offset = int(entries.offset[number])
-        _set_apart(contents, number, self._unpacker.entry_messages(entries.position(number), entries.bytes(number), offset))
+        _set_apart(
+            contents, number, self._unpacker.entry_messages(entries.position(number), entries.bytes(number), offset)
+        )
 
     def _open(
-        self, contents: Contents, opened: dict[int, bytes | memoryview], entries: Entries, envelopes: Envelopes, number: int
+        self,
+        contents: Contents,
+        opened: dict[int, bytes | memoryview],
+        entries: Entries,
+        envelopes: Envelopes,
+        number: int,
     ) -> None:
         if envelopes.encrypted[number]:
             opened[number] = self._open_alone(contents, entries, number)

@@ -127,7 +127,9 @@ def _data_key(name: str, pem: bytes, encrypted: bytes) -> bytes:
         return key.decrypt(encrypted, padding.OAEP(padding.MGF1(sha1), sha1, None))
     if isinstance(key, ec.EllipticCurvePrivateKey):
         return _ecies_decrypt(key, encrypted)
-    raise ConfigError(f"private key {name!r} is a {type(key).__name__}; Pulsar's clients encrypt for RSA and EC keys only")
+    raise ConfigError(
+        f"private key {name!r} is a {type(key).__name__}; Pulsar's clients encrypt for RSA and EC keys only"
+    )
 
 
 def _ecies_decrypt(key: ec.EllipticCurvePrivateKey, encrypted: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Entries of one or many runs in one buffer, with numpy arrays that say where each lies and which it is."""
+"""Entries of one or more runs in one buffer. Numpy arrays say where each lies and which one it is."""
 
 from __future__ import annotations
 
@@ -38,7 +38,12 @@ class Entries:
         """The entries number `first`..`last` - 1."""
         these = slice(first, last)
         return Entries(
-            self.data, self.ranges[these], self.incarnation[these], self.ledger[these], self.entry[these], self.offset[these]
+            self.data,
+            self.ranges[these],
+            self.incarnation[these],
+            self.ledger[these],
+            self.entry[these],
+            self.offset[these],
         )
 
 

@@ -1,4 +1,4 @@
-"""What lies before the entries that are read, for messages whose first chunks are there."""
+"""Looks back before the entries that are read, for a message's first chunks."""
 
 from __future__ import annotations
 

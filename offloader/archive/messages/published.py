@@ -1,8 +1,7 @@
-"""When an entry was published, in ms, as every reader compares it with a range: the number that the metadata say,
-signed as Java reads it.
+"""When an entry was published, in ms, as every reader compares it with a range. Pure.
 
-So a message belongs to exactly one of two ranges of which one begins after the other's end, also where the number is no
-time that a calendar or a column can hold. Only an entry that says none is in no range. Pure.
+It is the number in the metadata, signed as Java reads it, even if no calendar or column can hold it as a time. So of
+two ranges that follow each other exactly one has a message. Only an entry that says no time is in no range.
 """
 
 from __future__ import annotations

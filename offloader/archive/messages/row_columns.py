@@ -55,7 +55,9 @@ def key(view: RowView) -> pa.Array:
     if not coded.any():
         return keys
     pairs = zip(keys.to_pylist(), coded.tolist(), strict=True)
-    return pa.array([unbase64(each) if is_coded and each is not None else each for each, is_coded in pairs], pa.binary())
+    return pa.array(
+        [unbase64(each) if is_coded and each is not None else each for each, is_coded in pairs], pa.binary()
+    )
 
 
 def message_id(view: RowView) -> pa.Array:

@@ -28,8 +28,8 @@ class RowSources:
 
 
 class RowView:
-    """Some of the rows. "Own" is what a message in a batch says itself, and what the entry says of a message that is
-    not in one."""
+    """Some of the rows. A row's "own" values are those of its message in a batch, or of its entry if it is in no
+    batch."""
 
     def __init__(self, sources: RowSources, rows: Int64s) -> None:
         self.sources = sources
@@ -71,7 +71,9 @@ class RowView:
     def entry_bytes(self, name: str) -> pa.Array:
         """Bytes of the entry's metadata, null where it has none."""
         metadata = self.sources.envelopes.metadata
-        return binary_array(self.sources.entries.data, metadata.bytes(name), metadata.has(name)).take(pa.array(self.entry))
+        return binary_array(self.sources.entries.data, metadata.bytes(name), metadata.has(name)).take(
+            pa.array(self.entry)
+        )
 
     def own_flag(self, name: str) -> Mask:
         return np.where(self._inside, self.sources.rows.single.flag(name)[self._rows], self.entry_flag(name))

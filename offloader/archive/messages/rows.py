@@ -61,7 +61,9 @@ def make_rows(entries: Entries, envelopes: Envelopes, contents: Contents, needs:
     own = single.repeated("properties")
     outer = _of_rows(envelopes.metadata.repeated("properties"), entry, inside)
     properties = [
-        pairs for data, found in ((contents.data, own), (entries.data, outer)) if (pairs := _pairs(data, found, entry, odd))
+        pairs
+        for data, found in ((contents.data, own), (entries.data, outer))
+        if (pairs := _pairs(data, found, entry, odd))
     ]
     return Rows(entry, batch_index, inside, single, value, odd, ~single.flag("compacted_out"), properties)
 
@@ -131,7 +133,9 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
     raise ValueError("not a size")
 
 
-def _singles(contents: Contents, entry: Int64s, inside: Mask, starts: Int64s, needs: Needs) -> tuple[Fields, Ranges, Mask]:
+def _singles(
+    contents: Contents, entry: Int64s, inside: Mask, starts: Int64s, needs: Needs
+) -> tuple[Fields, Ranges, Mask]:
     """The metadata of messages in batches, every row's value, and which rows do not have what their walk saw."""
     data, value = contents.data, contents.payload[entry]
     metadata = Ranges.empty(len(entry))

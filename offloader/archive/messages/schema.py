@@ -129,7 +129,8 @@ MESSAGE_COLUMNS = (
     ),
     MessageColumn(
         "__batchIndex", pa.int32(), "the place in the batch; null: not in a batch",
-        lambda m, _: None if m.batch_index < 0 else m.batch_index, lambda v: number_array(v.batch_index, pa.int32(), v.in_batch),
+        lambda m, _: None if m.batch_index < 0 else m.batch_index,
+        lambda v: number_array(v.batch_index, pa.int32(), v.in_batch),
     ),
     MessageColumn(
         "__partition", pa.int32(), "the partition's number; -1: the topic is no partition",

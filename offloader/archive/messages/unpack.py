@@ -32,7 +32,10 @@ class Unpacker:
     remember anything."""
 
     def __init__(
-        self, options: UnpackOptions | None = None, wanted: MessageFilter | None = None, payloads: Payloads | None = None
+        self,
+        options: UnpackOptions | None = None,
+        wanted: MessageFilter | None = None,
+        payloads: Payloads | None = None,
     ) -> None:
         self._options = options or UnpackOptions()
         self._wanted = wanted or MessageFilter()

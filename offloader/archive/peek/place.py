@@ -80,7 +80,9 @@ def _owner(view: TopicSnapshot, position: Position) -> Owner | None:
 
 def _gap(owner: Owner, position: Position) -> Gap | None:
     gaps = owner.gaps if isinstance(owner, Segment) else ()
-    return next((gap for gap in gaps if gap.ledger == position.ledger and gap.first <= position.entry <= gap.last), None)
+    return next(
+        (gap for gap in gaps if gap.ledger == position.ledger and gap.first <= position.entry <= gap.last), None
+    )
 
 
 def _part(owner: Owner, position: Position) -> Part | None:
@@ -95,7 +97,9 @@ def _extent(records: TopicRecords) -> str:
     first, last = next(firsts, None), next(lasts, None)
     if first is None or last is None:
         return "nothing yet"
-    return f"{first.first if isinstance(first, ObjectRange) else first.start}..{last.last if isinstance(last, ObjectRange) else last.end}"
+    begin = first.first if isinstance(first, ObjectRange) else first.start
+    end = last.last if isinstance(last, ObjectRange) else last.end
+    return f"{begin}..{end}"
 
 
 def _read(store: ObjectStore, piece: ObjectRange, position: Position) -> StoredAt:

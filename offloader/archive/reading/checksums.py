@@ -42,4 +42,8 @@ def uncovered_entries(data: memoryview, bounds: Sequence[int]) -> list[int]:
     and opaque ones, among which all are that are too short for a checksum."""
     places = iter(bounds)
     pairs = enumerate(zip(places, places, strict=True))
-    return [number for number, (begin, end) in pairs if end - begin < _HEAD.size or data[begin : begin + 2] != MAGIC_CHECKSUM]
+    return [
+        number
+        for number, (begin, end) in pairs
+        if end - begin < _HEAD.size or data[begin : begin + 2] != MAGIC_CHECKSUM
+    ]

@@ -27,11 +27,14 @@ class RangeFetch:
     continues: bool = False
 
 
-def fetches(points: SparseIndex, runs: Iterable[Run], read_size: int, cuts: Iterable[SplitPoint] = ()) -> Iterator[RangeFetch]:
-    """What has all entries of the runs, in order; no fetch is longer than `read_size`. Raises DamagedObjectError.
+def fetches(
+    points: SparseIndex, runs: Iterable[Run], read_size: int, cuts: Iterable[SplitPoint] = ()
+) -> Iterator[RangeFetch]:
+    """The fetches that cover all entries of the runs, in order, none longer than `read_size`. Raises
+    DamagedObjectError.
 
-    Where `cuts` are whole parts, all of them is fetched: a fetch then has bytes of one part only, and a part's fetches
-    are about equally long, for what was fetched of a part is given when all of it has been checked.
+    Whole parts in `cuts` are fetched whole. Each fetch then lies in one part, and a part's fetches are about equally
+    long: the reader gives a part's entries when it has checked all of it.
     """
     whole = [cut for cut in cuts if cut.crc32c is not None]
     portions = _Portions(whole, read_size)

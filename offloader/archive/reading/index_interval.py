@@ -50,7 +50,9 @@ class Building:
 
     def _close(self) -> None:
         if self._bounds:
-            self._done.append(EntryRun(self._ledger, self._first, self._incarnation, self.view, self._bounds, self.offset))
+            self._done.append(
+                EntryRun(self._ledger, self._first, self._incarnation, self.view, self._bounds, self.offset)
+            )
             self._bounds = array("q")
         self._ledger = -1
 
@@ -127,7 +129,9 @@ class IndexInterval:
 
     def _check_padding(self, building: Building, begin: int) -> None:
         if self._follower is not None and (begin, self.entry) != (self.end, self._follower):
-            raise DamagedObjectError(f"offset {begin}: the entries end here, and the index has {self._follower} at {self.end}")
+            raise DamagedObjectError(
+                f"offset {begin}: the entries end here, and the index has {self._follower} at {self.end}"
+            )
         piece = building.view[self.at - building.offset : self.end - building.offset]
         self._check(piece, self.at - begin)
         self.at += len(piece)

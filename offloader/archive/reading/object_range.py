@@ -36,7 +36,9 @@ def of_ledger(topic: TopicName, part: LedgerPart, first: Position, last: Positio
         return
     per_entry = ENTRY_HEADER_SIZE + ledger.size / ledger.end.next_entry.entry
     cuts = tuple(_cuts_of_ledger(found[0], per_entry))
-    yield ObjectRange(topic, ledger.start.incarnation, ledger.object, found, cuts, ends_object=found[0].last == ledger.end.entry)
+    yield ObjectRange(
+        topic, ledger.start.incarnation, ledger.object, found, cuts, ends_object=found[0].last == ledger.end.entry
+    )
 
 
 def _cuts_of_ledger(run: Run, per_entry: float) -> Iterator[SplitPoint]:
@@ -67,7 +69,12 @@ def of_segment(
         stored = DataObject(data_key(topic, segment.uuid), index_key(topic, segment.uuid), segment.size)
         ends = bool(cuts) and cuts[-1].last == segment.parts[-1].last
         yield ObjectRange(
-            topic, segment.start.incarnation, stored, tuple(kept), tuple(c.cut(alone=alone) for c in cuts), ends_object=ends
+            topic,
+            segment.start.incarnation,
+            stored,
+            tuple(kept),
+            tuple(c.cut(alone=alone) for c in cuts),
+            ends_object=ends,
         )
 
 

@@ -37,7 +37,13 @@ class RangeRead:
     """
 
     def __init__(
-        self, piece: ObjectRange, opened: OpenedStore, on_damage: OnDamage, indexes: IndexCache, meter: Meter, start: Start
+        self,
+        piece: ObjectRange,
+        opened: OpenedStore,
+        on_damage: OnDamage,
+        indexes: IndexCache,
+        meter: Meter,
+        start: Start,
     ) -> None:
         self._piece = piece
         self._object = piece.object
@@ -104,7 +110,9 @@ class RangeRead:
             self._held += self._scanned(fetch, data)
             if proof is Proof.WRONG:
                 # What an entry shows says more exactly where than its part's sum.
-                self._held = list(self._expected.wrong_part(*self._sums.ended, list(self._expected.checked(self._held))))
+                self._held = list(
+                    self._expected.wrong_part(*self._sums.ended, list(self._expected.checked(self._held)))
+                )
         except DamagedObjectError:
             yield from sound_lead(self._held)
             raise
@@ -128,7 +136,7 @@ class RangeRead:
             yield from self._expected.checked([item])
 
     def finish(self) -> Iterator[ReadItem]:
-        """What is left of a part that did not come whole, and what could not be read, where there is any."""
+        """Give the rest: entries of a part that did not come whole, and what could not be read."""
         yield from self._unproven()
         if self._failure is not None:
             self._expected.unreadable(self._failure)
@@ -150,7 +158,9 @@ class RangeRead:
     def _checked(self, loaded: LoadedIndex) -> LoadedIndex:
         said, size = loaded.points.data_length, self._object.size
         if size not in (None, said):
-            raise DamagedObjectError(f"{self._object.index_key}: it is of an object of {said} bytes, the catalog's has {size}")
+            raise DamagedObjectError(
+                f"{self._object.index_key}: it is of an object of {said} bytes, the catalog's has {size}"
+            )
         return loaded
 
     def _is_whole(self, fetch: RangeFetch, stat: Stat) -> bool:

@@ -35,7 +35,8 @@ class ReadOptions:
     `read_size`: bytes that a request asks for, at least 1 KiB. `prefetch`: requests under way ahead of the one in use.
     `on_damage`: what becomes of entries that cannot be read. `limits`: how large messages may be.
 
-    >>> Archive("s3://pulsar-archive/production", options=ReadOptions(on_damage=OnDamage.SKIP)).topic("orders").size() > 0
+    >>> skipping = ReadOptions(on_damage=OnDamage.SKIP)
+    >>> Archive("s3://pulsar-archive/production", options=skipping).topic("orders").size() > 0
     True
     """
 
@@ -62,11 +63,15 @@ class _Step(NamedTuple):
 
 
 class PlannedReader:
-    """Reads pieces, in their order. For one thread; readers share nothing but the cache of indexes.
+    """Reads pieces, in their order. For one thread: readers share nothing but the cache of indexes.
 
-    It holds at most `prefetch` + 1 times `read_size`, one part (what was fetched of it is given when all of it has been
-    checked), and one entry more where that is longer than what is fetched at a time; beside that, what the caller keeps
-    of the runs it was given.
+    It holds at most
+
+    * `prefetch` + 1 times `read_size`,
+    * one part: it gives what it fetched of a part when it has checked all of it,
+    * one more entry that is longer than a fetch.
+
+    The caller may keep the runs that it was given: they come on top.
     """
 
     def __init__(self, stores: Stores, options: ReadOptions = DEFAULTS, indexes: IndexCache = SHARED) -> None:

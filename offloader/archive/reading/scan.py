@@ -36,7 +36,7 @@ class Scanner:
         self._stretch: IndexInterval | None = None  # None: nothing more can be read of it
 
     def scan(self, fetch: RangeFetch, data: bytes) -> list[EntryRun | BrokenEntry]:
-        """What is in the bytes of a fetch, which are fewer than it asked for only where the object ends."""
+        """The entries in a fetch's bytes. They are fewer than asked for only at the object's end."""
         building = Building(self._incarnation, memoryview(data), fetch.begin)
         found: list[EntryRun | BrokenEntry] = []
         for number in range(fetch.first, fetch.after):
@@ -63,8 +63,8 @@ class Scanner:
         if (said.ledger in (ledger, None), said.first_entry, begin + said.length) != (True, entry, end):
             self._bad_block = self._points.blocks[number]
             raise DamagedObjectError(
-                f"offset {begin}: a block of {said.ledger}:{said.first_entry} up to offset {begin + said.length}, where the index has "
-                f"{ledger}:{entry} up to {end}"
+                f"offset {begin}: a block of {said.ledger}:{said.first_entry} up to offset {begin + said.length}, "
+                f"where the index has {ledger}:{entry} up to {end}"
             )
         self.headers += 1
 

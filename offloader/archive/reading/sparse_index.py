@@ -75,8 +75,8 @@ def _check(points: SparseIndex) -> None:
         same = points.ledgers[number - 1] == points.ledgers[number]
         if before >= after or points.blocks[number - 1] + (not same) > points.blocks[number]:
             raise DamagedObjectError(
-                f"index: {points.ledgers[number]}:{points.entries[number]} in block {points.blocks[number]} at offset {after} "
-                f"is out of order"
+                f"index: {points.ledgers[number]}:{points.entries[number]} in block {points.blocks[number]} at offset "
+                f"{after} is out of order"
             )
     if points.offsets[0] != 0:
         raise DamagedObjectError(f"index: the first block is at offset {points.offsets[0]} and not at 0")

@@ -34,12 +34,16 @@ def unbroken(plan: Callable[[Selection], Iterable[PlanItem]], selection: Selecti
     yield from after
 
 
-def _from_to(plan: Callable[[Selection], Iterable[PlanItem]], first: ObjectRange, last: ObjectRange) -> Iterator[PlanItem]:
+def _from_to(
+    plan: Callable[[Selection], Iterable[PlanItem]], first: ObjectRange, last: ObjectRange
+) -> Iterator[PlanItem]:
     """Everything from the first entry of one piece to the last of another, and the gaps before and after these."""
     before = tuple(_gaps(first.runs))
     after = tuple(_gaps(reversed(last.runs)))[::-1]
     begin, end = first.runs[len(before)], last.runs[len(last.runs) - len(after) - 1]
-    between = Selection(Position(first.incarnation, begin.ledger, begin.first), Position(last.incarnation, end.ledger, end.last))
+    between = Selection(
+        Position(first.incarnation, begin.ledger, begin.first), Position(last.incarnation, end.ledger, end.last)
+    )
     yield from _only_gaps(first, before)
     yield from plan(between)
     yield from _only_gaps(last, after)

@@ -56,7 +56,10 @@ class RangeVerifier:
     def wrong_part(self, part: SplitPoint, found: int, items: Iterable[ReadItem]) -> Iterator[ReadItem]:
         """A part's bytes are not those that were recorded. Where damage is skipped: of the items found in it only the
         entries whose own checksum covers all of them."""
-        why = f"offset {part.begin}: the part of {part.size} bytes has CRC32C {found:08x}, its record says {part.crc32c or 0:08x}"
+        why = (
+            f"offset {part.begin}: the part of {part.size} bytes has CRC32C {found:08x}, its record says "
+            f"{part.crc32c or 0:08x}"
+        )
         told = self._told(why, part.ledger, part.entry)
         for item in items:
             yield from (item,) if isinstance(item, Missing) else self._covered(item, told)
@@ -112,7 +115,10 @@ class RangeVerifier:
                 return
             self._gaps.append(run)
             yield Missing(
-                self._position(run.ledger, run.first), self._position(run.ledger, run.last), f"a gap: {run.gap}", run.gap
+                self._position(run.ledger, run.first),
+                self._position(run.ledger, run.last),
+                f"a gap: {run.gap}",
+                run.gap,
             )
         self._run, self._done = None, True
 
@@ -134,7 +140,9 @@ class RangeVerifier:
                 entry = max(found.first, gap.first)
                 self._damage(f"{_where(found, entry)}: it is there, where the record has a gap", found.ledger, entry)
         if wanted is None and self._piece.ends_object:
-            self._damage(f"{_where(found, found.first)}: it is in the object, but not in its record", found.ledger, found.first)
+            self._damage(
+                f"{_where(found, found.first)}: it is in the object, but not in its record", found.ledger, found.first
+            )
         inside = wanted is not None and found.ledger == wanted[0] and found.after > wanted[1]
         return found.part(wanted[1], found.after) if wanted is not None and inside else None
 

@@ -83,7 +83,11 @@ def read_tasks(plan: str, asked: Sequence[TopicPlan], stored: int, options: Sour
     made = [ReadTask(plan, number, task) for number, task in enumerate(tasks(found, most))]
     metrics = PlanMetrics(stored, size, len(made))
     log.info(
-        "plan %s: %d tasks for about %d of %d bytes stored", plan, metrics.tasks, metrics.bytes_planned, metrics.bytes_stored
+        "plan %s: %d tasks for about %d of %d bytes stored",
+        plan,
+        metrics.tasks,
+        metrics.bytes_planned,
+        metrics.bytes_stored,
     )
     if (store := options.metrics_store) is not None:
         try:

@@ -124,11 +124,16 @@ def _of(filters: Iterable[Filter], column: str, kinds: tuple[type[Filter], ...])
 
 def _bounds(filters: Iterable[Filter], column: str, number: Callable[[Any], int]) -> Bounds:
     found = Bounds()
-    for f in _of(filters, column, (EqualTo, EqualNullSafe, In, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)):
+    for f in _of(
+        filters, column, (EqualTo, EqualNullSafe, In, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)
+    ):
         values = [v for v in (f.value if isinstance(f, In) else (f.value,)) if v is not None]
         if values:
             # `>` is taken as `>=`: a time is rounded down to the ms, so what follows it may have the same one
-            upwards, downwards = isinstance(f, GreaterThan | GreaterThanOrEqual), isinstance(f, LessThan | LessThanOrEqual)
+            upwards, downwards = (
+                isinstance(f, GreaterThan | GreaterThanOrEqual),
+                isinstance(f, LessThan | LessThanOrEqual),
+            )
             least, greatest = min(map(number, values)), max(map(number, values))
             found = found.narrowed(Bounds(None if downwards else least, None if upwards else greatest))
     return found

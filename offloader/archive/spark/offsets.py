@@ -45,7 +45,9 @@ def decode(offset: Mapping[str, str]) -> Ends:
 
 def before(view: TopicSnapshot, position: Position) -> Position | None:
     """The offset after which `position` is the first to be read; None: the topic's beginning."""
-    return max((min(each.end, position.previous_entry) for each in spans_once(view) if each.start < position), default=None)
+    return max(
+        (min(each.end, position.previous_entry) for each in spans_once(view) if each.start < position), default=None
+    )
 
 
 def check_not_removed(view: TopicSnapshot, after: Position) -> None:
@@ -54,12 +56,14 @@ def check_not_removed(view: TopicSnapshot, after: Position) -> None:
     held = any(each.start <= after <= each.end for each in spans_once(view))
     if not held and all(s.predecessor_end != after for s in view.catalog.segments):
         raise DataLostError(
-            f"{view.topic}: the archive does not hold {after} any more, so entries after it may have been removed unread; "
-            f"option failOnDataLoss=false goes on with what is there"
+            f"{view.topic}: the archive does not hold {after} any more, so entries after it may have been removed "
+            "unread; option failOnDataLoss=false goes on with what is there"
         )
 
 
-def items_between(view: TopicSnapshot, after: Position | None, times: Selection, end: Position | None = None) -> list[PlanItem]:
+def items_between(
+    view: TopicSnapshot, after: Position | None, times: Selection, end: Position | None = None
+) -> list[PlanItem]:
     """What follows `after`, up to `end`; also whether it follows without a hole. `times` says which publish times are
     wanted.
 
@@ -93,7 +97,9 @@ def step_size(budget: int | None, topics: int, max_bytes: int) -> int:
     return max(min(share, max_bytes), min(SMALLEST_STEP, max_bytes))
 
 
-def advance(ends: Ends, pending: Mapping[TopicName, Sequence[Step]], budget: int | None, turn: TopicName | None) -> Ends:
+def advance(
+    ends: Ends, pending: Mapping[TopicName, Sequence[Step]], budget: int | None, turn: TopicName | None
+) -> Ends:
     """The ends after one batch: a step of each topic in turn, beginning after `turn`, until the budget is used up.
 
     A first step is always taken, however large: or nothing would ever move.

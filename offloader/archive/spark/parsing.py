@@ -123,13 +123,17 @@ def _parsed(name: str, text: str) -> Any:
 def _store(known: Mapping[str, str], storage: Mapping[str, str]) -> StoreSettings:
     roots = [known[name] for name in ("root", "path") if name in known]
     if len(roots) != 1:
-        raise ConfigError("root: name the archive's root once, for example s3://bucket/prefix (as this option or in load())")
+        raise ConfigError(
+            "root: name the archive's root once, for example s3://bucket/prefix (as this option or in load())"
+        )
     return StoreSettings(roots[0], known.get("endpoint"), known.get("region"), options=tuple(sorted(storage.items())))
 
 
 def _ledgers(known: Mapping[str, str], archive: StoreSettings) -> LedgerBucketOptions | None:
     if "ledgers" in known:
-        return LedgerBucketOptions(archive.beside(known["ledgers"], "ledgers"), known.get("admin.url"), known.get("cluster"))
+        return LedgerBucketOptions(
+            archive.beside(known["ledgers"], "ledgers"), known.get("admin.url"), known.get("cluster")
+        )
     for name in ("admin.url", "cluster"):
         if name in known:
             raise ConfigError(f"{name}: it is only for option ledgers, the bucket that stock brokers have offloaded to")
@@ -143,8 +147,17 @@ def _check_together(options: SourceOptions, known: Mapping[str, str]) -> None:
     for one, other in (("startingPosition", "startingTime"), ("endingPosition", "endingTime")):
         if one in known and other in known:
             raise ConfigError(f"{one}: give either this or {other}")
-    for name, positions in (("startingPosition", options.starting_position), ("endingPosition", options.ending_position)):
+    for name, positions in (
+        ("startingPosition", options.starting_position),
+        ("endingPosition", options.ending_position),
+    ):
         if positions.only is not None and len(options.topics) != 1:
-            raise ConfigError(f'{name}: LEDGER:ENTRY is for one topic; for several write JSON {{"TOPIC": "LEDGER:ENTRY"}}')
-    if options.starting_time is not None and options.ending_time is not None and options.starting_time > options.ending_time:
+            raise ConfigError(
+                f'{name}: LEDGER:ENTRY is for one topic; for several write JSON {{"TOPIC": "LEDGER:ENTRY"}}'
+            )
+    if (
+        options.starting_time is not None
+        and options.ending_time is not None
+        and options.starting_time > options.ending_time
+    ):
         raise ConfigError("endingTime: it is before startingTime")

@@ -70,10 +70,14 @@ class TopicPlan:
 
 def check_positions(options: SourceOptions, topics: Collection[TopicName]) -> None:
     """Refuse positions of topics that are not read: they would be left out of account. Raises ConfigError."""
-    for option, positions in (("startingPosition", options.starting_position), ("endingPosition", options.ending_position)):
+    for option, positions in (
+        ("startingPosition", options.starting_position),
+        ("endingPosition", options.ending_position),
+    ):
         if positions.only is not None and len(topics) > 1:
             raise ConfigError(
-                f"{option}: {options.topics[0]} has {len(topics)} partitions; write JSON with a position for each of them"
+                f"{option}: {options.topics[0]} has {len(topics)} partitions; write JSON with a position for each of "
+                "them"
             )
         unknown = next((topic for topic, _ in positions.each if topic not in topics), None)
         if unknown is not None:
@@ -117,8 +121,11 @@ def check_losses(topic: TopicName, items: Iterable[PlanItem]) -> None:
 
 
 def task_size(size: int, max_bytes: int) -> int:
-    """How much a task should read where there are `size` bytes, at most `max_bytes`: so much that the tasks occupy all
-    cores to the end, however many these are, and that what a task costs by itself does not matter."""
+    """How many bytes a task should read of `size`, at most `max_bytes`.
+
+    So many that the tasks keep all cores busy to the end, however many cores there are, and that a task's own cost does
+    not matter.
+    """
     if size > TASKS * max_bytes:
         count = TASKS * -(-size // (TASKS * max_bytes))
     else:
@@ -194,13 +201,17 @@ def _whole(view: TopicSnapshot, first: Position, last: Position) -> list[PlanIte
     try:
         return plan(view, Selection(_far_enough_back(view, first, LOOK_BACK + STEP), last))
     except DamagedRecordError as error:  # before the first position, which need not concern it
-        log.warning("%s: chunks before %s are not looked for: %s", view.topic, first, error, extra={"see": "chunks-unknown"})
+        log.warning(
+            "%s: chunks before %s are not looked for: %s", view.topic, first, error, extra={"see": "chunks-unknown"}
+        )
         return plan(view, Selection(first, last))
 
 
 def _far_enough_back(view: TopicSnapshot, end: Position, max_bytes: int) -> Position | None:
-    """The start of a segment or ledger from which at least `max_bytes` lie before `end`, or of the first one that is
-    known: what is before need not be planned."""
+    """The start of a segment or ledger with at least `max_bytes` between it and `end`, else the first known start.
+
+    Nothing before that need be planned.
+    """
     left = max_bytes
     found: Position | None = None
     for start, last, size in sorted((each for each in extents(view) if each[0] <= end), reverse=True):

@@ -150,12 +150,15 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _look_for(self, ends: Ends) -> None:
         """Look again where not everything is known that a batch is to read: it was planned before a restart."""
-        if any(topic not in self._known or (self._known[topic].last_position or end) < end for topic, end in ends.items()):
+        if any(
+            topic not in self._known or (self._known[topic].last_position or end) < end for topic, end in ends.items()
+        ):
             self._look()
         unknown = next((topic for topic in ends if topic not in self._known), None)
         if unknown is not None:
             raise ConfigError(
-                f"{unknown}: the checkpoint has read it, but it is not among the topics of this query; use another checkpoint"
+                f"{unknown}: the checkpoint has read it, but it is not among the topics of this query; use another "
+                "checkpoint"
             )
         self._check_reaches(ends)
 
@@ -166,8 +169,9 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             there = self._known[topic].last_position if topic in self._known else end
             if there is None or there < end:
                 raise DataLostError(
-                    f"{topic}: it reached up to {end}, and the archive ends with {there or 'nothing'} now: records of its catalog are gone; "
-                    f"see `offloader catalog rebuild {topic}` (failOnDataLoss=false goes on with what is there)"
+                    f"{topic}: it reached up to {end}, and the archive ends with {there or 'nothing'} now: records of "
+                    f"its catalog are gone; see `offloader catalog rebuild {topic}` (failOnDataLoss=false goes on with "
+                    "what is there)"
                 )
 
     def _wait_until_due(self) -> None:

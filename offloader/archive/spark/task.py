@@ -89,7 +89,9 @@ class TaskWork:
                 aborted=portion.aborted.copy,
                 object_of=partial(object_of, portion.items),
             )
-            for batch in self._table.batches(runs, portion.topic, unpack, self._options.starting_time, self._options.ending_time):
+            for batch in self._table.batches(
+                runs, portion.topic, unpack, self._options.starting_time, self._options.ending_time
+            ):
                 self._rows += batch.num_rows
                 yield batch
 
@@ -131,7 +133,9 @@ class TaskWork:
     def _note(self, portion: TopicSplit, item: Missing) -> None:
         self._missing += 1
         if item.kind is None:
-            log.warning("%s: %s..%s is missing: %s", portion.topic, item.start, item.end, item.why, extra={"see": "missing"})
+            log.warning(
+                "%s: %s..%s is missing: %s", portion.topic, item.start, item.end, item.why, extra={"see": "missing"}
+            )
 
 
 @dataclass(frozen=True)

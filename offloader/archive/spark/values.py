@@ -51,7 +51,9 @@ def parse_publish_time(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError as error:
-        raise ValueError(f"{text!r} is not a time; write milliseconds since the epoch, or 2026-11-21T14:00:00Z") from error
+        raise ValueError(
+            f"{text!r} is not a time; write milliseconds since the epoch, or 2026-11-21T14:00:00Z"
+        ) from error
     return in_ms(moment)
 
 

@@ -72,7 +72,9 @@ class Views:
 
     def _check_none_is_missing(self, partitions: Iterable[TopicName], lost: Iterable[TopicName]) -> None:
         there = {*lost, *(TopicName.parse(partition.partitioned_name) for partition in partitions)}
-        missing = next((n for n in self._options.topics if n not in there and not self._archive.has(self._known[n])), None)
+        missing = next(
+            (n for n in self._options.topics if n not in there and not self._archive.has(self._known[n])), None
+        )
         if missing is not None and not self._options.wait_for_topics:
             url = self._archive.store.url
             raise ConfigError(f"topics: {missing} is not in the archive {url}; `offloader topics list` shows what is")
@@ -81,7 +83,10 @@ class Views:
         """Raises DataLostError, unless that is to be no failure."""
         for name in lost:
             url = self._archive.store.url
-            why = f"{name} has segments in {url}, but its catalog is gone: `offloader catalog rebuild {name}` makes it anew"
+            why = (
+                f"{name} has segments in {url}, but its catalog is gone: `offloader catalog rebuild {name}` makes it "
+                "anew"
+            )
             if self._options.fail_on_data_loss:
                 raise DataLostError(f"{why} (failOnDataLoss=false goes on without)")
             log.warning("%s", why, extra={"see": "catalog-gone"})

@@ -1,4 +1,5 @@
-"""How much a reader holds and may ask for: bytes not handed out yet, bytes under way, and the size of entries to come."""
+"""How much a reader holds and may ask for: bytes not handed out yet, bytes under way, and the size of entries to
+come."""
 
 from __future__ import annotations
 

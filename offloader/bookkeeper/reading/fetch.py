@@ -14,8 +14,9 @@ from offloader.ports.entry_source import RawEntry
 class RunFetch:
     """A run, to be asked for as one (`batch`) or a single entry.
 
-    `asked`: bookies that have not answered yet; `said`: those that answered, and not with the entries. `expected`: bytes
-    that are under way; `held`: bytes that have arrived. Belongs to the reader's thread, but for what `answered` does.
+    `asked`: bookies that have not answered yet; `said`: those that answered, and not with the entries. `expected`:
+    bytes that are under way; `held`: bytes that have arrived. Belongs to the reader's thread, but for what `answered`
+    does.
     """
 
     __slots__ = ("arrived", "asked", "asked_at", "batch", "entries", "expected", "held", "run", "said")
@@ -42,7 +43,8 @@ class RunFetch:
         return len(self.said) == len(self.run.replicas)
 
     def answered(self, bookie: str, stored: list[bytes], budget: Budget, *, needed: bool) -> list[bytes] | None:
-        """Take an answer, unless there is one already or no room for it. Called by the thread on which answers arrive."""
+        """Take an answer, unless there is one already or no room for it. Called by the thread on which answers
+        arrive."""
         kept = None
         if not self.arrived:
             size = sum(map(len, stored))

@@ -25,7 +25,8 @@ from offloader.errors import IntegrityError, OffloadError
 from offloader.model import MIB
 from offloader.ports.entry_source import RawEntry
 
-# One answer's limits. Bookies allow batches of 5 MiB unless configured otherwise; more entries than these were not faster.
+# One answer's limits. Bookies allow batches of 5 MiB unless configured otherwise; more entries than these were not
+# faster.
 BATCH_ENTRIES = 1000
 BATCH_BYTES = 5 * MIB
 # Requests under way at once: a second batch is read by the bookie while the first one is checked here.
@@ -43,11 +44,11 @@ class _Arrival(NamedTuple):
 
 
 class LedgerReader:
-    """Reads entries `first`..`last`, of which each must have been acknowledged. Never fences. Not thread safe.
+    """Reads entries `first`..`last`; each must have been acknowledged. Never fences. Not thread safe.
 
-    Each entry is asked of one of its bookies, and of the next one when that one is gone, has it not or has it damaged; also
-    when it does not answer within `speculate_after` seconds. Every digest is checked. `max_bytes` bounds what is held, but for
-    one entry that is large by itself. `slowness` may be shared with other readers of the same bookies.
+    It asks one of an entry's bookies, and the next one if that is gone, has no such entry, has it damaged, or does not
+    answer within `speculate_after` seconds. It checks every digest. `max_bytes` bounds what it holds; one entry may be
+    larger. Readers of the same bookies may share `slowness`.
     """
 
     def __init__(
@@ -187,7 +188,8 @@ class LedgerReader:
                 self._split(fetch)
 
     def _split(self, fetch: RunFetch) -> None:
-        """No bookie gave the batch: ask for its entries one by one, of all their bookies, each of which may then be judged."""
+        """No bookie gave the batch: ask for its entries one by one, of all their bookies, each of which may then be
+        judged."""
         if any(answer(error) is Answer.UNKNOWN for error in fetch.said.values()):
             self._batches = False  # perhaps these bookies do not know them
         at = self._fetches.index(fetch)
@@ -270,7 +272,7 @@ class LedgerReader:
         return first.asked_at + self._speculate_after if first in self._waiting and first is not None else deadline
 
     def _speculate(self) -> None:
-        """Once the first one is late, all that are as late are asked for elsewhere, too."""
+        """Once the first request is late, ask elsewhere for all that are as late."""
         due = self._clock() - self._speculate_after
         if self._needed not in self._waiting or self._needed is None or self._needed.asked_at > due:
             return

@@ -1,7 +1,8 @@
 """Which entries one bookie can be asked for at once, and which bookies can be asked. Pure.
 
-With an ensemble as large as the write quorum each bookie holds everything. A larger one is striped: entry e is on the bookies
-e, e + 1, ... (modulo the ensemble's size), as many as the write quorum has; a bookie then holds runs of that many entries.
+With an ensemble as large as the write quorum each bookie holds everything. A larger one is striped: entry e is on the
+bookies e, e + 1, ... (modulo the ensemble's size), as many as the write quorum has; a bookie then holds runs of that
+many entries.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Which bookies were slow or gone lately, so that they are asked last. May be shared by readers; safe to use from several threads."""
+"""Which bookies were slow or gone lately, so that they are asked last. May be shared by readers; safe to use from
+several threads."""
 
 from __future__ import annotations
 

@@ -18,10 +18,10 @@ from offloader.errors import (
 
 
 def verdict(metadata: LedgerMetadata, ledger: int, entry: int, said: Mapping[str, OffloadError]) -> OffloadError:
-    """The error to raise for an entry that was acknowledged, where `said` has what each bookie answered.
+    """The error to raise for an acknowledged entry; `said` has each bookie's answer.
 
-    Not found only when all of its bookies say so: any of them may have the last copy. Otherwise nothing is known of it: it may come
-    back with a bookie that is gone now, and is a case for a human where no bookie is.
+    It is not found only if all of its bookies say so: any of them may have the last copy. Else nobody knows: a bookie
+    that is gone may bring it back. If no bookie is gone, a human must look.
     """
     what = f"entry {ledger}:{entry}"
     details = "; ".join(str(said[bookie]) for bookie in sorted(said))

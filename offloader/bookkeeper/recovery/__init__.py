@@ -1,5 +1,5 @@
 """Closing the ledger of a writer that is gone, safely, and saying why it was closed where it was.
 
-`machine.py` decides (no I/O), `runner.py` does what it asks for, `evidence.py` keeps what was seen, `inspection.py` looks without
-touching anything.
+`machine.py` decides (no I/O), `runner.py` does what it asks for, `evidence.py` keeps what was seen, `inspection.py`
+looks without touching anything.
 """

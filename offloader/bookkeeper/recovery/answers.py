@@ -39,7 +39,9 @@ def _failed(request: BookieRequest, error: BaseException) -> Answered:
     if not isinstance(error, OffloadError):
         raise error
     kind = answer(error)
-    if isinstance(request, WriteBack):  # asked for its end only, a bookie that has nothing of the ledger yet would take an entry
+    if isinstance(
+        request, WriteBack
+    ):  # asked for its end only, a bookie that has nothing of the ledger yet would take an entry
         kind = Answer.POSITIVE if request.dry and kind is Answer.NEGATIVE else Answer.UNKNOWN
     return Answered(request, kind, why="" if kind is Answer.POSITIVE else str(error))
 

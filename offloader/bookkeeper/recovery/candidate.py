@@ -13,8 +13,8 @@ NOBODY: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An entry, its write set and the answers so far. `holders`: the bookies that are to hold it once the ledger is closed; none before
-    it is known that it is recoverable, and so are all entries before it."""
+    """An entry, its write set and the answers so far. `holders`: the bookies that are to hold it once the ledger is
+    closed; none before it is known that it is recoverable, and so are all entries before it."""
 
     entry: int
     write_set: tuple[str, ...]
@@ -64,10 +64,13 @@ class Candidate:
 
     @property
     def proven(self) -> EntryVerdict:
-        """The same for an entry that was acknowledged: any number of denials only shows that copies were lost. ABORT: nobody has it."""
+        """The same for an entry that was acknowledged: any number of denials only shows that copies were lost. ABORT:
+        nobody has it."""
         if self.held is not None:
             return EntryVerdict.RECOVERABLE
-        return EntryVerdict.ABORT if (self.negative | self.unknown).issuperset(self.write_set) else EntryVerdict.UNDECIDED
+        return (
+            EntryVerdict.ABORT if (self.negative | self.unknown).issuperset(self.write_set) else EntryVerdict.UNDECIDED
+        )
 
     @property
     def safe(self) -> EntryVerdict:
@@ -81,7 +84,8 @@ class Candidate:
         def suffice(back: frozenset[str]) -> bool:
             negative = self.negative | back
             return (
-                judge(self.write_set, self.ack_quorum, positive=(), negative=negative, unknown=()) is EntryVerdict.UNRECOVERABLE
+                judge(self.write_set, self.ack_quorum, positive=(), negative=negative, unknown=())
+                is EntryVerdict.UNRECOVERABLE
             )
 
         return missing(self.unknown, suffice)

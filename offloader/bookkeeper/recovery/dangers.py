@@ -1,8 +1,8 @@
 """What may be wrong with a ledger before it is closed, most of all: bookies that deny entries which they took.
 
-A bookie that has lost its disk and starts again with an empty one answers *no such entry* for entries that it acknowledged. Recovery
-would believe it, and cut the ledger off. Such a bookie is told by its cookie, which is younger than the ledger, and by what it does not
-hold although it was acknowledged.
+A bookie that has lost its disk and starts again with an empty one answers *no such entry* for entries that it
+acknowledged. Recovery would believe it, and cut the ledger off. Such a bookie is told by its cookie, which is younger
+than the ledger, and by what it does not hold although it was acknowledged.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ class Danger(NamedTuple):
         return f"{self.kind}: {self.message}"
 
 
-def dangers(metadata: LedgerMetadata, reports: Reports, evidence: Evidence | None = None, marked: int = NO_ENTRY) -> list[Danger]:
+def dangers(
+    metadata: LedgerMetadata, reports: Reports, evidence: Evidence | None = None, marked: int = NO_ENTRY
+) -> list[Danger]:
     """All that is seen. `marked`: an entry that is known to be acknowledged, whatever the bookies say."""
     last = acknowledged(metadata, reports, marked)
     found = [*_of_shape(metadata), *_of_bookies(metadata, reports), *_of_copies(metadata, reports, last)]
@@ -66,9 +68,12 @@ def distrusted(found: Collection[Danger]) -> frozenset[str]:
 
 
 def young_cookies(metadata: LedgerMetadata, store: LedgerMetadataStore) -> frozenset[str]:
-    """Bookies of the last ensemble that got their cookie after the ledger was created. Raises MetadataUnavailableError."""
+    """Bookies of the last ensemble that got their cookie after the ledger was created. Raises
+    MetadataUnavailableError."""
     cookies = {bookie: store.cookie(bookie) for bookie in set(metadata.fragments[-1].ensemble)}
-    return frozenset(bookie for bookie, cookie in cookies.items() if cookie and _is_younger(cookie.created_ms, metadata))
+    return frozenset(
+        bookie for bookie, cookie in cookies.items() if cookie and _is_younger(cookie.created_ms, metadata)
+    )
 
 
 def _is_younger(node_ms: int, metadata: LedgerMetadata) -> bool:
@@ -79,15 +84,24 @@ def _is_younger(node_ms: int, metadata: LedgerMetadata) -> bool:
 
 def _of_shape(metadata: LedgerMetadata) -> Iterator[Danger]:
     if metadata.ack_quorum == 1:
-        message = "the ack quorum is 1: one bookie that is lost may hold the only copy, and every bookie must answer before it can be closed"
+        message = (
+            "the ack quorum is 1: one bookie that is lost may hold the only copy, and every bookie must answer "
+            "before it can be closed"
+        )
         yield Danger(DangerKind.ACK_QUORUM_ONE, (), message)
     if metadata.ack_quorum > metadata.write_quorum:
-        message = f"the ack quorum of {metadata.ack_quorum} is larger than the write quorum of {metadata.write_quorum}: it cannot be closed"
+        message = (
+            f"the ack quorum of {metadata.ack_quorum} is larger than the write quorum of {metadata.write_quorum}: it "
+            "cannot be closed"
+        )
         yield Danger(DangerKind.ACK_OVER_WRITE, (), message)
     for fragment in metadata.fragments:
         if len(set(fragment.ensemble)) < metadata.write_quorum:
             size, quorum = len(set(fragment.ensemble)), metadata.write_quorum
-            message = f"from entry {fragment.first_entry} on there are {size} bookies, fewer than the write quorum of {quorum}"
+            message = (
+                f"from entry {fragment.first_entry} on there are {size} bookies, fewer than the write quorum of "
+                f"{quorum}"
+            )
             yield Danger(DangerKind.SMALL_ENSEMBLE, fragment.ensemble, message)
 
 
@@ -97,7 +111,9 @@ def _of_bookies(metadata: LedgerMetadata, reports: Reports) -> Iterator[Danger]:
         if report.writable is None:
             yield Danger(DangerKind.NOT_REGISTERED, (bookie,), f"{bookie} is not registered: it is down or cut off")
         elif not report.writable:
-            yield Danger(DangerKind.READ_ONLY, (bookie,), f"{bookie} is read only: it may refuse entries that are written back")
+            yield Danger(
+                DangerKind.READ_ONLY, (bookie,), f"{bookie} is read only: it may refuse entries that are written back"
+            )
         yield from _of_cookie(report, metadata, relevant=bookie in last and not metadata.closed)
 
 
@@ -106,13 +122,20 @@ def _of_cookie(report: BookieReport, metadata: LedgerMetadata, *, relevant: bool
     bookie, since, changed = report.bookie, report.cookie_ms, report.cookie_changed_ms
     if since is None:
         yield Danger(
-            DangerKind.NO_COOKIE, (bookie,), f"{bookie} has no cookie: nothing would keep it from starting with empty disks"
+            DangerKind.NO_COOKIE,
+            (bookie,),
+            f"{bookie} has no cookie: nothing would keep it from starting with empty disks",
         )
     elif relevant and _is_younger(since, metadata):
-        message = f"{bookie} has a cookie that is younger than the ledger: it lost its disks, or joined the cluster later"
+        message = (
+            f"{bookie} has a cookie that is younger than the ledger: it lost its disks, or joined the cluster later"
+        )
         yield Danger(DangerKind.YOUNG_COOKIE, (bookie,), message)
     elif relevant and changed is not None and _is_younger(changed, metadata):
-        message = f"{bookie} got another cookie in place of its own since the ledger was created: its directories or its address were changed"
+        message = (
+            f"{bookie} got another cookie in place of its own since the ledger was created: its directories or its "
+            "address were changed"
+        )
         yield Danger(DangerKind.CHANGED_COOKIE, (bookie,), message)
 
 
@@ -127,7 +150,9 @@ def _of_copies(metadata: LedgerMetadata, reports: Reports, last: int) -> Iterato
         without = [bookie for bookie in said if entry not in (reports[bookie].holds or ())]
         expected.update(said)
         lacking.update(without)
-        if len(write_set) - len(without) < min(metadata.ack_quorum, len(write_set)):  # even if those that do not say all have it
+        if len(write_set) - len(without) < min(
+            metadata.ack_quorum, len(write_set)
+        ):  # even if those that do not say all have it
             for bookie in without:
                 lost.setdefault(bookie, []).append(entry)
     for bookie, count in lacking.items():
@@ -136,12 +161,18 @@ def _of_copies(metadata: LedgerMetadata, reports: Reports, last: int) -> Iterato
 
 def _copies(bookie: str, lacking: int, expected: int, lost: list[int]) -> Danger:
     if lost:
-        message = f"{bookie} does not have entry {lost[0]} ({len(lost)} such), which was acknowledged, and too few others do: copies were lost"
+        message = (
+            f"{bookie} does not have entry {lost[0]} ({len(lost)} such), which was acknowledged, and too few others "
+            "do: copies were lost"
+        )
         return Danger(DangerKind.COPIES_LOST, (bookie,), message)
     if lacking == expected:
         message = f"{bookie} has none of the {expected} acknowledged entries that are its to hold"
         return Danger(DangerKind.NOTHING_HELD, (bookie,), message)
-    message = f"{bookie} lacks {lacking} of the {expected} acknowledged entries that are its to hold; enough others may have them"
+    message = (
+        f"{bookie} lacks {lacking} of the {expected} acknowledged entries that are its to hold; enough others may "
+        "have them"
+    )
     return Danger(DangerKind.COPIES_MISSING, (bookie,), message)
 
 

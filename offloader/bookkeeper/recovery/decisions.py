@@ -1,7 +1,8 @@
 """What the answers of an entry's bookies allow to conclude. Pure.
 
-One bookie that has the entry is enough to keep it. To leave it out, so many must say *no such entry* that the others are too few to
-have acknowledged it: (write quorum - ack quorum) + 1. A bookie that did not answer, or could not say, counts for neither.
+One bookie that has the entry is enough to keep it. To leave it out, so many must say *no such entry* that the others
+are too few to have acknowledged it: (write quorum - ack quorum) + 1. A bookie that did not answer, or could not say,
+counts for neither.
 """
 
 from __future__ import annotations
@@ -25,7 +26,12 @@ class EntryVerdict(StrEnum):
 
 
 def judge(
-    write_set: Sequence[str], ack_quorum: int, *, positive: Collection[str], negative: Collection[str], unknown: Collection[str]
+    write_set: Sequence[str],
+    ack_quorum: int,
+    *,
+    positive: Collection[str],
+    negative: Collection[str],
+    unknown: Collection[str],
 ) -> EntryVerdict:
     """The verdict on one entry of which these bookies of its write set said so."""
     if positive:

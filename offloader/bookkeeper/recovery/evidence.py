@@ -47,7 +47,8 @@ class EvidenceRow(NamedTuple):
 
 @dataclass
 class Evidence:
-    """Everything that was heard, in the order in which it came. A bookie that is asked again replaces what it said before."""
+    """Everything that was heard, in the order in which it came. A bookie that is asked again replaces what it said
+    before."""
 
     steps: list[str] = field(default_factory=list)
     last: dict[str, Said] = field(default_factory=dict)

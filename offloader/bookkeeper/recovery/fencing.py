@@ -1,4 +1,5 @@
-"""The first phase with the bookies: fence the ledger on enough of them, and hear from them where to begin reading. Pure."""
+"""The first phase with the bookies: fence the ledger on enough of them, and hear from them where to begin reading.
+Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from offloader.bookkeeper.status import Answer
 
 @dataclass(frozen=True, slots=True)
 class Fencing:
-    """`fenced`: bookies that take no more entries of the writer (in a dry run: that answered). `confirmed`: the highest LAC heard of.
+    """`fenced`: bookies that take no more entries of the writer (in a dry run: that answered). `confirmed`: the highest
+    LAC heard of.
 
     The LAC that an entry carries lags behind, so it is only where to begin: what it says is acknowledged is so.
     """
@@ -36,7 +38,8 @@ class Fencing:
 
     @property
     def verdict(self) -> EntryVerdict:
-        """RECOVERABLE: the writer can acknowledge nothing any more, but for what the forward reads will find or fence."""
+        """RECOVERABLE: the writer can acknowledge nothing any more, but for what the forward reads will find or
+        fence."""
         if fence_covers(self.metadata, self.fenced):
             return EntryVerdict.RECOVERABLE
         ensemble = self.metadata.fragments[-1].ensemble
@@ -50,6 +53,6 @@ class Fencing:
 
     @property
     def floor(self) -> int:
-        """The last entry that needs no recovery. Earlier fragments are complete: a writer changes its ensemble only from the entry
-        after its last acknowledged one on."""
+        """The last entry that needs no recovery. Earlier fragments are complete: a writer changes its ensemble only
+        from the entry after its last acknowledged one on."""
         return max(self.confirmed, self.metadata.fragments[-1].first_entry - 1)

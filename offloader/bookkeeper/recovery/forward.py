@@ -1,9 +1,8 @@
-"""The second phase with the bookies: read on from the last confirmed entry, entry by entry, and write back what is found. Pure.
+"""The second phase with the bookies: read on from the last confirmed entry, and write back what is found. Pure.
 
-Several entries are asked for at once, but decided in order: what lies behind an entry that is not there does not belong to the ledger,
-and nothing is written back before all entries before it are known to belong to it.
-
-Where too few bookies take an entry back, others take the place of those that did not, from the first entry on that is not safe yet.
+It asks for several entries at once and decides on them in order. What lies behind an entry that is not there does not
+belong to the ledger. It writes an entry back only when all entries before it are known to belong to the ledger. If too
+few bookies take an entry back, others replace those that did not, from the first entry on that is not safe yet.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from offloader.bookkeeper.recovery.replacing import with_others
 
 
 class Reading(NamedTuple):
-    """How the forward reads are done. `window`: entries asked for at once. A dry run neither fences nor writes back: it only asks each
-    bookie whether it would take an entry."""
+    """How the forward reads are done. `window`: entries asked for at once. A dry run neither fences nor writes back: it
+    only asks each bookie whether it would take an entry."""
 
     window: int = 8
     dry: bool = False
@@ -36,12 +35,14 @@ class Stop(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """`metadata`: as it was read; it says who may have an entry. `written`: the same with the ensembles that the ledger is to be closed
-    with; it says who is to hold one. `spares`: bookies that can take another's place, in the order in which they do; those that lost
-    theirs come last.
+    """`metadata`: as it was read; it says who may have an entry. `written`: the same with the ensembles that the ledger
+    is to be closed with; it says who is to hold one. `spares`: bookies that can take another's place, in the order in
+    which they do; those that lost theirs come last.
 
     `end`: the last entry that is safe, `length` its length where it was seen. `sealed`: the entry that is not there;
-    once it was found, only write-backs are still waited for. `confirmed`: the highest LAC heard of. `stop`: it does not go on."""
+    once it was found, only write-backs are still waited for. `confirmed`: the highest LAC heard of. `stop`: it does not
+    go on.
+    """
 
     metadata: LedgerMetadata
     written: LedgerMetadata
@@ -64,7 +65,8 @@ class Forward:
         return _extend(self, ())
 
     def hearing(self, event: Answered) -> Forward:
-        """With what it says of acknowledged entries: one that was left out must not be among them, however late that is said."""
+        """With what it says of acknowledged entries: one that was left out must not be among them, however late that is
+        said."""
         confirmed = max(self.confirmed, event.heard)
         stop = lost(self.sealed) if self.sealed is not None and self.sealed.entry <= confirmed else self.stop
         return replace(self, confirmed=confirmed, stop=stop)
@@ -127,8 +129,8 @@ def _is_safe(candidate: Candidate) -> bool:
 
 
 def _replace(forward: Forward) -> Advance:
-    """While an entry cannot be safe where it is, other bookies take the place of those that did not take it. None is asked twice to take
-    the same one."""
+    """While an entry cannot be safe where it is, other bookies take the place of those that did not take it. None is
+    asked twice to take the same one."""
     writes: list[BookieRequest] = []
     while (unsafe := _unsafe_in(forward)) is not None:
         refusing = NOBODY.union(*(candidate.refused for candidate in forward.candidates))
@@ -176,18 +178,25 @@ def _undecided(candidate: Candidate) -> Stop:
 
 def _unsafe(candidate: Candidate, reading: Reading) -> Stop:
     accepted = len(candidate.accepted.intersection(candidate.holders))
-    taken = f"only {accepted} of {candidate.ack_quorum} bookies that must hold it {'would take' if reading.dry else 'took'} it"
-    return Stop(f"entry {candidate.entry} was found, but {taken}, and no other bookie is left to", candidate.missing_copies)
+    taken = (
+        f"only {accepted} of {candidate.ack_quorum} bookies that must hold it "
+        f"{'would take' if reading.dry else 'took'} it"
+    )
+    return Stop(
+        f"entry {candidate.entry} was found, but {taken}, and no other bookie is left to", candidate.missing_copies
+    )
 
 
 def lost(candidate: Candidate) -> Stop:
-    """An entry that was acknowledged, and that nobody gave. Bookies that deny it have lost it: the others must come back."""
+    """An entry that was acknowledged, and that nobody gave. Bookies that deny it have lost it: the others must come
+    back."""
     others = tuple(sorted(set(candidate.write_set) - candidate.negative))
     back = MissingBookies(1 if others else 0, others)
     liars = ", ".join(sorted(candidate.negative))
     if not liars:
         return Stop(f"entry {candidate.entry} was acknowledged but cannot be read", back)
     return Stop(
-        f"entry {candidate.entry} was acknowledged, but {liars} answered that they do not have it: some have lost their disks",
+        f"entry {candidate.entry} was acknowledged, but {liars} answered that they do not have it: some have lost "
+        "their disks",
         back,
     )

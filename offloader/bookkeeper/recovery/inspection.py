@@ -19,8 +19,9 @@ from offloader.bookkeeper.recovery.survey import marked_up_to, survey
 
 @dataclass(frozen=True)
 class InspectionOptions:
-    """`dry`: nothing is fenced and nothing written. `trusted`: bookies that are believed, whatever speaks against it. `timeout`: seconds
-    for each request to a bookie. `window`: entries that are asked for at once. `choice`: which bookies take the place of others."""
+    """`dry`: nothing is fenced and nothing written. `trusted`: bookies that are believed, whatever speaks against it.
+    `timeout`: seconds for each request to a bookie. `window`: entries that are asked for at once. `choice`: which
+    bookies take the place of others."""
 
     dry: bool = True
     trusted: Collection[str] = ()
@@ -29,7 +30,9 @@ class InspectionOptions:
     choice: random.Random = field(default_factory=random.SystemRandom)
 
 
-def examine(ledger: int, store: LedgerMetadataStore, bookies: Bookies, options: InspectionOptions | None = None) -> Inspection:
+def examine(
+    ledger: int, store: LedgerMetadataStore, bookies: Bookies, options: InspectionOptions | None = None
+) -> Inspection:
     """Look at a ledger and, unless it is a dry run, close it; of one that is closed already bookies are then not asked.
 
     Raises LedgerNotFoundError, MetadataUnavailableError, OutcomeUnknownError."""

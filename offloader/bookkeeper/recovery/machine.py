@@ -1,8 +1,9 @@
 """Recovery, step by step: a frozen state and an event give the next state and what to do. Pure.
 
-OPEN to IN_RECOVERY by compare-and-set; fence; read forward and write back; CLOSED, and the ensembles that were changed meanwhile, by
-compare-and-set. Whoever finds the metadata changed reads it again and begins anew; whoever finds the ledger CLOSED takes it as it is.
-Nothing is cut off: what cannot be proven ends the attempt, and the ledger stays IN_RECOVERY for the next.
+OPEN to IN_RECOVERY by compare-and-set; fence; read forward and write back; CLOSED, and the ensembles that were changed
+meanwhile, by compare-and-set. Whoever finds the metadata changed reads it again and begins anew; whoever finds the
+ledger CLOSED takes it as it is. Nothing is cut off: what cannot be proven ends the attempt, and the ledger stays
+IN_RECOVERY for the next.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ from offloader.bookkeeper.status import Answer
 
 @dataclass(frozen=True, slots=True)
 class RecoveryRules:
-    """How one ledger is to be recovered.
+    """How to recover one ledger.
 
-    `distrusted`: bookies whose *no such entry* counts for nothing, because they seem to have lost disks. `confirmed`: an entry that is
-    known to be acknowledged, whatever the bookies say now. `rounds`: how often the metadata may change under us. `writable`: registered
-    bookies that take entries, in the order in which they are to take the place of those that do not.
+    `distrusted`: bookies that seem to have lost disks; their *no such entry* counts for nothing. `confirmed`: an entry
+    that was acknowledged, whatever the bookies say now. `rounds`: how often the metadata may change under us.
+    `writable`: registered bookies that take entries, in the order in which they replace those that do not.
     """
 
     reading: Reading = field(default_factory=Reading)
@@ -78,7 +79,8 @@ class Measuring:
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """CLOSED is to be written. What `forward` still hears until then counts; once the write is under way, its answer does."""
+    """CLOSED is to be written. What `forward` still hears until then counts; once the write is under way, its answer
+    does."""
 
     metadata: LedgerMetadata
     forward: Forward
@@ -193,7 +195,11 @@ def _answered_late(state: Recovery, phase: Measuring | Closing | Done, event: An
     if forward.stop is not None:
         return _aborted(state, forward.stop)
     phase = replace(phase, forward=forward)
-    if isinstance(phase, Measuring) and isinstance(event.request, ReadEntry) and event.request.entry == phase.candidate.entry:
+    if (
+        isinstance(phase, Measuring)
+        and isinstance(event.request, ReadEntry)
+        and event.request.entry == phase.candidate.entry
+    ):
         return _measured(state, replace(phase, candidate=phase.candidate.after(event)))
     return replace(state, phase=phase), ()
 
@@ -203,7 +209,9 @@ def _fenced(state: Recovery, fencing: Fencing) -> Step:
     if fencing.verdict is EntryVerdict.UNDECIDED:
         return state, ()
     if fencing.verdict is EntryVerdict.ABORT:
-        return _aborted(state, Stop("too few bookies answered to keep the writer from acknowledging more", fencing.missing))
+        return _aborted(
+            state, Stop("too few bookies answered to keep the writer from acknowledging more", fencing.missing)
+        )
     floor = fencing.floor
     length = 0 if floor == NO_ENTRY else None
     metadata = fencing.metadata

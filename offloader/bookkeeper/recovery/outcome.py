@@ -43,7 +43,9 @@ class RecoveryOutcome:
         """One line: what came of it, and what to do."""
         if isinstance(self.phase, Done):
             metadata = self.phase.metadata
-            end = f"ledger {self.ledger}: {self.phase.ending}, last entry {metadata.last_entry}, {metadata.length} bytes"
+            end = (
+                f"ledger {self.ledger}: {self.phase.ending}, last entry {metadata.last_entry}, {metadata.length} bytes"
+            )
             return "; ".join([end, *map(str, self.replaced)])
         bookies = self.phase.missing.bookies
         reasons = "; ".join(f"{b}: {why}" for b in bookies if (why := self.evidence.problems(b)))

@@ -1,4 +1,5 @@
-"""Whether somebody may still write a ledger: a broker that has its topic loaded. To fence such a ledger loses nothing, but disturbs."""
+"""Whether somebody may still write a ledger: a broker that has its topic loaded. To fence such a ledger loses nothing,
+but disturbs."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ class Brokers(Protocol):
         ...
 
 
-def objection(ledger: int, metadata: LedgerMetadata, store: LedgerMetadataStore, brokers: Brokers, now_ms: int) -> str | None:
+def objection(
+    ledger: int, metadata: LedgerMetadata, store: LedgerMetadataStore, brokers: Brokers, now_ms: int
+) -> str | None:
     """Why the ledger must not be closed by us now; None: nobody writes it."""
     name = managed_ledger_of(metadata.custom)
     if not name:
@@ -36,10 +39,16 @@ def objection(ledger: int, metadata: LedgerMetadata, store: LedgerMetadataStore,
     except (ValueError, OffloadError) as error:
         return f"ledger {ledger}: whether a broker still writes it cannot be found out ({error})"
     if broker is not None:
-        return f"ledger {ledger}: {topic} is loaded by the broker {broker}, which may still write it; unload the topic, or let that broker close it"
+        return (
+            f"ledger {ledger}: {topic} is loaded by the broker {broker}, which may still write it; unload the topic, "
+            "or let that broker close it"
+        )
     if metadata.created_ms is not None and now_ms - metadata.created_ms < YOUNG_MS:
         age = max(now_ms - metadata.created_ms, 0) // 1000
-        return f"ledger {ledger} was made {age} s ago, and a broker that has loaded {topic} since then does not show yet; try again in 2 minutes"
+        return (
+            f"ledger {ledger} was made {age} s ago, and a broker that has loaded {topic} since then does not show "
+            "yet; try again in 2 minutes"
+        )
     return None
 
 

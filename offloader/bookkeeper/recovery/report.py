@@ -40,7 +40,9 @@ def fields(found: Inspection) -> dict[str, Any]:
         "replaced": [{"firstEntry": first, "bookie": bookie, "by": by} for first, bookie, by in found.outcome.replaced],
         "metadata": _metadata_fields(metadata, found.versioned.version),
         "bookies": [_bookie_fields(report, found) for report in found.reports.values()],
-        "lastConfirmed": {bookie: {**_said_fields(said), "entry": said.confirmed} for bookie, said in evidence.last.items()},
+        "lastConfirmed": {
+            bookie: {**_said_fields(said), "entry": said.confirmed} for bookie, said in evidence.last.items()
+        },
         "reads": [_row_fields(row) for row in rows(evidence.reads)],
         "writes": [_row_fields(row) for row in rows(evidence.writes)],
         "steps": evidence.steps,
@@ -53,7 +55,13 @@ def _verdict_fields(phase: Done | Aborted) -> dict[str, Any]:
         back = {"need": phase.missing.need, "bookies": phase.missing.bookies}
         return {"outcome": "aborted", "lastEntry": None, "length": None, "reason": phase.reason, "mustComeBack": back}
     metadata, ending = phase.metadata, phase.ending.name.lower()
-    return {"outcome": ending, "lastEntry": metadata.last_entry, "length": metadata.length, "reason": None, "mustComeBack": None}
+    return {
+        "outcome": ending,
+        "lastEntry": metadata.last_entry,
+        "length": metadata.length,
+        "reason": None,
+        "mustComeBack": None,
+    }
 
 
 def _section(title: str, texts: Iterable[str]) -> Iterator[str]:
@@ -64,7 +72,9 @@ def _section(title: str, texts: Iterable[str]) -> Iterator[str]:
 
 
 def _of_metadata(metadata: LedgerMetadata, version: int) -> Iterator[str]:
-    quorums = f"ensemble {metadata.ensemble_size}, write quorum {metadata.write_quorum}, ack quorum {metadata.ack_quorum}"
+    quorums = (
+        f"ensemble {metadata.ensemble_size}, write quorum {metadata.write_quorum}, ack quorum {metadata.ack_quorum}"
+    )
     end = f", last entry {metadata.last_entry}, {metadata.length} bytes" if metadata.closed else ""
     yield f"state: {metadata.state.name}{end} (version {version}, created {_time(metadata.created_ms)})"
     yield f"shape: {quorums}, digest {metadata.digest.name}"

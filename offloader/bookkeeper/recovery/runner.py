@@ -108,7 +108,8 @@ class Recoverer:
     def turn(self) -> None:
         """Do the next thing: one call to the metadata service, or one answer, or what was not answered in time.
 
-        Raises LedgerNotFoundError, MetadataUnavailableError; OutcomeUnknownError where nobody can say what became of a write.
+        Raises LedgerNotFoundError, MetadataUnavailableError; OutcomeUnknownError where nobody can say what became of a
+        write.
         """
         if self._metadata is not None and self.inbox.empty():  # what has come in is heard before anything is written
             request, self._metadata = self._metadata, None
@@ -250,8 +251,8 @@ def recover(
 ) -> RecoveryOutcome:
     """Close the ledger, whoever wrote it. `timeout`: seconds for each request to a bookie. Raises as `Recoverer.turn`.
 
-    `suspects` None: those with a cookie that is younger than the ledger. `choice`: chooses, among all bookies that are registered to take
-    entries, those that take the place of others.
+    `suspects` None: those with a cookie that is younger than the ledger. `choice`: chooses, among all bookies that are
+    registered to take entries, those that take the place of others.
     """
     if suspects is None:
         suspects = partial(young_cookies, store=store)

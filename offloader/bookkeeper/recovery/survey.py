@@ -20,9 +20,11 @@ LISTING = 2.0
 """Seconds for lists of entries, after all that bookies of any kind answer has come."""
 
 
-def survey(ledger: int, metadata: LedgerMetadata, store: LedgerMetadataStore, bookies: Bookies, timeout: float) -> Reports:
-    """All bookies of all ensembles. `timeout`: seconds for their answers; lists of entries, which Pulsar's bookies never send, are
-    waited for less once everything else is there. Raises MetadataUnavailableError."""
+def survey(
+    ledger: int, metadata: LedgerMetadata, store: LedgerMetadataStore, bookies: Bookies, timeout: float
+) -> Reports:
+    """All bookies of all ensembles. `timeout`: seconds for their answers; lists of entries, which Pulsar's bookies
+    never send, are waited for less once everything else is there. Raises MetadataUnavailableError."""
     names = sorted({bookie for fragment in metadata.fragments for bookie in fragment.ensemble})
     lists = {bookie: bookies.entries_of(bookie, ledger) for bookie in names}
     ends = {bookie: bookies.read_lac(bookie, ledger) for bookie in names}
@@ -46,7 +48,8 @@ def _wait_for(ends: Collection[Future[Any]], lists: Collection[Future[Any]], tim
 
 
 def marked_up_to(ledger: int, metadata: LedgerMetadata, store: LedgerMetadataStore) -> int:
-    """The last entry of the ledger that a subscription has behind it: brokers move none beyond what was acknowledged to them.
+    """The last entry of the ledger that a subscription has behind it: brokers move none beyond what was acknowledged to
+    them.
 
     Brokers write it down late, so it proves nothing of what follows. Raises MetadataUnavailableError.
     """
@@ -59,7 +62,8 @@ def marked_up_to(ledger: int, metadata: LedgerMetadata, store: LedgerMetadataSto
 
 
 def _listed(report: BookieReport, listed: Future[Collection[int]], end: Answered, timeout: float) -> BookieReport:
-    """With what it holds. A bookie that has no last entry has none at all: the only thing that Pulsar's say of what they hold."""
+    """With what it holds. A bookie that has no last entry has none at all: the only thing that Pulsar's say of what
+    they hold."""
     error = _error(listed, timeout)
     if error is None:
         return report._replace(holds=listed.result())

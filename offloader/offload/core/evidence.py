@@ -1,7 +1,8 @@
-"""What follows from what was observed of a topic: nothing else decides it. Pure.
+"""Concludes what is true of a topic from what was observed of it; nothing else does. Pure.
 
-No answer alone proves that data may be given up. So what is concluded here is the least that all that is known allows: that the pin was
-moved, that a range is lost, that a topic is deleted, that it is another one by now, or that it must be looked at again.
+No single answer proves that data may be given up. So each function here concludes the least that everything known
+allows: somebody moved the pin, a range is lost, the topic is deleted, it is another topic by now, or the driver must
+look again.
 """
 
 from __future__ import annotations
@@ -18,8 +19,12 @@ from offloader.ports.admin import Identity
 
 @dataclass(frozen=True, slots=True)
 class TopicListing:
-    """What Pulsar said of a topic at one look. `mark_delete`: where the pin stands, None: there is none. `awaited`: the first position that
-    is not accounted for and was seen to be there, at this look or an earlier one. `token`: the pin's; None: not asked for, or not known."""
+    """What Pulsar said of a topic at one look.
+
+    `mark_delete`: where the pin stands; None: there is no pin. `awaited`: the first position behind the accounted ones
+    that this look or an earlier one has seen. `token`: the pin's; None: nobody asked for it, or the broker does not
+    know it.
+    """
 
     ledgers: LedgerList
     mark_delete: Position | None
@@ -29,8 +34,8 @@ class TopicListing:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """What was there, or may have been, and is gone: `first` up to `last`, which is before the first ledger that is left. `extends`: it goes on
-    from a loss that is recorded."""
+    """What was there, or may have been, and is gone: `first` up to `last`, which is before the first ledger that is
+    left. `extends`: it goes on from a loss that is recorded."""
 
     first: Position
     last: Position
@@ -40,8 +45,9 @@ class Lost:
 def pin_target(catalog: CatalogHead) -> Position | None:
     """How far the pin may be acknowledged; None: nothing is to be acknowledged.
 
-    The last committed entry stays unacknowledged, so its ledger stays in Pulsar's list, and what follows it is known from that list. Unless
-    it is recorded that its ledger ended with it, and that whatever comes next follows (`pinHoldsLastEntry: false`).
+    The last committed entry stays unacknowledged, so its ledger stays in Pulsar's list, and what follows it is known
+    from that list. Unless it is recorded that its ledger ended with it, and that whatever comes next follows
+    (`pinHoldsLastEntry: false`).
     """
     held, closing = _held_entry(catalog), catalog.closing
     if held is None:
@@ -50,7 +56,8 @@ def pin_target(catalog: CatalogHead) -> Position | None:
 
 
 def pin_moved(catalog: CatalogHead, listed: TopicListing) -> bool:
-    """Whether the mark-delete is where no acknowledgement of ours has put it: at or past the first entry that we have not given up."""
+    """Whether the mark-delete is where no acknowledgement of ours has put it: at or past the first entry that we have
+    not given up."""
     held, mark, after = _held_entry(catalog), listed.mark_delete, catalog.accounted
     if after is None or mark is None:
         return False
@@ -61,9 +68,11 @@ def pin_moved(catalog: CatalogHead, listed: TopicListing) -> bool:
 
 
 def needs_token(catalog: CatalogHead) -> bool:
-    """Whether it is of account if the pin is the one that the topic was claimed with: as long as nothing is committed there is no entry that
-    we hold, and a pin that was made anew stands like one before which a broker has replaced an empty ledger. Without a token in the claim
-    nobody can tell."""
+    """Whether only the token tells the claimed pin from one that was made anew.
+
+    That is so until something is committed: we hold no entry yet, and a new pin stands where ours would stand after a
+    broker replaced an empty ledger. A claim without a token leaves it unknown.
+    """
     return catalog.claim is not None and catalog.claim.token != "" and catalog.end is None
 
 
@@ -73,8 +82,11 @@ def remade(catalog: CatalogHead, listed: TopicListing) -> bool:
 
 
 def doubtful(catalog: CatalogHead, listed: TopicListing) -> bool:
-    """Whether nobody can say what followed, though what is accounted for ended with its ledger: what followed was seen, and is not there any
-    more; or the ledger is not listed, no other is known to follow it, and the pin was moved, is gone, or is another one."""
+    """Whether nobody can say what followed the last accounted position, although its ledger has ended.
+
+    Either an entry behind it was seen and is gone by now. Or its ledger is not listed, no listed ledger is recorded as
+    the next one, and the pin was moved, is gone, or is another one.
+    """
     after, awaited, closing = catalog.accounted, listed.awaited, catalog.closing
     if after is None:
         return False
@@ -88,14 +100,16 @@ def doubtful(catalog: CatalogHead, listed: TopicListing) -> bool:
 
 
 def lost(state: TopicState, catalog: CatalogHead, ledgers: LedgerList, confirmed: Position | None) -> Lost | None:
-    """What was there and is gone before it was offloaded. `confirmed`: the last entry that is stored in those ledgers.
+    """What is gone before it was offloaded. `confirmed`: the last entry that these ledgers store.
 
-    The ledger of the last position that is accounted for is pinned: where it is not listed any more, the pin was moved or deleted, and
-    whatever lay before the first ledger that is left is lost, as far as anybody knows. Only the one that was claimed while nobody had
-    written to it, and one whose end and successor are recorded, may go; unless what followed is in doubt (`TopicState.lost_after`).
-    A loss ends before a ledger; nobody knows whether somebody had written to that before it went: the loss goes on. But where nothing is in
-    doubt, not before there is an entry behind it: an empty ledger is replaced whenever its topic is loaded, and each time would be a loss of
-    nothing.
+    The pin holds the ledger of the last accounted position. If that ledger is not listed any more, somebody moved or
+    deleted the pin, and whatever lay before the first ledger that is left counts as lost. Two ledgers may go without a
+    loss, unless what followed is in doubt (`TopicState.lost_after`): one that was claimed while it was empty, and one
+    whose end and successor are recorded.
+
+    A loss ends before a ledger. If that ledger goes, too, the loss goes on: somebody may have written to it. Without
+    doubt it goes on only once there is an entry behind it: a broker replaces an empty ledger whenever it loads the
+    topic, and each time would lose nothing.
     """
     after = catalog.accounted
     if after is None:
@@ -128,7 +142,8 @@ def _held_entry(catalog: CatalogHead) -> Position | None:
 
 
 CONFIRM_MS = 60_000
-"""An absence is believed once it was seen over and over for so long: an ingress that fails, a broker that starts are over by then."""
+"""An absence is believed once it was seen over and over for so long. A failing ingress or a starting broker is over
+by then."""
 GAP_MS = 20_000
 """More than this between two looks counts no further: a clock that jumps proves nothing."""
 
@@ -144,10 +159,12 @@ class Being(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look at whether a topic is there came to, begun at `at`. `cluster`: who answered, before and after everything else; None: not
-    the same one. `witness`: another topic of ours that was there with a ledger that we know of; empty: none. `same`: the topic is there,
-    and is the one that our catalog speaks of; `another`: one that was created then is there, without any ledger that we know of.
-    `absent`: Pulsar itself says that it is not there, and the list above, which it did give, lacks it. `why`: what else was answered.
+    """What one look found out about whether a topic is there; it began at `at`.
+
+    `cluster`: who answered, before and after everything else; None: two different ones. `witness`: another topic of
+    ours that was there with a ledger that we know; empty: none. `same`: the topic is there and is the one of our
+    catalog. `another`: a topic that was created then is there, without any ledger that we know. `absent`: Pulsar itself
+    says that the topic is not there, and gave a list above it that lacks it. `why`: what else was answered.
     """
 
     at: int
@@ -160,11 +177,12 @@ class Look:
 
 
 def being(ours: str, looks: Collection[Look], *, vouched: bool = False) -> Being:
-    """What a topic is by now, from all looks at it in any order. `ours`: our cluster's name; `vouched`: somebody says that it was deleted.
+    """What a topic is by now, from all looks at it in any order. `ours`: our cluster's name; `vouched`: somebody says
+    that it was deleted.
 
-    Deleted or another one only where our own cluster has said so again and again for `CONFIRM_MS`, and nothing else since. It is our own by
-    a witness: an ingress that leads to another healthy Pulsar gives the same answers. Where all that we know vanishes at once there is
-    none; then somebody must say so.
+    Deleted or another one only where our own cluster has said so again and again for `CONFIRM_MS`, and nothing else
+    since. It is our own by a witness: an ingress that leads to another healthy Pulsar gives the same answers. Where all
+    that we know vanishes at once there is none; then somebody must say so.
     """
     ordered = sorted(set(looks), key=lambda look: (look.at, look.same))
     if ordered and ordered[-1].same:

@@ -18,7 +18,9 @@ DAY_MINUTES = 24 * 60
 LATE = 10
 
 
-def check_policies(namespace: str, applied: Mapping[str, object], policy: TopicPolicy, discovery_ms: int) -> Iterator[Check]:
+def check_policies(
+    namespace: str, applied: Mapping[str, object], policy: TopicPolicy, discovery_ms: int
+) -> Iterator[Check]:
     """All that endanger the topics of a namespace. `policy`: ours of one of its topics."""
     yield time_to_live(namespace, applied.get("message_ttl_in_seconds"), policy.max_rollover_ms)
     yield from backlog_quotas(namespace, applied.get("backlog_quota_map"))
@@ -35,7 +37,8 @@ def time_to_live(namespace: str, seconds: object, rollover_ms: int) -> Check:
         return ok(name, f"{namespace}: messages do not expire")
     remedy = f"pulsar-admin namespaces set-message-ttl {namespace} --messageTTL 0 (and at topics that set their own)"
     text = (
-        f"{namespace}: messages expire after {format_time(value * 1000)}, and our subscription moves past what is not offloaded"
+        f"{namespace}: messages expire after {format_time(value * 1000)}, and our subscription moves past what is "
+        "not offloaded"
     )
     return (fail if value * 1000 < LATE * rollover_ms else warn)(name, text, remedy)
 
@@ -47,7 +50,10 @@ def backlog_quotas(namespace: str, quotas: object) -> Iterator[Check]:
     for kind, quota in active:
         what = str(_mapping(quota).get("policy"))
         if what == "consumer_backlog_eviction":
-            remedy = f"pulsar-admin namespaces set-backlog-quota {namespace} -t {kind} -p producer_request_hold with limits that an outage of ours fits in"
+            remedy = (
+                f"pulsar-admin namespaces set-backlog-quota {namespace} -t {kind} -p producer_request_hold with "
+                "limits that an outage of ours fits in"
+            )
             yield fail(name, f"{namespace}: {what} ({kind}) drops entries that are not offloaded yet", remedy)
         else:
             remedy = "leave room for the longest outage of the offloader, and watch the lag"
@@ -83,7 +89,10 @@ def retention(namespace: str, policies: object, discovery_ms: int) -> Check:
     return warn(
         name,
         text,
-        f"pulsar-admin namespaces set-retention {namespace} --time {least}m --size -1, or create topics with a subscription",
+        (
+            f"pulsar-admin namespaces set-retention {namespace} --time {least}m --size -1, or create topics with a "
+            "subscription"
+        ),
     )
 
 
@@ -95,7 +104,10 @@ def stock_offload(namespace: str, policies: object) -> Check:
     limits = [_number(found.get(f"managedLedgerOffloadThresholdIn{unit}", -1)) for unit in ("Bytes", "Seconds")]
     if not driver or all(limit < 0 for limit in limits):
         return ok(name, f"{namespace}: Pulsar's own offloader is off")
-    remedy = f"pulsar-admin namespaces set-offload-threshold {namespace} --size -1; with ledgers that it has copied: startAfterOffloaded: true"
+    remedy = (
+        f"pulsar-admin namespaces set-offload-threshold {namespace} --size -1; with ledgers that it has copied: "
+        "startAfterOffloaded: true"
+    )
     return fail(name, f"{namespace}: Pulsar's own offloader ({driver}) copies its ledgers, too", remedy)
 
 

@@ -1,7 +1,7 @@
 """What to do next with each topic: pure decisions, from frozen views to states to journal and slices to read.
 
-`decide` looks at one topic; `plan` chooses among many. A topic with data is always either worked on, sealed, or held back with a
-date or a named event that ends the wait.
+`decide` looks at one topic; `plan` chooses among many. A topic with data is always either worked on, sealed, or held
+back with a date or a named event that ends the wait.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ ROLL_SPREAD = 0.10  # topics that started together do not roll together
 MAX_INDEX_BYTES = 16 * 1024 * 1024
 INDEX_ENTRY_BYTES = 20
 RATE_LIMIT = "rate limit"
-# A segment that fails so often in a row is begun anew where its topic's source has been changed meanwhile: that may be the remedy.
+# A segment that fails so often in a row is begun anew where its topic's source has been changed meanwhile: that may be
+# the remedy.
 ANEW_AFTER = 3
 
 
@@ -61,11 +62,12 @@ class Reach:
 class TopicView:
     """Everything that a decision about one topic rests on.
 
-    `begin`: where its next segment starts, and the proof that it follows; None while that is unknown. `last`: the last readable position, None: no data.
-    `pending_bytes`: estimate of what lies after the last uploaded position; below `wanted_bytes` it is not read again (the last
-    slice found less than a part, and how much was missing). `retire`: seal what is there up to `last` and open no other
-    segment. `allowance`: bytes that rate limits leave now; `allowed_at`: when they leave more. `reach`: its slices hold others up, and cannot
-    bring a whole part in the time that they have; None: they can, or may take as long as they like.
+    `begin`: where its next segment starts, and the proof that it follows; None while that is unknown. `last`: the last
+    readable position, None: no data. `pending_bytes`: estimate of what lies after the last uploaded position; below
+    `wanted_bytes` it is not read again (the last slice found less than a part, and how much was missing). `retire`:
+    seal what is there up to `last` and open no other segment. `allowance`: bytes that rate limits leave now;
+    `allowed_at`: when they leave more. `reach`: its slices hold others up, and cannot bring a whole part in the time
+    that they have; None: they can, or may take as long as they like.
     """
 
     state: TopicState
@@ -149,7 +151,9 @@ def decide(view: TopicView, now: int, new_uuid: Callable[[], str]) -> Decision:
         return Decision(view, state, Hold(f"failed: {state.failure.reason}", state.failure.retry_at))
     if isinstance(state, OpenTopic) and _another_source_helps(view, state.open):
         reason = f"begun anew from source {view.rules.source} instead of {state.open.source}"
-        return Decision(view, segments.begun_anew(state, new_uuid(), view.rules.source, reason), Hold("begun anew", now))
+        return Decision(
+            view, segments.begun_anew(state, new_uuid(), view.rules.source, reason), Hold("begun anew", now)
+        )
     if not isinstance(state, OpenTopic):
         hold = _why_not_open(view)
         if hold is not None or view.begin is None:
@@ -171,7 +175,8 @@ def decide(view: TopicView, now: int, new_uuid: Callable[[], str]) -> Decision:
 def _within_reach(view: TopicView, reach: Reach, state: OpenTopic, new_uuid: Callable[[], str]) -> OpenTopic:
     """No part will be whole: the segment ends with those that it has or, where it has none, as far as one slice comes.
 
-    An end beyond that was fixed before its topic was known to be slow. A short part may have been written for it, so the uuid is another.
+    An end beyond that was fixed before its topic was known to be slow. A short part may have been written for it, so
+    the uuid is another.
     """
     segment = state.open
     end = segment.closing_end
@@ -187,7 +192,8 @@ def _within_reach(view: TopicView, reach: Reach, state: OpenTopic, new_uuid: Cal
 
 
 def _another_source_helps(view: TopicView, segment: OpenSegment) -> bool:
-    """Whether the open segment cannot go on, and the topic has another source by now. Never where Pulsar has lost what it began with."""
+    """Whether the open segment cannot go on, and the topic has another source by now. Never where Pulsar has lost what
+    it began with."""
     failure = view.state.failure
     if failure is None or segment.sealed is not None or segment.source is view.rules.source:
         return False
@@ -223,7 +229,8 @@ def _decide_open(view: TopicView, state: OpenTopic, now: int) -> Decision:
 
 
 def _rest_of_a_block(view: TopicView) -> int:
-    """A part ends with a block: where reading is slow, nothing is read before that is there too, or it would be read in vain."""
+    """What must be there beside a part before a slow topic is read: a part ends with a whole block, or the read is in
+    vain."""
     return view.rules.cuts.block_size if view.speed.lane is Lane.SLOW else 0
 
 
@@ -291,8 +298,8 @@ class Plan:
 def plan(run: str, number: int, lane: Lane, decisions: Iterable[Decision], limits: LaneLimits) -> Plan:
     """Choose the slices of a lane's next micro-batch and pack them into tasks.
 
-    Least recently planned first, so that no topic starves. A topic whose task died has a task to itself. The slow lane has one task at a
-    time, since it may sit in its slot for minutes.
+    Least recently planned first, so that no topic starves. A topic whose task died has a task to itself. The slow lane
+    has one task at a time, since it may sit in its slot for minutes.
     """
     reads = [(d, d.step) for d in decisions if isinstance(d.step, Read) and d.view.speed.lane is lane]
     reads.sort(key=lambda pair: (pair[0].view.planned_at, str(pair[0].view.topic)))
@@ -318,7 +325,9 @@ def _slice(run: str, number: int, decision: Decision, read: Read, limits: LaneLi
         budget = min(budget, _whole_parts(view.pending_bytes, goal))
     if view.allowance is not None:
         budget = min(budget, max(view.allowance, 1))
-    identity = SliceId(view.topic, run, view.speed.lane, number, segment.uuid, read.upload, len(segment.parts) + 1, read.start)
+    identity = SliceId(
+        view.topic, run, view.speed.lane, number, segment.uuid, read.upload, len(segment.parts) + 1, read.start
+    )
     return Slice(
         identity,
         bound=read.bound,
@@ -335,7 +344,8 @@ def _slice(run: str, number: int, decision: Decision, read: Read, limits: LaneLi
         source=segment.source,
         cuts=segment.cuts,
         ledgers=tuple(s for s in view.ledgers.spans if read.start.ledger <= s.ledger <= read.bound.ledger),
-        max_gap_lookups=limits.max_gap_lookups * 2 ** min(decision.state.failure.attempts if decision.state.failure else 0, 10),
+        max_gap_lookups=limits.max_gap_lookups
+        * 2 ** min(decision.state.failure.attempts if decision.state.failure else 0, 10),
         alone=view.died,
         stall_ms=lanes.stall_ms(view.speed, limits),
     )

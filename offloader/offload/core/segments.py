@@ -48,7 +48,14 @@ class StaleReceiptError(IntegrityError):
 
 
 def assigned(
-    state: TopicState, *, uuid: str, start: NextStart, source: Source, cuts: SegmentLayout, now: int, predecessor: Ending | None
+    state: TopicState,
+    *,
+    uuid: str,
+    start: NextStart,
+    source: Source,
+    cuts: SegmentLayout,
+    now: int,
+    predecessor: Ending | None,
 ) -> OpenTopic:
     """A new segment begins at `start`. Only when none is open: a failed one is resumed before another is opened."""
     if state.open is not None:

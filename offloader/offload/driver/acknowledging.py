@@ -19,8 +19,8 @@ log = logging.getLogger(__name__)
 
 
 def acknowledge_all(context: Context, topics: Iterable[Topic]) -> None:
-    """Have every topic's catalog end acknowledged that the pin has not confirmed yet. Where the last look failed, an acknowledgement would
-    only be waited for, too."""
+    """Have every topic's catalog end acknowledged that the pin has not confirmed yet. Where the last look failed, an
+    acknowledgement would only be waited for, too."""
     now = context.clock_ms()
     for topic in topics:
         target = _target(topic)
@@ -57,8 +57,9 @@ def check_pin(context: Context, topic: Topic) -> None:
     """An alarm where the mark-delete is past what we have acknowledged: someone or something else moved it."""
     moved = topic.catalog.claim is not None and pin_moved(topic.catalog, topic.listed)
     alarm = (
-        f"{topic.name}: the subscription stands at {topic.mark_delete}, past what was acknowledged of {topic.catalog.accounted}: message TTL, "
-        "a backlog quota with consumer_backlog_eviction, or somebody moved it; remove that policy, data may be lost"
+        f"{topic.name}: the subscription stands at {topic.mark_delete}, past what was acknowledged of "
+        f"{topic.catalog.accounted}: message TTL, a backlog quota with consumer_backlog_eviction, or somebody moved "
+        "it; remove that policy, data may be lost"
     )
     if moved and topic.alarm != alarm:
         log.error("%s", alarm, extra={"see": "pin-moved"})

@@ -42,8 +42,8 @@ def rules_of(policy: TopicPolicy) -> TopicRules:
 def adopt(context: Context, name: TopicName, policy: TopicPolicy) -> Topic:
     """Open the topic's pin and catalog; claim it where nobody has.
 
-    Raises ClaimedByOtherError, SubscriptionBusyError, TopicNotFoundError, FatalError (stock offload beside us) and whatever
-    the store and Pulsar raise.
+    Raises ClaimedByOtherError, SubscriptionBusyError, TopicNotFoundError, FatalError (stock offload beside us) and
+    whatever the store and Pulsar raise.
     """
     catalog = context.catalogs.head(name)
     if catalog.claim is not None and catalog.claim.application not in ("", context.application):
@@ -74,13 +74,14 @@ def adopt(context: Context, name: TopicName, policy: TopicPolicy) -> Topic:
 
 
 def _mind_lost_end(context: Context, catalog: CatalogHead) -> None:
-    """The journal says what was committed when its open segment was assigned. Raises DamagedRecordError where the catalog has less."""
+    """The journal says what was committed when its open segment was assigned. Raises DamagedRecordError where the
+    catalog has less."""
     segment, last = context.state(catalog.topic).open, catalog.last
     known = None if segment is None else segment.predecessor_end
     if known is not None and (last is None or last.end < known):
         raise DamagedRecordError(
-            f"{catalog.topic}: the catalog ends with {'nothing' if last is None else last.end}, and {known} was committed: it has lost its end; "
-            f"`offloader catalog rebuild {catalog.topic}` makes it anew"
+            f"{catalog.topic}: the catalog ends with {'nothing' if last is None else last.end}, and {known} was "
+            f"committed: it has lost its end; `offloader catalog rebuild {catalog.topic}` makes it anew"
         )
 
 
@@ -91,7 +92,8 @@ def _is_in_journal(context: Context, catalog: CatalogHead) -> bool:
 
 
 def _in_question(context: Context, name: TopicName, rules: TopicRules, catalog: CatalogHead) -> Topic:
-    """It went while nothing ran, or another one is in its place, or so it is said: nothing is read of it before that is certain."""
+    """It went while nothing ran, or another one is in its place, or so it is said: nothing is read of it before that is
+    certain."""
     nothing = TopicInfo(0, LedgerList(()), {}, None, terminated=False, offloaded=frozenset())
     topic = _topic(context, name, rules, catalog, nothing, TopicEnd(None, (-1, -1)))
     observed.remember(topic, _last_known(context, name))
@@ -99,7 +101,9 @@ def _in_question(context: Context, name: TopicName, rules: TopicRules, catalog: 
     return topic
 
 
-def _topic(context: Context, name: TopicName, rules: TopicRules, catalog: CatalogHead, info: TopicInfo, end: TopicEnd) -> Topic:
+def _topic(
+    context: Context, name: TopicName, rules: TopicRules, catalog: CatalogHead, info: TopicInfo, end: TopicEnd
+) -> Topic:
     now = context.clock_ms()
     context.record(segments.not_of_the_future(context.state(name), now))
     source = source_of(context.state(name), rules)
@@ -118,8 +122,8 @@ def _last_known(context: Context, name: TopicName) -> Position | None:
 
 
 def _mind_lost_pin(context: Context, catalog: CatalogHead, info: TopicInfo) -> None:
-    """Our topic has no subscription: somebody deleted it, or it expired, while nothing ran. What that puts in doubt is remembered before the
-    pin is made again."""
+    """Our topic has no subscription: somebody deleted it, or it expired, while nothing ran. What that puts in doubt is
+    remembered before the pin is made again."""
     claim, state = catalog.claim, context.state(catalog.topic)
     if claim is None or claim.application != context.application or not catalog.is_of(info.created, info.ledgers):
         return
@@ -155,8 +159,10 @@ def _claim(context: Context, catalog: CatalogHead, info: TopicInfo, begin: Posit
 
 
 def _record_not_ours(context: Context, catalog: CatalogHead, info: TopicInfo, begin: Position) -> CatalogHead:
-    """A topic that was released and is claimed again: what came in between was not kept for us. Where nothing was recorded before, that is
-    what came since its first claim."""
+    """Record as lost what came between a release and a new claim: nobody kept it for us.
+
+    If nothing was recorded before, that is everything since the first claim.
+    """
     after = catalog.end or (catalog.begin or begin).previous_entry
     first, last = after.next_entry, begin.previous_entry
     kept = after.ledger in info.ledgers and info.ledgers.successor(after) == begin
@@ -188,13 +194,14 @@ def _beginning(end: TopicEnd, info: TopicInfo) -> Position:
 
 
 def _stock_offload(name: TopicName, policy: TopicPolicy, info: TopicInfo, catalog: CatalogHead) -> Position | None:
-    """Where to begin after ledgers that Pulsar's own offloader has copied. Raises FatalError where that is not wanted."""
+    """Where to begin after ledgers that Pulsar's own offloader has copied. Raises FatalError where that is not
+    wanted."""
     if not info.offloaded or catalog.claim is not None:
         return None
     if not policy.start_after_offloaded:
         raise FatalError(
-            f"{name}: Pulsar's own offloader has copied {len(info.offloaded)} of its ledgers; set startAfterOffloaded: true to begin "
-            "after them, or disable the topic here"
+            f"{name}: Pulsar's own offloader has copied {len(info.offloaded)} of its ledgers; set startAfterOffloaded: "
+            "true to begin after them, or disable the topic here"
         )
     following = info.ledgers.next_ledger(max(info.offloaded))
     return None if following is None else Position(0, following, 0)

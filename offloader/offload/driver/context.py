@@ -28,7 +28,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Context:
-    """One application's world. Whatever may be waited for is posted as `work`; the journal alone is written in the driver's thread."""
+    """One application's world. Whatever may be waited for is posted as `work`; the journal alone is written in the
+    driver's thread."""
 
     application: str
     cluster: str
@@ -51,7 +52,8 @@ class Context:
         return self.journal.topics.get(topic) or TopicState(topic)
 
     def busy(self, topic: Topic) -> bool:
-        """Whether something is under way that will change what is known of the topic: nothing is decided about it meanwhile."""
+        """Whether something is under way that will change what is known of the topic: nothing is decided about it
+        meanwhile."""
         return topic.planned.travels or topic.poll.under_way or self.work.concerns(topic.name)
 
     def record(self, state: TopicState) -> None:

@@ -21,8 +21,9 @@ log = logging.getLogger(__name__)
 class Discovery:
     """What one look found. `unread`: namespaces that could not be read; what was known of them stays as it was.
 
-    `dangers`: per namespace that was read what its policies in Pulsar would do to our subscription; one that fails keeps topics from being
-    adopted. `listed`: the topics that there are in namespaces where any may be enabled; `policies` has those that were asked for, too.
+    `dangers`: per namespace that was read what its policies in Pulsar would do to our subscription; one that fails
+    keeps topics from being adopted. `listed`: the topics that there are in namespaces where any may be enabled;
+    `policies` has those that were asked for, too.
     """
 
     policies: Mapping[TopicName, TopicPolicy]
@@ -63,7 +64,9 @@ def _namespaces(admin: Admin, configured: Iterable[str]) -> list[str]:
         return [*admin.namespaces(), *configured]
     except OffloadError as error:
         log.warning(
-            "cannot list the namespaces, only the configured ones are looked at: %s", error, extra={"see": "namespaces-unlisted"}
+            "cannot list the namespaces, only the configured ones are looked at: %s",
+            error,
+            extra={"see": "namespaces-unlisted"},
         )
         return list(configured)
 
@@ -80,11 +83,15 @@ def _in_namespace(
     return {topic: policies.of(topic, switch) for topic in sorted({*topics, *known})}, topics
 
 
-def _dangers(admin: Admin, namespace: str, here: Mapping[TopicName, TopicPolicy], interval_ms: int) -> tuple[Check, ...]:
+def _dangers(
+    admin: Admin, namespace: str, here: Mapping[TopicName, TopicPolicy], interval_ms: int
+) -> tuple[Check, ...]:
     """What is wrong with a namespace that has enabled topics."""
     policy = next((p for p in here.values() if p.enabled), None)
     if policy is None:
         return ()
     checks = check_policies(namespace, admin.namespace_policies(namespace), policy, interval_ms)
-    wrong = [c for c in checks if c.verdict is not Verdict.OK and c.name != "retention"]  # what is found already is pinned
+    wrong = [
+        c for c in checks if c.verdict is not Verdict.OK and c.name != "retention"
+    ]  # what is found already is pinned
     return tuple(c for c in wrong if c.name != "stock-offload" or not policy.start_after_offloaded)

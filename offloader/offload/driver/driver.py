@@ -1,8 +1,9 @@
-"""The one process that decides: rounds of looking, deciding, journaling, and publishing plans; receipts come back between them.
+"""The one process that decides: rounds of looking, deciding, journaling, and publishing plans; receipts come back
+between them.
 
-Everything here runs in one thread (`run`), which owns all topics. It never waits but for the journal: whatever else may take long is posted
-as work, and its result is taken in a later round. Other threads only put receipts into its inbox, or wake it. Batches run beside that, one of
-each lane at a time.
+Everything here runs in one thread (`run`), which owns all topics. It never waits but for the journal: whatever else may
+take long is posted as work, and its result is taken in a later round. Other threads only put receipts into its inbox,
+or wake it. Batches run beside that, one of each lane at a time.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ class _Outstanding:
 
 
 class Driver:
-    """Plans, takes receipts, seals, acknowledges. `roster` says which topics there are. `lanes`: what one micro-batch of each may hold; may
-    be replaced at any time."""
+    """Plans, takes receipts, seals, acknowledges. `roster` says which topics there are. `lanes`: what one micro-batch
+    of each may hold; may be replaced at any time."""
 
     def __init__(
         self,
@@ -136,7 +137,8 @@ class Driver:
                 self._wait(seconds)
 
     def turn(self) -> float:
-        """One round; what can be retried is, at a later one. Returns the seconds after which the next one is due, if nothing wakes us."""
+        """One round; what can be retried is, at a later one. Returns the seconds after which the next one is due, if
+        nothing wakes us."""
         began = self.context.clock_ms()
         try:
             self.round()
@@ -156,8 +158,8 @@ class Driver:
         return self._batches.pop(lane, 0)
 
     def finish_batch(self, timeout: float) -> None:
-        """Publish no more plans; wait for the fast lane's outstanding one, but no longer than `timeout` seconds. A slow slice may take
-        minutes: what it has read is read again."""
+        """Publish no more plans; wait for the fast lane's outstanding one, but no longer than `timeout` seconds. A slow
+        slice may take minutes: what it has read is read again."""
         self._draining.set()
         self._idle.wait(timeout)
 
@@ -217,7 +219,9 @@ class Driver:
             self._batches_in.popleft()
 
     def _take(self, batch: LaneBatch) -> None:
-        received = receive(self.context, self.roster.topics, self._rates, self.lanes[Lane.FAST], self.plans.run, batch.receipts)
+        received = receive(
+            self.context, self.roster.topics, self._rates, self.lanes[Lane.FAST], self.plans.run, batch.receipts
+        )
         outstanding = self._outstanding.get(batch.lane)
         ours = outstanding if outstanding is not None and _is_of(batch, outstanding.plan) else None
         if not batch.accounted:
@@ -386,5 +390,6 @@ class Driver:
 
 
 def _is_of(batch: LaneBatch, plan: Plan) -> bool:
-    """Whether the batch is what Spark made of this plan: not of an earlier one, nor the empty one with which each query begins."""
+    """Whether the batch is what Spark made of this plan: not of an earlier one, nor the empty one with which each query
+    begins."""
     return any((r.id.run, r.id.plan) == (plan.run, plan.number) for r in batch.receipts)

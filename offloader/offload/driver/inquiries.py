@@ -1,4 +1,5 @@
-"""Topics that do not answer as the ones that we know: looked at again and again, until what became of them is proven."""
+"""Topics that do not answer as the ones that we know: looked at again and again, until what became of them is
+proven."""
 
 from __future__ import annotations
 
@@ -95,8 +96,8 @@ def _tell(topic: Topic, inquiry: Inquiry) -> None:
     why = look.why or f"{'not there' if look.absent else 'another topic of that name'}, says {look.cluster}"
     if not look.why and not look.witness and not inquiry.vouched:
         why += (
-            "; but no other topic of ours that is there proves that this is our cluster. If the topic was deleted, say so: "
-            f"offloader topics accept-loss {topic.name} --deleted"
+            "; but no other topic of ours that is there proves that this is our cluster. If the topic was deleted, "
+            f"say so: offloader topics accept-loss {topic.name} --deleted"
         )
     if topic.poll.error != why:
         observed.explain(topic, why)

@@ -28,7 +28,9 @@ def handle(context: Context, topic: Topic, state: TopicState) -> tuple[TopicStat
         topic.accepted_loss = None
         begin, there = topic.begin(), topic.confirmed
         topic.awaited = begin if begin is not None and there is not None and begin <= there else None
-        held_again = state.let_go and state.releasing is None and state.lost_after is None and not topic.observed.doubted
+        held_again = (
+            state.let_go and state.releasing is None and state.lost_after is None and not topic.observed.doubted
+        )
         return replace(state, let_go=False) if held_again else state, None
     if isinstance(state, OpenTopic) and state.open.parts:
         covered = state.open.covered
@@ -65,7 +67,10 @@ def _doubted(topic: Topic, state: TopicState) -> TopicState:
     if state.open is not None or state.lost_after is not None or not evidence.doubtful(topic.catalog, topic.listed):
         return state
     log.error(
-        "the pin of topic=%s was moved or deleted: what followed %s may be gone", topic.name, after, extra={"see": "pin-lost"}
+        "the pin of topic=%s was moved or deleted: what followed %s may be gone",
+        topic.name,
+        after,
+        extra={"see": "pin-lost"},
     )
     return replace(state, lost_after=after)
 
@@ -75,8 +80,8 @@ def _record_or_wait(context: Context, topic: Topic, state: TopicState, lost: Los
     accepted = topic.accepted_loss is not None and topic.accepted_loss >= last
     if topic.rules.fail_on_data_loss and not (accepted or lost.extends or state.let_go):
         reason = (
-            f"{first} up to ledger {last.ledger} is gone before it was offloaded; run `offloader topics accept-loss {topic.name} --to {last}` "
-            "to record the loss and go on"
+            f"{first} up to ledger {last.ledger} is gone before it was offloaded; run `offloader topics accept-loss "
+            f"{topic.name} --to {last}` to record the loss and go on"
         )
         now = context.clock_ms()
         again = now + segments.BACKOFF_LAST_MS

@@ -28,18 +28,21 @@ Told = Callable[[Topic, OffloadError | None], None]
 
 LEAST_MS = 250  # between two looks at a topic
 QUIETEST_MS = 60_000  # a quiet topic is looked at this often at least
-# A ledger may be closed while the end stays where it is: soon after its last entry, or much later (roll-over by age, unload).
+# A ledger may be closed while the end stays where it is: soon after its last entry, or much later (roll-over by age,
+# unload).
 CLOSED_SOON_MS = 2_000
 CLOSED_LATER_MS = 30_000
 LIST_CHECKS = 8  # ledger lists read in one look though no consumer's end moved: two REST calls each
 
 
 def look(context: Context, topics: Iterable[Topic], told: Told) -> None:
-    """Have ends refreshed and, where they moved, ledger lists. Topics that hang together are asked together: they hold no others. What
-    failed is told; the topic's former view stays."""
+    """Have ends refreshed and, where they moved, ledger lists. Topics that hang together are asked together: they hold
+    no others. What failed is told; the topic's former view stays."""
     now = context.clock_ms()
     due = {
-        t.name: t for t in topics if max(t.poll.again_at, t.observed.seen_at + LEAST_MS) <= now and _may_be_looked_at(context, t)
+        t.name: t
+        for t in topics
+        if max(t.poll.again_at, t.observed.seen_at + LEAST_MS) <= now and _may_be_looked_at(context, t)
     }
     for group in context.pins.groups(list(due)):
         asked = [due[name] for name in group]
@@ -81,7 +84,12 @@ def _take_ends(
             continue
         observed.same(topic, began, _quiet_until(topic, now))
         told(topic, None)
-        if topic.observed.doubted or _list_is_older(topic) or _close_not_seen(topic, now) or _may_have_hidden(topic, now):
+        if (
+            topic.observed.doubted
+            or _list_is_older(topic)
+            or _close_not_seen(topic, now)
+            or _may_have_hidden(topic, now)
+        ):
             waiting.append((topic, end))
     waiting.sort(key=lambda pair: (not pair[0].observed.doubted, pair[0].observed.listed_at))
     for topic, end in waiting[:LIST_CHECKS]:
@@ -105,7 +113,8 @@ def _list_is_older(topic: Topic) -> bool:
 
 
 def _may_have_hidden(topic: Topic, now: int) -> bool:
-    """Markers and entries of open or aborted transactions move the ledger's end and not the consumers': asked for now and then."""
+    """Markers and entries of open or aborted transactions move the ledger's end and not the consumers': asked for now
+    and then."""
     quiet_for = now - topic.observed.moved_at
     often = max(min(quiet_for // 4, topic.rules.roll_ms // 4), 1_000)
     return topic.source.complete and now - topic.observed.listed_at >= often
@@ -133,7 +142,9 @@ def _refresh_ledgers(context: Context, topic: Topic, end: TopicEnd, began: int, 
     context.work.post(WorkKind.LEDGERS, topic.name, call, partial(_take_ledgers, context, topic, end, began, told))
 
 
-def _take_ledgers(context: Context, topic: Topic, end: TopicEnd, began: int, told: Told, answer: Future[TopicInfo]) -> None:
+def _take_ledgers(
+    context: Context, topic: Topic, end: TopicEnd, began: int, told: Told, answer: Future[TopicInfo]
+) -> None:
     try:
         info = answer.result()
     except OffloadError as error:
@@ -154,8 +165,8 @@ def _take_ledgers(context: Context, topic: Topic, end: TopicEnd, began: int, tol
 
 
 def closed_ledger(topic: Topic) -> LedgerClosed | None:
-    """How the ledger of the catalog's end was closed, and what follows it, to be recorded while Pulsar lists both: whatever moves the pin later,
-    what follows is known as long as that ledger is there."""
+    """How the ledger of the catalog's end was closed, and what follows it, to be recorded while Pulsar lists both:
+    whatever moves the pin later, what follows is known as long as that ledger is there."""
     end, ledgers, holds = topic.catalog.end, topic.info.ledgers, topic.rules.pin_holds_last_entry
     if end is None or end.entry < 0 or ledgers.closed_with(end.ledger) != end.entry:
         return None

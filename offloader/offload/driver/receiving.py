@@ -1,4 +1,5 @@
-"""Receipts become journal states: what a slice uploaded, what failed, what it teaches about when to plan its topic next."""
+"""Receipts become journal states: what a slice uploaded, what failed, what it teaches about when to plan its topic
+next."""
 
 from __future__ import annotations
 
@@ -24,8 +25,9 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Received:
-    """What a batch's receipts come to: the states to journal, and what is counted and learnt. The latter is for the first time only: while
-    its states cannot be journaled a batch is received again, and dropped where the journal has taken them after all."""
+    """What a batch's receipts come to: the states to journal, and what is counted and learnt. The latter is for the
+    first time only: while its states cannot be journaled a batch is received again, and dropped where the journal has
+    taken them after all."""
 
     states: dict[TopicName, TopicState] = field(default_factory=dict)
     _effects: list[Callable[[], None]] = field(default_factory=list)
@@ -41,10 +43,15 @@ class Received:
 
 
 def receive(
-    context: Context, topics: Mapping[TopicName, Topic], rates: RateLimits, fast: LaneLimits, run: str, receipts: list[Receipt]
+    context: Context,
+    topics: Mapping[TopicName, Topic],
+    rates: RateLimits,
+    fast: LaneLimits,
+    run: str,
+    receipts: list[Receipt],
 ) -> Received:
-    """The states to journal. A receipt of another run, of a topic that is not ours, or that does not continue the journal is dropped and
-    counted."""
+    """The states to journal. A receipt of another run, of a topic that is not ours, or that does not continue the
+    journal is dropped and counted."""
     received, best = Received(), lanes.best_rate(receipts)
     for receipt in receipts:
         topic = topics.get(receipt.id.topic)

@@ -1,4 +1,5 @@
-"""What became of the topics' sources: ledgers that closed, a pin that was moved, data that is gone, topics that ended."""
+"""What became of the topics' sources: ledgers that closed, a pin that was moved, data that is gone, topics that
+ended."""
 
 from __future__ import annotations
 

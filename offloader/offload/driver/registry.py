@@ -37,8 +37,8 @@ REFUSED_FOR_GOOD_MS = 120_000  # longer than a broker holds a subscription for a
 
 
 class _Remembered(NamedTuple):
-    """Of topics that only the bucket's list of claims knows (`listed`, where it was read): which are ours and disabled, and of which that is
-    not known yet."""
+    """Of topics that only the bucket's list of claims knows (`listed`, where it was read): which are ours and disabled,
+    and of which that is not known yet."""
 
     listed: frozenset[TopicName]
     ours: frozenset[TopicName]
@@ -53,10 +53,17 @@ class _Attempt:
 
 
 class TopicRegistry:
-    """`topics` are adopted; `refused` says of those that are not, why; `unread` are namespaces whose topics are not known, and why."""
+    """`topics` are adopted; `refused` says of those that are not, why; `unread` are namespaces whose topics are not
+    known, and why."""
 
     def __init__(
-        self, context: Context, rates: RateLimits, interval_ms: int, configured: Iterable[str], *, until_caught_up: bool = False
+        self,
+        context: Context,
+        rates: RateLimits,
+        interval_ms: int,
+        configured: Iterable[str],
+        *,
+        until_caught_up: bool = False,
     ) -> None:
         self.topics: dict[TopicName, Topic] = {}
         self.refused: dict[TopicName, str] = {}
@@ -74,16 +81,20 @@ class TopicRegistry:
         self._forgotten: set[TopicName] = set()  # since the newest discovery began, which may have seen them
         self._released: set[TopicName] = set()
         self._barred: set[TopicName] = set()
-        self._retrying: dict[TopicName, int] = {}  # refused for now (a busy pin, a broker that does not answer): since when
+        self._retrying: dict[
+            TopicName, int
+        ] = {}  # refused for now (a busy pin, a broker that does not answer): since when
         self._claimed: frozenset[TopicName] = frozenset()
         self._held: set[TopicName] = set()  # have a pin of ours, or had
-        self._unclear: frozenset[TopicName] | None = None  # of the bucket's list of claims; None: the list was not read yet
+        self._unclear: frozenset[TopicName] | None = (
+            None  # of the bucket's list of claims; None: the list was not read yet
+        )
         self.discovered = False
 
     @property
     def settled(self) -> bool:
-        """All namespaces were read, or cannot be; every topic that was found is adopted or refused, or was refused for now for so long that
-        it will hardly change. From any thread."""
+        """All namespaces were read, or cannot be; every topic that was found is adopted or refused, or was refused for
+        now for so long that it will hardly change. From any thread."""
         given_up_before = self._context.clock_ms() - REFUSED_FOR_GOOD_MS
         retrying = {name for name, since in list(self._retrying.items()) if since > given_up_before}
         refused = set(self.refused) - retrying
@@ -126,7 +137,8 @@ class TopicRegistry:
         self._dangers.update(found.dangers)
 
     def _refuse(self, name: TopicName) -> bool:
-        """Whether a policy of the namespace keeps a topic that we do not hold yet from being adopted. One that has a pin is safer with us."""
+        """Whether a policy of the namespace keeps a topic that we do not hold yet from being adopted. One that has a
+        pin is safer with us."""
         if name in self._context.journal.topics or name in self._held:
             return False
         danger = next((c for c in self._dangers.get(name.namespace, ()) if c.verdict is Verdict.FAIL), None)
@@ -146,7 +158,8 @@ class TopicRegistry:
         self._context.work.post(WorkKind.DISCOVER, "", partial(self._discover, self._known()), self._discovered)
 
     def _known(self) -> set[TopicName]:
-        """Topics whose policies must be known, also where nothing enables any of their namespace: those that were released wait for that."""
+        """Topics whose policies must be known, also where nothing enables any of their namespace: those that were
+        released wait for that."""
         return {*self.topics, *self._context.journal.topics, *self._barred, *self._claimed}
 
     def _discovered(self, answer: Future[tuple[Discovery, _Remembered]]) -> None:
@@ -172,9 +185,12 @@ class TopicRegistry:
                 self._apply(topic, found.policies[name])
 
     def _learn(self, found: Discovery) -> None:
-        """The policies that hold now. Those of namespaces that were not read stay; topics that are not there any more are not missed."""
+        """The policies that hold now. Those of namespaces that were not read stay; topics that are not there any more
+        are not missed."""
         stay = {
-            n: p for n, p in self._policies.items() if n.namespace not in found.dangers or n in self.topics or n in self._adopting
+            n: p
+            for n, p in self._policies.items()
+            if n.namespace not in found.dangers or n in self.topics or n in self._adopting
         }
         self._policies = stay | {n: p for n, p in found.policies.items() if n not in self._forgotten}
         self.refused = {n: why for n, why in self.refused.items() if n in self._policies}
@@ -182,13 +198,18 @@ class TopicRegistry:
         self._adoptions = {n: retry for n, retry in self._adoptions.items() if n in self._policies}
 
     def _discover(self, known: set[TopicName]) -> tuple[Discovery, _Remembered]:
-        """Runs in the pool. Topics that only the bucket's list of claims remembers are looked at too, until it is clear whether they are
-        ours: one that was disabled while nothing ran is still to be released. One that is enabled and not listed is not there now: nothing
-        is concluded from that."""
+        """Runs in the pool.
+
+        It also looks at topics that only the bucket's list of claims remembers, until it is clear whether they are
+        ours: a topic that was disabled while nothing ran must still be released. An enabled topic that is not listed is
+        absent now; that proves nothing.
+        """
         context = self._context
         listed = context.catalogs.claimed() if self._unclear is None else []
         remembered = {*listed, *(self._unclear or ())} - known
-        found = discover(context.admin, context.policies, sorted({*known, *remembered}), self._configured, self._interval_ms)
+        found = discover(
+            context.admin, context.policies, sorted({*known, *remembered}), self._configured, self._interval_ms
+        )
         absent = {n for n in remembered if n in found.policies and found.policies[n].enabled and n not in found.listed}
         found = replace(found, policies={n: p for n, p in found.policies.items() if n not in absent})
         disabled = [name for name, policy in found.policies.items() if name in remembered and not policy.enabled]
@@ -198,7 +219,8 @@ class TopicRegistry:
         return found, _Remembered(frozenset(listed), frozenset(n for n in disabled if ours[n]), frozenset(unread))
 
     def _ours(self, name: TopicName) -> bool | None:
-        """Whether a topic that is in the list of claims is claimed; else it is taken from the list. None: its catalog cannot be read."""
+        """Whether a topic that is in the list of claims is claimed; else it is taken from the list. None: its catalog
+        cannot be read."""
         catalogs = self._context.catalogs
         try:
             if self._is_claimed(name):

@@ -1,4 +1,5 @@
-"""Requests from the command line: taken in while the application runs, answered when the catalog has what they asked for."""
+"""Requests from the command line: taken in while the application runs, answered when the catalog has what they asked
+for."""
 
 from __future__ import annotations
 
@@ -100,7 +101,11 @@ class RequestHandler:
         """Why the request cannot be served; empty: it can."""
         if topic is None:
             why = roster.refused.get(request.topic)
-            return f"not offloaded now: {why}" if why else f"{request.topic} is not offloaded by {self._context.application}"
+            return (
+                f"not offloaded now: {why}"
+                if why
+                else f"{request.topic} is not offloaded by {self._context.application}"
+            )
         if request.kind is RequestKind.ACCEPT_LOSS:
             return self._refused_loss(request, topic)
         return ""
@@ -167,7 +172,8 @@ class RequestHandler:
         return RequestOutcome(True, _where(topic, end), now)
 
     def _only_what_is_readable(self, topic: Topic, state: TopicState, seen_at: int) -> TopicState:
-        """A command reads the ledger's end, which may be a marker or an aborted entry: no broker delivers that, but bookies do.
+        """A command reads the ledger's end, which may be a marker or an aborted entry: no broker delivers that, but
+        bookies do.
 
         What the topic's end was known to be before the request was seen here proves nothing of it.
         """

@@ -108,7 +108,9 @@ def _check(context: Context, catalog: CatalogHead, *, by_policy: bool) -> None:
         raise AnotherClusterError(f"{catalog.topic}: it was said to be disabled, and is not")
     info = context.admin.topic_info(catalog.topic)
     if not catalog.is_of(info.created, info.ledgers):
-        raise AnotherClusterError(f"{catalog.topic}: the topic of that name that is there is not the one that is offloaded")
+        raise AnotherClusterError(
+            f"{catalog.topic}: the topic of that name that is there is not the one that is offloaded"
+        )
 
 
 def _is_disabled(context: Context, name: TopicName) -> bool:
@@ -163,7 +165,9 @@ def _done(context: Context, topic: Topic, began: int, answer: Future[None]) -> b
         answer.result()
     except OffloadError as error:
         tried_in_vain(context, topic, began)
-        log.warning("cannot release the subscription of topic=%s yet: %s", topic.name, error, extra={"see": "not-released"})
+        log.warning(
+            "cannot release the subscription of topic=%s yet: %s", topic.name, error, extra={"see": "not-released"}
+        )
         return False
     return True
 

@@ -61,7 +61,9 @@ class Sealing:
         """Journal what came of all seals that have ended, in one record."""
         known = [(done, self._context.state(done.topic.name)) for done in self._done]
         # A state without an open segment: the journal has it already, its answer had been lost.
-        self._context.journal.record([self._sealed(done, state) for done, state in known if isinstance(state, OpenTopic)])
+        self._context.journal.record(
+            [self._sealed(done, state) for done, state in known if isinstance(state, OpenTopic)]
+        )
         self._done.clear()
 
     def _sealed(self, done: _Done, state: OpenTopic) -> TopicState:
@@ -79,7 +81,9 @@ class Sealing:
             return self._failed(state, error), partial(self._tell_failure, segment, state.topic, error)
         newest = topic.catalog.newest
         if newest is None or newest.uuid != segment.uuid:
-            return segments.dropped(state, "the catalog went on without it"), partial(_tell_dropped, segment, topic.name)
+            return segments.dropped(state, "the catalog went on without it"), partial(
+                _tell_dropped, segment, topic.name
+            )
         wants_anything(topic)
         after = segments.offloaded(state)
         if not segment.parts and segment.upload is not None:
@@ -106,7 +110,12 @@ class Sealing:
 
 
 def _tell_dropped(segment: OpenSegment, topic: TopicName) -> None:
-    log.warning("the catalog went on without segment=%s topic=%s: it is dropped", segment.uuid, topic, extra={"see": "overtaken"})
+    log.warning(
+        "the catalog went on without segment=%s topic=%s: it is dropped",
+        segment.uuid,
+        topic,
+        extra={"see": "overtaken"},
+    )
 
 
 class AbandonedUploads:
@@ -146,6 +155,7 @@ class AbandonedUploads:
             log.info("cannot abort abandoned uploads of topic=%s yet: %s", topic, error)
             return
         if any(self._context.work.has(kind, topic) for kind in ADOPTIONS):
-            return  # whoever adopts it journals, too, in another thread: what that has written must not be overwritten; tried again
+            # Whoever adopts it journals, too, in another thread. We do not overwrite what that writes, and try again.
+            return
         state = self._context.state(topic)
         self._context.record(replace(state, abandoned=tuple(a for a in state.abandoned if a not in ended)))

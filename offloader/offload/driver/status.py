@@ -20,8 +20,8 @@ STATE_EVERY_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class TopicStatus:
-    """`entries` and `size` are those of all Offloaded segments and of the open one's uploaded parts; `lag_bytes` is what
-    Pulsar has beyond them, `pinned_bytes` what it keeps because of us."""
+    """`entries` and `size` are those of all Offloaded segments and of the open one's uploaded parts; `lag_bytes` is
+    what Pulsar has beyond them, `pinned_bytes` what it keeps because of us."""
 
     topic: TopicName
     state: str
@@ -85,7 +85,10 @@ def _status_of(topic: Topic, state: TopicState, now: int) -> TopicStatus:
         lag_bytes=pending_bytes(topic.info, start, topic.last),
         lag_ms=now - segment.assigned_at if segment else 0,
         pinned_bytes=pending_bytes(topic.info, topic.begin(), topic.last),
-        alarm=topic.alarm or topic.committed.catalog_error or topic.poll.error or (state.failure.reason if state.failure else ""),
+        alarm=topic.alarm
+        or topic.committed.catalog_error
+        or topic.poll.error
+        or (state.failure.reason if state.failure else ""),
     )
 
 

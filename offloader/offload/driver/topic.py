@@ -11,7 +11,17 @@ from offloader.offload.core.evidence import TopicListing
 from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.core.planner import Reach, TopicRules, TopicView, enough
 from offloader.offload.core.retry_schedule import RetrySchedule
-from offloader.offload.driver.parts import Committed, HiddenTail, Inquiry, Learnt, Observed, Planned, Poll, Release, Retirement
+from offloader.offload.driver.parts import (
+    Committed,
+    HiddenTail,
+    Inquiry,
+    Learnt,
+    Observed,
+    Planned,
+    Poll,
+    Release,
+    Retirement,
+)
 from offloader.ports.admin import TopicInfo
 from offloader.ports.pins import TopicEnd
 

@@ -1,7 +1,7 @@
 """What an executor runs first, on whatever machine Spark starts it.
 
-The function travels by value and needs only Python and PyArrow: a machine that cannot run slices hands them back and says why, instead of
-failing Spark's task, which Spark would give to the same machine again until the whole query ends.
+The function travels by value and needs only Python and PyArrow: a machine that cannot run slices hands them back and
+says why, instead of failing Spark's task, which Spark would give to the same machine again until the whole query ends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ Batches = Iterable[pa.RecordBatch]
 
 
 def worker_function(settings: WorkerSettings) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """The function for `mapInArrow`: rows of slices in, rows of `SCHEMA` out. `settings` are public: they stand in Spark's plans."""
+    """The function for `mapInArrow`: rows of slices in, rows of `SCHEMA` out. `settings` are public: they stand in
+    Spark's plans."""
     packed, wanted, package, schema = pickle.dumps(settings), installed(), PACKAGE, ARROW_SCHEMA
 
     def work(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -43,7 +44,11 @@ def worker_function(settings: WorkerSettings) -> Callable[[Batches], Iterator[pa
         except ImportError as error:
             unfit = f"{os.uname().nodename}: {error}"
         else:
-            unfit = "" if found == wanted else f"{os.uname().nodename}: it has version {found or 'unknown'}, the driver {wanted}"
+            unfit = (
+                ""
+                if found == wanted
+                else f"{os.uname().nodename}: it has version {found or 'unknown'}, the driver {wanted}"
+            )
         if unfit:
             yield pa.record_batch([[None] * len(slices), slices, [unfit] * len(slices)], schema=schema)
             return

@@ -1,7 +1,8 @@
 """Plans for Spark's reader processes, over a local socket.
 
-Spark asks for offsets and partitions in processes of its own; they decide nothing. The application's main process publishes one plan at
-a time for each lane here; an offset is only `{run, lane, plan number}`, and an unknown run or number has no partitions.
+Spark asks for offsets and partitions in processes of its own; they decide nothing. The application's main process
+publishes one plan at a time for each lane here; an offset is only `{run, lane, plan number}`, and an unknown run or
+number has no partitions.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ ACCEPT_AGAIN_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class PlanAddress:
-    """Where the plan server listens; `key` keeps other users of the machine out. It travels in a file that only we may read: what Spark is
-    told stands in its plans and logs."""
+    """Where the plan server listens; `key` keeps other users of the machine out. It travels in a file that only we may
+    read: what Spark is told stands in its plans and logs."""
 
     host: str
     port: int
@@ -54,7 +55,8 @@ class PlanAddress:
 
 
 class PlanServer:
-    """Serves the newest published plan of each lane. Who does not prove to have the key in `handshake` seconds is let go."""
+    """Serves the newest published plan of each lane. Who does not prove to have the key in `handshake` seconds is let
+    go."""
 
     def __init__(self, run: str, *, handshake: float = HANDSHAKE_SECONDS) -> None:
         self.run = run
@@ -78,7 +80,8 @@ class PlanServer:
             self._changed.notify_all()
 
     def withdraw(self, plan: Plan) -> None:
-        """Its receipts are in: a query that is started again has nothing to do with it. Before that, it runs the same plan again."""
+        """Its receipts are in: a query that is started again has nothing to do with it. Before that, it runs the same
+        plan again."""
         with self._changed:
             if self._plans.get(plan.lane) == plan:
                 del self._plans[plan.lane]
@@ -98,7 +101,9 @@ class PlanServer:
             except (OSError, EOFError, RuntimeError) as error:
                 if not (told or self._closed):
                     log.warning(
-                        "plan server: no connection can be accepted, tried again: %s", error, extra={"see": "plan-connections"}
+                        "plan server: no connection can be accepted, tried again: %s",
+                        error,
+                        extra={"see": "plan-connections"},
                     )
                 told = True
                 with self._changed:
@@ -107,8 +112,8 @@ class PlanServer:
                 told = False
 
     def _accept_one(self) -> None:
-        """Raises OSError, EOFError; RuntimeError where no thread can be started. A plan that nobody can fetch is a batch that does not end:
-        `/healthz` says so."""
+        """Raises OSError, EOFError; RuntimeError where no thread can be started. A plan that nobody can fetch is a
+        batch that does not end: `/healthz` says so."""
         connection = self._listener.accept()
         try:
             threading.Thread(target=self._serve, args=(connection,), name="plan-connection", daemon=True).start()
@@ -167,7 +172,8 @@ class PlanServer:
 
 @contextmanager
 def _ended_after(seconds: float, connection: Connection) -> Iterator[None]:
-    """End the connection where this takes longer: what waits for it gets EOFError or OSError. Its own calls know no time-out."""
+    """End the connection where this takes longer: what waits for it gets EOFError or OSError. Its own calls know no
+    time-out."""
     with socket.socket(fileno=os.dup(connection.fileno())) as same:
         same.setblocking(True)  # a default time-out of the process would be one of the connection's, too
         timer = threading.Timer(seconds, _end, (same,))

@@ -1,4 +1,5 @@
-"""The Spark side of the application: the session, and each lane's query, whose three stages are visible in one line each."""
+"""The Spark side of the application: the session, and each lane's query, whose three stages are visible in one line
+each."""
 
 from __future__ import annotations
 
@@ -37,8 +38,9 @@ PACKAGE = "org.apache.spark.sql.execution.streaming.checkpointing"
 SETTINGS = {
     "spark.task.maxFailures": str(TASK_ATTEMPTS),  # a task that dies is tried again, and then only says so
     "spark.speculation": "false",  # two attempts at once would upload the same parts twice
-    # Stopping a query overflows the default stack (Spark 4.3.0). The JVM only passes plans and receipts on: compiling them well costs
-    # more than it gains. Measured with the quick compiler alone: half the CPU, half the time to start and of each batch.
+    # Stopping a query overflows the default stack (Spark 4.3.0). The JVM only passes plans and receipts on: compiling
+    # them well costs more than it gains. Measured with the quick compiler alone: half the CPU, half the time to start
+    # and of each batch.
     "spark.driver.extraJavaOptions": "-Xss8m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -53,7 +55,8 @@ SETTINGS = {
 
 
 def master_with_attempts(master: str) -> str:
-    """`local[N]` becomes `local[N+1,4]`: one more slot, for the slow lane, whose threads mostly wait; and four attempts a task, not one."""
+    """`local[N]` becomes `local[N+1,4]`: one more slot, for the slow lane, whose threads mostly wait; and four attempts
+    a task, not one."""
     local = _LOCAL.fullmatch(master)
     if local is None:
         return master
@@ -110,7 +113,8 @@ def is_local(master: str) -> bool:
 
 
 def _executors_python(settings: Spark) -> str:
-    """On a cluster this may be another path than ours: `spark.pyspark.python`, or the variable that Spark has for it."""
+    """On a cluster this may be another path than ours: `spark.pyspark.python`, or the variable that Spark has for
+    it."""
     if is_local(settings.master):
         return spark_python.beside()
     return settings.conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable

@@ -1,4 +1,5 @@
-"""Spark's query, kept running: one that dies is started again with a checkpoint of its own, since the journal is the authority."""
+"""Spark's query, kept running: one that dies is started again with a checkpoint of its own, since the journal is the
+authority."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from offloader.errors import FatalError
 log = logging.getLogger(__name__)
 
 _GONE = (Py4JError, ConnectionError)
-# In a row, each without a committed batch in between. Spark gives a Python process ten seconds to connect, which a busy machine may not
-# keep for minutes; and a start of the whole application takes far longer than one of a query.
+# In a row, each without a committed batch in between. Spark gives a Python process ten seconds to connect, which a busy
+# machine may not keep for minutes; and a start of the whole application takes far longer than one of a query.
 MOST_RESTARTS = 20
 
 
@@ -29,13 +30,16 @@ class SupervisedQuery:
         self._query = self._started()
 
     def keep_running(self) -> None:
-        """Start the query again where it has died: it then runs the plan that is outstanding. Raises FatalError when that does not help."""
+        """Start the query again where it has died: it then runs the plan that is outstanding. Raises FatalError when
+        that does not help."""
         try:
             if self._query is not None and self._query.isActive:
                 return
             reason = self._why_dead()
         except _GONE as error:
-            raise FatalError(f"Spark's JVM does not answer any more, it may have been killed: {_first_line(error)}") from error
+            raise FatalError(
+                f"Spark's JVM does not answer any more, it may have been killed: {_first_line(error)}"
+            ) from error
         self._restarts = 0 if self._batches() else self._restarts + 1
         if self._restarts > MOST_RESTARTS:
             raise FatalError(f"Spark's query ended {self._restarts} times in a row without a batch: {reason}")

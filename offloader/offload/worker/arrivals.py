@@ -1,4 +1,5 @@
-"""Entries that arrived with a broken frame or checksum: stored like that, or changed on the way? Who reads them again knows."""
+"""Entries that arrived with a broken frame or checksum: stored like that, or changed on the way? Who reads them again
+knows."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ class Arrivals:
     def trusted(self, entries: Consecutive) -> int:
         """How many of the entries may be taken; what comes after those must be read again.
 
-        All that are doubtful are remembered: one more reading answers for all of them. Raises BrokerUnavailableError for an entry that
-        arrived in two ways, both of them broken.
+        All that are doubtful are remembered: one more reading answers for all of them. Raises BrokerUnavailableError
+        for an entry that arrived in two ways, both of them broken.
         """
         doubtful = []
         for number in entries.unreadable():
@@ -33,6 +34,7 @@ class Arrivals:
                 doubtful.append(number)
             elif self._before[place] != digest:
                 raise BrokerUnavailableError(
-                    f"{place[0]}:{place[1]} arrived twice, differently and broken both times ({why}): something on the way changes bytes"
+                    f"{place[0]}:{place[1]} arrived twice, differently and broken both times ({why}): something on "
+                    "the way changes bytes"
                 )
         return min(doubtful, default=len(entries))

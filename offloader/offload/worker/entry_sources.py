@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from offloader.bookkeeper.bookie_source import BookKeeperSource
 
 REST = 5.0
-"""Seconds in which connecting is not tried again after it failed: slices that waited for it do not each wait for another time-out."""
+"""Seconds in which nobody tries again to connect after it failed: slices that waited for it do not each wait for
+another time-out."""
 
 Clock = Callable[[], float]
 
@@ -44,8 +45,8 @@ class EntrySources:
         """Raises ConfigError where what it needs is not configured (any more), and what connecting raises."""
         if work.source.complete and self._bookkeeper is None:
             raise ConfigError(
-                f"pulsar.metadataServiceUri: is not set any more, and segment {work.id.uuid} was begun with source {work.source}; unless it is "
-                "set again, the segment is soon begun anew from the source that is set"
+                f"pulsar.metadataServiceUri: is not set any more, and segment {work.id.uuid} was begun with source "
+                f"{work.source}; unless it is set again, the segment is soon begun anew from the source that is set"
             )
         return self._kinds[work.source].get().wrapped
 

@@ -1,7 +1,7 @@
 """One slice on an executor: tail entries, cut them into parts, upload, answer with a receipt.
 
-What a slice meets is data: nothing but a lost process keeps it from answering. It holds at most the reader's bytes, a part
-that is being cut, one that is being sent (twice: as it was cut, and as it goes out), one block and the largest entry.
+Whatever a slice meets is data: only a lost process keeps it from answering. It holds at most the reader's bytes, the
+part that it cuts, the part that it sends (twice: as cut, and as sent), one block and the largest entry.
 """
 
 from __future__ import annotations
@@ -182,8 +182,8 @@ class _SliceRun:
         return stall_ms is not None and silent_ms >= stall_ms
 
     def _waits_in_vain(self, now: int) -> bool:
-        """Whether the part that is being cut will not be whole by the hard limit, at the pace at which it has grown so far. What the time
-        budget allows is waited for in any case."""
+        """Whether the part that is being cut will not be whole by the hard limit, at the pace at which it has grown so
+        far. What the time budget allows is waited for in any case."""
         work, used = self._work, now - self._began
         if used < work.time_budget_ms:
             return False
@@ -245,7 +245,8 @@ class _SliceRun:
             at.walk = at.walk.behind(at.seen_to)
 
     def _take_out_of_turn(self, entries: list[RawEntry], number: int) -> tuple[int, SliceStop | None]:
-        """An entry that is not the next expected one: the gap before it is explained, or it is dropped. Returns which entry is next."""
+        """An entry that is not the next expected one: the gap before it is explained, or it is dropped. Returns which
+        entry is next."""
         at, (ledger, entry, data) = self._at, entries[number]
         while not at.walk.done:
             turn = at.walk.turn_of((ledger, entry))
@@ -261,7 +262,8 @@ class _SliceRun:
         return number, self._finish()
 
     def _budget_used(self, taken: int) -> bool:
-        """Whether another part would be one too many, or not be whole in time. `taken`: bytes of the run that is being cut."""
+        """Whether another part would be one too many, or not be whole in time. `taken`: bytes of the run that is being
+        cut."""
         used = self._clock() - self._began
         next_part = used + used // self._cut
         return next_part > self._work.time_budget_ms or self._at.read_bytes + taken >= self._work.byte_budget
@@ -296,11 +298,13 @@ class _SliceRun:
             why = f"more than {self._work.max_gap_lookups} had to be looked up (limits.slice.maxGapLookups)"
         return UnexplainedGapError(
             f"{self._work.id.topic}: entries {gap.ledger}:{gap.first} to {gap.last} were not delivered and {why}; "
-            "set pulsar.metadataServiceUri, and they are copied from bookies (with pulsar.source: bookkeeper, so is everything)"
+            "set pulsar.metadataServiceUri, and they are copied from bookies (with pulsar.source: bookkeeper, so is "
+            "everything)"
         )
 
     def _explain_silence(self, silent_ms: float) -> bool:
-        """Nothing arrives: entries up to the bound may be ones that no broker delivers. Whether some of them are accounted for now.
+        """Nothing arrives: entries up to the bound may be ones that no broker delivers. Whether some of them are
+        accounted for now.
 
         Raises UnexplainedGapError once that has lasted long enough: what a broker will deliver it has read in less.
         """
@@ -324,7 +328,9 @@ class _SliceRun:
     def _explain(self, missing: EntryRange) -> EntryRange | None:
         """Account for the entries that are explained, from the expected one on. Returns those that are not."""
         limit = max(self._lookups_left, 1)
-        gaps, unexplained = self._source.explain(self._work.id.topic, missing.ledger, missing.first, missing.last, limit=limit)
+        gaps, unexplained = self._source.explain(
+            self._work.id.topic, missing.ledger, missing.first, missing.last, limit=limit
+        )
         self._lookups_left -= sum(gap.span for gap in gaps) + 1
         if gaps:
             self._gaps.extend(gaps)

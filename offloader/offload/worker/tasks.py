@@ -1,6 +1,7 @@
 """A Spark task on an executor: the slices of one partition, worked through by a small pool of threads.
 
-Connections and store clients are kept per process and settings, because Spark reuses its Python workers but pins none of them.
+Connections and store clients are kept per process and settings, because Spark reuses its Python workers but pins none
+of them.
 """
 
 from __future__ import annotations

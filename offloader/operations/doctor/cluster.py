@@ -29,15 +29,17 @@ def exact_bytes(configuration: Mapping[str, str] | OffloadError, *, vouched: boo
         return ok(name, "entries are delivered byte for byte, says pulsar.entriesAreExact; our role may not ask")
     if isinstance(configuration, OffloadError):
         remedy = (
-            "let a super user's role ask; or make sure that exposingBrokerEntryMetadataToClientEnabled=true is in broker.conf, and set "
-            "pulsar.entriesAreExact: true"
+            "let a super user's role ask; or make sure that exposingBrokerEntryMetadataToClientEnabled=true is in "
+            "broker.conf, and set pulsar.entriesAreExact: true"
         )
         return warn(name, f"not known: {configuration}", remedy)
     try:
         check_exactness(configuration)
     except InexactBytesError as error:
         return fail(
-            name, str(error), "set exposingBrokerEntryMetadataToClientEnabled=true in broker.conf and restart the brokers"
+            name,
+            str(error),
+            "set exposingBrokerEntryMetadataToClientEnabled=true in broker.conf and restart the brokers",
         )
     return ok(name, "entries are delivered byte for byte")
 
@@ -48,7 +50,9 @@ def entry_size(configuration: Mapping[str, str] | OffloadError, max_entry_size: 
         return
     theirs = int(configuration["maxMessageSize"])
     if theirs > max_entry_size:
-        text = f"the brokers take messages of {format_size(theirs)}, maxEntrySizeInBytes is {format_size(max_entry_size)}"
+        text = (
+            f"the brokers take messages of {format_size(theirs)}, maxEntrySizeInBytes is {format_size(max_entry_size)}"
+        )
         yield warn("entry-size", text, f"set policies.maxEntrySizeInBytes: {theirs}")
     else:
         yield ok("entry-size", f"no message is larger than {format_size(max_entry_size)}")
@@ -68,24 +72,32 @@ def enabled(count: int, unread: Mapping[str, OffloadError]) -> Iterator[Check]:
     if count:
         yield ok("topics", f"{count} topics are enabled")
     else:
-        remedy = "set enabled: true for a namespace, or the property: pulsar-admin namespaces set-property NAMESPACE -k offloader.enabled -v true"
+        remedy = (
+            "set enabled: true for a namespace, or the property: pulsar-admin namespaces set-property NAMESPACE -k "
+            "offloader.enabled -v true"
+        )
         yield warn("topics", "no topic is enabled", remedy)
 
 
 def bookies_reachable(found: Mapping[str, OffloadError | None] | OffloadError) -> Iterator[Check]:
     """The metadata service, and all bookies that it lists."""
     if isinstance(found, OffloadError):
-        yield fail("metadata-service", str(found), f"{BOOKIES_FROM}: check the address, and whether workers may reach it")
+        yield fail(
+            "metadata-service", str(found), f"{BOOKIES_FROM}: check the address, and whether workers may reach it"
+        )
         return
     if not found:
         yield fail(
-            "metadata-service", "no bookie is registered", f"{BOOKIES_FROM}: check that it is the brokers' own, its path included"
+            "metadata-service",
+            "no bookie is registered",
+            f"{BOOKIES_FROM}: check that it is the brokers' own, its path included",
         )
         return
     yield ok("metadata-service", f"{len(found)} bookies are registered")
     silent = {name: error for name, error in found.items() if error is not None}
     remedy = (
-        "check whether they run, and whether workers may reach their addresses; entries that no other bookie has are waited for"
+        "check whether they run, and whether workers may reach their addresses; entries that no other bookie has are "
+        "waited for"
     )
     if not silent:
         yield ok("bookies", "all registered bookies answer")
@@ -97,7 +109,11 @@ def bookies_reachable(found: Mapping[str, OffloadError | None] | OffloadError) -
 def ledger_readable(found: str | OffloadError) -> Check:
     """One topic's entries, read as workers do."""
     if isinstance(found, OffloadError):
-        return fail("read-ledger", str(found), f"{BOOKIES_FROM}: check that it is the brokers' own, and that bookies let us read")
+        return fail(
+            "read-ledger",
+            str(found),
+            f"{BOOKIES_FROM}: check that it is the brokers' own, and that bookies let us read",
+        )
     return ok("read-ledger", found)
 
 

@@ -57,7 +57,8 @@ class Probes(Protocol):
         ...
 
     def bookies(self) -> Mapping[str, OffloadError | None] | None:
-        """The registered bookies, and why each does not answer (None: it does); None where no metadata service is configured."""
+        """The registered bookies, and why each does not answer (None: it does); None where no metadata service is
+        configured."""
         ...
 
     def read_ledger(self, topic: TopicName) -> str:

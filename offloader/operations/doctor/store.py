@@ -16,7 +16,9 @@ SKEW_WARN_S = 30
 SKEW_FAIL_S = 14 * 60  # S3 refuses at 15 minutes
 
 REMEDIES: Mapping[type[OffloadError], str] = {
-    AccessDeniedError: "allow s3:PutObject, GetObject, ListBucket, DeleteObject, AbortMultipartUpload and ListBucketMultipartUploads",
+    AccessDeniedError: (
+        "allow s3:PutObject, GetObject, ListBucket, DeleteObject, AbortMultipartUpload and ListBucketMultipartUploads"
+    ),
     BucketNotFoundError: "create the bucket or folder, or correct storage.root",
     UnprovenStoreError: "use a store that creates objects atomically (S3, a local folder), or switch its caches off",
 }
@@ -35,7 +37,8 @@ def works(name: str, what: str, answer: OffloadError | None) -> Check:
     if answer is None:
         return ok(name, what)
     remedy = next(
-        (text for kind, text in REMEDIES.items() if isinstance(answer, kind)), "check storage.root, endpoint and credentials"
+        (text for kind, text in REMEDIES.items() if isinstance(answer, kind)),
+        "check storage.root, endpoint and credentials",
     )
     return fail(name, str(answer), remedy)
 
@@ -57,9 +60,13 @@ def life_cycle(facts: BucketFacts | OffloadError, longest_roll_ms: int) -> Itera
     """Rules that end our uploads while segments are open, or delete segments."""
     name = "life-cycle"
     if isinstance(facts, OffloadError):
-        yield warn(name, f"not known: {facts}", "allow s3:GetLifecycleConfiguration, or look at the bucket's rules yourself")
+        yield warn(
+            name, f"not known: {facts}", "allow s3:GetLifecycleConfiguration, or look at the bucket's rules yourself"
+        )
         return
-    found = [check for rule in facts.rules if _applies(rule, facts.prefix) for check in _rule(name, rule, longest_roll_ms)]
+    found = [
+        check for rule in facts.rules if _applies(rule, facts.prefix) for check in _rule(name, rule, longest_roll_ms)
+    ]
     yield from found
     if not found:
         yield ok(name, "no rule of the bucket touches our uploads or objects")

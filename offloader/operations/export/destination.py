@@ -17,12 +17,11 @@ _PART = re.compile(r"part-[0-9]{5,}\.parquet")
 
 
 class Destination:
-    """`FILE.parquet`, or a folder with `part-00000.parquet` and so on; of a partitioned topic one of them for each
-    partition.
+    """`FILE.parquet`, or a folder with `part-00000.parquet` and so on; of a partitioned topic one for each partition.
 
-    Everything is written in a folder beside the target whose name begins with a dot, which `publish` renames and which
-    is gone when this context ends, however it ends; only a process that is killed leaves it. Raises FatalError where
-    there is something already that is not to be replaced. A folder is replaced only if it holds nothing but such parts.
+    It writes into a folder beside the target, whose name begins with a dot. `publish` renames that. When this context
+    ends the folder is gone, however it ends; only a killed process leaves it. Raises FatalError for something that may
+    not be replaced: it replaces a folder only if that holds nothing but such parts.
     """
 
     def __init__(self, path: Path, token: str, *, partitioned: bool, overwrite: bool) -> None:

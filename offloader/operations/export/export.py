@@ -74,7 +74,9 @@ def export(source: ArchivedTopic, wanted: Wanted, files: ParquetFiles, advance: 
     return tally
 
 
-def _messages(source: ArchivedTopic, wanted: Wanted, runs: Iterator[EntryRun], tally: Tally) -> Iterator[pa.RecordBatch]:
+def _messages(
+    source: ArchivedTopic, wanted: Wanted, runs: Iterator[EntryRun], tally: Tally
+) -> Iterator[pa.RecordBatch]:
     names = wanted.schema.names
     # A null value that is none must be told of, whether or not its reason is to be written.
     read = names if VALUE not in names or PROBLEM in names else [*names, PROBLEM]

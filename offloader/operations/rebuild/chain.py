@@ -1,7 +1,8 @@
-"""Segments and losses in the order of their links: each names the one before it. Pure, but for looking at a segment's objects.
+"""Puts segments and losses in the order of their links: each names the one before it. Pure, but for looking at a
+segment's objects.
 
-From the last one back: what a follower names is what was before it. Where nothing names one, of those that overlap the one counts that is
-known to have been committed, before a segment whose objects are sound, before a loss.
+It goes back from the last one: what a follower names came before it. Where nobody names one, several may overlap. Then
+the one counts that is known to be committed, else a segment whose objects are sound, else a loss.
 """
 
 from __future__ import annotations
@@ -78,7 +79,10 @@ class _Links:
                 if instead is not None:
                     yield (
                         each,
-                        f"{each.start}..{each.end}: {self._evidence.uuid(instead)} has these positions, and it was committed",
+                        (
+                            f"{each.start}..{each.end}: {self._evidence.uuid(instead)} has these positions, and it was "
+                            "committed"
+                        ),
                     )
                 else:
                     yield each, f"{each.start}..{each.end}: {self._problem(each) or 'nothing that is left leads to it'}"
@@ -92,7 +96,8 @@ class _Links:
         return not any(self._counts(s) for s in rivals)
 
     def _rank(self, span: Span) -> tuple[int, int]:
-        """How certain it is that it was committed; of two segments that are both sound, the one that was sealed later is."""
+        """How certainly it was committed. Of two sound segments the one that was sealed later is the more certain
+        one."""
         if self._evidence.uuid(span) in self._proven:
             return 2, 0
         if self._problem(span):

@@ -1,5 +1,5 @@
-"""What the catalog should be: all that is recorded, in order. What two neighbours do not prove is a loss, or is told of. Pure, but for
-looking at the objects of segments that nothing names."""
+"""What the catalog should be: all that is recorded, in order. What two neighbours do not prove is a loss, or is told
+of. Pure, but for looking at the objects of segments that nothing names."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ def propose(evidence: Remains, given: Given, sound: Sound) -> Proposal:
 
 
 def _place(record: Span | LedgerClosed) -> tuple[int, int, bool, bool]:
-    """A ledger's end stands behind what lies in it. That what follows does not matter any more is recorded later than what follows."""
+    """A ledger's end stands behind what lies in it. That what follows does not matter any more is recorded later than
+    what follows."""
     if isinstance(record, LedgerClosed):
         return record.ledger, record.last, True, record.followed_by is None
     return record.start.ledger, record.start.entry, False, False
@@ -88,20 +89,27 @@ def _loss(evidence: Remains, given: Given, hole: Hole, claims: Sequence[Claim]) 
 
 
 def _claims(evidence: Remains) -> list[Claim]:
-    """In their order: each names the one in whose place it is. A release that nobody finished, of a topic that is worked on, is none."""
+    """In their order: each names the one in whose place it is. A release that nobody finished, of a topic that is
+    worked on, is none."""
     left = {claim.former: claim for claim in evidence.claims}
     ordered: list[Claim] = []
     while left:
         last = evidence.uuid(ordered[-1]) if ordered else ""
         former = last if last in left else min(left, key=lambda uuid: (left[uuid].incarnation, left[uuid].at))
         ordered.append(left.pop(former))
-    if ordered and evidence.open and not ordered[-1].application and evidence.uuid(ordered[-1]) not in evidence.committed:
+    if (
+        ordered
+        and evidence.open
+        and not ordered[-1].application
+        and evidence.uuid(ordered[-1]) not in evidence.committed
+    ):
         ordered.pop()
     return ordered
 
 
 def _claim(evidence: Remains, given: Given, begin: Position, later: Sequence[Claim], former: str) -> Claim:
-    """In place of one that is lost: who had the topic, and when it was created, is as a later one of the incarnation says."""
+    """In place of one that is lost: who had the topic, and when it was created, is as a later one of the incarnation
+    says."""
     if later:
         return replace(later[0], begin=begin, at=given.at, reason=REBUILT, former=former)
     owner = next((application for application, _ in evidence.open), given.application)
@@ -114,7 +122,8 @@ def _vouched(evidence: Remains, spans: Sequence[Span], given: Given) -> Iterator
     for place in dict.fromkeys(given.ended):
         if place not in ends:
             raise FatalError(
-                f"{evidence.topic}: no segment ends with {place[0]}:{place[1]}; the notes name the ends that are in doubt"
+                f"{evidence.topic}: no segment ends with {place[0]}:{place[1]}; the notes name the ends that are in "
+                "doubt"
             )
         yield LedgerClosed(ends[place].incarnation, *place, VOUCHED)
 
@@ -124,7 +133,9 @@ def _of_chain(evidence: Remains, found: Chain) -> Iterator[Note]:
         yield Note(NoteKind.LEFT_OUT, evidence.key(span), why, span.start)
     for hole in found.holes:
         after = "the beginning" if hole.before is None else str(hole.before.end)
-        message = f"what followed {after} up to {hole.end}: the record of {hole.uuid} is lost; bring it back, or it is a loss"
+        message = (
+            f"what followed {after} up to {hole.end}: the record of {hole.uuid} is lost; bring it back, or it is a loss"
+        )
         yield Note(NoteKind.LOST, generations_folder(evidence.topic), message, hole.end)
 
 
@@ -137,5 +148,9 @@ def _doubts(evidence: Remains, records: Iterable[Said]) -> Iterator[Note]:
     """A note of each place where readers report or refuse what they read."""
     for found in breaks(TopicCatalog.empty(evidence.topic).apply(*records)):
         end = None if found.before is None else found.before.end
-        remedy = f"; --ended {end} where you know that it did" if found.kind is BreakKind.UNPROVEN and end is not None else ""
+        remedy = (
+            f"; --ended {end} where you know that it did"
+            if found.kind is BreakKind.UNPROVEN and end is not None
+            else ""
+        )
         yield Note(NoteKind.UNKNOWN, generations_folder(evidence.topic), f"{found.message}{remedy}", found.after.start)

@@ -41,9 +41,9 @@ class Note:
 class Remains:
     """Everything that is left of a topic but the bytes of its segments.
 
-    `records` by uuid, segments without their parts; `sources`: where each can be read; `committed`: those that are in the generation in
-    force, whose `catalog` is None where it cannot be read as a whole. `incomplete`: uuids whose own object is not there or damaged.
-    `summed`: generations of which manifests are left, perhaps nothing else.
+    `records`: by uuid, segments without their parts. `sources`: where each can be read. `committed`: those of the
+    generation in force. `catalog`: None if it cannot be read as a whole. `incomplete`: uuids whose own object is absent
+    or damaged. `summed`: generations that have manifests left, perhaps nothing else.
     """
 
     topic: TopicName
@@ -86,7 +86,8 @@ class Remains:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What whoever rebuilds says: whose topic it is and when it was created, for a claim that is lost; ends of ledgers. `at`: now, in ms."""
+    """What the person who rebuilds says: for a lost claim, whose topic it is and when it was created; ends of ledgers.
+    `at`: now, in ms."""
 
     application: str
     at: int

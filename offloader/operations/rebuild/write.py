@@ -1,8 +1,9 @@
-"""Writing a proposal: a new generation beside the one that is in force, which one compare-and-set ends.
+"""Writes a proposal as a new generation; one compare-and-set ends the old one.
 
-The records' own objects come first, then slots 1 and on of the new generation, which nobody reads yet. Then the old one's next slot
-says that it is over: whoever wrote there meanwhile wins, and the rebuild is to be repeated. From there on the new one is in force; its
-slot 0 says so, too, once the old one is removed. Interrupted before, nothing has changed.
+The order: the records' own objects; slots 1 and on of the new generation, which nobody reads yet; the old generation's
+next slot, which says that it is over. Whoever wrote to that slot meanwhile wins, and the rebuild must be repeated. From
+there on the new generation is in force. Its slot 0 says so as well, for when the old one is removed. An interruption
+before that changes nothing.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ def proposed(store: ObjectStore, topic: TopicName, given: Given) -> Proposal:
 
 
 def rebuild(store: ObjectStore, topic: TopicName, given: Given, new_token: Callable[[], str]) -> Proposal:
-    """Propose and write, whoever ran on the owner's journal being ended in between; nobody is where there is nothing to write. Raises
-    FatalError, IntegrityError."""
+    """Propose and write, whoever ran on the owner's journal being ended in between; nobody is where there is nothing to
+    write. Raises FatalError, IntegrityError."""
     proposal = proposed(store, topic, given)
     check_agreement(proposal)
     if proposal.in_force and not proposal.evidence.incomplete:
@@ -57,7 +58,11 @@ def sound_in(store: ObjectStore, evidence: Remains) -> Sound:
         whole = decode_catalog(key, read_record(store, key))
         if not isinstance(whole, Segment):
             raise IntegrityError(f"{key} has changed while it was looked at")
-        found = (f for f in check_objects(store, evidence.topic, whole, quick=False) if f.kind is not FindingKind.WRONG_METADATA)
+        found = (
+            f
+            for f in check_objects(store, evidence.topic, whole, quick=False)
+            if f.kind is not FindingKind.WRONG_METADATA
+        )
         first = next(found, None)
         return "" if first is None else f"{first.key}: {first.message}"
 
@@ -69,7 +74,9 @@ def check_agreement(proposal: Proposal) -> None:
     evidence = proposal.evidence
     if len(evidence.open) > 1:
         names = " and ".join(application for application, _ in evidence.open)
-        raise FatalError(f"{evidence.topic}: {names} both have a segment of it open; `offloader takeover` ends one of them")
+        raise FatalError(
+            f"{evidence.topic}: {names} both have a segment of it open; `offloader takeover` ends one of them"
+        )
     for application, segment in evidence.open:
         _check_open(proposal, application, segment)
 
@@ -79,18 +86,22 @@ def _check_open(proposal: Proposal, application: str, segment: OpenSegment) -> N
     owner = catalog.claim.application if catalog.claim is not None else ""
     if owner != application:
         raise FatalError(
-            f"{topic}: the journal of {application} has segment {segment.uuid} open, the catalog would be {owner or 'nobody'}'s: "
-            f"give --application {application}, or `offloader takeover` first"
+            f"{topic}: the journal of {application} has segment {segment.uuid} open, the catalog would be "
+            f"{owner or 'nobody'}'s: give --application {application}, or `offloader takeover` first"
         )
     done = any(s.uuid == segment.uuid for s in catalog.segments)
     if not done and catalog.end is not None and segment.start <= catalog.end:
-        raise IntegrityError(f"{topic}: the open segment starts at {segment.start}, the catalog would end at {catalog.end}")
+        raise IntegrityError(
+            f"{topic}: the open segment starts at {segment.start}, the catalog would end at {catalog.end}"
+        )
 
 
 def _end_running(store: ObjectStore, proposal: Proposal, new_token: Callable[[], str]) -> None:
     """Begin a new epoch of the owner's journal: a process that still runs on it stops for good."""
     claim = proposal.catalog().claim
-    owners = {application for application, _ in proposal.evidence.open} | ({claim.application} if claim is not None else set())
+    owners = {application for application, _ in proposal.evidence.open} | (
+        {claim.application} if claim is not None else set()
+    )
     for application in sorted(owners - {""}):
         start = JournalStart(store, application)
         loaded = start.load()
@@ -110,7 +121,9 @@ def _write_beside(store: ObjectStore, proposal: Proposal) -> None:
             return
         data = encode_catalog(uuid, record) if source is None else plain(read_record(store, source))
         if store.put(key, data, if_absent=key not in unread) is None:
-            raise IntegrityError(f"{key} has been written meanwhile: stop whatever works on {evidence.topic} and try again")
+            raise IntegrityError(
+                f"{key} has been written meanwhile: stop whatever works on {evidence.topic} and try again"
+            )
 
     with ThreadPoolExecutor(READERS, "record-writer") as pool:
         list(pool.map(write, proposal.records))
@@ -121,8 +134,8 @@ def _write_beside(store: ObjectStore, proposal: Proposal) -> None:
 
 def _write_generation(store: ObjectStore, proposal: Proposal, at: int) -> None:
     evidence, topic, former = proposal.evidence, proposal.evidence.topic, proposal.evidence.in_force
-    # Never a number that a writer may still know, or that manifests are left of. Where nothing is left that tells of a former rebuild, the
-    # time does: what was lost once more is not made again under the same number.
+    # Never a number that a writer may still know, or that manifests are left of. Where nothing is left that tells of a
+    # former rebuild, the time does: what was lost once more is not made again under the same number.
     generation = max((*evidence.found, *evidence.summed, former or 0)) + 1
     generation = max(generation, at)
     log = NumberedLog(store, catalog_folder(topic, generation))
@@ -150,4 +163,6 @@ def _standing(head: CatalogHead, records: Iterable[Said]) -> Iterator[tuple[Cata
 
 def _append(log: NumberedLog, slot: int, data: bytes, topic: TopicName) -> None:
     if log.append(slot, data) is not None:
-        raise IntegrityError(f"{log.key(slot)} has been written meanwhile: stop whatever works on {topic} and try again")
+        raise IntegrityError(
+            f"{log.key(slot)} has been written meanwhile: stop whatever works on {topic} and try again"
+        )

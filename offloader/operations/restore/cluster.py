@@ -37,7 +37,9 @@ class TargetCluster:
         try:
             partitioned = [TopicName.parse(name) for name in rest.get(f"persistent/{namespace}/partitioned")]
         except AbsentError as error:
-            raise NamespaceNotFoundError(f"{namespace} does not exist: create it, with a retention without end") from error
+            raise NamespaceNotFoundError(
+                f"{namespace} does not exist: create it, with a retention without end"
+            ) from error
         counts = {topic: rest.get(f"{topic.rest_path}/partitions")["partitions"] for topic in partitioned}
         return Existing(set(self._admin.topics(namespace)), counts)
 
@@ -50,7 +52,8 @@ class TargetCluster:
             defaults = self._admin.runtime_configuration() if unsaid else {}
         except AuthorizationFailedError:
             log.warning(
-                "%s: the namespace leaves %s to the broker, whose defaults only super users may see: they are checked when the topic is made",
+                "%s: the namespace leaves %s to the broker, whose defaults only super users may see: they are "
+                "checked when the topic is made",
                 topic,
                 " and ".join(unsaid),
                 extra={"see": "policies-unseen"},

@@ -30,7 +30,11 @@ class Pairing:
 
 
 def pairing(
-    source: TopicName, archived: Collection[TopicName], target: TopicName, existing: Existing, partitions: int | None = None
+    source: TopicName,
+    archived: Collection[TopicName],
+    target: TopicName,
+    existing: Existing,
+    partitions: int | None = None,
 ) -> Pairing:
     """A topic goes to a topic of its kind; all partitions of one to as many. `partitions`: how many the source had.
 
@@ -44,14 +48,18 @@ def pairing(
         raise TopicNotFoundError(f"{source} is not in the archive; `offloader topics list` shows what is")
     count = parts[-1].partition + 1 if partitions is None else partitions
     if parts[-1].partition >= count:
-        raise FatalError(f"{source} has {parts[-1].partition + 1} archived partitions at least, not {count}: see --partitions")
+        raise FatalError(
+            f"{source} has {parts[-1].partition + 1} archived partitions at least, not {count}: see --partitions"
+        )
     return _partitioned(source, parts, target, existing, count)
 
 
 def _single(source: TopicName, target: TopicName, existing: Existing) -> Pairing:
     if target in existing.partitioned:
         count = existing.partitioned[target]
-        raise FatalError(f"{target} has {count} partitions, {source} is one topic: name a partition, {target.name}-partition-0")
+        raise FatalError(
+            f"{target} has {count} partitions, {source} is one topic: name a partition, {target.name}-partition-0"
+        )
     if target in existing.topics:
         return Pairing(((source, target),))
     if target.partition >= 0:
@@ -59,14 +67,16 @@ def _single(source: TopicName, target: TopicName, existing: Existing) -> Pairing
     return Pairing(((source, target),), create=0)
 
 
-def _partitioned(source: TopicName, parts: list[TopicName], target: TopicName, existing: Existing, count: int) -> Pairing:
+def _partitioned(
+    source: TopicName, parts: list[TopicName], target: TopicName, existing: Existing, count: int
+) -> Pairing:
     if target in existing.topics or target.partition >= 0:
         raise FatalError(f"{source} has {count} partitions, {target} is one topic: name another target")
     there = existing.partitioned.get(target)
     if there not in (None, count):
         raise FatalError(
-            f"{target} has {there} partitions, {source} {count}: keys would move between partitions; use --partitions {there} "
-            f"if that is how many the source had"
+            f"{target} has {there} partitions, {source} {count}: keys would move between partitions; use --partitions "
+            f"{there} if that is how many the source had"
         )
     pairs = tuple((part, partition_of(target, part.partition)) for part in parts)
     return Pairing(pairs, create=count if there is None else None)

@@ -41,7 +41,9 @@ class RestoreProgress:
     after it.
     """
 
-    def __init__(self, origin: Origin, tail: Tail, *, outcomes: Outcomes | None = None, allow_missing: bool = False) -> None:
+    def __init__(
+        self, origin: Origin, tail: Tail, *, outcomes: Outcomes | None = None, allow_missing: bool = False
+    ) -> None:
         self.tail = tail
         self.counts = Counts(there=tail.number)
         self._origin = origin

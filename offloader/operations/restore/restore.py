@@ -73,7 +73,9 @@ class Restore:
         while self._fill(course):
             self._hear(course)
         if self._target.tail() != course.tail:
-            raise IntegrityError("the target does not end with the entry that was confirmed last: delete it and restore it again")
+            raise IntegrityError(
+                "the target does not end with the entry that was confirmed last: delete it and restore it again"
+            )
         return course.counts
 
     def _resumed(self, tail: Tail) -> RestoreProgress:

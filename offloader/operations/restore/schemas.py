@@ -23,8 +23,8 @@ class Schemas:
         number = int.from_bytes(version, signed=True)
         if not self._has(number):
             raise FatalError(
-                f"{self._target} has no schema version {number}, which archived entries name: upload the source's schemas in their "
-                f"order (pulsar-admin schemas upload), or restore with --ignore-schemas"
+                f"{self._target} has no schema version {number}, which archived entries name: upload the source's "
+                "schemas in their order (pulsar-admin schemas upload), or restore with --ignore-schemas"
             )
         self._known.add(version)
 

@@ -47,14 +47,18 @@ def tail_of(target: TopicName, origin: Origin, found: Found, *, settled: bool) -
     if found.entries == 0 and found.last is None:
         return Tail()
     if found.entries == 0:
-        raise FatalError(f"{target} held entries that were removed, so nothing tells what was restored: restore to a new topic")
+        raise FatalError(
+            f"{target} held entries that were removed, so nothing tells what was restored: restore to a new topic"
+        )
     if found.last_data is None:
-        raise FatalError(f"{target} is neither empty nor a restore: {_place(found)} is not a message; restore to a new topic")
+        raise FatalError(
+            f"{target} is neither empty nor a restore: {_place(found)} is not a message; restore to a new topic"
+        )
     mark = _mark_of(target, origin, found, found.last_data)
     if settled and mark.number != found.entries:
         raise IntegrityError(
-            f"{target} holds {found.entries} entries, but the last one says that it is number {mark.number} of the restore: "
-            f"something was added or removed; delete the topic and restore it again"
+            f"{target} holds {found.entries} entries, but the last one says that it is number {mark.number} of the "
+            "restore: something was added or removed; delete the topic and restore it again"
         )
     return Tail(mark.number, mark.position)
 
@@ -63,10 +67,14 @@ def _check_usable(target: TopicName, found: Found) -> None:
     if found.terminated:
         raise FatalError(f"{target} is terminated: restore to a new topic")
     if found.compacted:
-        raise FatalError(f"{target} was compacted: consumers that read compacted would miss entries; restore to a new topic")
+        raise FatalError(
+            f"{target} was compacted: consumers that read compacted would miss entries; restore to a new topic"
+        )
     others = [name for name in found.producers if not name.startswith(PRODUCER)]
     if others:
-        raise FatalError(f"{target}: producer {others[0]} is connected, and a restore would fence it out: stop it first")
+        raise FatalError(
+            f"{target}: producer {others[0]} is connected, and a restore would fence it out: stop it first"
+        )
 
 
 def _mark_of(target: TopicName, origin: Origin, found: Found, data: bytes) -> Provenance:
@@ -75,7 +83,9 @@ def _mark_of(target: TopicName, origin: Origin, found: Found, data: bytes) -> Pr
     except DamagedObjectError as error:
         raise FatalError(f"{target}: {_place(found)}: {error}; restore to a new topic") from error
     if mark is None:
-        raise FatalError(f"{target} is neither empty nor a restore: {_place(found)} was not restored; restore to a new topic")
+        raise FatalError(
+            f"{target} is neither empty nor a restore: {_place(found)} was not restored; restore to a new topic"
+        )
     if mark.origin != origin:
         raise FatalError(f"{target} is a restore of {mark.origin}, not of {origin}: restore to a new topic")
     return mark

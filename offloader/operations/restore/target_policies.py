@@ -14,7 +14,8 @@ APPLIED = {
     "message TTL": "messageTTL",
     "compaction threshold": "compactionThreshold",
 }
-# What a topic without policies of its own has: those of its namespace (their names there), else the broker's (its configuration).
+# What a topic without policies of its own has: those of its namespace (their names there), else the broker's (its
+# configuration).
 NAMESPACES = {
     "retention": "retention_policies",
     "message TTL": "message_ttl_in_seconds",
@@ -40,7 +41,8 @@ def inherited(namespace: Mapping[str, Any], broker: Mapping[str, str]) -> dict[s
         "compaction threshold": int(broker.get("brokerServiceCompactionThresholdInBytes", 0)),
     }
     return {
-        name: default if name in left_to_broker(namespace) else namespace[NAMESPACES[name]] for name, default in defaults.items()
+        name: default if name in left_to_broker(namespace) else namespace[NAMESPACES[name]]
+        for name, default in defaults.items()
     }
 
 
@@ -56,8 +58,8 @@ def check_policies(
     if kept.get("retentionTimeInMinutes") != -1 or kept.get("retentionSizeInMB") != -1:
         _refuse(
             target,
-            f"its retention ({kept.get('retentionTimeInMinutes', 0)} minutes, {kept.get('retentionSizeInMB', 0)} MB) may remove "
-            f"what was restored",
+            f"its retention ({kept.get('retentionTimeInMinutes', 0)} minutes, {kept.get('retentionSizeInMB', 0)} MB) "
+            "may remove what was restored",
             _remedy("set-retention", "--time -1 --size -1", target, new=new),
         )
     if applied.get("message TTL"):
@@ -83,7 +85,8 @@ def check_policies(
 def _remedy(call: str, arguments: str, target: TopicName, *, new: bool) -> str:
     if new:
         return (
-            f"pulsar-admin namespaces {call} {target.namespace} {arguments}, or make the topic first and give it its own policy"
+            f"pulsar-admin namespaces {call} {target.namespace} {arguments}, or make the topic first and give it its "
+            "own policy"
         )
     return f"pulsar-admin topicPolicies {call} {target.partitioned_name} {arguments}"
 

@@ -36,12 +36,16 @@ class Outcomes:
             return True
         if (transaction, False) in self.ended:
             return False
-        raise FatalError(f"{position} belongs to a transaction, and the archive does not hold its end: it cannot be restored")
+        raise FatalError(
+            f"{position} belongs to a transaction, and the archive does not hold its end: it cannot be restored"
+        )
 
 
 def outcomes(raw: tuple[Range, ...], items: Iterable[Item]) -> Outcomes:
     """From the markers among these items."""
-    return Outcomes(raw, frozenset(end for item in items if isinstance(item, ArchivedEntry) and (end := _end(item.data))))
+    return Outcomes(
+        raw, frozenset(end for item in items if isinstance(item, ArchivedEntry) and (end := _end(item.data)))
+    )
 
 
 def _end(data: bytes) -> tuple[Transaction, bool] | None:

@@ -69,7 +69,8 @@ def verify(
     names = sorted(listing.topics(store)) if chosen is None else chosen
     with ThreadPoolExecutor(THREADS, "verify") as pool:
         read = {
-            r.catalog.topic: r for r in map_ahead(pool, lambda topic: read_catalog(store, topic, slim=True), names, 2 * THREADS)
+            r.catalog.topic: r
+            for r in map_ahead(pool, lambda topic: read_catalog(store, topic, slim=True), names, 2 * THREADS)
         }
     findings = [*journals.findings, *_of_records(read), *_of_journals(store, read, journals)]
     findings += _copies(chain(journals.tokens, *(_tokens(r) for r in read.values())))
@@ -114,7 +115,9 @@ def _of_records(read: Mapping[TopicName, ReadCatalog]) -> Iterator[Finding]:
         for segment in r.catalog.segments:
             if uuids[segment.uuid] > 1:
                 message = f"{uuids[segment.uuid]} segments have this uuid"
-                yield Finding(FindingKind.DUPLICATE_UUID, data_key(topic, segment.uuid), message, topic, position=segment.start)
+                yield Finding(
+                    FindingKind.DUPLICATE_UUID, data_key(topic, segment.uuid), message, topic, position=segment.start
+                )
 
 
 def _of_journals(store: ObjectStore, read: Mapping[TopicName, ReadCatalog], journals: Journals) -> list[Finding]:
@@ -134,12 +137,19 @@ def _against_journals(read: ReadCatalog, journals: Journals) -> Iterator[Finding
     owner = catalog.claim.application if catalog.claim is not None else ""
     for application, segment in journals.open_segments(catalog.topic):
         if application != owner and read.complete:
-            message = f"the journal of {application} has segment {segment.uuid} open, the topic is claimed by {owner or 'nobody'}"
-            yield Finding(FindingKind.NOT_CLAIMED, journal_folder(application), message, catalog.topic, position=segment.start)
+            message = (
+                f"the journal of {application} has segment {segment.uuid} open, the topic is claimed by "
+                f"{owner or 'nobody'}"
+            )
+            yield Finding(
+                FindingKind.NOT_CLAIMED, journal_folder(application), message, catalog.topic, position=segment.start
+            )
         committed = any(s.uuid == segment.uuid for s in catalog.segments)
         if not committed and catalog.end is not None and segment.start <= catalog.end:
             message = f"the open segment {segment.uuid} starts at {segment.start}, the catalog ends at {catalog.end}"
-            yield Finding(FindingKind.OVERLAP, catalog_folder(catalog.topic), message, catalog.topic, position=segment.start)
+            yield Finding(
+                FindingKind.OVERLAP, catalog_folder(catalog.topic), message, catalog.topic, position=segment.start
+            )
         elif not committed:
             yield from _check_follows(catalog, segment)
 
@@ -155,7 +165,10 @@ def _check_follows(catalog: TopicCatalog, segment: OpenSegment) -> Iterator[Find
     topic, key = catalog.topic, catalog_folder(catalog.topic)
     last = catalog.head.last.uuid if catalog.head.last is not None else ""
     if segment.predecessor_uuid != last and not _stands_for(catalog, segment):
-        message = f"it ends with {last or 'none'}, the open segment {segment.uuid} follows {segment.predecessor_uuid or 'none'}"
+        message = (
+            f"it ends with {last or 'none'}, the open segment {segment.uuid} follows "
+            f"{segment.predecessor_uuid or 'none'}"
+        )
         yield Finding(FindingKind.WRONG_PREDECESSOR, key, message, topic, position=segment.start)
     end = catalog.end
     if end is not None and end.ledger == segment.start.ledger and end.next_entry < segment.start:
@@ -179,12 +192,16 @@ def _copies(tokens: Iterable[tuple[str, str]]) -> Iterator[Finding]:
             yield Finding(FindingKind.DAMAGED_RECORD, key, f"the same record as {others}: one of them is a copy", topic)
 
 
-def _check_claims(store: ObjectStore, read: Mapping[TopicName, ReadCatalog], listed: Collection[str]) -> Iterator[Finding]:
+def _check_claims(
+    store: ObjectStore, read: Mapping[TopicName, ReadCatalog], listed: Collection[str]
+) -> Iterator[Finding]:
     """Whether the list of claims has all claims of the catalogs, and none that is over. What differs is looked at once
     more: it may have changed since."""
     claims = {topic: r.catalog.claim for topic, r in read.items()}
     owned = {
-        claim_key(claim.application, topic): topic for topic, claim in claims.items() if claim is not None and claim.application
+        claim_key(claim.application, topic): topic
+        for topic, claim in claims.items()
+        if claim is not None and claim.application
     }
     for key in sorted(owned.keys() - set(listed)):
         if store.stat(key) is None:
@@ -199,7 +216,9 @@ def _check_claims(store: ObjectStore, read: Mapping[TopicName, ReadCatalog], lis
             and store.stat(key) is not None
         ):
             yield Finding(
-                FindingKind.LEFT_OVER, key, "its topic is not claimed by this application, which looks into it at its next start"
+                FindingKind.LEFT_OVER,
+                key,
+                "its topic is not claimed by this application, which looks into it at its next start",
             )
 
 

@@ -75,7 +75,9 @@ def read_catalog(store: ObjectStore, topic: TopicName, *, slim: bool = False) ->
     return read
 
 
-def _read_generation(store: ObjectStore, empty: CatalogHead, found: Slots, listed: Iterable[str], *, slim: bool) -> ReadCatalog:
+def _read_generation(
+    store: ObjectStore, empty: CatalogHead, found: Slots, listed: Iterable[str], *, slim: bool
+) -> ReadCatalog:
     topic, generation = empty.topic, empty.generation
     log = NumberedLog(store, catalog_folder(topic, generation))
     fold, claims, records, said = CatalogFold(TopicCatalog(empty)), [], [], []
@@ -89,7 +91,9 @@ def _read_generation(store: ObjectStore, empty: CatalogHead, found: Slots, liste
         key = log.key(slot)
         if slot != fold.head.next_slot:
             missing = log.key(fold.head.next_slot)
-            findings.append(Finding(FindingKind.DAMAGED_RECORD, missing, f"it is missing, though {key} is there", topic))
+            findings.append(
+                Finding(FindingKind.DAMAGED_RECORD, missing, f"it is missing, though {key} is there", topic)
+            )
             fold.head = replace(fold.head, next_slot=slot)
         before = fold.head
         try:
@@ -97,7 +101,9 @@ def _read_generation(store: ObjectStore, empty: CatalogHead, found: Slots, liste
                 raise data
             there, record, token = decode_slot(topic, generation, slot, key, data)
             beside = plain(data)
-            records.append(ReadRecord(key, token, len(beside), sha256(beside).digest(), beside=isinstance(record, Said)))
+            records.append(
+                ReadRecord(key, token, len(beside), sha256(beside).digest(), beside=isinstance(record, Said))
+            )
             if not _is_damaged(findings) and there != before and not isinstance(record, GenerationEnded):
                 message = "what it says of the records before it is not what they say"
                 findings.append(Finding(FindingKind.DAMAGED_RECORD, key, message, topic))
@@ -165,7 +171,11 @@ def _check_begins(catalog: TopicCatalog) -> Iterator[Finding]:
         if segment is not None and segment.start < begin:
             message = f"{name(segment)} starts at {segment.start}, and the topic was claimed from {begin} on"
             yield Finding(
-                FindingKind.DAMAGED_RECORD, catalog_folder(catalog.topic), message, catalog.topic, position=segment.start
+                FindingKind.DAMAGED_RECORD,
+                catalog_folder(catalog.topic),
+                message,
+                catalog.topic,
+                position=segment.start,
             )
 
 
@@ -185,7 +195,9 @@ def check_catalog(catalog: TopicCatalog) -> Iterator[Finding]:
     """Whether the records agree with each other."""
     topic = catalog.topic
     for broken in breaks(catalog):
-        yield Finding(FindingKind(broken.kind), catalog_folder(topic), broken.message, topic, position=broken.after.start)
+        yield Finding(
+            FindingKind(broken.kind), catalog_folder(topic), broken.message, topic, position=broken.after.start
+        )
     for before, after in pairwise((None, *spans(catalog))):
         if after is not None:
             yield from _check_predecessor(topic, before, after)
@@ -245,7 +257,10 @@ def _check_counts(segment: Segment) -> Iterator[str]:
     for held in segment.ledgers:
         count = sum(run.span for run in found if run.ledger == held.ledger and run.gap is None)
         if count != held.count:
-            yield f"ledger {held.ledger} has {held.count} entries in {held.first}..{held.last}, where {count} are in no gap"
+            yield (
+                f"ledger {held.ledger} has {held.count} entries in {held.first}..{held.last}, where {count} are in "
+                "no gap"
+            )
 
 
 def _check_parts(segment: Segment) -> Iterator[str]:
@@ -262,7 +277,10 @@ def _check_parts(segment: Segment) -> Iterator[str]:
         of_parts = [r for part in segment.parts for r in part.ledgers if r.ledger == held.ledger]
         sums = (sum(r.count for r in of_parts), sum(r.size for r in of_parts))
         if sums != (held.count, held.size):
-            yield f"ledger {held.ledger} has {held.count} entries of {held.size} bytes, in its parts {sums[0]} of {sums[1]}"
+            yield (
+                f"ledger {held.ledger} has {held.count} entries of {held.size} bytes, in its parts {sums[0]} of "
+                f"{sums[1]}"
+            )
 
 
 def _without(key: str, message: str) -> str:

@@ -49,13 +49,15 @@ def lost_ends(
     for finding in objects:
         key = parse_topic_key(finding.key)
         lost = key is not None and (key.topic, key.uuid) in going_on
-        yield replace(finding, message="its record goes on where the catalog ends: do not delete it") if lost else finding
+        yield (
+            replace(finding, message="its record goes on where the catalog ends: do not delete it") if lost else finding
+        )
 
 
 def _says(topic: TopicName, record: Segment | Loss) -> str:
     return (
-        f"it goes on where the catalog ends, with {record.start}..{record.end}: the catalog has lost its end, or this is being written; "
-        f"`offloader catalog rebuild {topic}` brings it back"
+        f"it goes on where the catalog ends, with {record.start}..{record.end}: the catalog has lost its end, or this "
+        f"is being written; `offloader catalog rebuild {topic}` brings it back"
     )
 
 

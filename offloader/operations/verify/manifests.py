@@ -55,8 +55,8 @@ class ManifestCheck:
         }
         for key in sorted(self._unchecked - begun):
             message = (
-                f"it sums up records that are not there, the catalog has lost its end: `offloader catalog rebuild {self._topic}` "
-                "brings it back; where that has nothing to do, delete this"
+                "it sums up records that are not there, the catalog has lost its end: `offloader catalog rebuild "
+                f"{self._topic}` brings it back; where that has nothing to do, delete this"
             )
             yield Finding(FindingKind.DAMAGED_MANIFEST, key, message, self._topic)
 
@@ -65,4 +65,6 @@ class ManifestCheck:
         if found is None:
             yield Finding(FindingKind.DAMAGED_MANIFEST, key, "it is missing, though there are later ones", self._topic)
         elif found != wanted:
-            yield Finding(FindingKind.DAMAGED_MANIFEST, key, "it does not say what the catalog's records say", self._topic)
+            yield Finding(
+                FindingKind.DAMAGED_MANIFEST, key, "it does not say what the catalog's records say", self._topic
+            )

@@ -38,7 +38,10 @@ class PartStream:
             found = crc32c(data)
             if found != part.crc32c:
                 self.damaged = True
-                message = f"part {part.number} of {part.size} bytes has CRC32C {found:08x}, the catalog says {part.crc32c:08x}"
+                message = (
+                    f"part {part.number} of {part.size} bytes has CRC32C {found:08x}, the catalog says "
+                    f"{part.crc32c:08x}"
+                )
                 self._add(FindingKind.DAMAGED_PART, message, part.offset)
             elif not self.damaged:
                 self._check_entries(part, data)
@@ -73,12 +76,19 @@ class PartStream:
         if found != expected and not self._wrong_entries:
             self._wrong_entries = True  # everything after it is shifted
             belongs = "nothing" if expected is None else f"{expected[0]}:{expected[1]}"
-            self._add(FindingKind.WRONG_ENTRIES, f"{found[0]}:{found[1]} stands where {belongs} belongs", stored.offset, expected)
+            self._add(
+                FindingKind.WRONG_ENTRIES,
+                f"{found[0]}:{found[1]} stands where {belongs} belongs",
+                stored.offset,
+                expected,
+            )
         facts = inspect(stored.data)
         stats.add(facts)
         if facts.unreadable and not part.stats.unreadable:
             why = fault(stored.data) or "it is no message"
-            self._add(FindingKind.DAMAGED_ENTRY, f"{found[0]}:{found[1]}: {why}", stored.offset, (found[0] or 0, found[1]))
+            self._add(
+                FindingKind.DAMAGED_ENTRY, f"{found[0]}:{found[1]}: {why}", stored.offset, (found[0] or 0, found[1])
+            )
 
     def _add(self, kind: FindingKind, message: str, offset: int | None, at: tuple[int, int] | None = None) -> None:
         position = None if at is None else Position(self._segment.start.incarnation, *at)

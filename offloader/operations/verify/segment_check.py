@@ -44,12 +44,18 @@ class _SegmentCheck:
         stat = self._store.stat(self._data_key)
         if stat is None:
             self._add(
-                FindingKind.MISSING_OBJECT, self._data_key, f"the catalog's segment {self._segment.uuid} has no data object"
+                FindingKind.MISSING_OBJECT,
+                self._data_key,
+                f"the catalog's segment {self._segment.uuid} has no data object",
             )
             return False
         self._check_metadata(self._data_key, stat)
         if stat.size != self._segment.size:
-            self._add(FindingKind.WRONG_SIZE, self._data_key, f"it has {stat.size} bytes, the catalog says {self._segment.size}")
+            self._add(
+                FindingKind.WRONG_SIZE,
+                self._data_key,
+                f"it has {stat.size} bytes, the catalog says {self._segment.size}",
+            )
         return stat.size == self._segment.size
 
     def index(self) -> Index | None:

@@ -17,7 +17,9 @@ THREADS = 8
 DEEP_THREADS = 2  # each holds a range of an object and an entry in memory
 
 
-def verify_ledgers(found: FoundLedgers, store_of: Callable[[str], ObjectStore], *, quick: bool = False) -> list[Finding]:
+def verify_ledgers(
+    found: FoundLedgers, store_of: Callable[[str], ObjectStore], *, quick: bool = False
+) -> list[Finding]:
     """Everything that is wrong with a topic's ledgers, what was found with them included. `quick`: no data is read.
 
     `store_of` opens the store that a ledger names. Raises what the store raises.
@@ -29,7 +31,9 @@ def verify_ledgers(found: FoundLedgers, store_of: Callable[[str], ObjectStore], 
     readable = [ledger for ledger in found.ledgers if ledger.unreadable is None]  # the others are among what was found
     with ThreadPoolExecutor(THREADS if quick else DEEP_THREADS, "verify") as pool:
         pairs = list(pool.map(check, readable))
-    return list(dict.fromkeys([*found.findings, *(finding for pair in pairs for finding in pair.findings), *_twins(pairs)]))
+    return list(
+        dict.fromkeys([*found.findings, *(finding for pair in pairs for finding in pair.findings), *_twins(pairs)])
+    )
 
 
 def _checked(topic: TopicName, ledger: OffloadedLedger, store: ObjectStore, *, quick: bool) -> LedgerPair:

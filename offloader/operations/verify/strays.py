@@ -126,7 +126,9 @@ def stray_objects(keys: Iterable[str], named: Named, journals: Journals) -> Iter
         elif parsed.kind in (KeyKind.CATALOG, KeyKind.MANIFEST):
             if (parsed.topic, parsed.generation) not in told:
                 told.add((parsed.topic, parsed.generation))
-                yield from _not_in_force(parsed.topic, parsed.generation, named.generations.get(parsed.topic, parsed.generation))
+                yield from _not_in_force(
+                    parsed.topic, parsed.generation, named.generations.get(parsed.topic, parsed.generation)
+                )
         elif (parsed.topic, parsed.uuid) not in (named.records if parsed.kind is KeyKind.RECORD else named.segments):
             yield from _unnamed(key, parsed, journals)
 
@@ -135,11 +137,17 @@ def _not_in_force(topic: TopicName, generation: int, in_force: int) -> Iterator[
     folder = catalog_folder(topic, generation)
     if generation < in_force:
         yield Finding(
-            FindingKind.LEFT_OVER, folder, f"replaced by generation {in_force} of this catalog; it can be deleted", topic
+            FindingKind.LEFT_OVER,
+            folder,
+            f"replaced by generation {in_force} of this catalog; it can be deleted",
+            topic,
         )
     elif generation > in_force:
         yield Finding(
-            FindingKind.LEFT_OVER, folder, "of a rebuild that was interrupted; unless one is under way it can be deleted", topic
+            FindingKind.LEFT_OVER,
+            folder,
+            "of a rebuild that was interrupted; unless one is under way it can be deleted",
+            topic,
         )
 
 
@@ -149,12 +157,17 @@ def open_uploads(uploads: Iterable[OpenUpload], journals: Journals) -> Iterator[
     for upload in uploads:
         parsed = parse_topic_key(upload.key)
         if parsed is None or parsed.kind is not KeyKind.DATA:  # nothing else of ours is uploaded in parts
-            message = f"another product's upload {upload.upload}: its key is none that the offloader uploads to; it is left alone"
+            message = (
+                f"another product's upload {upload.upload}: its key is none that the offloader uploads to; it is "
+                "left alone"
+            )
             yield None, Finding(FindingKind.OPEN_UPLOAD, upload.key, message)
         elif not _names_upload(journals, parsed.topic, parsed.uuid, upload.upload):
             yield (
                 upload,
-                Finding(FindingKind.OPEN_UPLOAD, upload.key, f"no journal names the upload {upload.upload}", parsed.topic),
+                Finding(
+                    FindingKind.OPEN_UPLOAD, upload.key, f"no journal names the upload {upload.upload}", parsed.topic
+                ),
             )
 
 

@@ -1,4 +1,5 @@
-"""Following a topic: archive, then Pulsar, then the archive again where Pulsar has trimmed: each entry once, in order."""
+"""Following a topic: archive, then Pulsar, then the archive again where Pulsar has trimmed: each entry once, in
+order."""
 
 from __future__ import annotations
 
@@ -60,7 +61,12 @@ def delivered(sim: Simulation) -> list[tuple[int, int, bytes]]:
 
 
 def entries_of(found: list[ReadItem]) -> list[tuple[int, int, bytes]]:
-    return [(e.position.ledger, e.position.entry, e.data) for run in found if isinstance(run, EntryRun) for e in run.entries()]
+    return [
+        (e.position.ledger, e.position.entry, e.data)
+        for run in found
+        if isinstance(run, EntryRun)
+        for e in run.entries()
+    ]
 
 
 def started(seed: int, **options: object) -> Simulation:
@@ -74,7 +80,9 @@ def started(seed: int, **options: object) -> Simulation:
 @given(st.integers(0, 10**9))
 def test_each_entry_comes_once_in_order_while_the_offloader_works_and_pulsar_trims(seed: int) -> None:
     rng = random.Random(seed)
-    sim = started(seed, max_size=rng.choice([3_000, 20_000]), part=4_096, roll="1s", entries_per_ledger=rng.choice([3, 20, None]))
+    sim = started(
+        seed, max_size=rng.choice([3_000, 20_000]), part=4_096, roll="1s", entries_per_ledger=rng.choice([3, 20, None])
+    )
     actions = [
         lambda: sim.produce(TOPIC, rng.randint(1, 20), largest=2_000),
         lambda: sim.rounds(2),
@@ -107,7 +115,9 @@ def test_each_entry_comes_once_in_order_while_the_offloader_works_and_pulsar_tri
 
 
 @pytest.mark.parametrize("looks", [1, 2, 3])
-def test_what_is_archived_and_trimmed_between_two_looks_is_not_lost(monkeypatch: pytest.MonkeyPatch, looks: int) -> None:
+def test_what_is_archived_and_trimmed_between_two_looks_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch, looks: int
+) -> None:
     sim = started(6, roll="10s", pin_holds_last_entry=False)
     sim.produce(TOPIC, 5)
     before = itertools.count()

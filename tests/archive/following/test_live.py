@@ -35,10 +35,14 @@ def sim() -> Iterator[Simulation]:
 
 def topic(sim: Simulation, idle: float = 0.2) -> ArchivedTopic:
     seconds = Seconds()
-    live = Live(lambda: nullcontext((sim.cluster.source, sim.cluster.admin)), FollowLimits(idle=idle), seconds, seconds.pause)
+    live = Live(
+        lambda: nullcontext((sim.cluster.source, sim.cluster.admin)), FollowLimits(idle=idle), seconds, seconds.pause
+    )
     catalogs = sim.context.catalogs
     return ArchivedTopic(
-        Stores.of(sim.store), TopicRecords(catalogs.history(TOPIC)), following=Following(live, CatalogCache(sim.store).records)
+        Stores.of(sim.store),
+        TopicRecords(catalogs.history(TOPIC)),
+        following=Following(live, CatalogCache(sim.store).records),
     )
 
 
@@ -54,7 +58,11 @@ def test_archive_and_live_topic_are_one(sim: Simulation) -> None:
     produce(sim, 7, 8)
     found = topic(sim)
     assert [(e.position.ledger, e.position.entry, e.data) for e in found.entries(follow=True)] == delivered(sim)
-    assert [m.value for m in found.messages(Selection(published_from=START + 6000), follow=True)] == [b"m6", b"m7", b"m8"]
+    assert [m.value for m in found.messages(Selection(published_from=START + 6000), follow=True)] == [
+        b"m6",
+        b"m7",
+        b"m8",
+    ]
     last = Position(0, *delivered(sim)[-2][:2])
     assert [m.value for m in found.messages(Selection(last), follow=True)] == [b"m7", b"m8"]
     assert len(list(found.entries())) == 7

@@ -20,7 +20,9 @@ from tests.format.support import v1_one_block, v1_tiny_blocks
 
 from .support import any_entries, messages, metadata, objects
 
-FIXTURES = pytest.mark.parametrize(("fixture", "ledger"), [(v1_one_block(), 7), (v1_tiny_blocks(), 9)], ids=["one", "tiny"])
+FIXTURES = pytest.mark.parametrize(
+    ("fixture", "ledger"), [(v1_one_block(), 7), (v1_tiny_blocks(), 9)], ids=["one", "tiny"]
+)
 
 
 def pieces(data: bytes, size: int) -> list[bytes]:

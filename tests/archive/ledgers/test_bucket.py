@@ -62,13 +62,19 @@ def kinds(store, *topics):
 
 def ledgers(store, topic=TOPIC):
     found = scan(store, topic.__eq__).topics.get(topic)
-    return [] if found is None else [(held.start.ledger, held.uuid) for held in found.ledgers if held.unreadable is None]
+    return (
+        [] if found is None else [(held.start.ledger, held.uuid) for held in found.ledgers if held.unreadable is None]
+    )
 
 
 def unreadable(store, topic=TOPIC):
     """What of a topic's ledgers readers can only tell of: the object that is to blame, and whether that is damage."""
     found = scan(store, topic.__eq__).of(topic).ledgers
-    return [(held.start.ledger, held.unreadable.key, held.unreadable.damaged) for held in found if held.unreadable is not None]
+    return [
+        (held.start.ledger, held.unreadable.key, held.unreadable.damaged)
+        for held in found
+        if held.unreadable is not None
+    ]
 
 
 def test_the_ledgers_of_each_topic_in_order(store):
@@ -217,7 +223,8 @@ def test_two_copies_that_contradict_each_other_are_told(store):
 
 @pytest.mark.parametrize("damaged", [UUID, OTHER_UUID])
 def test_of_two_copies_the_one_that_verifies_is_taken(store, damaged):
-    """What Pulsar's offloader loses when an entry is larger than its blocks: the object ends early, and its index agrees."""
+    """What Pulsar's offloader loses when an entry is larger than its blocks: the object ends early, and its index
+    agrees."""
     sound = UUID if damaged == OTHER_UUID else OTHER_UUID
     put_ledger(store, 3, messages(3, 30), sound)
     data, index = objects(3, messages(3, 20))
@@ -248,7 +255,9 @@ def test_ledgers_of_two_clusters_are_not_taken_for_one_topic(store):
 
 
 @given(
-    st.dictionaries(st.integers(0, 2**62), st.lists(st.binary(min_size=1, max_size=100), min_size=1, max_size=5), max_size=6),
+    st.dictionaries(
+        st.integers(0, 2**62), st.lists(st.binary(min_size=1, max_size=100), min_size=1, max_size=5), max_size=6
+    ),
     st.data(),
 )
 def test_whatever_is_whole_is_found(held, data):
@@ -261,5 +270,7 @@ def test_whatever_is_whole_is_found(held, data):
     store.delete(lost)
     both = {ledger: {data_key(UUID, ledger), index_key(UUID, ledger)} for ledger in held}
     assert ledgers(store) == sorted((ledger, UUID) for ledger in held if index_key(UUID, ledger) not in lost)
-    assert [ledger for ledger, _, _ in unreadable(store)] == sorted(n for n in held if both[n] & lost == {index_key(UUID, n)})
+    assert [ledger for ledger, _, _ in unreadable(store)] == sorted(
+        n for n in held if both[n] & lost == {index_key(UUID, n)}
+    )
     assert len(kinds(store)) == sum(len(both[ledger] & lost) == 1 for ledger in held)

@@ -52,7 +52,9 @@ def test_a_record_is_read():
 
 def test_only_complete_copies_are_offloaded():
     found = found_in(TOPIC, (OFFLOADED, ATTEMPTED, CLOSED, OPEN), lambda bucket: f"s3://{bucket}")
-    assert found.ledgers == (OffloadedLedger(Position(0, 3, 0), Position(0, 3, 59), OFFLOADED.uuid, 6609234, "s3://ledgers"),)
+    assert found.ledgers == (
+        OffloadedLedger(Position(0, 3, 0), Position(0, 3, 59), OFFLOADED.uuid, 6609234, "s3://ledgers"),
+    )
     assert found.listed is not None
     assert found.listed.spans == (LedgerSpan(3, 59), LedgerSpan(5, 59), LedgerSpan(7, 9), LedgerSpan(8, None))
 
@@ -87,7 +89,13 @@ def test_whatever_a_broker_writes_is_read_in_order(written, codec):
 def stats(**offloaded: bool) -> dict[str, object]:
     """What 4.0.7 answers to `internalStats`, shortened."""
     ledgers = [
-        {"ledgerId": 3, "entries": 60, "size": 6609234, "offloaded": offloaded.get("first", True), "underReplicated": False},
+        {
+            "ledgerId": 3,
+            "entries": 60,
+            "size": 6609234,
+            "offloaded": offloaded.get("first", True),
+            "underReplicated": False,
+        },
         {"ledgerId": 5, "entries": 60, "size": 5263525, "offloaded": False, "underReplicated": False},
         {"ledgerId": 8, "entries": 0, "size": 0, "offloaded": False, "underReplicated": False},
     ]

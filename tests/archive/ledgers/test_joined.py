@@ -61,7 +61,9 @@ class World:
 
     def segment(self, *ledgers: int, count: int, closed: bool = True) -> None:
         """By our application, as a segment that ends with the last of these ledgers."""
-        entries = [Stored(n, i, data) for n in ledgers for i, data in enumerate(self.held.get(n) or self.fill(n, count))]
+        entries = [
+            Stored(n, i, data) for n in ledgers for i, data in enumerate(self.held.get(n) or self.fill(n, count))
+        ]
         last = {n: len(self.held[n]) - 1 for n in (ledgers if closed else ledgers[:-1])}
         self.archive.add(entries, closed=last)
 
@@ -197,7 +199,9 @@ def test_pulsars_list_is_of_the_present_incarnation(world):
     world.segment(5, count=5)
     world.offload(9, 5)
     contexts = [LedgerContext(9, 4, 300, UUID, complete=True)]
-    places = [joined(world.catalog, found_in(TOPIC, contexts, created=created)).ledgers[0].start for created in (None, 1, 2)]
+    places = [
+        joined(world.catalog, found_in(TOPIC, contexts, created=created)).ledgers[0].start for created in (None, 1, 2)
+    ]
     assert places == [Position(0, 9, 0), Position(0, 9, 0), Position(1, 9, 0)]
 
 
@@ -286,7 +290,10 @@ def test_an_object_that_may_be_the_topics_is_told(world):
         if isinstance(item, Missing) and "-ledger-" in item.why
     )
     assert why.startswith(f"unproven: {index_key(UUID, 5)}: ")
-    assert joined(TopicCatalog.empty(TOPIC), scan(world.bucket).of(TopicName.parse("public/default/nothing"))).ledgers == ()
+    assert (
+        joined(TopicCatalog.empty(TOPIC), scan(world.bucket).of(TopicName.parse("public/default/nothing"))).ledgers
+        == ()
+    )
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 25), st.sampled_from("bbsp")), min_size=1, max_size=8))
@@ -307,7 +314,8 @@ def test_however_it_is_spread_each_entry_is_read_once_and_each_hole_is_told(step
     stored = {n for n, how in kinds if how != "p"}
     catalog = world.catalog
     view = joined(catalog, world.listed())
-    # Segments follow on by themselves, or the plan refuses them; only what lies beside a broker's ledger is looked at here.
+    # Segments follow on by themselves, or the plan refuses them; only what lies beside a broker's ledger is looked at
+    # here.
     inner = [n for n, how in kinds if how == "p" and min(stored, default=n) < n < max(stored, default=n)]
     beside_brokers = [n for n in inner if not _between_segments(n, kinds)]
     items = world.read(view)

@@ -18,7 +18,16 @@ def test_keys_are_taken_apart(uuid, ledger):
 
 
 @pytest.mark.parametrize(
-    "key", ["x", UUID, f"{UUID}-index", f"{UUID}-ledger-", f"{UUID}-ledger-07", f"{UUID}-ledger-7-index2", f"a/{UUID}-ledger-7"]
+    "key",
+    [
+        "x",
+        UUID,
+        f"{UUID}-index",
+        f"{UUID}-ledger-",
+        f"{UUID}-ledger-07",
+        f"{UUID}-ledger-7-index2",
+        f"a/{UUID}-ledger-7",
+    ],
 )
 def test_other_keys_are_none_of_the_offloaders(key):
     assert parse_key(key) is None

@@ -1,4 +1,5 @@
-"""Entries as Pulsar's producers write them, and the rows that a reader must get of them: written down without the reader's code."""
+"""Entries as Pulsar's producers write them, and the rows that a reader must get of them: written down without the
+reader's code."""
 
 from __future__ import annotations
 
@@ -189,7 +190,11 @@ def compressed(codec: int, data: bytes) -> bytes:
         return data
     if codec == CompressionType.ZLIB:
         return zlib.compress(data)
-    names: dict[int, str] = {CompressionType.LZ4: "lz4_raw", CompressionType.ZSTD: "zstd", CompressionType.SNAPPY: "snappy"}
+    names: dict[int, str] = {
+        CompressionType.LZ4: "lz4_raw",
+        CompressionType.ZSTD: "zstd",
+        CompressionType.SNAPPY: "snappy",
+    }
     return pa.compress(data, codec=names[codec], asbytes=True)
 
 

@@ -23,10 +23,15 @@ def expected(entries: Sequence[Encoded], first: int = 0, start: int = 0) -> list
     return [row for n, entry in enumerate(entries) if n >= start for row in entry.rows_at(first + n)]
 
 
-def by_messages(runs: Iterable[EntryRun], options: UnpackOptions | None = None, wanted: MessageFilter | None = None) -> list[Row]:
+def by_messages(
+    runs: Iterable[EntryRun], options: UnpackOptions | None = None, wanted: MessageFilter | None = None
+) -> list[Row]:
     unpacker = Unpacker(options, wanted)
     messages = (message for run in runs for message in unpacker.messages(run))
-    return [_comparable({column.name: column.of_message(message, TOPIC) for column in MESSAGE_COLUMNS}) for message in messages]
+    return [
+        _comparable({column.name: column.of_message(message, TOPIC) for column in MESSAGE_COLUMNS})
+        for message in messages
+    ]
 
 
 def by_columns(

@@ -1,4 +1,5 @@
-"""Streams of entries for property tests: hypothesis says how long and from which seed, or most of the time would go into its draws."""
+"""Streams of entries for property tests: hypothesis says how long and from which seed, or most of the time would go
+into its draws."""
 
 from __future__ import annotations
 
@@ -23,8 +24,13 @@ _NUMBERS = [0, 1, 127, 128, 2**31, 2**62]
 
 @st.composite
 def streams(draw: st.DrawFn, *, max_size: int = 12, compacted: bool = True) -> list[Encoded]:
-    """Entries of all kinds, chunks of several messages interleaved. `compacted`: messages of batches may be compacted out."""
-    count, messages, random = draw(st.integers(0, max_size)), draw(st.integers(0, 3)), Random(draw(st.integers(0, 2**64)))
+    """Entries of all kinds, chunks of several messages interleaved. `compacted`: messages of batches may be compacted
+    out."""
+    count, messages, random = (
+        draw(st.integers(0, max_size)),
+        draw(st.integers(0, 3)),
+        Random(draw(st.integers(0, 2**64))),
+    )
     entries = [_entry(random, compacted) for _ in range(count)]
     for number in range(messages):
         chunks = chunked(_producer(random), _sent(random, null=False), random.randint(2, 4), f"uuid-{number}")

@@ -59,7 +59,9 @@ def test_reading_from_the_middle_gives_the_same_rows(data: st.DataObject, entrie
     middle = min(middle, len(entries))
     encoded = [entry.data for entry in entries]
     options = UnpackOptions(look_back=Before(encoded, data.draw(st.integers(1, 3))))
-    runs = [EntryRun(r.ledger, r.first + middle, 0, r.data, r.bounds, 0) for r in data.draw(cut_into_runs(encoded[middle:]))]
+    runs = [
+        EntryRun(r.ledger, r.first + middle, 0, r.data, r.bounds, 0) for r in data.draw(cut_into_runs(encoded[middle:]))
+    ]
     assert by_messages(runs, options) == expected(entries, start=middle)
     assert by_columns(runs, options) == expected(entries, start=middle)
 
@@ -74,7 +76,11 @@ def test_whatever_chunks_come_the_middle_gives_the_same_rows(entries: list[Encod
 
 
 def test_producers_interleave():
-    assert read([A[0], B[0], PLAIN, B[1], A[1], B[2], A[2]]) == [(2, b"plain", None), (5, b"b" * 30, None), (6, b"a" * 30, None)]
+    assert read([A[0], B[0], PLAIN, B[1], A[1], B[2], A[2]]) == [
+        (2, b"plain", None),
+        (5, b"b" * 30, None),
+        (6, b"a" * 30, None),
+    ]
 
 
 def test_chunks_that_were_sent_again_are_left_out():
@@ -135,7 +141,11 @@ def test_one_message_is_no_larger_than_what_may_wait():
     rows = read([LARGE_A[0], B[0], LARGE_A[1], LARGE_A[2], B[1], B[2]], options)
     assert rows == [(3, None, MessageProblem.TOO_LARGE), (5, b"b" * 30, None)]
     with pytest.raises(MessageTooLargeError, match=r"77:2 .*more bytes than the limit of 25000"):
-        list(Unpacker(UnpackOptions(limits=MessageLimits(chunked=25_000))).messages(run_of([entry.data for entry in LARGE_A])))
+        list(
+            Unpacker(UnpackOptions(limits=MessageLimits(chunked=25_000))).messages(
+                run_of([entry.data for entry in LARGE_A])
+            )
+        )
 
 
 def test_what_was_read_back_counts():
@@ -180,7 +190,9 @@ def test_chunks_without_bytes_take_room_too():
 @pytest.mark.parametrize(
     "unusual",
     [
-        lambda metadata: metadata.properties.add(key="k", value="v").MergeFromString(b"\x85\x04\0\0\0\0"),  # a field nobody knows
+        lambda metadata: metadata.properties.add(key="k", value="v").MergeFromString(
+            b"\x85\x04\0\0\0\0"
+        ),  # a field nobody knows
         lambda metadata: setattr(metadata, "num_messages_in_batch", 1),
     ],
 )

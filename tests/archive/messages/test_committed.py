@@ -29,7 +29,12 @@ _ids = st.tuples(st.sampled_from([0, 1, LARGE]), st.sampled_from([0, 1, 2, LARGE
 
 
 def entry(
-    transaction: Transaction | None = None, text: bytes = b"", *, marker: int | None = None, name: str = "p", make=checksummed
+    transaction: Transaction | None = None,
+    text: bytes = b"",
+    *,
+    marker: int | None = None,
+    name: str = "p",
+    make=checksummed,
 ) -> bytes:
     metadata = MessageMetadata(producer_name=name, sequence_id=0, publish_time=1)
     if transaction is not None:
@@ -50,7 +55,9 @@ _entries = st.builds(
 
 @given(st.lists(_entries, max_size=20), st.sets(_ids, max_size=3))
 def test_just_the_entries_of_aborted_transactions_are_left_out(entries: list, aborted: set[Transaction]) -> None:
-    kept = [number for number, (_, transaction) in enumerate(entries) if transaction is None or transaction not in aborted]
+    kept = [
+        number for number, (_, transaction) in enumerate(entries) if transaction is None or transaction not in aborted
+    ]
     found = [
         (run.first + number, bytes(run.data[run.bounds[2 * number] : run.bounds[2 * number + 1]]))
         for run in committed(run_of([data for data, _ in entries]), aborted)
@@ -68,7 +75,13 @@ def archive(store: MemoryStore | None = None) -> Archive:
     """Two transactions, of which one is aborted two segments later, and one that nobody has ended."""
     made = Archive(store or MemoryStore())
     made.claim(ledger=1)
-    texts = [(None, b"plain"), ((0, 1), b"committed"), ((0, 2), b"aborted"), ((0, 2), b"aborted, too"), ((0, 3), b"open")]
+    texts = [
+        (None, b"plain"),
+        ((0, 1), b"committed"),
+        ((0, 2), b"aborted"),
+        ((0, 2), b"aborted, too"),
+        ((0, 3), b"open"),
+    ]
     made.add([Stored(1, number, entry(*said)) for number, said in enumerate(texts)])
     made.add([Stored(1, 5, entry((0, 1), marker=COMMIT_MARKER)), Stored(1, 6, entry((0, 2), b"the last"))])
     made.add([Stored(1, 7, entry((0, 2), marker=ABORT_MARKER)), Stored(1, 8, entry(None, b"plain again"))])

@@ -124,7 +124,9 @@ def test_the_rows_do_not_depend_on_the_columns(entries: list[bytes], columns: li
     rows = by_messages([run], options, wanted)
     assert by_columns([run], options, COLUMNS, wanted) == rows
     assert not columns or by_columns([run], options, columns, wanted) == pruned(rows, columns)
-    assert sum(found.num_rows for found in message_batches([run], TOPIC, columns, options=options, wanted=wanted)) == len(rows)
+    assert sum(
+        found.num_rows for found in message_batches([run], TOPIC, columns, options=options, wanted=wanted)
+    ) == len(rows)
 
 
 @given(lying())
@@ -155,12 +157,16 @@ def test_what_is_larger_than_is_allowed_is_told_apart():
     assert row == {"__publishTime": Producer().publish_time * 1000, "value": None, "__problem": "too-large"}
     with pytest.raises(MessageTooLargeError, match=r"77:0 .*10000000 bytes uncompressed"):
         list(message_batches([run], TOPIC))
-    assert by_columns([run], UnpackOptions(limits=MessageLimits(message=10_000_000)), ["__problem"]) == [{"__problem": None}]
+    assert by_columns([run], UnpackOptions(limits=MessageLimits(message=10_000_000)), ["__problem"]) == [
+        {"__problem": None}
+    ]
 
 
 def test_kept_damage_stands_in_its_place():
     broken = _broken()["cannot be decompressed"]
-    rows = by_columns([run_of([GOOD.data, broken.data, GOOD.data])], UnpackOptions(keep_damaged=True), ["value", "__problem"])
+    rows = by_columns(
+        [run_of([GOOD.data, broken.data, GOOD.data])], UnpackOptions(keep_damaged=True), ["value", "__problem"]
+    )
     assert [row["__problem"] for row in rows] == [None, "damaged", None]
 
 

@@ -15,7 +15,8 @@ from tests.archive.messages.rows import by_columns, by_messages
 
 FIXTURES = Path(__file__).parent / "fixtures"
 ENTRIES = {
-    name: bytes.fromhex(data) for name, data in (line.split("\t") for line in (FIXTURES / "entries.tsv").read_text().splitlines())
+    name: bytes.fromhex(data)
+    for name, data in (line.split("\t") for line in (FIXTURES / "entries.tsv").read_text().splitlines())
 }
 CODECS = ["NONE", "LZ4", "ZLIB", "ZSTD", "SNAPPY"]
 
@@ -67,7 +68,12 @@ def test_encrypted_batches(key: str):
 @pytest.mark.parametrize("key", ["rsa", "ec256", "ec521"])
 def test_without_its_key_an_encrypted_batch_is_one_row_that_names_the_key(key: str):
     (found,) = messages(f"encrypted-{key}")
-    assert (found.value, found.problem, found.batch_index, found.batch_size) == (None, MessageProblem.UNDECRYPTABLE, -1, 6)
+    assert (found.value, found.problem, found.batch_index, found.batch_size) == (
+        None,
+        MessageProblem.UNDECRYPTABLE,
+        -1,
+        6,
+    )
     assert found.encryption == Encryption((EncryptionKey(key, (("version", "7"),)),))
 
 

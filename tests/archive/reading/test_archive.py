@@ -29,7 +29,9 @@ START = 1_700_000_000_000
 
 
 def published(at: int, text: str = "x", **fields: object) -> bytes:
-    return checksummed(MessageMetadata(producer_name="p", sequence_id=0, publish_time=START + at, **fields), text.encode())
+    return checksummed(
+        MessageMetadata(producer_name="p", sequence_id=0, publish_time=START + at, **fields), text.encode()
+    )
 
 
 @pytest.fixture
@@ -82,7 +84,10 @@ def test_a_topic_that_is_not_there_is_one_line(root: Path) -> None:
 def test_a_partitioned_topic_is_read_by_partition(tmp_path: Path) -> None:
     name = "persistent://public/default/many-partition-3"
     Built(LocalStore(tmp_path), topic=TopicName.parse(name)).claim()
-    with Archive(tmp_path.as_uri()) as archive, pytest.raises(FatalError, match=f"many is partitioned; .* for example {name}$"):
+    with (
+        Archive(tmp_path.as_uri()) as archive,
+        pytest.raises(FatalError, match=f"many is partitioned; .* for example {name}$"),
+    ):
         archive.topic("many")
 
 
@@ -132,7 +137,11 @@ def test_bounds_by_position_need_no_incarnation(topic: ArchivedTopic) -> None:
 
 
 def test_bounds_by_time_are_exact(topic: ArchivedTopic) -> None:
-    assert ids(list(topic.entries(Selection(published_from=START + 200, published_to=START + 400)))) == ["3:1", "3:2", "3:4"]
+    assert ids(list(topic.entries(Selection(published_from=START + 200, published_to=START + 400)))) == [
+        "3:1",
+        "3:2",
+        "3:4",
+    ]
 
 
 def test_seek(topic: ArchivedTopic) -> None:
@@ -156,7 +165,12 @@ def test_a_topic_without_entries(root: Path) -> None:
 def test_messages_and_batches(topic: ArchivedTopic) -> None:
     end = Position.parse("4:1")
     assert [m.value for m in topic.messages(Selection(end=end))] == [b"m0", b"m1", b"m2", b"m3", b"m4", b"n0", b"n1"]
-    assert [m.value for m in topic.messages(Selection(end=end, published_from=START + 400))] == [b"m3", b"m4", b"n0", b"n1"]
+    assert [m.value for m in topic.messages(Selection(end=end, published_from=START + 400))] == [
+        b"m3",
+        b"m4",
+        b"n0",
+        b"n1",
+    ]
     (batch,) = topic.record_batches(["value"], Selection(end=end, published_from=START + 400))
     assert batch.to_pydict() == {"value": [b"m3", b"m4", b"n0", b"n1"]}
 

@@ -57,9 +57,9 @@ def test_any_changed_byte_is_an_error_that_names_the_object(built: Topic, read_s
 def test_a_range_gives_no_wrong_bytes(built: Topic, read_size: int, data: st.DataObject) -> None:
     """Also where it begins or ends inside a part, of entries whose own checksums do not cover all of them."""
     keys = [key for key in data_objects(built) if "ledger" not in key]
-    start, end = sorted(data.draw(st.lists(st.sampled_from(sorted(built.truth)), min_size=2, max_size=2)) if keys else [])[
-        :2
-    ] or (0, 0)
+    start, end = sorted(
+        data.draw(st.lists(st.sampled_from(sorted(built.truth)), min_size=2, max_size=2)) if keys else []
+    )[:2] or (0, 0)
     if start == end:
         return
     key = data.draw(st.sampled_from(keys))
@@ -90,7 +90,9 @@ def test_skipping_damage_tells_of_every_position_and_gives_no_wrong_bytes(
     match data.draw(st.sampled_from(["flip", "shorten", "replace", "delete", "index", "delete index"])):
         case "flip":
             at = data.draw(
-                st.integers(0, len(there) - 1).filter(lambda at: there[at] != 0x0E and there[at - 1 : at + 1] != b"\x0e\x01")
+                st.integers(0, len(there) - 1).filter(
+                    lambda at: there[at] != 0x0E and there[at - 1 : at + 1] != b"\x0e\x01"
+                )
             )
             store.put(key, flipped(there, at, data.draw(st.integers(1, 255))))
         case "shorten":
@@ -244,7 +246,9 @@ def test_an_index_of_another_object_is_refused() -> None:
     built, key = archive()
     other = built.add(stream(1, 60, 80))
     built.store.put(f"{key}-index", built.store.read(f"{layout.data_key(TOPIC, other.uuid)}-index")[0])
-    with pytest.raises(DamagedObjectError, match=rf"^{key}-index: it is of an object of \d+ bytes, the catalog's has \d+$"):
+    with pytest.raises(
+        DamagedObjectError, match=rf"^{key}-index: it is of an object of \d+ bytes, the catalog's has \d+$"
+    ):
         list(reader(built.store).read(plan(TopicSnapshot.of(built.catalog))))
 
 

@@ -176,7 +176,9 @@ def test_positions_are_of_the_incarnation_that_had_their_ledger() -> None:
 def without(archive: Archive, *numbers: int) -> TopicSnapshot:
     """As if some records had never been."""
     catalog = archive.catalog
-    return TopicSnapshot.of(replace(catalog, segments=tuple(s for i, s in enumerate(catalog.segments) if i not in numbers)))
+    return TopicSnapshot.of(
+        replace(catalog, segments=tuple(s for i, s in enumerate(catalog.segments) if i not in numbers))
+    )
 
 
 def test_a_segment_whose_predecessor_is_not_recorded_does_not_follow_on() -> None:

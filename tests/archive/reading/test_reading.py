@@ -1,4 +1,5 @@
-"""Whatever a topic is made of, however it is selected, split and fetched: every position once, in order, byte for byte."""
+"""Whatever a topic is made of, however it is selected, split and fetched: every position once, in order, byte for
+byte."""
 
 from __future__ import annotations
 
@@ -47,7 +48,9 @@ def test_tasks_are_bounded_and_keep_the_order(built: Topic, max_bytes: int) -> N
         assert sum(p.size for p in pieces) <= max_bytes or sum(len(p.cuts) for p in pieces) == 1
     flat = [item for task in tasks for item in task]
     assert [i for i in flat if isinstance(i, Missing)] == [i for i in items if isinstance(i, Missing)]
-    assert sum(i.size for i in flat if isinstance(i, ObjectRange)) == sum(i.size for i in items if isinstance(i, ObjectRange))
+    assert sum(i.size for i in flat if isinstance(i, ObjectRange)) == sum(
+        i.size for i in items if isinstance(i, ObjectRange)
+    )
     assert [c for i in flat if isinstance(i, ObjectRange) for c in i.cuts] == [
         c for i in items if isinstance(i, ObjectRange) for c in i.cuts
     ]

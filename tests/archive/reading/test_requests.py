@@ -34,7 +34,9 @@ def built(sizes: list[int], cuts: SegmentLayout = SegmentLayout()) -> Archive:  
     archive = Archive()
     archive.claim()
     random = Random(1)
-    metadata = (MessageMetadata(producer_name="p", sequence_id=0, publish_time=START + 1000 * n) for n in range(len(sizes)))
+    metadata = (
+        MessageMetadata(producer_name="p", sequence_id=0, publish_time=START + 1000 * n) for n in range(len(sizes))
+    )
     bodies = [checksummed(each, random.randbytes(size)) for each, size in zip(metadata, sizes, strict=True)]
     archive.add([Stored(1, n, body) for n, body in enumerate(bodies)], cuts=cuts)
     return archive
@@ -83,7 +85,8 @@ def test_fetches_have_the_size_that_was_asked_for() -> None:
         view = TopicSnapshot.of(archive.catalog)
         counting.reads.clear()
         assert (
-            sum(i.count for i in reader(archive.store, read_size=read_size).read(plan(view)) if isinstance(i, EntryRun)) == 2_000
+            sum(i.count for i in reader(archive.store, read_size=read_size).read(plan(view)) if isinstance(i, EntryRun))
+            == 2_000
         )
         bodies = [length for _, length in counting.reads[1:]]
         assert sum(bodies) == size
@@ -166,7 +169,9 @@ def test_a_large_block_of_a_ledger_is_read_in_pieces_and_no_further_than_needed(
 def test_entries_larger_than_a_fetch() -> None:
     archive = built([3 * MIB, 10, 5 * MIB, 0, 100])
     runs = [
-        i for i in reader(archive.store, read_size=MIB).read(plan(TopicSnapshot.of(archive.catalog))) if isinstance(i, EntryRun)
+        i
+        for i in reader(archive.store, read_size=MIB).read(plan(TopicSnapshot.of(archive.catalog)))
+        if isinstance(i, EntryRun)
     ]
     assert [e.position.entry for run in runs for e in run.entries()] == [0, 1, 2, 3, 4]
     assert max(len(run.data) for run in runs) < 5 * MIB + KIB
@@ -206,7 +211,10 @@ def test_ledgers_in_a_bucket_of_their_own(tmp_path) -> None:
 
     url = (tmp_path / "bucket").as_uri()
     put_ledger(
-        open_store(StoreSettings(url)), 4, [message("a"), message("b")], layout_uuid := "0" * 8 + "-0000-4000-8000-" + "0" * 12
+        open_store(StoreSettings(url)),
+        4,
+        [message("a"), message("b")],
+        layout_uuid := "0" * 8 + "-0000-4000-8000-" + "0" * 12,
     )
     ledger = OffloadedLedger(Position(0, 4, 0), Position(0, 4, 1), layout_uuid, 100, url)
     stores = Stores(StoreSettings((tmp_path / "root").as_uri()))

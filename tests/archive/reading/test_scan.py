@@ -14,7 +14,17 @@ from offloader.archive.reading.sparse_index import SparseIndex, decode_points
 from offloader.archive.runs import Run
 from offloader.model import SegmentLayout
 from tests.archive.ledgers.support import objects
-from tests.format.support import Stored, cut_all, fixture, sealed, sha256, small_cuts, streams, v1_one_block, v1_tiny_blocks
+from tests.format.support import (
+    Stored,
+    cut_all,
+    fixture,
+    sealed,
+    sha256,
+    small_cuts,
+    streams,
+    v1_one_block,
+    v1_tiny_blocks,
+)
 
 read_sizes = st.integers(128, 3_000)
 

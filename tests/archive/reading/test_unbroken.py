@@ -21,7 +21,9 @@ def test_it_is_without_a_hole(built: Topic, least: int, most: int) -> None:
     assert list(unbroken(partial(plan, built.view), Selection())) == plan(built.view)
     selection = Selection(published_from=START + least, published_to=START + most)
     told = items_told(built, unbroken(partial(plan, built.view), selection))
-    assert {p: t for p, t in told.items() if t in (GAP, LOST)} == {p: t for p, t in built.truth.items() if t in (GAP, LOST)}
+    assert {p: t for p, t in told.items() if t in (GAP, LOST)} == {
+        p: t for p, t in built.truth.items() if t in (GAP, LOST)
+    }
     read = {p: t for p, t in told.items() if isinstance(t, bytes)}
     entries = {p: t for p, t in built.truth.items() if isinstance(t, bytes)}
     assert read == {p: t for p, t in entries.items() if read and min(read) <= p <= max(read)}

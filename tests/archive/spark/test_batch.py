@@ -1,4 +1,5 @@
-"""What a batch read plans and its tasks give, without a Spark around them: each row once and right, and no more read than is needed."""
+"""What a batch read plans and its tasks give, without a Spark around them: each row once and right, and no more read
+than is needed."""
 
 from __future__ import annotations
 
@@ -83,10 +84,14 @@ def test_every_message_whatever_the_tasks_size(world: World, max_bytes: str) -> 
 
 
 def test_every_entry(world: World) -> None:
-    found = [row for batch in batches(reader(world, format="entries", maxPartitionBytes="200K")) for row in batch.to_pylist()]
+    found = [
+        row for batch in batches(reader(world, format="entries", maxPartitionBytes="200K")) for row in batch.to_pylist()
+    ]
 
     expected = [(name, e.ledger, e.entry, e.data) for name, made in sorted(world.topics.items()) for e in made.entries]
-    assert [(r["topic"].removeprefix("persistent://"), r["ledgerId"], r["entryId"], r["data"]) for r in found] == expected
+    assert [
+        (r["topic"].removeprefix("persistent://"), r["ledgerId"], r["entryId"], r["data"]) for r in found
+    ] == expected
 
 
 def test_topics_by_pattern(world: World) -> None:
@@ -106,7 +111,9 @@ def test_partitioned_topics_are_read_by_their_name(tmp_path: Path) -> None:
         world.topic(f"public/default/t-partition-{number}").segment(5, 0, 20)
     world.topic("public/default/t2").segment(5, 0, 20)
 
-    assert rows(reader(world, topics="t")) == world.rows(["public/default/t-partition-0", "public/default/t-partition-1"])
+    assert rows(reader(world, topics="t")) == world.rows(
+        ["public/default/t-partition-0", "public/default/t-partition-1"]
+    )
 
 
 def test_positions(world: World) -> None:
@@ -131,15 +138,20 @@ def test_a_name_that_was_a_topic_s_and_a_partitioned_one_s_means_both(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("options", "left"), [({"topics": "t"}, (0, 2)), ({"topicsPattern": ".*"}, (0, 2)), ({"topics": "t-partition-1"}, ())]
+    ("options", "left"),
+    [({"topics": "t"}, (0, 2)), ({"topicsPattern": ".*"}, (0, 2)), ({"topics": "t-partition-1"}, ())],
 )
-def test_a_topic_whose_catalog_is_gone_is_not_left_out(tmp_path: Path, options: dict[str, str], left: tuple[int, ...]) -> None:
+def test_a_topic_whose_catalog_is_gone_is_not_left_out(
+    tmp_path: Path, options: dict[str, str], left: tuple[int, ...]
+) -> None:
     world = World(StoreSettings(f"file://{tmp_path}"))
     names = [f"public/default/t-partition-{number}" for number in range(3)]
     for name in names:
         world.topic(name).segment(5, 0, 20)
     shutil.rmtree(tmp_path / names[1] / "_catalog")
-    with pytest.raises(DataLostError, match=r"t-partition-1 has segments in .* its catalog is gone: `offloader catalog rebuild"):
+    with pytest.raises(
+        DataLostError, match=r"t-partition-1 has segments in .* its catalog is gone: `offloader catalog rebuild"
+    ):
         reader(world, **options).partitions()
     assert rows(reader(world, **options, failOnDataLoss="false")) == [
         row for number in left for row in world.rows([names[number]])
@@ -185,7 +197,12 @@ def test_times_are_exact_and_chunks_before_them_are_found(world: World) -> None:
 
 def test_times_of_entries(world: World) -> None:
     made = reader(
-        world, format="entries", columns="entryId", topics="users", startingTime=str(BEGIN), endingTime=str(BEGIN + 2500)
+        world,
+        format="entries",
+        columns="entryId",
+        topics="users",
+        startingTime=str(BEGIN),
+        endingTime=str(BEGIN + 2500),
     )
 
     assert [row for batch in batches(made) for row in batch.to_pylist()] == [{"entryId": n} for n in range(3)]
@@ -320,7 +337,9 @@ def test_damage_is_skipped_and_counted(tmp_path: Path) -> None:
     assert sum(task.skipped for task in metrics(folder).done) > 0
 
 
-def test_metrics_that_cannot_be_written_cost_no_row(world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_metrics_that_cannot_be_written_cost_no_row(
+    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     folder = tmp_path / "metrics"
     planned = reader(world, metrics=f"file://{folder}")
     parts = planned.partitions()
@@ -378,10 +397,14 @@ def test_what_a_stock_broker_offloaded_comes_before_our_segments(mixed: str, cap
     with pytest.raises(DataLostError, match="unproven"):
         reader(world, **options).partitions()
     found = [
-        tuple(row.values()) for batch in batches(reader(world, failOnDataLoss="false", **options)) for row in batch.to_pylist()
+        tuple(row.values())
+        for batch in batches(reader(world, failOnDataLoss="false", **options))
+        for row in batch.to_pylist()
     ]
 
-    assert found == [(5, n, data) for n, data in enumerate(messages(5, 30))] + [(6, e.entry, e.data) for e in maker.entries]
+    assert found == [(5, n, data) for n, data in enumerate(messages(5, 30))] + [
+        (6, e.entry, e.data) for e in maker.entries
+    ]
     assert "nothing proves that no ledger is missing" in caplog.text
 
 
@@ -390,7 +413,12 @@ def test_a_ledger_of_a_stock_broker_that_is_not_sound_is_damage(
     mixed: str, key_of: Callable[[str, int], str], caplog: pytest.LogCaptureFixture
 ) -> None:
     world = World(StoreSettings(f"memory://{mixed}-{key_of.__name__}"))
-    options = {"ledgers": f"memory://{mixed}-ledgers", "topics": "orders", "format": "entries", "failOnDataLoss": "false"}
+    options = {
+        "ledgers": f"memory://{mixed}-ledgers",
+        "topics": "orders",
+        "format": "entries",
+        "failOnDataLoss": "false",
+    }
     with closing(open_store(StoreSettings(f"memory://{mixed}-ledgers"))) as bucket:
         put_ledger(bucket, 6, messages(6, 3), uuid_of(9), topic=ORDERS)
         put_ledger(bucket, 7, messages(7, 3), topic=ORDERS)
@@ -398,14 +426,18 @@ def test_a_ledger_of_a_stock_broker_that_is_not_sound_is_damage(
 
     with pytest.raises((DamagedObjectError, ObjectNotFoundError), match=key_of(uuid_of(9), 6)):
         list(batches(reader(world, **options)))
-    found = [row["ledgerId"] for batch in batches(reader(world, onDamage="skip", **options)) for row in batch.to_pylist()]
+    found = [
+        row["ledgerId"] for batch in batches(reader(world, onDamage="skip", **options)) for row in batch.to_pylist()
+    ]
 
     assert (found.count(5), found.count(6), found.count(7)) == (30, 0, 3)
     told = [record.message for record in caplog.records if "is missing: damaged: " in record.message]
     assert [f"{uuid_of(9)}-ledger-6" in message for message in told] == [True]
 
 
-def test_two_copies_of_a_ledger_that_contradict_each_other_are_warned_of(mixed: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_two_copies_of_a_ledger_that_contradict_each_other_are_warned_of(
+    mixed: str, caplog: pytest.LogCaptureFixture
+) -> None:
     world = World(StoreSettings(f"memory://{mixed}-contradiction"))
     with closing(open_store(StoreSettings(f"memory://{mixed}-ledgers"))) as bucket:
         put_ledger(bucket, 5, messages(6, 30), uuid_of(9), topic=ORDERS)
@@ -413,8 +445,13 @@ def test_two_copies_of_a_ledger_that_contradict_each_other_are_warned_of(mixed: 
 
     found = [row["data"] for batch in batches(made) for row in batch.to_pylist()]
     assert found == messages(5, 30)
-    told = {record.getMessage() for record in caplog.records if "two complete copies of ledger 5" in record.getMessage()}
-    assert [uuid in text for text in told for uuid in (f"{uuid_of(1)} is taken", f"{uuid_of(9)} is left out")] == [True, True]
+    told = {
+        record.getMessage() for record in caplog.records if "two complete copies of ledger 5" in record.getMessage()
+    }
+    assert [uuid in text for text in told for uuid in (f"{uuid_of(1)} is taken", f"{uuid_of(9)} is left out")] == [
+        True,
+        True,
+    ]
 
 
 def test_topics_that_only_a_stock_broker_offloaded(mixed: str) -> None:

@@ -49,7 +49,9 @@ def test_topics() -> None:
 
 
 def test_what_is_not_understood_leaves_everything() -> None:
-    found = narrowing([IsNotNull(("__topic",)), Not(EqualTo(("__topic",), str(ORDERS))), EqualTo(("__key",), "k")], NAMES)
+    found = narrowing(
+        [IsNotNull(("__topic",)), Not(EqualTo(("__topic",), str(ORDERS))), EqualTo(("__key",), "k")], NAMES
+    )
 
     assert found == EVERYTHING
     assert found.may_have(ORDERS)

@@ -85,7 +85,8 @@ def test_position_of_each_topic() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "ms"), [("1700000000000", 1_700_000_000_000), ("2023-11-14", 1_699_920_000_000), ("1970-01-01T00:00:00.0019", 1)]
+    ("said", "ms"),
+    [("1700000000000", 1_700_000_000_000), ("2023-11-14", 1_699_920_000_000), ("1970-01-01T00:00:00.0019", 1)],
 )
 def test_times(said: str, ms: int) -> None:
     assert options(startingTime=said).starting_time == ms
@@ -97,7 +98,10 @@ def test_load_may_name_the_root() -> None:
 
 def test_ledgers_of_stock_brokers() -> None:
     found = options(
-        ledgers="s3://offloaded", cluster="east", endpoint="http://127.0.0.1:9", **{"admin.url": "http://127.0.0.1:8080"}
+        ledgers="s3://offloaded",
+        cluster="east",
+        endpoint="http://127.0.0.1:9",
+        **{"admin.url": "http://127.0.0.1:8080"},
     )
 
     assert found.ledgers == LedgerBucketOptions(
@@ -167,7 +171,10 @@ def test_can_be_pickled() -> None:
         ({**LEAST, "startingPosition": "{"}, "startingPosition: it is not JSON"),
         ({**LEAST, "startingPosition": '{"orders": 3}'}, "startingPosition: write each position as text"),
         ({**LEAST, "topics": "a,b", "startingPosition": "3:4"}, "startingPosition: LEDGER:ENTRY is for one topic"),
-        ({**LEAST, "startingPosition": "3:4", "startingTime": "5"}, "startingPosition: give either this or startingTime"),
+        (
+            {**LEAST, "startingPosition": "3:4", "startingTime": "5"},
+            "startingPosition: give either this or startingTime",
+        ),
         ({**LEAST, "startingTime": "5", "endingTime": "4"}, "endingTime: it is before startingTime"),
         ({**LEAST, "maxBytesPerTrigger": "0"}, "maxBytesPerTrigger: '0' is too small"),
         ({**LEAST, "maxPartitionBytes": "much"}, "maxPartitionBytes: 'much' is not a size"),

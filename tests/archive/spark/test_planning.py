@@ -112,7 +112,9 @@ def test_a_selection_by_time_falls_into_stretches() -> None:
 
 def test_whatever_a_time_wants_is_read() -> None:
     items = plan(VIEW, Selection(published_from=1_020_000, published_to=1_030_000))
-    found = {p for portion in portions(TopicPlan.of(VIEW, items, look_back=True), 5000) for p in positions(portion.items)}
+    found = {
+        p for portion in portions(TopicPlan.of(VIEW, items, look_back=True), 5000) for p in positions(portion.items)
+    }
 
     wanted_ = {(1, e) for e in range(20, 31)} | {(2, e) for e in range(12, 23)} | {(2, e) for e in range(51, 61)}
     assert wanted_ <= found

@@ -137,7 +137,9 @@ def test_a_batch_is_the_same_when_it_is_planned_again(world: World) -> None:
 
     def plan() -> list[tuple[str, int, bytes]]:
         return [
-            (t.plan, t.number, pickle.dumps(t.portions)) for t in query.reader.partitions(start, end) if isinstance(t, ReadTask)
+            (t.plan, t.number, pickle.dumps(t.portions))
+            for t in query.reader.partitions(start, end)
+            if isinstance(t, ReadTask)
         ]
 
     first = plan()

@@ -56,12 +56,16 @@ class TopicMaker:
         elif shape == 4:
             data = self._chunk(ledger, entry, published)
         else:
-            data = self._single(ledger, entry, published, compressed=shape == 1, tombstone=shape == 2 and entry % 3 == 0)
+            data = self._single(
+                ledger, entry, published, compressed=shape == 1, tombstone=shape == 2 and entry % 3 == 0
+            )
         return Stored(ledger, entry, data)
 
     def _single(self, ledger: int, entry: int, published: int, *, compressed: bool, tombstone: bool) -> bytes:
         value = self.random.randbytes(700)
-        metadata = MessageMetadata(producer_name="p", sequence_id=entry, publish_time=published, partition_key=f"key-{entry % 7}")
+        metadata = MessageMetadata(
+            producer_name="p", sequence_id=entry, publish_time=published, partition_key=f"key-{entry % 7}"
+        )
         metadata.properties.add(key="n", value=str(entry))
         if compressed:
             metadata.compression, metadata.uncompressed_size = CompressionType.ZLIB, len(value)
@@ -72,7 +76,9 @@ class TopicMaker:
         return checksummed(metadata, b"" if tombstone else zlib.compress(value) if compressed else value)
 
     def _batch(self, ledger: int, entry: int, published: int, count: int) -> bytes:
-        metadata = MessageMetadata(producer_name="p", sequence_id=entry, publish_time=published, num_messages_in_batch=count)
+        metadata = MessageMetadata(
+            producer_name="p", sequence_id=entry, publish_time=published, num_messages_in_batch=count
+        )
         payload = b""
         for number in range(count):
             value = self.random.randbytes(300)

@@ -1,8 +1,8 @@
 """Recovering clients in the model: the product's own state machine, its states numbered and its steps remembered.
 
-A client is its machine's state and the requests that it still waits for. What it gave up waiting for cannot change it any more. Of
-that, fences are left out: a late fence only takes from what the writer could do, as the loss of the writer's message does. Write-backs
-may still arrive, and are handed back.
+A client is its machine's state and the requests that it still waits for. What it gave up waiting for cannot change it
+any more. Of that, fences are left out: a late fence only takes from what the writer could do, as the loss of the
+writer's message does. Write-backs may still arrive, and are handed back.
 """
 
 from __future__ import annotations
@@ -15,7 +15,17 @@ from offloader.bookkeeper.recovery.candidate import Candidate
 from offloader.bookkeeper.recovery.decisions import MissingBookies
 from offloader.bookkeeper.recovery.fencing import Fencing
 from offloader.bookkeeper.recovery.forward import Forward
-from offloader.bookkeeper.recovery.machine import Aborted, Closing, Done, Marking, Measuring, Recovery, RecoveryRules, start, step
+from offloader.bookkeeper.recovery.machine import (
+    Aborted,
+    Closing,
+    Done,
+    Marking,
+    Measuring,
+    Recovery,
+    RecoveryRules,
+    start,
+    step,
+)
 from offloader.bookkeeper.recovery.messages import (
     Answered,
     BookieRequest,
@@ -51,8 +61,9 @@ class Asked(NamedTuple):
 
 
 class Clients:
-    """All states of clients by number; 0 is the first. `asked`, and `places`: which bookies they wait for, and these as bits. `done`: what
-    those that are at their end took for the ledger. `settled`: the client, or 0 where it is neither at its end nor writes metadata."""
+    """All states of clients by number; 0 is the first. `asked`, and `places`: which bookies they wait for, and these as
+    bits. `done`: what those that are at their end took for the ledger. `settled`: the client, or 0 where it is neither
+    at its end nor writes metadata."""
 
     def __init__(self, rules: RecoveryRules) -> None:
         self._names = {name: name for name in rules.writable}
@@ -111,10 +122,15 @@ class Clients:
         return self.number(_renamed(Client(_forgetting(machine), waited, cast), self._names)), late
 
     def published(self, number: int) -> tuple[int, LedgerMetadata] | None:
-        """A broken client writes the ensembles that it has changed at once: what it writes, and the client afterwards."""
+        """A broken client writes the ensembles that it has changed at once: what it writes, and the client
+        afterwards."""
         client = self.states[number]
         phase, versioned = client.machine.phase, client.machine.versioned
-        if not isinstance(phase, Forward) or versioned is None or phase.written.fragments == versioned.metadata.fragments:
+        if (
+            not isinstance(phase, Forward)
+            or versioned is None
+            or phase.written.fragments == versioned.metadata.fragments
+        ):
             return None
         machine = replace(client.machine, versioned=Versioned(phase.written, versioned.version + 1))
         return self.number(client._replace(machine=machine)), phase.written
@@ -172,11 +188,14 @@ def _waits(machine: Recovery, request: BookieRequest) -> bool:
 
 
 def _renamed(value: Any, names: dict[str, str]) -> Any:
-    """Wherever bookies are named. Ensembles and write sets are sorted: their order is of no interest where one is the other."""
+    """Wherever bookies are named. Ensembles and write sets are sorted: their order is of no interest where one is the
+    other."""
     match value:
         case Client(machine, pending, cast):
             return Client(
-                _renamed(machine, names), frozenset(replace(r, bookie=names[r.bookie]) for r in pending), _renamed(cast, names)
+                _renamed(machine, names),
+                frozenset(replace(r, bookie=names[r.bookie]) for r in pending),
+                _renamed(cast, names),
             )
         case (
             Recovery()

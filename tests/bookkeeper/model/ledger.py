@@ -1,21 +1,23 @@
 """One ledger, its bookies, its writer and the clients that recover it: every order of events.
 
-The writer sends two entries, pipelined or one after the other, to all bookies of their write sets; each message arrives at some time
-or never. An entry counts as acknowledged from the moment at which an ack quorum of bookies have taken the writer's own message: its
-writer cannot know earlier, and that it learns of it later or never asks less of the clients. It may also close the ledger itself, as
-BookKeeper's does also while others recover it.
+The writer sends two entries, pipelined or one after the other, to all bookies of their write sets; each message arrives
+at some time or never. An entry counts as acknowledged from the moment at which an ack quorum of bookies have taken the
+writer's own message: its writer cannot know earlier, and that it learns of it later or never asks less of the clients.
+It may also close the ledger itself, as BookKeeper's does also while others recover it.
 
-Where there are spares, the writer may give one of them the place of a bookie, from an entry on of which it has not been told yet that it
-and all before it are acknowledged: by compare-and-set, and it uses the new ensemble only once that is done. Until then it tells nobody of
-anything, so that from then on the new ensemble's bookies count. What it sent before to the bookie that lost its place is left out: nobody
-asks that bookie any more. So may the clients, as the product does it.
+Where there are spares, the writer may give one of them the place of a bookie, from an entry on of which it has not been
+told yet that it and all before it are acknowledged: by compare-and-set, and it uses the new ensemble only once that is
+done. Until then it tells nobody of anything, so that from then on the new ensemble's bookies count. What it sent before
+to the bookie that lost its place is left out: nobody asks that bookie any more. So may the clients, as the product does
+it.
 
-A bookie answers when it gets a request, and its client hears that at once: until then the client does nothing, and what it does then
-depends on which answers it has, not on their order. Or the client hears nothing (*unknown*), and the request may still arrive. A client
-that crashes does nothing from then on, which it may do in every state; a bookie that crashes answers *unknown* for ever.
+A bookie answers when it gets a request, and its client hears that at once: until then the client does nothing, and what
+it does then depends on which answers it has, not on their order. Or the client hears nothing (*unknown*), and the
+request may still arrive. A client that crashes does nothing from then on, which it may do in every state; a bookie that
+crashes answers *unknown* for ever.
 
-What a client does to a ledger does not depend on the other clients. So each step of a ledger, and of a ledger with one client, is
-found once, and remembered by their numbers: most states are these together in yet another way.
+What a client does to a ledger does not depend on the other clients. So each step of a ledger, and of a ledger with one
+client, is found once, and remembered by their numbers: most states are these together in yet another way.
 """
 
 from __future__ import annotations
@@ -42,7 +44,19 @@ from offloader.bookkeeper.status import Answer
 from tests.bookkeeper.model.clients import Asked, Clients, Late
 from tests.bookkeeper.model.remembering import remembered
 from tests.bookkeeper.model.symmetry import Symmetry
-from tests.bookkeeper.model.world import DOWN, ENTRIES, FENCED, Ensembles, Ledger, Ledgers, Metadata, State, World, has, took
+from tests.bookkeeper.model.world import (
+    DOWN,
+    ENTRIES,
+    FENCED,
+    Ensembles,
+    Ledger,
+    Ledgers,
+    Metadata,
+    State,
+    World,
+    has,
+    took,
+)
 
 Alone = Iterator[tuple[Any, Ledger]]  # steps that change no client
 Steps = Iterator[tuple[Any, Ledger, int]]  # a client's: what happens, the ledger and the client after it
@@ -59,7 +73,9 @@ class LedgerModel:
         self._shape = LedgerMetadata(
             world.ensemble, world.write_quorum, world.ack_quorum, LedgerState.OPEN, (Fragment(0, ensemble),)
         )
-        assert not world.spares or world.ensemble == world.write_quorum, "the order of an ensemble matters where it is striped"
+        assert not world.spares or world.ensemble == world.write_quorum, (
+            "the order of an ensemble matters where it is striped"
+        )
         self._first = _ensembles(self._shape)
         self._write_set = remembered(self._write_set_of)
         self._acknowledged = remembered(self._acknowledged_of)
@@ -232,7 +248,10 @@ class LedgerModel:
         for cast in ledger.casts:
             if cast.version == ledger.metadata.version:
                 left = tuple(c for c in ledger.casts if c != cast)
-                yield ("late metadata", *cast), ledger._replace(casts=left, metadata=cast._replace(version=cast.version + 1))
+                yield (
+                    ("late metadata", *cast),
+                    ledger._replace(casts=left, metadata=cast._replace(version=cast.version + 1)),
+                )
 
     def _misfortunes(self, ledger: Ledger, asked: int) -> Alone:
         for bookie, bits in enumerate(ledger.bookies):
@@ -240,7 +259,10 @@ class LedgerModel:
             if ledger.crashes and not bits & DOWN and (asked >> bookie & 1 or not self.world.reduced):
                 yield ("crash", bookie), ledger._replace(crashes=ledger.crashes - 1).holding(bookie, bits | DOWN)
             if ledger.crashes and bits & FENCED and not self.world.fences_survive:
-                yield ("crash and return", bookie), ledger._replace(crashes=ledger.crashes - 1).holding(bookie, bits & ~FENCED)
+                yield (
+                    ("crash and return", bookie),
+                    ledger._replace(crashes=ledger.crashes - 1).holding(bookie, bits & ~FENCED),
+                )
             if ledger.lost_disks:
                 left = bits & (took(0) | took(1)) | (DOWN if self.world.lost_disks_refuse else 0)
                 yield ("lost disk", bookie), ledger._replace(lost_disks=ledger.lost_disks - 1).holding(bookie, left)
@@ -323,14 +345,16 @@ class LedgerModel:
 
     def _late_of(self, bits: int) -> Late:
         size = self.world.bookies
-        return tuple((entry, bookie) for entry in range(ENTRIES) for bookie in range(size) if bits >> (entry * size + bookie) & 1)
+        return tuple(
+            (entry, bookie) for entry in range(ENTRIES) for bookie in range(size) if bits >> (entry * size + bookie) & 1
+        )
 
     # What is left out
 
     def _comes_last(self, client: int, asked: Asked) -> bool:
-        """Whether the client waits for no other answer of this kind. As the order of answers does not matter to it, *unknown* may be taken
-        to come last: it counts only for giving up. (Where it is taken for a negative answer, or leads to another ensemble, all this is
-        not so.)"""
+        """Whether the client waits for no other answer of this kind. As the order of answers does not matter to it,
+        *unknown* may be taken to come last: it counts only for giving up. (Where it is taken for a negative answer, or
+        leads to another ensemble, all this is not so.)"""
         changes = self.world.spares and asked.kind is WriteBack
         if changes or not (self.world.reduced and self.world.unknown_is_unknown):
             return True
@@ -338,13 +362,15 @@ class LedgerModel:
         return not any(other.kind is asked.kind and other.entry == asked.entry for other in others)
 
     def _only_gives_up(self, before: Ledger, after: Ledger, client: int, stepped: int) -> bool:
-        """Whether all that happened is that a client gave up: what may happen then may happen as well while it does nothing."""
+        """Whether all that happened is that a client gave up: what may happen then may happen as well while it does
+        nothing."""
         unchanged = after.bookies == before.bookies and after.late == before.late and after.metadata == before.metadata
         return unchanged and stepped in self.clients.gave_up and client not in self.clients.gave_up
 
     def _certain_of(self, number: int, place: int, client: int) -> tuple[Any, int, int] | None:
-        """An answer that can only be this one, that changes nothing but what its client knows, and that leaves to everybody else what they
-        could do: it can as well come first. Asked: a bookie that is down; to take an entry that it has; for an entry that nobody can have."""
+        """An answer that can only be this one, that changes nothing but what its client knows, and that leaves to
+        everybody else what they could do: it can as well come first. Asked: a bookie that is down; to take an entry
+        that it has; for an entry that nobody can have."""
         if self.world.lost_disks or not self.world.fences_survive:
             return None
         ledger = self.ledgers[number]
@@ -374,8 +400,9 @@ class LedgerModel:
     def _tidy(self, ledger: Ledger) -> int:
         """The number of the ledger, without messages that can change nothing any more.
 
-        And once the ledger is closed, a client on its way can come to nothing but a conflict, and read the metadata again: it may be
-        where it began. Its fences would only keep the writer from what it may try, and write-backs only add copies.
+        And once the ledger is closed, a client on its way can come to nothing but a conflict, and read the metadata
+        again: it may be where it began. Its fences would only keep the writer from what it may try, and write-backs
+        only add copies.
         """
         if self.world.reduced:
             closed = ledger.metadata.state == LedgerState.CLOSED and self.world.compares

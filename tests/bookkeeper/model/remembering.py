@@ -11,7 +11,8 @@ T = TypeVar("T")
 
 
 def remembered(method: Callable[..., T]) -> Callable[..., T]:
-    """Like `cache`, but who has it is not kept alive by it: a model is gone as soon as nobody needs it, and no garbage has to be looked for."""
+    """Like `cache`, but who has it is not kept alive by it: a model is gone as soon as nobody needs it, and no garbage
+    has to be looked for."""
     weak = WeakMethod(method)
 
     def found(*args: object) -> T:

@@ -72,7 +72,8 @@ class Symmetry:
 
 
 def _renamings(metadata: LedgerMetadata, spares: int) -> list[Renaming]:
-    """Those that change no entry's write set, as the ledger begins, and not what the write sets are, and no spare; the first one is none."""
+    """Those that change no entry's write set, as the ledger begins, and not what the write sets are, and no spare; the
+    first one is none."""
     size = metadata.ensemble_size
     others = tuple(range(size, size + spares))
     own = [set(map(int, metadata.write_set(entry))) for entry in range(ENTRIES)]

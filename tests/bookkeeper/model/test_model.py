@@ -76,7 +76,8 @@ def named(world: World) -> str:
 
 @pytest.fixture(autouse=True, scope="module")
 def no_garbage() -> Iterator[None]:
-    """Nothing but states is made, and all of them are kept: looking for garbage among them takes a fifth of the time."""
+    """Nothing but states is made, and all of them are kept: looking for garbage among them takes a fifth of the
+    time."""
     gc.disable()
     yield
     gc.enable()
@@ -97,7 +98,8 @@ class Watched(LedgerModel):
     def ends(self) -> set[tuple[LedgerState, int, int]]:
         ledgers = [self.ledgers[number] for number in self.seen]
         return {
-            (LedgerState(it.metadata.state), it.metadata.last, self._acknowledged(it.bookies, it.ensembles)) for it in ledgers
+            (LedgerState(it.metadata.state), it.metadata.last, self._acknowledged(it.bookies, it.ensembles))
+            for it in ledgers
         }
 
 
@@ -118,7 +120,9 @@ def test_nothing_acknowledged_is_lost_and_whoever_closes_second_adopts_the_first
     model, found = holds(World())
     assert found.states > 300_000
     closed = {(last, acknowledged) for how, last, acknowledged in model.ends if how is LedgerState.CLOSED}
-    assert closed == {(last, acknowledged) for last in (-1, 0, 1) for acknowledged in (-1, 0, 1) if acknowledged <= last}
+    assert closed == {
+        (last, acknowledged) for last in (-1, 0, 1) for acknowledged in (-1, 0, 1) if acknowledged <= last
+    }
     assert model.clients.gave_up
 
 
@@ -209,7 +213,8 @@ def test_every_broken_variant_with_fragments_is_found(world, violation):
 
 
 def from_the_lac_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """BookKeeper's issue 2615: reading begins behind what the last ensemble's bookies know, which may be in an earlier fragment."""
+    """BookKeeper's issue 2615: reading begins behind what the last ensemble's bookies know, which may be in an earlier
+    fragment."""
     monkeypatch.setattr(Fencing, "floor", property(lambda self: self.confirmed))
 
 
@@ -259,7 +264,10 @@ def test_every_mistake_in_changing_ensembles_is_found(mistake, world, monkeypatc
 
 def test_a_recovery_that_begins_at_the_lac_alone_makes_an_invalid_ensemble_as_it_is_known_to(monkeypatch):
     from_the_lac_alone(monkeypatch)
-    assert breaks(MISTAKES[from_the_lac_alone]).violation in {"the fragments begin at [0, 0]", "the fragments begin at [0, 1, 0]"}
+    assert breaks(MISTAKES[from_the_lac_alone]).violation in {
+        "the fragments begin at [0, 0]",
+        "the fragments begin at [0, 1, 0]",
+    }
 
 
 def test_without_fencing_recovery_reads_an_entry_is_lost_as_it_is_known_to_be():

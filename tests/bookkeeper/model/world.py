@@ -24,11 +24,13 @@ def took(entry: int) -> int:
 
 @dataclass(frozen=True)
 class World:
-    """A ledger's shape, and how much may go wrong: `unknown` answers (metadata's included), `crashes` of bookies, disks that are lost.
+    """A ledger's shape, and how much may go wrong: `unknown` answers (metadata's included), `crashes` of bookies, disks
+    that are lost.
 
-    `spares`: bookies that can take another's place. `changes`: how often the writer gives one its place. `reduced`: leave out what cannot
-    lead to anything new. From `lost_disks_refuse` on: how well clients and bookies do what they should. `writer_compares`: its metadata.
-    `closes_with_changes`: a recovery writes the ensembles that it changed; `changes_last`: not before the ledger's end.
+    `spares`: bookies that can take another's place. `changes`: how often the writer gives one its place. `reduced`:
+    leave out what cannot lead to anything new. From `lost_disks_refuse` on: how well clients and bookies do what they
+    should. `writer_compares`: its metadata. `closes_with_changes`: a recovery writes the ensembles that it changed;
+    `changes_last`: not before the ledger's end.
     """
 
     ensemble: int = 3
@@ -71,9 +73,9 @@ class Metadata(NamedTuple):
 
 
 class Ledger(NamedTuple):
-    """All but the clients. `late`: write-backs nobody waits for any more, a bit each. `casts`: writes of metadata that nobody waits for any
-    more, with the version that they compare with. `stopped`: the writer sends nothing more. `ensembles`: the writer's, and `changes`: how
-    often it may still change them."""
+    """All but the clients. `late`: write-backs nobody waits for any more, a bit each. `casts`: writes of metadata that
+    nobody waits for any more, with the version that they compare with. `stopped`: the writer sends nothing more.
+    `ensembles`: the writer's, and `changes`: how often it may still change them."""
 
     bookies: tuple[int, ...]
     metadata: Metadata

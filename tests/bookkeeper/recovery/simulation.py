@@ -1,4 +1,5 @@
-"""Recovering clients, the real code of them, beside a writer that may still be alive, over a simulated cluster: one seed, one course."""
+"""Recovering clients, the real code of them, beside a writer that may still be alive, over a simulated cluster: one
+seed, one course."""
 
 from __future__ import annotations
 
@@ -33,8 +34,8 @@ class Process:
 
 @dataclass
 class Simulation:
-    """`lost_disks`: so many; `refuse`: their bookies do not start again, `cookies`: or it shows. `gone`: bookies that never come back once
-    the weather clears."""
+    """`lost_disks`: so many; `refuse`: their bookies do not start again, `cookies`: or it shows. `gone`: bookies that
+    never come back once the weather clears."""
 
     seed: int
     lost_disks: int = 0
@@ -61,7 +62,13 @@ class Simulation:
             self.seed % 4 == 0
         ):  # a race: recovery begins while the first entries are under way, and every message takes its own time
             shape, bad, slow, slow_delay = (3, 3, 2), 0.0, 0.5, 0.02
-            self.to_write, self.head_start, self.pace, self.haste, self.trouble = self.rng.choice((1, 2)), 0, 0.5, 0.2, 0.0
+            self.to_write, self.head_start, self.pace, self.haste, self.trouble = (
+                self.rng.choice((1, 2)),
+                0,
+                0.5,
+                0.2,
+                0.0,
+            )
         weather = Weather(lost=bad, duplicated=bad, slow=slow, slow_delay=slow_delay, unknown=bad / 2, metadata=bad)
         self.cluster = SimulatedCluster(self.seed, shape[0] + self.rng.randrange(4), weather)
         self.network = self.cluster.network
@@ -115,7 +122,9 @@ class Simulation:
         order = tuple(self.choice.sample(registered, len(registered)))
         rules = RecoveryRules(Reading(window=self.rng.choice((1, 2, 8))), writable=order)
         suspects = partial(young_cookies, store=store) if self.cookies else None
-        self.processes.append(Process(Recoverer(LEDGER, store, bookies, rules, 5.0, suspects, lambda: self.network.now)))
+        self.processes.append(
+            Process(Recoverer(LEDGER, store, bookies, rules, 5.0, suspects, lambda: self.network.now))
+        )
 
     def _turn(self, process: Process) -> None:
         try:
@@ -146,7 +155,14 @@ class Simulation:
 
     def _disturb(self) -> None:
         """Something breaks, or comes back."""
-        acts: list[Callable[[], None]] = [self._crash, self._return, self._pause, self._kill, self._kill_writer, self._lose_disk]
+        acts: list[Callable[[], None]] = [
+            self._crash,
+            self._return,
+            self._pause,
+            self._kill,
+            self._kill_writer,
+            self._lose_disk,
+        ]
         self.rng.choice(acts)()
 
     def _crash(self) -> None:

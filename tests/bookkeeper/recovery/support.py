@@ -30,7 +30,11 @@ YES, NO, UNKNOWN = Answer.POSITIVE, Answer.NEGATIVE, Answer.UNKNOWN
 
 
 def ledger(
-    write_quorum: int = 3, ack_quorum: int = 2, *fragments: tuple[int, str], state: LedgerState = LedgerState.OPEN, **more: Any
+    write_quorum: int = 3,
+    ack_quorum: int = 2,
+    *fragments: tuple[int, str],
+    state: LedgerState = LedgerState.OPEN,
+    **more: Any,
 ) -> LedgerMetadata:
     """Fragments as (first entry, names of one letter)."""
     found = tuple(Fragment(first, tuple(names)) for first, names in fragments or [(0, "abc"[:write_quorum])])
@@ -46,8 +50,9 @@ def held(entry: int, last_confirmed: int = -1) -> Held:
 class World:
     """Answers for the machine: what bookies hold, and which of them do not answer.
 
-    `lacs`: what each bookie's last entry says; `silent`: bookies that never say anything; `refuse`: those that take nothing; `unsettled`: how
-    often a write of metadata comes to nothing; `between`: done after such a write, by somebody else.
+    `lacs`: what each bookie's last entry says; `silent`: bookies that never say anything; `refuse`: those that take
+    nothing; `unsettled`: how often a write of metadata comes to nothing; `between`: done after such a write, by
+    somebody else.
     """
 
     metadata: LedgerMetadata

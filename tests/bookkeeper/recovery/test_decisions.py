@@ -30,7 +30,9 @@ def shapes(draw) -> LedgerMetadata:
 def test_the_fence_covers_when_every_ack_quorum_of_every_write_quorum_has_a_fenced_bookie(shape, data):
     ensemble = shape.fragments[-1].ensemble
     fenced = data.draw(st.sets(st.sampled_from(ensemble)))
-    quorums = [set(q) for entry in range(len(ensemble)) for q in combinations(set(shape.write_set(entry)), shape.ack_quorum)]
+    quorums = [
+        set(q) for entry in range(len(ensemble)) for q in combinations(set(shape.write_set(entry)), shape.ack_quorum)
+    ]
     assert fence_covers(shape, fenced) == all(q & fenced for q in quorums)
 
 
@@ -62,7 +64,8 @@ def test_an_entry_is_left_out_when_so_many_deny_it_that_the_others_are_no_ack_qu
     assert (verdict is EntryVerdict.UNRECOVERABLE) == enough
     assert enough or verdict is (EntryVerdict.ABORT if negative | unknown == set(write_set) else EntryVerdict.UNDECIDED)
     assert (
-        judge(write_set, shape.ack_quorum, positive=write_set[:1], negative=negative, unknown=unknown) is EntryVerdict.RECOVERABLE
+        judge(write_set, shape.ack_quorum, positive=write_set[:1], negative=negative, unknown=unknown)
+        is EntryVerdict.RECOVERABLE
     )
 
 
@@ -85,7 +88,10 @@ def test_a_write_back_is_safe_only_on_different_bookies():
     assert judge_write_back(("a",), 2, accepted={"a"}, refused=set()) is EntryVerdict.ABORT
 
 
-@given(st.permutations([("a", 0), ("b", 1), ("c", 2)]), st.lists(st.sampled_from([YES, NO, UNKNOWN]), min_size=3, max_size=3))
+@given(
+    st.permutations([("a", 0), ("b", 1), ("c", 2)]),
+    st.lists(st.sampled_from([YES, NO, UNKNOWN]), min_size=3, max_size=3),
+)
 def test_the_order_of_answers_does_not_matter(order, answers):
     """Up to the verdict: after a positive one, or enough negative ones, the others are not waited for."""
     candidate = Candidate(4, tuple("abc"), 2)

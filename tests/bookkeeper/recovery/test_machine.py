@@ -160,7 +160,9 @@ SCRIPTS = [
 
 
 @pytest.mark.parametrize("size", [1, 2, 8])
-@pytest.mark.parametrize(("entries", "silent", "end"), [script[1:] for script in SCRIPTS], ids=[script[0] for script in SCRIPTS])
+@pytest.mark.parametrize(
+    ("entries", "silent", "end"), [script[1:] for script in SCRIPTS], ids=[script[0] for script in SCRIPTS]
+)
 def test_scripts_of_answers(entries, silent, end, size):
     world = World(ledger(), {name: set(found) for name, found in entries.items()}, silent=set(silent))
     state = run(world, window(size))
@@ -217,7 +219,9 @@ def test_nothing_is_written_back_before_all_entries_before_it_are_found():
     state, requests = start(window(4))
     todo, order = list(requests), []
     while todo and not state.over:
-        request = next((r for r in todo if not (isinstance(r, ReadEntry) and r.entry == 1)), todo[0])  # entry 1 is answered last
+        request = next(
+            (r for r in todo if not (isinstance(r, ReadEntry) and r.entry == 1)), todo[0]
+        )  # entry 1 is answered last
         todo.remove(request)
         order.append(request)
         state, more = step(state, world.answer(request))
@@ -251,7 +255,8 @@ def test_the_length_is_that_of_the_last_entry_even_where_none_is_recovered():
 
 
 def test_an_acknowledged_entry_that_is_denied_ends_the_attempt():
-    """Entry 3 says that entry 2 was acknowledged, and so were all before it. Its bookie tells of it only after the fence has covered."""
+    """Entry 3 says that entry 2 was acknowledged, and so were all before it. Its bookie tells of it only after the
+    fence has covered."""
     world = World(ledger(), on(a={0, 3}, b={0, 3}, c={0, 3}), lacs={"c": 2})
     found = aborted(run(world))
     assert "entry 1 was acknowledged" in found.reason
@@ -295,7 +300,9 @@ def said_late(bookie: str, confirmed: int) -> Answered:
 
 def test_a_late_answer_that_the_entry_left_out_was_acknowledged_ends_it_while_entries_are_written_back():
     world = World(ledger(), on(a={0}, b={0}))
-    state = without_c(world, RecoveryRules(), lambda state: isinstance(state.phase, Forward) and state.phase.sealed is not None)
+    state = without_c(
+        world, RecoveryRules(), lambda state: isinstance(state.phase, Forward) and state.phase.sealed is not None
+    )
     assert not step(state, said_late("c", 0))[0].over
     found = aborted(step(state, said_late("c", 1))[0])
     assert "entry 1 was acknowledged" in found.reason
@@ -326,7 +333,9 @@ def test_an_acknowledged_entry_waits_for_the_bookie_that_has_it_whoever_denies_i
     state, requests = start(RecoveryRules(confirmed=confirmed or -1))
     todo = list(requests)
     while not state.over:
-        last = sorted(todo, key=lambda r: (isinstance(r, ReadEntry) and r.entry <= confirmed, getattr(r, "bookie", "") == "c"))
+        last = sorted(
+            todo, key=lambda r: (isinstance(r, ReadEntry) and r.entry <= confirmed, getattr(r, "bookie", "") == "c")
+        )
         todo.remove(last[0])
         state, more = step(state, event_of(last[0]))
         todo += more
@@ -474,9 +483,13 @@ def test_whatever_bookies_answer_nothing_is_lost_that_an_ack_quorum_holds(data):
         for name in data.draw(st.permutations(sorted(set(metadata.write_set(entry)))))[:ack_quorum]:
             entries[name].add(entry)
     for name in ensemble:  # and what was never acknowledged
-        entries[name] |= {e for e in data.draw(st.sets(st.integers(last + 1, last + 3))) if name in metadata.write_set(e)}
+        entries[name] |= {
+            e for e in data.draw(st.sets(st.integers(last + 1, last + 3))) if name in metadata.write_set(e)
+        }
     silent = data.draw(st.sets(st.sampled_from(ensemble), max_size=2))
     state = run(
-        World(metadata, entries, silent=silent), window(data.draw(st.integers(1, 4))), last_first=data.draw(st.booleans())
+        World(metadata, entries, silent=silent),
+        window(data.draw(st.integers(1, 4))),
+        last_first=data.draw(st.booleans()),
     )
     assert isinstance(state.phase, Aborted) or closed(state)[0] >= last

@@ -92,7 +92,8 @@ def test_a_bookie_that_failed_once_may_have_a_place_again():
 
 
 def test_a_bookie_that_has_a_place_again_is_not_waited_for_where_it_took_the_entry_before():
-    """b takes entry 1 but not entry 0 and loses its place to c, which does not take entry 1: then both that are to hold that have it."""
+    """b takes entry 1 but not entry 0 and loses its place to c, which does not take entry 1: then both that are to hold
+    that have it."""
     world = World(ledger(2, 2, (0, "ab")), on(a={0, 1}))
     state, requests = start(writable("c"))
     todo = list(requests)
@@ -110,7 +111,10 @@ def test_a_bookie_that_has_a_place_again_is_not_waited_for_where_it_took_the_ent
 def test_where_nobody_is_left_all_are_named_that_could_have_taken_it():
     world = World(ledger(2, 2, (0, "ab")), on(a={0}), silent={"b"}, refuse={"c"})
     found = aborted(run(world, writable("ac")))
-    assert "entry 0 was found, but only 1 of 2 bookies that must hold it took it, and no other bookie is left to" in found.reason
+    assert (
+        "entry 0 was found, but only 1 of 2 bookies that must hold it took it, and no other bookie is left to"
+        in found.reason
+    )
     assert (found.missing.need, found.missing.bookies) == (1, ("b", "c"))
     assert world.metadata.fragments == fragments((0, "ab"))
 

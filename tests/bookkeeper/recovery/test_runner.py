@@ -270,7 +270,8 @@ class Late(Recoverer):
 
 
 def test_what_has_come_in_is_heard_before_the_ledger_is_closed():
-    """Entries 1 and 2 are on b3 and were on b1, which has lost its disk under its old cookie: b3's answers come last."""
+    """Entries 1 and 2 are on b3 and were on b1, which has lost its disk under its old cookie: b3's answers come
+    last."""
     cluster = Cluster()
     cluster.put(0)
     cluster.put(1, B3, lac=0)
@@ -370,7 +371,11 @@ def test_changed_ensembles_are_written_in_either_format(form):
     cluster.bookies[gone].up = False
     assert [change.first_entry for change in cluster.close().replaced] == [2]
     now = cluster.metadata_now
-    assert (now.format_version, now.last_entry, [fragment.first_entry for fragment in now.fragments]) == (form, 2, [0, 2])
+    assert (now.format_version, now.last_entry, [fragment.first_entry for fragment in now.fragments]) == (
+        form,
+        2,
+        [0, 2],
+    )
 
 
 def test_a_bookie_that_joined_the_cluster_after_the_ledger_was_made_may_take_a_place():

@@ -1,4 +1,5 @@
-"""Recovering clients, a writer, bookies and metadata in bad weather: whatever the seed, nothing acknowledged is lost."""
+"""Recovering clients, a writer, bookies and metadata in bad weather: whatever the seed, nothing acknowledged is
+lost."""
 
 from __future__ import annotations
 

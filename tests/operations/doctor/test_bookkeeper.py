@@ -46,4 +46,6 @@ def test_a_ledger_that_pulsar_has_offloaded_is_not_looked_for_on_bookies(ledgers
 
 
 def test_where_pulsar_has_offloaded_everything_nothing_is_read(ledgers):
-    assert ledgers.read(TOPIC, info((12, 5))).endswith("has only entries that Pulsar itself has offloaded: none was read")
+    assert ledgers.read(TOPIC, info((12, 5))).endswith(
+        "has only entries that Pulsar itself has offloaded: none was read"
+    )

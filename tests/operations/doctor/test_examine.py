@@ -88,9 +88,16 @@ def test_a_sound_installation(line) -> None:
     result = line.run("doctor")
     assert result.exit_code == 0, result.output
     assert all(text.startswith("ok  ") for text in result.stdout.splitlines()), result.stdout
-    assert {"java", "broker-port", "admin-port", "exact-bytes", "store", "store-multipart", "root", "read-topic"} <= verdicts(
-        line
-    ).keys()
+    assert {
+        "java",
+        "broker-port",
+        "admin-port",
+        "exact-bytes",
+        "store",
+        "store-multipart",
+        "root",
+        "read-topic",
+    } <= verdicts(line).keys()
     assert line.run("doctor").stdout == result.stdout
 
 
@@ -125,7 +132,11 @@ def test_what_does_not_work_fails(line, call, error, check) -> None:
         (None, {}, {}),
         ({"a:1": None, "b:1": None}, {}, {"metadata-service": "ok", "bookies": "ok", "read-ledger": "ok"}),
         ({"a:1": None, "b:1": SILENT}, {}, {"metadata-service": "ok", "bookies": "warn", "read-ledger": "ok"}),
-        ({"a:1": SILENT}, {"read_ledger": SILENT}, {"metadata-service": "ok", "bookies": "fail", "read-ledger": "fail"}),
+        (
+            {"a:1": SILENT},
+            {"read_ledger": SILENT},
+            {"metadata-service": "ok", "bookies": "fail", "read-ledger": "fail"},
+        ),
         (None, {"bookies": MetadataUnavailableError("ZooKeeper did not answer")}, {"metadata-service": "fail"}),
     ],
 )
@@ -151,7 +162,9 @@ def test_brokers_that_take_metadata_off(line) -> None:
 
 @pytest.mark.parametrize(("vouched", "verdict"), [("true", "ok"), ("false", "warn")])
 def test_brokers_that_do_not_tell_a_role_are_vouched_for_by_the_operator(line, vouched, verdict) -> None:
-    line.cluster.faults.add("admin.runtime_configuration", lambda: AuthorizationFailedError("not a super user"), times=99)
+    line.cluster.faults.add(
+        "admin.runtime_configuration", lambda: AuthorizationFailedError("not a super user"), times=99
+    )
     line.config = line.config.replace("pulsar: {", f"pulsar: {{entriesAreExact: {vouched}, ")
     assert verdicts(line)["exact-bytes"] == verdict
 

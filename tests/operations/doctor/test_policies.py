@@ -23,7 +23,11 @@ def test_messages_that_expire(seconds, verdict) -> None:
     ("quotas", "verdict", "words"),
     [
         (None, OK, "no backlog quota"),
-        ({"destination_storage": {"limitSize": -1, "limitTime": -1, "policy": "producer_request_hold"}}, OK, "no backlog quota"),
+        (
+            {"destination_storage": {"limitSize": -1, "limitTime": -1, "policy": "producer_request_hold"}},
+            OK,
+            "no backlog quota",
+        ),
         (
             {"destination_storage": {"limitSize": 0, "limitTime": 0, "policy": "consumer_backlog_eviction"}},
             OK,

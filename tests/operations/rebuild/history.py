@@ -1,4 +1,5 @@
-"""What applications may have done to a topic: every write may be the last one of a process, and the next process goes on."""
+"""What applications may have done to a topic: every write may be the last one of a process, and the next process goes
+on."""
 
 from __future__ import annotations
 
@@ -56,7 +57,13 @@ class History:
 
     def steps(self, count: int) -> History:
         """Anything, in any order."""
-        doing = [self._segment] * 5 + [self._lose, self._next_ledger, self._next_ledger, self._recreated, self._handed_over]
+        doing = [self._segment] * 5 + [
+            self._lose,
+            self._next_ledger,
+            self._next_ledger,
+            self._recreated,
+            self._handed_over,
+        ]
         for _ in range(count):
             self.random.choice(doing)()
         return self
@@ -127,7 +134,9 @@ class History:
         if self.entry:
             count = self.random.randint(1, 4)
             first = Position(self.incarnation, self.ledger, self.entry)
-            self._append(Loss(first, first._replace(entry=self.entry + count - 1), "trimmed", "accept-loss", self.clock))
+            self._append(
+                Loss(first, first._replace(entry=self.entry + count - 1), "trimmed", "accept-loss", self.clock)
+            )
             self.entry += count
 
     def _recreated(self) -> None:
@@ -178,7 +187,9 @@ def plain(catalog: TopicCatalog) -> TopicCatalog:
     """Without how it is numbered, and in which order ends of ledgers were recorded."""
     head, after = catalog.head, catalog.head.accounted
     closed = {c for c in head.closed if after is None or (c.incarnation, c.ledger) >= after[:2]}
-    head = replace(head, next_slot=0, generation=0, closed=tuple(sorted(closed, key=lambda c: (c.incarnation, c.ledger))))
+    head = replace(
+        head, next_slot=0, generation=0, closed=tuple(sorted(closed, key=lambda c: (c.incarnation, c.ledger)))
+    )
     return replace(catalog, head=head)
 
 

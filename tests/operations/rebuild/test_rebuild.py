@@ -1,5 +1,5 @@
-"""A catalog is made again from the records beside its segments, as it was; where records are lost, too, what is missing is told, and
-nothing stands in a wrong place."""
+"""A catalog is made again from the records beside its segments, as it was; where records are lost, too, what is missing
+is told, and nothing stands in a wrong place."""
 
 from __future__ import annotations
 
@@ -20,7 +20,17 @@ from offloader.operations.verify.archive import verify
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 from tests.archive.support import TOPIC
-from tests.operations.rebuild.history import History, again, catalog_keys, look, manifest_keys, missing, plain, read, record_keys
+from tests.operations.rebuild.history import (
+    History,
+    again,
+    catalog_keys,
+    look,
+    manifest_keys,
+    missing,
+    plain,
+    read,
+    record_keys,
+)
 
 randoms = st.integers(0, 2**32).map(Random)
 
@@ -82,13 +92,19 @@ def test_where_records_are_lost_too_what_is_missing_is_told(random: Random) -> N
     assert have.items() <= history.copied.items()
     reported = missing(after)
     for position in history.truth.keys() - have.keys():
-        begin, end = after.begins.get(position.incarnation), max((s.end for s in (*after.segments, *after.losses)), default=None)
+        begin, end = (
+            after.begins.get(position.incarnation),
+            max((s.end for s in (*after.segments, *after.losses)), default=None),
+        )
         inside = begin is not None and end is not None and begin <= position <= end
         first = min(
-            (s.start for s in (*after.segments, *after.losses) if s.start.incarnation == position.incarnation), default=None
+            (s.start for s in (*after.segments, *after.losses) if s.start.incarnation == position.incarnation),
+            default=None,
         )
         if inside and first is not None and first <= position:
-            assert any(start <= position <= last for start, last in reported) or _behind(after, before, position), position
+            assert any(start <= position <= last for start, last in reported) or _behind(after, before, position), (
+                position
+            )
     assert look(store).in_force, "what was made stays"
 
 
@@ -180,7 +196,9 @@ def test_a_writer_that_was_paused_while_everything_was_lost_does_not_touch_the_n
 
 
 @examples(randoms, st.integers(2, 4))
-def test_what_is_lost_again_and_again_is_never_made_again_under_a_number_that_a_writer_knows(random: Random, times: int) -> None:
+def test_what_is_lost_again_and_again_is_never_made_again_under_a_number_that_a_writer_knows(
+    random: Random, times: int
+) -> None:
     history = History(random).steps(5)
     store, known, now = history.store, [history.catalog.head], 1000
     for _ in range(times):
@@ -221,7 +239,10 @@ def test_a_copy_beside_that_is_lost_is_written_again() -> None:
     history.store.delete(keys[1:3])
     assert {f.kind for f in verify(history.store).findings} >= {FindingKind.MISSING_RECORD, FindingKind.DAMAGED_RECORD}
     again(history.store)
-    assert {f.kind for f in verify(history.store).findings} <= {FindingKind.UNCOMMITTED_RECORD, FindingKind.STRAY_OBJECT}
+    assert {f.kind for f in verify(history.store).findings} <= {
+        FindingKind.UNCOMMITTED_RECORD,
+        FindingKind.STRAY_OBJECT,
+    }
 
 
 def test_a_copy_of_the_store_is_untouched_by_a_proposal() -> None:

@@ -78,7 +78,8 @@ class KilledError(Exception):
 
 @dataclass
 class MemoryTarget:
-    """Stores what is sent when it is asked for receipts, a random part of it each time. `calm`: nothing goes wrong any more.
+    """Stores what is sent when it is asked for receipts, a random part of it each time. `calm`: nothing goes wrong any
+    more.
 
     What is on its way when the connection breaks is stored in part, at the latest when the next producer attaches.
     """
@@ -125,7 +126,9 @@ class MemoryTarget:
     def tail(self) -> Tail:
         self._maybe_fail()
         last = (1, len(self.stored) - 1) if self.stored else None
-        found = Found(len(self.stored), last, self.stored[-1] if self.stored else None, producers=("offloader-restore-1",))
+        found = Found(
+            len(self.stored), last, self.stored[-1] if self.stored else None, producers=("offloader-restore-1",)
+        )
         return tail_of(TARGET, ORIGIN, found, settled=True)
 
     def close(self) -> None:
@@ -161,11 +164,15 @@ class Clock:
         self.now += seconds
 
 
-def run(target: MemoryTarget, items: list[Item], *, rate: int | None = None, clock: Clock | None = None, **options) -> Counts:
+def run(
+    target: MemoryTarget, items: list[Item], *, rate: int | None = None, clock: Clock | None = None, **options
+) -> Counts:
     """One process."""
     clock = clock or Clock()
     tools = Tools(clock, clock.sleep, patience=1e9)
-    return Restore(target, after(items), lambda tail: RestoreProgress(ORIGIN, tail, **options), RateLimiter(rate), tools).run()
+    return Restore(
+        target, after(items), lambda tail: RestoreProgress(ORIGIN, tail, **options), RateLimiter(rate), tools
+    ).run()
 
 
 def envelopes(target: MemoryTarget) -> list[Envelope]:

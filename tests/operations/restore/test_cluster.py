@@ -21,7 +21,11 @@ class World:
     """Policies of the namespace, and the broker's configuration; None: we may not see it."""
 
     def __init__(self) -> None:
-        self.policies: dict[str, Any] = {"retention_policies": KEEP, "message_ttl_in_seconds": 0, "compaction_threshold": 0}
+        self.policies: dict[str, Any] = {
+            "retention_policies": KEEP,
+            "message_ttl_in_seconds": 0,
+            "compaction_threshold": 0,
+        }
         self.broker: Mapping[str, str] | None = None
 
     def configuration(self) -> Mapping[str, str]:
@@ -45,7 +49,9 @@ def cluster(world: World) -> Iterator[TargetCluster]:
     cluster.close()
 
 
-def test_where_the_namespace_says_everything_the_broker_is_not_asked(world: World, cluster: TargetCluster, caplog: Any) -> None:
+def test_where_the_namespace_says_everything_the_broker_is_not_asked(
+    world: World, cluster: TargetCluster, caplog: Any
+) -> None:
     cluster.check_new(TARGET)
     assert not caplog.records
     world.policies["message_ttl_in_seconds"] = 60

@@ -18,9 +18,24 @@ from offloader.operations.restore.rate_limiter import RateLimiter
 from offloader.operations.restore.tail import Found, Tail, tail_of
 from offloader.operations.restore.target_policies import KEEPS_EVERYTHING, check_policies, inherited, left_to_broker
 from offloader.operations.restore.transactions import Outcomes, outcomes
-from tests.operations.restore.support import FOREIGN, ORIGIN, SOURCE, TARGET, MemoryTarget, archived, at, envelopes, gap, run
+from tests.operations.restore.support import (
+    FOREIGN,
+    ORIGIN,
+    SOURCE,
+    TARGET,
+    MemoryTarget,
+    archived,
+    at,
+    envelopes,
+    gap,
+    run,
+)
 
-KEEPS = {"retention": {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}, "message TTL": 0, "compaction threshold": 0}
+KEEPS = {
+    "retention": {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1},
+    "message TTL": 0,
+    "compaction threshold": 0,
+}
 
 
 def restored(number: int, origin: Origin = ORIGIN) -> bytes:
@@ -76,7 +91,11 @@ def test_policies_that_keep_everything_are_accepted() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("retention", {"retentionTimeInMinutes": 60, "retentionSizeInMB": -1}, r"retention \(60 minutes, -1 MB\).*set-retention"),
+        (
+            "retention",
+            {"retentionTimeInMinutes": 60, "retentionSizeInMB": -1},
+            r"retention \(60 minutes, -1 MB\).*set-retention",
+        ),
         ("retention", {"retentionTimeInMinutes": -1, "retentionSizeInMB": 10}, "retention"),
         ("retention", None, r"retention \(0 minutes, 0 MB\)"),
         ("message TTL", 5, r"message TTL \(5 s\).*set-message-ttl"),
@@ -91,8 +110,16 @@ def test_policies_that_may_remove_the_tail_are_refused_by_name(name: str, value:
 @pytest.mark.parametrize(
     ("namespace", "broker", "words"),
     [
-        ({}, {}, r"retention \(0 minutes, 0 MB\).*pulsar-admin namespaces set-retention public/default --time -1 --size -1"),
-        ({}, {"defaultRetentionTimeInMinutes": "5", "defaultRetentionSizeInMB": "-1"}, r"retention \(5 minutes, -1 MB\)"),
+        (
+            {},
+            {},
+            r"retention \(0 minutes, 0 MB\).*pulsar-admin namespaces set-retention public/default --time -1 --size -1",
+        ),
+        (
+            {},
+            {"defaultRetentionTimeInMinutes": "5", "defaultRetentionSizeInMB": "-1"},
+            r"retention \(5 minutes, -1 MB\)",
+        ),
         ({"retention_policies": {"retentionTimeInMinutes": 7, "retentionSizeInMB": -1}}, KEEPS_EVERYTHING, "7 minutes"),
         (
             {},

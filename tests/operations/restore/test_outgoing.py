@@ -29,8 +29,13 @@ MARK = Provenance(ORIGIN, at(12, 345, incarnation=2), 17)
 UNKNOWN = b"\x3a\x02us" + b"\xc2\x0c\x03abc"
 
 
-def entry(payload: bytes = b"payload", extra: bytes = b"", broker: bool = True, checksum: bool = True, **fields) -> bytes:
-    metadata = MessageMetadata(**{"producer_name": "p", "sequence_id": 7, "publish_time": 5} | fields).SerializeToString() + extra
+def entry(
+    payload: bytes = b"payload", extra: bytes = b"", broker: bool = True, checksum: bool = True, **fields
+) -> bytes:
+    metadata = (
+        MessageMetadata(**{"producer_name": "p", "sequence_id": 7, "publish_time": 5} | fields).SerializeToString()
+        + extra
+    )
     body = len(metadata).to_bytes(4) + metadata + payload
     data = body
     if checksum:
@@ -128,7 +133,8 @@ def test_what_the_message_has_under_our_names_is_kept_under_others() -> None:
     ours = {ROOT: ORIGIN.root, TOPIC: str(ORIGIN.topic), POSITION: "2:12:345", NUMBER: "17"}
     kept = {"a": "1", f"{PREFIX}shop": "x"}
     assert said(once) == kept | ours | {
-        BEFORE + "number": "3", BEFORE + "replicated-from": "eu", BEFORE + "before.root": "user's", REPLICATED_FROM: "us"
+        BEFORE + "number": "3", BEFORE + "replicated-from": "eu", BEFORE + "before.root": "user's",
+        REPLICATED_FROM: "us"
     }  # fmt: skip
     assert said(twice) == kept | ours | {
         BEFORE + "before.number": "3", BEFORE + "before.replicated-from": "eu", BEFORE + "before.before.root": "user's",

@@ -175,7 +175,9 @@ def test_an_archive_that_fails_ends_the_restore_and_another_call_goes_on() -> No
         raise StoreUnavailableError("the store is down")
 
     target, clock = MemoryTarget(Random(14)), Clock()
-    restore = Restore(target, broken, lambda tail: RestoreProgress(ORIGIN, tail), RateLimiter(None), Tools(clock, clock.sleep))
+    restore = Restore(
+        target, broken, lambda tail: RestoreProgress(ORIGIN, tail), RateLimiter(None), Tools(clock, clock.sleep)
+    )
     with pytest.raises(StoreUnavailableError):
         restore.run()
     run(target, items)
@@ -192,7 +194,9 @@ def test_an_archive_that_cannot_be_opened_at_first_is_not_taken_for_an_empty_one
         return after(items)(position)
 
     target, clock = MemoryTarget(Random(14)), Clock()
-    Restore(target, late, lambda tail: RestoreProgress(ORIGIN, tail), RateLimiter(None), Tools(clock, clock.sleep)).run()
+    Restore(
+        target, late, lambda tail: RestoreProgress(ORIGIN, tail), RateLimiter(None), Tools(clock, clock.sleep)
+    ).run()
     check(target, items)
 
 
@@ -205,7 +209,9 @@ def test_a_target_that_stays_away_is_given_up_after_a_while() -> None:
     begun = clock()
     tools = Tools(clock, clock.sleep, patience=60)
     with pytest.raises(BrokerUnavailableError, match="nobody there"):
-        Restore(Away(Random(15)), lambda _: iter(()), lambda tail: RestoreProgress(ORIGIN, tail), RateLimiter(None), tools).run()
+        Restore(
+            Away(Random(15)), lambda _: iter(()), lambda tail: RestoreProgress(ORIGIN, tail), RateLimiter(None), tools
+        ).run()
     assert 60 < clock() - begun < 100
 
 

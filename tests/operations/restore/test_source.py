@@ -25,7 +25,11 @@ def test_the_outline_is_of_what_comes_after_the_tail() -> None:
     archive.add(stream(1, 0, 9), [gap(1, 10, 12)], closed={1: 12})
     archive.add(stream(2, 0, 3))
     source = ArchiveSource(ArchivedTopic.of(archive.store, archive.catalog))
-    assert (source.outline(None).entries, source.outline(at(1, 4)).entries, source.outline(at(2, 3)).entries) == (14, 9, 0)
+    assert (source.outline(None).entries, source.outline(at(1, 4)).entries, source.outline(at(2, 3)).entries) == (
+        14,
+        9,
+        0,
+    )
     assert source.outline(None).bytes > source.outline(at(2, 2)).bytes > 0
     assert source.outline(None).lost == ()
     after = [item.position for item in source.items(at(1, 8)) if isinstance(item, ArchivedEntry)]
@@ -75,7 +79,9 @@ def test_what_a_segment_has_of_a_brokers_ledger_was_delivered() -> None:
     put_ledger(archive.store, 5, entries, uuid_of(5))
     archive.claim(5, 2)
     archive.add([Stored(5, n, entries[n]) for n in (2, 3)], closed={5: 3})
-    view = TopicSnapshot(TOPIC, archive.catalog, (OffloadedLedger(at(5, 0), at(5, 3), uuid_of(5), sum(map(len, entries))),))
+    view = TopicSnapshot(
+        TOPIC, archive.catalog, (OffloadedLedger(at(5, 0), at(5, 3), uuid_of(5), sum(map(len, entries))),)
+    )
     found = ArchiveSource(ArchivedTopic.of(archive.store, view)).outcomes()
     assert found.raw == ((at(5, 0), at(5, 1)),)
     assert found.committed(at(5, 3), (0, 3))

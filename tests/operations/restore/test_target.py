@@ -107,7 +107,13 @@ class Place:
         self.pool = ConnectionPool(dataclasses.replace(known, **settings))
         tokens = (f"token-{n}" for n in itertools.count())
         self.target = PulsarTarget(
-            PART, ORIGIN, self.admin, self.source, TopicLookup(self.pool), lambda: next(tokens), Schemas(self.rest, PART)
+            PART,
+            ORIGIN,
+            self.admin,
+            self.source,
+            TopicLookup(self.pool),
+            lambda: next(tokens),
+            Schemas(self.rest, PART),
         )
 
     @property
