@@ -86,7 +86,7 @@ class FsspecStore:
         data: bytes,
         *,
         meta: Mapping[str, str] | None = None,
-        if_absent: bool = False,  # noqa: ARG002
+        if_absent: bool = False,
     ) -> Stat | None:
         """See `ObjectStore.put`. Metadata is not kept."""
         path = self._path(key)
