@@ -104,5 +104,4 @@ def _catalogs(store: LongStore) -> Catalogs:
 def _plan(store: LongStore, selection: Selection) -> int:
     """As Spark's source plans it, chunked messages included."""
     records = TopicRecords(_catalogs(store).history(TopicName("public", "default", "long")))
-    stretches = asked_of(records, selection)
-    return sum(len(portions(view, items, 128 * MIB, look_back=True)) for view, items in stretches)
+    return sum(len(portions(planned, 128 * MIB)) for planned in asked_of(records, selection))

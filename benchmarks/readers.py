@@ -65,7 +65,7 @@ def together(ways: list[Way]) -> list[Reading]:
     for process in processes:
         assert process.stdout is not None
         if process.stdout.readline() != "ready\n":
-            raise RuntimeError(f"a reader ended before it began: {process.args}")
+            raise RuntimeError(f"a reader ended before it began: {process.args!r}")
     for process in processes:
         assert process.stdin is not None
         process.stdin.write("go\n")
@@ -91,7 +91,7 @@ def _raw_gets(way: Way) -> Work:
         ends = {key: size for key, size in store.list() if key.startswith(data_key(TopicName.parse(way.topic), ""))}
         begins = [(k, at) for k, end in ends.items() if "/_" not in k for at in range(0, end, DEFAULTS.read_size)]
         with ThreadPoolExecutor(DEFAULTS.prefetch) as pool:
-            sizes = list(pool.map(lambda each: len(store.read(*each, DEFAULTS.read_size)[0]), begins))
+            sizes = list(pool.map(lambda each: len(store.read(each[0], each[1], DEFAULTS.read_size)[0]), begins))
         return len(sizes), sum(sizes)
 
     return work

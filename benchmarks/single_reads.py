@@ -31,7 +31,7 @@ def single_reads(root: str, endpoint: str, topic: TopicName, kind: str) -> list[
     stores = Stores(StoreSettings(root, endpoint))
     measured = []
     for number in range(READS + len(view.catalog.segments)):
-        incarnation, run = choice.choices(runs, [r.count for _, r in runs])[0]
+        incarnation, run = choice.choices(runs, [r.span for _, r in runs])[0]
         at = Position(incarnation, run.ledger, choice.randint(run.first, run.last))
         if number < len(view.catalog.segments):
             at = view.catalog.segments[number].start

@@ -215,6 +215,30 @@ def test_one_name_is_of_one_class() -> None:
     assert {name: found for name, found in homes.items() if len(found) > 1} == {}
 
 
+def test_whatever_is_imported_from_the_house_is_there() -> None:
+    """In tests that need a cluster, too, which run late."""
+    missing = [
+        f"{path.relative_to(ROOT)}: {node.module}.{alias.name}"
+        for folder in ("integration", "benchmarks", "examples", "tests")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and within(node.module or "", ("offloader", "dev", "integration", "tests"))
+        for alias in node.names
+        if not is_there(node.module or "", alias.name)
+    ]
+    assert missing == []
+
+
+def is_there(module: str, name: str) -> bool:
+    path = ROOT.joinpath(*module.split("."))
+    if (path / f"{name}.py").exists() or (path / name).is_dir():
+        return True
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return module.startswith("offloader._proto") or (
+        file.exists() and re.search(rf"\b{name}\b", file.read_text()) is not None
+    )
+
+
 def test_within_bookkeeper_few_modules_reach_out() -> None:
     def importers(*libraries: str) -> set[str]:
         return {module for module in MODULES for name in imports(module) if within(name, libraries)}

@@ -85,7 +85,7 @@ class FsspecStore:
         key: str,
         data: bytes,
         *,
-        meta: Mapping[str, str] | None = None,
+        meta: Mapping[str, str] | None = None,  # noqa: ARG002
         if_absent: bool = False,
     ) -> Stat | None:
         """See `ObjectStore.put`. Metadata is not kept."""
