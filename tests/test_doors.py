@@ -61,7 +61,7 @@ from offloader.metadata.envelope import FORMAT_VERSION, HEAD, MAGIC, unseal
 from offloader.metadata.journal_start import JournalStart
 from offloader.metadata.part_codec import parts_message, read_parts
 from offloader.metadata.root import read_root
-from offloader.model import GIB, SegmentLayout
+from offloader.model import GIB, EntryRange, SegmentLayout
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.auth import NoAuthentication
 from offloader.pulsar.frames import FrameBuffer, encode
@@ -248,7 +248,7 @@ def rest(data: bytes) -> None:
             partial(admin.namespace_policies, "a/b"),
             partial(admin.topics, "a/b"),
             partial(admin.topic_info, TOPIC),
-            partial(explain, admin.rest, TOPIC, 7, 0, 1, limit=2),
+            partial(explain, admin.rest, TOPIC, EntryRange(7, 0, 2), limit=2),
         ]
         for ask in asked:
             with suppress(OffloadError):

@@ -17,7 +17,7 @@ from offloader.errors import (
     LedgerNotFoundError,
     OffloadError,
 )
-from offloader.model import Gap, LedgerList, LedgerSpan, TopicName
+from offloader.model import EntryRange, Gap, LedgerList, LedgerSpan, TopicName
 from offloader.ports.entry_source import Extent, RawEntry
 
 
@@ -56,17 +56,10 @@ class BookKeeperSource:
         known = {} if self._known is None else self._known
         return BookKeeperReader(self._ledgers, open_ledger, topic, (ledger, entry), extent, known)
 
-    def explain(
-        self,
-        topic: TopicName,  # noqa: ARG002
-        ledger: int,  # noqa: ARG002
-        first: int,
-        last: int,  # noqa: ARG002
-        *,
-        limit: int,  # noqa: ARG002
-    ) -> tuple[tuple[Gap, ...], int | None]:
-        """See `EntrySource.explain`."""
-        return (), first
+    def explain(self, topic: TopicName, missing: EntryRange, *, limit: int) -> tuple[tuple[Gap, ...], int | None]:
+        """Explains nothing, as nothing is missing."""
+        del topic, limit
+        return (), missing.first
 
     def close(self) -> None:
         """End the connections."""

@@ -47,17 +47,10 @@ class FilledSource:
         reader = self._broker.open(topic, ledger, entry, max_bytes=(max_bytes - filler) // 2, extent=extent)
         return FilledReader(reader, fill, Position(0, ledger, entry), extent, self._clock)
 
-    def explain(
-        self,
-        topic: TopicName,  # noqa: ARG002
-        ledger: int,  # noqa: ARG002
-        first: int,
-        last: int,  # noqa: ARG002
-        *,
-        limit: int,  # noqa: ARG002
-    ) -> tuple[tuple[Gap, ...], int | None]:
-        """See `EntrySource.explain`."""
-        return (), first
+    def explain(self, topic: TopicName, missing: EntryRange, *, limit: int) -> tuple[tuple[Gap, ...], int | None]:
+        """Explains nothing, as nothing is missing."""
+        del topic, limit
+        return (), missing.first
 
 
 class FilledReader:
