@@ -45,7 +45,6 @@ class BookKeeperSource:
     def open(
         self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int, extent: Extent | None = None
     ) -> BookKeeperReader:
-        """See `EntrySource.open`."""
 
         def open_ledger(ledger: int, metadata: LedgerMetadata, first: int, last: int) -> LedgerReader:
             return LedgerReader(
@@ -105,7 +104,6 @@ class BookKeeperReader:
             return []
 
     def close(self) -> None:
-        """See `EntryReader.close`."""
         self._closed.set()
         self._let_go()
 

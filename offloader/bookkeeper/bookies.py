@@ -46,15 +46,12 @@ class BookieClient:
 
     @property
     def batches(self) -> bool:
-        """See `Bookies`."""
         return not self._settings.tls
 
     def read(self, bookie: str, ledger: int, entry: int, *, fence: bytes | None = None) -> Future[bytes]:
-        """See `Bookies`."""
         return self._send(bookie, V3, EntryRead(ledger, entry, fence))
 
     def batch(self, bookie: str, ledger: int, first: int, *, count: int, size: int) -> Future[list[bytes]]:
-        """See `Bookies`."""
         if not self.batches:
             refused: Future[list[bytes]] = Future()
             fail(refused, FatalError(f"{bookie}: version 2 of the protocol, and so batches, cannot be had over TLS"))
@@ -62,7 +59,6 @@ class BookieClient:
         return self._send(bookie, V2, BatchRead(ledger, first, count, size))
 
     def fence(self, bookie: str, ledger: int, master_key: bytes) -> Future[bytes | None]:
-        """See `Bookies`."""
         fenced: Future[bytes | None] = Future()
         reading = self.read(bookie, ledger, NO_ENTRY, fence=master_key)
         reading.add_done_callback(lambda done: _none_if_absent(done, fenced))
@@ -73,11 +69,9 @@ class BookieClient:
         return self._send(bookie, V3, Add(ledger, entry, stored, master_key))
 
     def recovery_add(self, bookie: str, ledger: int, entry: int, stored: bytes, master_key: bytes) -> Future[None]:
-        """See `Bookies`."""
         return self._send(bookie, V3, Add(ledger, entry, stored, master_key, recovery=True))
 
     def read_lac(self, bookie: str, ledger: int) -> Future[LastConfirmed]:
-        """See `Bookies`."""
         return self._send(bookie, V3, ReadLac(ledger))
 
     def write_lac(self, bookie: str, ledger: int, last_confirmed: int, body: bytes, master_key: bytes) -> Future[None]:
@@ -85,11 +79,9 @@ class BookieClient:
         return self._send(bookie, V3, WriteLac(ledger, last_confirmed, body, master_key))
 
     def entries_of(self, bookie: str, ledger: int) -> Future[Collection[int]]:
-        """See `Bookies`."""
         return self._send(bookie, V3, ListEntries(ledger))
 
     def close(self) -> None:
-        """See `Bookies`."""
         with self._lock:
             if self._closed:
                 return

@@ -91,21 +91,17 @@ class BookieConnection(asyncio.BufferedProtocol):
             self._lose(lost, error)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio."""
         why = f"broke ({exc})" if exc else "was closed by the bookie"
         self.fail(BookieUnavailableError(f"the connection to {self._bookie} {why}"))
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 (the interface's signature)
-        """See asyncio."""
         return self._frames.space()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """See asyncio."""
         self._heard_at = self._loop.time()
         self._frames.received(nbytes)
         try:

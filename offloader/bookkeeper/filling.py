@@ -20,9 +20,7 @@ FILLER_SHARE = 4
 class StoredSource(EntrySource, Protocol):
     """Bookies."""
 
-    def remembering(self) -> EntrySource:
-        """See `BookKeeperSource.remembering`."""
-        ...
+    def remembering(self) -> EntrySource: ...
 
 
 class FilledSource:
@@ -79,7 +77,6 @@ class FilledReader:
         self._silence = Silence.begin(QUIET_SECONDS, clock())
 
     def read(self, timeout: float) -> list[RawEntry]:
-        """See `EntryReader.read`."""
         if self._filler is not None:
             return self._passed_on(self._from_filler(timeout))
         if self._held:
@@ -93,7 +90,6 @@ class FilledReader:
         return self._passed_on(self._up_to_gap(entries))
 
     def close(self) -> None:
-        """See `EntryReader.close`."""
         self._end_filling()
         self._broker.close()
 

@@ -73,30 +73,25 @@ class MetadataTree:
         return Versioned(replace(metadata, created_ms=created_ms, listed_ms=node.created_ms), node.version)
 
     def write(self, ledger: int, metadata: LedgerMetadata, version: int) -> int:
-        """See LedgerMetadataStore."""
         written = self._nodes.set(self._path(ledger), encode_metadata(metadata), version)
         if written is None:
             raise LedgerNotFoundError(f"there is no ledger {ledger} any more")
         return written
 
     def address(self, bookie: str) -> BookieAddress:
-        """See LedgerMetadataStore."""
         watched = self._addresses.get(bookie)
         if watched is None:
             watched = self._addresses.setdefault(bookie, Watched(lambda fired: self._read_address(bookie, fired)))
         return watched.get()
 
     def available(self) -> Mapping[str, bool]:
-        """See LedgerMetadataStore."""
         return self._available.get()
 
     def cookie(self, bookie: str) -> Cookie | None:
-        """See LedgerMetadataStore."""
         node = self._nodes.get(f"{self._uri.root}/cookies/{bookie}", latest=True)
         return None if node is None else Cookie(node.value, node.created_ms, node.modified_ms)
 
     def managed_ledger(self, topic: TopicName) -> ManagedLedger:
-        """See LedgerMetadataStore."""
         node = self._nodes.get(self._topic_path(topic), latest=True)
         if node is None:
             raise TopicNotFoundError(f"{topic} has no managed ledger in {self._uri}")
@@ -106,7 +101,6 @@ class MetadataTree:
             raise DamagedRecordError(f"{topic}: {error}") from error
 
     def cursors(self, topic: TopicName) -> Mapping[str, ManagedCursor]:
-        """See LedgerMetadataStore."""
         path = self._topic_path(topic)
         names = self._nodes.children(path)
         if names is None:

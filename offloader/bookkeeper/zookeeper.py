@@ -84,7 +84,6 @@ class ZooKeeper:
             raise self._unavailable() from error
 
     def get(self, path: str, fired: Fired | None = None, *, latest: bool = False) -> Node | None:
-        """See Nodes."""
         found = self._ask(path, lambda: self._client.get_async(path, _watch(fired)), latest=latest)
         if found is None:
             return None
@@ -92,12 +91,10 @@ class ZooKeeper:
         return Node(value or b"", stat.version, stat.ctime, stat.mtime)
 
     def children(self, path: str, fired: Fired | None = None) -> list[str] | None:
-        """See Nodes."""
         found: list[str] | None = self._ask(path, lambda: self._client.get_children_async(path, _watch(fired)))
         return found
 
     def set(self, path: str, value: bytes, version: int) -> int | None:
-        """See Nodes."""
         deadline = time.monotonic() + self._timeout
         self._await_connection(deadline)
         try:

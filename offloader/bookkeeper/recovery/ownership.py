@@ -19,9 +19,7 @@ YOUNG_MS = 120_000
 class Brokers(Protocol):
     """What is asked of the admin REST."""
 
-    def loaded_by(self, topic: TopicName) -> str | None:
-        """See `offloader.ports.admin.Admin`."""
-        ...
+    def loaded_by(self, topic: TopicName) -> str | None: ...
 
 
 def objection(
