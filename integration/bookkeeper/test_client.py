@@ -28,7 +28,7 @@ from offloader.bookkeeper.v2 import V2
 from offloader.bookkeeper.v3 import V3
 from offloader.bookkeeper.zookeeper import connect
 from offloader.errors import EntryNotFoundError, LedgerNotFoundError
-from offloader.model import KIB, MIB
+from offloader.model import KIB, MIB, EntryRange
 from tests.bookkeeper.entries import ledger as ledger_metadata
 from tests.pulsar.certificates import certificate
 
@@ -60,7 +60,9 @@ def read_all(
     bookies: BookieClient, ledger: int, metadata: LedgerMetadata, last: int, first: int = 0, **more: float
 ) -> list[bytes]:
     found: list[bytes] = []
-    with closing(LedgerReader(bookies, ledger, metadata, first, last, max_bytes=MIB, **more)) as reader:
+    with closing(
+        LedgerReader(bookies, EntryRange.closed(ledger, first, last), metadata, max_bytes=MIB, **more)
+    ) as reader:
         while not reader.finished:
             entries = reader.read(HANGS)
             assert entries, f"nothing after {len(found)} entries"
@@ -110,7 +112,7 @@ def test_a_bookie_that_goes_away_is_done_without(
     metadata = ledgers.read(ledger).metadata
     kind = BookieClient if batches else WithoutBatches
     with closing(kind(BookieSettings(request_timeout=5.0), ledgers.address)) as bookies:
-        reader = LedgerReader(bookies, ledger, metadata, 0, 2999, max_bytes=256 * KIB, speculate_after=0.2)
+        reader = LedgerReader(bookies, EntryRange(ledger, 0, 3000), metadata, max_bytes=256 * KIB, speculate_after=0.2)
         found = reader.read(HANGS)
         getattr(cluster.bookie(metadata.write_set(0)[0]), how)()
         while not reader.finished:

@@ -1,5 +1,5 @@
-"""A broker's entries, and between them from bookies what it keeps back: aborted and open transactions, markers,
-filtered entries."""
+"""A broker's entries, and between them, from bookies, those that it keeps back: of aborted and open transactions,
+markers, filtered ones."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ FILLER_SHARE = 4
 
 
 class StoredSource(EntrySource, Protocol):
-    """Bookies."""
+    """What is filled from: a `BookKeeperSource`."""
 
-    def remembering(self) -> EntrySource: ...
+    def cached(self) -> EntrySource: ...
 
 
 class FilledSource:
-    """`EntrySource` whose readers leave nothing out. Does not close the two that it is made of."""
+    """An `EntrySource` whose readers leave nothing out. Does not close the two that it is made of."""
 
-    def __init__(self, broker: EntrySource, stored: StoredSource, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, broker: EntrySource, bookies: StoredSource, clock: Callable[[], float] = time.monotonic) -> None:
         self._broker = broker
-        self._stored = stored
+        self._bookies = bookies
         self._clock = clock
 
     def open(
@@ -37,10 +37,10 @@ class FilledSource:
         """See `EntrySource.open`. Without an extent nobody knows what is missing."""
         if extent is None:
             return self._broker.open(topic, ledger, entry, max_bytes=max_bytes)
-        filler, stored = max_bytes // FILLER_SHARE, self._stored.remembering()
+        filler, bookies = max_bytes // FILLER_SHARE, self._bookies.cached()
 
         def fill(first: Position, last: tuple[int, int]) -> EntryReader:
-            return stored.open(topic, first.ledger, first.entry, max_bytes=filler, extent=Extent(extent.ledgers, last))
+            return bookies.open(topic, first.ledger, first.entry, max_bytes=filler, extent=Extent(extent.ledgers, last))
 
         reader = self._broker.open(topic, ledger, entry, max_bytes=(max_bytes - filler) // 2, extent=extent)
         return FilledReader(reader, fill, Position(0, ledger, entry), extent, self._clock)

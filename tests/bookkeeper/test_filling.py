@@ -46,7 +46,7 @@ class Scripted:
             raise self.error
         return self.pieces.pop(0) if self.pieces else []
 
-    def remembering(self) -> Scripted:
+    def cached(self) -> Scripted:
         return self
 
     def close(self) -> None:
@@ -70,7 +70,7 @@ class Stored:
         wanted = [e for e in self.entries if (ledger, entry) <= (e.ledger, e.entry) <= extent.last]
         return StoredReader(self, wanted)
 
-    def remembering(self) -> Stored:
+    def cached(self) -> Stored:
         return self
 
 

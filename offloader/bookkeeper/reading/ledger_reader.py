@@ -15,14 +15,13 @@ from offloader.bookkeeper.api import Bookies
 from offloader.bookkeeper.digests import digest_for
 from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.reading.budget import Budget, Sizes
-from offloader.bookkeeper.reading.fetch import RunFetch
+from offloader.bookkeeper.reading.fetch import RunFetch, verdict
 from offloader.bookkeeper.reading.runs import run_at, striped
 from offloader.bookkeeper.reading.slowness import Slowness
-from offloader.bookkeeper.reading.verdict import verdict
 from offloader.bookkeeper.status import Answer, TooManyRequestsError, answer
 from offloader.bookkeeper.stored import raw_entries
 from offloader.errors import IntegrityError, OffloadError
-from offloader.model import MIB
+from offloader.model import MIB, EntryRange
 from offloader.ports.entry_source import RawEntry
 
 # One answer's limits. Bookies allow batches of 5 MiB unless configured otherwise; more entries than these were not
@@ -44,7 +43,7 @@ class _Arrival(NamedTuple):
 
 
 class LedgerReader:
-    """Reads entries `first`..`last`; each must have been acknowledged. Never fences. Not thread safe.
+    """Reads `entries`, each of which must have been acknowledged. Never fences. Not thread safe.
 
     It asks one of an entry's bookies, and the next one if that is gone, has no such entry, has it damaged, or does not
     answer within `speculate_after` seconds. It checks every digest. `max_bytes` bounds what it holds; one entry may be
@@ -54,21 +53,19 @@ class LedgerReader:
     def __init__(
         self,
         bookies: Bookies,
-        ledger: int,
+        entries: EntryRange,
         metadata: LedgerMetadata,
-        first: int,
-        last: int,
         *,
         max_bytes: int,
         speculate_after: float = 1.0,
         slowness: Slowness | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.position = first  # the next entry that `read` returns
+        self.position = entries.first  # the next entry that `read` returns
         self._bookies = bookies
-        self._ledger = ledger
+        self._ledger = entries.ledger
         self._metadata = metadata
-        self._after = last + 1
+        self._after = entries.after
         self._speculate_after = speculate_after
         self._slowness = slowness or Slowness(clock=clock)
         self._clock = clock
@@ -78,7 +75,7 @@ class LedgerReader:
         self._batch_bytes = max(1, min(BATCH_BYTES, max_bytes // (BATCHES + 1)))
         self._budget = Budget(max_bytes - self._batch_bytes)  # there is always room for the answer that is needed next
         self._most = SINGLES  # requests under way; fewer once a bookie had too many
-        self._unplanned = first
+        self._unplanned = entries.first
         self._fetches: deque[RunFetch] = deque()  # without a hole from `position` on
         self._idle: deque[RunFetch] = deque()  # those to be asked for
         self._waiting: dict[RunFetch, None] = {}  # those under way

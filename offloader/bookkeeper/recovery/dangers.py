@@ -8,17 +8,45 @@ than the ledger, and by what it does not hold although it was acknowledged.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
 from itertools import chain
 from typing import NamedTuple
 
 from offloader.bookkeeper.api import LedgerMetadataStore
 from offloader.bookkeeper.model import NO_ENTRY, LedgerMetadata
-from offloader.bookkeeper.recovery.bookie_reports import BookieReport, Reports, acknowledged
 from offloader.bookkeeper.recovery.evidence import Evidence
 
 SAMPLE = 20_000  # acknowledged entries that are looked for: the first and the last ones of a long ledger
+
+
+class BookieReport(NamedTuple):
+    """One bookie of one of the ledger's ensembles.
+
+    `writable` None: it is not registered. `cookie_ms`: since when it has a cookie, None: it has none;
+    `cookie_changed_ms`: since when it has the one that it has. `holds`: the entries that it says it has, None: it does
+    not say, `problem` is why. `confirmed`: the highest LAC that it knows.
+    """
+
+    bookie: str
+    writable: bool | None = True
+    cookie_ms: int | None = None
+    holds: Collection[int] | None = ()
+    confirmed: int = NO_ENTRY
+    problem: str = ""
+    cookie_changed_ms: int | None = None
+
+
+Reports = Mapping[str, BookieReport]
+
+
+def acknowledged(metadata: LedgerMetadata, reports: Reports, marked: int = NO_ENTRY) -> int:
+    """The last entry that is known to be acknowledged: before the last fragment all are, up to the LAC, and up to
+    `marked`."""
+    if metadata.closed:
+        return metadata.last_entry
+    heard = (report.confirmed for report in reports.values())
+    return max(metadata.fragments[-1].first_entry - 1, marked, *heard)
 
 
 class DangerKind(StrEnum):

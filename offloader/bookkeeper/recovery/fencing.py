@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from offloader.bookkeeper.coverage import fence_covers
 from offloader.bookkeeper.model import NO_ENTRY, LedgerMetadata
-from offloader.bookkeeper.recovery.decisions import EntryVerdict, MissingBookies, missing
+from offloader.bookkeeper.recovery.decisions import EntryVerdict, MissingBookies, fence_covers, missing
 from offloader.bookkeeper.recovery.messages import Answered, ReadLast
 from offloader.bookkeeper.status import Answer
 

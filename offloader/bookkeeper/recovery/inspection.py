@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from offloader.bookkeeper.api import Bookies, LedgerMetadataStore
 from offloader.bookkeeper.model import NO_ENTRY
-from offloader.bookkeeper.recovery.bookie_reports import acknowledged
-from offloader.bookkeeper.recovery.dangers import dangers, distrusted, young_cookies
+from offloader.bookkeeper.recovery.dangers import acknowledged, dangers, distrusted, young_cookies
 from offloader.bookkeeper.recovery.forward import Reading
 from offloader.bookkeeper.recovery.machine import RecoveryRules
 from offloader.bookkeeper.recovery.outcome import Inspection

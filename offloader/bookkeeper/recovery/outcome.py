@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offloader.bookkeeper.model import LedgerMetadata, Versioned
-from offloader.bookkeeper.recovery.bookie_reports import Reports
-from offloader.bookkeeper.recovery.dangers import Danger
+from offloader.bookkeeper.recovery.dangers import Danger, Reports
 from offloader.bookkeeper.recovery.evidence import Evidence
 from offloader.bookkeeper.recovery.machine import Aborted, Done
 from offloader.bookkeeper.recovery.replacing import Replaced, replaced

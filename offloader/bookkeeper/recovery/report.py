@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from offloader.bookkeeper.model import NO_ENTRY, LedgerMetadata
-from offloader.bookkeeper.recovery.bookie_reports import BookieReport
+from offloader.bookkeeper.recovery.dangers import BookieReport
 from offloader.bookkeeper.recovery.evidence import Answers, EvidenceRow, Said, rows
 from offloader.bookkeeper.recovery.machine import Aborted, Done
 from offloader.bookkeeper.recovery.outcome import Inspection

@@ -11,7 +11,7 @@ from offloader.bookkeeper.api import Bookies, Cookie, LastConfirmed, LedgerMetad
 from offloader.bookkeeper.managed_ledgers import managed_ledger_of, topic_of
 from offloader.bookkeeper.model import NO_ENTRY, LedgerMetadata
 from offloader.bookkeeper.recovery.answers import answered, unanswered
-from offloader.bookkeeper.recovery.bookie_reports import BookieReport, Reports
+from offloader.bookkeeper.recovery.dangers import BookieReport, Reports
 from offloader.bookkeeper.recovery.messages import Answered, ReadLast
 from offloader.bookkeeper.status import Answer, answer
 from offloader.errors import BookieUnavailableError, DamagedRecordError, OffloadError, TopicNotFoundError
