@@ -42,8 +42,6 @@ from offloader.bookkeeper.managed_ledgers import (
     Compression,
     decode_cursor,
     decode_managed_ledger,
-    encode_managed_ledger,
-    envelope,
 )
 from offloader.bookkeeper.metadata_codec import decode_metadata
 from offloader.bookkeeper.requests import BatchRead, EntryRead, ListEntries, ReadLac, Request
@@ -72,6 +70,7 @@ from offloader.pulsar.session import BrokerSession
 from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.local import LocalStore
 from offloader.storage.memory import MemoryStore
+from offloader.testing.ledger_metadata import encode_managed_ledger, envelope
 from tests.archive.messages.encoder import TOPIC as OF_MESSAGES
 from tests.archive.messages.encoder import Producer, Sent, batch, run_of
 from tests.archive.mutations import KINDS, bucket, findings

@@ -115,8 +115,7 @@ class BookKeeperReader:
         self._reader = self._open_ledger(EntryRange(self._ledger, first, self._end(metadata)), metadata)
 
     def _end(self, metadata: LedgerMetadata) -> int:
-        """How many entries of this ledger may be read, from its first one on. Nothing follows a ledger whose end
-        nobody knows."""
+        """How many entries of this ledger may be read. Nothing follows a ledger whose end nobody knows."""
         end = self._walk.end_of(self._ledger)
         if end is None and metadata.closed:
             end = metadata.last_entry + 1

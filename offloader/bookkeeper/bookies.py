@@ -27,10 +27,10 @@ class _Sending(NamedTuple):
 
 
 class BookieClient:
-    """See `Bookies`. One thread does all input and output.
+    """The `Bookies` of a cluster. One thread does all input and output.
 
-    `resolve` says where a bookie id listens, and may block; it is asked at each connect. Batches go by version 2 of the
-    protocol, everything else by version 3.
+    `resolve` says at each connect where a bookie id listens, and may block. Batches go by version 2 of the protocol,
+    everything else by version 3.
     """
 
     def __init__(self, settings: BookieSettings, resolve: Resolve) -> None:
@@ -127,8 +127,7 @@ class BookieClient:
 
 
 def _none_if_absent(done: Future[bytes], fenced: Future[bytes | None]) -> None:
-    """A fence's answer: `no such ledger` and `no such entry` say that there is no last entry, of a ledger that is
-    fenced now."""
+    """A fence's answer: `no such ledger` and `no such entry` are of a ledger that is fenced now, and has no entry."""
     if done.cancelled() or not fenced.set_running_or_notify_cancel():
         return
     error = done.exception()

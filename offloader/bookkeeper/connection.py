@@ -53,7 +53,7 @@ class BookieConnection(asyncio.BufferedProtocol):
             ValueError,
             TypeError,
             struct.error,
-        ) as error:  # the last three: an id that does not fit its field
+        ) as error:  # the others: an id too large for its field
             self.dialect.forget(self._number)
             fail(future, error)
             return
@@ -131,8 +131,7 @@ class BookieConnection(asyncio.BufferedProtocol):
                 pending.future.set_exception(error)
 
     def _broken(self, error: OffloadError, answer: memoryview) -> None:
-        """The bookie broke the protocol. Only the request that it answered so has failed; the others may do well
-        elsewhere, or later."""
+        """The bookie broke the protocol. Only the request that it answered so failed: others may do well elsewhere."""
         number = self.dialect.whose(answer)
         if number is None and len(self._pending) == 1:
             (number,) = self._pending
@@ -141,9 +140,8 @@ class BookieConnection(asyncio.BufferedProtocol):
             self._lose(guilty, error)
         if self._handshake is not None and not self._handshake.done():
             self.fail(type(error)(f"{self._bookie}: {error}"))
-        self.fail(
-            BookieUnavailableError(f"the connection was given up, because the bookie broke the protocol ({error})")
-        )
+        why = f"the connection was given up, because the bookie broke the protocol ({error})"
+        self.fail(BookieUnavailableError(why))
 
     def _expire(self) -> None:
         self._timer = None

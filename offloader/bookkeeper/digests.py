@@ -16,11 +16,7 @@ Bytes = bytes | memoryview
 
 
 class Digest(NamedTuple):
-    """How one ledger's entries are protected.
-
-    `size`: bytes between an entry's header and its payload. `of`: the digest of the header, which ends before it, and
-    the payload.
-    """
+    """How a ledger's entries are protected: `size` bytes between an entry's header and its payload, made `of` them."""
 
     size: int
     of: Callable[[Bytes, Bytes], bytes]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from offloader.bookkeeper.api import BookieAddress
 from offloader.bookkeeper.connection import BookieConnection, fail
-from offloader.bookkeeper.requests import Dialect, Request
+from offloader.bookkeeper.requests import Request
 from offloader.bookkeeper.settings import BookieAuthentication, BookieSettings
 from offloader.bookkeeper.v2 import V2
 from offloader.bookkeeper.v3 import V3, accepts_tls, encode_start_tls
@@ -31,8 +31,7 @@ class Way(NamedTuple):
 
 
 class Link:
-    """The way to one bookie in one version: a connection, or requests that wait for one. Used by the loop's thread
-    only."""
+    """The way to one bookie in one version: a connection, or requests that wait for one. For the loop's thread only."""
 
     def __init__(self, settings: BookieSettings, resolve: Resolve, way: Way) -> None:
         self._settings = settings
@@ -70,9 +69,7 @@ class Link:
     async def _connect(self) -> None:
         try:
             address = await asyncio.get_running_loop().run_in_executor(None, self._resolve, self._way.bookie)
-            self._connection = await connect(
-                self._settings, self._way.bookie, address, self._way.version(self._way.bookie)
-            )
+            self._connection = await connect(self._settings, self._way, address)
         except OffloadError as error:
             self._give_up(error)
         except asyncio.CancelledError:
@@ -93,7 +90,7 @@ class Link:
             fail(future, type(why)(f"{request}: {why}"))
 
 
-async def connect(settings: BookieSettings, bookie: str, address: BookieAddress, dialect: Dialect) -> BookieConnection:
+async def connect(settings: BookieSettings, way: Way, address: BookieAddress) -> BookieConnection:
     """A connection that is ready for requests.
 
     Raises BookieUnavailableError, AuthenticationFailedError, FatalError (certificate, no TLS there), ConfigError.
@@ -101,16 +98,20 @@ async def connect(settings: BookieSettings, bookie: str, address: BookieAddress,
     made: list[BookieConnection] = []
 
     def make() -> BookieConnection:
-        made.append(BookieConnection(bookie, dialect, settings.request_timeout, settings.max_entry))
+        dialect = way.version(way.bookie)
+        made.append(BookieConnection(way.bookie, dialect, settings.request_timeout, settings.max_entry))
         return made[-1]
 
     try:
         async with asyncio.timeout(settings.connect_timeout):
             _, connection = await asyncio.get_running_loop().create_connection(make, address.host, address.port)
-            await _shake_hands(settings, connection, address)
+            if settings.tls:
+                await _start_tls(settings, connection, address)
+            if settings.authentication is not None:
+                await _authenticate(settings.authentication(), connection)
             return connection
     except BaseException as error:
-        why = _explained(error, f"{bookie} at {address.host}:{address.port}", settings.connect_timeout)
+        why = _explained(error, f"{way.bookie} at {address.host}:{address.port}", settings.connect_timeout)
         for connection in made:
             connection.fail(why)
         if isinstance(error, OSError | OffloadError):
@@ -131,13 +132,6 @@ def _explained(error: BaseException, where: str, timeout: float) -> OffloadError
             return type(error)(f"{where}: {error}")
         case _:
             return BookieUnavailableError(f"{where} cannot be reached ({error})")
-
-
-async def _shake_hands(settings: BookieSettings, connection: BookieConnection, address: BookieAddress) -> None:
-    if settings.tls:
-        await _start_tls(settings, connection, address)
-    if settings.authentication is not None:
-        await _authenticate(settings.authentication(), connection)
 
 
 async def _start_tls(settings: BookieSettings, connection: BookieConnection, address: BookieAddress) -> None:

@@ -43,11 +43,12 @@ class PlainAuthentication:
 
 @dataclass(frozen=True)
 class BookieSettings:
-    """Times are in seconds. With `tls` the plain connection is upgraded (START_TLS), and there are no batch reads.
+    """How to reach bookies. Frozen and picklable: workers connect by themselves. Times are in seconds.
 
-    `tls_trust_certs_file` empty: the system's certificates; `tls_certificate_file` and `tls_key_file`: our own, where
-    bookies ask for it. `authentication` makes a new one for each connection; None: bookies ask nobody.
-    `max_entry`: the largest stored entry, or batch of them, that a bookie may send.
+    With `tls` the plain connection is upgraded (START_TLS), and there are no batch reads. `tls_trust_certs_file` empty:
+    the system's certificates; `tls_certificate_file` and `tls_key_file`: our own, where bookies ask for it.
+    `authentication` makes a new one for each connection; None: bookies ask nobody. `max_entry`: the largest stored
+    entry, or batch of them, that a bookie may send.
     """
 
     connect_timeout: float = 10.0

@@ -23,11 +23,10 @@ from offloader.ports.entry_source import RawEntry
 
 
 class RunFetch:
-    """A run, to be asked for as one (`batch`) or a single entry.
+    """A run, to be asked for as one (`batch`) or a single entry. For the reader's thread, but for `answered`.
 
-    `asked`: bookies that have not answered yet; `said`: those that answered, and not with the entries. `expected`:
-    bytes that are under way; `held`: bytes that have arrived. Belongs to the reader's thread, but for what `answered`
-    does.
+    `asked`: bookies that have not answered yet; `said`: those that answered, but not with the entries. `expected`:
+    bytes under way; `held`: bytes that have arrived.
     """
 
     __slots__ = ("arrived", "asked", "asked_at", "batch", "entries", "expected", "held", "run", "said")
@@ -54,8 +53,7 @@ class RunFetch:
         return len(self.said) == len(self.run.replicas)
 
     def answered(self, bookie: str, stored: list[bytes], budget: Budget, *, needed: bool) -> list[bytes] | None:
-        """Take an answer, unless there is one already or no room for it. Called by the thread on which answers
-        arrive."""
+        """Take an answer, unless there is one already or no room for it. Called by the bookies' thread."""
         kept = None
         if not self.arrived:
             size = sum(map(len, stored))
@@ -80,8 +78,8 @@ class RunFetch:
 def verdict(metadata: LedgerMetadata, ledger: int, entry: int, said: Mapping[str, OffloadError]) -> OffloadError:
     """The error to raise for an acknowledged entry; `said` has each bookie's answer.
 
-    It is not found only if all of its bookies say so: any of them may have the last copy. Else nobody knows: a bookie
-    that is gone may bring it back. If no bookie is gone, a human must look.
+    It is not found only if all of its bookies say so: any of them may have the last copy, and one that is gone may come
+    back with it. If no bookie is gone, a human must look.
     """
     what = f"entry {ledger}:{entry}"
     details = "; ".join(str(said[bookie]) for bookie in sorted(said))

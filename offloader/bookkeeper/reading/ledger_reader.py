@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from functools import partial
+from math import inf
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
@@ -90,8 +91,8 @@ class LedgerReader:
     def read(self, timeout: float) -> list[RawEntry]:
         """The entries that have arrived, at least one; empty after `timeout` seconds without any, and once `finished`.
 
-        Raises EntryNotFoundError and LedgerNotFoundError where all of its bookies say so, IntegrityError where no
-        bookie has a sound copy, otherwise BookieUnavailableError.
+        Raises EntryNotFoundError or LedgerNotFoundError where all bookies of an entry say so, IntegrityError where none
+        has a sound copy, otherwise BookieUnavailableError.
         """
         deadline = self._clock() + timeout
         while True:
@@ -118,7 +119,7 @@ class LedgerReader:
         """Wait until there is something to do; False: nothing came by the deadline."""
         now = self._clock()
         try:
-            self._handle(self._arrivals.get(timeout=max(0.0, min(deadline, self._look_again_at(deadline)) - now)))
+            self._handle(self._arrivals.get(timeout=max(0.0, min(deadline, self._late_at()) - now)))
         except Empty:
             return self._clock() < deadline
         return True
@@ -185,8 +186,7 @@ class LedgerReader:
                 self._split(fetch)
 
     def _split(self, fetch: RunFetch) -> None:
-        """No bookie gave the batch: ask for its entries one by one, of all their bookies, each of which may then be
-        judged."""
+        """No bookie gave the batch: ask all bookies of each entry for it by itself, so that each may be judged."""
         if any(answer(error) is Answer.UNKNOWN for error in fetch.said.values()):
             self._batches = False  # perhaps these bookies do not know them
         at = self._fetches.index(fetch)
@@ -264,16 +264,17 @@ class LedgerReader:
 
     # Who is too slow
 
-    def _look_again_at(self, deadline: float) -> float:
+    def _late_at(self) -> float:
+        """When the answer that is needed first is late."""
         first = self._needed
-        return first.asked_at + self._speculate_after if first in self._waiting and first is not None else deadline
+        return first.asked_at + self._speculate_after if first is not None and first in self._waiting else inf
 
     def _speculate(self) -> None:
-        """Once the first request is late, ask elsewhere for all that are as late."""
-        due = self._clock() - self._speculate_after
-        if self._needed not in self._waiting or self._needed is None or self._needed.asked_at > due:
+        """Once the first answer is late, ask elsewhere for all that are as late."""
+        now = self._clock()
+        if self._late_at() > now:
             return
-        for fetch in [fetch for fetch in self._waiting if fetch.asked_at <= due]:
+        for fetch in [fetch for fetch in self._waiting if fetch.asked_at + self._speculate_after <= now]:
             for bookie in list(fetch.asked):
                 self._slowness.note(bookie)
             fetch.asked_at = self._clock()

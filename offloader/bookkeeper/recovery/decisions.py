@@ -90,7 +90,7 @@ class MissingBookies(NamedTuple):
 def missing(absent: Collection[str], suffice: Callable[[frozenset[str]], bool]) -> MissingBookies:
     """The least number of the absent that would suffice; all of them where not even those would.
 
-    Of many bookies it is at least that number: not every choice of them can be tried.
+    Of many bookies it may be too low: not every choice of them can be tried.
     """
     names = tuple(sorted(absent))
     if not suffice(frozenset(names)):

@@ -1,5 +1,4 @@
-"""Whether somebody may still write a ledger: a broker that has its topic loaded. To fence such a ledger loses nothing,
-but disturbs."""
+"""Whether a broker may still write a ledger: to fence it then loses nothing, but disturbs."""
 
 from __future__ import annotations
 
