@@ -16,10 +16,10 @@ from integration.bookkeeper.official import HURRIED, OfficialClient, OfficialErr
 from integration.processes import HANGS
 from offloader.bookkeeper.bookies import BookieClient
 from offloader.bookkeeper.digests import digest_for
+from offloader.bookkeeper.entry_codec import decode
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.reading import LedgerReader
-from offloader.bookkeeper.stored import decode
 from offloader.model import MIB, EntryRange
 
 LARGEST_WINDOW = 50  # entries in flight

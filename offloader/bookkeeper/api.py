@@ -105,7 +105,7 @@ class LedgerMetadataStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LastConfirmed:
-    """What one bookie knows of a ledger's end, None: nothing. Digests are not checked (`stored.decode`, `decode_lac`).
+    """What one bookie knows of a ledger's end, None: nothing. No digest is checked (see `entry_codec`).
 
     `explicit`: what the writer last sent by WRITE_LAC (Pulsar never does). `last_entry`: the last stored entry.
     """

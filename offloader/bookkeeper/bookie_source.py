@@ -105,10 +105,11 @@ class BookKeeperReader:
 
     def _begin(self, ledger: int) -> None:
         self._ledger = ledger
-        cached = self._cache.get(ledger)
-        ends = cached is not None and (cached.closed or self._walk.end_of(ledger) is not None)
-        self._metadata = cached if cached is not None and ends else self._read_metadata()
-        self._open(max(self._start[1], 0) if ledger == self._start[0] else 0, self._metadata)
+        metadata = self._cache.get(ledger)
+        if metadata is None or not (metadata.closed or self._walk.end_of(ledger) is not None):
+            metadata = self._read_metadata()  # it may be closed by now
+        self._metadata = metadata
+        self._open(max(self._start[1], 0) if ledger == self._start[0] else 0, metadata)
 
     def _open(self, first: int, metadata: LedgerMetadata) -> None:
         self._close_ledger()

@@ -75,7 +75,7 @@ class BookieClient:
         return self._send(bookie, V3, ReadLac(ledger))
 
     def write_lac(self, bookie: str, ledger: int, last_confirmed: int, body: bytes, master_key: bytes) -> Future[None]:
-        """Tell the bookie, as the ledger's writer, what is confirmed; `body` is `stored.encode_lac`'s."""
+        """Tell the bookie, as the ledger's writer, what is confirmed; `body` is `entry_codec.encode_lac`'s."""
         return self._send(bookie, V3, WriteLac(ledger, last_confirmed, body, master_key))
 
     def entries_of(self, bookie: str, ledger: int) -> Future[Collection[int]]:

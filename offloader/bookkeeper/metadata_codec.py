@@ -19,8 +19,8 @@ from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from offloader._proto.managed_ledger_pb2 import LedgerMetadataFormat
+from offloader.bookkeeper.metadata_text import merge_text, parse_text
 from offloader.bookkeeper.model import NO_ENTRY, DigestType, Fragment, LedgerMetadata, LedgerState
-from offloader.bookkeeper.text_records import merge_text, parse_text
 from offloader.errors import DamagedRecordError
 
 _HEADER = re.compile(rb"BookieMetadataFormatVersion\t(\d{1,9})\n")

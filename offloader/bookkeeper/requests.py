@@ -60,7 +60,7 @@ class ReadLac:
 
 @dataclass(frozen=True, slots=True)
 class WriteLac:
-    """Tell the bookie the last confirmed entry; `body` is `stored.encode_lac`'s."""
+    """Tell the bookie the last confirmed entry; `body` is `entry_codec.encode_lac`'s."""
 
     ledger: int
     last_confirmed: int

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from offloader.bookkeeper.bookie_source import BookKeeperSource
 from offloader.bookkeeper.digests import digest_for, master_key
+from offloader.bookkeeper.entry_codec import encode
 from offloader.bookkeeper.filling import FilledSource
 from offloader.bookkeeper.model import Fragment, LedgerMetadata, StoredEntry, Versioned
-from offloader.bookkeeper.stored import encode
 from offloader.errors import BrokerUnavailableError
 from offloader.model import LedgerList, LedgerSpan, TopicName
 from offloader.ports.entry_source import Extent, RawEntry

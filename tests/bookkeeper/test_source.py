@@ -9,8 +9,8 @@ import pytest
 
 from offloader.bookkeeper.bookie_source import BookKeeperSource
 from offloader.bookkeeper.digests import digest_for, master_key
+from offloader.bookkeeper.entry_codec import encode
 from offloader.bookkeeper.model import Fragment, StoredEntry, Versioned
-from offloader.bookkeeper.stored import encode
 from offloader.errors import BookieUnavailableError, DataLostError, IntegrityError
 from offloader.model import EntryRange, GapKind, LedgerList, LedgerSpan, TopicName
 from offloader.ports.entry_source import EntryReader, Extent, RawEntry

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 from offloader.bookkeeper.api import Bookies
 from offloader.bookkeeper.digests import digest_for
+from offloader.bookkeeper.entry_codec import raw_entries
 from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.reading.budget import Budget, Sizes
 from offloader.bookkeeper.reading.fetch import RunFetch, verdict
 from offloader.bookkeeper.reading.runs import run_at, striped
 from offloader.bookkeeper.reading.slowness import Slowness
 from offloader.bookkeeper.status import Answer, TooManyRequestsError, answer
-from offloader.bookkeeper.stored import raw_entries
 from offloader.errors import IntegrityError, OffloadError
 from offloader.model import MIB, EntryRange
 from offloader.ports.entry_source import RawEntry

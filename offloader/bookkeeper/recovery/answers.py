@@ -8,10 +8,10 @@ from typing import Any
 
 from offloader.bookkeeper.api import LastConfirmed
 from offloader.bookkeeper.digests import digest_for
+from offloader.bookkeeper.entry_codec import decode, decode_lac
 from offloader.bookkeeper.model import NO_ENTRY, LedgerMetadata
 from offloader.bookkeeper.recovery.messages import Answered, BookieRequest, Held, ReadEntry, ReadLast, WriteBack
 from offloader.bookkeeper.status import Answer, answer
-from offloader.bookkeeper.stored import decode, decode_lac
 from offloader.errors import IntegrityError, OffloadError
 
 

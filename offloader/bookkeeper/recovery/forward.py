@@ -114,12 +114,10 @@ def _placed(forward: Forward, candidate: Candidate) -> tuple[Candidate, Sequence
 
 def _keep(forward: Forward, candidates: list[Candidate]) -> Forward:
     """These are left; the first ones of them that are safe become part of the ledger."""
-    end, length = forward.end, forward.length
-    for held in (c.held for c in takewhile(lambda c: c.writing and c.safe is EntryVerdict.RECOVERABLE, candidates)):
-        assert held is not None
-        end, length = held.entry, held.length
-    left = tuple(candidate for candidate in candidates if candidate.entry > end)
-    return replace(forward, end=end, length=length, candidates=left)
+    safe = list(takewhile(lambda c: c.writing and c.safe is EntryVerdict.RECOVERABLE, candidates))
+    forward = replace(forward, candidates=tuple(candidates[len(safe) :]))
+    last = safe[-1].held if safe else None
+    return forward if last is None else replace(forward, end=last.entry, length=last.length)
 
 
 def _replace(forward: Forward) -> Advance:
