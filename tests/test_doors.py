@@ -42,8 +42,6 @@ from offloader.bookkeeper.managed_ledgers import (
     Compression,
     decode_cursor,
     decode_managed_ledger,
-    encode_managed_ledger,
-    envelope,
 )
 from offloader.bookkeeper.metadata_codec import decode_metadata
 from offloader.bookkeeper.requests import BatchRead, EntryRead, ListEntries, ReadLac, Request
@@ -61,7 +59,7 @@ from offloader.metadata.envelope import FORMAT_VERSION, HEAD, MAGIC, unseal
 from offloader.metadata.journal_start import JournalStart
 from offloader.metadata.part_codec import parts_message, read_parts
 from offloader.metadata.root import read_root
-from offloader.model import GIB, SegmentLayout
+from offloader.model import GIB, EntryRange, SegmentLayout
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.auth import NoAuthentication
 from offloader.pulsar.frames import FrameBuffer, encode
@@ -72,6 +70,7 @@ from offloader.pulsar.session import BrokerSession
 from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.local import LocalStore
 from offloader.storage.memory import MemoryStore
+from offloader.testing.ledger_metadata import encode_managed_ledger, envelope
 from tests.archive.messages.encoder import TOPIC as OF_MESSAGES
 from tests.archive.messages.encoder import Producer, Sent, batch, run_of
 from tests.archive.mutations import KINDS, bucket, findings
@@ -248,7 +247,7 @@ def rest(data: bytes) -> None:
             partial(admin.namespace_policies, "a/b"),
             partial(admin.topics, "a/b"),
             partial(admin.topic_info, TOPIC),
-            partial(explain, admin.rest, TOPIC, 7, 0, 1, limit=2),
+            partial(explain, admin.rest, TOPIC, EntryRange(7, 0, 2), limit=2),
         ]
         for ask in asked:
             with suppress(OffloadError):

@@ -9,8 +9,7 @@ from functools import partial
 import pytest
 
 from offloader.archive.spark.parsing import parse_options
-from offloader.bookkeeper.auth import PlainAuthentication
-from offloader.bookkeeper.settings import BookieSettings
+from offloader.bookkeeper.settings import BookieSettings, PlainAuthentication
 from offloader.config import Config
 from offloader.errors import BrokerUnavailableError, ConfigError
 from offloader.offload import settings

@@ -16,11 +16,11 @@ from integration.bookkeeper.official import HURRIED, OfficialClient, OfficialErr
 from integration.processes import HANGS
 from offloader.bookkeeper.bookies import BookieClient
 from offloader.bookkeeper.digests import digest_for
+from offloader.bookkeeper.entry_codec import decode
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.reading import LedgerReader
-from offloader.bookkeeper.stored import decode
-from offloader.model import MIB
+from offloader.model import MIB, EntryRange
 
 LARGEST_WINDOW = 50  # entries in flight
 MOST_ENTRIES = 3000  # more than a writer that is killed gets to
@@ -107,7 +107,7 @@ class Witness:
 
     def _by_us(self, orphan: Orphan, metadata: LedgerMetadata, last: int) -> list[bytes]:
         found: list[bytes] = []
-        reader = LedgerReader(self.bookies, orphan.ledger, metadata, 0, last, max_bytes=MIB)
+        reader = LedgerReader(self.bookies, EntryRange.closed(orphan.ledger, 0, last), metadata, max_bytes=MIB)
         with closing(reader):
             while not reader.finished:
                 entries = reader.read(HANGS)

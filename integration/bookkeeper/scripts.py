@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from offloader.bookkeeper.digests import digest_for, master_key
+from offloader.bookkeeper.entry_codec import encode
 from offloader.bookkeeper.model import Fragment, LedgerMetadata, LedgerState, StoredEntry
 from offloader.bookkeeper.status import BookieIOError
-from offloader.bookkeeper.stored import encode
 from offloader.testing.bookie_answers import ScriptedRequest
 from offloader.testing.bookie_server import BookieFault, BookieServer
 from offloader.testing.memory_bookie import KeptLedger, MemoryBookie

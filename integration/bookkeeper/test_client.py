@@ -15,7 +15,7 @@ from integration.bookkeeper.cluster import PATIENT, BookKeeperCluster
 from integration.bookkeeper.contents import Contents
 from integration.bookkeeper.official import OfficialError, Shape
 from integration.processes import HANGS
-from offloader.bookkeeper import stored
+from offloader.bookkeeper import entry_codec
 from offloader.bookkeeper.bookies import BookieClient
 from offloader.bookkeeper.digests import digest_for, master_key
 from offloader.bookkeeper.metadata import MetadataTree
@@ -28,7 +28,7 @@ from offloader.bookkeeper.v2 import V2
 from offloader.bookkeeper.v3 import V3
 from offloader.bookkeeper.zookeeper import connect
 from offloader.errors import EntryNotFoundError, LedgerNotFoundError
-from offloader.model import KIB, MIB
+from offloader.model import KIB, MIB, EntryRange
 from tests.bookkeeper.entries import ledger as ledger_metadata
 from tests.pulsar.certificates import certificate
 
@@ -60,7 +60,9 @@ def read_all(
     bookies: BookieClient, ledger: int, metadata: LedgerMetadata, last: int, first: int = 0, **more: float
 ) -> list[bytes]:
     found: list[bytes] = []
-    with closing(LedgerReader(bookies, ledger, metadata, first, last, max_bytes=MIB, **more)) as reader:
+    with closing(
+        LedgerReader(bookies, EntryRange.closed(ledger, first, last), metadata, max_bytes=MIB, **more)
+    ) as reader:
         while not reader.finished:
             entries = reader.read(HANGS)
             assert entries, f"nothing after {len(found)} entries"
@@ -110,7 +112,7 @@ def test_a_bookie_that_goes_away_is_done_without(
     metadata = ledgers.read(ledger).metadata
     kind = BookieClient if batches else WithoutBatches
     with closing(kind(BookieSettings(request_timeout=5.0), ledgers.address)) as bookies:
-        reader = LedgerReader(bookies, ledger, metadata, 0, 2999, max_bytes=256 * KIB, speculate_after=0.2)
+        reader = LedgerReader(bookies, EntryRange(ledger, 0, 3000), metadata, max_bytes=256 * KIB, speculate_after=0.2)
         found = reader.read(HANGS)
         getattr(cluster.bookie(metadata.write_set(0)[0]), how)()
         while not reader.finished:
@@ -195,10 +197,10 @@ def test_a_fence_stops_the_official_writer_and_not_a_recovery(
     for bookie in metadata.fragments[0].ensemble:
         last = client.fence(bookie, ledger, KEY).result(HANGS)
         assert last is not None
-        found = stored.decode(last, digest, ledger)
+        found = entry_codec.decode(last, digest, ledger)
         assert (found.entry, found.length) == (9, sum(len(contents.of(n)) for n in range(10)))
         assert found.payload == contents.of(9)
-    ours = stored.encode(StoredEntry(ledger, 10, 9, 1000, b"recovered"), digest)
+    ours = entry_codec.encode(StoredEntry(ledger, 10, 9, 1000, b"recovered"), digest)
     for bookie in metadata.fragments[0].ensemble:
         with pytest.raises(FencedError):
             client.add(bookie, ledger, 10, ours, KEY).result(HANGS)
@@ -218,7 +220,7 @@ def test_a_fence_of_a_ledger_that_a_bookie_never_saw_holds(
 ) -> None:
     bookie, ledger = cluster.bookies[number].id, 5_000_000 + number
     assert client.fence(bookie, ledger, KEY).result(HANGS) is None
-    late = stored.encode(StoredEntry(ledger, 0, -1, 1, b"x"), digest_for(ledger_metadata((0, (bookie,)))))
+    late = entry_codec.encode(StoredEntry(ledger, 0, -1, 1, b"x"), digest_for(ledger_metadata((0, (bookie,)))))
     with pytest.raises(FencedError):
         client.add(bookie, ledger, 0, late, KEY).result(HANGS)
 
@@ -234,19 +236,19 @@ def test_what_we_write_the_official_client_reads(
             bookie,
             ledger,
             n,
-            stored.encode(StoredEntry(ledger, n, n - 1, (n + 1) * 10, f"entry {n:4}".encode()), digest),
+            entry_codec.encode(StoredEntry(ledger, n, n - 1, (n + 1) * 10, f"entry {n:4}".encode()), digest),
             KEY,
         )
         for n in range(300)
     ]
     for future in adding:
         future.result(HANGS)
-    client.write_lac(bookie, ledger, 299, stored.encode_lac(ledger, 299, digest), KEY).result(HANGS)
+    client.write_lac(bookie, ledger, 299, entry_codec.encode_lac(ledger, 299, digest), KEY).result(HANGS)
     lac = client.read_lac(bookie, ledger).result(HANGS)
     assert lac.explicit is not None
     assert lac.last_entry is not None
-    assert stored.decode_lac(lac.explicit, digest, ledger) == 299
-    assert stored.decode(lac.last_entry, digest, ledger).entry == 299
+    assert entry_codec.decode_lac(lac.explicit, digest, ledger) == 299
+    assert entry_codec.decode(lac.last_entry, digest, ledger).entry == 299
     other = cluster.client()
     assert other.recover(ledger, Shape(1, 1, 1)).result(HANGS)["last"] == 299
     assert [e.payload for e in other.read(ledger, 0, 299, Shape(1, 1, 1))] == [

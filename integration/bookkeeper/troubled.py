@@ -24,9 +24,9 @@ from integration.bookkeeper.official import OfficialClient
 from integration.bookkeeper.orphans import Orphan
 from offloader._proto import bookkeeper_pb2 as pb
 from offloader.bookkeeper.digests import digest_for
+from offloader.bookkeeper.entry_codec import decode
 from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.status import BookieIOError
-from offloader.bookkeeper.stored import decode
 from offloader.testing.bookie_answers import ScriptedRequest
 from offloader.testing.bookie_server import BookieFault, BookieServer
 

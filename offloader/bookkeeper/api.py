@@ -31,8 +31,7 @@ class ListedLedger(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ManagedLedger:
-    """A topic's own node: its ledgers in order. `version` names it in a compare-and-set; `raw` keeps what we do not
-    know."""
+    """A topic's own node: its ledgers in order. `version`: for a compare-and-set; `raw`: keeps what we do not know."""
 
     ledgers: tuple[ListedLedger, ...]
     version: int
@@ -57,8 +56,8 @@ class ManagedCursor:
 class Cookie(NamedTuple):
     """Identifies a bookie's disks; `created_ms` and `modified_ms` are the metadata service's clock.
 
-    A bookie may lose its disks, and somebody may remove its cookie so that it starts with empty ones. Its new cookie is
-    then younger than the ledgers that it held.
+    A bookie that lost its disks starts with empty ones once somebody removes its cookie. The new cookie is then younger
+    than the ledgers that the bookie held.
     """
 
     data: bytes
@@ -67,8 +66,7 @@ class Cookie(NamedTuple):
 
 
 class LedgerMetadataStore(Protocol):
-    """The metadata service. Safe to use from several threads. All calls raise MetadataUnavailableError where it does
-    not answer."""
+    """The metadata service. Thread safe. All calls raise MetadataUnavailableError where it does not answer."""
 
     def read(self, ledger: int) -> Versioned:
         """A ledger's metadata, as new as the call: what became of a write whose outcome was unknown shows. Raises
@@ -107,8 +105,7 @@ class LedgerMetadataStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LastConfirmed:
-    """What one bookie knows of a ledger's end, digests not checked (`stored.decode`, `stored.decode_lac`). None:
-    nothing.
+    """What one bookie knows of a ledger's end, None: nothing. No digest is checked (see `entry_codec`).
 
     `explicit`: what the writer last sent by WRITE_LAC (Pulsar never does). `last_entry`: the last stored entry.
     """
@@ -118,12 +115,11 @@ class LastConfirmed:
 
 
 class Bookies(Protocol):
-    """Requests to bookies by id, pipelined. Safe to use from several threads.
+    """Requests to bookies by id, pipelined. Thread safe.
 
-    A call never blocks for an answer, and never raises; connecting happens behind the future, too. Every future fails
-    with an OffloadError: a status other than ok with its own class (`offloader.bookkeeper.status`, which also says what
-    may be concluded from it), no answer with BookieUnavailableError, and with OutcomeUnknownError for an add that was
-    sent. A future may be cancelled: its answer is then dropped.
+    A call never waits, not even to connect, and never raises. Its future fails with an OffloadError: a status other
+    than ok has its own class (`offloader.bookkeeper.status`), no answer is BookieUnavailableError, and
+    OutcomeUnknownError for an add that was sent. Cancelling a future drops its answer.
     """
 
     @property
@@ -142,11 +138,9 @@ class Bookies(Protocol):
         ...
 
     def fence(self, bookie: str, ledger: int, master_key: bytes) -> Future[bytes | None]:
-        """Fence, and the last stored entry (its header holds a LAC). None: the bookie has no entry of that ledger, and
-        fenced it.
+        """Fence, and read the last stored entry (its header holds a LAC). None: fenced, and without an entry.
 
-        BookKeeper 4.17.2 forgets a fence when it restarts, if it had no entry of the ledger; with entries it remembers
-        it.
+        BookKeeper 4.17.2 forgets the fence of a ledger without an entry when it restarts.
         """
         ...
 

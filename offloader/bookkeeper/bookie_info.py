@@ -1,5 +1,4 @@
-"""Where a bookie listens: from what it publishes of itself, or from its id where that is the older `host:port`.
-Pure."""
+"""Where a bookie listens: from its registration, or from its id where that is the older `host:port`. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`EntrySource` straight from bookies: every stored entry, in order, so that no gap can arise."""
+"""The `EntrySource` that reads bookies: every stored entry, in order, so that no gap can arise."""
 
 from __future__ import annotations
 
@@ -17,56 +17,44 @@ from offloader.errors import (
     LedgerNotFoundError,
     OffloadError,
 )
-from offloader.model import Gap, LedgerList, LedgerSpan, TopicName
+from offloader.model import EntryRange, Gap, LedgerList, LedgerSpan, TopicName, Walk
 from offloader.ports.entry_source import Extent, RawEntry
 
 
 class BookKeeperSource:
-    """One per process; connections are shared by its readers. It reads plainly: no request of it can fence a ledger."""
+    """One per process; its readers share the connections. It reads plainly: none of its requests can fence a ledger."""
 
     def __init__(self, ledgers: LedgerMetadataStore, bookies: Bookies) -> None:
         self._ledgers = ledgers
         self._bookies = bookies
         self._slowness = Slowness()
-        self._known: dict[int, LedgerMetadata] | None = None
+        self._cache: dict[int, LedgerMetadata] | None = None
 
-    def remembering(self) -> BookKeeperSource:
-        """The same for somebody who reads many short stretches: where a ledger is, is asked once. Needs no closing of
-        its own.
+    def cached(self) -> BookKeeperSource:
+        """The same for who reads many short stretches: asks once where a ledger is. Needs no closing of its own.
 
-        What is remembered may be old. Nothing wrong is read by that: entries are where they were, or their bookies deny
-        them, and then it is asked again.
+        What is cached may be old, and does no harm: entries are where they were, or their bookies deny them, and then
+        the reader asks again.
         """
         same = BookKeeperSource(self._ledgers, self._bookies)
         same._slowness = self._slowness
-        same._known = {}
+        same._cache = {}
         return same
 
     def open(
         self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int, extent: Extent | None = None
     ) -> BookKeeperReader:
-        """See `EntrySource.open`."""
-
-        def open_ledger(ledger: int, metadata: LedgerMetadata, first: int, last: int) -> LedgerReader:
-            return LedgerReader(
-                self._bookies, ledger, metadata, first, last, max_bytes=max_bytes, slowness=self._slowness
-            )
+        def open_ledger(entries: EntryRange, metadata: LedgerMetadata) -> LedgerReader:
+            return LedgerReader(self._bookies, entries, metadata, max_bytes=max_bytes, slowness=self._slowness)
 
         extent = extent or _closed_ledgers(self._ledgers, topic)
-        known = {} if self._known is None else self._known
-        return BookKeeperReader(self._ledgers, open_ledger, topic, (ledger, entry), extent, known)
+        cache = {} if self._cache is None else self._cache
+        return BookKeeperReader(self._ledgers, open_ledger, topic, (ledger, entry), extent, cache)
 
-    def explain(
-        self,
-        topic: TopicName,  # noqa: ARG002
-        ledger: int,  # noqa: ARG002
-        first: int,
-        last: int,  # noqa: ARG002
-        *,
-        limit: int,  # noqa: ARG002
-    ) -> tuple[tuple[Gap, ...], int | None]:
-        """See `EntrySource.explain`."""
-        return (), first
+    def explain(self, topic: TopicName, missing: EntryRange, *, limit: int) -> tuple[tuple[Gap, ...], int | None]:
+        """Explains nothing, as nothing is missing."""
+        del topic, limit
+        return (), missing.first
 
     def close(self) -> None:
         """End the connections."""
@@ -75,24 +63,24 @@ class BookKeeperSource:
 
 
 class BookKeeperReader:
-    """An `EntryReader` that goes on from ledger to ledger in the topic's list, up to the extent's last entry."""
+    """An `EntryReader` that goes from ledger to ledger in the topic's list, up to the extent's last entry."""
 
     def __init__(
         self,
         ledgers: LedgerMetadataStore,
-        open_ledger: Callable[[int, LedgerMetadata, int, int], LedgerReader],
+        open_ledger: Callable[[EntryRange, LedgerMetadata], LedgerReader],
         topic: TopicName,
         start: tuple[int, int],
         extent: Extent,
-        known: dict[int, LedgerMetadata],
+        cache: dict[int, LedgerMetadata],
     ) -> None:
         self._ledgers = ledgers
         self._open_ledger = open_ledger
         self._topic = topic
-        self._extent = extent
-        self._known = known
+        self._walk = Walk(extent.ledgers, None, extent.last)
+        self._cache = cache
         self._following = deque(s.ledger for s in extent.ledgers.spans if start[0] <= s.ledger <= extent.last[0])
-        self._first = start
+        self._start = start
         self._ledger = -1
         self._metadata: LedgerMetadata | None = None
         self._reader: LedgerReader | None = None
@@ -104,55 +92,49 @@ class BookKeeperReader:
             if not self._following:
                 self._closed.wait(timeout)
                 return []
-            self._turn(self._following.popleft())
+            self._begin(self._following.popleft())
         try:
             return self._reader.read(timeout)
         except (EntryNotFoundError, LedgerNotFoundError, BookieUnavailableError) as error:
-            self._look_again(self._reader.position, error)
+            self._read_elsewhere(self._reader.position, error)
             return []
 
     def close(self) -> None:
-        """See `EntryReader.close`."""
         self._closed.set()
-        self._let_go()
+        self._close_ledger()
 
-    def _turn(self, ledger: int) -> None:
-        """Begin with this ledger."""
-        self._let_go()
+    def _begin(self, ledger: int) -> None:
         self._ledger = ledger
-        known = self._known.get(ledger)
-        self._metadata = self._described() if known is None or not self._tells_end(known) else known
-        first = max(self._first[1], 0) if ledger == self._first[0] else 0
-        self._reader = self._open_ledger(ledger, self._metadata, first, self._last_entry(self._metadata))
+        metadata = self._cache.get(ledger)
+        if metadata is None or not (metadata.closed or self._walk.end_of(ledger) is not None):
+            metadata = self._read_metadata()  # it may be closed by now
+        self._metadata = metadata
+        self._open(max(self._start[1], 0) if ledger == self._start[0] else 0, metadata)
 
-    def _last_entry(self, metadata: LedgerMetadata) -> int:
-        """The last entry of this ledger that may be read, -1: none. Nothing follows a ledger whose end nobody knows."""
-        end = self._end()
+    def _open(self, first: int, metadata: LedgerMetadata) -> None:
+        self._close_ledger()
+        self._reader = self._open_ledger(EntryRange(self._ledger, first, self._end(metadata)), metadata)
+
+    def _end(self, metadata: LedgerMetadata) -> int:
+        """How many entries of this ledger may be read. Nothing follows a ledger whose end nobody knows."""
+        end = self._walk.end_of(self._ledger)
         if end is None and metadata.closed:
-            end = metadata.last_entry
+            end = metadata.last_entry + 1
         if end is None:
             self._following.clear()
-            return -1
-        if metadata.closed and end > metadata.last_entry:
+            return 0
+        if metadata.closed and end > metadata.last_entry + 1:
             raise IntegrityError(
-                f"{self._topic}: entry {self._ledger}:{end} was confirmed, but BookKeeper closed the ledger with "
+                f"{self._topic}: entry {self._ledger}:{end - 1} was confirmed, but BookKeeper closed the ledger with "
                 f"{metadata.last_entry}: entries were cut off; `offloader ledgers inspect {self._ledger}` shows what "
                 "its bookies hold"
             )
         return end
 
-    def _end(self) -> int | None:
-        """The last entry of this ledger that may be read, as far as the extent tells."""
-        last_ledger, last = self._extent.last
-        return last if self._ledger == last_ledger else self._extent.ledgers.closed_with(self._ledger)
-
-    def _tells_end(self, metadata: LedgerMetadata) -> bool:
-        return metadata.closed or self._end() is not None
-
-    def _look_again(self, entry: int, error: OffloadError) -> None:
-        """Bookies do not give an entry that was confirmed. Where it is on others by now, read on from there; where all
-        deny it, it is lost."""
-        before, self._metadata = self._metadata, self._described()
+    def _read_elsewhere(self, entry: int, error: OffloadError) -> None:
+        """Bookies do not give an entry that was confirmed. Read on from others, if it is on others by now; if all deny
+        it, it is lost."""
+        before, self._metadata = self._metadata, self._read_metadata()
         if before is None or before.fragments == self._metadata.fragments:
             if isinstance(error, BookieUnavailableError):
                 raise error
@@ -160,20 +142,19 @@ class BookKeeperReader:
                 f"{self._topic}: entry {self._ledger}:{entry} was confirmed, and its bookies do not have it ({error}); "
                 f"`offloader ledgers inspect {self._ledger}` shows what they hold"
             ) from error
-        self._let_go()
-        self._reader = self._open_ledger(self._ledger, self._metadata, entry, self._last_entry(self._metadata))
+        self._open(entry, self._metadata)
 
-    def _described(self) -> LedgerMetadata:
+    def _read_metadata(self) -> LedgerMetadata:
         try:
             found = self._ledgers.read(self._ledger).metadata
         except LedgerNotFoundError as error:
             raise DataLostError(
                 f"{self._topic}: ledger {self._ledger} is gone from BookKeeper before it was offloaded"
             ) from error
-        self._known[self._ledger] = found
+        self._cache[self._ledger] = found
         return found
 
-    def _let_go(self) -> None:
+    def _close_ledger(self) -> None:
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()

@@ -27,10 +27,10 @@ class _Sending(NamedTuple):
 
 
 class BookieClient:
-    """See `Bookies`. One thread does all input and output.
+    """The `Bookies` of a cluster. One thread does all input and output.
 
-    `resolve` says where a bookie id listens, and may block; it is asked at each connect. Batches go by version 2 of the
-    protocol, everything else by version 3.
+    `resolve` says at each connect where a bookie id listens, and may block. Batches go by version 2 of the protocol,
+    everything else by version 3.
     """
 
     def __init__(self, settings: BookieSettings, resolve: Resolve) -> None:
@@ -46,15 +46,12 @@ class BookieClient:
 
     @property
     def batches(self) -> bool:
-        """See `Bookies`."""
         return not self._settings.tls
 
     def read(self, bookie: str, ledger: int, entry: int, *, fence: bytes | None = None) -> Future[bytes]:
-        """See `Bookies`."""
         return self._send(bookie, V3, EntryRead(ledger, entry, fence))
 
     def batch(self, bookie: str, ledger: int, first: int, *, count: int, size: int) -> Future[list[bytes]]:
-        """See `Bookies`."""
         if not self.batches:
             refused: Future[list[bytes]] = Future()
             fail(refused, FatalError(f"{bookie}: version 2 of the protocol, and so batches, cannot be had over TLS"))
@@ -62,7 +59,6 @@ class BookieClient:
         return self._send(bookie, V2, BatchRead(ledger, first, count, size))
 
     def fence(self, bookie: str, ledger: int, master_key: bytes) -> Future[bytes | None]:
-        """See `Bookies`."""
         fenced: Future[bytes | None] = Future()
         reading = self.read(bookie, ledger, NO_ENTRY, fence=master_key)
         reading.add_done_callback(lambda done: _none_if_absent(done, fenced))
@@ -73,23 +69,19 @@ class BookieClient:
         return self._send(bookie, V3, Add(ledger, entry, stored, master_key))
 
     def recovery_add(self, bookie: str, ledger: int, entry: int, stored: bytes, master_key: bytes) -> Future[None]:
-        """See `Bookies`."""
         return self._send(bookie, V3, Add(ledger, entry, stored, master_key, recovery=True))
 
     def read_lac(self, bookie: str, ledger: int) -> Future[LastConfirmed]:
-        """See `Bookies`."""
         return self._send(bookie, V3, ReadLac(ledger))
 
     def write_lac(self, bookie: str, ledger: int, last_confirmed: int, body: bytes, master_key: bytes) -> Future[None]:
-        """Tell the bookie, as the ledger's writer, what is confirmed; `body` is `stored.encode_lac`'s."""
+        """Tell the bookie, as the ledger's writer, what is confirmed; `body` is `entry_codec.encode_lac`'s."""
         return self._send(bookie, V3, WriteLac(ledger, last_confirmed, body, master_key))
 
     def entries_of(self, bookie: str, ledger: int) -> Future[Collection[int]]:
-        """See `Bookies`."""
         return self._send(bookie, V3, ListEntries(ledger))
 
     def close(self) -> None:
-        """See `Bookies`."""
         with self._lock:
             if self._closed:
                 return
@@ -135,8 +127,7 @@ class BookieClient:
 
 
 def _none_if_absent(done: Future[bytes], fenced: Future[bytes | None]) -> None:
-    """A fence's answer: `no such ledger` and `no such entry` say that there is no last entry, of a ledger that is
-    fenced now."""
+    """A fence's answer: `no such ledger` and `no such entry` are of a ledger that is fenced now, and has no entry."""
     if done.cancelled() or not fenced.set_running_or_notify_cancel():
         return
     error = done.exception()

@@ -53,7 +53,7 @@ class BookieConnection(asyncio.BufferedProtocol):
             ValueError,
             TypeError,
             struct.error,
-        ) as error:  # the last three: an id that does not fit its field
+        ) as error:  # the others: an id too large for its field
             self.dialect.forget(self._number)
             fail(future, error)
             return
@@ -91,21 +91,17 @@ class BookieConnection(asyncio.BufferedProtocol):
             self._lose(lost, error)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio."""
         why = f"broke ({exc})" if exc else "was closed by the bookie"
         self.fail(BookieUnavailableError(f"the connection to {self._bookie} {why}"))
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 (the interface's signature)
-        """See asyncio."""
         return self._frames.space()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """See asyncio."""
         self._heard_at = self._loop.time()
         self._frames.received(nbytes)
         try:
@@ -135,8 +131,7 @@ class BookieConnection(asyncio.BufferedProtocol):
                 pending.future.set_exception(error)
 
     def _broken(self, error: OffloadError, answer: memoryview) -> None:
-        """The bookie broke the protocol. Only the request that it answered so has failed; the others may do well
-        elsewhere, or later."""
+        """The bookie broke the protocol. Only the request that it answered so failed: others may do well elsewhere."""
         number = self.dialect.whose(answer)
         if number is None and len(self._pending) == 1:
             (number,) = self._pending
@@ -145,9 +140,8 @@ class BookieConnection(asyncio.BufferedProtocol):
             self._lose(guilty, error)
         if self._handshake is not None and not self._handshake.done():
             self.fail(type(error)(f"{self._bookie}: {error}"))
-        self.fail(
-            BookieUnavailableError(f"the connection was given up, because the bookie broke the protocol ({error})")
-        )
+        why = f"the connection was given up, because the bookie broke the protocol ({error})"
+        self.fail(BookieUnavailableError(why))
 
     def _expire(self) -> None:
         self._timer = None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import zlib
-from typing import Protocol
+from collections.abc import Callable
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -14,78 +15,41 @@ from offloader.bookkeeper.model import DigestType, LedgerMetadata
 Bytes = bytes | memoryview
 
 
-class Digest(Protocol):
-    """One ledger's way of protecting its entries. `size`: bytes between an entry's header and its payload."""
+class Digest(NamedTuple):
+    """How a ledger's entries are protected: `size` bytes between an entry's header and its payload, made `of` them."""
 
     size: int
-
-    def of(self, header: Bytes, payload: Bytes) -> bytes:
-        """The digest of the header (without the digest itself) and the payload."""
-        ...
+    of: Callable[[Bytes, Bytes], bytes]
 
 
-class Crc32c:
-    """CRC-32C, 4 bytes: Pulsar's default."""
-
-    size = 4
-
-    def of(self, header: Bytes, payload: Bytes) -> bytes:
-        """See `Digest`."""
-        return int(crc32c(payload, crc32c(header))).to_bytes(4)
-
-
-class Crc32:
-    """CRC-32 as a long, 8 bytes."""
-
-    size = 8
-
-    def of(self, header: Bytes, payload: Bytes) -> bytes:
-        """See `Digest`."""
-        return zlib.crc32(payload, zlib.crc32(header)).to_bytes(8)
+def digest_for(metadata: LedgerMetadata) -> Digest:
+    """How this ledger's entries are protected. Pulsar's default is CRC32C."""
+    match metadata.digest:
+        case DigestType.CRC32C:
+            return Digest(4, lambda header, payload: int(crc32c(payload, crc32c(header))).to_bytes(4))
+        case DigestType.CRC32:
+            return Digest(8, lambda header, payload: zlib.crc32(payload, zlib.crc32(header)).to_bytes(8))
+        case DigestType.HMAC:
+            return _hmac(metadata.password)
+        case DigestType.DUMMY:
+            return Digest(0, lambda _header, _payload: b"")
 
 
-class Hmac:
-    """HMAC-SHA1, 20 bytes, with a key made of the ledger's password."""
+def master_key(password: bytes) -> bytes:
+    """The 20 bytes that a bookie asks for before it adds to a ledger or fences it."""
+    return _sha1(b"ledger", password)
 
-    size = 20
 
-    def __init__(self, password: bytes) -> None:
-        self._hmac = hmac.new(_sha1(b"mac", password), digestmod=hashlib.sha1)
+def _hmac(password: bytes) -> Digest:
+    keyed = hmac.new(_sha1(b"mac", password), digestmod=hashlib.sha1)
 
-    def of(self, header: Bytes, payload: Bytes) -> bytes:
-        """See `Digest`."""
-        one = self._hmac.copy()
+    def of(header: Bytes, payload: Bytes) -> bytes:
+        one = keyed.copy()
         one.update(header)
         one.update(payload)
         return one.digest()
 
-
-class Dummy:
-    """Nothing, 0 bytes."""
-
-    size = 0
-
-    def of(self, header: Bytes, payload: Bytes) -> bytes:  # noqa: ARG002 (the interface's signature)
-        """See `Digest`."""
-        return b""
-
-
-def digest_for(metadata: LedgerMetadata) -> Digest:
-    """How this ledger's entries are protected."""
-    match metadata.digest:
-        case DigestType.CRC32C:
-            return Crc32c()
-        case DigestType.CRC32:
-            return Crc32()
-        case DigestType.HMAC:
-            return Hmac(metadata.password)
-        case DigestType.DUMMY:
-            return Dummy()
-
-
-def master_key(password: bytes) -> bytes:
-    """What a bookie asks for before it adds to a ledger or fences it: 20 bytes made of the ledger's password."""
-    return _sha1(b"ledger", password)
+    return Digest(keyed.digest_size, of)
 
 
 def _sha1(purpose: bytes, password: bytes) -> bytes:

@@ -1,5 +1,5 @@
-"""A broker's entries, and between them from bookies what it keeps back: aborted and open transactions, markers,
-filtered entries."""
+"""A broker's entries, and between them, from bookies, those that it keeps back: of aborted and open transactions,
+markers, filtered ones."""
 
 from __future__ import annotations
 
@@ -18,19 +18,17 @@ FILLER_SHARE = 4
 
 
 class StoredSource(EntrySource, Protocol):
-    """Bookies."""
+    """What is filled from: a `BookKeeperSource`."""
 
-    def remembering(self) -> EntrySource:
-        """See `BookKeeperSource.remembering`."""
-        ...
+    def cached(self) -> EntrySource: ...
 
 
 class FilledSource:
-    """`EntrySource` whose readers leave nothing out. Does not close the two that it is made of."""
+    """An `EntrySource` whose readers leave nothing out. Does not close the two that it is made of."""
 
-    def __init__(self, broker: EntrySource, stored: StoredSource, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, broker: EntrySource, bookies: StoredSource, clock: Callable[[], float] = time.monotonic) -> None:
         self._broker = broker
-        self._stored = stored
+        self._bookies = bookies
         self._clock = clock
 
     def open(
@@ -39,25 +37,18 @@ class FilledSource:
         """See `EntrySource.open`. Without an extent nobody knows what is missing."""
         if extent is None:
             return self._broker.open(topic, ledger, entry, max_bytes=max_bytes)
-        filler, stored = max_bytes // FILLER_SHARE, self._stored.remembering()
+        filler, bookies = max_bytes // FILLER_SHARE, self._bookies.cached()
 
         def fill(first: Position, last: tuple[int, int]) -> EntryReader:
-            return stored.open(topic, first.ledger, first.entry, max_bytes=filler, extent=Extent(extent.ledgers, last))
+            return bookies.open(topic, first.ledger, first.entry, max_bytes=filler, extent=Extent(extent.ledgers, last))
 
         reader = self._broker.open(topic, ledger, entry, max_bytes=(max_bytes - filler) // 2, extent=extent)
         return FilledReader(reader, fill, Position(0, ledger, entry), extent, self._clock)
 
-    def explain(
-        self,
-        topic: TopicName,  # noqa: ARG002
-        ledger: int,  # noqa: ARG002
-        first: int,
-        last: int,  # noqa: ARG002
-        *,
-        limit: int,  # noqa: ARG002
-    ) -> tuple[tuple[Gap, ...], int | None]:
-        """See `EntrySource.explain`."""
-        return (), first
+    def explain(self, topic: TopicName, missing: EntryRange, *, limit: int) -> tuple[tuple[Gap, ...], int | None]:
+        """Explains nothing, as nothing is missing."""
+        del topic, limit
+        return (), missing.first
 
 
 class FilledReader:
@@ -86,7 +77,6 @@ class FilledReader:
         self._silence = Silence.begin(QUIET_SECONDS, clock())
 
     def read(self, timeout: float) -> list[RawEntry]:
-        """See `EntryReader.read`."""
         if self._filler is not None:
             return self._passed_on(self._from_filler(timeout))
         if self._held:
@@ -100,7 +90,6 @@ class FilledReader:
         return self._passed_on(self._up_to_gap(entries))
 
     def close(self) -> None:
-        """See `EntryReader.close`."""
         self._end_filling()
         self._broker.close()
 

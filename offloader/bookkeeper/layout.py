@@ -1,7 +1,6 @@
 """Where a ledger's node is in BookKeeper's tree. Pure.
 
-From BookKeeper 4.17: `LAYOUT` names the class that says it; the hierarchical one begins with long paths at 2^31 - 1
-itself.
+As in BookKeeper 4.17: the class that `LAYOUT` names says it; the hierarchical one has long paths from 2^31 - 1 on.
 """
 
 from __future__ import annotations

@@ -6,13 +6,11 @@ envelope: [47 78][int32 length][ManagedLedgerInfoMetadata][compressed message]
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
 from struct import Struct
 from typing import TypeVar
 from urllib.parse import quote_plus, unquote_plus
 
-import pyarrow as pa
 from google.protobuf.message import DecodeError, Message
 
 from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo, ManagedLedgerInfo, ManagedLedgerInfoMetadata
@@ -29,8 +27,7 @@ OWNER = "pulsar/managed-ledger"
 # A raw record cannot begin so: it would be a field of a wire type that does not exist.
 MAGIC = bytes.fromhex("4778")
 LARGEST = 256 * MIB  # a record has some hundred bytes for each ledger
-_HEADER = Struct(">2si")
-_CODECS = {Compression.LZ4: "lz4_raw", Compression.ZSTD: "zstd", Compression.SNAPPY: "snappy"}
+HEADER = Struct(">2si")
 
 _Record = TypeVar("_Record", bound=Message)
 
@@ -80,22 +77,6 @@ def decode_managed_ledger(data: bytes, version: int) -> ManagedLedger:
     return ManagedLedger(tuple(ledgers), version, data, terminated)
 
 
-def encode_managed_ledger(ledger: ManagedLedger, compression: Compression = Compression.NONE) -> bytes:
-    """The node's value. What `raw` says of a ledger that is still listed stays."""
-    info = decode_record(ledger.raw)
-    known = {one.ledgerId: one for one in decode_record(ledger.raw).ledgerInfo}
-    del info.ledgerInfo[:]
-    for listed in ledger.ledgers:
-        one = known.get(listed.ledger) or ManagedLedgerInfo.LedgerInfo(ledgerId=listed.ledger)
-        if (one.entries, one.size) != (listed.entries, listed.size):
-            one.entries, one.size = listed.entries, listed.size
-        info.ledgerInfo.append(one)
-    info.ClearField("terminatedPosition")
-    if ledger.terminated is not None:
-        info.terminatedPosition.ledgerId, info.terminatedPosition.entryId = ledger.terminated
-    return envelope(info.SerializeToString(), compression)
-
-
 def decode_cursor(data: bytes) -> ManagedCursor:
     """The value of a cursor's node. Raises DamagedRecordError."""
     info = _decoded(data, ManagedCursorInfo, "cursor")
@@ -111,18 +92,6 @@ def decode_cursor(data: bytes) -> ManagedCursor:
     )
 
 
-def envelope(data: bytes, compression: Compression) -> bytes:
-    """A message as Pulsar keeps it with this compression; NONE: as it is."""
-    if compression == Compression.NONE:
-        return data
-    if compression == Compression.ZLIB:
-        packed = zlib.compress(data)
-    else:
-        packed = pa.compress(data, codec=_CODECS[compression], asbytes=True)
-    metadata = ManagedLedgerInfoMetadata(compressionType=compression, uncompressedSize=len(data)).SerializeToString()
-    return _HEADER.pack(MAGIC, len(metadata)) + metadata + packed
-
-
 def _decoded(data: bytes, kind: type[_Record], what: str) -> _Record:
     try:
         record = kind.FromString(_unpacked(data, what) if data.startswith(MAGIC) else data)
@@ -134,11 +103,11 @@ def _decoded(data: bytes, kind: type[_Record], what: str) -> _Record:
 
 
 def _unpacked(data: bytes, what: str) -> bytes:
-    length = _HEADER.unpack_from(data)[1] if len(data) >= _HEADER.size else 0
-    begin = _HEADER.size + length
+    length = HEADER.unpack_from(data)[1] if len(data) >= HEADER.size else 0
+    begin = HEADER.size + length
     if length < 1 or begin > len(data):
         raise DamagedRecordError(f"a {what}'s record of {len(data)} bytes is cut off in its header")
-    metadata = ManagedLedgerInfoMetadata.FromString(data[_HEADER.size : begin])
+    metadata = ManagedLedgerInfoMetadata.FromString(data[HEADER.size : begin])
     size = metadata.uncompressedSize
     if size < 0:
         raise DamagedRecordError(f"a {what}'s record cannot have {size} bytes")

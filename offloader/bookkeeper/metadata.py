@@ -28,9 +28,9 @@ _NOT_NODES = {".", ".."}
 
 
 class MetadataTree:
-    """A LedgerMetadataStore over a tree of nodes. It closes the nodes' session.
+    """A `LedgerMetadataStore` over a tree of nodes, whose session it closes.
 
-    What is known of bookies is read once and then again whenever its watch fires.
+    It reads where bookies are once, and again whenever a watch fires.
     """
 
     def __init__(self, nodes: Nodes, uri: MetadataUri) -> None:
@@ -45,23 +45,23 @@ class MetadataTree:
     def layout(self) -> Layout:
         """How ledgers are kept. Raises FatalError where the URI says otherwise, or where there is no cluster."""
         path = f"{self._uri.root}/LAYOUT"
-        node, asked = self._nodes.get(path), self._uri.layout
+        node, wanted = self._nodes.get(path), self._uri.layout
         if node is None:
             if self._nodes.get(self._writable) is None:
                 raise self._no_cluster()
-            return asked or Layout.HIERARCHICAL  # Pulsar's own metadata driver knows no other, and writes no node
+            return wanted or Layout.HIERARCHICAL  # Pulsar's own metadata driver knows no other, and writes no node
         try:
             found = decode_layout(node.value)
         except (DamagedRecordError, FatalError) as error:
             raise type(error)(f"{path} at {self._uri}: {error}") from error
-        if asked not in (None, found):
+        if wanted not in (None, found):
             raise FatalError(
                 f"{self._uri} asks for another layout than its cluster has ({found.value}): write zk:// instead"
             )
         return found
 
     def read(self, ledger: int) -> Versioned:
-        """See LedgerMetadataStore: every write that was made, or is in doubt, through this store is seen."""
+        """Sees every write that was made, or is in doubt, through this store."""
         node = self._nodes.get(self._path(ledger), latest=True)
         if node is None:
             raise LedgerNotFoundError(f"there is no ledger {ledger}")
@@ -73,30 +73,25 @@ class MetadataTree:
         return Versioned(replace(metadata, created_ms=created_ms, listed_ms=node.created_ms), node.version)
 
     def write(self, ledger: int, metadata: LedgerMetadata, version: int) -> int:
-        """See LedgerMetadataStore."""
         written = self._nodes.set(self._path(ledger), encode_metadata(metadata), version)
         if written is None:
             raise LedgerNotFoundError(f"there is no ledger {ledger} any more")
         return written
 
     def address(self, bookie: str) -> BookieAddress:
-        """See LedgerMetadataStore."""
         watched = self._addresses.get(bookie)
         if watched is None:
             watched = self._addresses.setdefault(bookie, Watched(lambda fired: self._read_address(bookie, fired)))
         return watched.get()
 
     def available(self) -> Mapping[str, bool]:
-        """See LedgerMetadataStore."""
         return self._available.get()
 
     def cookie(self, bookie: str) -> Cookie | None:
-        """See LedgerMetadataStore."""
         node = self._nodes.get(f"{self._uri.root}/cookies/{bookie}", latest=True)
         return None if node is None else Cookie(node.value, node.created_ms, node.modified_ms)
 
     def managed_ledger(self, topic: TopicName) -> ManagedLedger:
-        """See LedgerMetadataStore."""
         node = self._nodes.get(self._topic_path(topic), latest=True)
         if node is None:
             raise TopicNotFoundError(f"{topic} has no managed ledger in {self._uri}")
@@ -106,7 +101,6 @@ class MetadataTree:
             raise DamagedRecordError(f"{topic}: {error}") from error
 
     def cursors(self, topic: TopicName) -> Mapping[str, ManagedCursor]:
-        """See LedgerMetadataStore."""
         path = self._topic_path(topic)
         names = self._nodes.children(path)
         if names is None:
@@ -146,9 +140,8 @@ class MetadataTree:
         return {**dict.fromkeys(read_only, False), **{bookie: True for bookie in writable if bookie != _READ_ONLY}}
 
     def _read_address(self, bookie: str, fired: Fired) -> BookieAddress:
-        node = self._nodes.get(f"{self._writable}/{bookie}", fired) or self._nodes.get(
-            f"{self._read_only}/{bookie}", fired
-        )
+        paths = (f"{folder}/{bookie}" for folder in (self._writable, self._read_only))
+        node = next(filter(None, (self._nodes.get(path, fired) for path in paths)), None)
         if node is None:
             raise BookieUnavailableError(f"the bookie {bookie} is not registered")
         try:

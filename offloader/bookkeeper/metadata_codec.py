@@ -19,8 +19,8 @@ from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from offloader._proto.managed_ledger_pb2 import LedgerMetadataFormat
+from offloader.bookkeeper.metadata_text import merge_text, parse_text
 from offloader.bookkeeper.model import NO_ENTRY, DigestType, Fragment, LedgerMetadata, LedgerState
-from offloader.bookkeeper.text_records import merge_text, parse_text
 from offloader.errors import DamagedRecordError
 
 _HEADER = re.compile(rb"BookieMetadataFormatVersion\t(\d{1,9})\n")
@@ -46,8 +46,7 @@ def decode_metadata(record: bytes) -> LedgerMetadata:
 
 
 def encode_metadata(metadata: LedgerMetadata) -> bytes:
-    """The record, in the format that it had, or that a new one asks for. A time of creation is written only to a new
-    one."""
+    """The record, in its own format or, a new one, in the one it asks for. Only a new one gets a time of creation."""
     version, body = _opened(metadata.raw) if metadata.raw else (metadata.format_version, b"")
     if version not in (_TEXT, _BINARY) or version != metadata.format_version:
         raise ValueError(f"a record of format {version} cannot be written in format {metadata.format_version}")
@@ -94,8 +93,8 @@ def _parse_binary(body: bytes) -> LedgerMetadataFormat:
 
 
 def _check_part(message: Any) -> None:
-    """A known field among the unknown ones has a type, or a value of its enumeration, that we do not know: it must not
-    be ignored. A text that is not UTF-8 is a field's value as bytes."""
+    """A known field among the unknown ones has a type, or a value of its enumeration, that we do not know: to ignore it
+    would be wrong. A text that is not UTF-8 comes as bytes."""
     unknown = UnknownFieldSet(message)
     known = message.DESCRIPTOR.fields_by_number
     wrong = [known[n].name for n in (unknown[i].field_number for i in range(len(unknown))) if n in known]
@@ -112,9 +111,8 @@ def _is_text(value: Any) -> bool:
 
 def _to_model(message: LedgerMetadataFormat, version: int, record: bytes) -> LedgerMetadata:
     closed = message.state == LedgerMetadataFormat.CLOSED
-    has_digest = message.HasField("digestType") or message.HasField(
-        "password"
-    )  # without both it is the reader's choice
+    # without both it is the reader's choice
+    has_digest = message.HasField("digestType") or message.HasField("password")
     metadata = LedgerMetadata(
         ensemble_size=message.ensembleSize,
         write_quorum=message.quorumSize,
@@ -141,27 +139,23 @@ def _fragment(segment: LedgerMetadataFormat.Segment) -> Fragment:
 
 
 def _check(metadata: LedgerMetadata) -> None:
-    """What no ledger can have. Dangerous choices are not refused: whoever looks into a ledger must be able to see
-    them."""
+    """Refuse what no ledger can have, but no dangerous choice: whoever looks into a ledger must see those."""
     firsts = [fragment.first_entry for fragment in metadata.fragments]
     members = [bookie for fragment in metadata.fragments for bookie in fragment.ensemble]
     sizes = (metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
     if min(sizes) < 1:
-        raise DamagedRecordError(
-            "a ledger cannot have an ensemble of {}, a write quorum of {}, an ack quorum of {}".format(*sizes)
-        )
+        quorums = "an ensemble of {}, a write quorum of {}, an ack quorum of {}".format(*sizes)
+        raise DamagedRecordError(f"a ledger cannot have {quorums}")
     if not firsts or firsts[0] != 0 or any(a >= b for a, b in pairwise(firsts)):
         raise DamagedRecordError(f"a ledger's fragments cannot begin at the entries {firsts}")
-    if not all(fragment.ensemble for fragment in metadata.fragments) or not all(
-        _BOOKIE.fullmatch(one) for one in members
-    ):
+    if not all(fragment.ensemble for fragment in metadata.fragments) or not all(map(_BOOKIE.fullmatch, members)):
         raise DamagedRecordError(f"a ledger cannot be on the bookies {members}")
     if metadata.last_entry < NO_ENTRY or metadata.length < 0:
         raise DamagedRecordError(f"a ledger cannot end with entry {metadata.last_entry} and {metadata.length} bytes")
 
 
 def _update(message: LedgerMetadataFormat, metadata: LedgerMetadata, before: LedgerMetadata | None) -> None:
-    """Only what differs is set: a field that was absent stays so. But the end of a closed ledger is always said."""
+    """Set only what differs: a field that was absent stays so. But a closed ledger's end is always said."""
     for name, attribute in _SCALARS.items():
         value = getattr(metadata, attribute)
         if before is None or value != getattr(before, attribute) or (metadata.closed and name in _END):

@@ -1,9 +1,9 @@
-"""A tree of nodes with values and versions, as ZooKeeper has it, and no more of it than a client of BookKeeper
-needs."""
+"""A tree of nodes with values and versions: as much of ZooKeeper as a client of BookKeeper needs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Event
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 _Value = TypeVar("_Value")
@@ -22,11 +22,10 @@ class Node(NamedTuple):
 
 
 class Nodes(Protocol):
-    """Safe to use from several threads. All calls raise MetadataUnavailableError where the service does not answer in
-    time."""
+    """Thread safe. All calls raise MetadataUnavailableError where the service does not answer in time."""
 
     def get(self, path: str, fired: Fired | None = None, *, latest: bool = False) -> Node | None:
-        """None: there is no such node, and nothing is watched. `latest`: as new as the call, whichever server answers;
+        """None: there is no such node, and nothing is watched. `latest`: as new as the call, from whichever server;
         otherwise it may be a little old."""
         ...
 
@@ -49,21 +48,12 @@ class Watched(Generic[_Value]):
 
     def __init__(self, read: Callable[[Fired], _Value]) -> None:
         self._read = read
-        self._seen: _Seen[_Value] | None = None
+        self._seen: tuple[_Value, Event] | None = None
 
     def get(self) -> _Value:
         """Raises what `read` raises; then the next call reads again."""
         seen = self._seen
-        if seen is None or seen.expired:
-            found: _Seen[_Value] = _Seen()
-            found.value = self._read(found.expire)  # may expire before it is kept
-            self._seen = seen = found
-        return seen.value
-
-
-class _Seen(Generic[_Value]):
-    value: _Value
-    expired = False
-
-    def expire(self) -> None:
-        self.expired = True
+        if seen is None or seen[1].is_set():
+            expired = Event()
+            self._seen = seen = self._read(expired.set), expired  # may have expired already
+        return seen[0]

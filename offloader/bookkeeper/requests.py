@@ -60,7 +60,7 @@ class ReadLac:
 
 @dataclass(frozen=True, slots=True)
 class WriteLac:
-    """Tell the bookie the last confirmed entry; `body` is `stored.encode_lac`'s."""
+    """Tell the bookie the last confirmed entry; `body` is `entry_codec.encode_lac`'s."""
 
     ledger: int
     last_confirmed: int
@@ -96,7 +96,7 @@ class Reply(NamedTuple):
 class Dialect(Protocol):
     """One version of the protocol on one connection: requests to frames, frames' bodies to answers. Does no I/O.
 
-    Remembers what was asked, as an answer does not say it.
+    It remembers the requests, as an answer does not repeat them.
     """
 
     def encode(self, number: int, request: Request) -> bytes:
@@ -108,8 +108,7 @@ class Dialect(Protocol):
         ...
 
     def whose(self, beginning: memoryview) -> int | None:
-        """The request that an answer is to which begins so, whether or not anybody waits for it; None where that does
-        not tell. For answers that cannot be decoded."""
+        """Which request a broken answer is to, by its beginning, even if nobody waits for it now; None: no telling."""
         ...
 
     def forget(self, number: int) -> None:

@@ -1,23 +1,54 @@
-"""How to reach bookies. Frozen and picklable: workers get it and connect by themselves."""
+"""How to reach bookies, and how to prove to them who we are."""
 
 from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from offloader.bookkeeper.auth import BookieAuthentication
 from offloader.errors import ConfigError
 from offloader.model import MIB
 
 
+class BookieAuthentication(Protocol):
+    """One connection's conversation. Raises AuthenticationFailedError where it cannot prove anything."""
+
+    plugin: str
+
+    def first(self) -> bytes:
+        """What we say first."""
+        ...
+
+    def next(self, answer: bytes) -> bytes | None:
+        """The reply to the bookie's answer; None: done, no more to say."""
+        ...
+
+
+class PlainAuthentication:
+    """One message of fixed bytes, for plugins that take a secret and confirm it."""
+
+    def __init__(self, plugin: str, payload: bytes) -> None:
+        self.plugin = plugin
+        self._payload = payload
+
+    def first(self) -> bytes:
+        """The secret."""
+        return self._payload
+
+    def next(self, answer: bytes) -> bytes | None:  # noqa: ARG002 (the interface's signature)
+        """Any answer confirms it: a bookie that refuses closes the connection."""
+        return None
+
+
 @dataclass(frozen=True)
 class BookieSettings:
-    """Times are in seconds. With `tls` the plain connection is upgraded (START_TLS), and there are no batch reads.
+    """How to reach bookies. Frozen and picklable: workers connect by themselves. Times are in seconds.
 
-    `tls_trust_certs_file` empty: the system's certificates; `tls_certificate_file` and `tls_key_file`: our own, where
-    bookies ask for it. `authentication` makes a new one for each connection; None: bookies ask nobody.
-    `max_entry`: the largest stored entry, or batch of them, that a bookie may send.
+    With `tls` the plain connection is upgraded (START_TLS), and there are no batch reads. `tls_trust_certs_file` empty:
+    the system's certificates; `tls_certificate_file` and `tls_key_file`: our own, where bookies ask for it.
+    `authentication` makes a new one for each connection; None: bookies ask nobody. `max_entry`: the largest stored
+    entry, or batch of them, that a bookie may send.
     """
 
     connect_timeout: float = 10.0

@@ -1,7 +1,7 @@
-"""What a bookie's answers mean: one error for each status code, and what may be concluded from it. Pure.
+"""What a bookie's answers mean: one error for each status code, and what follows from it. Pure.
 
-Three kinds of answers. Only `no such ledger` and `no such entry` say that something is not there. Everything else, a
-time-out included, says nothing of what the bookie holds, and must never be taken for "not there".
+Only `no such ledger` and `no such entry` say that something is not there. Any other error, a time-out included, says
+nothing of what the bookie holds, and must never be taken for "not there".
 """
 
 from __future__ import annotations
@@ -91,25 +91,11 @@ class UnknownStatusError(BookieError, BookieUnavailableError):
     """A status that is not in the protocol's list."""
 
 
-_BY_STATUS: dict[int, type[BookieError]] = {
-    kind.status: kind
-    for kind in (
-        NoLedgerError,
-        NoEntryError,
-        BadRequestError,
-        BookieIOError,
-        UnauthorizedError,
-        BadVersionError,
-        FencedError,
-        ReadOnlyError,
-        TooManyRequestsError,
-        UnknownLedgerStateError,
-    )
-}
+_BY_STATUS: dict[int, type[BookieError]] = {kind.status: kind for kind in BookieError.__subclasses__()}
 
 
 def status_error(status: int, what: str) -> BookieError:
-    """The error for a status other than ok; `what`: bookie, request, ledger and entry."""
+    """`what`: bookie, request, ledger and entry."""
     kind = _BY_STATUS.get(status, UnknownStatusError)
     summary = (kind.__doc__ or "").rstrip(".")
     error = kind(f"{what}: status {status} ({summary[:1].lower()}{summary[1:]})")
@@ -126,7 +112,7 @@ class Answer(Enum):
 
 
 def answer(error: BaseException | None) -> Answer:
-    """Classify: None stands for a result."""
+    """What an error says; None stands for a result."""
     if error is None:
         return Answer.POSITIVE
     return Answer.NEGATIVE if isinstance(error, NoLedgerError | NoEntryError) else Answer.UNKNOWN

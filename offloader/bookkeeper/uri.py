@@ -15,11 +15,8 @@ from offloader.errors import ConfigError
 SETTING = "pulsar.metadataServiceUri"
 DEFAULT_PORT = 2181
 _LEDGERS = "/ledgers"
-_MANAGED_LEDGERS = "/managed-ledgers"
 
-_METADATA_STORE = "metadata-store:"
 _STORE = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
-_NO_LAYOUT = ("", "null")
 _LAYOUTS = {layout.value: layout for layout in (Layout.FLAT, Layout.HIERARCHICAL, Layout.LONG_HIERARCHICAL)}
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?)(?::([0-9]{1,5}))?")
 _PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[^/\x00-\x20]+)*")
@@ -27,8 +24,7 @@ _PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[^/\x00-\x20]+)*")
 
 @dataclass(frozen=True, slots=True)
 class MetadataUri:
-    """A ZooKeeper and where in it a cluster is. `root`: BookKeeper's nodes. `layout`: how ledgers must be kept; None:
-    as they are."""
+    """A ZooKeeper and a cluster in it. `root`: BookKeeper's nodes. `layout`: how ledgers must be kept; None: any."""
 
     hosts: tuple[str, ...]
     root: str = _LEDGERS
@@ -37,7 +33,7 @@ class MetadataUri:
     @property
     def managed_ledgers(self) -> str:
         """The path of Pulsar's managed ledgers: Pulsar's nodes are beside BookKeeper's root."""
-        return self.root.rpartition("/")[0] + _MANAGED_LEDGERS
+        return self.root.rpartition("/")[0] + "/managed-ledgers"
 
     def __str__(self) -> str:
         scheme = f"zk+{self.layout.value}" if self.layout else "zk"
@@ -45,9 +41,8 @@ class MetadataUri:
 
 
 def parse_uri(text: str, setting: str = SETTING) -> MetadataUri:
-    """Read a URI. Raises ConfigError, which names the `setting` it is from, also for every store other than
-    ZooKeeper."""
-    match = _STORE.fullmatch(text.strip().removeprefix(_METADATA_STORE))
+    """Read a URI. Raises ConfigError, which names `setting`, also for stores other than ZooKeeper."""
+    match = _STORE.fullmatch(text.strip().removeprefix("metadata-store:"))
     scheme, rest = (match[1].lower(), match[2]) if match else ("", "")
     store, _, layout = scheme.partition("+")
     if store != "zk":
@@ -64,7 +59,7 @@ def parse_uri(text: str, setting: str = SETTING) -> MetadataUri:
 
 
 def _layout(name: str, text: str, setting: str) -> Layout | None:
-    if name in _NO_LAYOUT:
+    if name in ("", "null"):
         return None
     if name not in _LAYOUTS:
         raise ConfigError(f"{setting}: {text!r}: {name!r} is no layout; use one of {', '.join(_LAYOUTS)}, or zk://")

@@ -34,8 +34,7 @@ READ_ANSWER = Struct(">Iiqq")
 BATCH_REQUEST = Struct(">Iqqqiq")
 BATCH_ANSWER = Struct(">Iiqqq")
 NOBODYS = 0  # no request has this number
-_HEADER = Struct(">I")
-_LENGTH = Struct(">I")
+_WORD = Struct(">I")
 
 
 def header(operation: int) -> int:
@@ -44,7 +43,7 @@ def header(operation: int) -> int:
 
 
 class V2:
-    """See `Dialect`. Only `Batch`; one of a single entry is asked for by READ, which older bookies know, too."""
+    """The `Dialect` of batches. A batch of one entry goes as READ, which older bookies know, too."""
 
     def __init__(self, bookie: str) -> None:
         self._bookie = bookie
@@ -52,7 +51,6 @@ class V2:
         self._reads: defaultdict[tuple[int, int], dict[int, BatchRead]] = defaultdict(dict)
 
     def encode(self, number: int, request: Request) -> bytes:
-        """See `Dialect`."""
         if not isinstance(request, BatchRead):
             raise ProtocolError(f"version 2 of the protocol has no {request}")
         if request.count == 1:
@@ -65,7 +63,6 @@ class V2:
         return frame(body)
 
     def decode(self, body: memoryview) -> list[Reply]:
-        """See `Dialect`."""
         match _operation(body):
             case 0x0207:
                 return self._decode_batch(body)
@@ -75,7 +72,6 @@ class V2:
                 raise ProtocolError(f"the bookie answered in version 2 with the operation {other:#06x}")
 
     def whose(self, beginning: memoryview) -> int | None:
-        """See `Dialect`."""
         if len(beginning) < BATCH_ANSWER.size:
             return None
         _, _, ledger, entry, number = BATCH_ANSWER.unpack_from(beginning)
@@ -84,7 +80,6 @@ class V2:
         return next(iter(self._reads.get((ledger, entry), ())), NOBODYS)
 
     def forget(self, number: int) -> None:
-        """See `Dialect`."""
         self._batches.pop(number, None)
         for key, waiting in self._reads.items():
             if waiting.pop(number, None) is not None:
@@ -93,15 +88,13 @@ class V2:
                 return
 
     def encode_auth(self, plugin: str, payload: bytes) -> bytes:
-        """See `Dialect`."""
-        return frame(_HEADER.pack(header(AUTH)) + AuthMessage(plugin_name=plugin, payload=payload).SerializeToString())
+        return frame(_WORD.pack(header(AUTH)) + AuthMessage(plugin_name=plugin, payload=payload).SerializeToString())
 
     def decode_auth(self, body: memoryview) -> tuple[str, bytes]:
-        """See `Dialect`."""
         if _operation(body) != 0x0203:
             raise ProtocolError("the bookie answered authentication with something else")
         try:
-            message = AuthMessage.FromString(body[_HEADER.size :].tobytes())
+            message = AuthMessage.FromString(body[_WORD.size :].tobytes())
         except DecodeError as error:
             raise ProtocolError("the bookie sent an authentication that cannot be parsed") from error
         return message.plugin_name, message.payload
@@ -141,7 +134,7 @@ def _operation(body: memoryview) -> int:
 
 def _entries(body: memoryview, request: BatchRead) -> list[bytes]:
     entries: list[bytes] = []
-    at, end, unpack = BATCH_ANSWER.size, len(body), _LENGTH.unpack_from
+    at, end, unpack = BATCH_ANSWER.size, len(body), _WORD.unpack_from
     while at < end:
         begin = at + 4
         at = begin + unpack(body, at)[0] if begin <= end else end + 1

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from google.protobuf.message import DecodeError
 
 from offloader._proto import bookkeeper_pb2 as pb
-from offloader.bookkeeper import availability
 from offloader.bookkeeper.api import LastConfirmed
+from offloader.bookkeeper.availability import decode
 from offloader.bookkeeper.frames import frame
 from offloader.bookkeeper.requests import Add, EntryRead, ListEntries, ReadLac, Reply, Request, WriteLac
 from offloader.bookkeeper.status import OK, status_error
@@ -25,46 +25,31 @@ URGENT = 100
 
 
 class _Kind(NamedTuple):
-    """How one kind of request is said (`fill`), and how its answer is read. `field`: the answer's."""
+    """One kind of request. `field`: its name, and its answer's. `fill`: its values by their names, None: not set.
+    `result`: what its answer says."""
 
     operation: int
     field: str
-    fill: Callable[[pb.Request, Any], None]
+    fill: Callable[[Any], dict[str, Any]]
     result: Callable[[Any], Any]
 
 
-def _read(message: pb.Request, request: EntryRead) -> None:
-    inner = message.read
-    inner.ledger_id, inner.entry_id = request.ledger, request.entry
-    if request.fence is not None:
-        inner.flag, inner.master_key = FENCE_LEDGER, request.fence
+def _read(request: EntryRead) -> dict[str, Any]:
+    flag = None if request.fence is None else FENCE_LEDGER
+    return {"entry_id": request.entry, "flag": flag, "master_key": request.fence}
 
 
-def _add(message: pb.Request, request: Add) -> None:
-    inner = message.add
-    inner.ledger_id, inner.entry_id = request.ledger, request.entry
-    inner.master_key, inner.body = request.master_key, request.stored
-    if request.recovery:
-        inner.flag = RECOVERY_ADD
-        message.header.priority = URGENT
+def _add(request: Add) -> dict[str, Any]:
+    flag = RECOVERY_ADD if request.recovery else None
+    return {"entry_id": request.entry, "flag": flag, "master_key": request.master_key, "body": request.stored}
 
 
-def _write_lac(message: pb.Request, request: WriteLac) -> None:
-    inner = message.write_lac
-    inner.ledger_id, inner.lac = request.ledger, request.last_confirmed
-    inner.master_key, inner.body = request.master_key, request.body
+def _write_lac(request: WriteLac) -> dict[str, Any]:
+    return {"lac": request.last_confirmed, "master_key": request.master_key, "body": request.body}
 
 
-def _read_lac(message: pb.Request, request: ReadLac) -> None:
-    message.read_lac.ledger_id = request.ledger
-
-
-def _list_entries(message: pb.Request, request: ListEntries) -> None:
-    message.list_entries.ledger_id = request.ledger
-
-
-def _nothing(_: object) -> None:
-    return None
+def _nothing(_: object) -> dict[str, Any]:
+    return {}
 
 
 def _stored(response: pb.ReadResponse) -> bytes:
@@ -77,44 +62,40 @@ def _last_confirmed(response: pb.ReadLacResponse) -> LastConfirmed:
     return LastConfirmed(explicit=response.lac_body or None, last_entry=response.last_entry_body or None)
 
 
-def _entries(response: pb.ListEntriesResponse) -> availability.Availability:
-    return availability.decode(response.availability)
-
-
 _KINDS: dict[type, _Kind] = {
     EntryRead: _Kind(READ_ENTRY, "read", _read, _stored),
-    Add: _Kind(ADD_ENTRY, "add", _add, _nothing),
-    WriteLac: _Kind(WRITE_LAC, "write_lac", _write_lac, _nothing),
-    ReadLac: _Kind(READ_LAC, "read_lac", _read_lac, _last_confirmed),
-    ListEntries: _Kind(LIST_ENTRIES, "list_entries", _list_entries, _entries),
+    Add: _Kind(ADD_ENTRY, "add", _add, lambda _: None),
+    WriteLac: _Kind(WRITE_LAC, "write_lac", _write_lac, lambda _: None),
+    ReadLac: _Kind(READ_LAC, "read_lac", _nothing, _last_confirmed),
+    ListEntries: _Kind(LIST_ENTRIES, "list_entries", _nothing, lambda answer: decode(answer.availability)),
 }
 
 
 class V3:
-    """See `Dialect`. Everything but batches."""
+    """The `Dialect` of everything but batches."""
 
     def __init__(self, bookie: str) -> None:
         self._bookie = bookie
         self._asked: dict[int, Request] = {}
 
     def encode(self, number: int, request: Request) -> bytes:
-        """See `Dialect`."""
         kind = _KINDS.get(type(request))
         if kind is None:
             raise ProtocolError(f"version 3 of the protocol has no {request}")
         self._asked[number] = request
-        message = pb.Request(header=_header(kind.operation, number))
-        kind.fill(message, request)
+        inner = {"ledger_id": request.ledger, **kind.fill(request)}
+        message = pb.Request(header=_header(kind.operation, number), **{kind.field: inner})
+        if isinstance(request, Add) and request.recovery:
+            message.header.priority = URGENT
         return frame(message.SerializeToString())
 
     def decode(self, body: memoryview) -> list[Reply]:
-        """See `Dialect`."""
         response = _parse(body)
         request = self._asked.pop(response.header.txn_id, None)
         return [] if request is None else [self._answered(request, response)]
 
     def whose(self, beginning: memoryview) -> int | None:
-        """See `Dialect`. The header comes first, and is short."""
+        # the header comes first, and is short
         if len(beginning) < 2 or beginning[0] != _HEADER_TAG or len(beginning) < 2 + beginning[1]:
             return None
         try:
@@ -123,16 +104,13 @@ class V3:
             return None
 
     def forget(self, number: int) -> None:
-        """See `Dialect`."""
         self._asked.pop(number, None)
 
     def encode_auth(self, plugin: str, payload: bytes) -> bytes:
-        """See `Dialect`."""
         message = pb.Request(header=_header(AUTH, 0), auth=pb.AuthMessage(plugin_name=plugin, payload=payload))
         return frame(message.SerializeToString())
 
     def decode_auth(self, body: memoryview) -> tuple[str, bytes]:
-        """See `Dialect`."""
         response = _parse(body)
         if response.status != OK or not response.HasField("auth"):
             raise AuthenticationFailedError(f"the bookie does not accept who we are (status {response.status})")
@@ -176,7 +154,7 @@ def _parse(body: memoryview) -> pb.Response:
 
 
 def _same(request: Any, inner: Any) -> bool:
-    """Whether an answer is about what was asked; a read of the last entry is answered with -1 or with its id."""
+    """Whether an answer is to this request; a read of the last entry is answered with -1 or with its id."""
     if inner.ledger_id != request.ledger:
         return False
     return not isinstance(request, EntryRead | Add) or request.entry < 0 or bool(inner.entry_id == request.entry)

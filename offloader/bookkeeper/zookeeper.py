@@ -1,4 +1,4 @@
-"""ZooKeeper as a tree of nodes, through kazoo, whose only user this is."""
+"""ZooKeeper as a tree of nodes, through kazoo."""
 
 from __future__ import annotations
 
@@ -20,18 +20,8 @@ from offloader.errors import (
 )
 
 try:
+    from kazoo import exceptions
     from kazoo.client import KazooClient
-    from kazoo.exceptions import (
-        AuthFailedError,
-        BadVersionError,
-        ConnectionClosedError,
-        ConnectionLoss,
-        KazooException,
-        NoAuthError,
-        NoNodeError,
-        SessionExpiredError,
-        SessionMovedError,
-    )
     from kazoo.handlers.threading import KazooTimeoutError
     from kazoo.interfaces import IAsyncResult
     from kazoo.protocol.states import KazooState
@@ -41,9 +31,14 @@ except ImportError as error:
 TIMEOUT = 10.0  # seconds
 
 _RECONNECTING = {"max_tries": -1, "delay": 0.1, "max_delay": 1.0}
-_REFUSED = (NoAuthError, AuthFailedError)
-_LOST = (ConnectionLoss, ConnectionClosedError, SessionExpiredError, SessionMovedError)
-_FAILED = (KazooException, KazooTimeoutError)
+_REFUSED = (exceptions.NoAuthError, exceptions.AuthFailedError)
+_LOST = (
+    exceptions.ConnectionLoss,
+    exceptions.ConnectionClosedError,
+    exceptions.SessionExpiredError,
+    exceptions.SessionMovedError,
+)
+_FAILED = (exceptions.KazooException, KazooTimeoutError)
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +55,7 @@ def connect(
 
 
 class ZooKeeper:
-    """A session, which is begun anew where it expires. Nodes, see there."""
+    """The `Nodes` of a ZooKeeper. A session that expires is begun anew."""
 
     def __init__(
         self, hosts: tuple[str, ...], *, timeout: float = TIMEOUT, options: Mapping[str, Any] | None = None
@@ -71,8 +66,8 @@ class ZooKeeper:
         self._lost = self._closing = False
         self._client = KazooClient(
             self._name,
-            timeout=timeout
-            / min(len(hosts), 2),  # the session's: a call outlasts a server that hangs where there is another
+            # the session's: a call outlasts a server that hangs where there is another
+            timeout=timeout / min(len(hosts), 2),
             connection_retry=dict(_RECONNECTING),
             logger=_Quiet(log, {}),
             **(options or {}),
@@ -84,7 +79,6 @@ class ZooKeeper:
             raise self._unavailable() from error
 
     def get(self, path: str, fired: Fired | None = None, *, latest: bool = False) -> Node | None:
-        """See Nodes."""
         found = self._ask(path, lambda: self._client.get_async(path, _watch(fired)), latest=latest)
         if found is None:
             return None
@@ -92,19 +86,17 @@ class ZooKeeper:
         return Node(value or b"", stat.version, stat.ctime, stat.mtime)
 
     def children(self, path: str, fired: Fired | None = None) -> list[str] | None:
-        """See Nodes."""
         found: list[str] | None = self._ask(path, lambda: self._client.get_children_async(path, _watch(fired)))
         return found
 
     def set(self, path: str, value: bytes, version: int) -> int | None:
-        """See Nodes."""
         deadline = time.monotonic() + self._timeout
         self._await_connection(deadline)
         try:
             stat = self._client.set_async(path, value, version).get(timeout=_left(deadline))
-        except NoNodeError:
+        except exceptions.NoNodeError:
             return None
-        except BadVersionError as error:
+        except exceptions.BadVersionError as error:
             raise VersionConflictError(f"{path}: somebody else changed it after version {version}") from error
         except _REFUSED as error:
             raise self._refused(path) from error
@@ -116,7 +108,7 @@ class ZooKeeper:
         return written
 
     def close(self) -> None:
-        """See Nodes. Takes a moment; where the server hangs, up to the session's time-out."""
+        """Takes a moment; where the server hangs, up to the session's time-out."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -134,7 +126,7 @@ class ZooKeeper:
                 if synced is not None:
                     synced.get(timeout=_left(deadline))
                 return found.get(timeout=_left(deadline))
-            except NoNodeError:
+            except exceptions.NoNodeError:
                 return None
             except _REFUSED as error:
                 raise self._refused(path) from error
@@ -162,7 +154,7 @@ class ZooKeeper:
             self._changed.notify_all()
 
     def _unavailable(self, error: Exception | None = None) -> MetadataUnavailableError:
-        reason = f" ({_text(error)})" if isinstance(error, KazooException) else ""
+        reason = f" ({_text(error)})" if isinstance(error, exceptions.KazooException) else ""
         return MetadataUnavailableError(f"ZooKeeper at {self._name} did not answer within {self._timeout:g} s{reason}")
 
     def _refused(self, path: str) -> AccessDeniedError:
@@ -170,7 +162,7 @@ class ZooKeeper:
 
 
 class _Quiet(logging.LoggerAdapter[logging.Logger]):
-    """kazoo warns of each attempt to connect: callers are told what matters."""
+    """kazoo warns of each attempt to connect; the session itself logs what matters."""
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         super().log(level if level >= logging.ERROR else logging.DEBUG, msg, *args, **kwargs)

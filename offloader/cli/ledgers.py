@@ -115,7 +115,7 @@ def close_one(
     metadata = store.read(ledger).metadata
     refused = None
     if not force and not metadata.closed:
-        refused = objection(ledger, metadata, store, session.admin, session.doors.clock_ms())
+        refused = objection(ledger, metadata, store, session.admin.loaded_by, session.doors.clock_ms())
     if refused and not options.dry:
         raise FatalError(f"{refused}. --force closes it all the same")
     return examine(ledger, store, bookies, options), refused

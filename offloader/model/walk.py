@@ -65,7 +65,7 @@ class Walk:
         expected = self.expected
         if expected is None or self.done or entries[begin][:2] != expected.place:
             return 0
-        end = self._end_of(expected.ledger)
+        end = self.end_of(expected.ledger)
         return unbroken(entries, begin, None if end is None else max(end - expected.entry, 1))
 
     def reached(self, entry: int) -> Walk:
@@ -83,10 +83,10 @@ class Walk:
     def _gap(self, expected: Position, found: tuple[int, int]) -> Turn | EntryRange:
         if self.bound is not None and found > self.bound:
             found = self.bound[0], self.bound[1] + 1
-        end = found[1] if found[0] == expected.ledger else self._end_of(expected.ledger)
+        end = found[1] if found[0] == expected.ledger else self.end_of(expected.ledger)
         return Turn.UNKNOWN if end is None else EntryRange(expected.ledger, expected.entry, end)
 
-    def _end_of(self, ledger: int) -> int | None:
+    def end_of(self, ledger: int) -> int | None:
         """The entry id after the ledger's last one, or after the bound; None: it is open."""
         last = self.bound[1] if self.bound is not None and ledger == self.bound[0] else self.ledgers.closed_with(ledger)
         return None if last is None else last + 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from offloader.model import Gap, LedgerList, TopicName
+from offloader.model import EntryRange, Gap, LedgerList, TopicName
 
 
 class RawEntry(NamedTuple):
@@ -54,13 +54,11 @@ class EntrySource(Protocol):
         """
         ...
 
-    def explain(
-        self, topic: TopicName, ledger: int, first: int, last: int, *, limit: int
-    ) -> tuple[tuple[Gap, ...], int | None]:
-        """Find out why a ledger's entries `first`..`last` were not delivered, in order, with at most `limit` look-ups.
+    def explain(self, topic: TopicName, missing: EntryRange, *, limit: int) -> tuple[tuple[Gap, ...], int | None]:
+        """Find out why these entries were not delivered, in order, with at most `limit` look-ups.
 
-        Returns the explained gaps, without a hole from `first` on, and the first entry id that they do *not* explain;
-        None: all are explained. An unexplained entry can be read and should have been delivered, or the limit was
-        reached. A source that reads bookies delivers everything and explains nothing.
+        Returns the explained gaps, without a hole from the first entry on, and the first entry id that they do *not*
+        explain; None: all are explained. An unexplained entry can be read and should have been delivered, or the limit
+        was reached. A source that reads bookies delivers everything and explains nothing.
         """
         ...

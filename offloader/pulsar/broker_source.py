@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offloader.model import Gap, TopicName
+from offloader.model import EntryRange, Gap, TopicName
 from offloader.ports.entry_source import Extent
 from offloader.pulsar import gaps
 from offloader.pulsar.lookup import TopicLookup
@@ -27,11 +27,9 @@ class BrokerSource:
         del extent  # the dispatcher stops by itself
         return BrokerEntryReader(self._lookup, topic, (ledger, entry), max_bytes)
 
-    def explain(
-        self, topic: TopicName, ledger: int, first: int, last: int, *, limit: int
-    ) -> tuple[tuple[Gap, ...], int | None]:
+    def explain(self, topic: TopicName, missing: EntryRange, *, limit: int) -> tuple[tuple[Gap, ...], int | None]:
         """See `EntrySource.explain`."""
-        return gaps.explain(self._rest, topic, ledger, first, last, limit=limit)
+        return gaps.explain(self._rest, topic, missing, limit=limit)
 
     def close(self) -> None:
         """End the connections."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from offloader.model import Gap, GapKind, TopicName
+from offloader.model import EntryRange, Gap, GapKind, TopicName
 from offloader.pulsar.managed_ledger import topic_info
 from offloader.pulsar.rest import RestClient
 
@@ -17,16 +17,15 @@ REMEDY = (
 
 
 def explain(
-    rest: RestClient, topic: TopicName, ledger: int, first: int, last: int, *, limit: int
+    rest: RestClient, topic: TopicName, missing: EntryRange, *, limit: int
 ) -> tuple[tuple[Gap, ...], int | None]:
     """See `EntrySource.explain`."""
     gaps: list[Gap] = []
-    end = min(last, first + limit - 1)
-    for entry, kind in _kinds(rest, topic, ledger, range(first, end + 1)):
+    for entry, kind in _kinds(rest, topic, missing.ledger, missing.ids[:limit]):
         if kind is None:
             return tuple(gaps), entry
-        _append(gaps, kind, ledger, entry)
-    return tuple(gaps), None if end == last else end + 1
+        _append(gaps, kind, missing.ledger, entry)
+    return tuple(gaps), None if missing.span <= limit else missing.first + limit
 
 
 def kind_of(headers: Mapping[str, str]) -> GapKind | None:

@@ -13,7 +13,7 @@ from offloader.errors import (
     TopicMovedError,
     TopicNotFoundError,
 )
-from offloader.model import Gap, GapKind, LedgerList, LedgerSpan, Position, TopicName
+from offloader.model import EntryRange, Gap, GapKind, LedgerList, LedgerSpan, Position, TopicName
 from offloader.ports.admin import Identity, TopicInfo
 from offloader.ports.entry_source import EntryReader, Extent, RawEntry
 from offloader.ports.pins import TopicEnd
@@ -237,19 +237,17 @@ class MemorySource:
         with self._cluster.changed:
             return MemoryReader(self._cluster, topic, (ledger, entry), max_bytes)
 
-    def explain(
-        self, topic: TopicName, ledger: int, first: int, last: int, *, limit: int
-    ) -> tuple[tuple[Gap, ...], int | None]:
+    def explain(self, topic: TopicName, missing: EntryRange, *, limit: int) -> tuple[tuple[Gap, ...], int | None]:
         """From what was produced, one look-up an entry."""
         self._cluster.faults.before("source.explain", topic)
         gaps: list[Gap] = []
         with self._cluster.changed:
-            entries = next((x.entries for x in _find(self._cluster, topic).ledgers if x.id == ledger), [])
-            for entry in range(first, last + 1):
+            entries = next((x.entries for x in _find(self._cluster, topic).ledgers if x.id == missing.ledger), [])
+            for entry in missing.ids:
                 kind = entries[entry].hidden if entry < len(entries) else None
-                if kind is None or entry - first >= limit:
+                if kind is None or entry - missing.first >= limit:
                     return tuple(gaps), entry
-                _extend(gaps, kind, ledger, entry)
+                _extend(gaps, kind, missing.ledger, entry)
         return tuple(gaps), None
 
 

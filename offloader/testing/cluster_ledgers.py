@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from offloader.bookkeeper.api import BookieAddress, Cookie, LastConfirmed, ListedLedger, ManagedCursor, ManagedLedger
 from offloader.bookkeeper.digests import digest_for
+from offloader.bookkeeper.entry_codec import encode
 from offloader.bookkeeper.model import NO_ENTRY, Fragment, LedgerMetadata, LedgerState, StoredEntry, Versioned
 from offloader.bookkeeper.status import NoEntryError, NoLedgerError
-from offloader.bookkeeper.stored import encode
 from offloader.errors import (
     BookieUnavailableError,
     FatalError,

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import threading
 import time
+import zlib
 from collections import defaultdict
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+import pyarrow as pa
+
+from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo, ManagedLedgerInfoMetadata
 from offloader.bookkeeper.api import BookieAddress, ManagedLedger
 from offloader.bookkeeper.bookie_info import encode_address
 from offloader.bookkeeper.layout import Layout, encode_layout, ledger_path
 from offloader.bookkeeper.managed_ledgers import (
+    HEADER,
+    MAGIC,
     Compression,
-    encode_managed_ledger,
+    decode_record,
     encoded,
-    envelope,
     managed_ledger_name,
 )
 from offloader.bookkeeper.metadata import MetadataTree
@@ -27,6 +32,7 @@ from offloader.errors import MetadataUnavailableError, OutcomeUnknownError, Vers
 from offloader.model import TopicName
 
 ADDRESS = MetadataUri(("memory:1",))
+_CODECS = {Compression.LZ4: "lz4_raw", Compression.ZSTD: "zstd", Compression.SNAPPY: "snappy"}
 
 
 class MemoryNodes:
@@ -189,3 +195,31 @@ class ClusterMetadata:
 
     def _topic(self, topic: TopicName) -> str:
         return f"{self._uri.managed_ledgers}/{managed_ledger_name(topic)}"
+
+
+def encode_managed_ledger(ledger: ManagedLedger, compression: Compression = Compression.NONE) -> bytes:
+    """The node's value. What `raw` says of a ledger that is still listed stays."""
+    info = decode_record(ledger.raw)
+    before = {one.ledgerId: one for one in decode_record(ledger.raw).ledgerInfo}
+    del info.ledgerInfo[:]
+    for listed in ledger.ledgers:
+        one = before.get(listed.ledger) or ManagedLedgerInfo.LedgerInfo(ledgerId=listed.ledger)
+        if (one.entries, one.size) != (listed.entries, listed.size):
+            one.entries, one.size = listed.entries, listed.size
+        info.ledgerInfo.append(one)
+    info.ClearField("terminatedPosition")
+    if ledger.terminated is not None:
+        info.terminatedPosition.ledgerId, info.terminatedPosition.entryId = ledger.terminated
+    return envelope(info.SerializeToString(), compression)
+
+
+def envelope(data: bytes, compression: Compression) -> bytes:
+    """A message as Pulsar keeps it with this compression; NONE: as it is."""
+    if compression == Compression.NONE:
+        return data
+    if compression == Compression.ZLIB:
+        packed = zlib.compress(data)
+    else:
+        packed = pa.compress(data, codec=_CODECS[compression], asbytes=True)
+    metadata = ManagedLedgerInfoMetadata(compressionType=compression, uncompressedSize=len(data)).SerializeToString()
+    return HEADER.pack(MAGIC, len(metadata)) + metadata + packed

@@ -9,8 +9,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 from offloader.bookkeeper.digests import digest_for, master_key
+from offloader.bookkeeper.entry_codec import encode
 from offloader.bookkeeper.model import NO_ENTRY, Fragment, LedgerMetadata, LedgerState, StoredEntry
-from offloader.bookkeeper.stored import encode
 from offloader.errors import LedgerFencedError, MetadataUnavailableError, OutcomeUnknownError, VersionConflictError
 from offloader.testing.bookkeeper import SimulatedBookies, SimulatedCluster
 

@@ -28,7 +28,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from offloader.model import Gap, TopicName
+from offloader.model import EntryRange, Gap, TopicName
 from offloader.offload.worker.wrapper import Wrapper
 from offloader.ports.entry_source import EntryReader, EntrySource, Extent, RawEntry
 from offloader.ports.object_store import ObjectStore
@@ -114,11 +114,9 @@ class ScriptedSource:
             return reader
         return DeadlyReader(reader, self._value) if self._what == "die" else SlowReader(reader, self._value)
 
-    def explain(
-        self, topic: TopicName, ledger: int, first: int, last: int, *, limit: int
-    ) -> tuple[tuple[Gap, ...], int | None]:
+    def explain(self, topic: TopicName, missing: EntryRange, *, limit: int) -> tuple[tuple[Gap, ...], int | None]:
         """See `EntrySource.explain`."""
-        return self._source.explain(topic, ledger, first, last, limit=limit)
+        return self._source.explain(topic, missing, limit=limit)
 
 
 class SlowReader:

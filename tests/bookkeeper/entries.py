@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from offloader.bookkeeper import stored
+from offloader.bookkeeper import entry_codec
 from offloader.bookkeeper.digests import Digest, digest_for
 from offloader.bookkeeper.model import DigestType, Fragment, LedgerMetadata, LedgerState, StoredEntry
 
@@ -49,4 +49,6 @@ def payload(entry: int, size: int = 100) -> bytes:
 def stored_entry(entry: int, digest: Digest | None = None, *, size: int = 100, ledger_id: int = LEDGER) -> bytes:
     """What a bookie keeps of entry `entry` of a ledger whose entries have `size` bytes each."""
     digest = digest or digest_for(ledger((0, ("b1",))))
-    return stored.encode(StoredEntry(ledger_id, entry, entry - 1, (entry + 1) * size, payload(entry, size)), digest)
+    return entry_codec.encode(
+        StoredEntry(ledger_id, entry, entry - 1, (entry + 1) * size, payload(entry, size)), digest
+    )

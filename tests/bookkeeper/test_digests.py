@@ -5,8 +5,8 @@ import pytest
 
 from offloader.bookkeeper import availability
 from offloader.bookkeeper.digests import digest_for, master_key
+from offloader.bookkeeper.entry_codec import decode, decode_lac, encode, encode_lac
 from offloader.bookkeeper.model import DigestType, StoredEntry
-from offloader.bookkeeper.stored import decode, decode_lac, encode, encode_lac
 from tests.bookkeeper.entries import ledger
 
 HEADER = "000000000000000f0000000000000007000000000000000500000000000004d2"

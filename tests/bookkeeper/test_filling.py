@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from offloader.bookkeeper.bookie_source import BookKeeperSource
 from offloader.bookkeeper.digests import digest_for, master_key
+from offloader.bookkeeper.entry_codec import encode
 from offloader.bookkeeper.filling import FilledSource
 from offloader.bookkeeper.model import Fragment, LedgerMetadata, StoredEntry, Versioned
-from offloader.bookkeeper.stored import encode
 from offloader.errors import BrokerUnavailableError
 from offloader.model import LedgerList, LedgerSpan, TopicName
 from offloader.ports.entry_source import Extent, RawEntry
@@ -46,7 +46,7 @@ class Scripted:
             raise self.error
         return self.pieces.pop(0) if self.pieces else []
 
-    def remembering(self) -> Scripted:
+    def cached(self) -> Scripted:
         return self
 
     def close(self) -> None:
@@ -70,7 +70,7 @@ class Stored:
         wanted = [e for e in self.entries if (ledger, entry) <= (e.ledger, e.entry) <= extent.last]
         return StoredReader(self, wanted)
 
-    def remembering(self) -> Stored:
+    def cached(self) -> Stored:
         return self
 
 

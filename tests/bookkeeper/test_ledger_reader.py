@@ -10,7 +10,7 @@ from offloader.bookkeeper.reading import LedgerReader, Slowness
 from offloader.bookkeeper.reading.ledger_reader import BATCHES, SINGLES
 from offloader.bookkeeper.status import UnauthorizedError
 from offloader.errors import BookieUnavailableError, EntryNotFoundError, IntegrityError, LedgerNotFoundError
-from offloader.model import KIB, MIB
+from offloader.model import KIB, MIB, EntryRange
 from tests.bookkeeper.entries import LEDGER, ledger, payload
 from tests.bookkeeper.scripted import Behaviour, Damaged, Gone, NoBatches, Says, ScriptedBookies, Short, Silent
 from tests.bookkeeper.test_runs import ledgers
@@ -20,7 +20,12 @@ NEVER = 10_000.0  # seconds: for tests in which nothing may depend on time
 
 def reader(bookies, metadata, first=0, last=9, *, max_bytes=16 * MIB, speculate_after=NEVER, **more):
     return LedgerReader(
-        bookies, LEDGER, metadata, first, last, max_bytes=max_bytes, speculate_after=speculate_after, **more
+        bookies,
+        EntryRange.closed(LEDGER, first, last),
+        metadata,
+        max_bytes=max_bytes,
+        speculate_after=speculate_after,
+        **more,
     )
 
 

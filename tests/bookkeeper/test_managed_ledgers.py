@@ -17,15 +17,14 @@ from offloader.bookkeeper.managed_ledgers import (
     decode_managed_ledger,
     decode_record,
     decoded,
-    encode_managed_ledger,
     encoded,
-    envelope,
     managed_ledger_name,
     managed_ledger_of,
     topic_of,
 )
 from offloader.errors import DamagedRecordError
 from offloader.model import TopicName
+from offloader.testing.ledger_metadata import encode_managed_ledger, envelope
 
 from .damage import damaged, refusal
 

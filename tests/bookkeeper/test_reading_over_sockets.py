@@ -9,7 +9,7 @@ from offloader.bookkeeper.digests import master_key
 from offloader.bookkeeper.reading import LedgerReader
 from offloader.bookkeeper.settings import BookieSettings
 from offloader.errors import BookieUnavailableError, LedgerNotFoundError
-from offloader.model import KIB
+from offloader.model import KIB, EntryRange
 from offloader.testing.bookie_server import BookieFault, BookieServer
 from tests.bookkeeper.entries import LEDGER, ledger, payload, stored_entry
 from tests.pulsar.certificates import certificate
@@ -42,7 +42,7 @@ def cluster(request, tls):
 
 
 def read_all(client, after_first=lambda: None, **more):
-    with closing(LedgerReader(client, LEDGER, METADATA, 0, LAST, max_bytes=64 * KIB, **more)) as reader:
+    with closing(LedgerReader(client, EntryRange(LEDGER, 0, LAST + 1), METADATA, max_bytes=64 * KIB, **more)) as reader:
         found = reader.read(SOON)
         after_first()
         while not reader.finished:

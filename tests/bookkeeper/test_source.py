@@ -9,10 +9,10 @@ import pytest
 
 from offloader.bookkeeper.bookie_source import BookKeeperSource
 from offloader.bookkeeper.digests import digest_for, master_key
+from offloader.bookkeeper.entry_codec import encode
 from offloader.bookkeeper.model import Fragment, StoredEntry, Versioned
-from offloader.bookkeeper.stored import encode
 from offloader.errors import BookieUnavailableError, DataLostError, IntegrityError
-from offloader.model import GapKind, LedgerList, LedgerSpan, TopicName
+from offloader.model import EntryRange, GapKind, LedgerList, LedgerSpan, TopicName
 from offloader.ports.entry_source import EntryReader, Extent, RawEntry
 from offloader.testing.bookkeeper import SimulatedCluster
 from offloader.testing.cluster import MemoryCluster
@@ -226,4 +226,4 @@ def test_where_the_bookies_were_replaced_meanwhile_reading_goes_on_with_the_othe
 
 
 def test_nothing_is_explained_because_everything_is_delivered(cluster: MemoryCluster) -> None:
-    assert cluster.stored.explain(TOPIC, 1, 5, 9, limit=100) == ((), 5)
+    assert cluster.stored.explain(TOPIC, EntryRange(1, 5, 10), limit=100) == ((), 5)

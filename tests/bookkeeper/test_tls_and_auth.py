@@ -4,9 +4,8 @@ import ssl
 
 import pytest
 
-from offloader.bookkeeper.auth import PlainAuthentication
 from offloader.bookkeeper.bookies import BookieClient
-from offloader.bookkeeper.settings import BookieSettings
+from offloader.bookkeeper.settings import BookieSettings, PlainAuthentication
 from offloader.bookkeeper.status import UnauthorizedError
 from offloader.errors import AuthenticationFailedError, BookieUnavailableError, ConfigError, FatalError
 from offloader.testing.bookie_server import BookieServer, ServerAuthentication

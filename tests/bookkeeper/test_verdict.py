@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.bookkeeper.reading.verdict import verdict
+from offloader.bookkeeper.reading.fetch import verdict
 from offloader.bookkeeper.status import BadRequestError, UnauthorizedError, status_error
 from offloader.errors import (
     BookieUnavailableError,

@@ -9,8 +9,8 @@ import pytest
 
 from offloader.bookkeeper.api import ListedLedger, ManagedLedger
 from offloader.bookkeeper.digests import digest_for, master_key
+from offloader.bookkeeper.entry_codec import encode
 from offloader.bookkeeper.model import LedgerState, StoredEntry
-from offloader.bookkeeper.stored import encode
 from offloader.cli.dependencies import Dependencies
 from offloader.errors import AuthorizationFailedError, BrokerUnavailableError
 from offloader.model import TopicName

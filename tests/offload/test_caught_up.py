@@ -286,9 +286,9 @@ def test_a_long_tail_is_looked_up_in_several_pieces():
     sim.rounds(4)
     driver, asked = sim.driver, []
 
-    def explain(topic, ledger, first, last, *, limit):
+    def explain(topic, missing, *, limit):
         asked.append(sim.clock.now)
-        return sim.cluster.source.explain(topic, ledger, first, last, limit=limit)
+        return sim.cluster.source.explain(topic, missing, limit=limit)
 
     driver.context = replace(driver.context, source=SimpleNamespace(explain=explain))
     sim.rounds(60)

@@ -18,6 +18,7 @@ from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.config import Config
 from offloader.metadata.state import Claim, TopicCatalog, TopicState
 from offloader.model import (
+    EntryRange,
     EntryStats,
     FailureKind,
     Lane,
@@ -218,10 +219,8 @@ class Highway:
             def open(self, name: TopicName, ledger: int, entry: int, *, max_bytes: int, extent: Extent) -> Reader:
                 return Reader(topic, entry, clock)
 
-            def explain(
-                self, name: TopicName, ledger: int, first: int, last: int, *, limit: int
-            ) -> tuple[tuple[()], int]:
-                return (), first
+            def explain(self, name: TopicName, missing: EntryRange, *, limit: int) -> tuple[tuple[()], int]:
+                return (), missing.first
 
         return run_slice(work, Source(), NoStore(), lambda: clock[0])  # type: ignore[arg-type]
 

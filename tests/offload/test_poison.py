@@ -46,8 +46,8 @@ class Deliveries:
         self.opened.append(entry)
         return _Reader([RawEntry(ledger, n, delivered[n]) for n in range(entry, len(delivered))], self._size)
 
-    def explain(self, topic, ledger, first, last, *, limit):
-        return (), first
+    def explain(self, topic, missing, *, limit):
+        return (), missing.first
 
 
 class _Reader:

@@ -55,8 +55,8 @@ class ScriptedSource:
     def open(self, topic, ledger, entry, *, max_bytes, extent):
         return self._reader
 
-    def explain(self, topic, ledger, first, last, *, limit):
-        return (), first
+    def explain(self, topic, missing, *, limit):
+        return (), missing.first
 
 
 class FailingStore(MemoryStore):

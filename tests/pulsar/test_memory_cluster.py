@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.errors import BrokerUnavailableError, SubscriptionBusyError, TopicMovedError, TopicNotFoundError
-from offloader.model import Gap, GapKind, Position, TopicName
+from offloader.model import EntryRange, Gap, GapKind, Position, TopicName
 from offloader.testing.cluster import MemoryCluster
 
 TOPIC = TopicName.parse("persistent://public/ns/a")
@@ -78,9 +78,12 @@ def test_hidden_entries_are_gaps_that_can_be_explained(cluster):
         Gap(ledger, first, first + 1, kind=GapKind.ABORTED),
         Gap(ledger, first + 1, first + 2, kind=GapKind.MARKER),
     )
-    assert cluster.source.explain(TOPIC, ledger, first, first + 1, limit=9) == ((aborted, marker), None)
-    assert cluster.source.explain(TOPIC, ledger, first, first + 1, limit=1) == ((aborted,), first + 1)
-    assert cluster.source.explain(TOPIC, ledger, first, first + 2, limit=9) == ((aborted, marker), first + 2)
+    assert cluster.source.explain(TOPIC, EntryRange(ledger, first, first + 2), limit=9) == ((aborted, marker), None)
+    assert cluster.source.explain(TOPIC, EntryRange(ledger, first, first + 2), limit=1) == ((aborted,), first + 1)
+    assert cluster.source.explain(TOPIC, EntryRange(ledger, first, first + 3), limit=9) == (
+        (aborted, marker),
+        first + 2,
+    )
 
 
 @pytest.mark.parametrize("commit", [True, False])

@@ -25,7 +25,7 @@ from offloader.errors import (
     ProtocolError,
     TopicNotFoundError,
 )
-from offloader.model import Gap, GapKind, TopicName
+from offloader.model import EntryRange, Gap, GapKind, TopicName
 from offloader.pulsar.admin import AdminClient, effective_policies, is_system_topic
 from offloader.pulsar.gaps import explain, kind_of
 from offloader.pulsar.redirects import refusal
@@ -542,17 +542,17 @@ def test_gaps_are_explained_up_to_the_first_entry_that_is_not(admin, rest):
         Gap(7, 2, 3, kind=GapKind.MARKER),
         Gap(7, 3, 4, kind=GapKind.ABORTED),
     )
-    assert explain(rest, TOPIC, 7, 0, 3, limit=100) == ((first, marker, last), None)
-    assert explain(rest, TOPIC, 7, 0, 5, limit=100) == ((first, marker, last), 4)
-    assert explain(rest, TOPIC, 7, 0, 3, limit=3) == ((first, marker), 3)
-    assert explain(rest, TOPIC, 7, 4, 4, limit=100) == ((), 4)
+    assert explain(rest, TOPIC, EntryRange(7, 0, 4), limit=100) == ((first, marker, last), None)
+    assert explain(rest, TOPIC, EntryRange(7, 0, 6), limit=100) == ((first, marker, last), 4)
+    assert explain(rest, TOPIC, EntryRange(7, 0, 4), limit=3) == ((first, marker), 3)
+    assert explain(rest, TOPIC, EntryRange(7, 4, 5), limit=100) == ((), 4)
     assert {method for method, _ in admin.asked} == {"HEAD"}
 
 
 def test_no_more_entries_are_looked_up_than_allowed(admin, rest):
     for number in range(100):
         admin.on(f"{PATH}/ledger/7/entry/{number}", "", **ABORTED)
-    assert explain(rest, TOPIC, 7, 0, 99, limit=20) == ((Gap(7, 0, 20, kind=GapKind.ABORTED),), 20)
+    assert explain(rest, TOPIC, EntryRange(7, 0, 100), limit=20) == ((Gap(7, 0, 20, kind=GapKind.ABORTED),), 20)
     assert len(admin.asked) == 20
 
 
@@ -569,7 +569,7 @@ def test_an_entry_that_is_not_listed_is_not_explained_whatever_is_answered_for_i
     listed(admin, 3)
     for ledger, entry in ((7, 3), (8, 0), (9, 0)):
         admin.on(f"{PATH}/ledger/{ledger}/entry/{entry}", {"reason": "any words"}, status)
-        assert explain(rest, TOPIC, ledger, entry, entry, limit=9) == ((), entry)
+        assert explain(rest, TOPIC, EntryRange(ledger, entry, entry + 1), limit=9) == ((), entry)
 
 
 def test_a_broker_in_trouble_explains_nothing_and_what_would_help_is_said(admin, rest):
@@ -579,9 +579,9 @@ def test_a_broker_in_trouble_explains_nothing_and_what_would_help_is_said(admin,
     with pytest.raises(
         BrokerUnavailableError, match=r"500: oops; if that lasts, .* with pulsar\.metadataServiceUri it is copied"
     ):
-        explain(rest, TOPIC, 7, 0, 0, limit=9)
+        explain(rest, TOPIC, EntryRange(7, 0, 1), limit=9)
     with pytest.raises(TopicNotFoundError):
-        explain(rest, TOPIC, 7, 1, 1, limit=9)
+        explain(rest, TOPIC, EntryRange(7, 1, 2), limit=9)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offloader.errors import BrokerUnavailableError, TopicMovedError
-from offloader.model import Gap, Position, TopicName
+from offloader.model import EntryRange, Gap, Position, TopicName
 from offloader.ports.entry_source import EntryReader, Extent, RawEntry
 from offloader.ports.pins import TopicEnd
 from offloader.pulsar.gaps import explain
@@ -126,10 +126,8 @@ class WorldSource:
         assert isinstance(plain, MemoryReader)
         return _Reader(self._brokers, topic, plain, max_bytes, self._window)
 
-    def explain(
-        self, topic: TopicName, ledger: int, first: int, last: int, *, limit: int
-    ) -> tuple[tuple[Gap, ...], int | None]:
-        return explain(self._rest, topic, ledger, first, last, limit=limit)
+    def explain(self, topic: TopicName, missing: EntryRange, *, limit: int) -> tuple[tuple[Gap, ...], int | None]:
+        return explain(self._rest, topic, missing, limit=limit)
 
 
 class _Reader:

@@ -152,7 +152,7 @@ class Follower:
         return next_position(self._after, catalog, info.ledgers)
 
     def _explained(self, hole: EntryRange) -> tuple[Gap, ...]:
-        gaps, unexplained = self._source.explain(self._topic, hole.ledger, hole.first, hole.last, limit=MAX_LOOKUPS)
+        gaps, unexplained = self._source.explain(self._topic, hole, limit=MAX_LOOKUPS)
         if not gaps:
             raise UnexplainedGapError(
                 f"{self._topic}: entries {hole.ledger}:{unexplained} to {hole.last} were not delivered and nothing "

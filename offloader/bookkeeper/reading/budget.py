@@ -1,5 +1,4 @@
-"""How much a reader holds and may ask for: bytes not handed out yet, bytes under way, and the size of entries to
-come."""
+"""What a reader may hold and ask for: bytes not handed out yet, bytes under way, the size of entries to come."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ class Budget:
             self._expected += size
 
     def arrived(self, expected: int, size: int, *, needed: bool) -> bool:
-        """`size` bytes came where `expected` were; False: they are more than can be held, and must be dropped.
+        """`size` bytes came where `expected` were. False: drop them, they are more than can be held.
 
         `needed`: the reader cannot go on without them. Only those may exceed the bound.
         """

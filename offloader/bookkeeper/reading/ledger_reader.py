@@ -8,21 +8,21 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from functools import partial
+from math import inf
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from offloader.bookkeeper.api import Bookies
 from offloader.bookkeeper.digests import digest_for
+from offloader.bookkeeper.entry_codec import raw_entries
 from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.reading.budget import Budget, Sizes
-from offloader.bookkeeper.reading.fetch import RunFetch
+from offloader.bookkeeper.reading.fetch import RunFetch, verdict
 from offloader.bookkeeper.reading.runs import run_at, striped
 from offloader.bookkeeper.reading.slowness import Slowness
-from offloader.bookkeeper.reading.verdict import verdict
 from offloader.bookkeeper.status import Answer, TooManyRequestsError, answer
-from offloader.bookkeeper.stored import raw_entries
 from offloader.errors import IntegrityError, OffloadError
-from offloader.model import MIB
+from offloader.model import MIB, EntryRange
 from offloader.ports.entry_source import RawEntry
 
 # One answer's limits. Bookies allow batches of 5 MiB unless configured otherwise; more entries than these were not
@@ -44,7 +44,7 @@ class _Arrival(NamedTuple):
 
 
 class LedgerReader:
-    """Reads entries `first`..`last`; each must have been acknowledged. Never fences. Not thread safe.
+    """Reads `entries`, each of which must have been acknowledged. Never fences. Not thread safe.
 
     It asks one of an entry's bookies, and the next one if that is gone, has no such entry, has it damaged, or does not
     answer within `speculate_after` seconds. It checks every digest. `max_bytes` bounds what it holds; one entry may be
@@ -54,21 +54,19 @@ class LedgerReader:
     def __init__(
         self,
         bookies: Bookies,
-        ledger: int,
+        entries: EntryRange,
         metadata: LedgerMetadata,
-        first: int,
-        last: int,
         *,
         max_bytes: int,
         speculate_after: float = 1.0,
         slowness: Slowness | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.position = first  # the next entry that `read` returns
+        self.position = entries.first  # the next entry that `read` returns
         self._bookies = bookies
-        self._ledger = ledger
+        self._ledger = entries.ledger
         self._metadata = metadata
-        self._after = last + 1
+        self._after = entries.after
         self._speculate_after = speculate_after
         self._slowness = slowness or Slowness(clock=clock)
         self._clock = clock
@@ -78,7 +76,7 @@ class LedgerReader:
         self._batch_bytes = max(1, min(BATCH_BYTES, max_bytes // (BATCHES + 1)))
         self._budget = Budget(max_bytes - self._batch_bytes)  # there is always room for the answer that is needed next
         self._most = SINGLES  # requests under way; fewer once a bookie had too many
-        self._unplanned = first
+        self._unplanned = entries.first
         self._fetches: deque[RunFetch] = deque()  # without a hole from `position` on
         self._idle: deque[RunFetch] = deque()  # those to be asked for
         self._waiting: dict[RunFetch, None] = {}  # those under way
@@ -93,8 +91,8 @@ class LedgerReader:
     def read(self, timeout: float) -> list[RawEntry]:
         """The entries that have arrived, at least one; empty after `timeout` seconds without any, and once `finished`.
 
-        Raises EntryNotFoundError and LedgerNotFoundError where all of its bookies say so, IntegrityError where no
-        bookie has a sound copy, otherwise BookieUnavailableError.
+        Raises EntryNotFoundError or LedgerNotFoundError where all bookies of an entry say so, IntegrityError where none
+        has a sound copy, otherwise BookieUnavailableError.
         """
         deadline = self._clock() + timeout
         while True:
@@ -121,7 +119,7 @@ class LedgerReader:
         """Wait until there is something to do; False: nothing came by the deadline."""
         now = self._clock()
         try:
-            self._handle(self._arrivals.get(timeout=max(0.0, min(deadline, self._look_again_at(deadline)) - now)))
+            self._handle(self._arrivals.get(timeout=max(0.0, min(deadline, self._late_at()) - now)))
         except Empty:
             return self._clock() < deadline
         return True
@@ -188,8 +186,7 @@ class LedgerReader:
                 self._split(fetch)
 
     def _split(self, fetch: RunFetch) -> None:
-        """No bookie gave the batch: ask for its entries one by one, of all their bookies, each of which may then be
-        judged."""
+        """No bookie gave the batch: ask all bookies of each entry for it by itself, so that each may be judged."""
         if any(answer(error) is Answer.UNKNOWN for error in fetch.said.values()):
             self._batches = False  # perhaps these bookies do not know them
         at = self._fetches.index(fetch)
@@ -267,16 +264,17 @@ class LedgerReader:
 
     # Who is too slow
 
-    def _look_again_at(self, deadline: float) -> float:
+    def _late_at(self) -> float:
+        """When the answer that is needed first is late."""
         first = self._needed
-        return first.asked_at + self._speculate_after if first in self._waiting and first is not None else deadline
+        return first.asked_at + self._speculate_after if first is not None and first in self._waiting else inf
 
     def _speculate(self) -> None:
-        """Once the first request is late, ask elsewhere for all that are as late."""
-        due = self._clock() - self._speculate_after
-        if self._needed not in self._waiting or self._needed is None or self._needed.asked_at > due:
+        """Once the first answer is late, ask elsewhere for all that are as late."""
+        now = self._clock()
+        if self._late_at() > now:
             return
-        for fetch in [fetch for fetch in self._waiting if fetch.asked_at <= due]:
+        for fetch in [fetch for fetch in self._waiting if fetch.asked_at + self._speculate_after <= now]:
             for bookie in list(fetch.asked):
                 self._slowness.note(bookie)
             fetch.asked_at = self._clock()

@@ -1,5 +1,4 @@
-"""Which bookies were slow or gone lately, so that they are asked last. May be shared by readers; safe to use from
-several threads."""
+"""Which bookies were slow or gone lately, so that they are asked last. Thread safe: readers may share it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what a bookie sent to what it says: digests checked, errors told apart. Pure."""
+"""From a bookie's answer to what it says: digests checked, errors told apart. Pure."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 from offloader.bookkeeper.api import LastConfirmed
 from offloader.bookkeeper.digests import digest_for
+from offloader.bookkeeper.entry_codec import decode, decode_lac
 from offloader.bookkeeper.model import NO_ENTRY, LedgerMetadata
 from offloader.bookkeeper.recovery.messages import Answered, BookieRequest, Held, ReadEntry, ReadLast, WriteBack
 from offloader.bookkeeper.status import Answer, answer
-from offloader.bookkeeper.stored import decode, decode_lac
 from offloader.errors import IntegrityError, OffloadError
 
 
@@ -39,9 +39,7 @@ def _failed(request: BookieRequest, error: BaseException) -> Answered:
     if not isinstance(error, OffloadError):
         raise error
     kind = answer(error)
-    if isinstance(
-        request, WriteBack
-    ):  # asked for its end only, a bookie that has nothing of the ledger yet would take an entry
+    if isinstance(request, WriteBack):  # a dry one only asks for the end: a bookie without one would take an entry
         kind = Answer.POSITIVE if request.dry and kind is Answer.NEGATIVE else Answer.UNKNOWN
     return Answered(request, kind, why="" if kind is Answer.POSITIVE else str(error))
 

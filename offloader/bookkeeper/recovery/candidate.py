@@ -1,10 +1,17 @@
-"""One entry that may or may not belong to the ledger: what is known of it. Pure."""
+"""One entry that may belong to the ledger: what its bookies said of it. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from offloader.bookkeeper.recovery.decisions import EntryVerdict, MissingBookies, judge, judge_write_back, missing
+from offloader.bookkeeper.recovery.decisions import (
+    EntryVerdict,
+    MissingBookies,
+    covers,
+    judge,
+    judge_write_back,
+    missing,
+)
 from offloader.bookkeeper.recovery.messages import Answered, Held, ReadEntry, WriteBack
 from offloader.bookkeeper.status import Answer
 
@@ -14,7 +21,7 @@ NOBODY: frozenset[str] = frozenset()
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """An entry, its write set and the answers so far. `holders`: the bookies that are to hold it once the ledger is
-    closed; none before it is known that it is recoverable, and so are all entries before it."""
+    closed; none until it and all entries before it are known to be recoverable."""
 
     entry: int
     write_set: tuple[str, ...]
@@ -36,7 +43,7 @@ class Candidate:
         return tuple(ReadEntry(bookie, self.entry, fence) for bookie in sorted(set(self.write_set)))
 
     def placed(self, holders: tuple[str, ...], *, dry: bool) -> tuple[Candidate, tuple[WriteBack, ...]]:
-        """To be held by these, and what to send: to those, too, that have it, but to nobody twice."""
+        """To be held by these, and what to send: to nobody twice, but also to those that have it."""
         assert self.held is not None
         more = sorted(set(holders).difference(self.holders, self.accepted))
         return replace(self, holders=holders), tuple(WriteBack(bookie, self.held, dry) for bookie in more)
@@ -64,13 +71,11 @@ class Candidate:
 
     @property
     def proven(self) -> EntryVerdict:
-        """The same for an entry that was acknowledged: any number of denials only shows that copies were lost. ABORT:
-        nobody has it."""
+        """The same for an acknowledged entry, which denials only show to be lost. ABORT: nobody has it."""
         if self.held is not None:
             return EntryVerdict.RECOVERABLE
-        return (
-            EntryVerdict.ABORT if (self.negative | self.unknown).issuperset(self.write_set) else EntryVerdict.UNDECIDED
-        )
+        heard = self.negative | self.unknown
+        return EntryVerdict.ABORT if heard.issuperset(self.write_set) else EntryVerdict.UNDECIDED
 
     @property
     def safe(self) -> EntryVerdict:
@@ -80,15 +85,7 @@ class Candidate:
     @property
     def missing_answers(self) -> MissingBookies:
         """Who must answer, in place of *unknown*, before there is a verdict."""
-
-        def suffice(back: frozenset[str]) -> bool:
-            negative = self.negative | back
-            return (
-                judge(self.write_set, self.ack_quorum, positive=(), negative=negative, unknown=())
-                is EntryVerdict.UNRECOVERABLE
-            )
-
-        return missing(self.unknown, suffice)
+        return missing(self.unknown, lambda back: covers(self.write_set, self.ack_quorum, self.negative | back))
 
     @property
     def missing_copies(self) -> MissingBookies:

@@ -1,24 +1,51 @@
 """What may be wrong with a ledger before it is closed, most of all: bookies that deny entries which they took.
 
 A bookie that has lost its disk and starts again with an empty one answers *no such entry* for entries that it
-acknowledged. Recovery would believe it, and cut the ledger off. Such a bookie is told by its cookie, which is younger
-than the ledger, and by what it does not hold although it was acknowledged.
+acknowledged. Recovery would believe it, and cut the ledger off. Its cookie, which is younger than the ledger, shows
+such a bookie, and so do acknowledged entries that it does not hold.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
 from itertools import chain
 from typing import NamedTuple
 
 from offloader.bookkeeper.api import LedgerMetadataStore
 from offloader.bookkeeper.model import NO_ENTRY, LedgerMetadata
-from offloader.bookkeeper.recovery.bookie_reports import BookieReport, Reports, acknowledged
 from offloader.bookkeeper.recovery.evidence import Evidence
 
 SAMPLE = 20_000  # acknowledged entries that are looked for: the first and the last ones of a long ledger
+
+
+class BookieReport(NamedTuple):
+    """One bookie of one of the ledger's ensembles.
+
+    `writable` None: it is not registered. `cookie_ms`: when it first got a cookie, None: it has none;
+    `cookie_changed_ms`: when it got the present one. `holds`: the entries that it says it has, None: it does not say,
+    and `problem` is why. `confirmed`: the highest LAC that it knows.
+    """
+
+    bookie: str
+    writable: bool | None = True
+    cookie_ms: int | None = None
+    holds: Collection[int] | None = ()
+    confirmed: int = NO_ENTRY
+    problem: str = ""
+    cookie_changed_ms: int | None = None
+
+
+Reports = Mapping[str, BookieReport]
+
+
+def acknowledged(metadata: LedgerMetadata, reports: Reports, marked: int = NO_ENTRY) -> int:
+    """The last entry that must have been acknowledged: all before the last fragment, up to the LAC, and to `marked`."""
+    if metadata.closed:
+        return metadata.last_entry
+    heard = (report.confirmed for report in reports.values())
+    return max(metadata.fragments[-1].first_entry - 1, marked, *heard)
 
 
 class DangerKind(StrEnum):
@@ -68,8 +95,7 @@ def distrusted(found: Collection[Danger]) -> frozenset[str]:
 
 
 def young_cookies(metadata: LedgerMetadata, store: LedgerMetadataStore) -> frozenset[str]:
-    """Bookies of the last ensemble that got their cookie after the ledger was created. Raises
-    MetadataUnavailableError."""
+    """Bookies of the last ensemble whose cookie is younger than the ledger. Raises MetadataUnavailableError."""
     cookies = {bookie: store.cookie(bookie) for bookie in set(metadata.fragments[-1].ensemble)}
     return frozenset(
         bookie for bookie, cookie in cookies.items() if cookie and _is_younger(cookie.created_ms, metadata)
@@ -97,11 +123,8 @@ def _of_shape(metadata: LedgerMetadata) -> Iterator[Danger]:
         yield Danger(DangerKind.ACK_OVER_WRITE, (), message)
     for fragment in metadata.fragments:
         if len(set(fragment.ensemble)) < metadata.write_quorum:
-            size, quorum = len(set(fragment.ensemble)), metadata.write_quorum
-            message = (
-                f"from entry {fragment.first_entry} on there are {size} bookies, fewer than the write quorum of "
-                f"{quorum}"
-            )
+            size = f"{len(set(fragment.ensemble))} bookies, fewer than the write quorum of {metadata.write_quorum}"
+            message = f"from entry {fragment.first_entry} on there are {size}"
             yield Danger(DangerKind.SMALL_ENSEMBLE, fragment.ensemble, message)
 
 
@@ -121,11 +144,8 @@ def _of_cookie(report: BookieReport, metadata: LedgerMetadata, *, relevant: bool
     """`relevant`: the bookie may be asked for entries that decide where the ledger ends."""
     bookie, since, changed = report.bookie, report.cookie_ms, report.cookie_changed_ms
     if since is None:
-        yield Danger(
-            DangerKind.NO_COOKIE,
-            (bookie,),
-            f"{bookie} has no cookie: nothing would keep it from starting with empty disks",
-        )
+        message = f"{bookie} has no cookie: nothing would keep it from starting with empty disks"
+        yield Danger(DangerKind.NO_COOKIE, (bookie,), message)
     elif relevant and _is_younger(since, metadata):
         message = (
             f"{bookie} has a cookie that is younger than the ledger: it lost its disks, or joined the cluster later"
@@ -150,9 +170,8 @@ def _of_copies(metadata: LedgerMetadata, reports: Reports, last: int) -> Iterato
         without = [bookie for bookie in said if entry not in (reports[bookie].holds or ())]
         expected.update(said)
         lacking.update(without)
-        if len(write_set) - len(without) < min(
-            metadata.ack_quorum, len(write_set)
-        ):  # even if those that do not say all have it
+        at_most = len(write_set) - len(without)  # if those that do not say all have it
+        if at_most < min(metadata.ack_quorum, len(write_set)):
             for bookie in without:
                 lost.setdefault(bookie, []).append(entry)
     for bookie, count in lacking.items():

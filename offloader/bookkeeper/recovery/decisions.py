@@ -1,19 +1,40 @@
-"""What the answers of an entry's bookies allow to conclude. Pure.
+"""What the answers of some bookies prove. Pure.
 
-One bookie that has the entry is enough to keep it. To leave it out, so many must say *no such entry* that the others
+One bookie that has an entry is enough to keep it. To leave it out, so many must say *no such entry* that the others
 are too few to have acknowledged it: (write quorum - ack quorum) + 1. A bookie that did not answer, or could not say,
 counts for neither.
+
+In general, a property (is fenced, does not hold the entry) *covers* a set of bookies if those without it are fewer than
+an ack quorum. That is counted for each write quorum by itself, not for the ensemble as a whole: only write sets can
+acknowledge. (TLA+ specification QuorumCoverageFencing of the BookKeeper protocol.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import StrEnum
 from itertools import combinations
 from math import comb
 from typing import NamedTuple
 
-from offloader.bookkeeper.coverage import covers
+from offloader.bookkeeper.model import LedgerMetadata
+
+
+def covers(write_set: Collection[str], ack_quorum: int, having: Collection[str]) -> bool:
+    """Whether fewer than an ack quorum of `write_set` are without the property that those in `having` have."""
+    return sum(bookie not in having for bookie in write_set) < ack_quorum
+
+
+def write_sets(metadata: LedgerMetadata) -> Iterator[tuple[str, ...]]:
+    """Every write set of the last fragment, once: they repeat with the ensemble's size."""
+    ensemble = metadata.fragments[-1].ensemble
+    for first in range(len(ensemble)):
+        yield tuple(ensemble[(first + i) % len(ensemble)] for i in range(metadata.write_quorum))
+
+
+def fence_covers(metadata: LedgerMetadata, fenced: Collection[str]) -> bool:
+    """Whether no write quorum of the last fragment can acknowledge anything any more."""
+    return all(covers(write_set, metadata.ack_quorum, fenced) for write_set in write_sets(metadata))
 
 
 class EntryVerdict(StrEnum):
@@ -69,7 +90,7 @@ class MissingBookies(NamedTuple):
 def missing(absent: Collection[str], suffice: Callable[[frozenset[str]], bool]) -> MissingBookies:
     """The least number of the absent that would suffice; all of them where not even those would.
 
-    Of many bookies it is at least that number: not every choice of them can be tried.
+    Of many bookies it may be too low: not every choice of them can be tried.
     """
     names = tuple(sorted(absent))
     if not suffice(frozenset(names)):

@@ -17,6 +17,7 @@ from offloader.bookkeeper.recovery.messages import (
     MetadataWritten,
     ReadEntry,
     ReadLast,
+    WriteBack,
 )
 from offloader.bookkeeper.status import Answer
 
@@ -47,8 +48,7 @@ class EvidenceRow(NamedTuple):
 
 @dataclass
 class Evidence:
-    """Everything that was heard, in the order in which it came. A bookie that is asked again replaces what it said
-    before."""
+    """Everything that was heard, in order. A bookie that is asked again replaces what it said before."""
 
     steps: list[str] = field(default_factory=list)
     last: dict[str, Said] = field(default_factory=dict)
@@ -66,19 +66,11 @@ class Evidence:
                 self.steps.append(f"did not get the metadata written: {why}")
             case Distrusted(bookies):
                 self.steps.append(f"found that these have lost their disks: {', '.join(sorted(bookies))}")
-            case Answered():
-                self._record(event)
-
-    def _record(self, event: Answered) -> None:
-        bookie = event.request.bookie
-        said = Said(event.answer, event.why, event.heard, event.damaged)
-        match event.request:
-            case ReadLast():
-                self.last[bookie] = said
-            case ReadEntry(entry=entry):
-                self.reads.setdefault(entry, {})[bookie] = said._replace(confirmed=NO_ENTRY)
-            case _:
-                self.writes.setdefault(event.request.entry, {})[bookie] = said._replace(confirmed=NO_ENTRY)
+            case Answered(ReadLast(bookie), answer, why=why, damaged=damaged):
+                self.last[bookie] = Said(answer, why, event.heard, damaged)
+            case Answered((ReadEntry() | WriteBack()) as request, answer, why=why, damaged=damaged):
+                answers = self.reads if isinstance(request, ReadEntry) else self.writes
+                answers.setdefault(request.entry, {})[request.bookie] = Said(answer, why, damaged=damaged)
 
     def forget(self) -> None:
         """The metadata changed: another round begins."""

@@ -1,13 +1,11 @@
-"""The first phase with the bookies: fence the ledger on enough of them, and hear from them where to begin reading.
-Pure."""
+"""The first phase with the bookies: fence the ledger on enough of them, and hear where to begin reading. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from offloader.bookkeeper.coverage import fence_covers
 from offloader.bookkeeper.model import NO_ENTRY, LedgerMetadata
-from offloader.bookkeeper.recovery.decisions import EntryVerdict, MissingBookies, missing
+from offloader.bookkeeper.recovery.decisions import EntryVerdict, MissingBookies, fence_covers, missing
 from offloader.bookkeeper.recovery.messages import Answered, ReadLast
 from offloader.bookkeeper.status import Answer
 
@@ -15,10 +13,7 @@ from offloader.bookkeeper.status import Answer
 @dataclass(frozen=True, slots=True)
 class Fencing:
     """`fenced`: bookies that take no more entries of the writer (in a dry run: that answered). `confirmed`: the highest
-    LAC heard of.
-
-    The LAC that an entry carries lags behind, so it is only where to begin: what it says is acknowledged is so.
-    """
+    LAC heard of. Entries carry one that lags behind, so it only says where to begin."""
 
     metadata: LedgerMetadata
     confirmed: int = NO_ENTRY
@@ -38,8 +33,7 @@ class Fencing:
 
     @property
     def verdict(self) -> EntryVerdict:
-        """RECOVERABLE: the writer can acknowledge nothing any more, but for what the forward reads will find or
-        fence."""
+        """RECOVERABLE: the writer can acknowledge nothing more than what the forward reads will find or fence."""
         if fence_covers(self.metadata, self.fenced):
             return EntryVerdict.RECOVERABLE
         ensemble = self.metadata.fragments[-1].ensemble
@@ -53,6 +47,6 @@ class Fencing:
 
     @property
     def floor(self) -> int:
-        """The last entry that needs no recovery. Earlier fragments are complete: a writer changes its ensemble only
-        from the entry after its last acknowledged one on."""
+        """The last entry that needs no recovery. Earlier fragments are complete: a writer changes its ensemble right
+        behind its last acknowledged entry."""
         return max(self.confirmed, self.metadata.fragments[-1].first_entry - 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import NamedTuple
 
 from offloader.bookkeeper.model import LedgerMetadata
@@ -36,12 +37,11 @@ class Stop(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Forward:
     """`metadata`: as it was read; it says who may have an entry. `written`: the same with the ensembles that the ledger
-    is to be closed with; it says who is to hold one. `spares`: bookies that can take another's place, in the order in
-    which they do; those that lost theirs come last.
+    is to be closed with; it says who is to hold one. `spares`: bookies that can take another's place, in order; those
+    that lost theirs come last.
 
     `end`: the last entry that is safe, `length` its length where it was seen. `sealed`: the entry that is not there;
-    once it was found, only write-backs are still waited for. `confirmed`: the highest LAC heard of. `stop`: it does not
-    go on.
+    behind it only write-backs are waited for. `confirmed`: the highest LAC heard of. `stop`: it does not go on.
     """
 
     metadata: LedgerMetadata
@@ -65,18 +65,15 @@ class Forward:
         return _extend(self, ())
 
     def hearing(self, event: Answered) -> Forward:
-        """With what it says of acknowledged entries: one that was left out must not be among them, however late that is
-        said."""
+        """With what it says, however late, of acknowledged entries: none of them may have been left out."""
         confirmed = max(self.confirmed, event.heard)
         stop = lost(self.sealed) if self.sealed is not None and self.sealed.entry <= confirmed else self.stop
         return replace(self, confirmed=confirmed, stop=stop)
 
     def after(self, event: Answered) -> Advance:
-        """With one answer more. An answer to a question that is not open any more changes no verdict."""
+        """With one answer more. An answer that nothing waits for any more changes no verdict."""
         forward = self.hearing(event)
-        if forward.stop is not None:
-            return forward, ()
-        if isinstance(event.request, ReadLast):
+        if forward.stop is not None or isinstance(event.request, ReadLast):
             return forward, ()
         entry = event.request.entry
         candidates = tuple(c.after(event) if c.entry == entry else c for c in self.candidates)
@@ -117,20 +114,14 @@ def _placed(forward: Forward, candidate: Candidate) -> tuple[Candidate, Sequence
 
 def _keep(forward: Forward, candidates: list[Candidate]) -> Forward:
     """These are left; the first ones of them that are safe become part of the ledger."""
-    end, length = forward.end, forward.length
-    while candidates and (held := candidates[0].held) is not None and _is_safe(candidates[0]):
-        end, length = held.entry, held.length
-        candidates = candidates[1:]
-    return replace(forward, end=end, length=length, candidates=tuple(candidates))
-
-
-def _is_safe(candidate: Candidate) -> bool:
-    return candidate.writing and candidate.safe is EntryVerdict.RECOVERABLE
+    safe = list(takewhile(lambda c: c.writing and c.safe is EntryVerdict.RECOVERABLE, candidates))
+    forward = replace(forward, candidates=tuple(candidates[len(safe) :]))
+    last = safe[-1].held if safe else None
+    return forward if last is None else replace(forward, end=last.entry, length=last.length)
 
 
 def _replace(forward: Forward) -> Advance:
-    """While an entry cannot be safe where it is, other bookies take the place of those that did not take it. None is
-    asked twice to take the same one."""
+    """Put other bookies in the place of those that refuse an entry that is not safe, and ask none twice to take it."""
     writes: list[BookieRequest] = []
     while (unsafe := _unsafe_in(forward)) is not None:
         refusing = NOBODY.union(*(candidate.refused for candidate in forward.candidates))
@@ -179,24 +170,18 @@ def _undecided(candidate: Candidate) -> Stop:
 def _unsafe(candidate: Candidate, reading: Reading) -> Stop:
     accepted = len(candidate.accepted.intersection(candidate.holders))
     taken = (
-        f"only {accepted} of {candidate.ack_quorum} bookies that must hold it "
-        f"{'would take' if reading.dry else 'took'} it"
+        f"only {accepted} of {candidate.ack_quorum} bookies that must hold it {'would take' if reading.dry else 'took'}"
     )
-    return Stop(
-        f"entry {candidate.entry} was found, but {taken}, and no other bookie is left to", candidate.missing_copies
-    )
+    why = f"entry {candidate.entry} was found, but {taken} it, and no other bookie is left to"
+    return Stop(why, candidate.missing_copies)
 
 
 def lost(candidate: Candidate) -> Stop:
-    """An entry that was acknowledged, and that nobody gave. Bookies that deny it have lost it: the others must come
-    back."""
+    """An acknowledged entry that nobody gave. Bookies that deny it have lost it: the others must come back."""
     others = tuple(sorted(set(candidate.write_set) - candidate.negative))
     back = MissingBookies(1 if others else 0, others)
     liars = ", ".join(sorted(candidate.negative))
     if not liars:
         return Stop(f"entry {candidate.entry} was acknowledged but cannot be read", back)
-    return Stop(
-        f"entry {candidate.entry} was acknowledged, but {liars} answered that they do not have it: some have lost "
-        "their disks",
-        back,
-    )
+    denied = f"{liars} answered that they do not have it: some have lost their disks"
+    return Stop(f"entry {candidate.entry} was acknowledged, but {denied}", back)

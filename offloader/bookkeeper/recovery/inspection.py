@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from offloader.bookkeeper.api import Bookies, LedgerMetadataStore
 from offloader.bookkeeper.model import NO_ENTRY
-from offloader.bookkeeper.recovery.bookie_reports import acknowledged
-from offloader.bookkeeper.recovery.dangers import dangers, distrusted, young_cookies
+from offloader.bookkeeper.recovery.dangers import acknowledged, dangers, distrusted, young_cookies
 from offloader.bookkeeper.recovery.forward import Reading
 from offloader.bookkeeper.recovery.machine import RecoveryRules
 from offloader.bookkeeper.recovery.outcome import Inspection
@@ -19,9 +18,8 @@ from offloader.bookkeeper.recovery.survey import marked_up_to, survey
 
 @dataclass(frozen=True)
 class InspectionOptions:
-    """`dry`: nothing is fenced and nothing written. `trusted`: bookies that are believed, whatever speaks against it.
-    `timeout`: seconds for each request to a bookie. `window`: entries that are asked for at once. `choice`: which
-    bookies take the place of others."""
+    """`dry`: fence nothing and write nothing. `trusted`: bookies to believe, whatever speaks against it. `timeout`:
+    seconds for each request to a bookie. `window`: entries asked for at once. `choice`: chooses replacing bookies."""
 
     dry: bool = True
     trusted: Collection[str] = ()
@@ -33,9 +31,10 @@ class InspectionOptions:
 def examine(
     ledger: int, store: LedgerMetadataStore, bookies: Bookies, options: InspectionOptions | None = None
 ) -> Inspection:
-    """Look at a ledger and, unless it is a dry run, close it; of one that is closed already bookies are then not asked.
+    """Look at a ledger and, unless it is a dry run, close it. Asks no bookies of one that is closed already.
 
-    Raises LedgerNotFoundError, MetadataUnavailableError, OutcomeUnknownError."""
+    Raises LedgerNotFoundError, MetadataUnavailableError, OutcomeUnknownError.
+    """
     options = options or InspectionOptions()
     versioned = store.read(ledger)
     metadata = versioned.metadata

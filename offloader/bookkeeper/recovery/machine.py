@@ -1,9 +1,8 @@
 """Recovery, step by step: a frozen state and an event give the next state and what to do. Pure.
 
-OPEN to IN_RECOVERY by compare-and-set; fence; read forward and write back; CLOSED, and the ensembles that were changed
-meanwhile, by compare-and-set. Whoever finds the metadata changed reads it again and begins anew; whoever finds the
-ledger CLOSED takes it as it is. Nothing is cut off: what cannot be proven ends the attempt, and the ledger stays
-IN_RECOVERY for the next.
+Compare-and-set OPEN to IN_RECOVERY; fence; read forward and write back; compare-and-set CLOSED, with the ensembles that
+changed meanwhile. Whoever finds the metadata changed reads it again and begins anew; whoever finds the ledger CLOSED
+takes it as it is. Nothing is cut off: what cannot be proven ends the attempt, and the ledger stays IN_RECOVERY.
 """
 
 from __future__ import annotations
@@ -79,8 +78,7 @@ class Measuring:
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """CLOSED is to be written. What `forward` still hears until then counts; once the write is under way, its answer
-    does."""
+    """CLOSED is to be written. What `forward` hears counts until the write is under way; then only its answer does."""
 
     metadata: LedgerMetadata
     forward: Forward
@@ -142,8 +140,10 @@ def step(state: Recovery, event: Event) -> Step:
             return replace(state, rules=rules, phase=Looking(), versioned=None), (ReadMetadata(),)
         case Closing(metadata), MetadataWritten():
             return _done(state, metadata, HowClosed.CLOSED)
-        case ((Fencing() | Forward()), Answered()):
-            return _answered(state, _trusted(state.rules, event))
+        case Fencing() as fencing, Answered(request=ReadLast()):
+            return _fenced(state, fencing.after(_trusted(state.rules, event)))
+        case Forward() as forward, Answered():
+            return _advanced(state, *forward.after(_trusted(state.rules, event)))
         case ((Measuring() | Closing() | Done(forward=Forward())) as phase, Answered()):
             return _answered_late(state, phase, _trusted(state.rules, event))
         case _:
@@ -177,46 +177,29 @@ def _trusted(rules: RecoveryRules, event: Answered) -> Answered:
     return event
 
 
-def _answered(state: Recovery, event: Answered) -> Step:
-    match state.phase, event.request:
-        case Fencing() as fencing, ReadLast():
-            return _fenced(state, fencing.after(event))
-        case Forward() as forward, _:
-            after, requests = forward.after(event)
-            return _advanced(replace(state, phase=after), after, requests)
-        case _:
-            return state, ()
-
-
 def _answered_late(state: Recovery, phase: Measuring | Closing | Done, event: Answered) -> Step:
     """The end is known, and an answer tells whether it holds."""
     assert phase.forward is not None
     forward = phase.forward.hearing(event)
     if forward.stop is not None:
         return _aborted(state, forward.stop)
-    phase = replace(phase, forward=forward)
-    if (
-        isinstance(phase, Measuring)
-        and isinstance(event.request, ReadEntry)
-        and event.request.entry == phase.candidate.entry
-    ):
-        return _measured(state, replace(phase, candidate=phase.candidate.after(event)))
-    return replace(state, phase=phase), ()
+    match replace(phase, forward=forward), event.request:
+        case Measuring(candidate) as measuring, ReadEntry(entry=entry) if entry == candidate.entry:
+            return _measured(state, replace(measuring, candidate=candidate.after(event)))
+        case heard, _:
+            return replace(state, phase=heard), ()
 
 
 def _fenced(state: Recovery, fencing: Fencing) -> Step:
-    state = replace(state, phase=fencing)
     if fencing.verdict is EntryVerdict.UNDECIDED:
-        return state, ()
+        return replace(state, phase=fencing), ()
     if fencing.verdict is EntryVerdict.ABORT:
-        return _aborted(
-            state, Stop("too few bookies answered to keep the writer from acknowledging more", fencing.missing)
-        )
-    floor = fencing.floor
+        why = "too few bookies answered to keep the writer from acknowledging more"
+        return _aborted(state, Stop(why, fencing.missing))
+    metadata, floor = fencing.metadata, fencing.floor
     length = 0 if floor == NO_ENTRY else None
-    metadata = fencing.metadata
     others = spares(metadata, state.rules.writable)
-    forward, requests = Forward(metadata, metadata, others, state.rules.reading, floor, length, fencing.floor).begin()
+    forward, requests = Forward(metadata, metadata, others, state.rules.reading, floor, length, floor).begin()
     return replace(state, phase=forward), requests
 
 
@@ -224,7 +207,7 @@ def _advanced(state: Recovery, forward: Forward, requests: tuple[Request, ...]) 
     if forward.stop is not None:
         return _aborted(state, forward.stop)
     if not forward.ended:
-        return state, requests
+        return replace(state, phase=forward), requests
     if forward.length is not None:
         return _close(state, forward, forward.length)
     candidate = Candidate(forward.end, forward.metadata.write_set(forward.end), forward.metadata.ack_quorum)

@@ -91,8 +91,8 @@ class MetadataUnsettled:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A bookie's answer. `held`: what it has (of a last entry also `confirmed`: the LAC that it knows); `why`: for
-    people; `damaged`: it has it, with a digest that is wrong."""
+    """A bookie's answer. `held`: the entry that it has; `confirmed`: of its last entry, the LAC that it knows; `why`:
+    for people; `damaged`: it has it, with a digest that is wrong."""
 
     request: BookieRequest
     answer: Answer

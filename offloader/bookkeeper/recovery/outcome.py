@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offloader.bookkeeper.model import LedgerMetadata, Versioned
-from offloader.bookkeeper.recovery.bookie_reports import Reports
-from offloader.bookkeeper.recovery.dangers import Danger
+from offloader.bookkeeper.recovery.dangers import Danger, Reports
 from offloader.bookkeeper.recovery.evidence import Evidence
 from offloader.bookkeeper.recovery.machine import Aborted, Done
 from offloader.bookkeeper.recovery.replacing import Replaced, replaced
-from offloader.errors import (
-    RecoveryAbortedError,
-)
+from offloader.errors import RecoveryAbortedError
 
 
 @dataclass(frozen=True)
@@ -43,10 +40,8 @@ class RecoveryOutcome:
         """One line: what came of it, and what to do."""
         if isinstance(self.phase, Done):
             metadata = self.phase.metadata
-            end = (
-                f"ledger {self.ledger}: {self.phase.ending}, last entry {metadata.last_entry}, {metadata.length} bytes"
-            )
-            return "; ".join([end, *map(str, self.replaced)])
+            end = f"{self.phase.ending}, last entry {metadata.last_entry}, {metadata.length} bytes"
+            return "; ".join([f"ledger {self.ledger}: {end}", *map(str, self.replaced)])
         bookies = self.phase.missing.bookies
         reasons = "; ".join(f"{b}: {why}" for b in bookies if (why := self.evidence.problems(b)))
         back = f"; {self.phase.missing}" if bookies else ""

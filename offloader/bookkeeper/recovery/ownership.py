@@ -1,9 +1,8 @@
-"""Whether somebody may still write a ledger: a broker that has its topic loaded. To fence such a ledger loses nothing,
-but disturbs."""
+"""Whether a broker may still write a ledger: to fence it then loses nothing, but disturbs."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
 
 from offloader.bookkeeper.api import LedgerMetadataStore
 from offloader.bookkeeper.managed_ledgers import managed_ledger_of, topic_of
@@ -16,18 +15,14 @@ YOUNG_MS = 120_000
 """What is younger than this may belong to a topic that brokers' statistics, a minute old, do not show yet."""
 
 
-class Brokers(Protocol):
-    """What is asked of the admin REST."""
-
-    def loaded_by(self, topic: TopicName) -> str | None:
-        """See `offloader.ports.admin.Admin`."""
-        ...
-
-
 def objection(
-    ledger: int, metadata: LedgerMetadata, store: LedgerMetadataStore, brokers: Brokers, now_ms: int
+    ledger: int,
+    metadata: LedgerMetadata,
+    store: LedgerMetadataStore,
+    loaded_by: Callable[[TopicName], str | None],
+    now_ms: int,
 ) -> str | None:
-    """Why the ledger must not be closed by us now; None: nobody writes it."""
+    """Why we must not close the ledger now; None: nobody writes it. `loaded_by`: `Admin.loaded_by`."""
     name = managed_ledger_of(metadata.custom)
     if not name:
         return f"ledger {ledger} belongs to no topic: nobody can say whether its writer is gone"
@@ -35,7 +30,7 @@ def objection(
         topic = topic_of(name)
         if CURSOR not in metadata.custom and not _is_last(ledger, topic, store):
             return None
-        broker = brokers.loaded_by(topic)
+        broker = loaded_by(topic)
     except (ValueError, OffloadError) as error:
         return f"ledger {ledger}: whether a broker still writes it cannot be found out ({error})"
     if broker is not None:

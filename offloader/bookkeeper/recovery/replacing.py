@@ -1,8 +1,7 @@
 """Other bookies in place of those that do not take what is written back. Pure.
 
-As BookKeeper's own recovery does it: the change is nobody's but ours until the ledger is closed, and is written
-together with its end. Were it written before, another recovery would ask the new bookies, which have nothing yet, and
-cut the ledger off.
+As in BookKeeper's own recovery, the change is written only together with the ledger's end. Were it written before,
+another recovery would ask the new bookies, which have nothing yet, and cut the ledger off.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ class Change(NamedTuple):
 
 
 def with_others(metadata: LedgerMetadata, first_entry: int, refused: Collection[str], usable: Sequence[str]) -> Change:
-    """From this entry on, the next usable bookies in place of all those of the last ensemble that refused, as far as
-    they go. Everything before that entry must be safe where it is."""
+    """From this entry on, the next usable bookies in place of those of the last ensemble that refused, as far as they
+    go. Everything before that entry must be safe where it is."""
     *before, last = metadata.fragments
     places = [place for place, bookie in enumerate(last.ensemble) if bookie in refused]
     changes = dict(zip(places, usable, strict=False))

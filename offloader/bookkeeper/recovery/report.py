@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 from offloader.bookkeeper.model import NO_ENTRY, LedgerMetadata
-from offloader.bookkeeper.recovery.bookie_reports import BookieReport
-from offloader.bookkeeper.recovery.evidence import Answers, EvidenceRow, Said, rows
+from offloader.bookkeeper.recovery.dangers import BookieReport
+from offloader.bookkeeper.recovery.evidence import EvidenceRow, Said, rows
 from offloader.bookkeeper.recovery.machine import Aborted, Done
 from offloader.bookkeeper.recovery.outcome import Inspection
 from offloader.bookkeeper.status import Answer
@@ -55,13 +55,8 @@ def _verdict_fields(phase: Done | Aborted) -> dict[str, Any]:
         back = {"need": phase.missing.need, "bookies": phase.missing.bookies}
         return {"outcome": "aborted", "lastEntry": None, "length": None, "reason": phase.reason, "mustComeBack": back}
     metadata, ending = phase.metadata, phase.ending.name.lower()
-    return {
-        "outcome": ending,
-        "lastEntry": metadata.last_entry,
-        "length": metadata.length,
-        "reason": None,
-        "mustComeBack": None,
-    }
+    end = {"lastEntry": metadata.last_entry, "length": metadata.length}
+    return {"outcome": ending, **end, "reason": None, "mustComeBack": None}
 
 
 def _section(title: str, texts: Iterable[str]) -> Iterator[str]:
@@ -72,12 +67,10 @@ def _section(title: str, texts: Iterable[str]) -> Iterator[str]:
 
 
 def _of_metadata(metadata: LedgerMetadata, version: int) -> Iterator[str]:
-    quorums = (
-        f"ensemble {metadata.ensemble_size}, write quorum {metadata.write_quorum}, ack quorum {metadata.ack_quorum}"
-    )
+    quorums = f"write quorum {metadata.write_quorum}, ack quorum {metadata.ack_quorum}"
     end = f", last entry {metadata.last_entry}, {metadata.length} bytes" if metadata.closed else ""
     yield f"state: {metadata.state.name}{end} (version {version}, created {_time(metadata.created_ms)})"
-    yield f"shape: {quorums}, digest {metadata.digest.name}"
+    yield f"shape: ensemble {metadata.ensemble_size}, {quorums}, digest {metadata.digest.name}"
     yield from _section(
         "belongs to", [f"{key} = {value.decode(errors='replace')}" for key, value in sorted(metadata.custom.items())]
     )
@@ -88,11 +81,9 @@ def _of_metadata(metadata: LedgerMetadata, version: int) -> Iterator[str]:
 def _of_bookie(report: BookieReport, found: Inspection) -> str:
     registered = {True: "registered", False: "registered, read only", None: "not registered"}[report.writable]
     cookie = "no cookie" if report.cookie_ms is None else f"cookie of {_time(report.cookie_ms)}"
-    holds = (
-        f"says that it has {len(report.holds)} entries"
-        if report.holds is not None
-        else f"does not say what it has ({report.problem})"
-    )
+    holds = f"does not say what it has ({report.problem})"
+    if report.holds is not None:
+        holds = f"says that it has {len(report.holds)} entries"
     doubt = "; not believed where it denies an entry" if report.bookie in found.distrusted else ""
     return f"{report.bookie}: {registered}, {cookie}, {holds}{doubt}"
 
@@ -150,11 +141,8 @@ def _bookie_fields(report: BookieReport, found: Inspection) -> dict[str, Any]:
 
 
 def _row_fields(row: EvidenceRow) -> dict[str, Any]:
-    return {"first": row.first, "last": row.last, "answers": _answers_fields(row.answers)}
-
-
-def _answers_fields(answers: Answers) -> Mapping[str, Any]:
-    return {bookie: _said_fields(said) for bookie, said in sorted(answers.items())}
+    answers = {bookie: _said_fields(said) for bookie, said in sorted(row.answers.items())}
+    return {"first": row.first, "last": row.last, "answers": answers}
 
 
 def _said_fields(said: Said) -> dict[str, Any]:

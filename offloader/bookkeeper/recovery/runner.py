@@ -1,4 +1,4 @@
-"""Recovery with real bookies and real metadata: does what the state machine asks for, and tells it what came of it.
+"""Recovery with real bookies and real metadata: does what the state machine asks for, and tells it the answers.
 
 One thread. Answers come in through a queue; a request that is not answered in time counts as *unknown*.
 """
@@ -58,7 +58,7 @@ class _Waiting:
 
 @dataclass
 class Recoverer:
-    """One recovery of one ledger. `turn` does the next thing; `inbox` wakes whoever waits for there to be one.
+    """One recovery of one ledger. `turn` does the next thing; `inbox` wakes whoever waits for one.
 
     `suspects`: asked just before the ledger is closed, which bookies have lost their disks.
     """
@@ -106,9 +106,9 @@ class Recoverer:
         return next((waiting.deadline for waiting in self._waiting.values()), None)
 
     def turn(self) -> None:
-        """Do the next thing: one call to the metadata service, or one answer, or what was not answered in time.
+        """Make one call to the metadata service, or hear one answer, or give up what was not answered in time.
 
-        Raises LedgerNotFoundError, MetadataUnavailableError; OutcomeUnknownError where nobody can say what became of a
+        Raises LedgerNotFoundError, MetadataUnavailableError; OutcomeUnknownError where nobody knows what became of a
         write.
         """
         if self._metadata is not None and self.inbox.empty():  # what has come in is heard before anything is written
@@ -199,7 +199,7 @@ class Recoverer:
                 return self.bookies.recovery_add(bookie, self.ledger, held.entry, held.stored, key)
 
     def _would_take(self, bookie: str) -> Future[Any]:
-        """Succeeds for one that is registered to take entries and answers; what it answers does not matter."""
+        """Succeeds for a bookie that is registered to take entries and answers, whatever it answers."""
         if bookie not in self.rules.writable:
             refused: Future[Any] = Future()
             refused.set_exception(BookieUnavailableError(f"{bookie}: is not registered to take entries"))
@@ -251,8 +251,8 @@ def recover(
 ) -> RecoveryOutcome:
     """Close the ledger, whoever wrote it. `timeout`: seconds for each request to a bookie. Raises as `Recoverer.turn`.
 
-    `suspects` None: those with a cookie that is younger than the ledger. `choice`: chooses, among all bookies that are
-    registered to take entries, those that take the place of others.
+    `suspects` None: those with a cookie younger than the ledger. `choice`: chooses among the bookies that take entries
+    those that replace others.
     """
     if suspects is None:
         suspects = partial(young_cookies, store=store)

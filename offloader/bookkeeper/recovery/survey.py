@@ -1,4 +1,4 @@
-"""What can be seen of a ledger's bookies without touching the ledger: no fence, no write."""
+"""A look at a ledger's bookies that does not touch the ledger: no fence, no write."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Collection
 from concurrent.futures import Future, wait
 from typing import Any
 
-from offloader.bookkeeper.api import Bookies, Cookie, LastConfirmed, LedgerMetadataStore
+from offloader.bookkeeper.api import Bookies, LastConfirmed, LedgerMetadataStore
 from offloader.bookkeeper.managed_ledgers import managed_ledger_of, topic_of
 from offloader.bookkeeper.model import NO_ENTRY, LedgerMetadata
 from offloader.bookkeeper.recovery.answers import answered, unanswered
-from offloader.bookkeeper.recovery.bookie_reports import BookieReport, Reports
+from offloader.bookkeeper.recovery.dangers import BookieReport, Reports
 from offloader.bookkeeper.recovery.messages import Answered, ReadLast
 from offloader.bookkeeper.status import Answer, answer
 from offloader.errors import BookieUnavailableError, DamagedRecordError, OffloadError, TopicNotFoundError
@@ -23,8 +23,8 @@ LISTING = 2.0
 def survey(
     ledger: int, metadata: LedgerMetadata, store: LedgerMetadataStore, bookies: Bookies, timeout: float
 ) -> Reports:
-    """All bookies of all ensembles. `timeout`: seconds for their answers; lists of entries, which Pulsar's bookies
-    never send, are waited for less once everything else is there. Raises MetadataUnavailableError."""
+    """All bookies of all ensembles. `timeout`: seconds for their answers; less for lists of entries, which Pulsar's
+    bookies never send, once all else is there. Raises MetadataUnavailableError."""
     names = sorted({bookie for fragment in metadata.fragments for bookie in fragment.ensemble})
     lists = {bookie: bookies.entries_of(bookie, ledger) for bookie in names}
     ends = {bookie: bookies.read_lac(bookie, ledger) for bookie in names}
@@ -32,8 +32,10 @@ def survey(
     available = store.available()
     reports = {}
     for bookie in names:
-        end = _end(ledger, bookie, ends[bookie], metadata, timeout)
-        report = _with_cookie(BookieReport(bookie, available.get(bookie), confirmed=end.heard), store.cookie(bookie))
+        end, cookie = _end(ledger, bookie, ends[bookie], metadata, timeout), store.cookie(bookie)
+        report = BookieReport(bookie, available.get(bookie), confirmed=end.heard)
+        if cookie is not None:
+            report = report._replace(cookie_ms=cookie.created_ms, cookie_changed_ms=cookie.modified_ms)
         reports[bookie] = _listed(report, lists[bookie], end, waited)
     return reports
 
@@ -48,10 +50,9 @@ def _wait_for(ends: Collection[Future[Any]], lists: Collection[Future[Any]], tim
 
 
 def marked_up_to(ledger: int, metadata: LedgerMetadata, store: LedgerMetadataStore) -> int:
-    """The last entry of the ledger that a subscription has behind it: brokers move none beyond what was acknowledged to
-    them.
+    """The last entry of the ledger that a subscription has behind it: brokers move none beyond what was acknowledged.
 
-    Brokers write it down late, so it proves nothing of what follows. Raises MetadataUnavailableError.
+    They write it down late, so it proves nothing of what follows. Raises MetadataUnavailableError.
     """
     try:
         cursors = store.cursors(topic_of(managed_ledger_of(metadata.custom)))
@@ -62,8 +63,7 @@ def marked_up_to(ledger: int, metadata: LedgerMetadata, store: LedgerMetadataSto
 
 
 def _listed(report: BookieReport, listed: Future[Collection[int]], end: Answered, timeout: float) -> BookieReport:
-    """With what it holds. A bookie that has no last entry has none at all: the only thing that Pulsar's say of what
-    they hold."""
+    """With what it holds. Pulsar's bookies say only whether they have a last entry: without one they have none."""
     error = _error(listed, timeout)
     if error is None:
         return report._replace(holds=listed.result())
@@ -89,9 +89,3 @@ def _end(ledger: int, bookie: str, future: Future[LastConfirmed], metadata: Ledg
         return answered(ledger, request, future, metadata)
     future.cancel()
     return unanswered(request, timeout)
-
-
-def _with_cookie(report: BookieReport, cookie: Cookie | None) -> BookieReport:
-    if cookie is None:
-        return report
-    return report._replace(cookie_ms=cookie.created_ms, cookie_changed_ms=cookie.modified_ms)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from offloader.errors import OffloadError
-from offloader.model import Gap, Position, Source
+from offloader.model import EntryRange, Gap, Position, Source
 from offloader.offload.driver import observed
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.topic import Topic
@@ -63,7 +63,8 @@ def _unexplained(topic: Topic) -> tuple[Position, int] | None:
 
 
 def _explain(context: Context, topic: Topic, first: Position, last: int) -> Explained:
-    return context.source.explain(topic.name, first.ledger, first.entry, last, limit=MAX_LOOKUPS)
+    asked = EntryRange.closed(first.ledger, first.entry, last)
+    return context.source.explain(topic.name, asked, limit=MAX_LOOKUPS)
 
 
 def _explained(topic: Topic, first: Position, answer: Explained) -> None:

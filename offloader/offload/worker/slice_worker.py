@@ -328,9 +328,7 @@ class _SliceRun:
     def _explain(self, missing: EntryRange) -> EntryRange | None:
         """Account for the entries that are explained, from the expected one on. Returns those that are not."""
         limit = max(self._lookups_left, 1)
-        gaps, unexplained = self._source.explain(
-            self._work.id.topic, missing.ledger, missing.first, missing.last, limit=limit
-        )
+        gaps, unexplained = self._source.explain(self._work.id.topic, missing, limit=limit)
         self._lookups_left -= sum(gap.span for gap in gaps) + 1
         if gaps:
             self._gaps.extend(gaps)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from offloader.errors import BrokerUnavailableError, FatalError
-from offloader.model import MIB, TopicName
+from offloader.model import MIB, EntryRange, TopicName
 from offloader.operations.restore.outgoing import Outgoing
 from offloader.operations.restore.provenance import Origin
 from offloader.operations.restore.schemas import Schemas
@@ -125,7 +125,7 @@ class PulsarTarget:
     def _read(self, ledger: int, entry: int) -> bytes | None:
         """One entry, None where the broker does not deliver it. Raises BrokerUnavailableError where it does not say so
         either."""
-        gaps, _ = self._source.explain(self.topic, ledger, entry, entry, limit=1)
+        gaps, _ = self._source.explain(self.topic, EntryRange(ledger, entry, entry + 1), limit=1)
         if gaps:
             return None
         reader = self._source.open(self.topic, ledger, entry, max_bytes=MIB)

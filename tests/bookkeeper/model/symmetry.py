@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import permutations
 from typing import NamedTuple
 
-from offloader.bookkeeper.coverage import write_sets
 from offloader.bookkeeper.model import LedgerMetadata
+from offloader.bookkeeper.recovery.decisions import write_sets
 from tests.bookkeeper.model.clients import Clients, Renamed
 from tests.bookkeeper.model.remembering import remembered
 from tests.bookkeeper.model.world import ENTRIES, Ensembles, Ledger, Ledgers, State

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from offloader.bookkeeper.digests import digest_for
+from offloader.bookkeeper.entry_codec import decode
 from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.recovery.dangers import young_cookies
 from offloader.bookkeeper.recovery.forward import Reading
 from offloader.bookkeeper.recovery.machine import Aborted, Done, RecoveryRules
 from offloader.bookkeeper.recovery.runner import Recoverer
-from offloader.bookkeeper.stored import decode
 from offloader.errors import IntegrityError, MetadataUnavailableError, OutcomeUnknownError
 from offloader.testing.bookkeeper import SimulatedCluster, Weather
 from offloader.testing.ledger_writer import LedgerWriter

@@ -13,15 +13,23 @@ import pytest
 from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo
 from offloader.bookkeeper.api import ManagedLedger
 from offloader.bookkeeper.digests import digest_for, master_key
+from offloader.bookkeeper.entry_codec import encode
 from offloader.bookkeeper.model import LedgerState, StoredEntry
-from offloader.bookkeeper.recovery.bookie_reports import BookieReport, Reports, acknowledged
-from offloader.bookkeeper.recovery.dangers import Danger, DangerKind, dangers, distrusted, young_cookies
+from offloader.bookkeeper.recovery.dangers import (
+    BookieReport,
+    Danger,
+    DangerKind,
+    Reports,
+    acknowledged,
+    dangers,
+    distrusted,
+    young_cookies,
+)
 from offloader.bookkeeper.recovery.inspection import InspectionOptions, examine
 from offloader.bookkeeper.recovery.machine import Aborted, Done, HowClosed
 from offloader.bookkeeper.recovery.outcome import Inspection
 from offloader.bookkeeper.recovery.report import fields, lines
 from offloader.bookkeeper.recovery.survey import marked_up_to, survey
-from offloader.bookkeeper.stored import encode
 from offloader.model import TopicName
 from offloader.testing.bookkeeper import SimulatedBookies, SimulatedCluster, SimulatedStore
 from tests.bookkeeper.recovery.support import ledger

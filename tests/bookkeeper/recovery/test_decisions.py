@@ -8,10 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.bookkeeper.coverage import covers, fence_covers, write_sets
 from offloader.bookkeeper.model import Fragment, LedgerMetadata, LedgerState
 from offloader.bookkeeper.recovery.candidate import Candidate
-from offloader.bookkeeper.recovery.decisions import EntryVerdict, MissingBookies, judge, judge_write_back, missing
+from offloader.bookkeeper.recovery.decisions import (
+    EntryVerdict,
+    MissingBookies,
+    covers,
+    fence_covers,
+    judge,
+    judge_write_back,
+    missing,
+    write_sets,
+)
 from offloader.bookkeeper.recovery.messages import Answered, Held, ReadEntry
 from tests.bookkeeper.recovery.support import NO, UNKNOWN, YES
 

@@ -11,13 +11,13 @@ from dataclasses import replace
 import pytest
 
 from offloader.bookkeeper.digests import digest_for, master_key
+from offloader.bookkeeper.entry_codec import decode, encode, encode_lac
 from offloader.bookkeeper.model import DigestType, LedgerMetadata, LedgerState, StoredEntry
 from offloader.bookkeeper.recovery.forward import Reading
 from offloader.bookkeeper.recovery.machine import Aborted, Closing, Done, HowClosed, RecoveryRules
 from offloader.bookkeeper.recovery.outcome import RecoveryOutcome
 from offloader.bookkeeper.recovery.runner import Recoverer, recover
 from offloader.bookkeeper.status import BookieIOError, ReadOnlyError, status_error
-from offloader.bookkeeper.stored import decode, encode, encode_lac
 from offloader.errors import (
     BookieUnavailableError,
     LedgerNotFoundError,

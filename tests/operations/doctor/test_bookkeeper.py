@@ -6,8 +6,8 @@ import pytest
 
 from offloader.bookkeeper.connect import BookKeeperSettings
 from offloader.bookkeeper.digests import digest_for, master_key
+from offloader.bookkeeper.entry_codec import encode
 from offloader.bookkeeper.model import StoredEntry
-from offloader.bookkeeper.stored import encode
 from offloader.model import LedgerList, LedgerSpan, TopicName
 from offloader.offload.core.check import Verdict
 from offloader.operations.doctor.cluster import bookies_reachable

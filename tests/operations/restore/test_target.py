@@ -80,8 +80,10 @@ class Source:
         self._rest = rest
         self.hidden = self.silent = False
 
-    def explain(self, topic, ledger, first, last, *, limit):
-        return ((Gap(ledger, first, last + 1, kind=GapKind.MARKER),), None) if self.hidden else ((), first)
+    def explain(self, topic, missing, *, limit):
+        if self.hidden:
+            return (Gap(missing.ledger, missing.first, missing.after, kind=GapKind.MARKER),), None
+        return (), missing.first
 
     def open(self, topic, ledger, entry, *, max_bytes):
         self._last = RawEntry(ledger, entry, self._rest.entries[entry])

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.bookkeeper.digests import digest_for
+from offloader.bookkeeper.entry_codec import decode, decode_lac, encode, encode_lac, raw_entries
 from offloader.bookkeeper.model import DigestType, StoredEntry
-from offloader.bookkeeper.stored import decode, decode_lac, encode, encode_lac, raw_entries
 from offloader.errors import IntegrityError
 from tests.bookkeeper.entries import digest_types, ledger, stored_entries
 

@@ -43,8 +43,7 @@ def decode(stored: Bytes, digest: Digest, ledger: int, entry: int | None = None)
 
 
 def raw_entries(stored: Sequence[bytes], digest: Digest, ledger: int, first: int) -> list[RawEntry]:
-    """Check consecutive entries, `first` and those after it. Raises IntegrityError. Several times faster than `decode`
-    each."""
+    """Check consecutive entries from `first` on. Raises IntegrityError. Several times faster than `decode` for each."""
     start, digest_of = _SIZE + digest.size, digest.of
     entries = []
     for number, data in enumerate(stored, first):

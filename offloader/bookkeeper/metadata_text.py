@@ -1,7 +1,7 @@
 """The text form of LedgerMetadataFormat (format 2), and how its unknown fields survive a rewrite. Pure.
 
-Protobuf's text parser drops fields that it does not know. So we keep the text of every field that did not change, and
-of every field whose name we do not know.
+Protobuf's text parser drops fields that it does not know, so we keep the text of those, and of each field that did not
+change.
 """
 
 from __future__ import annotations
