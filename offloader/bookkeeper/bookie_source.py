@@ -92,7 +92,9 @@ class BookKeeperReader:
             if not self._following:
                 self._closed.wait(timeout)
                 return []
-            self._begin(self._following.popleft())
+            self._begin(self._following[0])  # stays first where this fails: whoever reads again skips nothing
+            if self._following:
+                self._following.popleft()
         try:
             return self._reader.read(timeout)
         except (EntryNotFoundError, LedgerNotFoundError, BookieUnavailableError) as error:
@@ -112,8 +114,9 @@ class BookKeeperReader:
         self._open(max(self._start[1], 0) if ledger == self._start[0] else 0, metadata)
 
     def _open(self, first: int, metadata: LedgerMetadata) -> None:
+        reader = self._open_ledger(EntryRange(self._ledger, first, self._end(metadata)), metadata)
         self._close_ledger()
-        self._reader = self._open_ledger(EntryRange(self._ledger, first, self._end(metadata)), metadata)
+        self._reader = reader
 
     def _end(self, metadata: LedgerMetadata) -> int:
         """How many entries of this ledger may be read. Nothing follows a ledger whose end nobody knows."""

@@ -11,7 +11,7 @@ from offloader.bookkeeper.bookie_source import BookKeeperSource
 from offloader.bookkeeper.digests import digest_for, master_key
 from offloader.bookkeeper.entry_codec import encode
 from offloader.bookkeeper.model import Fragment, StoredEntry, Versioned
-from offloader.errors import BookieUnavailableError, DataLostError, IntegrityError
+from offloader.errors import BookieUnavailableError, DataLostError, IntegrityError, MetadataUnavailableError
 from offloader.model import EntryRange, GapKind, LedgerList, LedgerSpan, TopicName
 from offloader.ports.entry_source import EntryReader, Extent, RawEntry
 from offloader.testing.bookkeeper import SimulatedCluster
@@ -118,6 +118,29 @@ def test_a_ledger_that_is_deleted_while_it_is_read(cluster: MemoryCluster) -> No
     cluster.vanish(TOPIC, stored[0].ledger)
     with pytest.raises(DataLostError, match="is gone from BookKeeper"):
         drain(reader)
+
+
+def test_who_reads_again_after_an_error_skips_no_ledger(cluster: MemoryCluster) -> None:
+    stored = everything(cluster)
+    reader = cluster.stored.open(TOPIC, *stored[0][:2], max_bytes=1_000, extent=extent(cluster))
+    found = list(reader.read(0.01))
+    assert found == stored[:7]
+    cluster.faults.add("ledgers.read", lambda: MetadataUnavailableError("busy"), times=2)
+    for _ in range(2):
+        with pytest.raises(MetadataUnavailableError):
+            reader.read(0.01)
+    assert drain(reader, found) == stored
+
+
+def test_a_ledger_that_was_cut_off_is_not_passed_over_by_who_reads_again(cluster: MemoryCluster) -> None:
+    first = everything(cluster)[0]
+    confirmed = LedgerList((LedgerSpan(first.ledger, 9), *extent(cluster).ledgers.spans[1:]))
+    reader = cluster.stored.open(
+        TOPIC, first.ledger, 0, max_bytes=1_000, extent=Extent(confirmed, extent(cluster).last)
+    )
+    for _ in range(2):
+        with pytest.raises(IntegrityError, match=f"entry {first.ledger}:9 was confirmed"):
+            reader.read(0.01)
 
 
 def test_an_absent_entry_that_was_confirmed_is_an_integrity_failure(cluster: MemoryCluster) -> None:
