@@ -82,7 +82,9 @@ def rebuild_command(
     """
     if not holds_data(session.store, topic):  # else it is the right root, though its `_root` may be lost as well
         read_root(session.store)
-    found = proposed(session.store, topic, Given(application or session.config.application, session.doors.clock_ms()))
+    found = proposed(
+        session.store, topic, Given(application or session.config.application, session.dependencies.clock_ms())
+    )
     given = _given(session, found.evidence, application, created, ended)
     found = proposed(session.store, topic, given)
     if not found.records:
@@ -90,7 +92,7 @@ def rebuild_command(
     if yes:
         _check_created(found)
         check_agreement(found)
-        found = rebuild(session.store, topic, given, session.doors.new_token)
+        found = rebuild(session.store, topic, given, session.dependencies.new_token)
     _show(session, topic, found, written=yes)
     return FINDINGS if found.notes else OK
 
@@ -121,7 +123,7 @@ def _given(
     claimed = any(claim.created is not None for claim in evidence.claims)
     return Given(
         application=_owner(evidence, application, session.config.application),
-        at=session.doors.clock_ms(),
+        at=session.dependencies.clock_ms(),
         created=created if created is not None or claimed else _created(session, evidence),
         ended=tuple((end.ledger, end.entry) for end in ended),
     )

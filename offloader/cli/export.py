@@ -13,21 +13,17 @@ from rich.console import Console
 
 from offloader.archive.items import Missing
 from offloader.archive.messages.encryption import KeyReader
-from offloader.archive.reading.reader import OnDamage, ReadOptions
+from offloader.archive.reading.reader import ReadOptions
 from offloader.archive.spark.values import parse_names
 from offloader.archive.topic import ArchivedTopic
 from offloader.cli.parsing import TOPIC, parsed
 from offloader.cli.progress import download_progress
 from offloader.cli.reading import (
-    ON_DAMAGE,
-    PRIVATE_KEYS,
     Bound,
     LedgersOption,
     archived_partitions,
-    ledger_options,
-    limit_options,
-    limits_of,
     range_options,
+    reading_options,
     selected,
 )
 from offloader.cli.session import CommandSession, command
@@ -88,10 +84,7 @@ def _parse_file_size(text: str) -> int:
     help="In a folder: end a file at about this size, above 0; 256M by default.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace an earlier export.")
-@PRIVATE_KEYS
-@ON_DAMAGE
-@limit_options
-@ledger_options
+@reading_options
 @command()
 def export_command(
     session: CommandSession,
@@ -105,12 +98,8 @@ def export_command(
     max_file_bytes: int | None,
     overwrite: bool,
     private_keys: KeyReader | None,
-    on_damage: str,
-    max_message_size: int | None,
-    max_chunked_message_size: int | None,
-    ledgers: str | None,
-    cluster: str | None,
-    ask_pulsar: bool,
+    reading: ReadOptions,
+    ledgers: LedgersOption,
 ) -> None:
     """Write a topic's archived messages to Parquet. The columns are those of the Spark source (docs/reading.md).
 
@@ -123,10 +112,9 @@ def export_command(
     """
     wanted = Wanted(selected(start, end), columns, entries, private_keys)
     schema = wanted.schema
-    reading = ReadOptions(on_damage=OnDamage(on_damage), limits=limits_of(max_message_size, max_chunked_message_size))
-    sources = archived_partitions(session, topic, LedgersOption(ledgers, cluster, ask_pulsar), reading)
+    sources = archived_partitions(session, topic, ledgers, reading)
     partitioned = sources[0].name != topic
-    target = Destination(to, session.doors.new_token(), partitioned=partitioned, overwrite=overwrite)
+    target = Destination(to, session.dependencies.new_token(), partitioned=partitioned, overwrite=overwrite)
     if target.is_file and max_file_bytes is not None:
         raise ConfigError("--max-file-bytes: FILE.parquet is one file; name a folder in --to")
     target.check([source.name for source in sources])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -11,6 +11,14 @@ from offloader.config.units import parse_time
 from offloader.model import Position, TopicName
 
 Callback = Callable[[click.Context, click.Parameter, Any], Any]
+C = TypeVar("C", bound=Callable[..., Any])
+
+
+def with_options(command: C, *options: Callable[[C], C]) -> C:
+    """The command with these options, which its help lists in this order."""
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 def parsed(parse: Callable[[str], object]) -> Callback:

@@ -39,9 +39,7 @@ def peek(
     position: Position,
     *,
     max_message_size: int | None,
-    ledgers: str | None,
-    cluster: str | None,
-    ask_pulsar: bool,
+    ledgers: LedgersOption,
 ) -> int:
     """Show one position of a topic: where it is stored, and every field of its entry, also such that have no name here.
 
@@ -53,7 +51,7 @@ def peek(
     brokerEntryMetadata, checksum, messageMetadata, payload, messages, problem}, with Pulsar's names of fields and bytes
     in hex.
     """
-    found = archived(session, topic, LedgersOption(ledgers, cluster, ask_pulsar)).peek(position)
+    found = archived(session, topic, ledgers).peek(position)
     facts = _facts(found, max_message_size or MAX_MESSAGE)
     if session.output.name == "json":
         session.output.line("", facts)

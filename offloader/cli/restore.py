@@ -119,7 +119,7 @@ def restore(
     """
     options = RestoreOptions(rate, allow_missing, ignore_schemas)
     config = session.config if to_config is None else Config.load(to_config)
-    with closing(session.doors.target(config)) as cluster:
+    with closing(session.dependencies.target(config)) as cluster:
         archived = sorted(listing.topics(session.store))
         planned = pairing(topic, archived, to, cluster.existing(to.namespace), partitions)
         if planned.create is not None:
@@ -158,8 +158,8 @@ def _run(session: CommandSession, cluster: Cluster, job: Job, options: RestoreOp
     target = cluster.target(job.to, job.origin, ignore_schemas=options.ignore_schemas)
     target.check()
     with _progress(job) as advance, closing(target):
-        doors = session.doors
-        tools = Tools(lambda: doors.clock_ms() / 1000, doors.sleep, advance)
+        dependencies = session.dependencies
+        tools = Tools(lambda: dependencies.clock_ms() / 1000, dependencies.sleep, advance)
         begin = lambda tail: RestoreProgress(  # noqa: E731
             job.origin, tail, outcomes=job.source.outcomes(), allow_missing=options.allow_missing
         )

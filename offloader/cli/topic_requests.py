@@ -56,7 +56,7 @@ def offload(session: CommandSession, topic: TopicName, *, wait: bool, timeout: i
         if end is None:
             session.output.line("Nothing to offload", {"message": "Nothing to offload", "topic": str(name)})
             continue
-        found = _ask(session, Request(RequestKind.CLOSE, name, session.doors.clock_ms(), _user(), end))
+        found = _ask(session, Request(RequestKind.CLOSE, name, session.dependencies.clock_ms(), _user(), end))
         text = f"Offload triggered for {name} up to {end}"
         session.output.line(text, {"message": text, "topic": str(name), "request": found.id, "end": str(end)})
         asked.append(found)
@@ -126,7 +126,7 @@ def _ask_for(
         raise FatalError(f"{topic} is not in the archive; `offloader topics list` shows what is")
     if position is not None:
         position = position._replace(incarnation=catalog.claim.incarnation)
-    asked = _ask(session, Request(kind, topic, session.doors.clock_ms(), _user(), position))
+    asked = _ask(session, Request(kind, topic, session.dependencies.clock_ms(), _user(), position))
     session.output.line(f"{text} {topic}", {"message": f"{text} {topic}", "topic": str(topic), "request": asked.id})
     return OK if timeout == 0 else _outcomes(session, [asked], timeout)
 
@@ -164,22 +164,22 @@ def _end_to_reach(session: CommandSession, topic: TopicName) -> Position | None:
 
 def _ask(session: CommandSession, request: Request) -> TakenRequest:
     """Submit, and wait until the application has seen it. Raises FatalError where none does."""
-    config, doors = session.config, session.doors
-    request_id = requests.submit(session.store, config.application, request, doors.new_token)
+    config, dependencies = session.config, session.dependencies
+    request_id = requests.submit(session.store, config.application, request, dependencies.new_token)
     patience = POLLS_UNTIL_SEEN * config.spark.trigger_ms
-    until = doors.clock_ms() + patience
+    until = dependencies.clock_ms() + patience
     while not requests.is_seen(session.store, config.application, request_id):
-        if doors.clock_ms() >= until:
+        if dependencies.clock_ms() >= until:
             raise FatalError(
                 f"no application answers: {config.application} has not seen the request for {format_time(patience)}; "
                 f"is `offloader run` at work? It will serve the request ({request_id}) when it starts"
             )
-        doors.sleep(POLL)
+        dependencies.sleep(POLL)
     return TakenRequest(request_id, request.topic)
 
 
 def _outcomes(session: CommandSession, asked: list[TakenRequest], timeout: int | None) -> int:
-    until = session.doors.clock_ms() + (FOR_EVER_MS if timeout is None else timeout)
+    until = session.dependencies.clock_ms() + (FOR_EVER_MS if timeout is None else timeout)
     code = OK
     for one in asked:
         outcome = _wait(session, one, until)
@@ -190,10 +190,15 @@ def _outcomes(session: CommandSession, asked: list[TakenRequest], timeout: int |
 
 
 def _wait(session: CommandSession, asked: TakenRequest, until: int) -> RequestOutcome:
-    doors = session.doors
-    left = max(until - doors.clock_ms(), 0)
+    dependencies = session.dependencies
+    left = max(until - dependencies.clock_ms(), 0)
     outcome = requests.wait(
-        session.store, session.config.application, asked.id, timeout_ms=left, clock=doors.clock_ms, sleep=doors.sleep
+        session.store,
+        session.config.application,
+        asked.id,
+        timeout_ms=left,
+        clock=dependencies.clock_ms,
+        sleep=dependencies.sleep,
     )
     if outcome is None:
         raise FatalError(f"{asked.topic}: not done yet; the application goes on with request {asked.id}")

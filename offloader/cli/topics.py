@@ -182,13 +182,13 @@ def offload_status(session: CommandSession, topic: TopicName, *, wait_complete: 
     \b
     JSON: {message, topic, status}; status is not_run, running, success or error.
     """
-    doors = session.doors
-    until = None if timeout is None else doors.clock_ms() + timeout
+    dependencies = session.dependencies
+    until = None if timeout is None else dependencies.clock_ms() + timeout
     status, reason = _status(session, topic)
     while wait_complete and status is Status.RUNNING:
-        if until is not None and doors.clock_ms() >= until:
+        if until is not None and dependencies.clock_ms() >= until:
             raise FatalError(f"{topic}: offload is still running after {format_time(timeout or 0)}")
-        doors.sleep(POLL)
+        dependencies.sleep(POLL)
         status, reason = _status(session, topic)
     text = status.value.format(topic=topic, reason=reason)
     session.output.message(text, topic=str(topic), status=status.name.lower())
@@ -201,7 +201,9 @@ def _status(session: CommandSession, topic: TopicName) -> tuple[Status, str]:
     if not journals.readable:
         raise OffloadError(str(journals.findings[0]))
     known = [t for t in archived_topics(session, journals) if t == topic or t.partitioned_name == str(topic)]
-    asked = {r.topic for _, r in requests.pending(session.store, session.config.application, session.doors.clock_ms())}
+    asked = {
+        r.topic for _, r in requests.pending(session.store, session.config.application, session.dependencies.clock_ms())
+    }
     found = [_status_of(session.catalogs.head(t), state_of(journals, t), asked=t in asked) for t in known]
     order = (Status.ERROR, Status.RUNNING, Status.SUCCESS)
     return next(((s, reason) for wanted in order for s, reason in found if s is wanted), (Status.NOT_RUN, ""))

@@ -38,9 +38,7 @@ def verify_command(
     *,
     quick: bool,
     abort_uploads: bool,
-    ledgers: str | None,
-    cluster: str | None,
-    ask_pulsar: bool,
+    ledgers: LedgersOption,
 ) -> int:
     """Check what is offloaded: catalogs, journals and objects against each other, byte for byte.
 
@@ -52,7 +50,7 @@ def verify_command(
     JSON: {message, topics, segments, ledgers, entries, unreadable, bytes, aborted, findings}; a finding is
     {kind, key, topic, offset, position, message}.
     """
-    bucket = LedgersOption(ledgers, cluster, ask_pulsar).bucket(session)
+    bucket = ledgers.bucket(session)
     count, of_ledgers, only_there = (
         (0, [], set()) if bucket is None else _of_ledgers(session, bucket, topics, quick=quick)
     )

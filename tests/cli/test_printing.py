@@ -66,12 +66,12 @@ def evil(line):
     bookkeeper.put(15, EVIL.encode(), **{f"custom{EVIL}": EVIL.encode()})
     bookkeeper.metadata.cluster.register(f"b9{EVIL}:1", None)
     bookkeeper.metadata.cluster.put_managed_ledger(TOPIC, ManagedLedger((ListedLedger(15, 0, 0),), 0, b""))
-    line.doors = replace(
-        line.doors,
+    line.dependencies = replace(
+        line.dependencies,
         bookkeeper=lambda _config, _timeout: tuple(reversed(bookkeeper.client())),
         admin=lambda _: Hostile(),
         target=lambda _: Hostile(),
-        world=lambda *_: Hostile(),
+        probes=lambda *_: Hostile(),
     )
     return line
 

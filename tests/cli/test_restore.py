@@ -71,7 +71,7 @@ class FakeCluster:
 @pytest.fixture
 def cluster(line: Line) -> FakeCluster:
     cluster = FakeCluster()
-    line.doors = replace(line.doors, target=lambda _: cluster)
+    line.dependencies = replace(line.dependencies, target=lambda _: cluster)
     return cluster
 
 
@@ -191,7 +191,9 @@ def test_unknown_topics_and_bad_options(line: Line, cluster: FakeCluster) -> Non
 def test_the_target_may_be_in_another_cluster(line: Line, cluster: FakeCluster) -> None:
     archive(line)
     seen = []
-    line.doors = replace(line.doors, target=lambda config: seen.append(config.pulsar.service_url) or cluster)
+    line.dependencies = replace(
+        line.dependencies, target=lambda config: seen.append(config.pulsar.service_url) or cluster
+    )
     other = line.folder / "other.yaml"
     other.write_text(line.config.replace("pulsar://localhost:6650", "pulsar://elsewhere:6650"))
     line.ok("topics", "restore", "orders", "--to", "again", "--to-config", str(other))
