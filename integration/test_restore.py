@@ -169,9 +169,9 @@ def test_a_second_restore_fences_out_the_first(bench: Bench) -> None:
     settings = PulsarSettings(service_url=bench.pulsar.service_url, admin_url=bench.pulsar.admin_url)
     clusters = [TargetCluster(settings) for _ in range(2)]
     first, second = (cluster.target(topic, origin) for cluster in clusters)
-    course = RestoreProgress(origin, Tail())
-    course.take(ArchivedEntry(Position(0, 1, 0), message("one")))
-    entry = course.next()
+    progress = RestoreProgress(origin, Tail())
+    progress.take(ArchivedEntry(Position(0, 1, 0), message("one")))
+    entry = progress.next()
     first.attach()
     second.attach()
     first.send(entry)

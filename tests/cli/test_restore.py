@@ -12,8 +12,8 @@ from offloader.errors import FatalError
 from offloader.metadata.layout import catalog_folder
 from offloader.model import GapKind, Position, TopicName
 from offloader.operations.restore.pairs import Existing
-from offloader.operations.restore.provenance import Origin, read_mark
-from offloader.operations.restore.tail import Found, Tail, tail_of
+from offloader.operations.restore.provenance import Origin, read_provenance
+from offloader.operations.restore.tail import Tail, TargetContents, tail_of
 from tests.archive.support import TOPIC, Archive, gap, stream
 from tests.cli.support import Line
 from tests.operations.restore.support import MemoryTarget, envelopes
@@ -29,7 +29,7 @@ class Target(MemoryTarget):
 
     def tail(self) -> Tail:
         last = (1, len(self.stored) - 1) if self.stored else None
-        found = Found(len(self.stored), last, self.stored[-1] if self.stored else None)
+        found = TargetContents(len(self.stored), last, self.stored[-1] if self.stored else None)
         return tail_of(self.topic, self.origin, found, settled=True)
 
 
@@ -89,7 +89,7 @@ def test_a_topic_is_made_and_filled(line: Line, cluster: FakeCluster) -> None:
         f"{TOPIC} is restored to {AGAIN}: 9 entries sent ({sum(map(len, cluster.topics[AGAIN].stored))} bytes), 0 were "
         "there, 2 positions in gaps, 0 losses passed over\n"
     )
-    marks = [read_mark(e.metadata) for e in envelopes(cluster.topics[AGAIN])]
+    marks = [read_provenance(e.metadata) for e in envelopes(cluster.topics[AGAIN])]
     assert [m.position for m in marks] == [Position(0, 1, n) for n in range(5)] + [Position(0, 2, n) for n in range(4)]
 
 

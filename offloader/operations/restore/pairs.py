@@ -13,8 +13,7 @@ Pair = tuple[TopicName, TopicName]
 
 @dataclass(frozen=True, slots=True)
 class Existing:
-    """The topics of the target's namespace: those that hold entries, and the partitioned ones with their numbers of
-    partitions."""
+    """The target's namespace: the topics that hold entries, and the partitioned ones' numbers of partitions."""
 
     topics: Collection[TopicName]
     partitioned: Mapping[TopicName, int]
@@ -22,8 +21,7 @@ class Existing:
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """Sources and targets in order. `create`: the target is to be made, with so many partitions (0: it is not
-    partitioned)."""
+    """Sources and targets in order. `create`: make the target, with so many partitions (0: not partitioned)."""
 
     pairs: tuple[Pair, ...]
     create: int | None = None
@@ -36,10 +34,8 @@ def pairing(
     existing: Existing,
     partitions: int | None = None,
 ) -> Pairing:
-    """A topic goes to a topic of its kind; all partitions of one to as many. `partitions`: how many the source had.
-
-    By default that is told by the highest that is archived. Raises FatalError; TopicNotFoundError where nothing is
-    archived.
+    """A topic goes to a topic of its kind; all partitions of one to as many. `partitions`: how many the source had, by
+    default up to the highest archived one. Raises FatalError; TopicNotFoundError where nothing is archived.
     """
     if source in archived:
         return _single(source, target, existing)

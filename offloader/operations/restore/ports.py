@@ -12,14 +12,14 @@ from offloader.operations.restore.tail import Tail
 
 
 class RestoreTarget(Protocol):
-    """The topic that entries are restored to. Its class tells whether an error is worth another `attach`."""
+    """The topic that entries are restored to. An error's class tells whether another `attach` may help."""
 
     def check(self) -> Tail:
         """Look, without touching anything. Raises FatalError where the topic is refused."""
         ...
 
     def attach(self) -> Tail:
-        """Become its only producer, wait until nothing of an earlier one is on its way, and read its tail."""
+        """Become its only producer, wait for what an earlier one sent, and read the tail."""
         ...
 
     def send(self, entry: Outgoing) -> None:
@@ -27,7 +27,8 @@ class RestoreTarget(Protocol):
         ...
 
     def receipts(self, timeout: float) -> list[int]:
-        """Numbers of entries that were stored, in order; raises why the connection ended once there are none left."""
+        """Numbers of stored entries, in order, within seconds; once there are none left, raises why the connection
+        ended."""
         ...
 
     def tail(self) -> Tail:
@@ -47,7 +48,7 @@ class Cluster(Protocol):
         ...
 
     def check_new(self, topic: TopicName) -> None:
-        """Raises FatalError where the topic, once it is made, would be refused for what its namespace says."""
+        """Raises FatalError where the namespace's policies would have the topic refused, once it is made."""
         ...
 
     def create(self, topic: TopicName, partitions: int) -> None:
