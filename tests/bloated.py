@@ -114,7 +114,7 @@ def told(store: BloatedStore) -> Iterator[object]:
     ]
     yield from check_root(store)
     yield from verify(store).findings
-    yield from proposed(store, TOPIC, Given(APPLICATION, 9)).evidence.notes
+    yield from proposed(store, TOPIC, Given(APPLICATION, 9)).remains.notes
     for read in readers:
         try:
             read()

@@ -85,7 +85,7 @@ def rebuild_command(
     found = proposed(
         session.store, topic, Given(application or session.config.application, session.dependencies.clock_ms())
     )
-    given = _given(session, found.evidence, application, created, ended)
+    given = _given(session, found.remains, application, created, ended)
     found = proposed(session.store, topic, given)
     if not found.records:
         raise FatalError(f"{topic}: no record is left of it that a catalog could be made from")
@@ -118,36 +118,36 @@ def compact_command(session: CommandSession, topic: TopicName) -> None:
 
 
 def _given(
-    session: CommandSession, evidence: Remains, application: str | None, created: int | None, ended: Iterable[Position]
+    session: CommandSession, remains: Remains, application: str | None, created: int | None, ended: Iterable[Position]
 ) -> Given:
-    claimed = any(claim.created is not None for claim in evidence.claims)
+    claimed = any(claim.created is not None for claim in remains.claims)
     return Given(
-        application=_owner(evidence, application, session.config.application),
+        application=_owner(remains, application, session.config.application),
         at=session.dependencies.clock_ms(),
-        created=created if created is not None or claimed else _created(session, evidence),
+        created=created if created is not None or claimed else _created(session, remains),
         ended=tuple((end.ledger, end.entry) for end in ended),
     )
 
 
-def _owner(evidence: Remains, asked: str | None, configured: str) -> str:
+def _owner(remains: Remains, asked: str | None, configured: str) -> str:
     """Whose topic it is. Raises FatalError where another one is asked for than the records and journals know."""
-    known = [claim.application for claim in sorted(evidence.claims, key=lambda c: (c.incarnation, c.at))[-1:]]
-    known = known or [application for application, _ in evidence.open]
+    known = [claim.application for claim in sorted(remains.claims, key=lambda c: (c.incarnation, c.at))[-1:]]
+    known = known or [application for application, _ in remains.open]
     if asked is not None and known and asked != known[-1]:
         raise FatalError(
-            f"{evidence.topic} is {known[-1] or 'nobody'}'s, not {asked}'s: `offloader takeover` changes that"
+            f"{remains.topic} is {known[-1] or 'nobody'}'s, not {asked}'s: `offloader takeover` changes that"
         )
     return known[-1] if known else configured if asked is None else asked
 
 
-def _created(session: CommandSession, evidence: Remains) -> int | None:
+def _created(session: CommandSession, remains: Remains) -> int | None:
     """What Pulsar says, where the topic there still has a ledger of what is archived: else it may be another one of
     that name."""
     try:
-        info = session.admin.topic_info(evidence.topic)
+        info = session.admin.topic_info(remains.topic)
     except OffloadError:
         return None
-    ours = {held.ledger for span in evidence.spans if isinstance(span, Segment) for held in span.ledgers}
+    ours = {held.ledger for span in remains.spans if isinstance(span, Segment) for held in span.ledgers}
     return info.created if any(ledger in info.ledgers for ledger in ours) else None
 
 
@@ -156,7 +156,7 @@ def _check_created(proposal: Proposal) -> None:
     claim = proposal.catalog().claim
     if claim is not None and claim.created is None:
         raise FatalError(
-            f"{proposal.evidence.topic}: when it was created is in no record, and Pulsar does not list a ledger that "
+            f"{proposal.remains.topic}: when it was created is in no record, and Pulsar does not list a ledger that "
             "is archived; give --created DATE (any date where the topic does not exist any more)"
         )
 
@@ -191,8 +191,8 @@ def _show(session: CommandSession, topic: TopicName, proposal: Proposal, *, writ
 
 
 def _origin(proposal: Proposal, record: Said) -> str:
-    uuid, evidence = proposal.evidence.uuid(record), proposal.evidence
-    return "kept" if uuid in evidence.committed else "restored" if uuid in evidence.records else "made"
+    uuid, remains = proposal.remains.uuid(record), proposal.remains
+    return "kept" if uuid in remains.committed else "restored" if uuid in remains.records else "made"
 
 
 def _line(proposal: Proposal, record: Said) -> str:
@@ -219,7 +219,7 @@ def _fields(proposal: Proposal, record: Said) -> dict[str, object]:
     fields: dict[str, object] = {
         "kind": kind,
         "origin": _origin(proposal, record),
-        "uuid": proposal.evidence.uuid(record),
+        "uuid": proposal.remains.uuid(record),
     }
     if isinstance(record, Segment | Loss):
         fields |= {"start": str(record.start), "end": str(record.end)}
