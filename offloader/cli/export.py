@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from offloader.archive.items import Missing
 from offloader.archive.messages.encryption import KeyReader
 from offloader.archive.reading.reader import ReadOptions
 from offloader.archive.spark.values import parse_names
@@ -33,18 +31,9 @@ from offloader.errors import ConfigError
 from offloader.model import MIB, TopicName
 from offloader.operations.export.destination import Destination
 from offloader.operations.export.export import Advance, Tally, Wanted, export
-from offloader.operations.export.parquet import ParquetFiles, WrittenFile
+from offloader.operations.export.parquet import ParquetFiles
 
 MAX_FILE_BYTES = 256 * MIB
-
-
-@dataclass(frozen=True)
-class Exported:
-    """One topic's part of an export; the files have the names that they end up with."""
-
-    topic: TopicName
-    files: list[WrittenFile]
-    tally: Tally
 
 
 def parse_target(text: str) -> Path:
@@ -124,52 +113,42 @@ def export_command(
         for source in sources:
             with ParquetFiles(schema, target.paths(source.name), size) as files:
                 tally = export(source, wanted, files, advance)
-            final = [replace(file, path=target.final(file.path)) for file in files.done]
-            done.append(Exported(source.name, final, tally))
+            tally.files = [replace(file, path=target.final(file.path)) for file in tally.files]
+            done.append(tally)
         target.publish()
     _show(session, topic, to, wanted, done)
 
 
-@contextmanager
-def _progress(topic: TopicName, sources: list[ArchivedTopic], wanted: Wanted) -> Iterator[Advance]:
+def _progress(topic: TopicName, sources: list[ArchivedTopic], wanted: Wanted) -> AbstractContextManager[Advance]:
     """A bar, only on a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _say_nothing
-        return
+        return nullcontext(lambda _: None)
     total = sum(source.size(wanted.selection) for source in sources)
-    with download_progress(f"{topic}", max(total, 1), console) as advance:
-        yield advance
+    return download_progress(f"{topic}", max(total, 1), console)
 
 
-def _say_nothing(size: int) -> None: ...
-
-
-def _show(session: CommandSession, topic: TopicName, to: Path, wanted: Wanted, done: list[Exported]) -> None:
-    files = [file for one in done for file in one.files]
-    lost = [missing for one in done for missing in one.tally.missing]
-    rows, size = sum(one.tally.rows for one in done), sum(file.size for file in files)
+def _show(session: CommandSession, topic: TopicName, to: Path, wanted: Wanted, done: list[Tally]) -> None:
+    files = [file for tally in done for file in tally.files]
+    lost = [missing for tally in done for missing in tally.missing]
+    rows, size = sum(tally.rows for tally in done), sum(file.size for file in files)
     what = "entries" if wanted.entries else "messages"
-    gaps = sum(one.tally.gaps for one in done)
-    problems = sum((one.tally.problems for one in done), Counter[str]())
+    gaps = sum(tally.gaps for tally in done)
+    problems = sum((tally.problems for tally in done), Counter[str]())
     text = (
         f"{topic}: {rows} {what} exported to {to} ({len(files)} files, {size} bytes), {gaps} positions in gaps, "
         f"{len(lost)} stretches missing"
     ) + "".join(f", {count} messages without value: {why}" for why, count in sorted(problems.items()))
     details = [f"# {m.start}..{m.end} is missing: {m.why}" for m in lost]
-    session.output.message(text, details, topics=[_fields(one) for one in done])
+    session.output.message(text, details, topics=[_fields(tally) for tally in done])
 
 
-def _fields(one: Exported) -> dict[str, object]:
+def _fields(tally: Tally) -> dict[str, object]:
     return {
-        "topic": str(one.topic),
-        "rows": one.tally.rows,
-        "gaps": one.tally.gaps,
-        "missing": [_missing(missing) for missing in one.tally.missing],
-        "withoutValue": dict(one.tally.problems),
-        "files": [{"path": str(file.path), "rows": file.rows, "bytes": file.size} for file in one.files],
+        "topic": str(tally.topic),
+        "rows": tally.rows,
+        "gaps": tally.gaps,
+        "missing": [{"from": str(m.start), "to": str(m.end), "why": m.why} for m in tally.missing],
+        "withoutValue": dict(tally.problems),
+        "files": [{"path": str(file.path), "rows": file.rows, "bytes": file.size} for file in tally.files],
     }
-
-
-def _missing(missing: Missing) -> dict[str, object]:
-    return {"from": str(missing.start), "to": str(missing.end), "why": missing.why}

@@ -70,11 +70,10 @@ def verify(
             r.catalog.topic: r
             for r in map_ahead(pool, lambda topic: read_catalog(store, topic, slim=True), names, 2 * THREADS)
         }
-    findings = [*journals.findings, *_of_records(read), *_of_journals(store, read, journals)]
-    findings += _copies(
-        chain(journals.tokens, ((record.key, record.uuid) for r in read.values() for record in r.records))
-    )
-    findings += _of_objects(store, read, quick=quick)
+    findings = [*journals.findings, *_check_records(read), *_check_journals(store, read, journals)]
+    tokens = ((record.key, record.uuid) for r in read.values() for record in r.records)
+    findings += _check_tokens(chain(journals.tokens, tokens))
+    findings += _check_objects(store, read, quick=quick)
     with ThreadPoolExecutor(THREADS, "verify") as pool:
         findings += check_copies(store, read.values(), dict(listed), pool, quick=quick)
     if chosen is None:
@@ -82,11 +81,10 @@ def verify(
     findings += lost_ends(store, stray_objects((key for key, _ in listed), _named(read), journals), read, journals)
     unnamed = list(open_uploads(uploads, journals))
     findings += [finding for _, finding in unnamed]
-    aborted = (
-        [upload.upload for upload, _ in unnamed if upload is not None] if abort_uploads and journals.readable else []
-    )
-    for upload_id in aborted:
-        store.abort(upload_id)
+    ours = [upload.upload for upload, _ in unnamed if upload is not None]
+    aborted = ours if abort_uploads and journals.readable else []
+    for upload in aborted:
+        store.abort(upload)
     segments = [s for r in read.values() for s in r.catalog.segments]
     return Report(
         findings=tuple(findings),
@@ -107,7 +105,7 @@ def _named(read: Mapping[TopicName, ReadCatalog]) -> Named:
     )
 
 
-def _of_records(read: Mapping[TopicName, ReadCatalog]) -> Iterator[Finding]:
+def _check_records(read: Mapping[TopicName, ReadCatalog]) -> Iterator[Finding]:
     uuids = Counter(segment.uuid for r in read.values() for segment in r.catalog.segments)
     for topic, r in read.items():
         yield from r.findings
@@ -117,7 +115,7 @@ def _of_records(read: Mapping[TopicName, ReadCatalog]) -> Iterator[Finding]:
                 yield Finding(FindingKind.DUPLICATE_UUID, key, message, topic, position=segment.start)
 
 
-def _of_journals(store: ObjectStore, read: Mapping[TopicName, ReadCatalog], journals: Journals) -> list[Finding]:
+def _check_journals(store: ObjectStore, read: Mapping[TopicName, ReadCatalog], journals: Journals) -> list[Finding]:
     """What journals and catalogs say against each other, and still say when the journals are read again: an application
     may have moved on between the two."""
     found = [finding for r in read.values() for finding in _against_journals(r, journals)]
@@ -162,7 +160,7 @@ def _check_follows(catalog: TopicCatalog, segment: OpenSegment) -> Iterator[Find
         yield Finding(FindingKind.HOLE, key, message, topic, position=segment.start)
 
 
-def _copies(tokens: Iterable[tuple[str, str]]) -> Iterator[Finding]:
+def _check_tokens(tokens: Iterable[tuple[str, str]]) -> Iterator[Finding]:
     """Of records given as (key, token), those whose token another one has: every write has one of its own. Nobody can
     tell which of them is the copy. (A catalog's record says itself where it belongs.)"""
     keys: dict[str, list[str]] = {}
@@ -195,7 +193,7 @@ def _check_claims(
                 yield Finding(FindingKind.LEFT_OVER, key, message)
 
 
-def _of_objects(store: ObjectStore, read: Mapping[TopicName, ReadCatalog], *, quick: bool) -> Iterator[Finding]:
+def _check_objects(store: ObjectStore, read: Mapping[TopicName, ReadCatalog], *, quick: bool) -> Iterator[Finding]:
     def check(work: tuple[TopicName, Segment, ReadRecord]) -> list[Finding]:
         topic, slim, record = work
         segment = slim if quick else parts_of(store, topic, record)
