@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import click
 
+from offloader.cli.output import text_or_none
 from offloader.cli.parsing import POSITION, TOPIC, parsed
 from offloader.cli.session import FINDINGS, OK, CommandSession, command
 from offloader.errors import FatalError, OffloadError
@@ -15,6 +16,7 @@ from offloader.metadata.manifest import FAN
 from offloader.metadata.root import read_root
 from offloader.metadata.state import Claim, LedgerClosed, Said
 from offloader.model import Loss, Position, Segment, TopicName
+from offloader.operations.rebuild.gather import gather
 from offloader.operations.rebuild.propose import Proposal
 from offloader.operations.rebuild.remains import Given, Remains
 from offloader.operations.rebuild.write import check_agreement, proposed, rebuild
@@ -82,10 +84,7 @@ def rebuild_command(
     """
     if not holds_data(session.store, topic):  # else it is the right root, though its `_root` may be lost as well
         read_root(session.store)
-    found = proposed(
-        session.store, topic, Given(application or session.config.application, session.dependencies.clock_ms())
-    )
-    given = _given(session, found.remains, application, created, ended)
+    given = _given(session, gather(session.store, topic), application, created, ended)
     found = proposed(session.store, topic, given)
     if not found.records:
         raise FatalError(f"{topic}: no record is left of it that a catalog could be made from")
@@ -130,7 +129,7 @@ def _given(
 
 
 def _owner(remains: Remains, asked: str | None, configured: str) -> str:
-    """Whose topic it is. Raises FatalError where another one is asked for than the records and journals know."""
+    """Whose topic it is. Raises FatalError where records or journals name another one than is asked for."""
     known = [claim.application for claim in sorted(remains.claims, key=lambda c: (c.incarnation, c.at))[-1:]]
     known = known or [application for application, _ in remains.open]
     if asked is not None and known and asked != known[-1]:
@@ -141,8 +140,7 @@ def _owner(remains: Remains, asked: str | None, configured: str) -> str:
 
 
 def _created(session: CommandSession, remains: Remains) -> int | None:
-    """What Pulsar says, where the topic there still has a ledger of what is archived: else it may be another one of
-    that name."""
+    """What Pulsar says, where its topic still has an archived ledger: else it may be another topic of that name."""
     try:
         info = session.admin.topic_info(remains.topic)
     except OffloadError:
@@ -152,7 +150,7 @@ def _created(session: CommandSession, remains: Remains) -> int | None:
 
 
 def _check_created(proposal: Proposal) -> None:
-    """The application would take a topic of an unknown creation date for one that was created again."""
+    """Raises FatalError without a date: the application would take the topic for one that was created again."""
     claim = proposal.catalog().claim
     if claim is not None and claim.created is None:
         raise FatalError(
@@ -168,23 +166,16 @@ def _show(session: CommandSession, topic: TopicName, proposal: Proposal, *, writ
     elif written:
         text = f"{topic}: a new generation of the catalog was written, with {count} records"
     else:
-        text = (
-            f"{topic}: a new generation of the catalog with {count} records is to be written; nothing is written "
-            "without --yes"
-        )
+        wanted = f"a new generation of the catalog with {count} records is to be written"
+        text = f"{topic}: {wanted}; nothing is written without --yes"
     session.output.message(
         text,
-        details=[*(_line(proposal, r) for r in proposal.records), *(str(note) for note in proposal.notes)],
+        details=[*(f"{_origin(proposal, r):<8}  {_text(r)}" for r in proposal.records), *map(str, proposal.notes)],
         topic=str(topic),
         written=0 if proposal.in_force or not written else count,
         records=[_fields(proposal, r) for r in proposal.records],
         notes=[
-            {
-                "kind": str(n.kind),
-                "key": n.key,
-                "position": None if n.position is None else str(n.position),
-                "message": n.message,
-            }
+            {"kind": str(n.kind), "key": n.key, "position": text_or_none(n.position), "message": n.message}
             for n in proposal.notes
         ],
     )
@@ -195,18 +186,13 @@ def _origin(proposal: Proposal, record: Said) -> str:
     return "kept" if uuid in remains.committed else "restored" if uuid in remains.records else "made"
 
 
-def _line(proposal: Proposal, record: Said) -> str:
-    return f"{_origin(proposal, record):<8}  {_text(record)}"
-
-
 def _text(record: Said) -> str:
     match record:
         case Claim():
             return f"claim    {record.application or 'nobody'} from {record.begin} on, incarnation {record.incarnation}"
         case Segment():
-            return (
-                f"segment  {record.start}..{record.end}  {record.uuid}  {record.entries} entries, {record.size} bytes"
-            )
+            held = f"{record.entries} entries, {record.size} bytes"
+            return f"segment  {record.start}..{record.end}  {record.uuid}  {held}"
         case Loss():
             return f"loss     {record.start}..{record.end}  {record.reason}"
         case LedgerClosed():
@@ -216,11 +202,8 @@ def _text(record: Said) -> str:
 
 def _fields(proposal: Proposal, record: Said) -> dict[str, object]:
     kind = "closed" if isinstance(record, LedgerClosed) else type(record).__name__.lower()
-    fields: dict[str, object] = {
-        "kind": kind,
-        "origin": _origin(proposal, record),
-        "uuid": proposal.remains.uuid(record),
-    }
+    uuid = proposal.remains.uuid(record)
+    fields: dict[str, object] = {"kind": kind, "origin": _origin(proposal, record), "uuid": uuid}
     if isinstance(record, Segment | Loss):
         fields |= {"start": str(record.start), "end": str(record.end)}
     if isinstance(record, Segment):

@@ -224,8 +224,13 @@ def archived_partitions(
     if lost is not None:
         raise catalog_is_gone(lost)
     if not found:
-        raise FatalError(f"{topic} is not in the archive{SEE_LIST}")
+        raise not_archived(topic)
     return list(found.values())
+
+
+def not_archived(topic: TopicName) -> FatalError:
+    """Of a topic that the archive does not know."""
+    return FatalError(f"{topic} is not in the archive{SEE_LIST}")
 
 
 def catalog_is_gone(topic: TopicName) -> DataLostError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from rich.console import Console
 
 from offloader.archive.archive import Archive
 from offloader.cli.parsing import TOPIC, parsed
-from offloader.cli.progress import Advance, download_progress
+from offloader.cli.progress import download_progress
 from offloader.cli.reading import SEE_LIST, catalog_is_gone, opened
 from offloader.cli.session import CommandSession, command
 from offloader.cli.topics import topics
@@ -40,9 +40,6 @@ def _parse_rate(text: str) -> int:
     return rate
 
 
-RATE = parsed(_parse_rate)
-
-
 @dataclass(frozen=True)
 class RestoreOptions:
     """What the command was told."""
@@ -54,7 +51,7 @@ class RestoreOptions:
 
 @dataclass(frozen=True)
 class Job:
-    """One topic's restore, looked at beforehand. `target` is None where the topic is yet to be made."""
+    """One topic's restore, as it was looked at before anything is sent."""
 
     topic: TopicName
     to: TopicName
@@ -79,7 +76,9 @@ class Job:
     type=click.Path(path_type=Path),
     help="A configuration whose section `pulsar` is that of the target's cluster; --config's by default.",
 )
-@click.option("--rate", metavar="SIZE", callback=RATE, help="At most so many bytes a second, for example 50M.")
+@click.option(
+    "--rate", metavar="SIZE", callback=parsed(_parse_rate), help="At most so many bytes a second, for example 50M."
+)
 @click.option(
     "--partitions",
     type=click.IntRange(1),
@@ -135,16 +134,15 @@ def restore(
 
 
 def _jobs(session: CommandSession, cluster: Cluster, planned: Pairing, options: RestoreOptions) -> Iterator[Job]:
-    """Everything that is refused is refused here, before anything is sent."""
+    """Refuses whatever is refused, before anything is sent."""
     root, opening = read_root(session.store).uuid, opened(session)
     archive = Archive(opening)
     for topic, to in planned.pairs:
         origin = Origin(root, topic)
         found = archive.find(topic)
         if found is None:
-            raise (
-                catalog_is_gone(topic) if listing.holds_data(session.store, topic) else opening.unknown(topic, SEE_LIST)
-            )
+            gone = listing.holds_data(session.store, topic)
+            raise catalog_is_gone(topic) if gone else opening.unknown(topic, SEE_LIST)
         source = ArchiveSource(found)
         tail = Tail() if planned.create is not None else cluster.target(to, origin).check()
         outline = source.outline(tail.position)
@@ -157,7 +155,8 @@ def _jobs(session: CommandSession, cluster: Cluster, planned: Pairing, options: 
 def _run(session: CommandSession, cluster: Cluster, job: Job, options: RestoreOptions) -> Counts:
     target = cluster.target(job.to, job.origin, ignore_schemas=options.ignore_schemas)
     target.check()
-    with _progress(job) as advance, closing(target):
+    title, console = f"{job.topic} to {job.to}", Console(stderr=True)
+    with download_progress(title, max(job.outline.bytes, 1), console) as advance, closing(target):
         dependencies = session.dependencies
         tools = Tools(lambda: dependencies.clock_ms() / 1000, dependencies.sleep, advance)
         begin = lambda tail: RestoreProgress(  # noqa: E731
@@ -166,24 +165,12 @@ def _run(session: CommandSession, cluster: Cluster, job: Job, options: RestoreOp
         return Restore(target, job.source.items, begin, RateLimiter(options.rate), tools).run()
 
 
-def _progress(job: Job) -> AbstractContextManager[Advance]:
-    return download_progress(f"{job.topic} to {job.to}", max(job.outline.bytes, 1), Console(stderr=True))
-
-
 def _show_plan(session: CommandSession, job: Job, *, new: bool) -> None:
     entries, size = job.outline.entries, job.outline.bytes
-    made = " (to be made)" if new else ""
-    text = (
-        f"would restore {job.topic} to {job.to}{made}: {entries} entries ({format_size(size)} bytes) to send, "
-        f"{job.tail.number} there"
-    )
-    _line(
-        session,
-        job,
-        text,
-        Counts(there=job.tail.number, sent=entries, bytes=size, losses=len(job.outline.lost)),
-        dry_run=True,
-    )
+    target = f"{job.to} (to be made)" if new else f"{job.to}"
+    left = f"{entries} entries ({format_size(size)} bytes) to send"
+    counts = Counts(there=job.tail.number, sent=entries, bytes=size, losses=len(job.outline.lost))
+    _line(session, job, f"would restore {job.topic} to {target}: {left}, {counts.there} there", counts, dry_run=True)
 
 
 def _show(session: CommandSession, job: Job, counts: Counts) -> None:

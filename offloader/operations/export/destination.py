@@ -82,10 +82,8 @@ class Destination:
         if not path.exists():
             return
         if not (path.is_file() if self.is_file else path.is_dir()):
-            no_folder = f"is no folder, and no file with {SUFFIX}"
-            raise FatalError(
-                f"{path} {'is no file; a name that ends with .parquet means one' if self.is_file else no_folder}"
-            )
+            no_file = f"is no file; a name that ends with {SUFFIX} means one"
+            raise FatalError(f"{path} {no_file if self.is_file else f'is no folder, and no file with {SUFFIX}'}")
         if not self.is_file and not any(path.iterdir()):
             return
         if not self._overwrite:
