@@ -24,10 +24,10 @@ from integration.restoring import KEEP, Bench, Cutter, drop_connection, messages
 from offloader.archive.items import ArchivedEntry
 from offloader.errors import BrokerUnavailableError, FatalError
 from offloader.model import Position, TopicName
-from offloader.operations.restore.cluster import TargetCluster
 from offloader.operations.restore.progress import RestoreProgress
 from offloader.operations.restore.provenance import Origin
 from offloader.operations.restore.tail import Tail
+from offloader.operations.restore.target_cluster import TargetCluster
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.pin import BrokerPins

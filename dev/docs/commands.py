@@ -11,9 +11,9 @@ import click
 
 from dev.docs.lines import wrapped
 from offloader.archive.findings import MEANINGS, FindingKind
+from offloader.cli.command import OPTIONS
 from offloader.cli.main import main
 from offloader.cli.parsing import with_options
-from offloader.cli.session import OPTIONS
 
 _INTRO = """\
 # Command line

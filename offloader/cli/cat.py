@@ -17,6 +17,7 @@ from offloader.archive.messages.unpack import Unpacker
 from offloader.archive.read_model import Selection
 from offloader.archive.reading.reader import ReadOptions
 from offloader.archive.topic import ArchivedTopic
+from offloader.cli.command import INTERRUPTED, CommandSession, command
 from offloader.cli.formats import FORMATS, Format
 from offloader.cli.parsing import TOPIC, parse_pair, parsed
 from offloader.cli.reading import (
@@ -27,7 +28,6 @@ from offloader.cli.reading import (
     reading_options,
     selected,
 )
-from offloader.cli.session import INTERRUPTED, CommandSession, command
 from offloader.cli.topics import topics
 from offloader.errors import ConfigError
 from offloader.model import Position, TopicName

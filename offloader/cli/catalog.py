@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import click
 
+from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.output import text_or_none
 from offloader.cli.parsing import POSITION, TOPIC, parsed
-from offloader.cli.session import FINDINGS, OK, CommandSession, command
 from offloader.errors import FatalError, OffloadError
 from offloader.metadata.compaction import mend
 from offloader.metadata.listing import holds_data

@@ -34,7 +34,7 @@ def _admin(config: Config) -> ClosableAdmin:
 
 
 def _target(config: Config) -> Cluster:
-    from offloader.operations.restore.cluster import TargetCluster  # httpx takes 0.1 s to import
+    from offloader.operations.restore.target_cluster import TargetCluster  # httpx takes 0.1 s to import
 
     return TargetCluster(settings.pulsar(config))
 

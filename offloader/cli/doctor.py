@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from offloader.cli.session import FINDINGS, OK, CommandSession, command
+from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.offload.core.check import Check, Verdict
 from offloader.operations.doctor.examine import examine
 

@@ -14,8 +14,9 @@ from offloader.archive.messages.encryption import KeyReader
 from offloader.archive.reading.reader import ReadOptions
 from offloader.archive.spark.values import parse_names
 from offloader.archive.topic import ArchivedTopic
+from offloader.cli.command import CommandSession, command
 from offloader.cli.parsing import TOPIC, parsed
-from offloader.cli.progress import download_progress
+from offloader.cli.progress_bar import download_progress
 from offloader.cli.reading import (
     Bound,
     LedgersOption,
@@ -24,7 +25,6 @@ from offloader.cli.reading import (
     reading_options,
     selected,
 )
-from offloader.cli.session import CommandSession, command
 from offloader.cli.topics import topics
 from offloader.config.units import parse_size
 from offloader.errors import ConfigError

@@ -14,8 +14,8 @@ from offloader.bookkeeper.recovery.machine import Aborted
 from offloader.bookkeeper.recovery.outcome import Inspection
 from offloader.bookkeeper.recovery.ownership import objection
 from offloader.bookkeeper.recovery.report import fields, lines
+from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.parsing import TIME, C, with_options
-from offloader.cli.session import FINDINGS, OK, CommandSession, command
 from offloader.errors import FatalError
 
 TIMEOUT = click.option(

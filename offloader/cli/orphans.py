@@ -12,10 +12,10 @@ from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.recovery.inspection import InspectionOptions
 from offloader.bookkeeper.recovery.machine import Aborted
 from offloader.bookkeeper.recovery.report import fields
+from offloader.cli.command import ERROR, FINDINGS, OK, CommandSession, command
 from offloader.cli.ledgers import check_trusted, close_one, closed_lines, closing_options
 from offloader.cli.output import say
 from offloader.cli.parsing import TOPIC
-from offloader.cli.session import ERROR, FINDINGS, OK, CommandSession, command
 from offloader.cli.topics import topics
 from offloader.errors import DamagedRecordError, LedgerNotFoundError, OffloadError, TopicNotFoundError
 from offloader.model import TopicName

@@ -12,10 +12,10 @@ from offloader.archive.messages.limits import MAX_MESSAGE, parse_message_size
 from offloader.archive.peek.entry import is_sound, take_apart
 from offloader.archive.peek.place import Owner, Peeked
 from offloader.archive.read_model import OffloadedLedger
+from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.formats import when
 from offloader.cli.parsing import POSITION, TOPIC, parsed
 from offloader.cli.reading import LedgersOption, archived, ledger_options
-from offloader.cli.session import FINDINGS, OK, CommandSession, command
 from offloader.cli.topics import time_text, topics
 from offloader.model import Loss, Position, TopicName
 

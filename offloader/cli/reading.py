@@ -22,8 +22,8 @@ from offloader.archive.reading.reader import OnDamage, ReadOptions
 from offloader.archive.reading.stores import Stores
 from offloader.archive.spark.values import parse_publish_time
 from offloader.archive.topic import ArchivedTopic
+from offloader.cli.command import CommandSession
 from offloader.cli.parsing import C, parse_pair, parsed, with_options
-from offloader.cli.session import CommandSession
 from offloader.errors import ConfigError, DataLostError, FatalError
 from offloader.metadata.listing import holds_data
 from offloader.model import Position, TopicName

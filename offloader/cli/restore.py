@@ -11,10 +11,10 @@ import click
 from rich.console import Console
 
 from offloader.archive.archive import Archive
+from offloader.cli.command import CommandSession, command
 from offloader.cli.parsing import TOPIC, parsed
-from offloader.cli.progress import download_progress
+from offloader.cli.progress_bar import download_progress
 from offloader.cli.reading import SEE_LIST, catalog_is_gone, opened
-from offloader.cli.session import CommandSession, command
 from offloader.cli.topics import topics
 from offloader.config import Config
 from offloader.config.units import format_size, parse_size

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from offloader.cli.command import ERROR, OK, CommandSession, command
 from offloader.cli.output import say
-from offloader.cli.session import ERROR, OK, CommandSession, command
 from offloader.metadata.takeover import takeover
 
 

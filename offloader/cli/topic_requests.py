@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 import click
 
+from offloader.cli.command import ERROR, OK, CommandSession, command
 from offloader.cli.parsing import POSITION, TIME, TOPIC
 from offloader.cli.reading import not_archived
-from offloader.cli.session import ERROR, OK, CommandSession, command
 from offloader.cli.topics import matching, topics
 from offloader.config.units import format_time
 from offloader.errors import ClaimedByOtherError, FatalError, TopicNotFoundError

@@ -10,10 +10,10 @@ from enum import Enum
 import click
 
 from offloader.archive.opened import OpenArchive
+from offloader.cli.command import ERROR, OK, CommandSession, command
 from offloader.cli.output import say, text_or_none
 from offloader.cli.parsing import TIME, TOPIC
 from offloader.cli.reading import not_archived, opened
-from offloader.cli.session import ERROR, OK, CommandSession, command
 from offloader.config.units import format_time
 from offloader.errors import FatalError, OffloadError
 from offloader.metadata import layout, listing, requests

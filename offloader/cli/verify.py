@@ -10,17 +10,17 @@ import click
 
 from offloader.archive.findings import Finding, FindingKind
 from offloader.archive.ledgers.ledger_bucket import LedgerBucket
+from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.output import text_or_none
 from offloader.cli.parsing import TOPIC
 from offloader.cli.reading import LedgersOption, ledger_options, opened
-from offloader.cli.session import FINDINGS, OK, CommandSession, command
 from offloader.cli.topics import chosen, journals_of
 from offloader.config.units import format_size
 from offloader.errors import ConfigError
 from offloader.model import TopicName
-from offloader.operations.verify.archive import Report, verify
 from offloader.operations.verify.stock_ledgers import verify_ledgers
 from offloader.operations.verify.strays import check_root
+from offloader.operations.verify.verify import Report, verify
 
 _WITHOUT_PARTNER = (FindingKind.MISSING_OBJECT, FindingKind.MISSING_INDEX)
 

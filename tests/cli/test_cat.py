@@ -16,9 +16,9 @@ from offloader.archive.following.follower import FollowLimits
 from offloader.archive.following.live import Live
 from offloader.archive.ledgers.names import data_key, index_key
 from offloader.archive.reading.reader import ReadOptions
+from offloader.cli.command import CommandSession
 from offloader.cli.output import OUTPUTS
 from offloader.cli.reading import LedgersOption, archived_partitions
-from offloader.cli.session import CommandSession
 from offloader.errors import BrokerUnavailableError
 from offloader.metadata.layout import catalog_folder
 from offloader.model import Position, Segment, TopicName

@@ -12,45 +12,47 @@ from offloader.model import TopicName
 from offloader.offload.core import namespace_policies
 from offloader.offload.core.check import Check, attempt, fail
 from offloader.offload.driver.discovery import discover
-from offloader.operations.doctor import cluster, store
+from offloader.operations.doctor import pulsar_checks, store_checks
 from offloader.operations.doctor.probes import Probes, find_root, try_store, try_upload
 
 
 def examine(config: Config, probes: Probes) -> Iterator[Check]:
     """All checks; what cannot be asked is a finding, too."""
-    yield cluster.reachable("java", attempt(probes.java), "Spark needs it")
+    yield pulsar_checks.reachable("java", attempt(probes.java), "Spark needs it")
     yield from _cluster(config, probes)
     bookies = attempt(probes.bookies)
     if bookies is not None:
-        yield from cluster.bookies_reachable(bookies)
+        yield from pulsar_checks.bookies_reachable(bookies)
     yield from _store(probes)
     yield from _topics(config, probes, from_bookies=bookies is not None and not isinstance(bookies, OffloadError))
 
 
 def _cluster(config: Config, probes: Probes) -> Iterator[Check]:
-    yield cluster.reachable("broker-port", attempt(probes.connect), f"pulsar.serviceUrl {config.pulsar.service_url}")
+    yield pulsar_checks.reachable(
+        "broker-port", attempt(probes.connect), f"pulsar.serviceUrl {config.pulsar.service_url}"
+    )
     version = attempt(probes.admin.version)
     answer = version if isinstance(version, OffloadError) else f"Pulsar {version}"
-    yield cluster.reachable("admin-port", answer, f"pulsar.adminUrl {config.pulsar.admin_url}")
+    yield pulsar_checks.reachable("admin-port", answer, f"pulsar.adminUrl {config.pulsar.admin_url}")
     if isinstance(version, OffloadError):
         return
     configuration = attempt(probes.admin.runtime_configuration)
-    yield cluster.exact_bytes(configuration, vouched=config.pulsar.entries_are_exact)
-    yield from cluster.entry_size(
+    yield pulsar_checks.exact_bytes(configuration, vouched=config.pulsar.entries_are_exact)
+    yield from pulsar_checks.entry_size(
         configuration, int(config.policies.resolve("max_entry_size", config.policies.layers(None, None)).value)
     )
     offset = attempt(probes.admin_clock)
     if not isinstance(offset, OffloadError):
-        yield from store.clock("admin-clock", offset)
+        yield from store_checks.clock("admin-clock", offset)
 
 
 def _store(probes: Probes) -> Iterator[Check]:
     written = attempt(partial(try_store, probes.store))
-    yield store.works("store", f"{probes.store.url} can be written, listed and read", written)
+    yield store_checks.works("store", f"{probes.store.url} can be written, listed and read", written)
     if written is not None:
         return
-    yield store.works("store-multipart", "parts can be uploaded", attempt(partial(try_upload, probes.store)))
-    yield store.root(attempt(partial(find_root, probes.store)), attempt(probes.admin.cluster))
+    yield store_checks.works("store-multipart", "parts can be uploaded", attempt(partial(try_upload, probes.store)))
+    yield store_checks.root(attempt(partial(find_root, probes.store)), attempt(probes.admin.cluster))
 
 
 def _topics(config: Config, probes: Probes, *, from_bookies: bool) -> Iterator[Check]:
@@ -59,13 +61,13 @@ def _topics(config: Config, probes: Probes, *, from_bookies: bool) -> Iterator[C
     if isinstance(found, OffloadError):
         return  # the admin port's check has said why
     enabled = {topic: policy for topic, policy in sorted(found.policies.items()) if policy.enabled}
-    yield from cluster.enabled(len(enabled), found.unread)
+    yield from pulsar_checks.enabled(len(enabled), found.unread)
     yield from _bucket(probes, max((p.max_rollover_ms for p in enabled.values()), default=0))
     # Policies are nearly always the namespace's; one topic stands for the others.
     for topic in sorted({topic.namespace: topic for topic in enabled}.values()):
-        yield cluster.readable(str(topic), attempt(partial(probes.open_reader, topic)))
+        yield pulsar_checks.readable(str(topic), attempt(partial(probes.open_reader, topic)))
         if from_bookies:
-            yield cluster.ledger_readable(attempt(partial(probes.read_ledger, topic)))
+            yield pulsar_checks.ledger_readable(attempt(partial(probes.read_ledger, topic)))
         yield from _policies(probes, topic, enabled[topic], interval)
 
 
@@ -73,8 +75,8 @@ def _bucket(probes: Probes, longest_roll_ms: int) -> Iterator[Check]:
     found = attempt(probes.bucket)
     if found is not None:
         facts, offset = (found, None) if isinstance(found, OffloadError) else found
-        yield from store.life_cycle(facts, longest_roll_ms)
-        yield from store.clock("store-clock", offset)
+        yield from store_checks.life_cycle(facts, longest_roll_ms)
+        yield from store_checks.clock("store-clock", offset)
 
 
 def _policies(probes: Probes, topic: TopicName, policy: TopicPolicy, discovery_ms: int) -> Iterator[Check]:

@@ -24,7 +24,7 @@ from offloader.metadata.root import prove, read_root
 from offloader.metadata.state import Root
 from offloader.model import MIB, TopicName
 from offloader.offload import settings
-from offloader.operations.doctor.store import BucketFacts
+from offloader.operations.doctor.store_checks import BucketFacts
 from offloader.ports.admin import Admin, TopicInfo
 from offloader.ports.entry_source import Extent
 from offloader.ports.object_store import ObjectStore
@@ -38,36 +38,28 @@ class Probes(Protocol):
 
     def java(self) -> str:
         """The Java that Spark will run on."""
-        ...
 
     def connect(self) -> str:
         """Connect to a broker; say which."""
-        ...
 
     def admin_clock(self) -> float | None:
         """Seconds that the broker's clock is ahead of ours."""
-        ...
 
     def applied(self, topic: TopicName) -> Mapping[str, object]:
         """Pulsar's policies in force for a topic."""
-        ...
 
     def open_reader(self, topic: TopicName) -> None:
         """Open and close a reader, as workers do."""
-        ...
 
     def bookies(self) -> Mapping[str, OffloadError | None] | None:
         """The registered bookies, and why each does not answer (None: it does); None where no metadata service is
         configured."""
-        ...
 
     def read_ledger(self, topic: TopicName) -> str:
         """Read an entry of a topic straight from bookies, as workers do; say which."""
-        ...
 
     def bucket(self) -> tuple[BucketFacts, float | None] | None:
         """The bucket's rules, and how far its clock is ahead; None where the store has no buckets."""
-        ...
 
 
 class RealProbes:

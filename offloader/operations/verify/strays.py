@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -28,6 +28,7 @@ from offloader.metadata.log import NumberedLog, read_record
 from offloader.metadata.root import read_root
 from offloader.metadata.state import TopicState
 from offloader.model import OpenSegment, TopicName
+from offloader.operations.verify.catalog_records import ReadCatalog
 from offloader.ports.object_store import ObjectStore, OpenUpload
 
 
@@ -105,18 +106,10 @@ def _tokens(store: ObjectStore, application: str, epoch: int) -> Iterator[tuple[
             continue
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
-    """What catalogs name: their segments and their records, each with its topic, and the generations that are in
-    force."""
-
-    segments: Collection[tuple[TopicName, str]]
-    records: Collection[tuple[TopicName, str]]
-    generations: Mapping[TopicName, int]
-
-
-def stray_objects(keys: Iterable[str], named: Named, journals: Journals) -> Iterator[Finding]:
+def stray_objects(keys: Iterable[str], read: Mapping[TopicName, ReadCatalog], journals: Journals) -> Iterator[Finding]:
     """Objects that neither a catalog nor a journal names. `keys` were listed before both were read."""
+    segments = {(topic, segment.uuid) for topic, r in read.items() for segment in r.catalog.segments}
+    records = {(topic, record.uuid) for topic, r in read.items() for record in r.records}
     generations: set[tuple[TopicName, int]] = set()
     for key in keys:
         parsed = parse_topic_key(key)
@@ -124,10 +117,10 @@ def stray_objects(keys: Iterable[str], named: Named, journals: Journals) -> Iter
             yield from _of_no_topic(key)
         elif parsed.kind in (KeyKind.CATALOG, KeyKind.MANIFEST):
             topic, generation = parsed.topic, parsed.generation
-            if (topic, generation) not in generations:
+            if topic in read and (topic, generation) not in generations:
                 generations.add((topic, generation))
-                yield from _not_in_force(topic, generation, named.generations.get(topic, generation))
-        elif (parsed.topic, parsed.uuid) not in (named.records if parsed.kind is KeyKind.RECORD else named.segments):
+                yield from _not_in_force(topic, generation, read[topic].catalog.head.generation)
+        elif (parsed.topic, parsed.uuid) not in (records if parsed.kind is KeyKind.RECORD else segments):
             yield from _unnamed(key, parsed, journals)
 
 

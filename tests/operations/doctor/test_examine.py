@@ -18,7 +18,7 @@ from offloader.errors import (
     TopicNotFoundError,
 )
 from offloader.metadata.root import open_root
-from offloader.operations.doctor.store import BucketFacts
+from offloader.operations.doctor.store_checks import BucketFacts
 from tests.archive.support import TOPIC
 from tests.cli.support import Line
 

@@ -26,7 +26,7 @@ from offloader.model import OpenSegment, Segment, TopicName
 from offloader.operations.verify.beside import check_copies, lost_ends
 from offloader.operations.verify.catalog_records import ReadCatalog, ReadRecord, parts_of, read_catalog
 from offloader.operations.verify.segment_check import check_objects
-from offloader.operations.verify.strays import Journals, Named, applications, open_uploads, read_journals, stray_objects
+from offloader.operations.verify.strays import Journals, applications, open_uploads, read_journals, stray_objects
 from offloader.ports.object_store import ObjectStore
 
 THREADS = 8
@@ -78,7 +78,7 @@ def verify(
         findings += check_copies(store, read.values(), dict(listed), pool, quick=quick)
     if chosen is None:
         findings += _check_claims(store, read, [key for key, _ in listed])
-    findings += lost_ends(store, stray_objects((key for key, _ in listed), _named(read), journals), read, journals)
+    findings += lost_ends(store, stray_objects((key for key, _ in listed), read, journals), read, journals)
     unnamed = list(open_uploads(uploads, journals))
     findings += [finding for _, finding in unnamed]
     ours = [upload.upload for upload, _ in unnamed if upload is not None]
@@ -94,14 +94,6 @@ def verify(
         bytes=sum(s.size for s in segments),
         aborted=tuple(aborted),
         unreadable=sum(r.unreadable for r in read.values()),
-    )
-
-
-def _named(read: Mapping[TopicName, ReadCatalog]) -> Named:
-    return Named(
-        {(topic, segment.uuid) for topic, r in read.items() for segment in r.catalog.segments},
-        {(topic, record.uuid) for topic, r in read.items() for record in r.records},
-        {topic: r.catalog.head.generation for topic, r in read.items()},
     )
 
 
