@@ -15,7 +15,7 @@ from offloader.archive.reading.reader import ReadOptions
 from offloader.archive.spark.values import parse_names
 from offloader.archive.topic import ArchivedTopic
 from offloader.cli.command import CommandSession, command
-from offloader.cli.parsing import TOPIC, parsed
+from offloader.cli.parsing import TOPIC, parsed, positive_size
 from offloader.cli.progress_bar import download_progress
 from offloader.cli.reading import (
     Bound,
@@ -26,7 +26,6 @@ from offloader.cli.reading import (
     selected,
 )
 from offloader.cli.topics import topics
-from offloader.config.units import parse_size
 from offloader.errors import ConfigError
 from offloader.model import MIB, TopicName
 from offloader.operations.export.destination import Destination
@@ -41,14 +40,6 @@ def parse_target(text: str) -> Path:
     if "://" in text or not text.strip():
         raise ValueError(f"{text!r} is no path of this machine; export to a file or folder here, then copy it")
     return Path(text)
-
-
-def _parse_file_size(text: str) -> int:
-    """Bytes. Raises ValueError."""
-    size = parse_size(text)
-    if size == 0:
-        raise ValueError("no file has no bytes; write a size above 0, or leave it out")
-    return size
 
 
 @topics.command("export")
@@ -69,7 +60,7 @@ def _parse_file_size(text: str) -> int:
 @click.option(
     "--max-file-bytes",
     metavar="SIZE",
-    callback=parsed(_parse_file_size),
+    callback=positive_size("no file has no bytes; write a size above 0, or leave it out"),
     help="In a folder: end a file at about this size, above 0; 256M by default.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace an earlier export.")

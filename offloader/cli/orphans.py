@@ -68,8 +68,8 @@ def _close_tail(
             continue
         message = found.outcome.message
         details = [] if found.versioned.metadata.closed else closed_lines(found, refused)
-        said = {"message": message, "topic": str(topic), **fields(found), "objection": refused}
-        session.output.lines([*details, f"{topic}: {message}"], said)
+        facts = {"message": message, "topic": str(topic), **fields(found), "objection": refused}
+        session.output.lines([*details, f"{topic}: {message}"], facts)
         if isinstance(found.outcome.phase, Aborted) or refused:
             return FINDINGS
     return OK

@@ -33,11 +33,10 @@ log = logging.getLogger(__name__)
 
 Bound = Position | int
 
-# A mere number below this (in 1973, if it were milliseconds) is rather seconds, or a position that was not written to
-# its end.
+# A number below this (in 1973, as milliseconds) is rather seconds, or the beginning of a position.
 LEAST_TIME = 10**11
 
-# Commands pass through topics once: what one stretch of a plan needs, and some manifests.
+# Commands read a topic once: they keep what one stretch of a plan needs, and some manifests.
 MOST_KEPT = 256
 
 SEE_LIST = "; `offloader topics list` shows what is"
@@ -80,8 +79,7 @@ def parse_bound(text: str) -> Bound:
 
 
 def selected(start: Bound | None, end: Bound | None) -> Selection:
-    """What lies between bounds by position or by publish time (ms). Raises ConfigError where the end comes before the
-    start."""
+    """What lies between two positions or publish times (ms). Raises ConfigError where the end comes first."""
     positions = isinstance(start, Position) and isinstance(end, Position) and end < start
     times = isinstance(start, int) and isinstance(end, int) and end < start
     if positions or times:

@@ -12,12 +12,12 @@ from rich.console import Console
 
 from offloader.archive.archive import Archive
 from offloader.cli.command import CommandSession, command
-from offloader.cli.parsing import TOPIC, parsed
+from offloader.cli.parsing import TOPIC, positive_size
 from offloader.cli.progress_bar import download_progress
 from offloader.cli.reading import SEE_LIST, catalog_is_gone, opened
 from offloader.cli.topics import topics
 from offloader.config import Config
-from offloader.config.units import format_size, parse_size
+from offloader.config.units import format_size
 from offloader.errors import DataLostError
 from offloader.metadata import listing
 from offloader.metadata.root import read_root
@@ -30,14 +30,6 @@ from offloader.operations.restore.provenance import Origin
 from offloader.operations.restore.rate_limiter import RateLimiter
 from offloader.operations.restore.restore import Restore, Tools
 from offloader.operations.restore.tail import Tail
-
-
-def _parse_rate(text: str) -> int:
-    """Bytes a second. Raises ValueError."""
-    rate = parse_size(text)
-    if rate == 0:
-        raise ValueError("nothing would ever go; write a rate above 0, or leave it out")
-    return rate
 
 
 @dataclass(frozen=True)
@@ -77,7 +69,10 @@ class Job:
     help="A configuration whose section `pulsar` is that of the target's cluster; --config's by default.",
 )
 @click.option(
-    "--rate", metavar="SIZE", callback=parsed(_parse_rate), help="At most so many bytes a second, for example 50M."
+    "--rate",
+    metavar="SIZE",
+    callback=positive_size("nothing would ever go; write a rate above 0, or leave it out"),
+    help="At most so many bytes a second, for example 50M.",
 )
 @click.option(
     "--partitions",
@@ -169,15 +164,17 @@ def _show_plan(session: CommandSession, job: Job, *, new: bool) -> None:
     entries, size = job.outline.entries, job.outline.bytes
     target = f"{job.to} (to be made)" if new else f"{job.to}"
     left = f"{entries} entries ({format_size(size)} bytes) to send"
-    counts = Counts(there=job.tail.number, sent=entries, bytes=size, losses=len(job.outline.lost))
-    _line(session, job, f"would restore {job.topic} to {target}: {left}, {counts.there} there", counts, dry_run=True)
+    counts = Counts(already_there=job.tail.number, sent=entries, bytes=size, losses=len(job.outline.lost))
+    text = f"would restore {job.topic} to {target}: {left}, {counts.already_there} there"
+    _line(session, job, text, counts, dry_run=True)
 
 
 def _show(session: CommandSession, job: Job, counts: Counts) -> None:
     skipped = "".join(f", {count} {why} skipped" for why, count in sorted(counts.skipped.items()))
     text = (
         f"{job.topic} is restored to {job.to}: {counts.sent} entries sent ({format_size(counts.bytes)} bytes), "
-        f"{counts.there} were there{skipped}, {counts.gaps} positions in gaps, {counts.losses} losses passed over"
+        f"{counts.already_there} were there{skipped}, {counts.gaps} positions in gaps, "
+        f"{counts.losses} losses passed over"
     )
     _line(session, job, text, counts, dry_run=False)
 
@@ -190,7 +187,7 @@ def _line(session: CommandSession, job: Job, text: str, counts: Counts, *, dry_r
         "dryRun": dry_run,
         "sent": counts.sent,
         "bytes": counts.bytes,
-        "alreadyThere": counts.there,
+        "alreadyThere": counts.already_there,
         "skipped": {str(why): count for why, count in sorted(counts.skipped.items())},
         "gaps": counts.gaps,
         "losses": counts.losses,

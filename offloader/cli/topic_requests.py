@@ -10,9 +10,9 @@ from collections.abc import Mapping
 import click
 
 from offloader.cli.command import ERROR, OK, CommandSession, command
-from offloader.cli.parsing import POSITION, TIME, TOPIC
+from offloader.cli.parsing import POSITION, TOPIC
 from offloader.cli.reading import not_archived
-from offloader.cli.topics import matching, topics
+from offloader.cli.topics import TIMEOUT, matching, topics
 from offloader.config.units import format_time
 from offloader.errors import ClaimedByOtherError, FatalError, TopicNotFoundError
 from offloader.metadata import requests
@@ -25,9 +25,6 @@ POLLS_UNTIL_SEEN = 3  # of the application's trigger
 FOR_EVER_MS = 10**12
 
 WAIT = click.option("-w", "--wait-complete", "wait", is_flag=True, help="Wait until it is done.")
-TIMEOUT = click.option(
-    "--timeout", metavar="TIME", callback=TIME, help="Wait no longer than this; for ever by default."
-)
 
 
 @topics.command()
@@ -126,10 +123,10 @@ def _ask_for(
 
 def _existing(session: CommandSession, topic: TopicName) -> list[TopicName]:
     """The topic, or its partitions. Raises TopicNotFoundError."""
-    there = session.admin.topics(topic.namespace)
-    found = matching(topic, there)
+    existing = session.admin.topics(topic.namespace)
+    found = matching(topic, existing)
     if not found:
-        raise TopicNotFoundError(f"{topic} does not exist; namespace {topic.namespace} has {len(there)} topics")
+        raise TopicNotFoundError(f"{topic} does not exist; namespace {topic.namespace} has {len(existing)} topics")
     return found
 
 

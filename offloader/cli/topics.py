@@ -24,6 +24,10 @@ from offloader.ports.object_store import ObjectStore
 
 POLL = 0.5  # seconds
 
+TIMEOUT = click.option(
+    "--timeout", metavar="TIME", callback=TIME, help="Wait no longer than this; for ever by default."
+)
+
 log = logging.getLogger(__name__)
 
 
@@ -170,7 +174,7 @@ class Status(Enum):
 @topics.command("offload-status")
 @click.argument("topic", callback=TOPIC)
 @click.option("-w", "--wait-complete", is_flag=True, help="Wait until it is not running.")
-@click.option("--timeout", metavar="TIME", callback=TIME, help="Wait no longer than this; for ever by default.")
+@TIMEOUT
 @command()
 def offload_status(session: CommandSession, topic: TopicName, *, wait_complete: bool, timeout: int | None) -> int:
     """How a topic's offload stands. Exit code 1 where it has an error.
@@ -199,19 +203,19 @@ def _status(session: CommandSession, topic: TopicName) -> tuple[Status, str]:
     journals = journals_of(session)
     if not journals.readable:
         raise OffloadError(str(journals.findings[0]))
-    known = matching(topic, archived_topics(session, journals))
-    asked = {
+    names = matching(topic, archived_topics(session, journals))
+    requested = {
         r.topic for _, r in requests.pending(session.store, session.config.application, session.dependencies.clock_ms())
     }
-    found = [_status_of(session.catalogs.head(t), state_of(journals, t), asked=t in asked) for t in known]
+    found = [_status_of(session.catalogs.head(t), state_of(journals, t), requested=t in requested) for t in names]
     order = (Status.ERROR, Status.RUNNING, Status.SUCCESS)
     return next(((s, reason) for wanted in order for s, reason in found if s is wanted), (Status.NOT_RUN, ""))
 
 
-def _status_of(catalog: CatalogHead, state: TopicState, *, asked: bool) -> tuple[Status, str]:
+def _status_of(catalog: CatalogHead, state: TopicState, *, requested: bool) -> tuple[Status, str]:
     if state.failure is not None:
         return Status.ERROR, state.failure.reason
     sealing = state.open is not None and state.open.status is not SegmentStatus.ASSIGNED
-    if asked or state.requests or sealing:
+    if requested or state.requests or sealing:
         return Status.RUNNING, ""
     return (Status.SUCCESS if catalog.segments else Status.NOT_RUN), ""

@@ -86,16 +86,16 @@ def _check_ledgers(
     # Brokers may know a topic of which nothing is left in the bucket.
     wanted = [t for t in sorted({*scanned.topics, *topics}) if not named or {str(t), t.partitioned_name} & named]
     count, findings = 0, [f for f in scanned.findings if not named or f.kind is not FindingKind.STRAY_OBJECT]
-    there: set[str] = set()
+    in_bucket: set[str] = set()
     with closing(opened(session, bucket).stores) as stores:
         for topic in wanted:
             found = bucket.find(topic, scanned)
             count += len(found.ledgers)
-            there |= {str(topic), topic.partitioned_name} if found.ledgers else set()
+            in_bucket |= {str(topic), topic.partitioned_name} if found.ledgers else set()
             findings += verify_ledgers(found, lambda url: stores.open(url).store, quick=quick)
             findings += [f for f in scanned.of(topic).findings if f.kind in _WITHOUT_PARTNER]
     archived = {name for t in session.catalogs.topics() for name in (str(t), t.partitioned_name)} if named else set()
-    return count, list(dict.fromkeys(findings)), {topic for topic in topics if str(topic) in there - archived}
+    return count, list(dict.fromkeys(findings)), {topic for topic in topics if str(topic) in in_bucket - archived}
 
 
 def _show(session: CommandSession, report: Report, ledgers: int | None, note: str) -> None:

@@ -1,4 +1,4 @@
-"""Whether the store lets us work, and leaves alone what we write. Pure."""
+"""Whether the store lets us work, and keeps what we write. Pure."""
 
 from __future__ import annotations
 

@@ -47,15 +47,15 @@ def propose(remains: Remains, given: Given, sound: Sound) -> Proposal:
     incarnations = {c.incarnation for c in claims} | {s.start.incarnation for s in spans}
     for incarnation in sorted(incarnations):
         mine = [s for s in spans if s.start.incarnation == incarnation]
-        said = [c for c in claims if c.incarnation == incarnation]
-        if mine and (not said or mine[0].start < said[0].begin):
+        recorded = [c for c in claims if c.incarnation == incarnation]
+        if mine and (not recorded or mine[0].start < recorded[0].begin):
             former = next((remains.uuid(r) for r in reversed(records) if isinstance(r, Claim)), "")
-            made = _claim(remains, given, mine[0].start, said, former)
+            made = _claim(remains, given, mine[0].start, recorded, former)
             what = f"whose the topic was from {made.begin} on: the record of the claim is lost"
             notes.append(Note(NoteKind.UNKNOWN, remains.key(made), what, made.begin))
             records.append(made)
         ends = [c for c in closed.values() if c.incarnation == incarnation]
-        records += [*said, *sorted((*mine, *ends), key=_place)]
+        records += [*recorded, *sorted((*mine, *ends), key=_place)]
     return Proposal(remains, tuple(records), (*notes, *_doubts(remains, records)))
 
 

@@ -26,7 +26,7 @@ class NoteKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One thing that whoever decides must know."""
+    """One thing that the person who decides must know."""
 
     kind: NoteKind
     key: str
@@ -66,7 +66,7 @@ class Remains:
 
     @property
     def claims(self) -> list[Claim]:
-        """All claims that there ever were, as far as they are known."""
+        """All claims of which a record is left."""
         return [record for record in self.records.values() if isinstance(record, Claim)]
 
     @property

@@ -68,14 +68,14 @@ def _partitioned(
 ) -> Pairing:
     if target in existing.topics or target.partition >= 0:
         raise FatalError(f"{source} has {count} partitions, {target} is one topic: name another target")
-    there = existing.partitioned.get(target)
-    if there not in (None, count):
+    partitions = existing.partitioned.get(target)
+    if partitions not in (None, count):
         raise FatalError(
-            f"{target} has {there} partitions, {source} {count}: keys would move between partitions; use --partitions "
-            f"{there} if that is how many the source had"
+            f"{target} has {partitions} partitions, {source} {count}: keys would move between partitions; use "
+            f"--partitions {partitions} if that is how many the source had"
         )
     pairs = tuple((part, partition_of(target, part.partition)) for part in parts)
-    return Pairing(pairs, create=count if there is None else None)
+    return Pairing(pairs, create=count if partitions is None else None)
 
 
 def partition_of(topic: TopicName, number: int) -> TopicName:

@@ -24,7 +24,7 @@ MAX_PENDING_BYTES = 16 * MIB
 class Counts:
     """What came of the archived items so far. `sent`: stored ones; `gaps` counts positions, `losses` records."""
 
-    there: int = 0
+    already_there: int = 0
     sent: int = 0
     bytes: int = 0
     gaps: int = 0
@@ -41,7 +41,7 @@ class RestoreProgress:
         self, origin: Origin, tail: Tail, *, outcomes: Outcomes | None = None, allow_missing: bool = False
     ) -> None:
         self.tail = tail
-        self.counts = Counts(there=tail.number)
+        self.counts = Counts(already_there=tail.number)
         self._origin = origin
         self._outcomes = outcomes or Outcomes()
         self._allow_missing = allow_missing
@@ -62,7 +62,7 @@ class RestoreProgress:
 
     @property
     def full(self) -> bool:
-        """Whether confirmations are to be awaited before anything else is sent."""
+        """Whether to wait for confirmations before sending more."""
         return len(self._sent) >= MAX_PENDING or self._pending_bytes >= MAX_PENDING_BYTES
 
     def take(self, item: Item) -> None:

@@ -55,7 +55,7 @@ class ReadCatalog:
     claims: tuple[Claim, ...]
     findings: tuple[Finding, ...]
     records: tuple[ReadRecord, ...] = ()
-    of_segments: tuple[ReadRecord, ...] = ()  # the record of each of the catalog's segments, in their order
+    segment_records: tuple[ReadRecord, ...] = ()  # the record of each of the catalog's segments, in their order
     complete: bool = True
     unreadable: int = 0  # entries that are no messages and were copied as they are
 
@@ -80,7 +80,7 @@ def _read_generation(
 ) -> ReadCatalog:
     topic, generation = empty.topic, empty.generation
     log = NumberedLog(store, catalog_folder(topic, generation))
-    fold, claims, records, said = CatalogFold(TopicCatalog(empty)), [], [], []
+    fold, claims, records, segment_records = CatalogFold(TopicCatalog(empty)), [], [], []
     findings: list[Finding] = []
     unreadable, wrong = 0, list[Finding]()
     manifests = ManifestCheck(store, topic, generation, listed)
@@ -97,10 +97,10 @@ def _read_generation(
         try:
             if isinstance(data, DamagedRecordError):
                 raise data
-            there, record, token = decode_slot(topic, generation, slot, key, data)
+            recorded_head, record, token = decode_slot(topic, generation, slot, key, data)
             copy, beside = plain(data), isinstance(record, Said)
             records.append(ReadRecord(key, token, len(copy), sha256(copy).digest(), beside=beside))
-            if not _is_damaged(findings) and there != before and not isinstance(record, GenerationEnded):
+            if not _is_damaged(findings) and recorded_head != before and not isinstance(record, GenerationEnded):
                 message = "what it says of the records before it is not what they say"
                 findings.append(Finding(FindingKind.DAMAGED_RECORD, key, message, topic))
             fold.head = replace(before, claim=_claim_for(record, before.claim, damaged=_is_damaged(findings)))
@@ -113,7 +113,7 @@ def _read_generation(
         if isinstance(record, Claim):
             claims.append(record)
         if isinstance(record, Segment):
-            said.append(records[-1])
+            segment_records.append(records[-1])
             unreadable += sum(part.stats.unreadable for part in record.parts)
             objects = data_key(topic, record.uuid)
             for problem in check_segment(record):
@@ -129,7 +129,7 @@ def _read_generation(
         tuple(claims),
         (*findings, *begins, *check_catalog(catalog), *wrong),
         tuple(records),
-        tuple(said),
+        tuple(segment_records),
         complete=not _is_damaged(findings),
         unreadable=unreadable,
     )

@@ -197,7 +197,7 @@ def _check_objects(store: ObjectStore, read: Mapping[TopicName, ReadCatalog], *,
     work = (
         (topic, segment, record)
         for topic, r in read.items()
-        for segment, record in zip(r.catalog.segments, r.of_segments, strict=True)
+        for segment, record in zip(r.catalog.segments, r.segment_records, strict=True)
         if segment.size
     )
     with ThreadPoolExecutor(THREADS if quick else DEEP_THREADS, "verify") as pool:
