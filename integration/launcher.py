@@ -14,9 +14,9 @@ from typing import Any
 
 import click
 
+from offloader.cli.command import CommandGroup, CommandSession, command
 from offloader.cli.parsing import TIME
 from offloader.cli.run import run
-from offloader.cli.session import CommandGroup, CommandSession, command
 from offloader.offload.application import Application
 from offloader.testing.scripted import ScriptedFaults
 

@@ -23,7 +23,7 @@ from offloader.archive.messages.envelope import Envelope, parse_envelope
 from offloader.cli.main import main
 from offloader.metadata.root import open_root
 from offloader.model import MIB, GapKind, Position, SegmentLayout, TopicName
-from offloader.operations.restore.provenance import PREFIX, read_mark
+from offloader.operations.restore.provenance import PREFIX, read_provenance
 from offloader.operations.restore.target import PulsarTarget
 from offloader.ports.entry_source import RawEntry
 from offloader.pulsar.admin import AdminClient
@@ -127,8 +127,8 @@ class Bench:
         for number, (old, new) in enumerate(zip(archived, restored, strict=True), 1):
             before, after = parse_envelope(old.data), parse_envelope(new.data)
             assert after.payload == before.payload
-            mark = read_mark(after.metadata)
-            assert (mark.position, mark.number) == (Position(0, old.ledger, old.entry), number)
+            provenance = read_provenance(after.metadata)
+            assert (provenance.position, provenance.number) == (Position(0, old.ledger, old.entry), number)
             assert unmarked(after) == unmarked(before)
 
 

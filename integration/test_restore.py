@@ -24,10 +24,10 @@ from integration.restoring import KEEP, Bench, Cutter, drop_connection, messages
 from offloader.archive.items import ArchivedEntry
 from offloader.errors import BrokerUnavailableError, FatalError
 from offloader.model import Position, TopicName
-from offloader.operations.restore.cluster import TargetCluster
 from offloader.operations.restore.progress import RestoreProgress
 from offloader.operations.restore.provenance import Origin
 from offloader.operations.restore.tail import Tail
+from offloader.operations.restore.target_cluster import TargetCluster
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.pin import BrokerPins
@@ -169,9 +169,9 @@ def test_a_second_restore_fences_out_the_first(bench: Bench) -> None:
     settings = PulsarSettings(service_url=bench.pulsar.service_url, admin_url=bench.pulsar.admin_url)
     clusters = [TargetCluster(settings) for _ in range(2)]
     first, second = (cluster.target(topic, origin) for cluster in clusters)
-    course = RestoreProgress(origin, Tail())
-    course.take(ArchivedEntry(Position(0, 1, 0), message("one")))
-    entry = course.next()
+    progress = RestoreProgress(origin, Tail())
+    progress.take(ArchivedEntry(Position(0, 1, 0), message("one")))
+    entry = progress.next()
     first.attach()
     second.attach()
     first.send(entry)

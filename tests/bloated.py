@@ -22,8 +22,8 @@ from offloader.metadata.root import read_root
 from offloader.model import GIB, MIB, Position
 from offloader.operations.rebuild.remains import Given
 from offloader.operations.rebuild.write import check_agreement, proposed
-from offloader.operations.verify.archive import verify
 from offloader.operations.verify.strays import check_root
+from offloader.operations.verify.verify import verify
 from offloader.ports.object_store import Stat
 from offloader.storage.memory import MemoryStore
 from tests.archive.mutations import bucket, kind_of
@@ -114,7 +114,7 @@ def told(store: BloatedStore) -> Iterator[object]:
     ]
     yield from check_root(store)
     yield from verify(store).findings
-    yield from proposed(store, TOPIC, Given(APPLICATION, 9)).evidence.notes
+    yield from proposed(store, TOPIC, Given(APPLICATION, 9)).remains.notes
     for read in readers:
         try:
             read()

@@ -11,8 +11,9 @@ import click
 
 from dev.docs.lines import wrapped
 from offloader.archive.findings import MEANINGS, FindingKind
+from offloader.cli.command import OPTIONS
 from offloader.cli.main import main
-from offloader.cli.session import OPTIONS
+from offloader.cli.parsing import with_options
 
 _INTRO = """\
 # Command line
@@ -45,20 +46,17 @@ It changes nothing, but for the uploads that `--abort-uploads` ends.
 
 def render() -> str:
     """The whole page."""
-    common: set[str | None] = {option.name for option in _decorated_options()}
-    pieces = [_INTRO, *(_option_line(option) for option in _decorated_options())]
+    common = _common_options()
+    texts = [_INTRO, *map(_option_line, common)]
     for path, command in _commands("offloader", main):
-        pieces.append("\n" + "\n".join(_section(path, command, common)))
-    return wrapped("".join(pieces))
+        texts.append("\n" + "\n".join(_section(path, command, {option.name for option in common})))
+    return wrapped("".join(texts))
 
 
-def _decorated_options() -> list[click.Option]:
+def _common_options() -> list[click.Option]:
     def nothing() -> None: ...
 
-    body = nothing
-    for option in reversed(OPTIONS):
-        body = option(body)
-    return [p for p in click.command()(body).params if isinstance(p, click.Option)]
+    return [p for p in click.command()(with_options(nothing, *OPTIONS)).params if isinstance(p, click.Option)]
 
 
 def _commands(path: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:

@@ -25,7 +25,7 @@ from rich.console import Console
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from dev.embedded.lock import Jar, load_lock
-from offloader.cli.progress import download_progress
+from offloader.cli.progress_bar import download_progress
 from offloader.errors import FatalError, IntegrityError, RetryableError
 
 MIRROR = "OFFLOADER_MAVEN_MIRROR"

@@ -15,23 +15,19 @@ from offloader.archive.messages.filters import MessageFilter
 from offloader.archive.messages.message import Message
 from offloader.archive.messages.unpack import Unpacker
 from offloader.archive.read_model import Selection
-from offloader.archive.reading.reader import OnDamage, ReadOptions
+from offloader.archive.reading.reader import ReadOptions
 from offloader.archive.topic import ArchivedTopic
+from offloader.cli.command import INTERRUPTED, CommandSession, command
 from offloader.cli.formats import FORMATS, Format
 from offloader.cli.parsing import TOPIC, parse_pair, parsed
 from offloader.cli.reading import (
-    ON_DAMAGE,
-    PRIVATE_KEYS,
     Bound,
     LedgersOption,
     archived_partitions,
-    ledger_options,
-    limit_options,
-    limits_of,
     range_options,
+    reading_options,
     selected,
 )
-from offloader.cli.session import INTERRUPTED, CommandSession, command
 from offloader.cli.topics import topics
 from offloader.errors import ConfigError
 from offloader.model import Position, TopicName
@@ -64,10 +60,7 @@ Found = Iterator[Item | Message]
     is_flag=True,
     help="Go on into the live topic where the archive ends, for ever. Needs the section `pulsar`.",
 )
-@PRIVATE_KEYS
-@ON_DAMAGE
-@limit_options
-@ledger_options
+@reading_options
 @command()
 def cat(
     session: CommandSession,
@@ -82,12 +75,8 @@ def cat(
     limit: int | None,
     follow: bool,
     private_keys: KeyReader | None,
-    on_damage: str,
-    max_message_size: int | None,
-    max_chunked_message_size: int | None,
-    ledgers: str | None,
-    cluster: str | None,
-    ask_pulsar: bool,
+    reading: ReadOptions,
+    ledgers: LedgersOption,
 ) -> int | None:
     """Read a topic's archived messages, unpacked from batches, compression and chunks. Needs no Pulsar, and may only
     read the bucket.
@@ -112,9 +101,7 @@ def cat(
     if follow and isinstance(end, int):
         raise ConfigError("--follow: no time ends a live topic, clocks differ; give --to a position, or leave it out")
     selection = selected(start, end)
-    asked = LedgersOption(ledgers, cluster, ask_pulsar)
-    reading = ReadOptions(on_damage=OnDamage(on_damage), limits=limits_of(max_message_size, max_chunked_message_size))
-    sources = archived_partitions(session, topic, asked, reading, follow=follow)
+    sources = archived_partitions(session, topic, ledgers, reading, follow=follow)
     if len(sources) > 1 and (isinstance(start, Position) or isinstance(end, Position)):
         raise ConfigError(
             f"a position is in one of the {len(sources)} partitions: name that, for example {sources[0].name}"

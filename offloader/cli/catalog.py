@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 import click
 
+from offloader.cli.command import FINDINGS, OK, CommandSession, command
+from offloader.cli.output import text_or_none
 from offloader.cli.parsing import POSITION, TOPIC, parsed
-from offloader.cli.session import FINDINGS, OK, CommandSession, command
 from offloader.errors import FatalError, OffloadError
 from offloader.metadata.compaction import mend
 from offloader.metadata.listing import holds_data
@@ -15,6 +16,7 @@ from offloader.metadata.manifest import FAN
 from offloader.metadata.root import read_root
 from offloader.metadata.state import Claim, LedgerClosed, Said
 from offloader.model import Loss, Position, Segment, TopicName
+from offloader.operations.rebuild.gather import gather
 from offloader.operations.rebuild.propose import Proposal
 from offloader.operations.rebuild.remains import Given, Remains
 from offloader.operations.rebuild.write import check_agreement, proposed, rebuild
@@ -82,15 +84,14 @@ def rebuild_command(
     """
     if not holds_data(session.store, topic):  # else it is the right root, though its `_root` may be lost as well
         read_root(session.store)
-    found = proposed(session.store, topic, Given(application or session.config.application, session.doors.clock_ms()))
-    given = _given(session, found.evidence, application, created, ended)
+    given = _given(session, gather(session.store, topic), application, created, ended)
     found = proposed(session.store, topic, given)
     if not found.records:
         raise FatalError(f"{topic}: no record is left of it that a catalog could be made from")
     if yes:
         _check_created(found)
         check_agreement(found)
-        found = rebuild(session.store, topic, given, session.doors.new_token)
+        found = rebuild(session.store, topic, given, session.dependencies.new_token)
     _show(session, topic, found, written=yes)
     return FINDINGS if found.notes else OK
 
@@ -116,45 +117,44 @@ def compact_command(session: CommandSession, topic: TopicName) -> None:
 
 
 def _given(
-    session: CommandSession, evidence: Remains, application: str | None, created: int | None, ended: Iterable[Position]
+    session: CommandSession, remains: Remains, application: str | None, created: int | None, ended: Iterable[Position]
 ) -> Given:
-    claimed = any(claim.created is not None for claim in evidence.claims)
+    claimed = any(claim.created is not None for claim in remains.claims)
     return Given(
-        application=_owner(evidence, application, session.config.application),
-        at=session.doors.clock_ms(),
-        created=created if created is not None or claimed else _created(session, evidence),
+        application=_owner(remains, application, session.config.application),
+        at=session.dependencies.clock_ms(),
+        created=created if created is not None or claimed else _created(session, remains),
         ended=tuple((end.ledger, end.entry) for end in ended),
     )
 
 
-def _owner(evidence: Remains, asked: str | None, configured: str) -> str:
-    """Whose topic it is. Raises FatalError where another one is asked for than the records and journals know."""
-    known = [claim.application for claim in sorted(evidence.claims, key=lambda c: (c.incarnation, c.at))[-1:]]
-    known = known or [application for application, _ in evidence.open]
+def _owner(remains: Remains, asked: str | None, configured: str) -> str:
+    """Whose topic it is. Raises FatalError where records or journals name another one than is asked for."""
+    known = [claim.application for claim in sorted(remains.claims, key=lambda c: (c.incarnation, c.at))[-1:]]
+    known = known or [application for application, _ in remains.open]
     if asked is not None and known and asked != known[-1]:
         raise FatalError(
-            f"{evidence.topic} is {known[-1] or 'nobody'}'s, not {asked}'s: `offloader takeover` changes that"
+            f"{remains.topic} is {known[-1] or 'nobody'}'s, not {asked}'s: `offloader takeover` changes that"
         )
     return known[-1] if known else configured if asked is None else asked
 
 
-def _created(session: CommandSession, evidence: Remains) -> int | None:
-    """What Pulsar says, where the topic there still has a ledger of what is archived: else it may be another one of
-    that name."""
+def _created(session: CommandSession, remains: Remains) -> int | None:
+    """What Pulsar says, where its topic still has an archived ledger: else it may be another topic of that name."""
     try:
-        info = session.admin.topic_info(evidence.topic)
+        info = session.admin.topic_info(remains.topic)
     except OffloadError:
         return None
-    ours = {held.ledger for span in evidence.spans if isinstance(span, Segment) for held in span.ledgers}
+    ours = {held.ledger for span in remains.spans if isinstance(span, Segment) for held in span.ledgers}
     return info.created if any(ledger in info.ledgers for ledger in ours) else None
 
 
 def _check_created(proposal: Proposal) -> None:
-    """The application would take a topic of an unknown creation date for one that was created again."""
+    """Raises FatalError without a date: the application would take the topic for one that was created again."""
     claim = proposal.catalog().claim
     if claim is not None and claim.created is None:
         raise FatalError(
-            f"{proposal.evidence.topic}: when it was created is in no record, and Pulsar does not list a ledger that "
+            f"{proposal.remains.topic}: when it was created is in no record, and Pulsar does not list a ledger that "
             "is archived; give --created DATE (any date where the topic does not exist any more)"
         )
 
@@ -166,35 +166,24 @@ def _show(session: CommandSession, topic: TopicName, proposal: Proposal, *, writ
     elif written:
         text = f"{topic}: a new generation of the catalog was written, with {count} records"
     else:
-        text = (
-            f"{topic}: a new generation of the catalog with {count} records is to be written; nothing is written "
-            "without --yes"
-        )
+        wanted = f"a new generation of the catalog with {count} records is to be written"
+        text = f"{topic}: {wanted}; nothing is written without --yes"
     session.output.message(
         text,
-        details=[*(_line(proposal, r) for r in proposal.records), *(str(note) for note in proposal.notes)],
+        details=[*(f"{_origin(proposal, r):<8}  {_text(r)}" for r in proposal.records), *map(str, proposal.notes)],
         topic=str(topic),
         written=0 if proposal.in_force or not written else count,
         records=[_fields(proposal, r) for r in proposal.records],
         notes=[
-            {
-                "kind": str(n.kind),
-                "key": n.key,
-                "position": None if n.position is None else str(n.position),
-                "message": n.message,
-            }
+            {"kind": str(n.kind), "key": n.key, "position": text_or_none(n.position), "message": n.message}
             for n in proposal.notes
         ],
     )
 
 
 def _origin(proposal: Proposal, record: Said) -> str:
-    uuid, evidence = proposal.evidence.uuid(record), proposal.evidence
-    return "kept" if uuid in evidence.committed else "restored" if uuid in evidence.records else "made"
-
-
-def _line(proposal: Proposal, record: Said) -> str:
-    return f"{_origin(proposal, record):<8}  {_text(record)}"
+    uuid, remains = proposal.remains.uuid(record), proposal.remains
+    return "kept" if uuid in remains.committed else "restored" if uuid in remains.records else "made"
 
 
 def _text(record: Said) -> str:
@@ -202,9 +191,8 @@ def _text(record: Said) -> str:
         case Claim():
             return f"claim    {record.application or 'nobody'} from {record.begin} on, incarnation {record.incarnation}"
         case Segment():
-            return (
-                f"segment  {record.start}..{record.end}  {record.uuid}  {record.entries} entries, {record.size} bytes"
-            )
+            held = f"{record.entries} entries, {record.size} bytes"
+            return f"segment  {record.start}..{record.end}  {record.uuid}  {held}"
         case Loss():
             return f"loss     {record.start}..{record.end}  {record.reason}"
         case LedgerClosed():
@@ -214,11 +202,8 @@ def _text(record: Said) -> str:
 
 def _fields(proposal: Proposal, record: Said) -> dict[str, object]:
     kind = "closed" if isinstance(record, LedgerClosed) else type(record).__name__.lower()
-    fields: dict[str, object] = {
-        "kind": kind,
-        "origin": _origin(proposal, record),
-        "uuid": proposal.evidence.uuid(record),
-    }
+    uuid = proposal.remains.uuid(record)
+    fields: dict[str, object] = {"kind": kind, "origin": _origin(proposal, record), "uuid": uuid}
     if isinstance(record, Segment | Loss):
         fields |= {"start": str(record.start), "end": str(record.end)}
     if isinstance(record, Segment):

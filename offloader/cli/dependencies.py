@@ -13,7 +13,7 @@ from offloader.bookkeeper.api import Bookies, LedgerMetadataStore
 from offloader.config import Config
 from offloader.errors import ConfigError
 from offloader.offload import settings
-from offloader.operations.doctor.probes import Probes, RealWorld
+from offloader.operations.doctor.probes import Probes, RealProbes
 from offloader.operations.restore.ports import Cluster
 from offloader.ports.admin import Admin
 from offloader.ports.object_store import ObjectStore
@@ -27,14 +27,16 @@ class ClosableAdmin(Admin, Protocol):
     def close(self) -> None: ...
 
 
+def _admin(config: Config) -> ClosableAdmin:
+    from offloader.pulsar.admin import AdminClient  # httpx takes 0.1 s to import
+
+    return AdminClient(settings.pulsar(config))
+
+
 def _target(config: Config) -> Cluster:
-    from offloader.operations.restore.cluster import TargetCluster  # httpx takes 0.1 s to import
+    from offloader.operations.restore.target_cluster import TargetCluster  # httpx takes 0.1 s to import
 
     return TargetCluster(settings.pulsar(config))
-
-
-def _live(config: Config) -> Live:
-    return Live.of(settings.pulsar(config))
 
 
 def _bookkeeper(config: Config, timeout: float) -> tuple[LedgerMetadataStore, Bookies]:
@@ -49,32 +51,14 @@ def _bookkeeper(config: Config, timeout: float) -> tuple[LedgerMetadataStore, Bo
 
 @dataclass(frozen=True)
 class Dependencies:
-    """The ways out of a command."""
+    """The ways out of a command; the real ones by default."""
 
-    store: Callable[[StoreSettings], ObjectStore]
-    admin: Callable[[Config], ClosableAdmin]
-    world: Callable[[Config, Admin, ObjectStore], Probes]
-    clock_ms: Callable[[], int]
-    sleep: Callable[[float], None]
-    new_token: Callable[[], str]
+    store: Callable[[StoreSettings], ObjectStore] = open_store
+    admin: Callable[[Config], ClosableAdmin] = _admin
+    probes: Callable[[Config, Admin, ObjectStore], Probes] = RealProbes
+    clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    sleep: Callable[[float], None] = time.sleep
+    new_token: Callable[[], str] = lambda: str(uuid.uuid4())
     target: Callable[[Config], Cluster] = _target
-    live: Callable[[Config], Live] = _live
+    live: Callable[[Config], Live] = lambda config: Live.of(settings.pulsar(config))
     bookkeeper: Callable[[Config, float], tuple[LedgerMetadataStore, Bookies]] = _bookkeeper
-
-
-def real() -> Dependencies:
-    """The real ones."""
-    return Dependencies(
-        store=open_store,
-        admin=_admin,
-        world=RealWorld,
-        clock_ms=lambda: time.time_ns() // 1_000_000,
-        sleep=time.sleep,
-        new_token=lambda: str(uuid.uuid4()),
-    )
-
-
-def _admin(config: Config) -> ClosableAdmin:
-    from offloader.pulsar.admin import AdminClient  # httpx takes 0.1 s to import
-
-    return AdminClient(settings.pulsar(config))

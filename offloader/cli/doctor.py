@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from offloader.cli.session import FINDINGS, OK, CommandSession, command
+from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.offload.core.check import Check, Verdict
 from offloader.operations.doctor.examine import examine
 
@@ -20,9 +20,9 @@ def doctor_command(session: CommandSession) -> int:
     \b
     JSON: one object a line, {check, verdict, message, remedy}; verdict is ok, warn or fail.
     """
-    world = session.doors.world(session.config, session.admin, session.store)
+    probes = session.dependencies.probes(session.config, session.admin, session.store)
     failed = 0
-    for check in examine(session.config, world):
+    for check in examine(session.config, probes):
         session.output.lines(
             _texts(check),
             {"check": check.name, "verdict": str(check.verdict), "message": check.message, "remedy": check.remedy},

@@ -7,8 +7,8 @@ from typing import Any, get_args
 
 import click
 
+from offloader.cli.command import CommandSession, command
 from offloader.cli.parsing import TOPIC
-from offloader.cli.session import CommandSession, command
 from offloader.config.levels import PolicyLevel
 from offloader.config.policies import Resolved, namespace_switch
 from offloader.config.problems import spell

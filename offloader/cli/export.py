@@ -3,52 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from offloader.archive.items import Missing
 from offloader.archive.messages.encryption import KeyReader
-from offloader.archive.reading.reader import OnDamage, ReadOptions
+from offloader.archive.reading.reader import ReadOptions
 from offloader.archive.spark.values import parse_names
 from offloader.archive.topic import ArchivedTopic
-from offloader.cli.parsing import TOPIC, parsed
-from offloader.cli.progress import download_progress
+from offloader.cli.command import CommandSession, command
+from offloader.cli.parsing import TOPIC, parsed, positive_size
+from offloader.cli.progress_bar import download_progress
 from offloader.cli.reading import (
-    ON_DAMAGE,
-    PRIVATE_KEYS,
     Bound,
     LedgersOption,
     archived_partitions,
-    ledger_options,
-    limit_options,
-    limits_of,
     range_options,
+    reading_options,
     selected,
 )
-from offloader.cli.session import CommandSession, command
 from offloader.cli.topics import topics
-from offloader.config.units import parse_size
 from offloader.errors import ConfigError
 from offloader.model import MIB, TopicName
 from offloader.operations.export.destination import Destination
 from offloader.operations.export.export import Advance, Tally, Wanted, export
-from offloader.operations.export.parquet import ParquetFiles, WrittenFile
+from offloader.operations.export.parquet import ParquetFiles
 
 MAX_FILE_BYTES = 256 * MIB
-
-
-@dataclass(frozen=True)
-class Exported:
-    """One topic's part of an export; the files have the names that they end up with."""
-
-    topic: TopicName
-    files: list[WrittenFile]
-    tally: Tally
 
 
 def parse_target(text: str) -> Path:
@@ -56,14 +40,6 @@ def parse_target(text: str) -> Path:
     if "://" in text or not text.strip():
         raise ValueError(f"{text!r} is no path of this machine; export to a file or folder here, then copy it")
     return Path(text)
-
-
-def _parse_file_size(text: str) -> int:
-    """Bytes. Raises ValueError."""
-    size = parse_size(text)
-    if size == 0:
-        raise ValueError("no file has no bytes; write a size above 0, or leave it out")
-    return size
 
 
 @topics.command("export")
@@ -84,14 +60,11 @@ def _parse_file_size(text: str) -> int:
 @click.option(
     "--max-file-bytes",
     metavar="SIZE",
-    callback=parsed(_parse_file_size),
+    callback=positive_size("no file has no bytes; write a size above 0, or leave it out"),
     help="In a folder: end a file at about this size, above 0; 256M by default.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace an earlier export.")
-@PRIVATE_KEYS
-@ON_DAMAGE
-@limit_options
-@ledger_options
+@reading_options
 @command()
 def export_command(
     session: CommandSession,
@@ -105,12 +78,8 @@ def export_command(
     max_file_bytes: int | None,
     overwrite: bool,
     private_keys: KeyReader | None,
-    on_damage: str,
-    max_message_size: int | None,
-    max_chunked_message_size: int | None,
-    ledgers: str | None,
-    cluster: str | None,
-    ask_pulsar: bool,
+    reading: ReadOptions,
+    ledgers: LedgersOption,
 ) -> None:
     """Write a topic's archived messages to Parquet. The columns are those of the Spark source (docs/reading.md).
 
@@ -123,10 +92,9 @@ def export_command(
     """
     wanted = Wanted(selected(start, end), columns, entries, private_keys)
     schema = wanted.schema
-    reading = ReadOptions(on_damage=OnDamage(on_damage), limits=limits_of(max_message_size, max_chunked_message_size))
-    sources = archived_partitions(session, topic, LedgersOption(ledgers, cluster, ask_pulsar), reading)
+    sources = archived_partitions(session, topic, ledgers, reading)
     partitioned = sources[0].name != topic
-    target = Destination(to, session.doors.new_token(), partitioned=partitioned, overwrite=overwrite)
+    target = Destination(to, session.dependencies.new_token(), partitioned=partitioned, overwrite=overwrite)
     if target.is_file and max_file_bytes is not None:
         raise ConfigError("--max-file-bytes: FILE.parquet is one file; name a folder in --to")
     target.check([source.name for source in sources])
@@ -136,52 +104,42 @@ def export_command(
         for source in sources:
             with ParquetFiles(schema, target.paths(source.name), size) as files:
                 tally = export(source, wanted, files, advance)
-            final = [replace(file, path=target.final(file.path)) for file in files.done]
-            done.append(Exported(source.name, final, tally))
+            tally.files = [replace(file, path=target.final(file.path)) for file in tally.files]
+            done.append(tally)
         target.publish()
     _show(session, topic, to, wanted, done)
 
 
-@contextmanager
-def _progress(topic: TopicName, sources: list[ArchivedTopic], wanted: Wanted) -> Iterator[Advance]:
+def _progress(topic: TopicName, sources: list[ArchivedTopic], wanted: Wanted) -> AbstractContextManager[Advance]:
     """A bar, only on a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _say_nothing
-        return
+        return nullcontext(lambda _: None)
     total = sum(source.size(wanted.selection) for source in sources)
-    with download_progress(f"{topic}", max(total, 1), console) as advance:
-        yield advance
+    return download_progress(f"{topic}", max(total, 1), console)
 
 
-def _say_nothing(size: int) -> None: ...
-
-
-def _show(session: CommandSession, topic: TopicName, to: Path, wanted: Wanted, done: list[Exported]) -> None:
-    files = [file for one in done for file in one.files]
-    lost = [missing for one in done for missing in one.tally.missing]
-    rows, size = sum(one.tally.rows for one in done), sum(file.size for file in files)
+def _show(session: CommandSession, topic: TopicName, to: Path, wanted: Wanted, done: list[Tally]) -> None:
+    files = [file for tally in done for file in tally.files]
+    lost = [missing for tally in done for missing in tally.missing]
+    rows, size = sum(tally.rows for tally in done), sum(file.size for file in files)
     what = "entries" if wanted.entries else "messages"
-    gaps = sum(one.tally.gaps for one in done)
-    problems = sum((one.tally.problems for one in done), Counter[str]())
+    gaps = sum(tally.gaps for tally in done)
+    problems = sum((tally.problems for tally in done), Counter[str]())
     text = (
         f"{topic}: {rows} {what} exported to {to} ({len(files)} files, {size} bytes), {gaps} positions in gaps, "
         f"{len(lost)} stretches missing"
     ) + "".join(f", {count} messages without value: {why}" for why, count in sorted(problems.items()))
     details = [f"# {m.start}..{m.end} is missing: {m.why}" for m in lost]
-    session.output.message(text, details, topics=[_fields(one) for one in done])
+    session.output.message(text, details, topics=[_fields(tally) for tally in done])
 
 
-def _fields(one: Exported) -> dict[str, object]:
+def _fields(tally: Tally) -> dict[str, object]:
     return {
-        "topic": str(one.topic),
-        "rows": one.tally.rows,
-        "gaps": one.tally.gaps,
-        "missing": [_missing(missing) for missing in one.tally.missing],
-        "withoutValue": dict(one.tally.problems),
-        "files": [{"path": str(file.path), "rows": file.rows, "bytes": file.size} for file in one.files],
+        "topic": str(tally.topic),
+        "rows": tally.rows,
+        "gaps": tally.gaps,
+        "missing": [{"from": str(m.start), "to": str(m.end), "why": m.why} for m in tally.missing],
+        "withoutValue": dict(tally.problems),
+        "files": [{"path": str(file.path), "rows": file.rows, "bytes": file.size} for file in tally.files],
     }
-
-
-def _missing(missing: Missing) -> dict[str, object]:
-    return {"from": str(missing.start), "to": str(missing.end), "why": missing.why}

@@ -56,7 +56,7 @@ class TextFormat(Format):
         self._line(f"{_head(message)}\t{_shown(message)}")
 
     def entry(self, entry: ArchivedEntry) -> None:
-        self._line(f"{entry.position}\t{len(entry.data)}\t{_sha256(entry.data)}")
+        self._line(f"{entry.position}\t{len(entry.data)}\t{hashlib.sha256(entry.data).hexdigest()}")
 
 
 class JsonFormat(Format):
@@ -75,7 +75,7 @@ class JsonFormat(Format):
             "unreadable": facts.unreadable,
             "brokerTime": when(facts.broker_time),
             "index": facts.broker_index,
-            "sha256": _sha256(entry.data),
+            "sha256": hashlib.sha256(entry.data).hexdigest(),
             "data": _base64(entry.data),
         })  # fmt: skip
 
@@ -141,17 +141,17 @@ def _message_fields(message: Message) -> dict[str, object]:
         "publishTime": when(message.publish_time),
         "eventTime": when(message.event_time),
         "key": None if key is None else _utf8(key),
-        "keyBytes": None if key is None else _base64(key),
+        "keyBytes": _base64(key),
         "properties": message.properties,
         "producer": message.producer_name,
         "sequenceId": message.sequence_id,
-        "orderingKey": None if message.ordering_key is None else _base64(message.ordering_key),
-        "schemaVersion": None if message.schema_version is None else _base64(message.schema_version),
+        "orderingKey": _base64(message.ordering_key),
+        "schemaVersion": _base64(message.schema_version),
         "replicatedFrom": message.replicated_from,
         "brokerTime": when(message.broker_time),
         "index": message.broker_index,
         "encryptionKeys": None if message.encryption is None else [key.name for key in message.encryption.keys],
-        "payload": None if message.value is None else _base64(message.value),
+        "payload": _base64(message.value),
         "problem": message.problem,
     }
 
@@ -194,9 +194,5 @@ def _utf8(data: bytes) -> str | None:
         return None
 
 
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode()
+def _base64(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from typing import Any
+from collections.abc import Collection, Iterable
+from functools import wraps
+from typing import Any, cast
 
 import click
 
@@ -13,8 +14,8 @@ from offloader.bookkeeper.recovery.machine import Aborted
 from offloader.bookkeeper.recovery.outcome import Inspection
 from offloader.bookkeeper.recovery.ownership import objection
 from offloader.bookkeeper.recovery.report import fields, lines
-from offloader.cli.parsing import TIME
-from offloader.cli.session import FINDINGS, OK, CommandSession, command
+from offloader.cli.command import FINDINGS, OK, CommandSession, command
+from offloader.cli.parsing import TIME, C, with_options
 from offloader.errors import FatalError
 
 TIMEOUT = click.option(
@@ -37,11 +38,14 @@ DRY_RUN = click.option(
 )
 
 
-def closing_options(body: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of what closes ledgers."""
-    for option in (TIMEOUT, TRUST, FORCE, DRY_RUN):
-        body = option(body)
-    return body
+def closing_options(command: C) -> C:
+    """What all that closes ledgers can be told: the command gets `options` and `force`."""
+
+    @wraps(command)
+    def run(*, dry_run: bool, timeout: int, trusted: tuple[str, ...], **others: Any) -> Any:
+        return command(options=InspectionOptions(dry=dry_run, trusted=trusted, timeout=timeout / 1000), **others)
+
+    return with_options(cast("C", run), DRY_RUN, FORCE, TRUST, TIMEOUT)
 
 
 @click.group()
@@ -67,7 +71,7 @@ def inspect(session: CommandSession, ledger: int, *, timeout: int, trusted: tupl
     """
     options = InspectionOptions(dry=True, trusted=trusted, timeout=timeout / 1000)
     store, bookies = session.bookkeeper(options.timeout)
-    check_trusted(trusted, [store.read(ledger).metadata] if trusted else [])
+    check_trusted(options.trusted, [store.read(ledger).metadata] if options.trusted else [])
     found = examine(ledger, store, bookies, options)
     session.output.message(found.outcome.message, list(lines(found)), **fields(found))
     return FINDINGS if isinstance(found.outcome.phase, Aborted) or found.dangers else OK
@@ -77,9 +81,7 @@ def inspect(session: CommandSession, ledger: int, *, timeout: int, trusted: tupl
 @click.argument("ledger", type=click.IntRange(min=0))
 @closing_options
 @command()
-def close(
-    session: CommandSession, ledger: int, *, dry_run: bool, force: bool, timeout: int, trusted: tuple[str, ...]
-) -> int:
+def close(session: CommandSession, ledger: int, *, options: InspectionOptions, force: bool) -> int:
     """Close the ledger of a writer that is gone, as BookKeeper's own recovery does, and show why it was closed where it
     was.
 
@@ -89,12 +91,10 @@ def close(
     \b
     JSON: as of `ledgers inspect`, and objection: why it would be refused without --dry-run.
     """
-    options = InspectionOptions(dry=dry_run, trusted=trusted, timeout=timeout / 1000)
     store, _ = session.bookkeeper(options.timeout)
-    check_trusted(trusted, [store.read(ledger).metadata] if trusted else [])
+    check_trusted(options.trusted, [store.read(ledger).metadata] if options.trusted else [])
     found, refused = close_one(session, ledger, options, force=force)
-    details = [*lines(found), *([f"would be refused: {refused}"] if refused else [])]
-    session.output.message(found.outcome.message, details, **fields(found), objection=refused)
+    session.output.message(found.outcome.message, closed_lines(found, refused), **fields(found), objection=refused)
     return FINDINGS if isinstance(found.outcome.phase, Aborted) or refused else OK
 
 
@@ -107,6 +107,11 @@ def check_trusted(trusted: Collection[str], ledgers: Iterable[LedgerMetadata]) -
         raise FatalError(f"--trust {unknown[0]}: none of the ledgers is on such a bookie{known}")
 
 
+def closed_lines(found: Inspection, refused: str | None) -> list[str]:
+    """What came of one ledger, for people."""
+    return [*lines(found), *([f"would be refused: {refused}"] if refused else [])]
+
+
 def close_one(
     session: CommandSession, ledger: int, options: InspectionOptions, *, force: bool
 ) -> tuple[Inspection, str | None]:
@@ -115,7 +120,7 @@ def close_one(
     metadata = store.read(ledger).metadata
     refused = None
     if not force and not metadata.closed:
-        refused = objection(ledger, metadata, store, session.admin.loaded_by, session.doors.clock_ms())
+        refused = objection(ledger, metadata, store, session.admin.loaded_by, session.dependencies.clock_ms())
     if refused and not options.dry:
         raise FatalError(f"{refused}. --force closes it all the same")
     return examine(ledger, store, bookies, options), refused

@@ -6,11 +6,11 @@ import click
 
 from offloader.cli import cat, export, orphans, peek, restore, topic_requests  # noqa: F401 (they add their commands to `topics`)
 from offloader.cli.catalog import catalog_group
+from offloader.cli.command import CommandGroup
 from offloader.cli.doctor import doctor_command
 from offloader.cli.explain import config_group
 from offloader.cli.ledgers import ledgers
 from offloader.cli.run import run_command
-from offloader.cli.session import CommandGroup
 from offloader.cli.takeover import takeover_command
 from offloader.cli.topics import topics
 from offloader.cli.verify import verify_command

@@ -11,11 +11,11 @@ from offloader.bookkeeper.api import LedgerMetadataStore
 from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.recovery.inspection import InspectionOptions
 from offloader.bookkeeper.recovery.machine import Aborted
-from offloader.bookkeeper.recovery.report import fields, lines
-from offloader.cli.ledgers import check_trusted, close_one, closing_options
+from offloader.bookkeeper.recovery.report import fields
+from offloader.cli.command import ERROR, FINDINGS, OK, CommandSession, command
+from offloader.cli.ledgers import check_trusted, close_one, closed_lines, closing_options
 from offloader.cli.output import say
 from offloader.cli.parsing import TOPIC
-from offloader.cli.session import ERROR, FINDINGS, OK, CommandSession, command
 from offloader.cli.topics import topics
 from offloader.errors import DamagedRecordError, LedgerNotFoundError, OffloadError, TopicNotFoundError
 from offloader.model import TopicName
@@ -28,9 +28,7 @@ LAST = 2
 @click.argument("topic", callback=TOPIC)
 @closing_options
 @command()
-def close_orphan_tail(
-    session: CommandSession, topic: TopicName, *, dry_run: bool, force: bool, timeout: int, trusted: tuple[str, ...]
-) -> int:
+def close_orphan_tail(session: CommandSession, topic: TopicName, *, options: InspectionOptions, force: bool) -> int:
     """Close the topic's last two ledgers where they are still open because their writer is gone.
 
     Until then their end is not offloaded, and none of them is retained or deleted. As `ledgers close` does it. A name
@@ -39,27 +37,25 @@ def close_orphan_tail(
     \b
     JSON: one object a line, for each ledger: as of `ledgers close`, and topic.
     """
-    options = InspectionOptions(dry=dry_run, trusted=trusted, timeout=timeout / 1000)
-    names = _existing(session, topic, options)
-    if trusted:
-        check_trusted(trusted, _metadata(session.bookkeeper(options.timeout)[0], names))
+    store, _ = session.bookkeeper(options.timeout)
+    names = _existing(session, store, topic)
+    if options.trusted:
+        check_trusted(options.trusted, _metadata(store, names))
     if names == [topic]:
-        return _close_tail(session, topic, options, force=force)
-    codes = {_tried(session, name, options, force=force) for name in names}
+        return _close_tail(session, store, topic, options, force=force)
+    codes = set()
+    for name in names:
+        try:
+            codes.add(_close_tail(session, store, name, options, force=force))
+        except OffloadError as error:
+            say(f"error: {name}: {error}", err=True)
+            codes.add(ERROR)
     return ERROR if ERROR in codes else max(codes)
 
 
-def _tried(session: CommandSession, topic: TopicName, options: InspectionOptions, *, force: bool) -> int:
-    """What is refused, or fails, for one partition does not stop the others."""
-    try:
-        return _close_tail(session, topic, options, force=force)
-    except OffloadError as error:
-        say(f"error: {topic}: {error}", err=True)
-        return ERROR
-
-
-def _close_tail(session: CommandSession, topic: TopicName, options: InspectionOptions, *, force: bool) -> int:
-    store, _ = session.bookkeeper(options.timeout)
+def _close_tail(
+    session: CommandSession, store: LedgerMetadataStore, topic: TopicName, options: InspectionOptions, *, force: bool
+) -> int:
     tail = _tail(store, topic)
     if not tail:
         session.output.line(f"{topic} has no ledgers", {"message": "no ledgers", "topic": str(topic)})
@@ -71,13 +67,9 @@ def _close_tail(session: CommandSession, topic: TopicName, options: InspectionOp
             session.output.line(f"{topic}: {message}", {"message": message, "topic": str(topic), "ledger": ledger})
             continue
         message = found.outcome.message
-        details = (
-            []
-            if found.versioned.metadata.closed
-            else [*lines(found), *([f"would be refused: {refused}"] if refused else [])]
-        )
-        said = {"message": message, "topic": str(topic), **fields(found), "objection": refused}
-        session.output.lines([*details, f"{topic}: {message}"], said)
+        details = [] if found.versioned.metadata.closed else closed_lines(found, refused)
+        facts = {"message": message, "topic": str(topic), **fields(found), "objection": refused}
+        session.output.lines([*details, f"{topic}: {message}"], facts)
         if isinstance(found.outcome.phase, Aborted) or refused:
             return FINDINGS
     return OK
@@ -95,9 +87,8 @@ def _metadata(store: LedgerMetadataStore, topics: Iterable[TopicName]) -> Iterat
                 yield store.read(ledger).metadata
 
 
-def _existing(session: CommandSession, topic: TopicName, options: InspectionOptions) -> list[TopicName]:
+def _existing(session: CommandSession, store: LedgerMetadataStore, topic: TopicName) -> list[TopicName]:
     """The topic, or its partitions. Raises TopicNotFoundError."""
-    store, _ = session.bookkeeper(options.timeout)
     try:
         store.managed_ledger(topic)
     except TopicNotFoundError:

@@ -23,6 +23,11 @@ def say(text: str, *, err: bool = False) -> None:
     click.echo(printable(text), err=err)
 
 
+def text_or_none(value: object) -> str | None:
+    """A value as text; None stays None."""
+    return None if value is None else str(value)
+
+
 class Output(ABC):
     """One of the two ways to print."""
 
@@ -35,7 +40,7 @@ class Output(ABC):
 
     @abstractmethod
     def message(self, text: str, details: Sequence[str] = (), **fields: object) -> None:
-        """The details' lines, then one line. JSON is one object: `message` (the line) and the fields."""
+        """The details' lines, then one line. JSON is one object: `message` (that line) and the fields."""
 
     def line(self, text: str, fields: Mapping[str, object]) -> None:
         """One of many lines, printed as soon as it is known. JSON is one object a line."""
@@ -52,7 +57,6 @@ class TextOutput(Output):
     name = "text"
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> None:
-        """Aligned columns."""
         if not rows:
             say(empty)
             return
@@ -69,11 +73,9 @@ class TextOutput(Output):
             click.echo(line.rstrip())  # styled
 
     def message(self, text: str, details: Sequence[str] = (), **fields: object) -> None:
-        """The lines."""
         self.lines((*details, text), fields)
 
     def lines(self, texts: Sequence[str], fields: Mapping[str, object]) -> None:  # noqa: ARG002
-        """The lines."""
         for text in texts:
             say(text)
 
@@ -84,16 +86,13 @@ class JsonOutput(Output):
     name = "json"
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> None:  # noqa: ARG002
-        """An array."""
         found = [dict(zip(columns, row, strict=True)) for row in rows]
         click.echo(json.dumps(found, indent=2, default=str))
 
     def message(self, text: str, details: Sequence[str] = (), **fields: object) -> None:  # noqa: ARG002
-        """An object."""
         click.echo(json.dumps({"message": text, **fields}, indent=2, default=str))
 
     def lines(self, texts: Sequence[str], fields: Mapping[str, Any]) -> None:  # noqa: ARG002
-        """An object on a line of its own."""
         click.echo(json.dumps(fields, default=str))
 
 

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
-from offloader.config.units import parse_time
+from offloader.config.units import parse_size, parse_time
 from offloader.model import Position, TopicName
 
 Callback = Callable[[click.Context, click.Parameter, Any], Any]
+C = TypeVar("C", bound=Callable[..., Any])
+
+
+def with_options(command: C, *options: Callable[[C], C]) -> C:
+    """The command with these options, which its help lists in this order."""
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 def parsed(parse: Callable[[str], object]) -> Callback:
@@ -35,6 +43,18 @@ def parse_pair(text: str) -> tuple[str, str]:
     if not name or not equals:
         raise ValueError(f"{text!r} has no name; write NAME=VALUE")
     return name, value
+
+
+def positive_size(refusal: str) -> Callback:
+    """A size in bytes. `refusal`: why it must not be 0, and what to write."""
+
+    def parse(text: str) -> int:
+        size = parse_size(text)
+        if size == 0:
+            raise ValueError(refusal)
+        return size
+
+    return parsed(parse)
 
 
 TOPIC = parsed(TopicName.parse)

@@ -12,10 +12,10 @@ from offloader.archive.messages.limits import MAX_MESSAGE, parse_message_size
 from offloader.archive.peek.entry import is_sound, take_apart
 from offloader.archive.peek.place import Owner, Peeked
 from offloader.archive.read_model import OffloadedLedger
+from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.formats import when
 from offloader.cli.parsing import POSITION, TOPIC, parsed
 from offloader.cli.reading import LedgersOption, archived, ledger_options
-from offloader.cli.session import FINDINGS, OK, CommandSession, command
 from offloader.cli.topics import time_text, topics
 from offloader.model import Loss, Position, TopicName
 
@@ -39,9 +39,7 @@ def peek(
     position: Position,
     *,
     max_message_size: int | None,
-    ledgers: str | None,
-    cluster: str | None,
-    ask_pulsar: bool,
+    ledgers: LedgersOption,
 ) -> int:
     """Show one position of a topic: where it is stored, and every field of its entry, also such that have no name here.
 
@@ -53,7 +51,7 @@ def peek(
     brokerEntryMetadata, checksum, messageMetadata, payload, messages, problem}, with Pulsar's names of fields and bytes
     in hex.
     """
-    found = archived(session, topic, LedgersOption(ledgers, cluster, ask_pulsar)).peek(position)
+    found = archived(session, topic, ledgers).peek(position)
     facts = _facts(found, max_message_size or MAX_MESSAGE)
     if session.output.name == "json":
         session.output.line("", facts)

@@ -6,7 +6,8 @@ import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, cast
 
 import click
 
@@ -21,8 +22,8 @@ from offloader.archive.reading.reader import OnDamage, ReadOptions
 from offloader.archive.reading.stores import Stores
 from offloader.archive.spark.values import parse_publish_time
 from offloader.archive.topic import ArchivedTopic
-from offloader.cli.parsing import parse_pair, parsed
-from offloader.cli.session import CommandSession
+from offloader.cli.command import CommandSession
+from offloader.cli.parsing import C, parse_pair, parsed, with_options
 from offloader.errors import ConfigError, DataLostError, FatalError
 from offloader.metadata.listing import holds_data
 from offloader.model import Position, TopicName
@@ -31,13 +32,11 @@ from offloader.offload import settings
 log = logging.getLogger(__name__)
 
 Bound = Position | int
-C = TypeVar("C", bound=Callable[..., Any])
 
-# A mere number below this (in 1973, if it were milliseconds) is rather seconds, or a position that was not written to
-# its end.
+# A number below this (in 1973, as milliseconds) is rather seconds, or the beginning of a position.
 LEAST_TIME = 10**11
 
-# Commands pass through topics once: what one stretch of a plan needs, and some manifests.
+# Commands read a topic once: they keep what one stretch of a plan needs, and some manifests.
 MOST_KEPT = 256
 
 SEE_LIST = "; `offloader topics list` shows what is"
@@ -67,7 +66,6 @@ def parse_bound(text: str) -> Bound:
     """A position, or a time in ms. Raises ValueError."""
     if re.fullmatch(r"[0-9]+:(-1|[0-9]+)", text):
         return Position.parse(text)
-    time: int | None
     try:
         time = parse_publish_time(text)
     except ValueError:
@@ -80,12 +78,8 @@ def parse_bound(text: str) -> Bound:
     return time
 
 
-BOUND = parsed(parse_bound)
-
-
 def selected(start: Bound | None, end: Bound | None) -> Selection:
-    """What lies between bounds by position or by publish time (ms). Raises ConfigError where the end comes before the
-    start."""
+    """What lies between two positions or publish times (ms). Raises ConfigError where the end comes first."""
     positions = isinstance(start, Position) and isinstance(end, Position) and end < start
     times = isinstance(start, int) and isinstance(end, int) and end < start
     if positions or times:
@@ -101,26 +95,27 @@ def selected(start: Bound | None, end: Bound | None) -> Selection:
 def range_options(*names_of_end: str) -> Callable[[C], C]:
     """`--from`, and what the end is called."""
 
-    def add(command: C) -> C:
-        for names, parameter, what in ((names_of_end, "end", "last"), (("--from",), "start", "first")):
-            command = click.option(
-                *names,
-                parameter,
-                metavar="LEDGER:ENTRY|TIME",
-                callback=BOUND,
-                help=(
-                    f"The {what} position, or the {what} publish time (ISO 8601, or ms since 1970); the archive's "
-                    f"{what} by default."
-                ),
-            )(command)
-        return command
+    def option(what: str, *names: str) -> Callable[[C], C]:
+        help_text = (
+            f"The {what} position, or the {what} publish time (ISO 8601, or ms since 1970); the archive's {what} by "
+            "default."
+        )
+        return click.option(*names, metavar="LEDGER:ENTRY|TIME", callback=parsed(parse_bound), help=help_text)
 
-    return add
+    return lambda command: with_options(
+        command, option("first", "--from", "start"), option("last", *names_of_end, "end")
+    )
 
 
 def ledger_options(command: C) -> C:
-    """`--ledgers` and what belongs to it."""
-    options = (
+    """`--ledgers` and what belongs to it, which the command gets as one `ledgers`."""
+
+    @wraps(command)
+    def run(*, ledgers: str | None, cluster: str | None, ask_pulsar: bool, **others: Any) -> Any:
+        return command(ledgers=LedgersOption(ledgers, cluster, ask_pulsar), **others)
+
+    return with_options(
+        cast("C", run),
         click.option(
             "--ledgers", metavar="URL", help="Also read what Pulsar's own offloader has put into this bucket."
         ),
@@ -133,23 +128,45 @@ def ledger_options(command: C) -> C:
             help="Let the brokers say which ledgers are the topic's; else nothing proves that none is missing.",
         ),
     )
-    for option in reversed(options):
-        command = option(command)
-    return command
 
 
-ON_DAMAGE = click.option(
-    "--on-damage",
-    type=click.Choice([choice.value for choice in OnDamage]),
-    default=OnDamage.FAIL.value,
-    show_default=True,
-    help="What to do where stored data cannot be read: stop with an error, or go on after it and say what is left out.",
-)
+def _key_files(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> PemFiles | None:
+    files = dict(parsed(parse_pair)(ctx, param, value))
+    return PemFiles(files) if files else None
 
 
-def limit_options(command: C) -> C:
-    """`--max-message-size` and `--max-chunked-message-size`."""
-    options = (
+def reading_options(command: C) -> C:
+    """What all that reads messages can be told: the command gets `private_keys`, `reading` and `ledgers`."""
+
+    @wraps(command)
+    def run(
+        *, on_damage: str, max_message_size: int | None, max_chunked_message_size: int | None, **others: Any
+    ) -> Any:
+        limits = MessageLimits(
+            max_message_size or DEFAULT_LIMITS.message, max_chunked_message_size or DEFAULT_LIMITS.chunked
+        )
+        return command(reading=ReadOptions(on_damage=OnDamage(on_damage), limits=limits), **others)
+
+    return with_options(
+        cast("C", run),
+        click.option(
+            "--private-key",
+            "private_keys",
+            metavar="NAME=FILE",
+            multiple=True,
+            callback=_key_files,
+            help="A PEM file that opens messages which were encrypted for the key NAME.",
+        ),
+        click.option(
+            "--on-damage",
+            type=click.Choice([choice.value for choice in OnDamage]),
+            default=OnDamage.FAIL.value,
+            show_default=True,
+            help=(
+                "What to do where stored data cannot be read: stop with an error, or go on after it and say what is "
+                "left out."
+            ),
+        ),
         click.option(
             "--max-message-size",
             metavar="SIZE",
@@ -162,30 +179,8 @@ def limit_options(command: C) -> C:
             callback=parsed(parse_message_size),
             help="The same for one message in chunks, and for all chunks that wait for others; 128M by default.",
         ),
+        ledger_options,
     )
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-def limits_of(message: int | None, chunked: int | None) -> MessageLimits:
-    """What the options say."""
-    return MessageLimits(message or DEFAULT_LIMITS.message, chunked or DEFAULT_LIMITS.chunked)
-
-
-def _key_files(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> PemFiles | None:
-    files = dict(parsed(parse_pair)(ctx, param, value))
-    return PemFiles(files) if files else None
-
-
-PRIVATE_KEYS = click.option(
-    "--private-key",
-    "private_keys",
-    metavar="NAME=FILE",
-    multiple=True,
-    callback=_key_files,
-    help="A PEM file that opens messages which were encrypted for the key NAME.",
-)
 
 
 def opened(session: CommandSession, ledgers: LedgerBucket | None = None) -> OpenArchive:
@@ -209,7 +204,7 @@ def archived_partitions(
 ) -> list[ArchivedTopic]:
     """A topic, or the partitions of that name, by number. Raises FatalError where the archive has neither."""
     opening = opened(session, ledgers.bucket(session))
-    archive = Archive(opening, options=options, pulsar=session.doors.live(session.config) if follow else None)
+    archive = Archive(opening, options=options, pulsar=session.dependencies.live(session.config) if follow else None)
     whole = archive.find(topic)
     if whole is not None:
         if names := opening.partitions(topic):
@@ -227,8 +222,13 @@ def archived_partitions(
     if lost is not None:
         raise catalog_is_gone(lost)
     if not found:
-        raise FatalError(f"{topic} is not in the archive{SEE_LIST}")
+        raise not_archived(topic)
     return list(found.values())
+
+
+def not_archived(topic: TopicName) -> FatalError:
+    """Of a topic that the archive does not know."""
+    return FatalError(f"{topic} is not in the archive{SEE_LIST}")
 
 
 def catalog_is_gone(topic: TopicName) -> DataLostError:

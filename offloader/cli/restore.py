@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,13 +11,13 @@ import click
 from rich.console import Console
 
 from offloader.archive.archive import Archive
-from offloader.cli.parsing import TOPIC, parsed
-from offloader.cli.progress import Advance, download_progress
+from offloader.cli.command import CommandSession, command
+from offloader.cli.parsing import TOPIC, positive_size
+from offloader.cli.progress_bar import download_progress
 from offloader.cli.reading import SEE_LIST, catalog_is_gone, opened
-from offloader.cli.session import CommandSession, command
 from offloader.cli.topics import topics
 from offloader.config import Config
-from offloader.config.units import format_size, parse_size
+from offloader.config.units import format_size
 from offloader.errors import DataLostError
 from offloader.metadata import listing
 from offloader.metadata.root import read_root
@@ -32,17 +32,6 @@ from offloader.operations.restore.restore import Restore, Tools
 from offloader.operations.restore.tail import Tail
 
 
-def _parse_rate(text: str) -> int:
-    """Bytes a second. Raises ValueError."""
-    rate = parse_size(text)
-    if rate == 0:
-        raise ValueError("nothing would ever go; write a rate above 0, or leave it out")
-    return rate
-
-
-RATE = parsed(_parse_rate)
-
-
 @dataclass(frozen=True)
 class RestoreOptions:
     """What the command was told."""
@@ -54,7 +43,7 @@ class RestoreOptions:
 
 @dataclass(frozen=True)
 class Job:
-    """One topic's restore, looked at beforehand. `target` is None where the topic is yet to be made."""
+    """One topic's restore, as it was looked at before anything is sent."""
 
     topic: TopicName
     to: TopicName
@@ -79,7 +68,12 @@ class Job:
     type=click.Path(path_type=Path),
     help="A configuration whose section `pulsar` is that of the target's cluster; --config's by default.",
 )
-@click.option("--rate", metavar="SIZE", callback=RATE, help="At most so many bytes a second, for example 50M.")
+@click.option(
+    "--rate",
+    metavar="SIZE",
+    callback=positive_size("nothing would ever go; write a rate above 0, or leave it out"),
+    help="At most so many bytes a second, for example 50M.",
+)
 @click.option(
     "--partitions",
     type=click.IntRange(1),
@@ -119,7 +113,7 @@ def restore(
     """
     options = RestoreOptions(rate, allow_missing, ignore_schemas)
     config = session.config if to_config is None else Config.load(to_config)
-    with closing(session.doors.target(config)) as cluster:
+    with closing(session.dependencies.target(config)) as cluster:
         archived = sorted(listing.topics(session.store))
         planned = pairing(topic, archived, to, cluster.existing(to.namespace), partitions)
         if planned.create is not None:
@@ -135,16 +129,15 @@ def restore(
 
 
 def _jobs(session: CommandSession, cluster: Cluster, planned: Pairing, options: RestoreOptions) -> Iterator[Job]:
-    """Everything that is refused is refused here, before anything is sent."""
+    """Refuses whatever is refused, before anything is sent."""
     root, opening = read_root(session.store).uuid, opened(session)
     archive = Archive(opening)
     for topic, to in planned.pairs:
         origin = Origin(root, topic)
         found = archive.find(topic)
         if found is None:
-            raise (
-                catalog_is_gone(topic) if listing.holds_data(session.store, topic) else opening.unknown(topic, SEE_LIST)
-            )
+            gone = listing.holds_data(session.store, topic)
+            raise catalog_is_gone(topic) if gone else opening.unknown(topic, SEE_LIST)
         source = ArchiveSource(found)
         tail = Tail() if planned.create is not None else cluster.target(to, origin).check()
         outline = source.outline(tail.position)
@@ -157,40 +150,31 @@ def _jobs(session: CommandSession, cluster: Cluster, planned: Pairing, options: 
 def _run(session: CommandSession, cluster: Cluster, job: Job, options: RestoreOptions) -> Counts:
     target = cluster.target(job.to, job.origin, ignore_schemas=options.ignore_schemas)
     target.check()
-    with _progress(job) as advance, closing(target):
-        doors = session.doors
-        tools = Tools(lambda: doors.clock_ms() / 1000, doors.sleep, advance)
+    title, console = f"{job.topic} to {job.to}", Console(stderr=True)
+    with download_progress(title, max(job.outline.bytes, 1), console) as advance, closing(target):
+        dependencies = session.dependencies
+        tools = Tools(lambda: dependencies.clock_ms() / 1000, dependencies.sleep, advance)
         begin = lambda tail: RestoreProgress(  # noqa: E731
             job.origin, tail, outcomes=job.source.outcomes(), allow_missing=options.allow_missing
         )
         return Restore(target, job.source.items, begin, RateLimiter(options.rate), tools).run()
 
 
-def _progress(job: Job) -> AbstractContextManager[Advance]:
-    return download_progress(f"{job.topic} to {job.to}", max(job.outline.bytes, 1), Console(stderr=True))
-
-
 def _show_plan(session: CommandSession, job: Job, *, new: bool) -> None:
     entries, size = job.outline.entries, job.outline.bytes
-    made = " (to be made)" if new else ""
-    text = (
-        f"would restore {job.topic} to {job.to}{made}: {entries} entries ({format_size(size)} bytes) to send, "
-        f"{job.tail.number} there"
-    )
-    _line(
-        session,
-        job,
-        text,
-        Counts(there=job.tail.number, sent=entries, bytes=size, losses=len(job.outline.lost)),
-        dry_run=True,
-    )
+    target = f"{job.to} (to be made)" if new else f"{job.to}"
+    left = f"{entries} entries ({format_size(size)} bytes) to send"
+    counts = Counts(already_there=job.tail.number, sent=entries, bytes=size, losses=len(job.outline.lost))
+    text = f"would restore {job.topic} to {target}: {left}, {counts.already_there} there"
+    _line(session, job, text, counts, dry_run=True)
 
 
 def _show(session: CommandSession, job: Job, counts: Counts) -> None:
     skipped = "".join(f", {count} {why} skipped" for why, count in sorted(counts.skipped.items()))
     text = (
         f"{job.topic} is restored to {job.to}: {counts.sent} entries sent ({format_size(counts.bytes)} bytes), "
-        f"{counts.there} were there{skipped}, {counts.gaps} positions in gaps, {counts.losses} losses passed over"
+        f"{counts.already_there} were there{skipped}, {counts.gaps} positions in gaps, "
+        f"{counts.losses} losses passed over"
     )
     _line(session, job, text, counts, dry_run=False)
 
@@ -203,7 +187,7 @@ def _line(session: CommandSession, job: Job, text: str, counts: Counts, *, dry_r
         "dryRun": dry_run,
         "sent": counts.sent,
         "bytes": counts.bytes,
-        "alreadyThere": counts.there,
+        "alreadyThere": counts.already_there,
         "skipped": {str(why): count for why, count in sorted(counts.skipped.items())},
         "gaps": counts.gaps,
         "losses": counts.losses,

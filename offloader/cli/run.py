@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
+from offloader.cli.command import CommandSession, command
 from offloader.cli.output import say
 from offloader.cli.parsing import TIME
-from offloader.cli.session import CommandSession, command
 from offloader.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from offloader.cli.command import ERROR, OK, CommandSession, command
 from offloader.cli.output import say
-from offloader.cli.session import ERROR, OK, CommandSession, command
 from offloader.metadata.takeover import takeover
 
 
@@ -22,8 +22,8 @@ def takeover_command(session: CommandSession, old_application: str) -> int:
     JSON: {message, topics}.
     """
     new = session.config.application
-    doors = session.doors
-    taken = takeover(session.store, old_application, new, doors.new_token, doors.clock_ms())
+    dependencies = session.dependencies
+    taken = takeover(session.store, old_application, new, dependencies.new_token, dependencies.clock_ms())
     text = f"{new} has taken over {len(taken.topics)} topics of {old_application}"
     session.output.message(text, topics=[str(topic) for topic in taken.topics])
     for line in taken.failed.values():

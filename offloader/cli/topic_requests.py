@@ -5,17 +5,18 @@ from __future__ import annotations
 
 import getpass
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import click
 
-from offloader.cli.parsing import POSITION, TIME, TOPIC
-from offloader.cli.session import ERROR, OK, CommandSession, command
-from offloader.cli.topics import topics
+from offloader.cli.command import ERROR, OK, CommandSession, command
+from offloader.cli.parsing import POSITION, TOPIC
+from offloader.cli.reading import not_archived
+from offloader.cli.topics import TIMEOUT, matching, topics
 from offloader.config.units import format_time
 from offloader.errors import ClaimedByOtherError, FatalError, TopicNotFoundError
 from offloader.metadata import requests
-from offloader.metadata.requests import Request, RequestKind, RequestOutcome
+from offloader.metadata.requests import Request, RequestKind
 from offloader.metadata.state import CatalogHead
 from offloader.model import Position, TopicName
 
@@ -24,17 +25,6 @@ POLLS_UNTIL_SEEN = 3  # of the application's trigger
 FOR_EVER_MS = 10**12
 
 WAIT = click.option("-w", "--wait-complete", "wait", is_flag=True, help="Wait until it is done.")
-TIMEOUT = click.option(
-    "--timeout", metavar="TIME", callback=TIME, help="Wait no longer than this; for ever by default."
-)
-
-
-@dataclass(frozen=True, slots=True)
-class TakenRequest:
-    """A request that the application has seen."""
-
-    id: str
-    topic: TopicName
 
 
 @topics.command()
@@ -50,17 +40,17 @@ def offload(session: CommandSession, topic: TopicName, *, wait: bool, timeout: i
     \b
     JSON: one object a line: {message, topic, request, end}, and with -w {message, topic, request, ok}.
     """
-    asked = []
+    taken = {}
     for name in _existing(session, topic):
         end = _end_to_reach(session, name)
         if end is None:
             session.output.line("Nothing to offload", {"message": "Nothing to offload", "topic": str(name)})
             continue
-        found = _ask(session, Request(RequestKind.CLOSE, name, session.doors.clock_ms(), _user(), end))
+        request = _ask(session, RequestKind.CLOSE, name, end)
         text = f"Offload triggered for {name} up to {end}"
-        session.output.line(text, {"message": text, "topic": str(name), "request": found.id, "end": str(end)})
-        asked.append(found)
-    return _outcomes(session, asked, timeout) if wait else OK
+        session.output.line(text, {"message": text, "topic": str(name), "request": request, "end": str(end)})
+        taken[request] = name
+    return _outcomes(session, taken, timeout) if wait else OK
 
 
 @topics.command()
@@ -123,20 +113,20 @@ def _ask_for(
     """`timeout` 0: do not wait."""
     catalog = _claimed(session, topic)
     if catalog.claim is None:
-        raise FatalError(f"{topic} is not in the archive; `offloader topics list` shows what is")
+        raise not_archived(topic)
     if position is not None:
         position = position._replace(incarnation=catalog.claim.incarnation)
-    asked = _ask(session, Request(kind, topic, session.doors.clock_ms(), _user(), position))
-    session.output.line(f"{text} {topic}", {"message": f"{text} {topic}", "topic": str(topic), "request": asked.id})
-    return OK if timeout == 0 else _outcomes(session, [asked], timeout)
+    request = _ask(session, kind, topic, position)
+    session.output.line(f"{text} {topic}", {"message": f"{text} {topic}", "topic": str(topic), "request": request})
+    return OK if timeout == 0 else _outcomes(session, {request: topic}, timeout)
 
 
 def _existing(session: CommandSession, topic: TopicName) -> list[TopicName]:
     """The topic, or its partitions. Raises TopicNotFoundError."""
-    there = session.admin.topics(topic.namespace)
-    found = [t for t in there if t == topic or t.partitioned_name == str(topic)]
+    existing = session.admin.topics(topic.namespace)
+    found = matching(topic, existing)
     if not found:
-        raise TopicNotFoundError(f"{topic} does not exist; namespace {topic.namespace} has {len(there)} topics")
+        raise TopicNotFoundError(f"{topic} does not exist; namespace {topic.namespace} has {len(existing)} topics")
     return found
 
 
@@ -162,42 +152,38 @@ def _end_to_reach(session: CommandSession, topic: TopicName) -> Position | None:
     return None if catalog.end is not None and catalog.end >= position else position
 
 
-def _ask(session: CommandSession, request: Request) -> TakenRequest:
-    """Submit, and wait until the application has seen it. Raises FatalError where none does."""
-    config, doors = session.config, session.doors
-    request_id = requests.submit(session.store, config.application, request, doors.new_token)
-    patience = POLLS_UNTIL_SEEN * config.spark.trigger_ms
-    until = doors.clock_ms() + patience
+def _ask(session: CommandSession, kind: RequestKind, topic: TopicName, position: Position | None) -> str:
+    """Submit a request, wait until the application has seen it, return its id. Raises FatalError where none does."""
+    config, dependencies = session.config, session.dependencies
+    request = Request(kind, topic, dependencies.clock_ms(), _user(), position)
+    request_id = requests.submit(session.store, config.application, request, dependencies.new_token)
+    timeout = POLLS_UNTIL_SEEN * config.spark.trigger_ms
+    until = dependencies.clock_ms() + timeout
     while not requests.is_seen(session.store, config.application, request_id):
-        if doors.clock_ms() >= until:
+        if dependencies.clock_ms() >= until:
             raise FatalError(
-                f"no application answers: {config.application} has not seen the request for {format_time(patience)}; "
+                f"no application answers: {config.application} has not seen the request for {format_time(timeout)}; "
                 f"is `offloader run` at work? It will serve the request ({request_id}) when it starts"
             )
-        doors.sleep(POLL)
-    return TakenRequest(request_id, request.topic)
+        dependencies.sleep(POLL)
+    return request_id
 
 
-def _outcomes(session: CommandSession, asked: list[TakenRequest], timeout: int | None) -> int:
-    until = session.doors.clock_ms() + (FOR_EVER_MS if timeout is None else timeout)
+def _outcomes(session: CommandSession, taken: Mapping[str, TopicName], timeout: int | None) -> int:
+    """Wait for the requests, given by their ids. `timeout` in ms, None: for ever."""
+    clock, sleep = session.dependencies.clock_ms, session.dependencies.sleep
+    until = clock() + (FOR_EVER_MS if timeout is None else timeout)
     code = OK
-    for one in asked:
-        outcome = _wait(session, one, until)
-        fields = {"message": outcome.message, "topic": str(one.topic), "request": one.id, "ok": outcome.ok}
-        session.output.line(f"{one.topic}: {outcome.message}", fields)
+    for request, topic in taken.items():
+        left = max(until - clock(), 0)
+        application = session.config.application
+        outcome = requests.wait(session.store, application, request, timeout_ms=left, clock=clock, sleep=sleep)
+        if outcome is None:
+            raise FatalError(f"{topic}: not done yet; the application goes on with request {request}")
+        fields = {"message": outcome.message, "topic": str(topic), "request": request, "ok": outcome.ok}
+        session.output.line(f"{topic}: {outcome.message}", fields)
         code = code if outcome.ok else ERROR
     return code
-
-
-def _wait(session: CommandSession, asked: TakenRequest, until: int) -> RequestOutcome:
-    doors = session.doors
-    left = max(until - doors.clock_ms(), 0)
-    outcome = requests.wait(
-        session.store, session.config.application, asked.id, timeout_ms=left, clock=doors.clock_ms, sleep=doors.sleep
-    )
-    if outcome is None:
-        raise FatalError(f"{asked.topic}: not done yet; the application goes on with request {asked.id}")
-    return outcome
 
 
 def _user() -> str:

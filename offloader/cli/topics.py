@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from enum import Enum
 
 import click
 
 from offloader.archive.opened import OpenArchive
-from offloader.cli.output import say
+from offloader.cli.command import ERROR, OK, CommandSession, command
+from offloader.cli.output import say, text_or_none
 from offloader.cli.parsing import TIME, TOPIC
-from offloader.cli.reading import opened
-from offloader.cli.session import ERROR, OK, CommandSession, command
+from offloader.cli.reading import not_archived, opened
 from offloader.config.units import format_time
 from offloader.errors import FatalError, OffloadError
 from offloader.metadata import layout, listing, requests
@@ -24,6 +24,10 @@ from offloader.ports.object_store import ObjectStore
 
 POLL = 0.5  # seconds
 
+TIMEOUT = click.option(
+    "--timeout", metavar="TIME", callback=TIME, help="Wait no longer than this; for ever by default."
+)
+
 log = logging.getLogger(__name__)
 
 
@@ -33,7 +37,7 @@ def topics() -> None:
 
 
 def journals_of(session: CommandSession) -> Journals:
-    """All journals of the root, as far as they can be read: what is archived does not hang on them."""
+    """All journals of the root, as far as they can be read: what is archived does not depend on them."""
     found = read_journals(session.store, applications(session.store))
     if not found.readable:
         log.warning("what is under way may not be shown: %s", found.findings[0], extra={"see": "journal-damaged"})
@@ -47,10 +51,15 @@ def archived_topics(session: CommandSession, journals: Journals) -> list[TopicNa
 
 def chosen(session: CommandSession, journals: Journals, topic: TopicName) -> list[TopicName]:
     """The topic, or the partitions of that name. Raises FatalError where the archive knows none."""
-    found = [t for t in archived_topics(session, journals) if t == topic or t.partitioned_name == str(topic)]
+    found = matching(topic, archived_topics(session, journals))
     if not found:
-        raise FatalError(f"{topic} is not in the archive; `offloader topics list` shows what is")
+        raise not_archived(topic)
     return found
+
+
+def matching(topic: TopicName, topics: Iterable[TopicName]) -> list[TopicName]:
+    """Of the topics, this one, or its partitions."""
+    return [each for each in topics if each == topic or each.partitioned_name == str(topic)]
 
 
 def state_of(journals: Journals, topic: TopicName) -> TopicState:
@@ -72,10 +81,9 @@ def list_topics(session: CommandSession) -> int:
     found, failed = session.catalogs.heads(names)
     columns = ("topic", "application", "segments", "entries", "bytes", "end", "open", "failure")
     rows = [_topic_row(catalog, state_of(journals, catalog.topic)) for catalog in found.values()]
-    note = no_archive(session.store)
-    session.output.table(
-        columns, rows, "No topic can be shown" if names else f"Nothing is offloaded yet{note and ': '}{note}"
-    )
+    note = _no_root(session.store)
+    empty = "No topic can be shown" if names else f"Nothing is offloaded yet{note and ': '}{note}"
+    session.output.table(columns, rows, empty)
     if note and (names or session.output.name == "json"):
         say(note, err=True)
     for line in failed.values():
@@ -83,15 +91,12 @@ def list_topics(session: CommandSession) -> int:
     return ERROR if failed else OK
 
 
-def no_archive(store: ObjectStore) -> str:
-    """In words, that a root is none; "" where it is one. A wrong root must not pass for one that nothing was offloaded
-    to yet."""
+def _no_root(store: ObjectStore) -> str:
+    """A note where the store has no root, which must not pass for a root that nothing was offloaded to; else ""."""
     if store.stat(layout.ROOT) is not None:
         return ""
-    return (
-        f"there is no {layout.ROOT} in {store.url}; unless `offloader run` has never been started, storage.root is "
-        "wrong"
-    )
+    remedy = "unless `offloader run` has never been started, storage.root is wrong"
+    return f"there is no {layout.ROOT} in {store.url}; {remedy}"
 
 
 def _topic_row(catalog: CatalogHead, state: TopicState) -> tuple[object, ...]:
@@ -101,13 +106,13 @@ def _topic_row(catalog: CatalogHead, state: TopicState) -> tuple[object, ...]:
         catalog.segments,
         catalog.entries,
         catalog.size,
-        None if catalog.end is None else str(catalog.end),
-        None if state.open is None else str(status_of(state, state.open)),
+        text_or_none(catalog.end),
+        None if state.open is None else str(_open_status(state, state.open)),
         None if state.failure is None else state.failure.reason,
     )
 
 
-def status_of(state: TopicState, segment: OpenSegment) -> SegmentStatus:
+def _open_status(state: TopicState, segment: OpenSegment) -> SegmentStatus:
     """PIP-76's word for an open segment: Failed while it waits to be resumed."""
     return SegmentStatus.FAILED if state.failure is not None else segment.status
 
@@ -145,12 +150,10 @@ def _offloaded_row(topic: TopicName, s: Segment) -> tuple[object, ...]:
 
 
 def _open_row(state: TopicState, s: OpenSegment) -> tuple[object, ...]:
-    end = s.closing_end or s.covered
     reason = state.failure.reason if state.failure else s.roll_reason
     return (
-        str(state.topic), s.uuid, str(status_of(state, s)), str(s.start), None if end is None else str(end),
-        sum(p.entries for p in s.parts), s.size, time_text(s.assigned_at), None,
-        None if reason is None else str(reason),
+        str(state.topic), s.uuid, str(_open_status(state, s)), str(s.start), text_or_none(s.closing_end or s.covered),
+        sum(p.entries for p in s.parts), s.size, time_text(s.assigned_at), None, text_or_none(reason),
     )  # fmt: skip
 
 
@@ -171,7 +174,7 @@ class Status(Enum):
 @topics.command("offload-status")
 @click.argument("topic", callback=TOPIC)
 @click.option("-w", "--wait-complete", is_flag=True, help="Wait until it is not running.")
-@click.option("--timeout", metavar="TIME", callback=TIME, help="Wait no longer than this; for ever by default.")
+@TIMEOUT
 @command()
 def offload_status(session: CommandSession, topic: TopicName, *, wait_complete: bool, timeout: int | None) -> int:
     """How a topic's offload stands. Exit code 1 where it has an error.
@@ -182,13 +185,13 @@ def offload_status(session: CommandSession, topic: TopicName, *, wait_complete: 
     \b
     JSON: {message, topic, status}; status is not_run, running, success or error.
     """
-    doors = session.doors
-    until = None if timeout is None else doors.clock_ms() + timeout
+    dependencies = session.dependencies
+    until = None if timeout is None else dependencies.clock_ms() + timeout
     status, reason = _status(session, topic)
     while wait_complete and status is Status.RUNNING:
-        if until is not None and doors.clock_ms() >= until:
+        if until is not None and dependencies.clock_ms() >= until:
             raise FatalError(f"{topic}: offload is still running after {format_time(timeout or 0)}")
-        doors.sleep(POLL)
+        dependencies.sleep(POLL)
         status, reason = _status(session, topic)
     text = status.value.format(topic=topic, reason=reason)
     session.output.message(text, topic=str(topic), status=status.name.lower())
@@ -200,17 +203,19 @@ def _status(session: CommandSession, topic: TopicName) -> tuple[Status, str]:
     journals = journals_of(session)
     if not journals.readable:
         raise OffloadError(str(journals.findings[0]))
-    known = [t for t in archived_topics(session, journals) if t == topic or t.partitioned_name == str(topic)]
-    asked = {r.topic for _, r in requests.pending(session.store, session.config.application, session.doors.clock_ms())}
-    found = [_status_of(session.catalogs.head(t), state_of(journals, t), asked=t in asked) for t in known]
+    names = matching(topic, archived_topics(session, journals))
+    requested = {
+        r.topic for _, r in requests.pending(session.store, session.config.application, session.dependencies.clock_ms())
+    }
+    found = [_status_of(session.catalogs.head(t), state_of(journals, t), requested=t in requested) for t in names]
     order = (Status.ERROR, Status.RUNNING, Status.SUCCESS)
     return next(((s, reason) for wanted in order for s, reason in found if s is wanted), (Status.NOT_RUN, ""))
 
 
-def _status_of(catalog: CatalogHead, state: TopicState, *, asked: bool) -> tuple[Status, str]:
+def _status_of(catalog: CatalogHead, state: TopicState, *, requested: bool) -> tuple[Status, str]:
     if state.failure is not None:
         return Status.ERROR, state.failure.reason
     sealing = state.open is not None and state.open.status is not SegmentStatus.ASSIGNED
-    if asked or state.requests or sealing:
+    if requested or state.requests or sealing:
         return Status.RUNNING, ""
     return (Status.SUCCESS if catalog.segments else Status.NOT_RUN), ""

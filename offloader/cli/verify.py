@@ -10,16 +10,17 @@ import click
 
 from offloader.archive.findings import Finding, FindingKind
 from offloader.archive.ledgers.ledger_bucket import LedgerBucket
+from offloader.cli.command import FINDINGS, OK, CommandSession, command
+from offloader.cli.output import text_or_none
 from offloader.cli.parsing import TOPIC
 from offloader.cli.reading import LedgersOption, ledger_options, opened
-from offloader.cli.session import FINDINGS, OK, CommandSession, command
 from offloader.cli.topics import chosen, journals_of
 from offloader.config.units import format_size
 from offloader.errors import ConfigError
 from offloader.model import TopicName
-from offloader.operations.verify.archive import Report, verify
 from offloader.operations.verify.stock_ledgers import verify_ledgers
 from offloader.operations.verify.strays import check_root
+from offloader.operations.verify.verify import Report, verify
 
 _WITHOUT_PARTNER = (FindingKind.MISSING_OBJECT, FindingKind.MISSING_INDEX)
 
@@ -38,9 +39,7 @@ def verify_command(
     *,
     quick: bool,
     abort_uploads: bool,
-    ledgers: str | None,
-    cluster: str | None,
-    ask_pulsar: bool,
+    ledgers: LedgersOption,
 ) -> int:
     """Check what is offloaded: catalogs, journals and objects against each other, byte for byte.
 
@@ -52,23 +51,23 @@ def verify_command(
     JSON: {message, topics, segments, ledgers, entries, unreadable, bytes, aborted, findings}; a finding is
     {kind, key, topic, offset, position, message}.
     """
-    bucket = LedgersOption(ledgers, cluster, ask_pulsar).bucket(session)
-    count, of_ledgers, only_there = (
-        (0, [], set()) if bucket is None else _of_ledgers(session, bucket, topics, quick=quick)
-    )
-    of_root, no_root = _of_root(session, may_be_empty=bucket is not None)
+    bucket = ledgers.bucket(session)
+    count, of_ledgers, only_there = None, list[Finding](), set[TopicName]()
+    if bucket is not None:
+        count, of_ledgers, only_there = _check_ledgers(session, bucket, topics, quick=quick)
+    of_root, no_root = _check_root(session, may_be_empty=bucket is not None)
     names = None
     if topics:
         journals = journals_of(session)
         names = [name for topic in topics if topic not in only_there for name in chosen(session, journals, topic)]
     report = verify(session.store, names, quick=quick, abort_uploads=abort_uploads)
     report = replace(report, findings=(*of_root, *report.findings, *of_ledgers))
-    _show(session, report, count if bucket is not None else None, no_root)
+    _show(session, report, count, no_root)
     return FINDINGS if report.findings else OK
 
 
-def _of_root(session: CommandSession, *, may_be_empty: bool) -> tuple[tuple[Finding, ...], str]:
-    """What is wrong with the root; in words, that there is none. Raises ConfigError where that must not be."""
+def _check_root(session: CommandSession, *, may_be_empty: bool) -> tuple[tuple[Finding, ...], str]:
+    """What is wrong with the root, and a note where there is none. Raises ConfigError where there must be one."""
     try:
         return tuple(check_root(session.store)), ""
     except ConfigError as error:
@@ -77,26 +76,26 @@ def _of_root(session: CommandSession, *, may_be_empty: bool) -> tuple[tuple[Find
         return (), str(error)
 
 
-def _of_ledgers(
+def _check_ledgers(
     session: CommandSession, bucket: LedgerBucket, topics: Collection[TopicName], *, quick: bool
 ) -> tuple[int, list[Finding], set[TopicName]]:
-    """How many ledgers of the topics (none named: of all) stock brokers have offloaded, what is wrong with them, and
-    which of the named topics are there but not in the archive."""
+    """How many ledgers of the topics (by default of all) stock brokers have offloaded, what is wrong with them, and the
+    named topics that are only there."""
     scanned = bucket.scan()
     named = {str(topic) for topic in topics}
     # Brokers may know a topic of which nothing is left in the bucket.
     wanted = [t for t in sorted({*scanned.topics, *topics}) if not named or {str(t), t.partitioned_name} & named]
     count, findings = 0, [f for f in scanned.findings if not named or f.kind is not FindingKind.STRAY_OBJECT]
-    there: set[str] = set()
+    in_bucket: set[str] = set()
     with closing(opened(session, bucket).stores) as stores:
         for topic in wanted:
             found = bucket.find(topic, scanned)
             count += len(found.ledgers)
-            there |= {str(topic), topic.partitioned_name} if found.ledgers else set()
+            in_bucket |= {str(topic), topic.partitioned_name} if found.ledgers else set()
             findings += verify_ledgers(found, lambda url: stores.open(url).store, quick=quick)
             findings += [f for f in scanned.of(topic).findings if f.kind in _WITHOUT_PARTNER]
     archived = {name for t in session.catalogs.topics() for name in (str(t), t.partitioned_name)} if named else set()
-    return count, list(dict.fromkeys(findings)), {topic for topic in topics if str(topic) in there - archived}
+    return count, list(dict.fromkeys(findings)), {topic for topic in topics if str(topic) in in_bucket - archived}
 
 
 def _show(session: CommandSession, report: Report, ledgers: int | None, note: str) -> None:
@@ -128,8 +127,8 @@ def _fields(finding: Finding) -> dict[str, object]:
     return {
         "kind": str(finding.kind),
         "key": finding.key,
-        "topic": None if finding.topic is None else str(finding.topic),
+        "topic": text_or_none(finding.topic),
         "offset": finding.offset,
-        "position": None if finding.position is None else str(finding.position),
+        "position": text_or_none(finding.position),
         "message": finding.message,
     }

@@ -12,10 +12,10 @@ from offloader.archive.topic import ArchivedTopic
 from offloader.errors import OffloadError
 from offloader.model import GapKind, Position, TopicName
 from offloader.offload.core.evidence import pin_target
-from offloader.operations.verify.archive import verify
 from offloader.operations.verify.catalog_records import ReadCatalog, read_catalog
 from offloader.operations.verify.strays import applications as all_applications
 from offloader.operations.verify.strays import read_journals
+from offloader.operations.verify.verify import verify
 from offloader.ports.object_store import ObjectStore
 from offloader.testing.truth import Truth, sha256
 

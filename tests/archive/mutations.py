@@ -18,8 +18,8 @@ from offloader.metadata.journal import Journal
 from offloader.metadata.layout import KeyKind, parse_topic_key
 from offloader.metadata.state import OpenTopic, Releasing, TopicState
 from offloader.model import OpenSegment, Position, SegmentLayout, Source, TopicName
-from offloader.operations.verify.archive import verify
 from offloader.operations.verify.strays import check_root
+from offloader.operations.verify.verify import verify
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from tests.archive.support import APPLICATION, META, TOPIC, Archive, gap, stream, uuid_of
 from tests.format.support import Stored, broker_metadata

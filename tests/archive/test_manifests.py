@@ -23,7 +23,7 @@ from offloader.metadata.state import CatalogHead, Claim
 from offloader.model import EntryStats, Position
 from offloader.operations.rebuild.remains import Given
 from offloader.operations.rebuild.write import rebuild
-from offloader.operations.verify.archive import verify
+from offloader.operations.verify.verify import verify
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from offloader.testing.faulty import FaultyStore, StoreFaults
 from tests.archive.support import SMALL, TOPIC, Archive, stream, uuid_of

@@ -16,8 +16,8 @@ from offloader.metadata.catalog_codec import decode_slot, encode_catalog, standi
 from offloader.metadata.journal import Journal
 from offloader.metadata.state import Abandoned, OpenTopic, Releasing, TopicState
 from offloader.model import OpenSegment, Position, Segment, SegmentLayout, Source
-from offloader.operations.verify.archive import verify
 from offloader.operations.verify.catalog_records import parts_of, read_catalog
+from offloader.operations.verify.verify import verify
 from tests.archive.support import APPLICATION, META, TOPIC, Archive, gap, message, stream, uuid_of
 from tests.format.support import Stored
 

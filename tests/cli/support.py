@@ -54,16 +54,16 @@ class Line:
     archive: Archive = field(default_factory=Archive)
     cluster: MemoryCluster = field(default_factory=MemoryCluster)
     clock: Clock = field(default_factory=Clock)
-    world: Any = None
+    probes: Any = None
     config: str = CONFIG
 
     def __post_init__(self) -> None:
         numbers = itertools.count()
         self.cluster.admin.close = lambda: None  # type: ignore[attr-defined]
-        self.doors = Dependencies(
+        self.dependencies = Dependencies(
             store=lambda _: self.archive.store,
             admin=lambda _: self.cluster.admin,
-            world=lambda *_: self.world,
+            probes=lambda *_: self.probes,
             clock_ms=self.clock,
             sleep=self.clock.sleep,
             new_token=lambda: f"token-{next(numbers)}",
@@ -77,7 +77,7 @@ class Line:
         path = self.folder / "offloader.yaml"
         path.write_text(self.config, encoding="utf-8")
         chosen = ["--config", str(path)] if config else []
-        return CliRunner(env={"OFFLOADER_CONFIG": None}).invoke(main, [*arguments, *chosen], obj=self.doors)
+        return CliRunner(env={"OFFLOADER_CONFIG": None}).invoke(main, [*arguments, *chosen], obj=self.dependencies)
 
     def ok(self, *arguments: str) -> str:
         result = self.run(*arguments)

@@ -16,9 +16,9 @@ from offloader.archive.following.follower import FollowLimits
 from offloader.archive.following.live import Live
 from offloader.archive.ledgers.names import data_key, index_key
 from offloader.archive.reading.reader import ReadOptions
+from offloader.cli.command import CommandSession
 from offloader.cli.output import OUTPUTS
 from offloader.cli.reading import LedgersOption, archived_partitions
-from offloader.cli.session import CommandSession
 from offloader.errors import BrokerUnavailableError
 from offloader.metadata.layout import catalog_folder
 from offloader.model import Position, Segment, TopicName
@@ -241,7 +241,7 @@ def test_what_is_kept_of_records_does_not_grow_with_them_or_with_partitions(
             line.archive.add(stream(number, entry, entry))
     monkeypatch.setattr("offloader.cli.reading.MOST_KEPT", 10)
     (line.folder / "offloader.yaml").write_text(line.config)
-    session = CommandSession(line.doors, line.folder / "offloader.yaml", OUTPUTS["text"]())
+    session = CommandSession(line.dependencies, line.folder / "offloader.yaml", OUTPUTS["text"]())
     gc.collect()
     before = segments_in_memory()
     sources = archived_partitions(
@@ -387,7 +387,7 @@ def followed(line):
     live = Live(
         lambda: nullcontext((sim.cluster.source, sim.cluster.admin)), FollowLimits(idle=0.2), seconds, seconds.pause
     )
-    line.doors = replace(line.doors, store=lambda _: sim.store, live=lambda _: live)
+    line.dependencies = replace(line.dependencies, store=lambda _: sim.store, live=lambda _: live)
     line.sim = sim
     yield line
     sim.close()
@@ -429,7 +429,7 @@ def test_following_a_partitioned_topic_follows_its_partitions_at_once(line) -> N
         sim.cluster.create(topic)
     sim.rounds(4)
     live = Live(lambda: nullcontext((sim.cluster.source, sim.cluster.admin)), FollowLimits(idle=0.3))
-    line.doors = replace(line.doors, store=lambda _: sim.store, live=lambda _: live)
+    line.dependencies = replace(line.dependencies, store=lambda _: sim.store, live=lambda _: live)
     for number, topic in enumerate(topics):
         sim.cluster.produce(topic, single(at(number), Sent(b"archived")).data)
     sim.settle()
@@ -450,7 +450,7 @@ def test_following_ends_quietly_when_it_is_interrupted(followed) -> None:
 
     (position,) = produce(followed.sim, 0)
     followed.sim.settle()
-    followed.doors = replace(followed.doors, live=lambda _: Live(interrupted))
+    followed.dependencies = replace(followed.dependencies, live=lambda _: Live(interrupted))
     result = followed.run("topics", "cat", str(FOLLOWED), "--follow")
     assert (result.exit_code, result.output) == (130, "")
     assert places(followed.ok("topics", "cat", str(FOLLOWED), "--entries")) == [position]
@@ -464,7 +464,7 @@ def test_following_when_pulsar_cannot_be_reached_is_one_line(followed) -> None:
 
     produce(followed.sim, 0)
     followed.sim.settle()
-    followed.doors = replace(followed.doors, live=lambda _: Live(unreachable))
+    followed.dependencies = replace(followed.dependencies, live=lambda _: Live(unreachable))
     assert followed.error("topics", "cat", str(FOLLOWED), "--follow") == "pulsar://localhost:6650 does not answer"
 
 

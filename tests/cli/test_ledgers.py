@@ -56,7 +56,9 @@ def bookkeeper():
 
 @pytest.fixture
 def line(line, bookkeeper):
-    line.doors = replace(line.doors, bookkeeper=lambda _config, _timeout: tuple(reversed(bookkeeper.client())))
+    line.dependencies = replace(
+        line.dependencies, bookkeeper=lambda _config, _timeout: tuple(reversed(bookkeeper.client()))
+    )
     line.clock.now += HOUR
     return line
 
@@ -272,7 +274,7 @@ def test_a_bookie_may_take_as_long_as_the_command_says_however_little_the_config
         return tuple(reversed(bookkeeper.client()))
 
     monkeypatch.setattr("offloader.bookkeeper.connect.clients", clients)
-    line.doors = replace(line.doors, bookkeeper=Dependencies.bookkeeper)
+    line.dependencies = replace(line.dependencies, bookkeeper=Dependencies.bookkeeper)
     reach = f"pulsar: {{metadataServiceUri: 'zk:h', bookies: {{operationTimeout: {configured}}}, "
     line.config = line.config.replace("pulsar: {", reach)
     line.ok("ledgers", "inspect", "12", "--timeout", asked)
@@ -310,5 +312,5 @@ def test_what_is_not_there(line):
 
 
 def _unset(line) -> str:
-    line.doors = replace(line.doors, bookkeeper=Dependencies.bookkeeper)
+    line.dependencies = replace(line.dependencies, bookkeeper=Dependencies.bookkeeper)
     return line.error("ledgers", "inspect", "1")

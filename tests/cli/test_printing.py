@@ -66,12 +66,12 @@ def evil(line):
     bookkeeper.put(15, EVIL.encode(), **{f"custom{EVIL}": EVIL.encode()})
     bookkeeper.metadata.cluster.register(f"b9{EVIL}:1", None)
     bookkeeper.metadata.cluster.put_managed_ledger(TOPIC, ManagedLedger((ListedLedger(15, 0, 0),), 0, b""))
-    line.doors = replace(
-        line.doors,
+    line.dependencies = replace(
+        line.dependencies,
         bookkeeper=lambda _config, _timeout: tuple(reversed(bookkeeper.client())),
         admin=lambda _: Hostile(),
         target=lambda _: Hostile(),
-        world=lambda *_: Hostile(),
+        probes=lambda *_: Hostile(),
     )
     return line
 
@@ -137,7 +137,7 @@ def test_what_others_wrote_is_shown_all_the_same(evil) -> None:
 
 def test_nothing_prints_but_what_makes_text_printable() -> None:
     """`say`, and what is allowed to print by itself: help, styled tables, JSON, and the formats of `cat`."""
-    allowed = {"output.py": 5, "session.py": 1, "docs.py": 99}
+    allowed = {"output.py": 5, "command.py": 1}
     for path in Path(offloader.cli.__file__).parent.glob("*.py"):
         calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
         printing = [

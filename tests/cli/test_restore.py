@@ -12,8 +12,8 @@ from offloader.errors import FatalError
 from offloader.metadata.layout import catalog_folder
 from offloader.model import GapKind, Position, TopicName
 from offloader.operations.restore.pairs import Existing
-from offloader.operations.restore.provenance import Origin, read_mark
-from offloader.operations.restore.tail import Found, Tail, tail_of
+from offloader.operations.restore.provenance import Origin, read_provenance
+from offloader.operations.restore.tail import Tail, TargetContents, tail_of
 from tests.archive.support import TOPIC, Archive, gap, stream
 from tests.cli.support import Line
 from tests.operations.restore.support import MemoryTarget, envelopes
@@ -29,7 +29,7 @@ class Target(MemoryTarget):
 
     def tail(self) -> Tail:
         last = (1, len(self.stored) - 1) if self.stored else None
-        found = Found(len(self.stored), last, self.stored[-1] if self.stored else None)
+        found = TargetContents(len(self.stored), last, self.stored[-1] if self.stored else None)
         return tail_of(self.topic, self.origin, found, settled=True)
 
 
@@ -71,7 +71,7 @@ class FakeCluster:
 @pytest.fixture
 def cluster(line: Line) -> FakeCluster:
     cluster = FakeCluster()
-    line.doors = replace(line.doors, target=lambda _: cluster)
+    line.dependencies = replace(line.dependencies, target=lambda _: cluster)
     return cluster
 
 
@@ -89,7 +89,7 @@ def test_a_topic_is_made_and_filled(line: Line, cluster: FakeCluster) -> None:
         f"{TOPIC} is restored to {AGAIN}: 9 entries sent ({sum(map(len, cluster.topics[AGAIN].stored))} bytes), 0 were "
         "there, 2 positions in gaps, 0 losses passed over\n"
     )
-    marks = [read_mark(e.metadata) for e in envelopes(cluster.topics[AGAIN])]
+    marks = [read_provenance(e.metadata) for e in envelopes(cluster.topics[AGAIN])]
     assert [m.position for m in marks] == [Position(0, 1, n) for n in range(5)] + [Position(0, 2, n) for n in range(4)]
 
 
@@ -191,7 +191,9 @@ def test_unknown_topics_and_bad_options(line: Line, cluster: FakeCluster) -> Non
 def test_the_target_may_be_in_another_cluster(line: Line, cluster: FakeCluster) -> None:
     archive(line)
     seen = []
-    line.doors = replace(line.doors, target=lambda config: seen.append(config.pulsar.service_url) or cluster)
+    line.dependencies = replace(
+        line.dependencies, target=lambda config: seen.append(config.pulsar.service_url) or cluster
+    )
     other = line.folder / "other.yaml"
     other.write_text(line.config.replace("pulsar://localhost:6650", "pulsar://elsewhere:6650"))
     line.ok("topics", "restore", "orders", "--to", "again", "--to-config", str(other))

@@ -49,7 +49,7 @@ def test_a_root_that_is_none_does_not_pass_for_an_empty_archive(line) -> None:
 
 def test_a_folder_that_is_not_there(line, tmp_path) -> None:
     store = LocalStore(tmp_path / "absent")
-    line.doors = replace(line.doors, store=lambda _: store)
+    line.dependencies = replace(line.dependencies, store=lambda _: store)
     assert f"there is no _root in {store.url};" in line.ok("topics", "list")
     assert not store.root.exists()
 

@@ -10,7 +10,7 @@ from offloader.metadata.state import Abandoned, Releasing, TopicCatalog, TopicSt
 from offloader.model import FailureKind, GapKind, Position, RollReason, TopicName
 from offloader.operations.rebuild.remains import Given
 from offloader.operations.rebuild.write import rebuild
-from offloader.operations.verify.archive import verify
+from offloader.operations.verify.verify import verify
 from offloader.storage.memory import MemoryStore
 from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
 from offloader.testing.invariants import check_invariants

@@ -1,1 +1,1 @@
-"""What an operator trips over on the first day, each with its remedy: pure checks over facts that `world` gathers."""
+"""What operators trip over on the first day, each with its remedy: pure checks of facts that `probes.py` gathers."""

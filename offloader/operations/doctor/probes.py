@@ -1,4 +1,4 @@
-"""The edges: what is asked of Pulsar, of the store and of this machine."""
+"""The doctor's edges: it tries out Pulsar, the bookies, the store and this machine."""
 
 from __future__ import annotations
 
@@ -24,53 +24,45 @@ from offloader.metadata.root import prove, read_root
 from offloader.metadata.state import Root
 from offloader.model import MIB, TopicName
 from offloader.offload import settings
-from offloader.operations.doctor.store import BucketFacts
+from offloader.operations.doctor.store_checks import BucketFacts
 from offloader.ports.admin import Admin, TopicInfo
 from offloader.ports.entry_source import Extent
 from offloader.ports.object_store import ObjectStore
 
 
 class Probes(Protocol):
-    """What the doctor asks. Each call raises OffloadError where it does not work."""
+    """What the doctor tries out. Each call raises OffloadError where it does not work."""
 
     admin: Admin
     store: ObjectStore
 
     def java(self) -> str:
         """The Java that Spark will run on."""
-        ...
 
     def connect(self) -> str:
-        """Connect to a broker, say which."""
-        ...
+        """Connect to a broker; say which."""
 
     def admin_clock(self) -> float | None:
         """Seconds that the broker's clock is ahead of ours."""
-        ...
 
     def applied(self, topic: TopicName) -> Mapping[str, object]:
         """Pulsar's policies in force for a topic."""
-        ...
 
     def open_reader(self, topic: TopicName) -> None:
         """Open and close a reader, as workers do."""
-        ...
 
     def bookies(self) -> Mapping[str, OffloadError | None] | None:
         """The registered bookies, and why each does not answer (None: it does); None where no metadata service is
         configured."""
-        ...
 
     def read_ledger(self, topic: TopicName) -> str:
         """Read an entry of a topic straight from bookies, as workers do; say which."""
-        ...
 
     def bucket(self) -> tuple[BucketFacts, float | None] | None:
         """The bucket's rules, and how far its clock is ahead; None where the store has no buckets."""
-        ...
 
 
-class RealWorld:
+class RealProbes:
     """The real one."""
 
     def __init__(self, config: Config, admin: Admin, store: ObjectStore) -> None:
@@ -81,67 +73,47 @@ class RealWorld:
         self._store_settings = settings.store(config)
 
     def java(self) -> str:
-        """See `World`."""
         found = find_java()
         return f"Java {found.version} in {found.home}"
 
     def connect(self) -> str:
-        """See `World`."""
         from offloader.pulsar.pool import ConnectionPool
 
-        pool = ConnectionPool(self._pulsar)
-        try:
+        with closing(ConnectionPool(self._pulsar)) as pool:
             address, _ = pool.service()
             return f"connected to {address.host}"
-        finally:
-            pool.close()
 
     def admin_clock(self) -> float | None:
-        """See `World`."""
         from offloader.pulsar.rest import RestClient
 
-        rest = RestClient(self._pulsar)
-        try:
+        with closing(RestClient(self._pulsar)) as rest:
             return ahead(rest.request("GET", "brokers/version").headers.get("Date"))
-        finally:
-            rest.close()
 
     def applied(self, topic: TopicName) -> Mapping[str, object]:
-        """See `World`."""
         from offloader.pulsar.admin import AdminClient, effective_policies
 
-        admin = AdminClient(self._pulsar)
-        try:
+        with closing(AdminClient(self._pulsar)) as admin:
             return effective_policies(admin, topic)
-        finally:
-            admin.close()
 
     def open_reader(self, topic: TopicName) -> None:
-        """See `World`."""
         from offloader.pulsar.broker_source import BrokerSource
 
-        source = BrokerSource(self._pulsar)
-        try:
+        with closing(BrokerSource(self._pulsar)) as source:
             source.open(topic, 0, 0, max_bytes=1).close()
-        finally:
-            source.close()
 
     def bookies(self) -> Mapping[str, OffloadError | None] | None:
-        """See `World`."""
         if self._bookkeeper is None:
             return None
         with closing(LedgerProbes(self._bookkeeper)) as ledgers:
             return ledgers.bookies()
 
     def read_ledger(self, topic: TopicName) -> str:
-        """See `World`."""
         if self._bookkeeper is None:
             raise ConfigError("pulsar.metadataServiceUri: is not set")
         with closing(LedgerProbes(self._bookkeeper)) as ledgers:
             return ledgers.read(topic, self.admin.topic_info(topic))
 
     def bucket(self) -> tuple[BucketFacts, float | None] | None:
-        """See `World`."""
         if not self._store_settings.root.startswith("s3://"):
             return None
         from offloader.storage.s3_client import life_cycle_rules
@@ -160,8 +132,8 @@ class LedgerProbes:
 
     def bookies(self) -> Mapping[str, OffloadError | None]:
         """What came of asking each registered bookie something; None: it answered."""
-        asked = {name: self._bookies.read_lac(name, 0) for name in sorted(self._metadata.available())}
-        return {name: self._trouble(name, future) for name, future in asked.items()}
+        answers = {name: self._bookies.read_lac(name, 0) for name in sorted(self._metadata.available())}
+        return {name: self._failure(name, future) for name, future in answers.items()}
 
     def read(self, topic: TopicName, info: TopicInfo) -> str:
         """Read the topic's first entry of which bookies must have copies; says which."""
@@ -171,11 +143,8 @@ class LedgerProbes:
         if not kept or kept[0] > info.last_confirmed[0]:
             return f"{topic} has only entries that Pulsar itself has offloaded: none was read"
         extent = Extent(info.ledgers, info.last_confirmed)
-        reader = self._source.open(topic, kept[0], 0, max_bytes=MIB, extent=extent)
-        try:
+        with closing(self._source.open(topic, kept[0], 0, max_bytes=MIB, extent=extent)) as reader:
             entries = reader.read(self._timeout)
-        finally:
-            reader.close()
         if not entries:
             raise BookieUnavailableError(f"{topic}: no bookie sent an entry within {self._timeout:g} s")
         return f"{topic}: entry {entries[0].ledger}:{entries[0].entry} was read from its bookies"
@@ -184,7 +153,7 @@ class LedgerProbes:
         """End the connections."""
         self._source.close()
 
-    def _trouble(self, name: str, future: Future[Any]) -> OffloadError | None:
+    def _failure(self, name: str, future: Future[Any]) -> OffloadError | None:
         try:
             future.result(self._timeout)
         except OffloadError as error:  # no such ledger is an answer, too
@@ -213,9 +182,8 @@ def try_store(store: ObjectStore) -> None:
 
 def try_upload(store: ObjectStore) -> None:
     """Begin an upload, send a part, abort it. Leaves nothing behind."""
-    upload = store.begin(f"{PROOF}/doctor-{uuid4()}")
+    upload, data = store.begin(f"{PROOF}/doctor-{uuid4()}"), b"doctor"
     try:
-        data = b"doctor"
         store.put_part(upload, 1, 0, data, crc32c(data))
     finally:
         store.abort(upload)

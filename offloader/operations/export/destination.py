@@ -19,9 +19,9 @@ _PART = re.compile(r"part-[0-9]{5,}\.parquet")
 class Destination:
     """`FILE.parquet`, or a folder with `part-00000.parquet` and so on; of a partitioned topic one for each partition.
 
-    It writes into a folder beside the target, whose name begins with a dot. `publish` renames that. When this context
-    ends the folder is gone, however it ends; only a killed process leaves it. Raises FatalError for something that may
-    not be replaced: it replaces a folder only if that holds nothing but such parts.
+    Files are written into a folder beside the target, whose name begins with a dot; `publish` renames it. The end of
+    this context removes it; only a killed process leaves it. Raises FatalError for what may not be replaced: a folder
+    only if it holds nothing but such parts.
     """
 
     def __init__(self, path: Path, token: str, *, partitioned: bool, overwrite: bool) -> None:
@@ -32,7 +32,7 @@ class Destination:
         self._staging = self.path.parent / f".{self.path.name}.{token}.partial"
 
     def paths(self, topic: TopicName) -> Iterator[Path]:
-        """Where the files of a topic are written until they are published; only one for a file."""
+        """Where to write a topic's files until they are published; one path only where the target is a file."""
         if self.is_file:
             return iter([self._staging / self._final(topic).name])
         folder = self._staging / topic.encoded if self._partitioned else self._staging
@@ -43,7 +43,7 @@ class Destination:
         return (self.path.parent if self.is_file else self.path) / staged.relative_to(self._staging)
 
     def check(self, topics: list[TopicName]) -> None:
-        """Whether there is something in the way."""
+        """Raises FatalError where something is in the way."""
         try:
             for path in {self._final(topic) for topic in topics} if self.is_file else {self.path}:
                 self._check(path)
@@ -82,12 +82,8 @@ class Destination:
         if not path.exists():
             return
         if not (path.is_file() if self.is_file else path.is_dir()):
-            kind = (
-                "is no file; a name that ends with .parquet means one"
-                if self.is_file
-                else f"is no folder, and no file with {SUFFIX}"
-            )
-            raise FatalError(f"{path} {kind}")
+            no_file = f"is no file; a name that ends with {SUFFIX} means one"
+            raise FatalError(f"{path} {no_file if self.is_file else f'is no folder, and no file with {SUFFIX}'}")
         if not self.is_file and not any(path.iterdir()):
             return
         if not self._overwrite:

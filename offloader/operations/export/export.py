@@ -16,7 +16,8 @@ from offloader.archive.messages.schema import ENTRY_SCHEMA, MESSAGE_SCHEMA
 from offloader.archive.read_model import EVERYTHING, EntryRun, ReadItem, Selection
 from offloader.archive.topic import ArchivedTopic
 from offloader.errors import ConfigError
-from offloader.operations.export.parquet import ParquetFiles
+from offloader.model import TopicName
+from offloader.operations.export.parquet import ParquetFiles, WrittenFile
 
 VALUE, PROBLEM = "value", "__problem"
 Advance = Callable[[int], None]
@@ -24,7 +25,7 @@ Advance = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is exported. `columns` None: all; `keys` decrypts."""
+    """What to export. `columns` None: all; `keys` decrypts."""
 
     selection: Selection = EVERYTHING
     columns: tuple[str, ...] | None = None
@@ -43,16 +44,18 @@ class Wanted:
 
 @dataclass
 class Tally:
-    """What an export came across. `gaps`: positions that are known to be no messages; `problems`: messages without
-    their value."""
+    """What the export of a topic came across. `gaps`: positions of recorded gaps; `problems`: messages without their
+    value, by the reason; `files`: the finished ones."""
 
+    topic: TopicName
     rows: int = 0
     gaps: int = 0
     missing: list[Missing] = field(default_factory=list)
     problems: Counter[str] = field(default_factory=Counter)
+    files: list[WrittenFile] = field(default_factory=list)
 
     def runs(self, items: Iterable[ReadItem], advance: Advance) -> Iterator[EntryRun]:
-        """The entries; the rest is noted. `advance` is told of their bytes."""
+        """The entries; notes the rest. `advance` hears of their bytes."""
         for item in items:
             if isinstance(item, EntryRun):
                 yield item
@@ -65,12 +68,12 @@ class Tally:
 
 def export(source: ArchivedTopic, wanted: Wanted, files: ParquetFiles, advance: Advance) -> Tally:
     """Write a topic's rows. Raises what reading raises, and FatalError where a file cannot be written."""
-    tally = Tally()
+    tally = Tally(source.name)
     runs = tally.runs(source.runs(wanted.selection), advance)
     for batch in _entries(source, wanted, runs) if wanted.entries else _messages(source, wanted, runs, tally):
         tally.rows += batch.num_rows
         files.add(batch)
-    files.finish()
+    tally.files = files.finish()
     return tally
 
 
@@ -78,7 +81,7 @@ def _messages(
     source: ArchivedTopic, wanted: Wanted, runs: Iterator[EntryRun], tally: Tally
 ) -> Iterator[pa.RecordBatch]:
     names = wanted.schema.names
-    # A null value that is none must be told of, whether or not its reason is to be written.
+    # A value that is missing is counted, whether or not its reason is a column.
     read = names if VALUE not in names or PROBLEM in names else [*names, PROBLEM]
     times = MessageFilter(wanted.selection.published_from, wanted.selection.published_to)
     for batch in message_batches(runs, source.name, read, wanted=times, options=source.unpacking(wanted.keys)):

@@ -30,14 +30,13 @@ class WrittenFile:
 
 
 class ParquetFiles:
-    """Writes one topic's rows: into one file, or into as many as it takes for each to have about `max_file_bytes`.
-
-    There is always one file, if need be without rows. A context manager: on an error the file under way stays
-    unfinished. Raises FatalError where it cannot be written.
+    """Writes one topic's rows: into one file, or into several of about `max_file_bytes` each; at least one, if need be
+    without rows. A context manager: on an error the file under way stays unfinished. Raises FatalError where it cannot
+    write.
     """
 
     def __init__(self, schema: pa.Schema, paths: Iterator[Path], max_file_bytes: int | None = None) -> None:
-        self.done: list[WrittenFile] = []
+        self._done: list[WrittenFile] = []
         self._schema = schema
         self._paths = paths
         self._max = max_file_bytes
@@ -48,17 +47,18 @@ class ParquetFiles:
         self._file: _OpenFile | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take a batch; it is written at the latest at `finish`."""
+        """Take a batch; `finish` writes it at the latest."""
         step = max(1, batch.num_rows * self._group // max(batch.nbytes, 1))
         for first in range(0, batch.num_rows, step):
             self._hold(batch.slice(first, step))
 
-    def finish(self) -> None:
-        """Write what is held, and end the file."""
+    def finish(self) -> list[WrittenFile]:
+        """Write what is held, end the file, and return all files."""
         self._write_group()
-        if self._file is None and not self.done:
-            self._file = _OpenFile(next(self._paths), self._schema)
+        if not self._done:
+            self._open_file()
         self._end_file()
+        return self._done
 
     def __enter__(self) -> Self:
         return self
@@ -79,14 +79,18 @@ class ParquetFiles:
             return
         table = pa.Table.from_batches(self._held, self._schema)
         self._held, self._bytes, self._rows = [], 0, 0
+        size = self._open_file().write(table)
+        if self._max is not None and size >= self._max:
+            self._end_file()
+
+    def _open_file(self) -> _OpenFile:
         if self._file is None:
             self._file = _OpenFile(next(self._paths), self._schema)
-        if self._file.write(table) >= (self._max or self._file.size + 1):
-            self._end_file()
+        return self._file
 
     def _end_file(self) -> None:
         if self._file is not None:
-            self.done.append(self._file.finish())
+            self._done.append(self._file.finish())
             self._file = None
 
 
@@ -99,16 +103,12 @@ class _OpenFile:
             self._sink = pa.OSFile(str(path), "wb")
             self._writer = pq.ParquetWriter(self._sink, schema, compression="zstd")
 
-    @property
-    def size(self) -> int:
-        return int(self._sink.tell())
-
     def write(self, table: pa.Table) -> int:
-        """Write a row group; the bytes that the file has then."""
+        """Write a row group; the file's bytes so far."""
         with _told(self._path):
             self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
         self._rows += table.num_rows
-        return self.size
+        return int(self._sink.tell())
 
     def finish(self) -> WrittenFile:
         with _told(self._path):
@@ -132,8 +132,5 @@ def _told(path: Path) -> Iterator[None]:
 
 def _sync(path: Path) -> None:
     """A file that has its name must have its bytes, also after a crash."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

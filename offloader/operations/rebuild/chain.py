@@ -1,8 +1,8 @@
-"""Puts segments and losses in the order of their links: each names the one before it. Pure, but for looking at a
+"""Puts segments and losses in the order of their links: each names the one before it. Pure, but for the check of a
 segment's objects.
 
-It goes back from the last one: what a follower names came before it. Where nobody names one, several may overlap. Then
-the one counts that is known to be committed, else a segment whose objects are sound, else a loss.
+It goes back from the last one: what a follower names came before it. Where several overlap that nobody names, the one
+counts that is known to be committed, else a segment whose objects are sound, else a loss.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Sound = Callable[[Segment], str]
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """What followed `before` up to `end` is in no record: it was `uuid`'s, and perhaps others' before it."""
+    """No record is left of what followed `before` up to `end`: `uuid` had it, and perhaps others before it."""
 
     before: Span | None
     uuid: str
@@ -35,10 +35,10 @@ class Chain:
     left_out: tuple[tuple[Span, str], ...]
 
 
-def chain(evidence: Remains, sound: Sound) -> Chain:
-    """The one chain of all that is recorded."""
-    links = _Links(evidence, sound)
-    follower: Span | OpenSegment | None = next((s for _, s in evidence.open if s.uuid not in evidence.records), None)
+def chain(remains: Remains, sound: Sound) -> Chain:
+    """The chain of all that is recorded."""
+    links = _Links(remains, sound)
+    follower: Span | OpenSegment | None = next((s for _, s in remains.open if s.uuid not in remains.records), None)
     taken: list[Span] = []
     holes: list[Hole] = []
     while follower is None or follower.predecessor_end is not None:
@@ -53,13 +53,13 @@ def chain(evidence: Remains, sound: Sound) -> Chain:
 
 
 class _Links:
-    def __init__(self, evidence: Remains, sound: Sound) -> None:
-        self._evidence = evidence
+    def __init__(self, remains: Remains, sound: Sound) -> None:
+        self._remains = remains
         self._sound = sound
-        self._spans = sorted(evidence.spans, key=lambda s: (s.end, evidence.uuid(s)), reverse=True)
-        self._by_uuid = {evidence.uuid(s): s for s in self._spans}
-        named = {s.predecessor_uuid for s in (*self._spans, *(segment for _, segment in evidence.open))}
-        self._proven = named | evidence.committed
+        self._spans = sorted(remains.spans, key=lambda s: (s.end, remains.uuid(s)), reverse=True)
+        self._by_uuid = {remains.uuid(s): s for s in self._spans}
+        named = {s.predecessor_uuid for s in (*self._spans, *(segment for _, segment in remains.open))}
+        self._proven = named | remains.committed
         self._problems: dict[str, str] = {}
 
     def before(self, follower: Span | OpenSegment | None) -> Span | None:
@@ -71,24 +71,19 @@ class _Links:
 
     def left_out(self, taken: Iterable[Span]) -> Iterator[tuple[Span, str]]:
         """Every other one, and why."""
-        chosen = list(taken)
-        uuids = {self._evidence.uuid(s) for s in chosen}
+        chosen = {self._remains.uuid(s): s for s in taken}
         for each in reversed(self._spans):
-            if self._evidence.uuid(each) not in uuids:
-                instead = next((s for s in chosen if s.start <= each.end and each.start <= s.end), None)
-                if instead is not None:
-                    yield (
-                        each,
-                        (
-                            f"{each.start}..{each.end}: {self._evidence.uuid(instead)} has these positions, and it was "
-                            "committed"
-                        ),
-                    )
-                else:
-                    yield each, f"{each.start}..{each.end}: {self._problem(each) or 'nothing that is left leads to it'}"
+            if self._remains.uuid(each) in chosen:
+                continue
+            instead = next((uuid for uuid, s in chosen.items() if s.start <= each.end and each.start <= s.end), None)
+            if instead is not None:
+                why = f"{instead} has these positions, and it was committed"
+            else:
+                why = self._problem(each) or "nothing that is left leads to it"
+            yield each, f"{each.start}..{each.end}: {why}"
 
     def _counts(self, span: Span) -> bool:
-        """Whether it can be the last one: no other one of the same positions is more certain, and counts itself."""
+        """Whether it can be the last one: nothing more certain of the same positions counts."""
         rank = self._rank(span)
         if rank[0] < 0:
             return False
@@ -96,9 +91,8 @@ class _Links:
         return not any(self._counts(s) for s in rivals)
 
     def _rank(self, span: Span) -> tuple[int, int]:
-        """How certainly it was committed. Of two sound segments the one that was sealed later is the more certain
-        one."""
-        if self._evidence.uuid(span) in self._proven:
+        """How certainly it was committed; of two sound segments, the one that was sealed later."""
+        if self._remains.uuid(span) in self._proven:
             return 2, 0
         if self._problem(span):
             return -1, 0
@@ -106,15 +100,15 @@ class _Links:
 
     def _problem(self, span: Span) -> str:
         """Why one that nothing names cannot count."""
-        uuid = self._evidence.uuid(span)
+        uuid = self._remains.uuid(span)
         if uuid not in self._problems:
-            self._problems[uuid] = self._look(span, uuid)
+            self._problems[uuid] = self._find_problem(span, uuid)
         return self._problems[uuid]
 
-    def _look(self, span: Span, uuid: str) -> str:
-        if uuid in self._evidence.abandoned:
+    def _find_problem(self, span: Span, uuid: str) -> str:
+        if uuid in self._remains.abandoned:
             return "a journal says that it was abandoned"
-        opened = next((s for _, s in self._evidence.open if s.uuid != uuid and s.start <= span.end), None)
+        opened = next((s for _, s in self._remains.open if s.uuid != uuid and s.start <= span.end), None)
         if opened is not None:
             return f"a journal has segment {opened.uuid} open from {opened.start} on"
         return self._sound(span) if isinstance(span, Segment) else ""

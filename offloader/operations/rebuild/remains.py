@@ -1,4 +1,4 @@
-"""What is left of a topic, and what a rebuild says of it: frozen values, no I/O."""
+"""What is left of a topic, and what a rebuild notes about it: frozen values, no I/O."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class NoteKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One thing that whoever decides must know."""
+    """One thing that the person who decides must know."""
 
     kind: NoteKind
     key: str
@@ -41,23 +41,22 @@ class Note:
 class Remains:
     """Everything that is left of a topic but the bytes of its segments.
 
-    `records`: by uuid, segments without their parts. `sources`: where each can be read. `committed`: those of the
-    generation in force. `catalog`: None if it cannot be read as a whole. `incomplete`: uuids whose own object is absent
-    or damaged. `summed`: generations that have manifests left, perhaps nothing else.
+    `records`: by uuid, segments without their parts; `read_from`: the key of each. `generation`: the one in force;
+    `committed`: the uuids of its records. `catalog`: None if it cannot be read as a whole. `incomplete`: uuids whose
+    own object is absent or damaged. `with_manifests`: generations that have manifests left, perhaps nothing else.
     """
 
     topic: TopicName
     records: Mapping[str, Said]
-    sources: Mapping[str, str]
+    read_from: Mapping[str, str]
     committed: AbstractSet[str]
     incomplete: AbstractSet[str]
     catalog: TopicCatalog | None
-    in_force: int | None
-    found: Slots
-    summed: AbstractSet[int]
+    generation: int | None
+    slots: Slots
+    with_manifests: AbstractSet[int]
     open: tuple[tuple[str, OpenSegment], ...]
     abandoned: AbstractSet[str]
-    objects: AbstractSet[str]
     notes: tuple[Note, ...]
 
     @property
@@ -67,7 +66,7 @@ class Remains:
 
     @property
     def claims(self) -> list[Claim]:
-        """All claims that there ever were, as far as they are known."""
+        """All claims of which a record is left."""
         return [record for record in self.records.values() if isinstance(record, Claim)]
 
     @property
@@ -86,8 +85,8 @@ class Remains:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What the person who rebuilds says: for a lost claim, whose topic it is and when it was created; ends of ledgers.
-    `at`: now, in ms."""
+    """What the person who rebuilds says: for a lost claim, whose topic it is and when it was created; ends of ledgers
+    (ledger and last entry). `at`: now. Times in ms."""
 
     application: str
     at: int

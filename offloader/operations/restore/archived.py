@@ -16,7 +16,7 @@ from offloader.operations.restore.transactions import Outcomes, outcomes
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What is left to restore. `bytes` is an estimate; `lost`: what is missing without being a known gap, in words."""
+    """What is left to restore. `bytes` is an estimate; `lost`: in words, what is missing and no known gap."""
 
     entries: int
     bytes: int
@@ -24,7 +24,7 @@ class Outline:
 
 
 class ArchiveSource:
-    """One topic, as far as its records go at this moment: what is archived later is not seen. For one thread."""
+    """One topic, as far as its records go now: what is archived later is not seen. For one thread."""
 
     def __init__(self, topic: ArchivedTopic) -> None:
         self._topic = topic
@@ -34,26 +34,26 @@ class ArchiveSource:
     def outline(self, after: Position | None) -> Outline:
         """From the records alone. Raises DamagedRecordError."""
         items = self._plan(after)
-        pieces = [item for item in items if isinstance(item, ObjectRange)]
+        ranges = [item for item in items if isinstance(item, ObjectRange)]
         lost = [f"{i.start}..{i.end} ({i.why})" for i in items if isinstance(i, Missing) and i.kind is None]
         if self._view.ledgers and self._view.listed is None:
             lost.append("nothing lists the ledgers of Pulsar's own offloader, so that one may be missing")
-        entries = sum(run.span for piece in pieces for run in piece.runs if run.gap is None)
-        return Outline(entries, sum(piece.size for piece in pieces), tuple(lost))
+        entries = sum(run.span for each in ranges for run in each.runs if run.gap is None)
+        return Outline(entries, sum(each.size for each in ranges), tuple(lost))
 
     def items(self, after: Position | None) -> Iterator[Item]:
         """Entries and what is missing, in topic order. Raises as `PlannedReader.read`."""
         return self._read(self._plan(after))
 
     def outcomes(self) -> Outcomes:
-        """Of the transactions in what was copied from ledgers, which is read for it as a whole."""
-        raw = [item for item in self._plan(None) if isinstance(item, ObjectRange) and self._is_raw(item)]
-        return outcomes(tuple((piece.first, piece.last) for piece in raw), self._read(raw))
+        """Of the transactions in what was copied from ledgers; reads all of that."""
+        ranges = (item for item in self._plan(None) if isinstance(item, ObjectRange))
+        raw = [r for r in ranges if r.object.ledger is not None or r.object.data_key in self._copied]
+        return outcomes(tuple((each.first, each.last) for each in raw), self._read(raw))
 
     def _plan(self, after: Position | None) -> list[PlanItem]:
-        start = None if after is None else after.next_entry
-        items = plan(self._view, Selection(start=start))
-        # What is known to be damaged before anything is read is refused, or passed over, like what is lost.
+        items = plan(self._view, Selection(start=None if after is None else after.next_entry))
+        # What the plan knows to be damaged is refused, or passed over, like what is lost.
         return [replace(item, damaged="") if isinstance(item, Missing) else item for item in items]
 
     def _read(self, items: Sequence[PlanItem]) -> Iterator[Item]:
@@ -62,6 +62,3 @@ class ArchiveSource:
                 yield item
             else:
                 yield from item.entries()
-
-    def _is_raw(self, piece: ObjectRange) -> bool:
-        return piece.object.ledger is not None or piece.object.data_key in self._copied

@@ -13,8 +13,7 @@ Pair = tuple[TopicName, TopicName]
 
 @dataclass(frozen=True, slots=True)
 class Existing:
-    """The topics of the target's namespace: those that hold entries, and the partitioned ones with their numbers of
-    partitions."""
+    """The target's namespace: the topics that hold entries, and the partitioned ones' numbers of partitions."""
 
     topics: Collection[TopicName]
     partitioned: Mapping[TopicName, int]
@@ -22,8 +21,7 @@ class Existing:
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """Sources and targets in order. `create`: the target is to be made, with so many partitions (0: it is not
-    partitioned)."""
+    """Sources and targets in order. `create`: make the target, with so many partitions (0: not partitioned)."""
 
     pairs: tuple[Pair, ...]
     create: int | None = None
@@ -36,10 +34,8 @@ def pairing(
     existing: Existing,
     partitions: int | None = None,
 ) -> Pairing:
-    """A topic goes to a topic of its kind; all partitions of one to as many. `partitions`: how many the source had.
-
-    By default that is told by the highest that is archived. Raises FatalError; TopicNotFoundError where nothing is
-    archived.
+    """A topic goes to a topic of its kind; all partitions of one to as many. `partitions`: how many the source had, by
+    default up to the highest archived one. Raises FatalError; TopicNotFoundError where nothing is archived.
     """
     if source in archived:
         return _single(source, target, existing)
@@ -72,14 +68,14 @@ def _partitioned(
 ) -> Pairing:
     if target in existing.topics or target.partition >= 0:
         raise FatalError(f"{source} has {count} partitions, {target} is one topic: name another target")
-    there = existing.partitioned.get(target)
-    if there not in (None, count):
+    partitions = existing.partitioned.get(target)
+    if partitions not in (None, count):
         raise FatalError(
-            f"{target} has {there} partitions, {source} {count}: keys would move between partitions; use --partitions "
-            f"{there} if that is how many the source had"
+            f"{target} has {partitions} partitions, {source} {count}: keys would move between partitions; use "
+            f"--partitions {partitions} if that is how many the source had"
         )
     pairs = tuple((part, partition_of(target, part.partition)) for part in parts)
-    return Pairing(pairs, create=count if there is None else None)
+    return Pairing(pairs, create=count if partitions is None else None)
 
 
 def partition_of(topic: TopicName, number: int) -> TopicName:

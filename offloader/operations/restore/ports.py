@@ -1,4 +1,4 @@
-"""What a restore needs of a Pulsar, as interfaces: `cluster.py` and `target.py` have the real ones."""
+"""What a restore needs of a Pulsar, as interfaces: `target_cluster.py` and `target.py` have the real ones."""
 
 from __future__ import annotations
 
@@ -12,31 +12,26 @@ from offloader.operations.restore.tail import Tail
 
 
 class RestoreTarget(Protocol):
-    """The topic that entries are restored to. Its class tells whether an error is worth another `attach`."""
+    """The topic that entries are restored to. An error's class tells whether another `attach` may help."""
 
     def check(self) -> Tail:
         """Look, without touching anything. Raises FatalError where the topic is refused."""
-        ...
 
     def attach(self) -> Tail:
-        """Become its only producer, wait until nothing of an earlier one is on its way, and read its tail."""
-        ...
+        """Become its only producer, wait for what an earlier one sent, and read the tail."""
 
     def send(self, entry: Outgoing) -> None:
         """Publish behind what was sent since `attach`; does not wait."""
-        ...
 
     def receipts(self, timeout: float) -> list[int]:
-        """Numbers of entries that were stored, in order; raises why the connection ended once there are none left."""
-        ...
+        """Numbers of stored entries, in order, within seconds; once there are none left, raises why the connection
+        ended."""
 
     def tail(self) -> Tail:
         """Read the tail again, nothing being on its way."""
-        ...
 
     def close(self) -> None:
         """Give up the topic."""
-        ...
 
 
 class Cluster(Protocol):
@@ -44,20 +39,15 @@ class Cluster(Protocol):
 
     def existing(self, namespace: str) -> Existing:
         """What is there. Raises NamespaceNotFoundError."""
-        ...
 
     def check_new(self, topic: TopicName) -> None:
-        """Raises FatalError where the topic, once it is made, would be refused for what its namespace says."""
-        ...
+        """Raises FatalError where the namespace's policies would have the topic refused, once it is made."""
 
     def create(self, topic: TopicName, partitions: int) -> None:
         """Make the topic, with so many partitions (0: not partitioned), unless it is there."""
-        ...
 
     def target(self, topic: TopicName, origin: Origin, *, ignore_schemas: bool = False) -> RestoreTarget:
         """A topic that exists, as what is restored to."""
-        ...
 
     def close(self) -> None:
         """End the connections."""
-        ...

@@ -1,4 +1,4 @@
-"""Which entries are to be published, on their way, and stored: from a target's tail to the archive's end. Pure."""
+"""Which entries wait, are on their way, and are stored: from a target's tail to the archive's end. Pure."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ MAX_PENDING_BYTES = 16 * MIB
 
 @dataclass
 class Counts:
-    """What came of the archived items so far. `sent` are stored; `gaps` counts positions, `losses` records of unknown
-    extent."""
+    """What came of the archived items so far. `sent`: stored ones; `gaps` counts positions, `losses` records."""
 
-    there: int = 0
+    already_there: int = 0
     sent: int = 0
     bytes: int = 0
     gaps: int = 0
@@ -34,18 +33,15 @@ class Counts:
 
 
 class RestoreProgress:
-    """One restore of one topic. Archived items come in by `take`, entries go out by `next`, and `confirm` says which
-    are stored.
-
-    After a disconnect nobody knows what was stored: `resume` with the target's tail, read again, and `next` goes on
-    after it.
+    """One restore of one topic: `take` brings archived items in, `next` gives entries out, `confirm` says what is
+    stored. After a disconnect nobody knows that: `resume` with the target's tail, and `next` goes on after it.
     """
 
     def __init__(
         self, origin: Origin, tail: Tail, *, outcomes: Outcomes | None = None, allow_missing: bool = False
     ) -> None:
         self.tail = tail
-        self.counts = Counts(there=tail.number)
+        self.counts = Counts(already_there=tail.number)
         self._origin = origin
         self._outcomes = outcomes or Outcomes()
         self._allow_missing = allow_missing
@@ -66,12 +62,11 @@ class RestoreProgress:
 
     @property
     def full(self) -> bool:
-        """Whether confirmations are to be awaited before anything else is sent."""
+        """Whether to wait for confirmations before sending more."""
         return len(self._sent) >= MAX_PENDING or self._pending_bytes >= MAX_PENDING_BYTES
 
     def take(self, item: Item) -> None:
-        """The next archived item. Raises DataLostError for one that is lost, FatalError for one that cannot be
-        published."""
+        """The next archived item. Raises DataLostError where it is lost, FatalError where it cannot be published."""
         if isinstance(item, Missing):
             self._pass_over(item)
             return
@@ -92,20 +87,20 @@ class RestoreProgress:
         return entry
 
     def confirm(self, number: int) -> int:
-        """The broker has stored this one; its size. Raises ProtocolError where another one should have been next."""
-        if not self._sent or self._sent[0].mark.number != number:
+        """The broker has stored this entry; its bytes. Raises ProtocolError where it was another one's turn."""
+        if not self._sent or self._sent[0].provenance.number != number:
             raise ProtocolError(f"the broker confirmed entry {number} out of turn")
         return self._stored(self._sent.popleft())
 
     def resume(self, tail: Tail) -> int:
-        """Nothing is on its way any more, and the target ends with `tail`; the bytes that turned out to be stored.
+        """Nothing is on its way, and the target ends with `tail`. Returns the bytes that turned out to be stored.
 
-        Raises IntegrityError where that is not one of the entries that may be there.
+        Raises IntegrityError where this restore has not sent that entry.
         """
         if tail.number < self.tail.number:
             raise IntegrityError(f"the target ends with entry {tail.number}, though {self.tail.number} were confirmed")
         stored = 0
-        while self._sent and self._sent[0].mark.number <= tail.number:
+        while self._sent and self._sent[0].provenance.number <= tail.number:
             stored += self._stored(self._sent.popleft())
         if self.tail != tail:
             raise IntegrityError(
@@ -119,7 +114,7 @@ class RestoreProgress:
     def _stored(self, entry: Outgoing) -> int:
         size = len(entry.data)
         self._pending_bytes -= size
-        self.tail = Tail(entry.mark.number, entry.mark.position)
+        self.tail = Tail(entry.provenance.number, entry.provenance.position)
         self.counts.sent += 1
         self.counts.bytes += size
         return size

@@ -40,21 +40,20 @@ class Provenance:
     number: int
 
 
-def put_mark(metadata: MessageMetadata, mark: Provenance) -> None:
-    """Mark an entry. Properties that have the names of a mark, from an earlier restore or a user's, stay under
-    `offloader.source.before.*`."""
+def put_provenance(metadata: MessageMetadata, provenance: Provenance) -> None:
+    """Add the properties. Those that have these names already stay as `offloader.source.before.*`."""
     for each in metadata.properties:
         if found := _OURS.fullmatch(text(each.key)):
             each.key = BEFORE + found[1]
-    position = mark.position
-    metadata.properties.add(key=ROOT, value=mark.origin.root)
-    metadata.properties.add(key=TOPIC, value=str(mark.origin.topic))
+    position = provenance.position
+    metadata.properties.add(key=ROOT, value=provenance.origin.root)
+    metadata.properties.add(key=TOPIC, value=str(provenance.origin.topic))
     metadata.properties.add(key=POSITION, value=f"{position.incarnation}:{position.ledger}:{position.entry}")
-    metadata.properties.add(key=NUMBER, value=str(mark.number))
+    metadata.properties.add(key=NUMBER, value=str(provenance.number))
 
 
-def read_mark(metadata: MessageMetadata) -> Provenance | None:
-    """An entry's mark, None where it has none. Raises DamagedObjectError where it has one that makes no sense."""
+def read_provenance(metadata: MessageMetadata) -> Provenance | None:
+    """An entry's provenance, None where it has none. Raises DamagedObjectError where it makes no sense."""
     found = {p.key: text(p.value) for p in metadata.properties if p.key in _NAMES}
     if not found:
         return None

@@ -22,98 +22,96 @@ SILENCE = 60.0  # seconds after which a broker that confirms nothing is given up
 
 @dataclass(frozen=True)
 class Tools:
-    """Time in seconds; `advance` hears of stored bytes; `patience`: how long a target may fail without anything being
-    stored."""
+    """Times in seconds. `advance` hears of stored bytes. A target may fail for `retry_for` while nothing is stored."""
 
     now: Callable[[], float]
     sleep: Callable[[float], None]
     advance: Callable[[int], None] = lambda _: None
-    patience: float = 300.0
+    retry_for: float = 300.0
 
 
 class Restore:
-    """`feed` gives the archived items after a position; `begin` what a course needs, once the tail is known."""
+    """`feed` gives the archived items after a position; `begin` starts the progress at the target's tail."""
 
     def __init__(
         self,
         target: RestoreTarget,
         feed: Callable[[Position | None], Iterator[Item]],
         begin: Callable[[Tail], RestoreProgress],
-        pace: RateLimiter,
+        limiter: RateLimiter,
         tools: Tools,
     ) -> None:
         self._target = target
         self._feed = feed
         self._begin = begin
-        self._pace = pace
+        self._limiter = limiter
         self._tools = tools
         self._items: Iterator[Item] = iter(())
-        self._course: RestoreProgress | None = None
+        self._progress: RestoreProgress | None = None
         self._exhausted = False
         self._archive_failed = False
 
     def run(self) -> Counts:
-        """Until everything is stored. Raises what is not worth another try, or is still there after `patience`."""
+        """Until everything is stored. Raises what is not worth another try, or goes on for longer than `retry_for`."""
         pause, since, stored = FIRST_PAUSE, self._tools.now(), -1
         while True:
             try:
                 return self._run_once()
             except (RetryableError, OutcomeUnknownError) as error:
-                sent = self._course.counts.sent if self._course is not None else 0
+                sent = self._progress.counts.sent if self._progress is not None else 0
                 if sent > stored:
                     pause, since, stored = FIRST_PAUSE, self._tools.now(), sent
-                if self._archive_failed or self._tools.now() - since > self._tools.patience:
+                if self._archive_failed or self._tools.now() - since > self._tools.retry_for:
                     raise
                 log.warning("%s; the target is tried again in %s s", error, pause, extra={"see": "target-retried"})
             self._tools.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def _run_once(self) -> Counts:
-        course = self._resumed(self._target.attach())
-        while self._fill(course):
-            self._hear(course)
-        if self._target.tail() != course.tail:
+        progress = self._resumed(self._target.attach())
+        while self._fill(progress):
+            self._hear(progress)
+        if self._target.tail() != progress.tail:
             raise IntegrityError(
                 "the target does not end with the entry that was confirmed last: delete it and restore it again"
             )
-        return course.counts
+        return progress.counts
 
     def _resumed(self, tail: Tail) -> RestoreProgress:
-        if self._course is None:
-            course = self._begin(tail)
+        if self._progress is None:
+            progress = self._begin(tail)
             self._items = self._feed(tail.position)
-            self._course = course  # last: a course without its items would look finished
+            self._progress = progress  # last: without its items it would look finished
         else:
-            self._tools.advance(self._course.resume(tail))
-        return self._course
+            self._tools.advance(self._progress.resume(tail))
+        return self._progress
 
-    def _fill(self, course: RestoreProgress) -> bool:
+    def _fill(self, progress: RestoreProgress) -> bool:
         """Send what may go now; whether there is anything left to do."""
-        while not course.full and self._pace.wait(self._tools.now()) == 0:
-            if course.waiting:
-                entry = course.next()
-                self._target.send(entry)
-                self._pace.spend(len(entry.data), self._tools.now())
-            elif not self._take(course):
+        while not progress.full and self._limiter.wait(self._tools.now()) == 0:
+            if not progress.waiting and not self._take(progress):
                 break
-        return bool(course.pending or course.waiting or not self._exhausted)
+            if progress.waiting:
+                entry = progress.next()
+                self._target.send(entry)
+                self._limiter.spend(len(entry.data), self._tools.now())
+        return bool(progress.pending or progress.waiting or not self._exhausted)
 
-    def _take(self, course: RestoreProgress) -> bool:
+    def _take(self, progress: RestoreProgress) -> bool:
         try:
             item = next(self._items, None)
         except OffloadError:  # a store is tried again by whoever reads it; these items are at their end
             self._archive_failed = True
             raise
-        if item is None:
-            self._exhausted = True
-            return False
-        course.take(item)
-        return True
+        self._exhausted = item is None
+        if item is not None:
+            progress.take(item)
+        return item is not None
 
-    def _hear(self, course: RestoreProgress) -> None:
-        goes_on = not course.full and (course.waiting or not self._exhausted)  # only the pace holds it up
-        numbers = self._target.receipts(self._pace.wait(self._tools.now()) if goes_on else SILENCE)
+    def _hear(self, progress: RestoreProgress) -> None:
+        goes_on = not progress.full and (progress.waiting or not self._exhausted)  # only the rate holds it up
+        numbers = self._target.receipts(self._limiter.wait(self._tools.now()) if goes_on else SILENCE)
         if not numbers and not goes_on:
             raise BrokerUnavailableError(f"the broker has not confirmed anything for {SILENCE:.0f} s")
         for number in numbers:
-            self._tools.advance(course.confirm(number))
+            self._tools.advance(progress.confirm(number))

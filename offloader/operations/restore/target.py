@@ -4,25 +4,59 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from contextlib import closing
+from typing import Any, cast
 
 from offloader.errors import BrokerUnavailableError, FatalError
 from offloader.model import MIB, EntryRange, TopicName
 from offloader.operations.restore.outgoing import Outgoing
 from offloader.operations.restore.provenance import Origin
-from offloader.operations.restore.schemas import Schemas
-from offloader.operations.restore.tail import PRODUCER, Found, Tail, tail_of
+from offloader.operations.restore.tail import PRODUCER, Tail, TargetContents, tail_of
 from offloader.operations.restore.target_policies import APPLIED, check_policies
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.lookup import TopicLookup
 from offloader.pulsar.producer import EntryProducer
+from offloader.pulsar.rest import RestClient
 
 POLL = 0.05  # seconds
 
 
+class Schemas:
+    """Whether a target knows the schemas that entries name: an archive has their versions, not the schemas. Asks once a
+    version. `ignore`: entries may name versions that the target does not have."""
+
+    def __init__(self, rest: RestClient, target: TopicName, *, ignore: bool = False) -> None:
+        self._rest = rest
+        self._target = target
+        self._known: set[bytes] = {b""}
+        self._ignore = ignore
+
+    def check(self, version: bytes) -> None:
+        """Raises FatalError where the target has no such version. A version is 8 bytes, or it is not Pulsar's."""
+        if version in self._known or self._ignore or len(version) != 8:
+            return
+        number = int.from_bytes(version, signed=True)
+        if not self._has(number):
+            raise FatalError(
+                f"{self._target} has no schema version {number}, which archived entries name: upload the source's "
+                "schemas in their order (pulsar-admin schemas upload), or restore with --ignore-schemas"
+            )
+        self._known.add(version)
+
+    def _has(self, number: int) -> bool:
+        base = TopicName.parse(self._target.partitioned_name)
+        path = f"schemas/{base.tenant}/{base.namespace_part}/{base.encoded}/schema/{number}"
+        response = self._rest.request("GET", path)
+        if response.status_code == 404:
+            return False
+        if response.is_error:
+            raise self._rest.error(path, response)
+        return True
+
+
 class PulsarTarget:
-    """An `api.Target`. `new_token` makes each producer's name new: one that is still being closed is not in the way."""
+    """A `ports.RestoreTarget`. `new_token` makes each producer's name new: one that still closes is not in the way."""
 
     def __init__(
         self,
@@ -45,7 +79,7 @@ class PulsarTarget:
         self._epoch: int | None = None
 
     def check(self) -> Tail:
-        """Look without touching anything: policies, and what the topic holds. Raises FatalError where it is refused."""
+        """Looks at the policies, and at what the topic holds."""
         path = TopicName.parse(self.topic.partitioned_name).rest_path  # partitions have no policies of their own
         applied = {name: self._admin.rest.get(f"{path}/{policy}", applied="true") for name, policy in APPLIED.items()}
         namespace = self._admin.namespace_policies(self.topic.namespace)
@@ -53,7 +87,7 @@ class PulsarTarget:
         return self._look(settled=False)
 
     def attach(self) -> Tail:
-        """See `api.Target`. The tail is read before, too: nobody is fenced out of a topic that is refused."""
+        """Reads the tail before, too: nobody is fenced out of a topic that is refused."""
         self._let_go()
         self._look(settled=False)
         name = f"{PRODUCER}{self._new_token()}"
@@ -64,24 +98,21 @@ class PulsarTarget:
         return self.tail()
 
     def send(self, entry: Outgoing) -> None:
-        """See `api.Target`."""
         self._schemas.check(entry.schema_version)
-        self._attached.send(entry.mark.number, entry.data, messages=entry.messages, chunk=entry.chunk)
+        self._attached.send(entry.provenance.number, entry.data, messages=entry.messages, chunk=entry.chunk)
 
     def receipts(self, timeout: float) -> list[int]:
-        """See `api.Target`."""
         return [receipt.sequence for receipt in self._attached.receipts(timeout)]
 
     def tail(self) -> Tail:
-        """See `api.Target`."""
         return self._look(settled=True)
 
     def close(self) -> None:
-        """See `api.Target`. What was confirmed is stored: there is nothing to wait for."""
+        """What was confirmed is stored: there is nothing to wait for."""
         self._let_go()
 
     def _look(self, *, settled: bool) -> Tail:
-        return tail_of(self.topic, self._origin, self._found(), settled=settled)
+        return tail_of(self.topic, self._origin, self._contents(), settled=settled)
 
     @property
     def _attached(self) -> EntryProducer:
@@ -96,20 +127,19 @@ class PulsarTarget:
             producer.let_go()
 
     def _settle(self) -> None:
-        """Until the ledger holds whatever an earlier producer sent: the broker closes that one, but does not wait for
-        its writes."""
+        """Wait for what an earlier producer sent: the broker closes that one, and does not wait for its writes."""
         deadline = time.monotonic() + self._lookup.timeout
         while self._stats()["pendingAddEntriesCount"]:
             if time.monotonic() > deadline:
                 raise BrokerUnavailableError(f"{self.topic}: entries of an earlier producer are still being written")
             time.sleep(POLL)
 
-    def _found(self) -> Found:
+    def _contents(self) -> TargetContents:
         stats = self._stats()
         ledger, entry = map(int, stats["lastConfirmedEntry"].split(":"))
         last = (ledger, entry) if entry >= 0 else None
         publishers = self._admin.rest.get(f"{self.topic.rest_path}/stats")["publishers"]
-        return Found(
+        return TargetContents(
             entries=stats["numberOfEntries"],
             last=last,
             last_data=None if last is None or not stats["numberOfEntries"] else self._read(*last),
@@ -119,20 +149,15 @@ class PulsarTarget:
         )
 
     def _stats(self) -> Mapping[str, Any]:
-        stats: Mapping[str, Any] = self._admin.rest.get(f"{self.topic.rest_path}/internalStats")
-        return stats
+        return cast("Mapping[str, Any]", self._admin.rest.get(f"{self.topic.rest_path}/internalStats"))
 
     def _read(self, ledger: int, entry: int) -> bytes | None:
-        """One entry, None where the broker does not deliver it. Raises BrokerUnavailableError where it does not say so
-        either."""
+        """One entry, None where the broker does not deliver it. Raises BrokerUnavailableError where nothing comes."""
         gaps, _ = self._source.explain(self.topic, EntryRange(ledger, entry, entry + 1), limit=1)
         if gaps:
             return None
-        reader = self._source.open(self.topic, ledger, entry, max_bytes=MIB)
-        try:
+        with closing(self._source.open(self.topic, ledger, entry, max_bytes=MIB)) as reader:
             found = reader.read(self._lookup.timeout)
-        finally:
-            reader.close()
         if not found:
             raise BrokerUnavailableError(
                 f"{self.topic}: its last entry {ledger}:{entry} did not come in {self._lookup.timeout:.0f} s"

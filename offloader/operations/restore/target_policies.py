@@ -1,4 +1,4 @@
-"""Policies of a target under which a restore could not be resumed, or its entries would not stay. Pure."""
+"""Refuses policies of a target under which a restore could not be resumed, or its entries would not stay. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ APPLIED = {
     "message TTL": "messageTTL",
     "compaction threshold": "compactionThreshold",
 }
-# What a topic without policies of its own has: those of its namespace (their names there), else the broker's (its
-# configuration).
+# The same policies as a namespace names them: a topic without its own has these, else those of the broker's
+# configuration.
 NAMESPACES = {
     "retention": "retention_policies",
     "message TTL": "message_ttl_in_seconds",
@@ -49,8 +49,7 @@ def inherited(namespace: Mapping[str, Any], broker: Mapping[str, str]) -> dict[s
 def check_policies(
     target: TopicName, applied: Mapping[str, Any], *, encryption_required: bool = False, new: bool = False
 ) -> None:
-    """Raises FatalError that names the first setting in the way, and how to change it; for a `new` topic at its
-    namespace.
+    """Raises FatalError that names the first setting in the way and its remedy; for a `new` topic at its namespace.
 
     Only a retention without end proves that the tail, after which a restore is resumed, is still there.
     """

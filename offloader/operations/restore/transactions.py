@@ -1,7 +1,7 @@
 """Which transactions were committed, where an archive holds ledgers as they are. Pure.
 
-Segments that were read through a broker hold committed entries only. What was copied from ledgers (Pulsar's own
-offloader, the source bookkeeper) also holds entries of aborted transactions, and behind them the markers that tell.
+Brokers deliver committed entries only. What was copied from ledgers (Pulsar's own offloader, the source bookkeeper)
+also holds entries of aborted transactions, and behind them the markers that tell.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Range = tuple[Position, Position]
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """`raw`: from where to where ledgers are read as they are, in order and without overlap; `ended` says of
-    transactions there whether they were committed."""
+    """`raw`: first and last position of what was copied from ledgers, in order and without overlap; `ended`:
+    transactions there, and whether they were committed."""
 
     raw: tuple[Range, ...] = ()
     ended: frozenset[tuple[Transaction, bool]] = frozenset()
@@ -43,9 +43,8 @@ class Outcomes:
 
 def outcomes(raw: tuple[Range, ...], items: Iterable[Item]) -> Outcomes:
     """From the markers among these items."""
-    return Outcomes(
-        raw, frozenset(end for item in items if isinstance(item, ArchivedEntry) and (end := _end(item.data)))
-    )
+    ends = (_end(item.data) for item in items if isinstance(item, ArchivedEntry))
+    return Outcomes(raw, frozenset(end for end in ends if end is not None))
 
 
 def _end(data: bytes) -> tuple[Transaction, bool] | None:

@@ -37,7 +37,7 @@ from offloader.ports.object_store import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class ReadRecord:
-    """A record that can be read: its uuid, which no other record has, and whether it has an object beside the
+    """A readable record: its uuid, which no other has, its bytes and their SHA-256, whether it has a copy beside the
     segments."""
 
     key: str
@@ -55,14 +55,14 @@ class ReadCatalog:
     claims: tuple[Claim, ...]
     findings: tuple[Finding, ...]
     records: tuple[ReadRecord, ...] = ()
-    of_segments: tuple[ReadRecord, ...] = ()  # the record of each of the catalog's segments, in their order
+    segment_records: tuple[ReadRecord, ...] = ()  # the record of each of the catalog's segments, in their order
     complete: bool = True
     unreadable: int = 0  # entries that are no messages and were copied as they are
 
 
 def read_catalog(store: ObjectStore, topic: TopicName, *, slim: bool = False) -> ReadCatalog:
-    """Read what can be read of the generation that is in force. `slim`: its segments have no parts, nearly all that
-    there is of a segment; `parts_of` reads them again. Raises only what the store raises."""
+    """Read what can be read of the generation in force. `slim`: segments without parts, most of their bytes; `parts_of`
+    reads these again. Raises only what the store raises."""
     manifests = [key for key, _ in store.list(f"{topic_folder(topic)}{MANIFESTS}/")]
     found = found_after(store, topic)
     generation = newest_open(found)
@@ -80,7 +80,7 @@ def _read_generation(
 ) -> ReadCatalog:
     topic, generation = empty.topic, empty.generation
     log = NumberedLog(store, catalog_folder(topic, generation))
-    fold, claims, records, said = CatalogFold(TopicCatalog(empty)), [], [], []
+    fold, claims, records, segment_records = CatalogFold(TopicCatalog(empty)), [], [], []
     findings: list[Finding] = []
     unreadable, wrong = 0, list[Finding]()
     manifests = ManifestCheck(store, topic, generation, listed)
@@ -90,35 +90,34 @@ def _read_generation(
     for slot, data in zip(slots, _read(store, [log.key(slot) for slot in slots]), strict=True):
         key = log.key(slot)
         if slot != fold.head.next_slot:
-            missing = log.key(fold.head.next_slot)
-            findings.append(
-                Finding(FindingKind.DAMAGED_RECORD, missing, f"it is missing, though {key} is there", topic)
-            )
+            missing, message = log.key(fold.head.next_slot), f"it is missing, though {key} is there"
+            findings.append(Finding(FindingKind.DAMAGED_RECORD, missing, message, topic))
             fold.head = replace(fold.head, next_slot=slot)
         before = fold.head
         try:
             if isinstance(data, DamagedRecordError):
                 raise data
-            there, record, token = decode_slot(topic, generation, slot, key, data)
-            beside = plain(data)
-            records.append(
-                ReadRecord(key, token, len(beside), sha256(beside).digest(), beside=isinstance(record, Said))
-            )
-            if not _is_damaged(findings) and there != before and not isinstance(record, GenerationEnded):
+            recorded_head, record, token = decode_slot(topic, generation, slot, key, data)
+            copy, beside = plain(data), isinstance(record, Said)
+            records.append(ReadRecord(key, token, len(copy), sha256(copy).digest(), beside=beside))
+            if not _is_damaged(findings) and recorded_head != before and not isinstance(record, GenerationEnded):
                 message = "what it says of the records before it is not what they say"
                 findings.append(Finding(FindingKind.DAMAGED_RECORD, key, message, topic))
             fold.head = replace(before, claim=_claim_for(record, before.claim, damaged=_is_damaged(findings)))
             fold.add(replace(record, parts=()) if slim and isinstance(record, Segment) else record)
         except (IntegrityError, FormatVersionError) as error:
-            findings.append(Finding(FindingKind.DAMAGED_RECORD, key, _without(key, str(error)), topic))
+            message = str(error).removeprefix(key).lstrip(": ")
+            findings.append(Finding(FindingKind.DAMAGED_RECORD, key, message, topic))
             fold.head = replace(before, next_slot=slot + 1)
             continue
         if isinstance(record, Claim):
             claims.append(record)
         if isinstance(record, Segment):
-            said.append(records[-1])
+            segment_records.append(records[-1])
             unreadable += sum(part.stats.unreadable for part in record.parts)
-            wrong += _of_segment(topic, record)
+            objects = data_key(topic, record.uuid)
+            for problem in check_segment(record):
+                wrong.append(Finding(FindingKind.DAMAGED_RECORD, objects, problem, topic, position=record.start))
         if not _is_damaged(findings):
             findings += manifests.add(record, data)
     catalog = fold.catalog()
@@ -130,7 +129,7 @@ def _read_generation(
         tuple(claims),
         (*findings, *begins, *check_catalog(catalog), *wrong),
         tuple(records),
-        tuple(said),
+        tuple(segment_records),
         complete=not _is_damaged(findings),
         unreadable=unreadable,
     )
@@ -155,7 +154,7 @@ def _is_damaged(findings: Iterable[Finding]) -> bool:
 
 
 def _claim_for(record: Record, claim: Claim | None, *, damaged: bool) -> Claim | None:
-    """Behind damage: a record of an incarnation whose claim was lost is checked as if that were there."""
+    """Behind damage, a record of an incarnation whose claim was lost is checked as if the claim were there."""
     if not damaged or not isinstance(record, Segment | Loss):
         return claim
     if claim is not None and claim.incarnation == record.start.incarnation:
@@ -164,23 +163,17 @@ def _claim_for(record: Record, claim: Claim | None, *, damaged: bool) -> Claim |
 
 
 def _check_begins(catalog: TopicCatalog) -> Iterator[Finding]:
-    """Whether what there is of each incarnation lies where it was claimed from."""
-    first = {segment.start.incarnation: segment for segment in reversed(catalog.segments)}
+    """Whether each incarnation's segments lie behind the position that it was claimed from."""
+    topic, first = catalog.topic, {segment.start.incarnation: segment for segment in reversed(catalog.segments)}
     for incarnation, begin in catalog.begins.items():
         segment = first.get(incarnation)
         if segment is not None and segment.start < begin:
             message = f"{name(segment)} starts at {segment.start}, and the topic was claimed from {begin} on"
-            yield Finding(
-                FindingKind.DAMAGED_RECORD,
-                catalog_folder(catalog.topic),
-                message,
-                catalog.topic,
-                position=segment.start,
-            )
+            yield Finding(FindingKind.DAMAGED_RECORD, catalog_folder(topic), message, topic, position=segment.start)
 
 
 def parts_of(store: ObjectStore, topic: TopicName, record: ReadRecord) -> Segment | None:
-    """A segment with its parts, from its record; None: that is not what it was when the catalog was read."""
+    """A segment with its parts, from its record; None where that has changed since the catalog was read."""
     try:
         data = plain(read_record(store, record.key))
     except (ObjectNotFoundError, DamagedRecordError):
@@ -195,32 +188,26 @@ def check_catalog(catalog: TopicCatalog) -> Iterator[Finding]:
     """Whether the records agree with each other."""
     topic = catalog.topic
     for broken in breaks(catalog):
-        yield Finding(
-            FindingKind(broken.kind), catalog_folder(topic), broken.message, topic, position=broken.after.start
-        )
+        kind, position = FindingKind(broken.kind), broken.after.start
+        yield Finding(kind, catalog_folder(topic), broken.message, topic, position=position)
     for before, after in pairwise((None, *spans(catalog))):
         if after is not None:
             yield from _check_predecessor(topic, before, after)
 
 
-def _of_segment(topic: TopicName, segment: Segment) -> Iterator[Finding]:
-    for problem in check_segment(segment):
-        yield Finding(FindingKind.DAMAGED_RECORD, data_key(topic, segment.uuid), problem, topic, position=segment.start)
-
-
 def _check_predecessor(topic: TopicName, before: Segment | Loss | None, after: Segment | Loss) -> Iterator[Finding]:
     there: tuple[str, Position | None] = ("", None) if before is None else (record_uuid(topic, before), before.end)
-    said = (after.predecessor_uuid, after.predecessor_end)
-    stands_for_it = isinstance(before, Loss) and before.accepted_by == REBUILT and said[1] == before.end
-    if said != there and not stands_for_it:
-        names = ["none" if end is None else f"{uuid} up to {end}" for uuid, end in (there, said)]
+    recorded = (after.predecessor_uuid, after.predecessor_end)
+    rebuilt = isinstance(before, Loss) and before.accepted_by == REBUILT and recorded[1] == before.end
+    if recorded != there and not rebuilt:
+        names = ["none" if end is None else f"{uuid} up to {end}" for uuid, end in (there, recorded)]
         message = f"the predecessor of {name(after)} is {names[0]}, it says {names[1]}"
         key = record_key(topic, record_uuid(topic, after))
         yield Finding(FindingKind.WRONG_PREDECESSOR, key, message, topic, position=after.start)
 
 
 def check_segment(segment: Segment) -> Iterator[str]:
-    """Everything that a segment's record says twice must agree."""
+    """What a segment's record says twice must agree."""
     if not segment.ledgers:
         yield "it names no ledger"
         return
@@ -257,10 +244,8 @@ def _check_counts(segment: Segment) -> Iterator[str]:
     for held in segment.ledgers:
         count = sum(run.span for run in found if run.ledger == held.ledger and run.gap is None)
         if count != held.count:
-            yield (
-                f"ledger {held.ledger} has {held.count} entries in {held.first}..{held.last}, where {count} are in "
-                "no gap"
-            )
+            listed = f"{held.count} entries in {held.first}..{held.last}"
+            yield f"ledger {held.ledger} has {listed}, where {count} are in no gap"
 
 
 def _check_parts(segment: Segment) -> Iterator[str]:
@@ -275,13 +260,7 @@ def _check_parts(segment: Segment) -> Iterator[str]:
         yield "its parts' CRC32C do not combine to its own"
     for held in segment.ledgers:
         of_parts = [r for part in segment.parts for r in part.ledgers if r.ledger == held.ledger]
-        sums = (sum(r.count for r in of_parts), sum(r.size for r in of_parts))
-        if sums != (held.count, held.size):
-            yield (
-                f"ledger {held.ledger} has {held.count} entries of {held.size} bytes, in its parts {sums[0]} of "
-                f"{sums[1]}"
-            )
-
-
-def _without(key: str, message: str) -> str:
-    return message.removeprefix(key).lstrip(": ")
+        count, size = sum(r.count for r in of_parts), sum(r.size for r in of_parts)
+        if (count, size) != (held.count, held.size):
+            whole = f"{held.count} entries of {held.size} bytes"
+            yield f"ledger {held.ledger} has {whole}, in its parts {count} of {size}"

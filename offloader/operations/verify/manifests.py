@@ -15,8 +15,8 @@ from offloader.storage.objects import read_to_compare
 
 
 class ManifestCheck:
-    """Takes a catalog's records in their order, none left out. `listed`: the topic's manifests, from before the records
-    were listed: whoever writes them meanwhile has written no other."""
+    """Takes all of a catalog's records in their order. `listed`: the topic's manifests, listed before the records, so
+    that the records that they sum up must be there."""
 
     def __init__(self, store: ObjectStore, topic: TopicName, generation: int, listed: Iterable[str]) -> None:
         self._store = store
@@ -47,8 +47,7 @@ class ManifestCheck:
         self._records, self._data = [], []
 
     def end(self) -> Iterator[Finding]:
-        """What is left: it sums up what is not there. A leaf is written after its records' object and what is above
-        it."""
+        """Manifests of records that are not there. A leaf is written after its records' object and what is above it."""
         begun = {
             records_key(self._topic, self._generation, self._leaves),
             manifest_key(self._topic, self._generation, 1, self._leaves // FAN),
@@ -65,6 +64,5 @@ class ManifestCheck:
         if found is None:
             yield Finding(FindingKind.DAMAGED_MANIFEST, key, "it is missing, though there are later ones", self._topic)
         elif found != wanted:
-            yield Finding(
-                FindingKind.DAMAGED_MANIFEST, key, "it does not say what the catalog's records say", self._topic
-            )
+            message = "it does not say what the catalog's records say"
+            yield Finding(FindingKind.DAMAGED_MANIFEST, key, message, self._topic)

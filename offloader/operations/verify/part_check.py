@@ -19,8 +19,7 @@ from offloader.storage.objects import read_ranges
 
 
 class PartStream:
-    """The parts' bytes, one part in memory at a time, checked on the way; `damaged`: a part's bytes are not those
-    recorded."""
+    """The parts' bytes, one part in memory at a time, checked on the way. `damaged`: a part is not as recorded."""
 
     def __init__(self, store: ObjectStore, topic: TopicName, segment: Segment) -> None:
         self.findings: list[Finding] = []
@@ -38,10 +37,8 @@ class PartStream:
             found = crc32c(data)
             if found != part.crc32c:
                 self.damaged = True
-                message = (
-                    f"part {part.number} of {part.size} bytes has CRC32C {found:08x}, the catalog says "
-                    f"{part.crc32c:08x}"
-                )
+                recorded = f"the catalog says {part.crc32c:08x}"
+                message = f"part {part.number} of {part.size} bytes has CRC32C {found:08x}, {recorded}"
                 self._add(FindingKind.DAMAGED_PART, message, part.offset)
             elif not self.damaged:
                 self._check_entries(part, data)
@@ -64,11 +61,8 @@ class PartStream:
             self.damaged = True
             return
         if stats.build() != part.stats:
-            self._add(
-                FindingKind.WRONG_STATISTICS,
-                f"part {part.number} has {stats.build()}, the catalog says {part.stats}",
-                part.offset,
-            )
+            message = f"part {part.number} has {stats.build()}, the catalog says {part.stats}"
+            self._add(FindingKind.WRONG_STATISTICS, message, part.offset)
 
     def _check_entry(self, part: Part, block: Block, stored: BlockEntry, stats: StatsBuilder) -> None:
         found = (block.header.ledger, stored.entry)
@@ -76,19 +70,13 @@ class PartStream:
         if found != expected and not self._wrong_entries:
             self._wrong_entries = True  # everything after it is shifted
             belongs = "nothing" if expected is None else f"{expected[0]}:{expected[1]}"
-            self._add(
-                FindingKind.WRONG_ENTRIES,
-                f"{found[0]}:{found[1]} stands where {belongs} belongs",
-                stored.offset,
-                expected,
-            )
+            message = f"{found[0]}:{found[1]} stands where {belongs} belongs"
+            self._add(FindingKind.WRONG_ENTRIES, message, stored.offset, expected)
         facts = inspect(stored.data)
         stats.add(facts)
         if facts.unreadable and not part.stats.unreadable:
-            why = fault(stored.data) or "it is no message"
-            self._add(
-                FindingKind.DAMAGED_ENTRY, f"{found[0]}:{found[1]}: {why}", stored.offset, (found[0] or 0, found[1])
-            )
+            message = f"{found[0]}:{found[1]}: {fault(stored.data) or 'it is no message'}"
+            self._add(FindingKind.DAMAGED_ENTRY, message, stored.offset, (found[0] or 0, found[1]))
 
     def _add(self, kind: FindingKind, message: str, offset: int | None, at: tuple[int, int] | None = None) -> None:
         position = None if at is None else Position(self._segment.start.incarnation, *at)
@@ -96,8 +84,7 @@ class PartStream:
 
 
 def _positions(segment: Segment) -> Iterator[tuple[int, int]]:
-    """What the object must hold, in order. Of a record that contradicts itself, which is a finding of its own,
-    nothing."""
+    """What the object must hold, in order; nothing, of a record that contradicts itself (a finding of its own)."""
     try:
         found = runs(segment)
     except DamagedRecordError:

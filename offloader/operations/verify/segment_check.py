@@ -8,7 +8,7 @@ from offloader.errors import DamagedObjectError, ObjectNotFoundError
 from offloader.format.index import Index, decode_index
 from offloader.format.strict import account, check_ledger_infos
 from offloader.metadata.layout import data_key, index_key
-from offloader.model import LedgerRange, Segment, TopicName
+from offloader.model import Segment, TopicName
 from offloader.operations.verify.part_check import PartStream
 from offloader.ports.object_store import ObjectStore, Stat
 from offloader.storage.objects import naming, read_index
@@ -18,8 +18,8 @@ VERSION_KEY = "s3managedledgeroffloaderformatversion"
 
 
 def check_objects(store: ObjectStore, topic: TopicName, segment: Segment, *, quick: bool) -> list[Finding]:
-    """Everything that is wrong with a segment's objects; a segment without entries has none. `quick` needs no parts.
-    Raises what the store raises."""
+    """What is wrong with a segment's objects; a segment without entries has none. `quick` needs no parts. Raises what
+    the store raises."""
     if not (segment.size if quick else segment.parts):
         return []
     checks = _SegmentCheck(store, topic, segment)
@@ -41,22 +41,15 @@ class _SegmentCheck:
 
     def data_is_there(self) -> bool:
         """Whether the data object is there as a whole."""
-        stat = self._store.stat(self._data_key)
+        key, segment = self._data_key, self._segment
+        stat = self._store.stat(key)
         if stat is None:
-            self._add(
-                FindingKind.MISSING_OBJECT,
-                self._data_key,
-                f"the catalog's segment {self._segment.uuid} has no data object",
-            )
+            self._add(FindingKind.MISSING_OBJECT, key, f"the catalog's segment {segment.uuid} has no data object")
             return False
-        self._check_metadata(self._data_key, stat)
-        if stat.size != self._segment.size:
-            self._add(
-                FindingKind.WRONG_SIZE,
-                self._data_key,
-                f"it has {stat.size} bytes, the catalog says {self._segment.size}",
-            )
-        return stat.size == self._segment.size
+        self._check_metadata(key, stat)
+        if stat.size != segment.size:
+            self._add(FindingKind.WRONG_SIZE, key, f"it has {stat.size} bytes, the catalog says {segment.size}")
+        return stat.size == segment.size
 
     def index(self) -> Index | None:
         """The index, where it is there and sound."""
@@ -64,7 +57,8 @@ class _SegmentCheck:
         try:
             data, stat = read_index(self._store, key)
             index = decode_index(data)
-            check_ledger_infos(index, _in_index(segment), segment.offloaded_at)
+            with_entries = [ledger for ledger in segment.ledgers if ledger.count]
+            check_ledger_infos(index, with_entries, segment.offloaded_at)
         except ObjectNotFoundError:
             self._add(FindingKind.MISSING_INDEX, key, f"the catalog's segment {segment.uuid} has no index object")
             return None
@@ -73,31 +67,28 @@ class _SegmentCheck:
             return None
         self._check_metadata(key, stat)
         if index.data_length != segment.size:
-            self._add(
-                FindingKind.DAMAGED_INDEX,
-                key,
-                f"it is of an object of {index.data_length} bytes, the catalog's has {segment.size}",
-            )
+            message = f"it is of an object of {index.data_length} bytes, the catalog's has {segment.size}"
+            self._add(FindingKind.DAMAGED_INDEX, key, message)
             return None
         return index
 
     def contents(self, index: Index) -> None:
         """Every byte, in one pass."""
         stream = PartStream(self._store, self._topic, self._segment)
-        with_damage: DamagedObjectError | None = None
-        bytes_of_parts = iter(stream)
+        damage: DamagedObjectError | None = None
+        parts = iter(stream)
         try:
             with naming(self._data_key):
-                account(bytes_of_parts, index, own=True)
+                account(parts, index, own=True)
         except DamagedObjectError as error:
-            with_damage = error
-        for _ in bytes_of_parts:  # the other parts' checks
+            damage = error
+        for _ in parts:  # the other parts' checks
             pass
         stream.finish()
         self.findings += stream.findings
-        if with_damage is not None and not stream.damaged:
-            # The parts are those that were recorded, block by block: then it is the index that is of something else.
-            self._add(FindingKind.DAMAGED_INDEX, self._index_key, str(with_damage))
+        if damage is not None and not stream.damaged:
+            # The parts are those that were recorded, block by block: then the index is of something else.
+            self._add(FindingKind.DAMAGED_INDEX, self._index_key, str(damage))
 
     def _check_metadata(self, key: str, stat: Stat) -> None:
         # Stock readers read from S3; a folder may be unable to keep metadata.
@@ -107,8 +98,3 @@ class _SegmentCheck:
     def _add(self, kind: FindingKind, key: str, message: str) -> None:
         text = message.removeprefix(f"{key}: ")
         self.findings.append(Finding(kind, key, text, self._topic, offset_in(text), self._segment.start))
-
-
-def _in_index(segment: Segment) -> list[LedgerRange]:
-    """The ledgers that have a place in the index: those with entries."""
-    return [r for r in segment.ledgers if r.count]

@@ -1,5 +1,4 @@
-"""What stock brokers offloaded of a topic, checked without Pulsar: objects against their index, and against Pulsar's
-record."""
+"""What stock brokers offloaded of a topic, checked without Pulsar: objects against their index and Pulsar's record."""
 
 from __future__ import annotations
 
@@ -10,7 +9,6 @@ from offloader.archive.findings import Finding, FindingKind
 from offloader.archive.ledgers.found import FoundLedgers
 from offloader.archive.ledgers.pair import LedgerPair
 from offloader.archive.read_model import OffloadedLedger
-from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
 
 THREADS = 8
@@ -20,36 +18,31 @@ DEEP_THREADS = 2  # each holds a range of an object and an entry in memory
 def verify_ledgers(
     found: FoundLedgers, store_of: Callable[[str], ObjectStore], *, quick: bool = False
 ) -> list[Finding]:
-    """Everything that is wrong with a topic's ledgers, what was found with them included. `quick`: no data is read.
+    """What is wrong with a topic's ledgers, the findings of the scan included. `quick`: reads no data.
 
     `store_of` opens the store that a ledger names. Raises what the store raises.
     """
 
     def check(ledger: OffloadedLedger) -> LedgerPair:
-        return _checked(found.topic, ledger, store_of(ledger.store), quick=quick)
+        store = store_of(ledger.store)
+        pair = LedgerPair(store, found.topic, ledger.uuid, ledger.start.ledger)
+        stat = store.stat(pair.data_key)
+        pair.read_index()
+        pair.check_size(None if stat is None else stat.size)
+        pair.check_record(ledger)
+        if not quick:
+            pair.check_contents()
+        return pair
 
-    readable = [ledger for ledger in found.ledgers if ledger.unreadable is None]  # the others are among what was found
+    readable = [ledger for ledger in found.ledgers if ledger.unreadable is None]  # the others have findings already
     with ThreadPoolExecutor(THREADS if quick else DEEP_THREADS, "verify") as pool:
         pairs = list(pool.map(check, readable))
-    return list(
-        dict.fromkeys([*found.findings, *(finding for pair in pairs for finding in pair.findings), *_twins(pairs)])
-    )
-
-
-def _checked(topic: TopicName, ledger: OffloadedLedger, store: ObjectStore, *, quick: bool) -> LedgerPair:
-    pair = LedgerPair(store, topic, ledger.uuid, ledger.start.ledger)
-    stat = store.stat(pair.data_key)
-    pair.read_index()
-    pair.check_size(None if stat is None else stat.size)
-    pair.check_record(ledger)
-    if not quick:
-        pair.check_contents()
-    return pair
+    of_pairs = (finding for pair in pairs for finding in pair.findings)
+    return list(dict.fromkeys([*found.findings, *of_pairs, *_twins(pairs)]))
 
 
 def _twins(pairs: Iterable[LedgerPair]) -> Iterator[Finding]:
-    """Different ledgers with the same entries: a pair was replaced by another's. Nothing inside a pair says which
-    ledger it is of."""
+    """Ledgers with the same entries: one pair has replaced another. Nothing in a pair says which ledger it is of."""
     seen: dict[str, LedgerPair] = {}
     for pair in pairs:
         if pair.account is None:

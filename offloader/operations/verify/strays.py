@@ -1,10 +1,9 @@
-"""The whole root against what catalogs and journals name: objects that nobody names, and uploads that nobody goes on
-with."""
+"""The whole root against what catalogs and journals name: objects and uploads that neither names."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -29,13 +28,14 @@ from offloader.metadata.log import NumberedLog, read_record
 from offloader.metadata.root import read_root
 from offloader.metadata.state import TopicState
 from offloader.model import OpenSegment, TopicName
+from offloader.operations.verify.catalog_records import ReadCatalog
 from offloader.ports.object_store import ObjectStore, OpenUpload
 
 
 @dataclass(frozen=True, slots=True)
 class Journals:
-    """What the applications' journals hold. `ended`: those that another application has taken over; what they name is
-    still named, but they open nothing any more."""
+    """What the applications' journals hold. `ended`: taken over by another application; what these name is still named,
+    but they open nothing any more."""
 
     states: Mapping[str, Mapping[TopicName, TopicState]]
     ended: frozenset[str] = frozenset()
@@ -84,7 +84,7 @@ def read_journals(store: ObjectStore, names: Iterable[str]) -> Journals:
 
 
 def check_root(store: ObjectStore) -> Iterator[Finding]:
-    """Whether what says whose root this is can be read. Raises ConfigError where nothing is offloaded yet."""
+    """Whether `_root` can be read, which says whose root this is. Raises ConfigError where nothing is offloaded yet."""
     try:
         read_root(store)
     except ConfigError:
@@ -106,69 +106,46 @@ def _tokens(store: ObjectStore, application: str, epoch: int) -> Iterator[tuple[
             continue
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
-    """What catalogs name: their segments and their records, each with its topic, and the generations that are in
-    force."""
-
-    segments: Collection[tuple[TopicName, str]]
-    records: Collection[tuple[TopicName, str]]
-    generations: Mapping[TopicName, int]
-
-
-def stray_objects(keys: Iterable[str], named: Named, journals: Journals) -> Iterator[Finding]:
+def stray_objects(keys: Iterable[str], read: Mapping[TopicName, ReadCatalog], journals: Journals) -> Iterator[Finding]:
     """Objects that neither a catalog nor a journal names. `keys` were listed before both were read."""
-    told: set[tuple[TopicName, int]] = set()
+    segments = {(topic, segment.uuid) for topic, r in read.items() for segment in r.catalog.segments}
+    records = {(topic, record.uuid) for topic, r in read.items() for record in r.records}
+    generations: set[tuple[TopicName, int]] = set()
     for key in keys:
         parsed = parse_topic_key(key)
         if parsed is None:
             yield from _of_no_topic(key)
         elif parsed.kind in (KeyKind.CATALOG, KeyKind.MANIFEST):
-            if (parsed.topic, parsed.generation) not in told:
-                told.add((parsed.topic, parsed.generation))
-                yield from _not_in_force(
-                    parsed.topic, parsed.generation, named.generations.get(parsed.topic, parsed.generation)
-                )
-        elif (parsed.topic, parsed.uuid) not in (named.records if parsed.kind is KeyKind.RECORD else named.segments):
+            topic, generation = parsed.topic, parsed.generation
+            if topic in read and (topic, generation) not in generations:
+                generations.add((topic, generation))
+                yield from _not_in_force(topic, generation, read[topic].catalog.head.generation)
+        elif (parsed.topic, parsed.uuid) not in (records if parsed.kind is KeyKind.RECORD else segments):
             yield from _unnamed(key, parsed, journals)
 
 
 def _not_in_force(topic: TopicName, generation: int, in_force: int) -> Iterator[Finding]:
-    folder = catalog_folder(topic, generation)
+    if generation == in_force:
+        return
     if generation < in_force:
-        yield Finding(
-            FindingKind.LEFT_OVER,
-            folder,
-            f"replaced by generation {in_force} of this catalog; it can be deleted",
-            topic,
-        )
-    elif generation > in_force:
-        yield Finding(
-            FindingKind.LEFT_OVER,
-            folder,
-            "of a rebuild that was interrupted; unless one is under way it can be deleted",
-            topic,
-        )
+        message = f"replaced by generation {in_force} of this catalog; it can be deleted"
+    else:
+        message = "of a rebuild that was interrupted; unless one is under way it can be deleted"
+    yield Finding(FindingKind.LEFT_OVER, catalog_folder(topic, generation), message, topic)
 
 
 def open_uploads(uploads: Iterable[OpenUpload], journals: Journals) -> Iterator[tuple[OpenUpload | None, Finding]]:
-    """Uploads that no journal names; None in place of one that is not ours to end. `uploads` were listed before the
-    journals were read: one that has just begun is known there by its uuid."""
+    """Uploads that no journal names; None in place of one that is not ours to end. `uploads` are listed before the
+    journals are read, which know one that has just begun by its uuid."""
     for upload in uploads:
         parsed = parse_topic_key(upload.key)
         if parsed is None or parsed.kind is not KeyKind.DATA:  # nothing else of ours is uploaded in parts
-            message = (
-                f"another product's upload {upload.upload}: its key is none that the offloader uploads to; it is "
-                "left alone"
-            )
+            why = "its key is none that the offloader uploads to; it is left alone"
+            message = f"another product's upload {upload.upload}: {why}"
             yield None, Finding(FindingKind.OPEN_UPLOAD, upload.key, message)
         elif not _names_upload(journals, parsed.topic, parsed.uuid, upload.upload):
-            yield (
-                upload,
-                Finding(
-                    FindingKind.OPEN_UPLOAD, upload.key, f"no journal names the upload {upload.upload}", parsed.topic
-                ),
-            )
+            message = f"no journal names the upload {upload.upload}"
+            yield upload, Finding(FindingKind.OPEN_UPLOAD, upload.key, message, parsed.topic)
 
 
 def _of_no_topic(key: str) -> Iterator[Finding]:
@@ -184,12 +161,12 @@ def _unnamed(key: str, parsed: TopicKey, journals: Journals) -> Iterator[Finding
     if any(state.open is not None and state.open.uuid == uuid for state in held):
         return
     reason = next((a.reason for state in held for a in state.abandoned if a.uuid == uuid), None)
-    if reason is None and parsed.kind is KeyKind.RECORD:
-        yield Finding(FindingKind.UNCOMMITTED_RECORD, key, "neither the catalog has it nor a journal names it", topic)
-    elif reason is None:
-        yield Finding(FindingKind.STRAY_OBJECT, key, "neither a catalog nor a journal names it", topic)
-    else:
+    if reason is not None:
         yield Finding(FindingKind.ABANDONED_OBJECT, key, f"abandoned: {reason}", topic)
+    elif parsed.kind is KeyKind.RECORD:
+        yield Finding(FindingKind.UNCOMMITTED_RECORD, key, "neither the catalog has it nor a journal names it", topic)
+    else:
+        yield Finding(FindingKind.STRAY_OBJECT, key, "neither a catalog nor a journal names it", topic)
 
 
 def _names_upload(journals: Journals, topic: TopicName, uuid: str, upload: str) -> bool:

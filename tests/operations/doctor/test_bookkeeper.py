@@ -10,8 +10,8 @@ from offloader.bookkeeper.entry_codec import encode
 from offloader.bookkeeper.model import StoredEntry
 from offloader.model import LedgerList, LedgerSpan, TopicName
 from offloader.offload.core.check import Verdict
-from offloader.operations.doctor.cluster import bookies_reachable
 from offloader.operations.doctor.probes import LedgerProbes
+from offloader.operations.doctor.pulsar_checks import bookies_reachable
 from offloader.ports.admin import TopicInfo
 from offloader.testing.bookkeeper import SimulatedCluster
 

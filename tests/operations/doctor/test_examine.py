@@ -18,7 +18,7 @@ from offloader.errors import (
     TopicNotFoundError,
 )
 from offloader.metadata.root import open_root
-from offloader.operations.doctor.store import BucketFacts
+from offloader.operations.doctor.store_checks import BucketFacts
 from tests.archive.support import TOPIC
 from tests.cli.support import Line
 
@@ -26,7 +26,7 @@ SILENT = BookieUnavailableError("a bookie did not answer")
 
 
 @dataclass
-class FakeWorld:
+class FakeProbes:
     """Answers, or errors by call."""
 
     admin: Any
@@ -73,7 +73,7 @@ class FakeWorld:
 def line(tmp_path):
     built = Line(tmp_path)
     built.cluster.create(TOPIC)
-    built.world = FakeWorld(built.cluster.admin, built.archive.store)
+    built.probes = FakeProbes(built.cluster.admin, built.archive.store)
     return built
 
 
@@ -118,7 +118,7 @@ def test_the_doctor_leaves_nothing_behind(line) -> None:
     ],
 )
 def test_what_does_not_work_fails(line, call, error, check) -> None:
-    line.world.errors[call] = error
+    line.probes.errors[call] = error
     result = line.run("doctor")
     assert result.exit_code == 2
     failed = [text for text in result.stdout.splitlines() if text.startswith("fail")]
@@ -141,8 +141,8 @@ def test_what_does_not_work_fails(line, call, error, check) -> None:
     ],
 )
 def test_the_metadata_service_and_bookies_where_they_are_configured(line, registered, errors, expected) -> None:
-    line.world.registered = registered
-    line.world.errors = errors
+    line.probes.registered = registered
+    line.probes.errors = errors
     found = verdicts(line)
     assert {name: found[name] for name in ("metadata-service", "bookies", "read-ledger") if name in found} == expected
 
@@ -202,11 +202,11 @@ def test_a_root_of_another_cluster(line) -> None:
 
 def test_a_bucket_that_deletes(line) -> None:
     rule = {"Status": "Enabled", "Prefix": "", "Expiration": {"Days": 1}}
-    line.world.bucket_facts = (BucketFacts("archive", [rule]), 1_000.0)
+    line.probes.bucket_facts = (BucketFacts("archive", [rule]), 1_000.0)
     found = verdicts(line)
     assert (found["life-cycle"], found["store-clock"]) == ("fail", "fail")
 
 
 def test_policies_that_move_the_pin(line) -> None:
-    line.world.policies["message_ttl_in_seconds"] = 60
+    line.probes.policies["message_ttl_in_seconds"] = 60
     assert verdicts(line)["message-ttl"] == "fail"

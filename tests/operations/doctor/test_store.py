@@ -7,9 +7,9 @@ import pytest
 from offloader.errors import AccessDeniedError, BucketNotFoundError, DamagedRecordError, StoreUnavailableError
 from offloader.metadata.state import Root
 from offloader.offload.core.check import Verdict
-from offloader.operations.doctor import store
+from offloader.operations.doctor import store_checks
 from offloader.operations.doctor.probes import ahead
-from offloader.operations.doctor.store import BucketFacts
+from offloader.operations.doctor.store_checks import BucketFacts
 
 HOUR, DAY = 3_600_000, 86_400_000
 OK, WARN, FAIL = Verdict.OK, Verdict.WARN, Verdict.FAIL
@@ -40,18 +40,18 @@ FREEZE = {"Status": "Enabled", "Prefix": "", "Transitions": [{"Days": 30, "Stora
     ],
 )
 def test_life_cycle_rules(rules, roll, verdicts) -> None:
-    assert [c.verdict for c in store.life_cycle(BucketFacts("archive/production", rules), roll)] == verdicts
+    assert [c.verdict for c in store_checks.life_cycle(BucketFacts("archive/production", rules), roll)] == verdicts
 
 
 def test_rules_that_cannot_be_read() -> None:
-    (check,) = store.life_cycle(AccessDeniedError("AccessDenied"), HOUR)
+    (check,) = store_checks.life_cycle(AccessDeniedError("AccessDenied"), HOUR)
     assert check.verdict is WARN
     assert "GetLifecycleConfiguration" in check.remedy
 
 
 @pytest.mark.parametrize(("offset", "verdicts"), [(None, []), (0.4, [OK]), (-45.0, [WARN]), (1_000.0, [FAIL])])
 def test_clocks(offset, verdicts) -> None:
-    assert [c.verdict for c in store.clock("store-clock", offset)] == verdicts
+    assert [c.verdict for c in store_checks.clock("store-clock", offset)] == verdicts
 
 
 def test_a_date_of_http() -> None:
@@ -72,10 +72,10 @@ def test_a_date_of_http() -> None:
     ],
 )
 def test_the_root_is_of_this_cluster(found, cluster, verdict) -> None:
-    assert store.root(found, cluster).verdict is verdict
+    assert store_checks.root(found, cluster).verdict is verdict
 
 
 def test_each_refusal_has_its_remedy() -> None:
-    assert "s3:PutObject" in store.works("store", "", AccessDeniedError("no")).remedy
-    assert "create the bucket" in store.works("store", "", BucketNotFoundError("no")).remedy
-    assert "endpoint" in store.works("store", "", StoreUnavailableError("no")).remedy
+    assert "s3:PutObject" in store_checks.works("store", "", AccessDeniedError("no")).remedy
+    assert "create the bucket" in store_checks.works("store", "", BucketNotFoundError("no")).remedy
+    assert "endpoint" in store_checks.works("store", "", StoreUnavailableError("no")).remedy

@@ -16,7 +16,7 @@ from offloader.metadata.catalog import Catalogs
 from offloader.metadata.state import TopicCatalog
 from offloader.model import Loss, Position
 from offloader.operations.rebuild.remains import NoteKind
-from offloader.operations.verify.archive import verify
+from offloader.operations.verify.verify import verify
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 from tests.archive.support import TOPIC

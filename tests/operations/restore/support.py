@@ -16,7 +16,7 @@ from offloader.operations.restore.progress import Counts, RestoreProgress
 from offloader.operations.restore.provenance import Origin
 from offloader.operations.restore.rate_limiter import RateLimiter
 from offloader.operations.restore.restore import Restore, Tools
-from offloader.operations.restore.tail import Found, Tail, tail_of
+from offloader.operations.restore.tail import Tail, TargetContents, tail_of
 from tests.format.support import checksummed
 
 SOURCE = TopicName.parse("public/default/orders")
@@ -126,7 +126,7 @@ class MemoryTarget:
     def tail(self) -> Tail:
         self._maybe_fail()
         last = (1, len(self.stored) - 1) if self.stored else None
-        found = Found(
+        found = TargetContents(
             len(self.stored), last, self.stored[-1] if self.stored else None, producers=("offloader-restore-1",)
         )
         return tail_of(TARGET, ORIGIN, found, settled=True)
@@ -137,7 +137,7 @@ class MemoryTarget:
     def _store(self, count: int) -> None:
         for entry in self.on_way[:count]:
             self.stored.append(entry.data)
-            self.receipts_due.append(entry.mark.number)
+            self.receipts_due.append(entry.provenance.number)
         del self.on_way[:count]
 
     def _maybe_fail(self) -> None:
@@ -169,7 +169,7 @@ def run(
 ) -> Counts:
     """One process."""
     clock = clock or Clock()
-    tools = Tools(clock, clock.sleep, patience=1e9)
+    tools = Tools(clock, clock.sleep, retry_for=1e9)
     return Restore(
         target, after(items), lambda tail: RestoreProgress(ORIGIN, tail, **options), RateLimiter(rate), tools
     ).run()

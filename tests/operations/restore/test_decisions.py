@@ -15,7 +15,7 @@ from offloader.operations.restore.outgoing import outgoing
 from offloader.operations.restore.pairs import Existing, Pairing, pairing
 from offloader.operations.restore.provenance import Origin, Provenance
 from offloader.operations.restore.rate_limiter import RateLimiter
-from offloader.operations.restore.tail import Found, Tail, tail_of
+from offloader.operations.restore.tail import Tail, TargetContents, tail_of
 from offloader.operations.restore.target_policies import KEEPS_EVERYTHING, check_policies, inherited, left_to_broker
 from offloader.operations.restore.transactions import Outcomes, outcomes
 from tests.operations.restore.support import (
@@ -42,12 +42,12 @@ def restored(number: int, origin: Origin = ORIGIN) -> bytes:
     return outgoing(parse_envelope(archived(at(1, 1)).data), Provenance(origin, at(5, 6), number)).data
 
 
-def look(found: Found, *, settled: bool = True) -> Tail:
+def look(found: TargetContents, *, settled: bool = True) -> Tail:
     return tail_of(TARGET, ORIGIN, found, settled=settled)
 
 
-EMPTY = Found(0, None, None)
-OURS = Found(17, (8, 16), restored(17))
+EMPTY = TargetContents(0, None, None)
+OURS = TargetContents(17, (8, 16), restored(17))
 
 
 def test_an_empty_target_begins_at_the_first_entry() -> None:
@@ -62,17 +62,20 @@ def test_ours_goes_on_after_its_last_entry() -> None:
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        (Found(3, (8, 2), FOREIGN), "neither empty nor a restore: its last entry 8:2 was not restored"),
-        (Found(3, (8, 2), b"\x00"), "its last entry 8:2: the entry"),
-        (Found(3, (8, 2), None), "its last entry 8:2 is not a message"),
-        (Found(0, (8, 2), None), "held entries that were removed"),
-        (Found(1, (8, 0), restored(1, replace(ORIGIN, root="other"))), "is a restore of .* of the archive other"),
+        (TargetContents(3, (8, 2), FOREIGN), "neither empty nor a restore: its last entry 8:2 was not restored"),
+        (TargetContents(3, (8, 2), b"\x00"), "its last entry 8:2: the entry"),
+        (TargetContents(3, (8, 2), None), "its last entry 8:2 is not a message"),
+        (TargetContents(0, (8, 2), None), "held entries that were removed"),
+        (
+            TargetContents(1, (8, 0), restored(1, replace(ORIGIN, root="other"))),
+            "is a restore of .* of the archive other",
+        ),
         (replace(OURS, terminated=True), "is terminated"),
         (replace(OURS, compacted=True), "was compacted"),
         (replace(EMPTY, producers=("offloader-restore-x", "orders-7")), "producer orders-7 is connected"),
     ],
 )
-def test_other_targets_are_refused(found: Found, words: str) -> None:
+def test_other_targets_are_refused(found: TargetContents, words: str) -> None:
     with pytest.raises(FatalError, match=words):
         look(found)
 
@@ -235,15 +238,15 @@ def test_a_transaction_whose_end_is_not_archived_ends_the_restore() -> None:
 
 
 def test_no_rate_means_no_waiting() -> None:
-    pace = RateLimiter(None)
-    pace.spend(10**9, 0.0)
-    assert pace.wait(0.0) == 0
+    limiter = RateLimiter(None)
+    limiter.spend(10**9, 0.0)
+    assert limiter.wait(0.0) == 0
 
 
 def test_a_pause_is_not_made_up_for() -> None:
-    pace = RateLimiter(1000)
-    pace.spend(1000, 50.0)
-    assert pace.wait(50.0) == pytest.approx(0.95)
-    assert pace.wait(100.0) == 0
-    pace.spend(1000, 100.0)
-    assert pace.wait(100.0) == pytest.approx(0.95)
+    limiter = RateLimiter(1000)
+    limiter.spend(1000, 50.0)
+    assert limiter.wait(50.0) == pytest.approx(0.95)
+    assert limiter.wait(100.0) == 0
+    limiter.spend(1000, 100.0)
+    assert limiter.wait(100.0) == pytest.approx(0.95)

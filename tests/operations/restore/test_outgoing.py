@@ -20,7 +20,7 @@ from offloader.operations.restore.provenance import (
     ROOT,
     TOPIC,
     Provenance,
-    read_mark,
+    read_provenance,
 )
 from tests.operations.restore.support import ORIGIN, at
 
@@ -64,7 +64,7 @@ def said(envelope: Envelope) -> dict[str, str]:
 
 def test_the_mark_says_where_it_was() -> None:
     made, envelope = sent(entry())
-    assert read_mark(envelope.metadata) == MARK == made.mark
+    assert read_provenance(envelope.metadata) == MARK == made.provenance
     properties = {p.key: p.value for p in envelope.metadata.properties}
     assert properties == {ROOT: ORIGIN.root, TOPIC: str(ORIGIN.topic), POSITION: "2:12:345", NUMBER: "17"}
 
@@ -116,7 +116,7 @@ def test_the_cluster_that_it_came_from_becomes_a_property() -> None:
     _, envelope = sent(entry(replicated_from="us"))
     assert not envelope.metadata.HasField("replicated_from")
     assert {p.key: p.value for p in envelope.metadata.properties}[REPLICATED_FROM] == "us"
-    assert read_mark(envelope.metadata) == MARK
+    assert read_provenance(envelope.metadata) == MARK
 
 
 def test_chunks_are_announced_as_such() -> None:
@@ -140,25 +140,25 @@ def test_what_the_message_has_under_our_names_is_kept_under_others() -> None:
         BEFORE + "before.number": "3", BEFORE + "before.replicated-from": "eu", BEFORE + "before.before.root": "user's",
         BEFORE + "replicated-from": "us", **{key.replace(PREFIX, BEFORE): value for key, value in ours.items()},
     }  # fmt: skip
-    assert read_mark(once.metadata) == read_mark(twice.metadata) == MARK
+    assert read_provenance(once.metadata) == read_provenance(twice.metadata) == MARK
 
 
 def test_a_property_whose_name_is_no_text_is_kept() -> None:
     data = entry(extra=b"\x22\x07\x0a\x02\xff\xfe\x12\x01x")  # field 4: a pair with a name of bytes FF FE
     made, envelope = sent(data)
     assert b"\x22\x07\x0a\x02\xff\xfe\x12\x01x" in made.data
-    assert read_mark(envelope.metadata) == MARK
+    assert read_provenance(envelope.metadata) == MARK
 
 
 @pytest.mark.parametrize("name", ["a", PREFIX + "shop", BEFORE + "root"])
 def test_an_entry_without_a_mark_has_none(name: str) -> None:
-    assert read_mark(parse_envelope(entry(properties=[{"key": name, "value": "1"}])).metadata) is None
+    assert read_provenance(parse_envelope(entry(properties=[{"key": name, "value": "1"}])).metadata) is None
 
 
 @pytest.mark.parametrize("properties", [{NUMBER: "1"}, {ROOT: "r", TOPIC: "t", POSITION: "1:2", NUMBER: "1"}])
 def test_a_mark_that_makes_no_sense_is_refused(properties: dict) -> None:
     with pytest.raises(DamagedObjectError, match="no restore has written"):
-        read_mark(MessageMetadata(properties=[{"key": k, "value": v} for k, v in properties.items()]))
+        read_provenance(MessageMetadata(properties=[{"key": k, "value": v} for k, v in properties.items()]))
 
 
 @pytest.mark.parametrize("name", [POSITION, NUMBER])
@@ -171,4 +171,4 @@ def test_a_mark_whose_value_is_no_text_is_refused(name: str) -> None:
     ]
     envelope = parse_envelope(entry(properties=others, extra=b"\x22" + bytes([len(pair)]) + pair))
     with pytest.raises(DamagedObjectError, match="no restore has written"):
-        read_mark(envelope.metadata)
+        read_provenance(envelope.metadata)

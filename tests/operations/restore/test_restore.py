@@ -20,7 +20,7 @@ from offloader.errors import (
 from offloader.format.entry import crc_ok
 from offloader.operations.restore.outgoing import Skipped
 from offloader.operations.restore.progress import MAX_PENDING, RestoreProgress
-from offloader.operations.restore.provenance import Provenance, read_mark
+from offloader.operations.restore.provenance import Provenance, read_provenance
 from offloader.operations.restore.rate_limiter import RateLimiter
 from offloader.operations.restore.restore import Restore, Tools
 from tests.operations.restore.support import (
@@ -44,7 +44,7 @@ def check(target: MemoryTarget, items) -> None:
     expected = published(items)
     found = envelopes(target)
     assert [bytes(e.payload) for e in found] == [bytes(parse_envelope(entry.data).payload) for entry in expected]
-    marks = [read_mark(e.metadata) for e in found]
+    marks = [read_provenance(e.metadata) for e in found]
     assert marks == [Provenance(ORIGIN, entry.position, number) for number, entry in enumerate(expected, 1)]
     assert all(crc_ok(data) for data in target.stored)
 
@@ -61,7 +61,7 @@ def test_every_entry_is_there_once_whatever_breaks(seed: int, count: int, troubl
             continue
         break
     check(target, items)
-    assert counts.there + counts.sent == len(published(items))
+    assert counts.already_there + counts.sent == len(published(items))
 
 
 def test_another_call_sends_nothing() -> None:
@@ -70,7 +70,7 @@ def test_another_call_sends_nothing() -> None:
     run(target, items)
     sends = target.sends
     counts = run(target, items)
-    assert (counts.sent, counts.there, target.sends) == (0, len(published(items)), sends)
+    assert (counts.sent, counts.already_there, target.sends) == (0, len(published(items)), sends)
     check(target, items)
 
 
@@ -111,7 +111,7 @@ def test_counts_tell_what_was_passed_over() -> None:
     counts = run(target, items, allow_missing=True)
     assert (counts.sent, counts.gaps, counts.losses) == (2, 4, 1)
     assert counts.skipped == {Skipped.MARKER: 1, Skipped.UNREADABLE: 1}
-    assert [read_mark(e.metadata).position for e in envelopes(target)] == [at(1, 0), at(2, 5)]
+    assert [read_provenance(e.metadata).position for e in envelopes(target)] == [at(1, 0), at(2, 5)]
 
 
 def test_what_is_lost_ends_a_restore_that_may_not_pass_it_over() -> None:
@@ -158,7 +158,7 @@ def test_another_restore_of_the_same_topic_is_noticed() -> None:
 def test_a_target_that_ends_otherwise_than_confirmed_is_noticed() -> None:
     class Lying(MemoryTarget):
         def receipts(self, timeout):
-            told = [entry.mark.number for entry in self.on_way]
+            told = [entry.provenance.number for entry in self.on_way]
             self._store(1)
             self.on_way.clear()
             return told
@@ -207,7 +207,7 @@ def test_a_target_that_stays_away_is_given_up_after_a_while() -> None:
 
     clock = Clock()
     begun = clock()
-    tools = Tools(clock, clock.sleep, patience=60)
+    tools = Tools(clock, clock.sleep, retry_for=60)
     with pytest.raises(BrokerUnavailableError, match="nobody there"):
         Restore(
             Away(Random(15)), lambda _: iter(()), lambda tail: RestoreProgress(ORIGIN, tail), RateLimiter(None), tools

@@ -13,9 +13,8 @@ from offloader.errors import BrokerUnavailableError, FatalError, IntegrityError
 from offloader.model import Gap, GapKind, TopicName
 from offloader.operations.restore.outgoing import outgoing
 from offloader.operations.restore.provenance import Provenance
-from offloader.operations.restore.schemas import Schemas
 from offloader.operations.restore.tail import Tail
-from offloader.operations.restore.target import PulsarTarget
+from offloader.operations.restore.target import PulsarTarget, Schemas
 from offloader.ports.entry_source import RawEntry
 from offloader.pulsar.lookup import TopicLookup
 from offloader.pulsar.pool import ConnectionPool

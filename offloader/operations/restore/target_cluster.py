@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 import uuid
-from typing import Any
 
 from offloader.errors import AbsentError, AuthorizationFailedError, NamespaceNotFoundError
 from offloader.model import TopicName
 from offloader.operations.restore.pairs import Existing
 from offloader.operations.restore.provenance import Origin
-from offloader.operations.restore.schemas import Schemas
-from offloader.operations.restore.target import PulsarTarget
+from offloader.operations.restore.target import PulsarTarget, Schemas
 from offloader.operations.restore.target_policies import KEEPS_EVERYTHING, check_policies, inherited, left_to_broker
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.broker_source import BrokerSource
@@ -23,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class TargetCluster:
-    """An `api.Cluster`. Close it."""
+    """A `ports.Cluster`. Close it."""
 
     def __init__(self, settings: PulsarSettings) -> None:
         self._admin = AdminClient(settings)
@@ -32,20 +30,17 @@ class TargetCluster:
         self._lookup = TopicLookup(self._pool)
 
     def existing(self, namespace: str) -> Existing:
-        """See `api.Cluster`."""
         rest = self._admin.rest
         try:
             partitioned = [TopicName.parse(name) for name in rest.get(f"persistent/{namespace}/partitioned")]
         except AbsentError as error:
-            raise NamespaceNotFoundError(
-                f"{namespace} does not exist: create it, with a retention without end"
-            ) from error
+            message = f"{namespace} does not exist: create it, with a retention without end"
+            raise NamespaceNotFoundError(message) from error
         counts = {topic: rest.get(f"{topic.rest_path}/partitions")["partitions"] for topic in partitioned}
         return Existing(set(self._admin.topics(namespace)), counts)
 
     def check_new(self, topic: TopicName) -> None:
-        """See `api.Cluster`. What the broker has by default only super users may see; what cannot be seen is warned
-        of."""
+        """Only super users may see the broker's defaults: warns where they count and cannot be seen."""
         policies = self._admin.namespace_policies(topic.namespace)
         unsaid = left_to_broker(policies)
         try:
@@ -63,22 +58,16 @@ class TargetCluster:
         check_policies(topic, inherited(policies, defaults), encryption_required=required, new=True)
 
     def create(self, topic: TopicName, partitions: int) -> None:
-        """See `api.Cluster`."""
         path, body = (f"{topic.rest_path}/partitions", partitions) if partitions else (topic.rest_path, None)
-        self._put(path, body)
+        response = self._admin.rest.request("PUT", path, body=body)
+        if response.is_error and response.status_code != 409:  # 409: it is there
+            raise self._admin.rest.error(path, response)
 
     def target(self, topic: TopicName, origin: Origin, *, ignore_schemas: bool = False) -> PulsarTarget:
-        """See `api.Cluster`."""
         schemas = Schemas(self._admin.rest, topic, ignore=ignore_schemas)
         return PulsarTarget(topic, origin, self._admin, self._source, self._lookup, lambda: str(uuid.uuid4()), schemas)
 
     def close(self) -> None:
-        """End the connections."""
         self._pool.close()
         self._source.close()
         self._admin.close()
-
-    def _put(self, path: str, body: Any) -> None:
-        response = self._admin.rest.request("PUT", path, body=body)
-        if response.is_error and response.status_code != 409:  # 409: it is there
-            raise self._admin.rest.error(path, response)

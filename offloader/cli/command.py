@@ -15,9 +15,9 @@ import click
 
 from offloader import logs
 from offloader.bookkeeper.api import Bookies, LedgerMetadataStore
-from offloader.cli import dependencies as real_doors
 from offloader.cli.dependencies import ClosableAdmin, Dependencies
 from offloader.cli.output import OUTPUTS, Output, say
+from offloader.cli.parsing import with_options
 from offloader.config import Config
 from offloader.config.config import load_storage
 from offloader.errors import ConfigError, OffloadError, OvertakenError
@@ -45,8 +45,8 @@ OPTIONS = (
 class CommandSession:
     """One call of a command. What it opens, it opens when it is first needed and closes at its end."""
 
-    def __init__(self, doors: Dependencies, config_path: Path | None, output: Output) -> None:
-        self.doors = doors
+    def __init__(self, dependencies: Dependencies, config_path: Path | None, output: Output) -> None:
+        self.dependencies = dependencies
         self.output = output
         self._config_path = config_path
         self._bookkeeper: tuple[LedgerMetadataStore, Bookies] | None = None
@@ -65,14 +65,14 @@ class CommandSession:
     @cached_property
     def store(self) -> ObjectStore:
         """The archive."""
-        store = self.doors.store(self.storage)
+        store = self.dependencies.store(self.storage)
         self._stack.callback(store.close)
         return store
 
     @cached_property
     def admin(self) -> ClosableAdmin:
         """Pulsar's admin REST."""
-        admin = self.doors.admin(self.config)
+        admin = self.dependencies.admin(self.config)
         self._stack.callback(admin.close)
         return admin
 
@@ -83,7 +83,7 @@ class CommandSession:
         Raises ConfigError, MetadataUnavailableError.
         """
         if self._bookkeeper is None:
-            store, bookies = self._bookkeeper = self.doors.bookkeeper(self.config, timeout)
+            store, bookies = self._bookkeeper = self.dependencies.bookkeeper(self.config, timeout)
             self._stack.callback(store.close)
             self._stack.callback(bookies.close)
         return self._bookkeeper
@@ -119,9 +119,7 @@ def command(*, log_level: str = "WARNING") -> Callable[[Callable[..., int | None
                 ctx.exit(code)
 
         decorated: Callable[..., None] = run
-        for option in reversed(OPTIONS):
-            decorated = option(decorated)
-        return decorated
+        return with_options(decorated, *OPTIONS)
 
     return decorate
 
@@ -141,7 +139,7 @@ def _run(
     """The one place where errors become lines and exit codes."""
     try:
         logs.set_up(log_level or default_level, structured=log_format == "json")
-        session = CommandSession(ctx.obj or real_doors.real(), config_path, OUTPUTS[output]())
+        session = CommandSession(ctx.obj or Dependencies(), config_path, OUTPUTS[output]())
         try:
             return body(session, **arguments) or OK
         finally:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from offloader.errors import AuthorizationFailedError, FatalError
-from offloader.operations.restore.cluster import TargetCluster
+from offloader.operations.restore.target_cluster import TargetCluster
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.settings import PulsarSettings
 from tests.operations.restore.support import TARGET

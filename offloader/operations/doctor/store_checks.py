@@ -1,4 +1,4 @@
-"""Whether the store lets us work, and leaves alone what we write. Pure."""
+"""Whether the store lets us work, and keeps what we write. Pure."""
 
 from __future__ import annotations
 
@@ -36,11 +36,8 @@ def works(name: str, what: str, answer: OffloadError | None) -> Check:
     """Something that was tried on the store."""
     if answer is None:
         return ok(name, what)
-    remedy = next(
-        (text for kind, text in REMEDIES.items() if isinstance(answer, kind)),
-        "check storage.root, endpoint and credentials",
-    )
-    return fail(name, str(answer), remedy)
+    remedies = (text for kind, text in REMEDIES.items() if isinstance(answer, kind))
+    return fail(name, str(answer), next(remedies, "check storage.root, endpoint and credentials"))
 
 
 def root(found: Root | OffloadError | None, cluster: str | OffloadError) -> Check:
@@ -64,12 +61,9 @@ def life_cycle(facts: BucketFacts | OffloadError, longest_roll_ms: int) -> Itera
             name, f"not known: {facts}", "allow s3:GetLifecycleConfiguration, or look at the bucket's rules yourself"
         )
         return
-    found = [
-        check for rule in facts.rules if _applies(rule, facts.prefix) for check in _rule(name, rule, longest_roll_ms)
-    ]
-    yield from found
-    if not found:
-        yield ok(name, "no rule of the bucket touches our uploads or objects")
+    rules = [rule for rule in facts.rules if _applies(rule, facts.prefix)]
+    found = [check for rule in rules for check in _rule(name, rule, longest_roll_ms)]
+    yield from found or [ok(name, "no rule of the bucket touches our uploads or objects")]
 
 
 def clock(name: str, offset_s: float | None) -> Iterator[Check]:
@@ -96,11 +90,8 @@ def _rule(name: str, rule: Mapping[str, Any], longest_roll_ms: int) -> Iterator[
     for transition in rule.get("Transitions", ()):
         storage = str(transition.get("StorageClass", ""))
         if storage in ("GLACIER", "DEEP_ARCHIVE"):
-            yield warn(
-                name,
-                f"rule {label} moves objects to {storage}: they cannot be read until they are restored",
-                "use a class that can be read at once",
-            )
+            text = f"rule {label} moves objects to {storage}: they cannot be read until they are restored"
+            yield warn(name, text, "use a class that can be read at once")
 
 
 def _applies(rule: Mapping[str, Any], prefix: str) -> bool:

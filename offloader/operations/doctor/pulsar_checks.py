@@ -36,11 +36,8 @@ def exact_bytes(configuration: Mapping[str, str] | OffloadError, *, vouched: boo
     try:
         check_exactness(configuration)
     except InexactBytesError as error:
-        return fail(
-            name,
-            str(error),
-            "set exposingBrokerEntryMetadataToClientEnabled=true in broker.conf and restart the brokers",
-        )
+        remedy = "set exposingBrokerEntryMetadataToClientEnabled=true in broker.conf and restart the brokers"
+        return fail(name, str(error), remedy)
     return ok(name, "entries are delivered byte for byte")
 
 
@@ -50,9 +47,8 @@ def entry_size(configuration: Mapping[str, str] | OffloadError, max_entry_size: 
         return
     theirs = int(configuration["maxMessageSize"])
     if theirs > max_entry_size:
-        text = (
-            f"the brokers take messages of {format_size(theirs)}, maxEntrySizeInBytes is {format_size(max_entry_size)}"
-        )
+        ours = f"maxEntrySizeInBytes is {format_size(max_entry_size)}"
+        text = f"the brokers take messages of {format_size(theirs)}, {ours}"
         yield warn("entry-size", text, f"set policies.maxEntrySizeInBytes: {theirs}")
     else:
         yield ok("entry-size", f"no message is larger than {format_size(max_entry_size)}")
@@ -81,39 +77,32 @@ def enabled(count: int, unread: Mapping[str, OffloadError]) -> Iterator[Check]:
 
 def bookies_reachable(found: Mapping[str, OffloadError | None] | OffloadError) -> Iterator[Check]:
     """The metadata service, and all bookies that it lists."""
+    name = "metadata-service"
     if isinstance(found, OffloadError):
-        yield fail(
-            "metadata-service", str(found), f"{BOOKIES_FROM}: check the address, and whether workers may reach it"
-        )
+        yield fail(name, str(found), f"{BOOKIES_FROM}: check the address, and whether workers may reach it")
         return
     if not found:
-        yield fail(
-            "metadata-service",
-            "no bookie is registered",
-            f"{BOOKIES_FROM}: check that it is the brokers' own, its path included",
-        )
+        remedy = f"{BOOKIES_FROM}: check that it is the brokers' own, its path included"
+        yield fail(name, "no bookie is registered", remedy)
         return
-    yield ok("metadata-service", f"{len(found)} bookies are registered")
-    silent = {name: error for name, error in found.items() if error is not None}
+    yield ok(name, f"{len(found)} bookies are registered")
+    errors = [error for error in found.values() if error is not None]
+    if not errors:
+        yield ok("bookies", "all registered bookies answer")
+        return
     remedy = (
         "check whether they run, and whether workers may reach their addresses; entries that no other bookie has are "
         "waited for"
     )
-    if not silent:
-        yield ok("bookies", "all registered bookies answer")
-    else:
-        verdict = fail if len(silent) == len(found) else warn
-        yield verdict("bookies", "; ".join(str(error) for error in silent.values()), remedy)
+    verdict = fail if len(errors) == len(found) else warn
+    yield verdict("bookies", "; ".join(map(str, errors)), remedy)
 
 
 def ledger_readable(found: str | OffloadError) -> Check:
     """One topic's entries, read as workers do."""
     if isinstance(found, OffloadError):
-        return fail(
-            "read-ledger",
-            str(found),
-            f"{BOOKIES_FROM}: check that it is the brokers' own, and that bookies let us read",
-        )
+        remedy = f"{BOOKIES_FROM}: check that it is the brokers' own, and that bookies let us read"
+        return fail("read-ledger", str(found), remedy)
     return ok("read-ledger", found)
 
 

@@ -1,0 +1,100 @@
+"""Records beside the segments: each record of a catalog has its copy there, for a rebuild; and one that goes on where a
+catalog ends tells that the catalog has lost its last slots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Executor
+from dataclasses import replace
+from hashlib import sha256
+
+from offloader.ahead import map_ahead
+from offloader.archive.findings import Finding, FindingKind
+from offloader.errors import FormatVersionError, IntegrityError, ObjectNotFoundError
+from offloader.metadata.catalog_codec import decode_of
+from offloader.metadata.layout import parse_topic_key, record_key
+from offloader.metadata.log import READERS, read_record
+from offloader.metadata.state import record_uuid
+from offloader.model import Loss, Segment, TopicName
+from offloader.operations.verify.catalog_records import ReadCatalog, ReadRecord
+from offloader.operations.verify.strays import Journals
+from offloader.ports.object_store import ObjectStore
+from offloader.storage.objects import read_to_compare
+
+
+def check_copies(
+    store: ObjectStore, read: Iterable[ReadCatalog], listed: Mapping[str, int], pool: Executor, *, quick: bool
+) -> Iterator[Finding]:
+    """Whether each record of these catalogs has its copy, of the same bytes; `quick`: of as many. What is not `listed`
+    may be newer and is looked for."""
+
+    def check(work: tuple[TopicName, ReadRecord]) -> Finding | None:
+        topic, record = work
+        key = record_key(topic, record.uuid)
+        size = listed.get(key)
+        if size is None:
+            stat = store.stat(key)
+            size = None if stat is None else stat.size
+        if size is None:
+            return Finding(FindingKind.MISSING_RECORD, key, f"{record.key} has no copy beside the segments", topic)
+        if size != record.size or not (quick or _same(store, key, record)):
+            return Finding(FindingKind.DAMAGED_RECORD, key, f"it is not what {record.key} is", topic)
+        return None
+
+    records = ((r.catalog.topic, record) for r in read for record in r.records if record.beside)
+    yield from (found for found in map_ahead(pool, check, records, 2 * READERS) if found is not None)
+
+
+def _same(store: ObjectStore, key: str, record: ReadRecord) -> bool:
+    data = read_to_compare(store, key, record.size)
+    return data is not None and sha256(data).digest() == record.digest
+
+
+def lost_ends(
+    store: ObjectStore, findings: Iterable[Finding], read: Mapping[TopicName, ReadCatalog], journals: Journals
+) -> Iterator[Finding]:
+    """The findings. Those of records that follow the end of their catalog, one by one, and of their objects say so,
+    unless a segment that a journal has open from there on has replaced them."""
+    objects: list[Finding] = []
+    going_on: set[tuple[TopicName, str]] = set()
+    beside: dict[TopicName, list[tuple[Finding, Segment | Loss]]] = {}
+    for finding in findings:
+        if finding.kind is FindingKind.STRAY_OBJECT:
+            objects.append(finding)
+            continue
+        record = _span(store, finding)
+        if finding.topic is None or finding.topic not in read or record is None:
+            yield finding
+        else:
+            beside.setdefault(finding.topic, []).append((finding, record))
+    for topic, following in beside.items():
+        last = read[topic].catalog.head.last
+        ends = {"" if last is None else last.uuid}
+        opened = [segment for _, segment in journals.open_segments(topic)]
+        for finding, record in sorted(following, key=lambda each: each[1].start):
+            if record.predecessor_uuid not in ends or any(segment.start <= record.end for segment in opened):
+                yield finding
+                continue
+            uuid = record_uuid(topic, record)
+            ends.add(uuid)
+            going_on.add((topic, uuid))
+            message = (
+                f"it goes on where the catalog ends, with {record.start}..{record.end}: the catalog has lost its end, "
+                f"or this is being written; `offloader catalog rebuild {topic}` brings it back"
+            )
+            yield replace(finding, message=message)
+    for finding in objects:
+        key = parse_topic_key(finding.key)
+        lost = key is not None and (key.topic, key.uuid) in going_on
+        message = "its record goes on where the catalog ends: do not delete it" if lost else finding.message
+        yield replace(finding, message=message)
+
+
+def _span(store: ObjectStore, finding: Finding) -> Segment | Loss | None:
+    if finding.kind is not FindingKind.UNCOMMITTED_RECORD or finding.topic is None:
+        return None
+    try:
+        record = decode_of(finding.topic, finding.key, read_record(store, finding.key))[1]
+    except (IntegrityError, FormatVersionError, ObjectNotFoundError):
+        return None
+    return record if isinstance(record, Segment | Loss) else None
