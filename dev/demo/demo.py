@@ -240,7 +240,7 @@ def _close_all(config: Config, admin: AdminClient) -> dict[TopicName, Position]:
 
 
 def _sealed(application: Application, ends: dict[TopicName, Position]) -> bool:
-    topics = application.driver.roster.topics if application.driver else {}
+    topics = application.driver.registry.topics if application.driver else {}
     reached = {name: topics[name].catalog.end for name in ends if name in topics}
     return all((end := reached.get(name)) is not None and end >= wanted for name, wanted in ends.items())
 

@@ -159,14 +159,14 @@ class Application:
             jitter=random.random,
         )
         rates = RateLimits()
-        roster = TopicRegistry(
+        registry = TopicRegistry(
             context, rates, config.discovery_interval_ms, config.namespaces, until_caught_up=self._until_caught_up
         )
         plans = PlanServer(run=_new_uuid())
         stack.callback(plans.close)
         lanes = derived.lanes(config, slots)
-        desk = RequestHandler(context, config.spark.trigger_ms)
-        return Driver(context, roster, plans, lanes, desk, rates, config.spark.trigger_ms)
+        requests = RequestHandler(context, config.spark.trigger_ms)
+        return Driver(context, registry, plans, lanes, requests, rates, config.spark.trigger_ms)
 
     def _drive(self, driver: Driver) -> None:
         try:

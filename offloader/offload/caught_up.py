@@ -37,11 +37,11 @@ class CaughtUp:
 
     def look(self, now: int) -> CaughtUpState:
         """Whether every topic got there, or none of the others will."""
-        roster = self._driver.roster
-        if roster.settled:
+        registry = self._driver.registry
+        if registry.settled:
             left = self.left()
             if not left:
-                return CaughtUpState.CANNOT if roster.refused or roster.unread else CaughtUpState.CAUGHT_UP
+                return CaughtUpState.CANNOT if registry.refused or registry.unread else CaughtUpState.CAUGHT_UP
             hopeless = [
                 self._hopeless(name, now) for name in left
             ]  # all of them: each is timed from when it was first seen
@@ -53,7 +53,7 @@ class CaughtUp:
 
     def left(self) -> list[TopicName]:
         """Topics that have not reached their goal."""
-        return [name for name, topic in list(self._driver.roster.topics.items()) if not self._there(name, topic)]
+        return [name for name, topic in list(self._driver.registry.topics.items()) if not self._there(name, topic)]
 
     def _there(self, name: TopicName, topic: Topic) -> bool:
         goal, begin, end = topic.retire_at, topic.begin(), topic.catalog.end
@@ -65,7 +65,7 @@ class CaughtUp:
         return reached and not topic.tail.undecided and self._driver.state(name).open is None and acknowledged(topic)
 
     def _hopeless(self, name: TopicName, now: int) -> bool:
-        state, topic = self._driver.state(name), self._driver.roster.topics.get(name)
+        state, topic = self._driver.state(name), self._driver.registry.topics.get(name)
         if topic is not None and topic.tail.undecided and state.open is None:
             return True
         if topic is not None and topic.inquiry is not None:
@@ -78,16 +78,16 @@ class CaughtUp:
 
     def unfinished(self) -> list[str]:
         """One line for each topic that did not get there, and each namespace that could not be read; and why."""
-        roster = self._driver.roster
+        registry = self._driver.registry
         left = [f"not caught up: {name}: {self._why(name)}" for name in self.left()]
-        refused = [f"not offloaded: {name}: {reason}" for name, reason in list(roster.refused.items())]
-        return left + refused + [f"not looked at: {namespace}: {error}" for namespace, error in roster.unread.items()]
+        refused = [f"not offloaded: {name}: {reason}" for name, reason in list(registry.refused.items())]
+        return left + refused + [f"not looked at: {namespace}: {error}" for namespace, error in registry.unread.items()]
 
     def _why(self, name: TopicName) -> str:
         failure = self._driver.state(name).failure
         if failure is not None:
             return failure.reason
-        topic = self._driver.roster.topics.get(name)
+        topic = self._driver.registry.topics.get(name)
         if topic is not None and topic.inquiry is not None:
             return topic.poll.error
         return "an open transaction is in the way" if topic is not None and topic.tail.undecided else "not there yet"

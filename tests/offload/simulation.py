@@ -139,7 +139,7 @@ class Simulation:
             tasks=1, threads=4, byte_budget=40 * 1024, time_budget_ms=300_000, hard_limit_ms=900_000, queue_factor=1
         )
     )
-    desk: Any = field(default_factory=NoRequests)
+    requests: Any = field(default_factory=NoRequests)
     cluster_of: Simulation | None = None
 
     def __post_init__(self) -> None:
@@ -192,10 +192,16 @@ class Simulation:
             jitter=self.rng.random,
         )
         rates = RateLimits()
-        self.roster = TopicRegistry(self.context, rates, 1_000, [])
+        self.registry = TopicRegistry(self.context, rates, 1_000, [])
         self.plans = NoPlans(self.uuid(), self.planned)
         self.driver = Driver(
-            self.context, self.roster, self.plans, {Lane.FAST: self.limits, Lane.SLOW: self.slow}, self.desk, rates, 1
+            self.context,
+            self.registry,
+            self.plans,
+            {Lane.FAST: self.limits, Lane.SLOW: self.slow},
+            self.requests,
+            rates,
+            1,
         )
 
     def kill(self) -> None:
@@ -304,12 +310,14 @@ class Simulation:
             if self.at_rest():
                 return
         states = {str(t): s for t, s in self.journal.topics.items()}
-        raise AssertionError(f"seed {self.seed}: no rest after {rounds} rounds: {states} refused={self.roster.refused}")
+        raise AssertionError(
+            f"seed {self.seed}: no rest after {rounds} rounds: {states} refused={self.registry.refused}"
+        )
 
     def at_rest(self) -> bool:
         if any(s.open is not None for s in self.journal.topics.values()):
             return False
-        for topic in self.roster.topics.values():
+        for topic in self.registry.topics.values():
             end = topic.catalog.end
             if not acknowledged(topic) or topic.inquiry is not None or topic.gone:
                 return False
@@ -321,7 +329,7 @@ class Simulation:
             ]
             if truth and (end is None or (end.ledger, end.entry) < max(truth)):
                 return False
-        return bool(self.roster.topics)
+        return bool(self.registry.topics)
 
     def produce(self, topic: TopicName, count: int, largest: int = 3000) -> None:
         for _ in range(count):

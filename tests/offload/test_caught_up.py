@@ -37,7 +37,7 @@ class Watched:
             gone="",
             missing=False,
         )
-        self.roster = SimpleNamespace(settled=True, refused={}, unread={}, topics={TOPIC: topic})
+        self.registry = SimpleNamespace(settled=True, refused={}, unread={}, topics={TOPIC: topic})
         self.failure = failure
 
     def state(self, name):
@@ -66,7 +66,7 @@ def test_a_topic_that_fails_often_enough_is_given_up():
 
 def test_a_topic_that_is_to_be_taken_in_anew_is_not_there_yet():
     driver = Watched(None)
-    (topic,) = driver.roster.topics.values()
+    (topic,) = driver.registry.topics.values()
     topic.begin, topic.retire_at = (lambda: Position(0, 5, 10)), Position(0, -1, -1)
     topic.missing = True
     watch = CaughtUp(cast("Driver", driver), 0, None)
@@ -75,17 +75,17 @@ def test_a_topic_that_is_to_be_taken_in_anew_is_not_there_yet():
 
 def test_a_namespace_that_could_not_be_read_is_not_caught_up():
     driver = Watched(None)
-    driver.roster.topics = {}
+    driver.registry.topics = {}
     watch = CaughtUp(cast("Driver", driver), 0, None)
     assert watch.look(0) is CaughtUpState.CAUGHT_UP
-    driver.roster.unread = {"shop/orders": AuthorizationFailedError("no administrator of this tenant")}
+    driver.registry.unread = {"shop/orders": AuthorizationFailedError("no administrator of this tenant")}
     assert watch.look(1) is CaughtUpState.CANNOT
     assert watch.unfinished() == ["not looked at: shop/orders: no administrator of this tenant"]
 
 
 def run_once(sim):
     """As `--until-caught-up`: what is adopted from now on has its end as its goal."""
-    sim.roster._until_caught_up = True
+    sim.registry._until_caught_up = True
     return CaughtUp(sim.driver, sim.clock.now, None)
 
 
@@ -112,7 +112,7 @@ def test_a_disabled_topic_is_not_caught_up_before_its_end_was_looked_at():
     plan, seen = sim.driver._plan, []
 
     def watched_in_mid_round():
-        topic = sim.roster.topics.get(TOPIC)
+        topic = sim.registry.topics.get(TOPIC)
         if topic is not None and topic.retire_at is None:
             seen.append(watch.look(sim.clock.now))
         plan()
@@ -136,7 +136,7 @@ def test_a_topic_is_seen_by_the_watching_thread_only_once_it_has_its_goal():
             goals.append(topic.retire_at)
             super().__setitem__(name, topic)
 
-    sim.roster.topics = Told()
+    sim.registry.topics = Told()
     sim.rounds(4)
     assert len(goals) == 1
     assert goals[0] is not None
@@ -185,7 +185,7 @@ def test_a_loss_that_somebody_accepts_soon_after_the_start_is_not_given_up():
     sim = with_lost_data()
     watch = run_once(sim)
     assert until_an_outcome(sim, watch, rounds=10) is CaughtUpState.NOT_YET
-    sim.roster.topics[TOPIC].accepted_loss = Position(0, 10**9, 0)
+    sim.registry.topics[TOPIC].accepted_loss = Position(0, 10**9, 0)
     assert until_an_outcome(sim, watch) is CaughtUpState.CAUGHT_UP
     assert len(sim.context.catalogs.load(TOPIC).losses) == 1
 
@@ -214,12 +214,12 @@ def test_a_pin_that_is_busy_for_a_minute_is_waited_for():
 
 def test_topics_may_come_and_go_while_it_is_looked():
     sim = Simulation(1)
-    roster, stop = sim.roster, threading.Event()
+    registry, stop = sim.registry, threading.Event()
     policy = SimpleNamespace(enabled=True)
     names = [TopicName("t", "n", f"a{n}") for n in range(500)]
-    roster._policies = dict.fromkeys(names, policy)
-    roster.refused = dict.fromkeys(names, "refused")
-    roster.discovered = True
+    registry._policies = dict.fromkeys(names, policy)
+    registry.refused = dict.fromkeys(names, "refused")
+    registry.discovered = True
     watch = CaughtUp(sim.driver, 0, None)
 
     def come_and_go():
@@ -227,7 +227,7 @@ def test_topics_may_come_and_go_while_it_is_looked():
         while not stop.is_set():
             number += 1
             name = TopicName("t", "n", f"new{number}")
-            for some, value in ((roster._policies, policy), (roster.refused, "refused"), (roster._retrying, 0)):
+            for some, value in ((registry._policies, policy), (registry.refused, "refused"), (registry._retrying, 0)):
                 some[name] = value
                 del some[name]
 
@@ -248,8 +248,8 @@ def test_topics_may_come_and_go_while_it_is_looked():
 def test_a_topic_that_is_forgotten_between_two_questions_is_no_error():
     driver = Watched(failed(GIVE_UP_ATTEMPTS, 1))
     watch = CaughtUp(cast("Driver", driver), 0, None)
-    known = driver.roster.topics
-    driver.roster.topics = SimpleNamespace(items=known.items, get=lambda name: None)
+    known = driver.registry.topics
+    driver.registry.topics = SimpleNamespace(items=known.items, get=lambda name: None)
     assert watch.look(0) is CaughtUpState.NOT_YET
     assert watch.unfinished() == [f"not caught up: {TOPIC}: a gap"]
 
@@ -292,6 +292,6 @@ def test_a_long_tail_is_looked_up_in_several_pieces():
 
     driver.context = replace(driver.context, source=SimpleNamespace(explain=explain))
     sim.rounds(60)
-    assert sim.roster.topics[TOPIC].hidden_tail() is None
+    assert sim.registry.topics[TOPIC].hidden_tail() is None
     assert len(asked) == 3
     assert asked[-1] - asked[0] < 20_000

@@ -30,7 +30,7 @@ def started() -> Simulation:
     for topic in (QUICK, SLOW):
         sim.cluster.create(topic)
     sim.rounds(4)
-    sim.roster.topics[SLOW].learnt = Learnt(Speed(Lane.SLOW))
+    sim.registry.topics[SLOW].learnt = Learnt(Speed(Lane.SLOW))
     return sim
 
 
@@ -65,7 +65,7 @@ def test_a_topic_that_travels_is_left_alone_whichever_lane_it_is_to_travel_in_ne
     sim.produce(SLOW, 60)
     assert list(planned(sim)) == [Lane.SLOW]
     before = sim.driver.state(SLOW)
-    sim.roster.topics[SLOW].learnt = Learnt(Speed(Lane.FAST))
+    sim.registry.topics[SLOW].learnt = Learnt(Speed(Lane.FAST))
     sim.clock.now += 3_600_000
     sim.produce(QUICK, 60)
     assert [s.id.topic for s in planned(sim)[Lane.FAST]] == [QUICK]

@@ -138,7 +138,7 @@ class Start:
         self.code: int | None = None
         self.ready = False
         self.driver: Driver | None = None
-        self.roster: TopicRegistry | None = None
+        self.registry: TopicRegistry | None = None
         self.context: Context | None = None
         self.error: BaseException | None = None
         fast = setup.lanes[Lane.FAST]
@@ -249,11 +249,11 @@ class Start:
             jitter=self._random.random,
         )
         rates = RateLimits()
-        self.roster = TopicRegistry(context, rates, setup.discovery_ms, config.namespaces)
+        self.registry = TopicRegistry(context, rates, setup.discovery_ms, config.namespaces)
         self.plans = Plans(self.uuid(), self._planned)
         self.spark = Spark(self._scheduler, self._executor, setup.executors)
-        desk = RequestHandler(context, setup.poll_ms)
-        driver = Driver(context, self.roster, self.plans, setup.lanes, desk, rates, setup.poll_ms)  # type: ignore[arg-type]
+        requests = RequestHandler(context, setup.poll_ms)
+        driver = Driver(context, self.registry, self.plans, setup.lanes, requests, rates, setup.poll_ms)  # type: ignore[arg-type]
         return self._watched(driver)
 
     def _watched(self, driver: Driver) -> Driver:

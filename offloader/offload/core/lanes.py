@@ -73,7 +73,7 @@ def after(speed: Speed, receipt: Receipt, fast: LaneLimits, best: float) -> Spee
     return replace(speed, lane=Lane.FAST, proofs=0, needed=min(speed.needed * 2, MOST_PROOFS))
 
 
-def patience_ms(speed: Speed, goal: int, limits: LaneLimits) -> int:
+def slow_limit_ms(speed: Speed, goal: int, limits: LaneLimits) -> int:
     """How long a slice of the slow lane may wait for `goal` bytes: twice what it should take, and longer each time that
     was not enough."""
     expected = int(1000 * goal / speed.rate) if speed.rate else 0

@@ -319,7 +319,7 @@ def _slice(run: str, number: int, decision: Decision, read: Read, limits: LaneLi
     if read.seal and view.reach is not None:
         goal = min(goal, view.reach.size)
     slow = view.speed.lane is Lane.SLOW
-    hard_limit_ms = lanes.patience_ms(view.speed, goal, limits) if slow else limits.hard_limit_ms
+    hard_limit_ms = lanes.slow_limit_ms(view.speed, goal, limits) if slow else limits.hard_limit_ms
     budget = limits.byte_budget
     if slow and not read.seal:
         budget = min(budget, _whole_parts(view.pending_bytes, goal))

@@ -62,24 +62,24 @@ class _Outstanding:
 
 
 class Driver:
-    """Plans, takes receipts, seals, acknowledges. `roster` says which topics there are. `lanes`: what one micro-batch
+    """Plans, takes receipts, seals, acknowledges. `registry` says which topics there are. `lanes`: what one micro-batch
     of each may hold; may be replaced at any time."""
 
     def __init__(
         self,
         context: Context,
-        roster: TopicRegistry,
+        registry: TopicRegistry,
         plans: PlanServer,
         lanes: Mapping[Lane, LaneLimits],
-        desk: RequestHandler,
+        requests: RequestHandler,
         rates: RateLimits,
         poll_ms: int,
     ) -> None:
         self.context = context
-        self.roster = roster
+        self.registry = registry
         self.plans = plans
         self.lanes = lanes
-        self._desk = desk
+        self._requests = requests
         self._rates = rates
         self._poll_ms = poll_ms
         self._inbox: queue.Queue[LaneBatch | None] = queue.Queue()  # None: there is something to look at
@@ -175,13 +175,13 @@ class Driver:
             self._checked_at = now
         self._take_receipts()
         self._take_done()
-        self.roster.update()
-        self._desk.serve(self.roster, now)
+        self.registry.update()
+        self._requests.serve(self.registry, now)
         self._release_retired()
-        acknowledging.acknowledge_all(context, self.roster.topics.values())
+        acknowledging.acknowledge_all(context, self.registry.topics.values())
         self._abandoned.abort(now)
-        self._compacting.look(self.roster.topics.values())
-        self._statuses.tell(self.roster.topics.values(), now)
+        self._compacting.look(self.registry.topics.values())
+        self._statuses.tell(self.registry.topics.values(), now)
         self._take_done()
         if not self._draining.is_set():
             self._plan()
@@ -203,7 +203,7 @@ class Driver:
 
     def _pause(self) -> float:
         """Seconds until the next round. A round looks at every topic: idle ones do not need it four times a second."""
-        if Lane.FAST in self._outstanding or not self.roster.settled or self._desk.busy:
+        if Lane.FAST in self._outstanding or not self.registry.settled or self._requests.busy:
             return BUSY_WAIT
         return max(BUSY_WAIT, min(self._due_at - self.context.clock_ms(), self._poll_ms) / 1000)
 
@@ -220,7 +220,7 @@ class Driver:
 
     def _take(self, batch: LaneBatch) -> None:
         received = receive(
-            self.context, self.roster.topics, self._rates, self.lanes[Lane.FAST], self.plans.run, batch.receipts
+            self.context, self.registry.topics, self._rates, self.lanes[Lane.FAST], self.plans.run, batch.receipts
         )
         outstanding = self._outstanding.get(batch.lane)
         ours = outstanding if outstanding is not None and _is_of(batch, outstanding.plan) else None
@@ -250,7 +250,7 @@ class Driver:
             self._slow_rests_until = now + longest
         self.plans.withdraw(outstanding.plan)
         for work in outstanding.plan.slices:
-            topic = self.roster.topics.get(work.id.topic)
+            topic = self.registry.topics.get(work.id.topic)
             if topic is not None:
                 topic.planned = replace(topic.planned, travels=False)
         if batch.lane is Lane.FAST:
@@ -261,7 +261,7 @@ class Driver:
     def _plan(self) -> None:
         """Where only the slow lane is free, its topics alone are decided on."""
         context = self.context
-        topics = [topic for topic in self.roster.topics.values() if not topic.planned.travels]
+        topics = [topic for topic in self.registry.topics.values() if not topic.planned.travels]
         if Lane.FAST in self._outstanding:
             topics = [topic for topic in topics if topic.learnt.speed.lane not in self._outstanding]
             if not topics:
@@ -272,7 +272,7 @@ class Driver:
         self._take_done()
         explain_old_tails(context, topics, context.clock_ms())
         self._take_done()
-        reconciling.check_all(context, self.roster, topics, self._sealing)
+        reconciling.check_all(context, self.registry, topics, self._sealing)
         self._take_done()
         decisions = self._decide(topic.name for topic in topics if self._may_be_decided(topic))
         decisions = self._begin_uploads(decisions)
@@ -280,11 +280,11 @@ class Driver:
         self._due_at = min(holds, default=context.clock_ms() + self._poll_ms)
         for decision in decisions:
             if isinstance(decision.step, Seal):
-                self._sealing.start(self.roster.topics[decision.state.topic], decision.step.state)
+                self._sealing.start(self.registry.topics[decision.state.topic], decision.step.state)
         self._publish(decisions)
 
     def _may_be_decided(self, topic: Topic) -> bool:
-        ours = self.roster.topics.get(topic.name) is topic
+        ours = self.registry.topics.get(topic.name) is topic
         return ours and topic.readable and not self.context.busy(topic)
 
     def _looked(self, topic: Topic, error: OffloadError | None) -> None:
@@ -296,7 +296,7 @@ class Driver:
         now = self.context.clock_ms()
         decisions = []
         for name in list(names):
-            topic = self.roster.topics[name]
+            topic = self.registry.topics[name]
             view = self._view(topic, now)
             if view is None:
                 continue
@@ -362,7 +362,7 @@ class Driver:
         if plan.lane is Lane.FAST:
             self._idle.clear()
         for work in plan.slices:
-            topic = self.roster.topics[work.id.topic]
+            topic = self.registry.topics[work.id.topic]
             topic.planned = replace(topic.planned, at=now, travels=True)
         self.context.metrics.health.batch_began(plan.lane, plan.longest_ms / 1000)
         self.plans.publish(plan)
@@ -385,8 +385,8 @@ class Driver:
         return self.context.state(name)
 
     def _release_retired(self) -> None:
-        for topic in list(self.roster.topics.values()):
-            self.roster.retire_if_done(topic, self.state(topic.name))
+        for topic in list(self.registry.topics.values()):
+            self.registry.retire_if_done(topic, self.state(topic.name))
 
 
 def _is_of(batch: LaneBatch, plan: Plan) -> bool:

@@ -34,14 +34,14 @@ def could_not_look(topic: Topic, error: OffloadError) -> None:
         log.warning("cannot look at topic=%s: %s", topic.name, error, extra={"see": "topic-silent"})
 
 
-def check_all(context: Context, roster: TopicRegistry, topics: Iterable[Topic], sealing: Sealing) -> None:
+def check_all(context: Context, registry: TopicRegistry, topics: Iterable[Topic], sealing: Sealing) -> None:
     """Bring these topics' catalogs up to what Pulsar says. One topic's trouble is its own."""
-    pursue(context, roster.topics.values())
+    pursue(context, registry.topics.values())
     for topic in topics:
         if context.busy(topic):
             continue
         if topic.missing:
-            roster.take_in_anew(topic)
+            registry.take_in_anew(topic)
             continue
         if topic.inquiry is not None:
             continue
@@ -50,7 +50,7 @@ def check_all(context: Context, roster: TopicRegistry, topics: Iterable[Topic], 
                 if topic.committed.catalog_error:
                     committing.have_reloaded(context, topic)
                 elif topic.gone:
-                    _end(context, roster, sealing, topic)
+                    _end(context, registry, sealing, topic)
                 else:
                     _check(context, topic)
         except OffloadError as error:
@@ -96,7 +96,7 @@ def _have_recorded(context: Context, topic: Topic, record: Claim | Loss | Ledger
     committing.have_recorded(context, topic, record, then)
 
 
-def _end(context: Context, roster: TopicRegistry, sealing: Sealing, topic: Topic) -> None:
+def _end(context: Context, registry: TopicRegistry, sealing: Sealing, topic: Topic) -> None:
     """One step of a topic whose source is gone towards its end."""
     now, state = context.clock_ms(), context.state(topic.name)
     waits = state.failure is not None and now < state.failure.retry_at
@@ -112,7 +112,7 @@ def _end(context: Context, roster: TopicRegistry, sealing: Sealing, topic: Topic
         _have_recorded(context, topic, loss)
     elif topic.gone == Being.DELETED:
         if not state.abandoned:  # else the journal would forget an upload that nobody has ended yet
-            roster.forget(topic)
+            registry.forget(topic)
     else:
         context.record(TopicState(topic.name, abandoned=state.abandoned, releasing=state.releasing))
-        roster.renew(topic)
+        registry.renew(topic)

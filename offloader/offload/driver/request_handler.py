@@ -50,17 +50,17 @@ class RequestHandler:
         """Whether a request is being worked on."""
         return bool(self._taken or self._answers)
 
-    def serve(self, roster: TopicRegistry, now: int) -> None:
+    def serve(self, registry: TopicRegistry, now: int) -> None:
         """Take in what is new, answer what is satisfied. A store that does not answer delays requests, nothing else."""
         if now >= self._look_at:
             self._look_at = now + self._poll_ms
-            call, then = partial(self._look, frozenset(self._taken), now), partial(self._begin_all, roster)
+            call, then = partial(self._look, frozenset(self._taken), now), partial(self._begin_all, registry)
             self._context.work.post(WorkKind.REQUEST, LOOK, call, then, wakes=bool)  # mostly there is nothing
             for request_id in self._answers:
                 self._have_answered(request_id)
         for request_id, taken in list(self._taken.items()):
             if request_id not in self._answers:
-                self._answer(request_id, taken, roster, now)
+                self._answer(request_id, taken, registry, now)
 
     def _look(self, taken: frozenset[str], now: int) -> Pending:
         """Not in the driver's thread: requests that were not taken yet, which are marked as seen."""
@@ -73,7 +73,7 @@ class RequestHandler:
             requests.mark_seen(store, application, request_id)
         return found
 
-    def _begin_all(self, roster: TopicRegistry, answer: Future[Pending]) -> None:
+    def _begin_all(self, registry: TopicRegistry, answer: Future[Pending]) -> None:
         try:
             found = answer.result()
         except OffloadError as error:
@@ -81,14 +81,14 @@ class RequestHandler:
             return
         for request_id, request in found:
             if request_id not in self._taken and request_id not in self._answers:
-                self._begin(request_id, request, roster, self._context.clock_ms())
+                self._begin(request_id, request, registry, self._context.clock_ms())
 
-    def _begin(self, request_id: str, request: Request, roster: TopicRegistry, now: int) -> None:
+    def _begin(self, request_id: str, request: Request, registry: TopicRegistry, now: int) -> None:
         """Record what is asked of a topic that we have; refuse the others in one line, once all topics are known."""
-        topic = roster.topics.get(request.topic)
-        if topic is None and not roster.settled:
+        topic = registry.topics.get(request.topic)
+        if topic is None and not registry.settled:
             return
-        refusal = self._refusal(request, topic, roster)
+        refusal = self._refusal(request, topic, registry)
         if refusal or topic is None:
             self._done(request_id, request.kind, RequestOutcome(False, refusal, now))
             return
@@ -97,10 +97,10 @@ class RequestHandler:
         self._record(request_id, request, topic)
         self._taken[request_id] = _Taken(request, now)
 
-    def _refusal(self, request: Request, topic: Topic | None, roster: TopicRegistry) -> str:
+    def _refusal(self, request: Request, topic: Topic | None, registry: TopicRegistry) -> str:
         """Why the request cannot be served; empty: it can."""
         if topic is None:
-            why = roster.refused.get(request.topic)
+            why = registry.refused.get(request.topic)
             return (
                 f"not offloaded now: {why}"
                 if why
@@ -137,15 +137,15 @@ class RequestHandler:
                 losses.accept(topic, end)
                 context.record(replace(state, failure=None))
 
-    def _answer(self, request_id: str, taken: _Taken, roster: TopicRegistry, now: int) -> None:
-        outcome = self._outcome(request_id, taken, roster, now)
+    def _answer(self, request_id: str, taken: _Taken, registry: TopicRegistry, now: int) -> None:
+        outcome = self._outcome(request_id, taken, registry, now)
         if outcome is not None:
             self._done(request_id, taken.request.kind, outcome)
 
-    def _outcome(self, request_id: str, taken: _Taken, roster: TopicRegistry, now: int) -> RequestOutcome | None:
+    def _outcome(self, request_id: str, taken: _Taken, registry: TopicRegistry, now: int) -> RequestOutcome | None:
         request = taken.request
-        topic = roster.topics.get(request.topic)
-        if request.kind is RequestKind.RELEASE and roster.was_released(request.topic):
+        topic = registry.topics.get(request.topic)
+        if request.kind is RequestKind.RELEASE and registry.was_released(request.topic):
             advice = "disable it in the configuration, or the next start claims it again"
             return RequestOutcome(True, f"{request.topic} is released; {advice}", now)
         deleted = request.kind is RequestKind.ACCEPT_LOSS and request.position is None
