@@ -34,6 +34,7 @@ from offloader.offload.clock import SteadyClock
 from offloader.offload.core.rates import RateLimits
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.driver import Driver
+from offloader.offload.driver.lane_plans import LanePlans
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.request_handler import RequestHandler
 from offloader.offload.driver.work import Pool, Work
@@ -162,11 +163,11 @@ class Application:
         registry = TopicRegistry(
             context, rates, config.discovery_interval_ms, config.namespaces, until_caught_up=self._until_caught_up
         )
-        plans = PlanServer(run=_new_uuid())
-        stack.callback(plans.close)
-        lanes = derived.lanes(config, slots)
+        server = PlanServer(run=_new_uuid())
+        stack.callback(server.close)
+        plans = LanePlans(context, registry, server, derived.lanes(config, slots), rates)
         requests = RequestHandler(context, config.spark.trigger_ms)
-        return Driver(context, registry, plans, lanes, requests, rates, config.spark.trigger_ms)
+        return Driver(context, registry, plans, requests, config.spark.trigger_ms)
 
     def _drive(self, driver: Driver) -> None:
         try:
@@ -186,10 +187,10 @@ class Application:
 
         def start(lane: Lane) -> StreamingQuery:
             folder = f"{checkpoint}/{_new_uuid()}"
-            threads = driver.lanes[lane].threads
+            threads = driver.plans.limits[lane].threads
             workers = WorkerSettings(public, derived.bookkeeper(config), threads, self._workers)
             work, commit = worker_function(workers), partial(driver.commit, lane)
-            return spark_side.start_query(session, driver.plans, lane, work, commit, folder, wait)
+            return spark_side.start_query(session, driver.plans.server, lane, work, commit, folder, wait)
 
         queries = {
             lane: SupervisedQuery(partial(start, lane), partial(driver.batches_since_restart, lane)) for lane in Lane
@@ -199,7 +200,7 @@ class Application:
             for query in queries.values():
                 query.keep_running()
             if slots.changed():
-                driver.lanes = derived.lanes(config, slots.number)
+                driver.plans.limits = derived.lanes(config, slots.number)
             if caught_up is not None:
                 outcome = caught_up.look(self._clock_ms())
                 if outcome is not CaughtUpState.NOT_YET:
@@ -211,9 +212,9 @@ class Application:
 
     def _end(self, driver: Driver, queries: Iterable[SupervisedQuery], session: SparkSession) -> None:
         """Stop between batches where that is possible soon: Spark ends such a query without a stack trace."""
-        driver.finish_batch(timeout=self.config.limits.slice.time_budget_ms / 1000 + 10)
+        driver.plans.drain(timeout=self.config.limits.slice.time_budget_ms / 1000 + 10)
         driver.stop()
-        driver.plans.close()
+        driver.plans.server.close()
         # Spark warns of jobs that it means to cancel and that are done.
         _quietly(lambda: session.sparkContext.setLogLevel("ERROR"))()
         for query in queries:

@@ -41,7 +41,7 @@ class CaughtUp:
         if registry.settled:
             left = self.left()
             if not left:
-                return CaughtUpState.CANNOT if registry.refused or registry.unread else CaughtUpState.CAUGHT_UP
+                return CaughtUpState.CANNOT if registry.refused or registry.found.unread else CaughtUpState.CAUGHT_UP
             hopeless = [
                 self._hopeless(name, now) for name in left
             ]  # all of them: each is timed from when it was first seen
@@ -81,7 +81,8 @@ class CaughtUp:
         registry = self._driver.registry
         left = [f"not caught up: {name}: {self._why(name)}" for name in self.left()]
         refused = [f"not offloaded: {name}: {reason}" for name, reason in list(registry.refused.items())]
-        return left + refused + [f"not looked at: {namespace}: {error}" for namespace, error in registry.unread.items()]
+        unread = [f"not looked at: {namespace}: {error}" for namespace, error in registry.found.unread.items()]
+        return left + refused + unread
 
     def _why(self, name: TopicName) -> str:
         failure = self._driver.state(name).failure

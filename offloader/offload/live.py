@@ -74,6 +74,6 @@ def live_table(console: Console, application: Application) -> Live:
 
     def render() -> Table:
         driver = application.driver
-        return table.render(driver.statuses if driver else (), time.time_ns() // 1_000_000)
+        return table.render(driver.statuses.latest if driver else (), time.time_ns() // 1_000_000)
 
     return Live(get_renderable=render, console=console, refresh_per_second=2)

@@ -26,6 +26,7 @@ from offloader.offload.core.rates import RateLimits
 from offloader.offload.driver.acknowledging import acknowledged
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.driver import Driver
+from offloader.offload.driver.lane_plans import LanePlans
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.work import Work, WorkKind
 from offloader.offload.worker.slice_worker import died, refused, run_slice
@@ -194,15 +195,10 @@ class Simulation:
         rates = RateLimits()
         self.registry = TopicRegistry(self.context, rates, 1_000, [])
         self.plans = NoPlans(self.uuid(), self.planned)
-        self.driver = Driver(
-            self.context,
-            self.registry,
-            self.plans,
-            {Lane.FAST: self.limits, Lane.SLOW: self.slow},
-            self.requests,
-            rates,
-            1,
+        plans = LanePlans(
+            self.context, self.registry, self.plans, {Lane.FAST: self.limits, Lane.SLOW: self.slow}, rates
         )
+        self.driver = Driver(self.context, self.registry, plans, self.requests, 1)
 
     def kill(self) -> None:
         """The driver is gone in mid-air; another one starts."""

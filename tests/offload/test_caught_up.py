@@ -37,7 +37,9 @@ class Watched:
             gone="",
             missing=False,
         )
-        self.registry = SimpleNamespace(settled=True, refused={}, unread={}, topics={TOPIC: topic})
+        self.registry = SimpleNamespace(
+            settled=True, refused={}, found=SimpleNamespace(unread={}), topics={TOPIC: topic}
+        )
         self.failure = failure
 
     def state(self, name):
@@ -78,7 +80,7 @@ def test_a_namespace_that_could_not_be_read_is_not_caught_up():
     driver.registry.topics = {}
     watch = CaughtUp(cast("Driver", driver), 0, None)
     assert watch.look(0) is CaughtUpState.CAUGHT_UP
-    driver.registry.unread = {"shop/orders": AuthorizationFailedError("no administrator of this tenant")}
+    driver.registry.found.unread = {"shop/orders": AuthorizationFailedError("no administrator of this tenant")}
     assert watch.look(1) is CaughtUpState.CANNOT
     assert watch.unfinished() == ["not looked at: shop/orders: no administrator of this tenant"]
 
@@ -109,7 +111,7 @@ def test_a_disabled_topic_is_not_caught_up_before_its_end_was_looked_at():
     sim.enabled = False
     sim.kill()
     watch = run_once(sim)
-    plan, seen = sim.driver._plan, []
+    plan, seen = sim.driver.plans.plan, []
 
     def watched_in_mid_round():
         topic = sim.registry.topics.get(TOPIC)
@@ -117,7 +119,7 @@ def test_a_disabled_topic_is_not_caught_up_before_its_end_was_looked_at():
             seen.append(watch.look(sim.clock.now))
         plan()
 
-    sim.driver._plan = watched_in_mid_round
+    sim.driver.plans.plan = watched_in_mid_round
     assert until_an_outcome(sim, watch) is CaughtUpState.CAUGHT_UP
     assert seen
     assert set(seen) == {CaughtUpState.NOT_YET}
@@ -214,12 +216,12 @@ def test_a_pin_that_is_busy_for_a_minute_is_waited_for():
 
 def test_topics_may_come_and_go_while_it_is_looked():
     sim = Simulation(1)
-    registry, stop = sim.registry, threading.Event()
+    registry, found, stop = sim.registry, sim.registry.found, threading.Event()
     policy = SimpleNamespace(enabled=True)
     names = [TopicName("t", "n", f"a{n}") for n in range(500)]
-    registry._policies = dict.fromkeys(names, policy)
+    found.policies = dict.fromkeys(names, policy)
     registry.refused = dict.fromkeys(names, "refused")
-    registry.discovered = True
+    found.any = True
     watch = CaughtUp(sim.driver, 0, None)
 
     def come_and_go():
@@ -227,7 +229,11 @@ def test_topics_may_come_and_go_while_it_is_looked():
         while not stop.is_set():
             number += 1
             name = TopicName("t", "n", f"new{number}")
-            for some, value in ((registry._policies, policy), (registry.refused, "refused"), (registry._retrying, 0)):
+            for some, value in (
+                (found.policies, policy),
+                (registry.refused, "refused"),
+                (registry._retrying, 0),
+            ):
                 some[name] = value
                 del some[name]
 
@@ -284,13 +290,13 @@ def test_an_open_transaction_behind_aborted_entries_is_in_the_way(before):
 def test_a_long_tail_is_looked_up_in_several_pieces():
     sim = with_hidden_tail(2 * MAX_LOOKUPS + 500, roll="20s")
     sim.rounds(4)
-    driver, asked = sim.driver, []
+    plans, asked = sim.driver.plans, []
 
     def explain(topic, ledger, first, last, *, limit):
         asked.append(sim.clock.now)
         return sim.cluster.source.explain(topic, ledger, first, last, limit=limit)
 
-    driver.context = replace(driver.context, source=SimpleNamespace(explain=explain))
+    plans._context = replace(plans._context, source=SimpleNamespace(explain=explain))
     sim.rounds(60)
     assert sim.registry.topics[TOPIC].hidden_tail() is None
     assert len(asked) == 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from concurrent.futures import Future
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +16,7 @@ from offloader.metadata.requests import Request, RequestKind
 from offloader.metadata.state import Claim
 from offloader.model import Position, RollReason, TopicName
 from offloader.offload.driver.request_handler import RequestHandler
+from offloader.offload.driver.work import WorkKind
 from offloader.storage.memory import MemoryStore
 from offloader.testing.faulty import FaultyStore, StoreFaults
 from offloader.testing.invariants import check_invariants
@@ -223,7 +225,7 @@ def test_a_rate_limit_holds_over_time_and_the_topic_still_gets_there() -> None:
     total = sum(len(e.data) for e in sim.cluster.entries(T))
     began = sim.clock.now
     burst = 8 * 1024 * 1024
-    sim.driver._rates._buckets[str(T)].level = 0
+    sim.driver.plans.rates._buckets[str(T)].level = 0
     assert total < burst
     sim.settle(step_ms=1_000, rounds=4_000)
     assert (sim.clock.now - began) / 1000 >= 0.5 * total / 1_000
@@ -287,7 +289,7 @@ def test_a_namespace_that_cannot_be_read_for_a_moment_is_read_again_before_its_t
     assert not sim.driver.registry.settled
     sim.rounds(8)
     assert sim.driver.registry.settled
-    assert not sim.driver.registry.unread
+    assert not sim.driver.registry.found.unread
     assert T in sim.driver.registry.topics
 
 
@@ -297,7 +299,7 @@ def test_a_namespace_that_we_may_not_read_is_named() -> None:
     sim.cluster.faults.add("admin.namespace_properties", lambda: AuthorizationFailedError("not allowed"), times=99)
     sim.rounds(4)
     assert sim.driver.registry.settled
-    assert [str(error) for error in sim.driver.registry.unread.values()] == ["not allowed"]
+    assert [str(error) for error in sim.driver.registry.found.unread.values()] == ["not allowed"]
 
 
 def test_a_topic_released_by_request_is_offloaded_again_once_it_was_disabled_and_enabled_and_can_be_released_again():
@@ -326,11 +328,14 @@ def test_a_deleted_topic_does_not_come_back_from_a_discovery_that_was_under_way(
     sim.produce(T, 30)
     sim.settle()
     under_way: Future[object] = Future()
-    seen = sim.registry._discover({T, OTHER})
-    sim.registry._discovery = under_way
+    seen = sim.registry.found._discover({T, OTHER})
+    executors = sim.context.work._executors
+    inline, executors[WorkKind.DISCOVER] = executors[WorkKind.DISCOVER], SimpleNamespace(submit=lambda _: under_way)
     sim.cluster.delete(T)
     sim.until_believed()
     assert T not in sim.registry.topics
+    assert sim.context.work.has(WorkKind.DISCOVER, "")
+    executors[WorkKind.DISCOVER] = inline
     under_way.set_result(seen)
     asked = sim.cluster.faults.count("admin.topic_info", T)
     sim.rounds(20)
@@ -378,7 +383,7 @@ def test_what_is_known_of_a_namespace_that_cannot_be_read_stays() -> None:
     sim.cluster.faults.add("admin.topics", lambda: BrokerUnavailableError("not now"), times=99)
     sim.rounds(6)
     assert busy in sim.registry.refused
-    assert {T, OTHER, busy} <= sim.registry._policies.keys()
+    assert {T, OTHER, busy} <= sim.registry.found.policies.keys()
 
 
 def test_a_start_asks_the_bucket_only_for_what_it_owns() -> None:

@@ -359,7 +359,7 @@ def test_a_claim_that_another_process_makes_meanwhile_stays_in_the_list() -> Non
         successor.append(successor.head(TOPIC), claim)
 
     faults.add(StoreFault("delete", Effect.HOOK, hook=claims))
-    assert sim.registry._ours(TOPIC)
+    assert sim.registry.found._is_ours(TOPIC)
     assert Catalogs(sim.store, sim.application).claimed() == [TOPIC]
 
 

@@ -131,7 +131,7 @@ def test_receipts_count_once_however_often_the_journal_is_tried(
     counted: list[str] = []
     for place, name in (
         (sim.context.metrics, "entries_read"),
-        (sim.driver._rates, "spent"),
+        (sim.driver.plans.rates, "spent"),
         (sim.context.metrics, "receipt_dropped"),
     ):
         monkeypatch.setattr(place, name, lambda *_, name=name: counted.append(name))

@@ -26,6 +26,7 @@ from offloader.offload.core.planner import Plan
 from offloader.offload.core.rates import RateLimits
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.driver import Driver
+from offloader.offload.driver.lane_plans import LanePlans
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.request_handler import RequestHandler
 from offloader.offload.driver.work import THREADS, Pool, Work
@@ -214,7 +215,7 @@ class Start:
         self.ready = True
         self._stop.wait()
         if not failures:
-            driver.finish_batch(timeout=15)
+            driver.plans.drain(timeout=15)
         driver.stop()
         thread.join()
         if failures:
@@ -253,7 +254,8 @@ class Start:
         self.plans = Plans(self.uuid(), self._planned)
         self.spark = Spark(self._scheduler, self._executor, setup.executors)
         requests = RequestHandler(context, setup.poll_ms)
-        driver = Driver(context, self.registry, self.plans, setup.lanes, requests, rates, setup.poll_ms)  # type: ignore[arg-type]
+        plans = LanePlans(context, self.registry, self.plans, setup.lanes, rates)  # type: ignore[arg-type]
+        driver = Driver(context, self.registry, plans, requests, setup.poll_ms)
         return self._watched(driver)
 
     def _watched(self, driver: Driver) -> Driver:

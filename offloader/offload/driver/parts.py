@@ -22,8 +22,8 @@ OWNERS = {
     "inquiry": "inquiries",
     "missing": "inquiries",
     "gone": "inquiries",
-    "source": "driver",
-    "planned": "driver",
+    "source": "lane_plans",
+    "planned": "lane_plans",
     "learnt": "receiving",
     "acknowledging": "acknowledging",
     "alarm": "acknowledging",
@@ -57,7 +57,7 @@ class Learnt:
 @dataclass(frozen=True, slots=True)
 class Planned:
     """When a slice of it was last in a plan. `travels`: that plan's receipts are not in yet. `throttled_since`: a rate
-    limit holds it back; 0: none does. `driver.py` alone changes it."""
+    limit holds it back; 0: none does. `lane_plans.py` alone changes it."""
 
     at: int = 0
     travels: bool = False

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import Future
 from functools import partial
 
-from offloader.errors import OffloadError
-from offloader.metadata.state import LedgerClosed
+from offloader.errors import AbsentError, OffloadError
 from offloader.model import TopicName
 from offloader.offload.driver import observed
 from offloader.offload.driver.context import Context
@@ -23,9 +22,6 @@ from offloader.ports.pins import TopicEnd
 
 log = logging.getLogger(__name__)
 
-Told = Callable[[Topic, OffloadError | None], None]
-"""Hears what came of a look at a topic: why it failed, or None."""
-
 LEAST_MS = 250  # between two looks at a topic
 QUIETEST_MS = 60_000  # a quiet topic is looked at this often at least
 # A ledger may be closed while the end stays where it is: soon after its last entry, or much later (roll-over by age,
@@ -35,7 +31,7 @@ CLOSED_LATER_MS = 30_000
 LIST_CHECKS = 8  # ledger lists read in one look though no consumer's end moved: two REST calls each
 
 
-def look(context: Context, topics: Iterable[Topic], told: Told) -> None:
+def look(context: Context, topics: Iterable[Topic]) -> None:
     """Have ends refreshed and, where they moved, ledger lists. Topics that hang together are asked together: they hold
     no others. What failed is told; the topic's former view stays."""
     now = context.clock_ms()
@@ -48,7 +44,7 @@ def look(context: Context, topics: Iterable[Topic], told: Told) -> None:
         asked = [due[name] for name in group]
         observed.asked(asked)
         call = partial(context.pins.ends, group)
-        context.work.post(WorkKind.LOOK, tuple(group), call, partial(_take_ends, context, asked, now, told))
+        context.work.post(WorkKind.LOOK, tuple(group), call, partial(_take_ends, context, asked, now))
 
 
 def _may_be_looked_at(context: Context, topic: Topic) -> bool:
@@ -64,7 +60,7 @@ def _may_be_looked_at(context: Context, topic: Topic) -> bool:
 
 
 def _take_ends(
-    context: Context, topics: list[Topic], began: int, told: Told, answer: Future[dict[TopicName, TopicEnd | Exception]]
+    context: Context, topics: list[Topic], began: int, answer: Future[dict[TopicName, TopicEnd | Exception]]
 ) -> None:
     now = context.clock_ms()
     try:
@@ -76,14 +72,12 @@ def _take_ends(
         end = ends[topic.name]
         observed.answered(topic, None if isinstance(end, Exception) else end)
         if isinstance(end, Exception):
-            _failed(context, topic, began)
-            told(topic, foreseen(end))
+            _failed(context, topic, began, foreseen(end))
             continue
         if end != topic.end or _end_is_awaited(context, topic):
-            _refresh_ledgers(context, topic, end, began, told)
+            _refresh_ledgers(context, topic, end, began)
             continue
         observed.same(topic, began, _quiet_until(topic, now))
-        told(topic, None)
         if (
             topic.observed.doubted
             or _list_is_older(topic)
@@ -93,11 +87,16 @@ def _take_ends(
             waiting.append((topic, end))
     waiting.sort(key=lambda pair: (not pair[0].observed.doubted, pair[0].observed.listed_at))
     for topic, end in waiting[:LIST_CHECKS]:
-        _refresh_ledgers(context, topic, end, began, told)
+        _refresh_ledgers(context, topic, end, began)
 
 
-def _failed(context: Context, topic: Topic, began: int) -> None:
+def _failed(context: Context, topic: Topic, began: int, error: OffloadError) -> None:
     observed.failed(topic, began, context.clock_ms())
+    if isinstance(error, AbsentError):
+        inquire(topic)
+    elif str(error) != topic.poll.error:
+        observed.explain(topic, str(error))
+        log.warning("cannot look at topic=%s: %s", topic.name, error, extra={"see": "topic-silent"})
 
 
 def _end_is_awaited(context: Context, topic: Topic) -> bool:
@@ -137,19 +136,16 @@ def _quiet_until(topic: Topic, now: int) -> int:
     return now + min(quiet_for // 4, QUIETEST_MS, max(topic.rules.roll_ms // 10, 1_000))
 
 
-def _refresh_ledgers(context: Context, topic: Topic, end: TopicEnd, began: int, told: Told) -> None:
+def _refresh_ledgers(context: Context, topic: Topic, end: TopicEnd, began: int) -> None:
     call = partial(managed_ledger, context.admin, topic.catalog, context.subscription)
-    context.work.post(WorkKind.LEDGERS, topic.name, call, partial(_take_ledgers, context, topic, end, began, told))
+    context.work.post(WorkKind.LEDGERS, topic.name, call, partial(_take_ledgers, context, topic, end, began))
 
 
-def _take_ledgers(
-    context: Context, topic: Topic, end: TopicEnd, began: int, told: Told, answer: Future[TopicInfo]
-) -> None:
+def _take_ledgers(context: Context, topic: Topic, end: TopicEnd, began: int, answer: Future[TopicInfo]) -> None:
     try:
         info = answer.result()
     except OffloadError as error:
-        _failed(context, topic, began)
-        told(topic, error)
+        _failed(context, topic, began, error)
         return
     if not topic.catalog.is_of(info.created, info.ledgers):
         inquire(topic)
@@ -161,17 +157,3 @@ def _take_ledgers(
     if moved_on or topic.last != before:
         observed.moved(topic, began)
     observed.remember(topic, topic.last)
-    told(topic, None)
-
-
-def closed_ledger(topic: Topic) -> LedgerClosed | None:
-    """How the ledger of the catalog's end was closed, and what follows it, to be recorded while Pulsar lists both:
-    whatever moves the pin later, what follows is known as long as that ledger is there."""
-    end, ledgers, holds = topic.catalog.end, topic.info.ledgers, topic.rules.pin_holds_last_entry
-    if end is None or end.entry < 0 or ledgers.closed_with(end.ledger) != end.entry:
-        return None
-    following, closing = ledgers.following(end.ledger), topic.catalog.closing
-    gives_up_more = closing is not None and closing.followed_by is not None and not holds
-    if following is None or (closing is not None and not gives_up_more):
-        return None
-    return LedgerClosed(*end, followed_by=following if holds else None)

@@ -12,7 +12,7 @@ from typing import Protocol
 from offloader.config.levels import TopicPolicy
 from offloader.config.policies import namespace_switch
 from offloader.errors import AnotherClusterError, NamespaceNotFoundError, OffloadError
-from offloader.metadata.state import CatalogHead, Releasing, TopicState
+from offloader.metadata.state import CatalogHead, Releasing
 from offloader.model import Position, RollReason, TopicName
 from offloader.offload.driver import committing, observed
 from offloader.offload.driver.acknowledging import acknowledged
@@ -77,9 +77,10 @@ def _fix_end(topic: Topic) -> None:
         topic.retirement = replace(retirement, at=_end_of(topic))
 
 
-def release_if_done(context: Context, topic: Topic, state: TopicState, released: Released) -> None:
+def release_if_done(context: Context, topic: Topic, released: Released) -> None:
     """Let go of a topic that is to be released and has nothing left to offload."""
     _fix_end(topic)
+    state = context.state(topic.name)
     if (
         not (state.releasing or topic.release.done)
         or not topic.readable

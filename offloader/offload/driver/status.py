@@ -45,7 +45,7 @@ class TopicStatuses:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._at = 0
-        self.statuses: tuple[TopicStatus, ...] = ()
+        self.latest: tuple[TopicStatus, ...] = ()
 
     def tell(self, topics: Collection[Topic], now: int) -> None:
         """Look again where it is time, and tell the metrics."""
@@ -55,9 +55,9 @@ class TopicStatuses:
         metrics = self._context.metrics
         unseen = bool(topics) and all(topic.poll.error for topic in topics)
         metrics.health.checked("pulsar", "no topic could be looked at" if unseen else "")
-        self.statuses = tuple(self._status(topic, now) for topic in topics)
-        metrics.topics(s.lag for s in self.statuses)
-        metrics.topic_states(Counter(s.state for s in self.statuses))
+        self.latest = tuple(self._status(topic, now) for topic in topics)
+        metrics.topics(s.lag for s in self.latest)
+        metrics.topic_states(Counter(s.state for s in self.latest))
         for kind, standing in self._context.work.standing().items():
             metrics.work(kind, standing.queued, standing.running, standing.oldest_ms / 1000)
         metrics.topic_lanes(Counter(topic.learnt.speed.lane for topic in topics))
