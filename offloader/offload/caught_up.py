@@ -57,7 +57,7 @@ class CaughtUp:
 
     def _there(self, name: TopicName, topic: Topic) -> bool:
         goal, begin, end = topic.retire_at, topic.begin(), topic.catalog.end
-        if goal is None or topic.inquiry is not None or topic.gone or topic.missing:
+        if goal is None or topic.inquiry is not None:
             # Disabled or released: the next look says where it ends. To be taken in anew: that look does.
             return False
         nothing_to_do = goal.ledger < 0 or (begin is not None and goal < begin)
@@ -68,7 +68,7 @@ class CaughtUp:
         state, topic = self._driver.state(name), self._driver.registry.topics.get(name)
         if topic is not None and topic.tail.undecided and state.open is None:
             return True
-        if topic is not None and topic.inquiry is not None:
+        if topic is not None and topic.in_question:
             return now - self._lost.setdefault(name, now) >= FOUND_OUT_WITHIN_MS
         found, failure = self._found.setdefault(name, state.failure), state.failure
         if failure is None or failure.kind is not FailureKind.DATA_LOST:
@@ -89,6 +89,6 @@ class CaughtUp:
         if failure is not None:
             return failure.reason
         topic = self._driver.registry.topics.get(name)
-        if topic is not None and topic.inquiry is not None:
+        if topic is not None and topic.in_question:
             return topic.poll.error
         return "an open transaction is in the way" if topic is not None and topic.tail.undecided else "not there yet"

@@ -315,7 +315,7 @@ class Simulation:
             return False
         for topic in self.registry.topics.values():
             end = topic.catalog.end
-            if not acknowledged(topic) or topic.inquiry is not None or topic.gone:
+            if not acknowledged(topic) or topic.inquiry is not None:
                 return False
             all_of_it = topic.rules.source is Source.BOOKKEEPER
             truth = [

@@ -12,6 +12,7 @@ import pytest
 from offloader.metadata.state import Abandoned, TopicState
 from offloader.model import TopicName
 from offloader.offload.core.retry_schedule import RetrySchedule
+from offloader.offload.driver import losses
 from offloader.offload.driver.work import WorkKind
 from tests.offload.simulation import Inline, Simulation
 
@@ -160,7 +161,7 @@ def test_what_adoption_has_journaled_is_not_overwritten_by_uploads_that_were_abo
     state = sim.driver.state(TOPIC)
     assert state.lost_after is not None
     assert not state.abandoned
-    sim.registry.topics[TOPIC].accepted_loss = sim.registry.topics[TOPIC].last
+    losses.accept(sim.registry.topics[TOPIC], sim.registry.topics[TOPIC].last)
     sim.forget_failure(TOPIC)
     sim.rounds(5)
     assert len(sim.context.catalogs.load(TOPIC).losses) == 1

@@ -11,7 +11,10 @@ import pytest
 from offloader.errors import AuthorizationFailedError, SubscriptionBusyError
 from offloader.model import Failure, FailureKind, GapKind, Position, TopicName
 from offloader.offload.caught_up import GIVE_UP_ATTEMPTS, CaughtUp, CaughtUpState
+from offloader.offload.core.evidence import Being
+from offloader.offload.driver import losses
 from offloader.offload.driver.driver import Driver
+from offloader.offload.driver.parts import Inquiry
 from offloader.offload.driver.undelivered import MAX_LOOKUPS
 from tests.offload.simulation import Simulation
 
@@ -34,8 +37,7 @@ class Watched:
             catalog=SimpleNamespace(end=None),
             begin=lambda: goal,
             inquiry=None,
-            gone="",
-            missing=False,
+            in_question=False,
         )
         self.registry = SimpleNamespace(
             settled=True, refused={}, found=SimpleNamespace(unread={}), topics={TOPIC: topic}
@@ -70,7 +72,7 @@ def test_a_topic_that_is_to_be_taken_in_anew_is_not_there_yet():
     driver = Watched(None)
     (topic,) = driver.registry.topics.values()
     topic.begin, topic.retire_at = (lambda: Position(0, 5, 10)), Position(0, -1, -1)
-    topic.missing = True
+    topic.inquiry = Inquiry(adopted=False, found=Being.SAME)
     watch = CaughtUp(cast("Driver", driver), 0, None)
     assert watch.left() == [TOPIC]
 
@@ -187,7 +189,7 @@ def test_a_loss_that_somebody_accepts_soon_after_the_start_is_not_given_up():
     sim = with_lost_data()
     watch = run_once(sim)
     assert until_an_outcome(sim, watch, rounds=10) is CaughtUpState.NOT_YET
-    sim.registry.topics[TOPIC].accepted_loss = Position(0, 10**9, 0)
+    losses.accept(sim.registry.topics[TOPIC], Position(0, 10**9, 0))
     assert until_an_outcome(sim, watch) is CaughtUpState.CAUGHT_UP
     assert len(sim.context.catalogs.load(TOPIC).losses) == 1
 

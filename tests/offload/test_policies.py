@@ -278,7 +278,7 @@ def test_accepting_a_loss_where_nothing_is_lost_is_refused_and_stays_without_eff
     outcome = requests.outcome_of(sim.store, "sim", request)
     assert not outcome.ok
     assert "nothing" in outcome.message
-    assert sim.registry.topics[T].accepted_loss is None
+    assert sim.registry.topics[T].losses.accepted is None
 
 
 def test_a_namespace_that_cannot_be_read_for_a_moment_is_read_again_before_its_topics_count_as_known() -> None:

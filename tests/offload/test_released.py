@@ -11,7 +11,7 @@ from offloader.errors import BrokerUnavailableError, OutcomeUnknownError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.state import CatalogHead, Claim, Releasing
 from offloader.model import FailureKind, Position, TopicName
-from offloader.offload.driver import committing, retiring
+from offloader.offload.driver import committing, losses, retiring
 from offloader.offload.driver.context import Context
 from offloader.ports.pins import TopicEnd
 from offloader.storage.memory import MemoryStore
@@ -43,7 +43,7 @@ def test_a_topic_of_which_something_is_lost_is_not_released_before_the_rest_is_o
     assert TOPIC in sim.registry.topics, "somebody must accept the loss first"
     assert sim.cluster.mark_delete(TOPIC) is not None
     topic = sim.registry.topics[TOPIC]
-    topic.accepted_loss = topic.last
+    losses.accept(topic, topic.last)
     sim.forget_failure(TOPIC)
     written = max((e.ledger, e.entry) for e in sim.cluster.entries(TOPIC))
     sim.rounds(60)

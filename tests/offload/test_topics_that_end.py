@@ -8,6 +8,7 @@ from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.state import Abandoned, Releasing, TopicCatalog, TopicState
 from offloader.model import FailureKind, GapKind, Position, RollReason, TopicName
+from offloader.offload.driver import losses
 from offloader.operations.rebuild.remains import Given
 from offloader.operations.rebuild.write import rebuild
 from offloader.operations.verify.archive import verify
@@ -127,7 +128,7 @@ def test_lost_data_stops_the_topic_until_somebody_accepts_it(uploaded: bool) -> 
     assert "accept-loss" in failure.reason
     assert bool(catalog(sim).segments) is uploaded
     topic = sim.registry.topics[T]
-    topic.accepted_loss = Position(0, 10**9, 0)
+    losses.accept(topic, Position(0, 10**9, 0))
     sim.forget_failure(T)
     sim.settle(step_ms=300_000)
     found = catalog(sim)
@@ -158,7 +159,7 @@ def test_a_pin_that_was_moved_is_an_alarm_and_the_data_that_is_left_is_offloaded
     ledger, entry = max((e.ledger, e.entry) for e in sim.cluster.entries(T))
     sim.cluster.move_pin(T, ledger, entry - 5)
     sim.rounds(3)
-    assert "message TTL" in sim.registry.topics[T].alarm
+    assert "message TTL" in sim.registry.topics[T].pin.alarm
     sim.settle()
     check(sim)
 
@@ -353,7 +354,7 @@ def all_expires_while_nothing_runs(sim: Simulation) -> None:
 def accept(sim: Simulation) -> None:
     assert sim.driver.state(T).failure.kind is FailureKind.DATA_LOST
     assert not catalog(sim).losses
-    sim.registry.topics[T].accepted_loss = Position(0, 10**9, 0)
+    losses.accept(sim.registry.topics[T], Position(0, 10**9, 0))
     sim.forget_failure(T)
 
 
@@ -383,7 +384,7 @@ def test_a_pin_moved_past_everything_so_that_only_an_empty_ledger_is_left_is_a_r
     sim = offloaded_up_to_a_closed_ledger(True)
     all_expires_while_nothing_runs(sim)
     sim.rounds(10)
-    assert sim.registry.topics[T].alarm
+    assert sim.registry.topics[T].pin.alarm
     accept(sim)
     sim.produce(T, 30)
     sim.settle(step_ms=300_000)
@@ -459,7 +460,7 @@ def test_a_pin_moved_within_ledgers_that_are_all_there_is_an_alarm_and_no_loss()
     sim.produce(T, 10)
     sim.cluster.move_pin(T, *entry)
     sim.rounds(2)
-    assert sim.registry.topics[T].alarm
+    assert sim.registry.topics[T].pin.alarm
     sim.settle()
     assert not catalog(sim).losses
     check(sim)

@@ -11,6 +11,7 @@ from offloader.model import Failure, FailureKind, Loss, Position, RollReason
 from offloader.offload.core import evidence, segments
 from offloader.offload.core.evidence import Lost
 from offloader.offload.driver.context import Context
+from offloader.offload.driver.parts import Losses
 from offloader.offload.driver.topic import Topic
 
 log = logging.getLogger(__name__)
@@ -25,9 +26,8 @@ def handle(context: Context, topic: Topic, state: TopicState) -> tuple[TopicStat
     state = _doubted(topic, _recorded_already(topic, state))
     lost = evidence.lost(state, topic.catalog, topic.info.ledgers, topic.confirmed)
     if lost is None:
-        topic.accepted_loss = None
         begin, there = topic.begin(), topic.confirmed
-        topic.awaited = begin if begin is not None and there is not None and begin <= there else None
+        topic.losses = Losses(awaited=begin if begin is not None and there is not None and begin <= there else None)
         held_again = (
             state.let_go and state.releasing is None and state.lost_after is None and not topic.observed.doubted
         )
@@ -77,7 +77,7 @@ def _doubted(topic: Topic, state: TopicState) -> TopicState:
 
 def _record_or_wait(context: Context, topic: Topic, state: TopicState, lost: Lost) -> tuple[TopicState, Loss | None]:
     first, last = lost.first, lost.last
-    accepted = topic.accepted_loss is not None and topic.accepted_loss >= last
+    accepted = topic.losses.accepted is not None and topic.losses.accepted >= last
     if topic.rules.fail_on_data_loss and not (accepted or lost.extends or state.let_go):
         reason = (
             f"{first} up to ledger {last.ledger} is gone before it was offloaded; run `offloader topics accept-loss "
@@ -101,7 +101,7 @@ def _record_or_wait(context: Context, topic: Topic, state: TopicState, lost: Los
 
 def accept(topic: Topic, end: Position) -> None:
     """Somebody accepts what is lost up to here."""
-    topic.accepted_loss = end
+    topic.losses = replace(topic.losses, accepted=end)
 
 
 def recorded(context: Context, topic: Topic, loss: Loss) -> None:
@@ -110,7 +110,7 @@ def recorded(context: Context, topic: Topic, loss: Loss) -> None:
     if isinstance(state, OpenTopic) and not state.open.parts:
         state = segments.dropped(state, "its data was lost")
     context.record(replace(state, failure=None, lost_after=None))
-    topic.accepted_loss = None
+    topic.losses = replace(topic.losses, accepted=None)
     context.metrics.loss(topic.name)
     log.error(
         "loss recorded topic=%s from=%s to=%s by=%s: %s",

@@ -50,7 +50,7 @@ def look(context: Context, topics: Iterable[Topic]) -> None:
 def _may_be_looked_at(context: Context, topic: Topic) -> bool:
     return not (
         topic.gone
-        or topic.inquiry
+        or topic.in_question
         or topic.release.done
         or topic.planned.travels
         or topic.poll.under_way

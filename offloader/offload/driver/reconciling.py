@@ -30,17 +30,17 @@ def check_all(context: Context, registry: TopicRegistry, topics: Iterable[Topic]
     for topic in topics:
         if context.busy(topic):
             continue
-        if topic.missing:
+        if topic.inquiry is not None and topic.inquiry.found is Being.SAME:
             registry.take_in_anew(topic)
             continue
-        if topic.inquiry is not None:
+        if topic.in_question:
             continue
         try:
             with only_foreseen():
                 if topic.committed.catalog_error:
                     committing.have_reloaded(context, topic)
                 elif topic.gone:
-                    _end(context, registry, sealing, topic)
+                    _end(context, registry, sealing, topic, topic.gone)
                 else:
                     _check(context, topic)
         except OffloadError as error:
@@ -99,21 +99,21 @@ def _have_recorded(context: Context, topic: Topic, record: Claim | Loss | Ledger
     committing.have_recorded(context, topic, record, then)
 
 
-def _end(context: Context, registry: TopicRegistry, sealing: Sealing, topic: Topic) -> None:
+def _end(context: Context, registry: TopicRegistry, sealing: Sealing, topic: Topic, gone: Being) -> None:
     """One step of a topic whose source is gone towards its end."""
     now, state = context.clock_ms(), context.state(topic.name)
     waits = state.failure is not None and now < state.failure.retry_at
     if waits and state.open is not None and state.open.sealed:
         return
-    state = _end_old(context, topic, state, topic.gone)
+    state = _end_old(context, topic, state, gone)
     context.record(state)
     if isinstance(state, OpenTopic):
         sealing.start(topic, state)
         return
-    loss = _lost_tail(topic, topic.gone, now)
+    loss = _lost_tail(topic, gone, now)
     if loss is not None:
         _have_recorded(context, topic, loss)
-    elif topic.gone == Being.DELETED:
+    elif gone is Being.DELETED:
         if not state.abandoned:  # else the journal would forget an upload that nobody has ended yet
             registry.forget(topic)
     else:

@@ -193,9 +193,9 @@ class TopicRegistry:
     def renew(self, topic: Topic) -> None:
         """Go on with the topic's next incarnation; tried again where Pulsar does not answer."""
         began = self._context.clock_ms()
-        if began >= topic.release_retry.again_at:
+        if began >= topic.release.retry.again_at:
             call, then = partial(next_incarnation, self._context, topic), partial(self._renewed, topic, began)
-            self._context.work.post(_kind(topic.release_retry), topic.name, call, then)
+            self._context.work.post(_kind(topic.release.retry), topic.name, call, then)
 
     def _renewed(self, topic: Topic, began: int, answer: Future[Topic]) -> None:
         try:

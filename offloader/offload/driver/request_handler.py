@@ -112,7 +112,7 @@ class RequestHandler:
 
     def _refused_loss(self, request: Request, topic: Topic) -> str:
         if request.position is None:
-            return "" if topic.inquiry is not None or topic.gone else f"{topic.name} is there: it was not deleted"
+            return "" if topic.in_question or topic.gone else f"{topic.name} is there: it was not deleted"
         lost = evidence.lost(self._context.state(topic.name), topic.catalog, topic.info.ledgers, topic.confirmed)
         if lost is None:
             return f"nothing of {topic.name} is lost"
@@ -152,7 +152,7 @@ class RequestHandler:
         if topic is None:
             return RequestOutcome(deleted, f"{request.topic} does not exist any more", now)
         if deleted:
-            waits = topic.inquiry is not None or topic.gone
+            waits = topic.in_question or topic.gone
             return None if waits else RequestOutcome(True, f"{topic.name} is incarnation {topic.incarnation} now", now)
         match request.kind:
             case RequestKind.CLOSE:
@@ -209,7 +209,7 @@ def _loss_accepted(topic: Topic, now: int) -> RequestOutcome | None:
     """Recorded: the losses' handler takes the acceptance away with the record."""
     return (
         RequestOutcome(True, f"recorded, the topic goes on after {topic.catalog.end}", now)
-        if topic.accepted_loss is None
+        if topic.losses.accepted is None
         else None
     )
 

@@ -17,7 +17,7 @@ from offloader.model import Position, RollReason, TopicName
 from offloader.offload.driver import committing, observed
 from offloader.offload.driver.acknowledging import acknowledged
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.parts import Release, Retirement
+from offloader.offload.driver.parts import Retirement
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
 
@@ -93,7 +93,7 @@ def release_if_done(context: Context, topic: Topic, released: Released) -> None:
     if topic.retirement is None:
         _retire(context, topic, RollReason.RELEASED)
     now = context.clock_ms()
-    if not _is_at_its_end(topic) or now < topic.release_retry.again_at:
+    if not _is_at_its_end(topic) or now < topic.release.retry.again_at:
         return
     if topic.release.done:
         _have_claim_ended(context, topic, released)
@@ -142,7 +142,7 @@ def _delete_pin(context: Context, catalog: CatalogHead, *, by_policy: bool) -> N
 
 def _pin_released(context: Context, topic: Topic, released: Released, began: int, answer: Future[None]) -> None:
     done = _done(context, topic, began, answer)
-    topic.release = Release(done=topic.release.done or done)
+    topic.release = replace(topic.release, under_way=False, done=topic.release.done or done)
     if done:
         _have_claim_ended(context, topic, released)
     else:
@@ -175,7 +175,7 @@ def _done(context: Context, topic: Topic, began: int, answer: Future[None]) -> b
 
 def tried_in_vain(context: Context, topic: Topic, began: int) -> None:
     """Letting go of the topic, or of this incarnation of it, was tried since then."""
-    topic.release_retry = topic.release_retry.failed(began, context.clock_ms())
+    topic.release = replace(topic.release, retry=topic.release.retry.failed(began, context.clock_ms()))
 
 
 def _end_of(topic: Topic) -> Position:

@@ -85,7 +85,7 @@ def _status_of(topic: Topic, state: TopicState, now: int) -> TopicStatus:
         lag_bytes=pending_bytes(topic.info, start, topic.last),
         lag_ms=now - segment.assigned_at if segment else 0,
         pinned_bytes=pending_bytes(topic.info, topic.begin(), topic.last),
-        alarm=topic.alarm
+        alarm=topic.pin.alarm
         or topic.committed.catalog_error
         or topic.poll.error
         or (state.failure.reason if state.failure else ""),

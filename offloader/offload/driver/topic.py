@@ -7,16 +7,17 @@ from dataclasses import dataclass, field
 from offloader.metadata.state import CatalogHead, TopicState
 from offloader.model import EntryRange, Position, RollReason, Source, TopicName
 from offloader.offload.core import lanes, segments
-from offloader.offload.core.evidence import TopicListing
+from offloader.offload.core.evidence import Being, TopicListing
 from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.core.planner import Reach, TopicRules, TopicView, enough
-from offloader.offload.core.retry_schedule import RetrySchedule
 from offloader.offload.driver.parts import (
     Committed,
     HiddenTail,
     Inquiry,
     Learnt,
+    Losses,
     Observed,
+    PinState,
     Planned,
     Poll,
     Release,
@@ -43,15 +44,10 @@ class Topic:
     learnt: Learnt = field(default_factory=Learnt)
     planned: Planned = field(default_factory=Planned)
     retirement: Retirement | None = None
-    alarm: str = ""
-    acknowledging: RetrySchedule = field(default_factory=RetrySchedule)
-    release_retry: RetrySchedule = field(default_factory=RetrySchedule)
-    accepted_loss: Position | None = None
-    inquiry: Inquiry | None = None  # it may be gone
-    missing: bool = False  # it was held only to find out what became of it, and is there: it is to be taken in
-    gone: str = ""  # why there is nothing left to read of this incarnation
-    awaited: Position | None = None  # the first position that was seen to be there and is not accounted for
     release: Release = field(default_factory=Release)
+    pin: PinState = field(default_factory=PinState)
+    losses: Losses = field(default_factory=Losses)
+    inquiry: Inquiry | None = None  # it does not, or did not, answer as the one that we know
 
     @property
     def info(self) -> TopicInfo:
@@ -74,9 +70,20 @@ class Topic:
         return self.catalog.claim.incarnation if self.catalog.claim else 0
 
     @property
+    def in_question(self) -> bool:
+        """Whether it may be gone."""
+        return self.inquiry is not None and self.inquiry.found is Being.UNKNOWN
+
+    @property
+    def gone(self) -> Being | None:
+        """Why there is nothing left to read of this incarnation; None: there is."""
+        proven = self.inquiry is not None and self.inquiry.found in (Being.DELETED, Being.ANOTHER)
+        return self.inquiry.found if self.inquiry and proven else None
+
+    @property
     def readable(self) -> bool:
         """Whether there is anything to decide: it is there, and its catalog is sound."""
-        return not (self.gone or self.inquiry or self.committed.catalog_error)
+        return not (self.gone or self.in_question or self.committed.catalog_error)
 
     @property
     def known_at(self) -> int:
@@ -125,7 +132,7 @@ class Topic:
     @property
     def listed(self) -> TopicListing:
         """What Pulsar's list has of it."""
-        return TopicListing(self.info.ledgers, self.mark_delete, self.awaited, self.info.token)
+        return TopicListing(self.info.ledgers, self.mark_delete, self.losses.awaited, self.info.token)
 
     def _next(self, state: TopicState) -> Position | None:
         return segments.next_position(state.open, self.info.ledgers) if state.open else self.begin()
