@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 
@@ -43,10 +42,8 @@ def _target(topic: Topic) -> Position | None:
     return None if acknowledged is None and target <= topic.mark_delete else target
 
 
-def _confirmed(context: Context, began: int, topic: Topic, target: Position, answer: Future[None]) -> None:
-    try:
-        answer.result()
-    except OffloadError as error:
+def _confirmed(context: Context, began: int, topic: Topic, target: Position, error: OffloadError | None) -> None:
+    if error is not None:
         topic.pin = replace(topic.pin, retry=topic.pin.retry.failed(began, context.clock_ms()))
         log.info("cannot acknowledge topic=%s position=%s yet: %s", topic.name, target, error)
         return

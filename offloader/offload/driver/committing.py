@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 
@@ -32,19 +31,17 @@ def take(topic: Topic, catalog: CatalogHead) -> None:
     topic.committed = replace(topic.committed, catalog=catalog)
 
 
-def have_recorded(context: Context, topic: Topic, record: Said, then: Callable[[], None] | None) -> None:
-    """Have a record appended. Nothing else is decided about the topic before that."""
+def have_recorded(context: Context, topic: Topic, record: Said, then: Callable[[], None] = lambda: None) -> None:
+    """Have a record appended, and `then` called. Nothing else is decided about the topic before that."""
     call = partial(append, context.catalogs, topic.catalog, record)
     context.work.post(WorkKind.CATALOG, topic.name, call, partial(_recorded, context, topic, then))
 
 
-def _recorded(context: Context, topic: Topic, then: Callable[[], None] | None, answer: Future[CatalogHead]) -> None:
-    try:
-        take(topic, answer.result())
-    except OffloadError as error:
-        in_doubt(context, topic, error)
-        return
-    if then is not None:
+def _recorded(context: Context, topic: Topic, then: Callable[[], None], answer: CatalogHead | OffloadError) -> None:
+    if isinstance(answer, OffloadError):
+        in_doubt(context, topic, answer)
+    else:
+        take(topic, answer)
         then()
 
 
@@ -61,11 +58,11 @@ def have_reloaded(context: Context, topic: Topic) -> None:
         context.work.post(WorkKind.CATALOG, topic.name, call, partial(_reloaded, context, topic))
 
 
-def _reloaded(context: Context, topic: Topic, answer: Future[CatalogHead]) -> None:
-    try:
-        topic.committed = Committed(answer.result())
-    except OffloadError as error:
-        in_doubt(context, topic, error)
+def _reloaded(context: Context, topic: Topic, answer: CatalogHead | OffloadError) -> None:
+    if isinstance(answer, OffloadError):
+        in_doubt(context, topic, answer)
+    else:
+        topic.committed = Committed(answer)
 
 
 def end_claim(context: Context, name: TopicName) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from concurrent.futures import Future
 from functools import partial
 
 from offloader.errors import OffloadError
@@ -37,15 +36,13 @@ class Compacting:
                 call = partial(compact, self._context.store, topic.catalog)
                 self._context.work.post(WorkKind.COMPACT, topic.name, call, partial(self._taken, topic.name, leaves))
 
-    def _taken(self, name: TopicName, leaves: int, answer: Future[int]) -> None:
-        try:
-            answer.result()
-        except OffloadError as error:
+    def _taken(self, name: TopicName, leaves: int, answer: int | OffloadError) -> None:
+        if isinstance(answer, OffloadError):
             self._again_at[name] = self._context.clock_ms() + AGAIN_MS
             log.warning(
                 "cannot write manifests of topic=%s yet, readers read its records one by one: %s",
                 name,
-                error,
+                answer,
                 extra={"see": "manifests-wait"},
             )
             return

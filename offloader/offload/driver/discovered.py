@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Container, Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -61,7 +61,7 @@ class DiscoveredTopics:
         """Whether it is time for another discovery."""
         return self._context.clock_ms() >= self._again_at and not self._context.work.has(WorkKind.DISCOVER, "")
 
-    def have_updated(self, held: set[TopicName], then: Callable[[Future[Findings]], None]) -> None:
+    def have_updated(self, held: set[TopicName], then: Callable[[Findings | OffloadError], None]) -> None:
         """Have topics discovered. `held`: topics whose policies must be known, also where nothing enables any of their
         namespace. `then` gets what came of it, for `take`."""
         self._again_at = self._context.clock_ms() + self._interval_ms
@@ -69,15 +69,14 @@ class DiscoveredTopics:
         call = partial(self._discover, {*held, *self.claimed})
         self._context.work.post(WorkKind.DISCOVER, "", call, then)
 
-    def take(self, answer: Future[Findings], held: Container[TopicName]) -> Findings | None:
+    def take(self, answer: Findings | OffloadError, held: Container[TopicName]) -> Findings | None:
         """Take what a discovery found; None: it failed. `held`: topics whose policies stay, whatever was listed."""
         soon = self._context.clock_ms() + DISCOVER_AGAIN_MS
-        try:
-            found, claims = answer.result()
-        except OffloadError as error:
-            log.warning("cannot discover topics, tried again soon: %s", error, extra={"see": "discovery-failed"})
+        if isinstance(answer, OffloadError):
+            log.warning("cannot discover topics, tried again soon: %s", answer, extra={"see": "discovery-failed"})
             self._again_at = soon
             return None
+        found, claims = answer
         self.any = True
         self.claimed |= claims.ours
         self._unclear = claims.unclear
@@ -88,7 +87,7 @@ class DiscoveredTopics:
         # Policies of namespaces that were not read stay; topics that are not there any more are not missed.
         stay = {n: p for n, p in self.policies.items() if n.namespace not in found.dangers or n in held}
         self.policies = stay | {n: p for n, p in found.policies.items() if n not in self._forgotten}
-        return found, claims
+        return answer
 
     def danger(self, name: TopicName) -> Check | None:
         """What policy of its namespace endangers a topic, if any."""

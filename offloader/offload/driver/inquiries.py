@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 
@@ -39,11 +38,9 @@ def pursue(context: Context, topics: Iterable[Topic]) -> None:
             context.work.post(WorkKind.INQUIRE, topic.name, call, partial(_answered, context, topic))
 
 
-def _answered(context: Context, topic: Topic, answer: Future[Look]) -> None:
-    try:
-        look = answer.result()
-    except OffloadError as error:
-        log.info("cannot look for topic=%s: %s", topic.name, error)
+def _answered(context: Context, topic: Topic, look: Look | OffloadError) -> None:
+    if isinstance(look, OffloadError):
+        log.info("cannot look for topic=%s: %s", topic.name, look)
         return
     if topic.inquiry is not None and topic.in_question:
         topic.inquiry = replace(topic.inquiry, looks=(*topic.inquiry.looks[-KEPT:], look))

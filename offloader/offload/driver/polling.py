@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from concurrent.futures import Future
 from functools import partial
 
 from offloader.errors import AbsentError, OffloadError
@@ -60,16 +59,12 @@ def _may_be_looked_at(context: Context, topic: Topic) -> bool:
 
 
 def _take_ends(
-    context: Context, topics: list[Topic], began: int, answer: Future[dict[TopicName, TopicEnd | Exception]]
+    context: Context, topics: list[Topic], began: int, ends: dict[TopicName, TopicEnd | Exception] | OffloadError
 ) -> None:
     now = context.clock_ms()
-    try:
-        ends = answer.result()
-    except OffloadError as error:
-        ends = dict.fromkeys((topic.name for topic in topics), error)
     waiting: list[tuple[Topic, TopicEnd]] = []
     for topic in topics:
-        end = ends[topic.name]
+        end = ends if isinstance(ends, OffloadError) else ends[topic.name]
         observed.answered(topic, None if isinstance(end, Exception) else end)
         if isinstance(end, Exception):
             _failed(context, topic, began, foreseen(end))
@@ -141,11 +136,9 @@ def _refresh_ledgers(context: Context, topic: Topic, end: TopicEnd, began: int) 
     context.work.post(WorkKind.LEDGERS, topic.name, call, partial(_take_ledgers, context, topic, end, began))
 
 
-def _take_ledgers(context: Context, topic: Topic, end: TopicEnd, began: int, answer: Future[TopicInfo]) -> None:
-    try:
-        info = answer.result()
-    except OffloadError as error:
-        _failed(context, topic, began, error)
+def _take_ledgers(context: Context, topic: Topic, end: TopicEnd, began: int, info: TopicInfo | OffloadError) -> None:
+    if isinstance(info, OffloadError):
+        _failed(context, topic, began, info)
         return
     if not topic.catalog.is_of(info.created, info.ledgers):
         inquire(topic)

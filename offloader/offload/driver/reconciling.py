@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from offloader.errors import JournalUnavailableError, OffloadError, OvertakenError
-from offloader.metadata.state import Claim, LedgerClosed, OpenTopic, TopicState
+from offloader.metadata.state import LedgerClosed, OpenTopic, TopicState
 from offloader.model import LedgerList, Loss, RollReason
 from offloader.offload.core import evidence, segments
 from offloader.offload.core.evidence import Being
@@ -56,12 +56,12 @@ def _check(context: Context, topic: Topic) -> None:
     acknowledging.check_pin(context, topic)
     closed = _closed_ledger(topic)
     if closed is not None:
-        _have_recorded(context, topic, closed)
+        committing.have_recorded(context, topic, closed)
         return
     state, loss = losses.handle(context, topic, state)
     context.record(state)
     if loss is not None:
-        _have_recorded(context, topic, loss)
+        _have_lost(context, topic, loss)
     elif state.open is None and state.lost_after is None:
         _mind_another_pin(context, topic)
 
@@ -90,13 +90,11 @@ def _mind_another_pin(context: Context, topic: Topic) -> None:
         extra={"see": "subscription-remade"},
     )
     renewed = replace(claim, token=token, at=context.clock_ms(), reason="the subscription was made anew")
-    _have_recorded(context, topic, renewed)
+    committing.have_recorded(context, topic, renewed)
 
 
-def _have_recorded(context: Context, topic: Topic, record: Claim | Loss | LedgerClosed) -> None:
-    """Nothing else is decided about the topic before its catalog has this."""
-    then = partial(losses.recorded, context, topic, record) if isinstance(record, Loss) else None
-    committing.have_recorded(context, topic, record, then)
+def _have_lost(context: Context, topic: Topic, loss: Loss) -> None:
+    committing.have_recorded(context, topic, loss, partial(losses.recorded, context, topic, loss))
 
 
 def _end(context: Context, registry: TopicRegistry, sealing: Sealing, topic: Topic, gone: Being) -> None:
@@ -112,7 +110,7 @@ def _end(context: Context, registry: TopicRegistry, sealing: Sealing, topic: Top
         return
     loss = _lost_tail(topic, gone, now)
     if loss is not None:
-        _have_recorded(context, topic, loss)
+        _have_lost(context, topic, loss)
     elif gone is Being.DELETED:
         if not state.abandoned:  # else the journal would forget an upload that nobody has ended yet
             registry.forget(topic)

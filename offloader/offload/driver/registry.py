@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 
 from offloader.config.levels import TopicPolicy
 from offloader.errors import ClaimedByOtherError, OffloadError, RetryableError, TopicNotFoundError
-from offloader.metadata.state import TopicState
+from offloader.metadata.state import Releasing, TopicState
 from offloader.model import TopicName
 from offloader.offload.core.rates import RateLimits
 from offloader.offload.core.retry_schedule import RetrySchedule
@@ -103,7 +102,7 @@ class TopicRegistry:
             self.refused[name] = f"{danger.message}; {danger.remedy}"
         return danger is not None
 
-    def _discovered(self, answer: Future[Findings]) -> None:
+    def _discovered(self, answer: Findings | OffloadError) -> None:
         findings = self.found.take(answer, {*self.topics, *self._adopting})
         if findings is None:
             return
@@ -133,11 +132,9 @@ class TopicRegistry:
         if self._until_caught_up:
             retiring.stop_at_present_end(topic)
 
-    def _adopted(self, name: TopicName, attempt: _Attempt, answer: Future[Topic]) -> None:
-        try:
-            topic = answer.result()
-        except OffloadError as error:
-            self._not_adopted(name, attempt, error)
+    def _adopted(self, name: TopicName, attempt: _Attempt, topic: Topic | OffloadError) -> None:
+        if isinstance(topic, OffloadError):
+            self._not_adopted(name, attempt, topic)
         else:
             self._apply(topic, self.found.policies[name])
             self.refused.pop(name, None)
@@ -179,10 +176,8 @@ class TopicRegistry:
         call, then = partial(self._context.pins.drop, topic.name), partial(self._dropped, topic.name)
         self._context.work.post(WorkKind.RELEASE, topic.name, call, then)
 
-    def _dropped(self, name: TopicName, answer: Future[None]) -> None:
-        try:
-            answer.result()
-        except OffloadError as error:
+    def _dropped(self, name: TopicName, error: OffloadError | None) -> None:
+        if error is not None:
             log.info("cannot let go of topic=%s yet: %s", name, error)
             return
         self._context.journal.record([TopicState(name)])
@@ -197,12 +192,10 @@ class TopicRegistry:
             call, then = partial(next_incarnation, self._context, topic), partial(self._renewed, topic, began)
             self._context.work.post(_kind(topic.release.retry), topic.name, call, then)
 
-    def _renewed(self, topic: Topic, began: int, answer: Future[Topic]) -> None:
-        try:
-            renewed = answer.result()
-        except OffloadError as error:
+    def _renewed(self, topic: Topic, began: int, renewed: Topic | OffloadError) -> None:
+        if isinstance(renewed, OffloadError):
             retiring.tried_in_vain(self._context, topic, began)
-            log.info("cannot adopt the next incarnation of topic=%s yet: %s", topic.name, error)
+            log.info("cannot adopt the next incarnation of topic=%s yet: %s", topic.name, renewed)
             return
         if topic.name in self.found.policies:
             self._apply(renewed, self.found.policies[topic.name])
@@ -213,9 +206,9 @@ class TopicRegistry:
         for topic in list(self.topics.values()):
             retiring.release_if_done(self._context, topic, self._was_released)
 
-    def _was_released(self, topic: Topic, *, by_policy: bool) -> None:
+    def _was_released(self, topic: Topic, why: Releasing | None) -> None:
         """Nothing of the topic is ours any more."""
-        if not by_policy:  # the policy keeps it out by itself, as long as it says so
+        if why is not Releasing.POLICY:  # the policy keeps it out by itself, as long as it says so
             self._barred.add(topic.name)
         self._context.journal.record([TopicState(topic.name)])
         log.info("released topic=%s end=%s", topic.name, topic.catalog.end)

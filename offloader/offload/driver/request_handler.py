@@ -4,7 +4,6 @@ for."""
 from __future__ import annotations
 
 import logging
-from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -73,11 +72,9 @@ class RequestHandler:
             requests.mark_seen(store, application, request_id)
         return found
 
-    def _begin_all(self, registry: TopicRegistry, answer: Future[Pending]) -> None:
-        try:
-            found = answer.result()
-        except OffloadError as error:
-            log.warning("requests wait: %s", error, extra={"see": "requests-wait"})
+    def _begin_all(self, registry: TopicRegistry, found: Pending | OffloadError) -> None:
+        if isinstance(found, OffloadError):
+            log.warning("requests wait: %s", found, extra={"see": "requests-wait"})
             return
         for request_id, request in found:
             if request_id not in self._taken and request_id not in self._answers:
@@ -193,10 +190,8 @@ class RequestHandler:
         call = partial(requests.mark_done, context.store, context.application, request_id, outcome)
         context.work.post(WorkKind.REQUEST, request_id, call, partial(self._answered, request_id))
 
-    def _answered(self, request_id: str, answer: Future[None]) -> None:
-        try:
-            answer.result()
-        except OffloadError as error:
+    def _answered(self, request_id: str, error: OffloadError | None) -> None:
+        if error is not None:
             log.warning("requests wait: %s", error, extra={"see": "requests-wait"})
             return
         kind, outcome = self._answers.pop(request_id)

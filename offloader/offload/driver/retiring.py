@@ -4,10 +4,9 @@ go of."""
 from __future__ import annotations
 
 import logging
-from concurrent.futures import Future
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
 from offloader.config.levels import TopicPolicy
 from offloader.config.policies import namespace_switch
@@ -24,10 +23,8 @@ from offloader.offload.driver.work import WorkKind
 log = logging.getLogger(__name__)
 
 
-class Released(Protocol):
-    """Hears of a topic that was let go of."""
-
-    def __call__(self, topic: Topic, *, by_policy: bool) -> None: ...
+Released = Callable[[Topic, Releasing | None], None]
+"""Hears of a topic that was let go of, and why it was."""
 
 
 def follow(context: Context, topic: Topic, policy: TopicPolicy) -> None:
@@ -122,10 +119,10 @@ def _is_disabled(context: Context, name: TopicName) -> bool:
     return context.policies.of(name, switch).released
 
 
-def _release(context: Context, topic: Topic, released: Released, began: int, answer: Future[None]) -> None:
+def _release(context: Context, topic: Topic, released: Released, began: int, error: OffloadError | None) -> None:
     """The journal knows of it before the subscription is deleted: whoever finds it gone then knows who did that."""
     state = context.state(topic.name)
-    if not _done(context, topic, began, answer) or state.releasing is None:  # nobody asks for it any more
+    if not _done(context, topic, began, error) or state.releasing is None:  # nobody asks for it any more
         return
     context.record(replace(state, let_go=True))
     call = partial(_delete_pin, context, topic.catalog, by_policy=state.releasing is Releasing.POLICY)
@@ -140,8 +137,8 @@ def _delete_pin(context: Context, catalog: CatalogHead, *, by_policy: bool) -> N
     context.pins.release(catalog.topic)
 
 
-def _pin_released(context: Context, topic: Topic, released: Released, began: int, answer: Future[None]) -> None:
-    done = _done(context, topic, began, answer)
+def _pin_released(context: Context, topic: Topic, released: Released, began: int, error: OffloadError | None) -> None:
+    done = _done(context, topic, began, error)
     topic.release = replace(topic.release, under_way=False, done=topic.release.done or done)
     if done:
         _have_claim_ended(context, topic, released)
@@ -150,27 +147,23 @@ def _pin_released(context: Context, topic: Topic, released: Released, began: int
 
 
 def _have_claim_ended(context: Context, topic: Topic, released: Released) -> None:
-    ended = partial(released, topic, by_policy=context.state(topic.name).releasing is Releasing.POLICY)
-    began = context.clock_ms()
+    began, why = context.clock_ms(), context.state(topic.name).releasing
 
-    def then(answer: Future[None]) -> None:
-        if _done(context, topic, began, answer):
-            ended()
+    def then(error: OffloadError | None) -> None:
+        if _done(context, topic, began, error):
+            released(topic, why)
 
     context.work.post(WorkKind.RELEASE, topic.name, partial(committing.end_claim, context, topic.name), then)
 
 
-def _done(context: Context, topic: Topic, began: int, answer: Future[None]) -> bool:
+def _done(context: Context, topic: Topic, began: int, error: OffloadError | None) -> bool:
     """Whether a step of the release worked."""
-    try:
-        answer.result()
-    except OffloadError as error:
+    if error is not None:
         tried_in_vain(context, topic, began)
         log.warning(
             "cannot release the subscription of topic=%s yet: %s", topic.name, error, extra={"see": "not-released"}
         )
-        return False
-    return True
+    return error is None
 
 
 def tried_in_vain(context: Context, topic: Topic, began: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -30,7 +29,7 @@ class _Done:
     """A seal that has ended. `told`: it was counted and logged."""
 
     topic: Topic
-    answer: Future[CatalogHead]
+    answer: CatalogHead | OffloadError
     told: bool = False
 
 
@@ -54,7 +53,7 @@ class Sealing:
         finally:
             context.metrics.seal((context.clock_ms() - began) / 1000)
 
-    def _take(self, topic: Topic, answer: Future[CatalogHead]) -> None:
+    def _take(self, topic: Topic, answer: CatalogHead | OffloadError) -> None:
         self._done.append(_Done(topic, answer))
 
     def collect(self) -> None:
@@ -73,12 +72,11 @@ class Sealing:
         done.told = True
         return after
 
-    def _outcome(self, topic: Topic, state: OpenTopic, answer: Future[CatalogHead]) -> tuple[TopicState, Tell]:
+    def _outcome(self, topic: Topic, state: OpenTopic, answer: CatalogHead | OffloadError) -> tuple[TopicState, Tell]:
         segment = state.open
-        try:
-            committing.take(topic, answer.result())
-        except OffloadError as error:
-            return self._failed(state, error), partial(self._tell_failure, segment, state.topic, error)
+        if isinstance(answer, OffloadError):
+            return self._failed(state, answer), partial(self._tell_failure, segment, state.topic, answer)
+        committing.take(topic, answer)
         newest = topic.catalog.newest
         if newest is None or newest.uuid != segment.uuid:
             return segments.dropped(state, "the catalog went on without it"), partial(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 
@@ -73,12 +72,13 @@ def _explained(topic: Topic, first: Position, answer: Explained) -> None:
     topic.tail = replace(topic.tail, end=end, undecided=undecided)
 
 
-def _take_explained(context: Context, topic: Topic, asked: tuple[Position, int], answer: Future[Explained]) -> None:
-    try:
-        _explained(topic, asked[0], answer.result())
-    except OffloadError as error:
-        log.info("cannot look at the tail of topic=%s yet: %s", topic.name, error)
+def _take_explained(
+    context: Context, topic: Topic, asked: tuple[Position, int], answer: Explained | OffloadError
+) -> None:
+    if isinstance(answer, OffloadError):
+        log.info("cannot look at the tail of topic=%s yet: %s", topic.name, answer)
         return
+    _explained(topic, asked[0], answer)
     observed.remember(topic, topic.last)
     if not topic.tail.undecided and _unexplained(topic) != asked:
         have_tail_explained(context, topic)

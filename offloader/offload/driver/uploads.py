@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 
@@ -24,7 +23,7 @@ class SegmentUploads:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._begun: list[tuple[TopicName, str, Future[str]]] = []
+        self._begun: list[tuple[TopicName, str, str | OffloadError]] = []
 
     def start(self, topic: TopicName, uuid: str) -> None:
         """Have the upload of a segment's object begun, unless one of the topic is."""
@@ -32,7 +31,7 @@ class SegmentUploads:
         call = partial(context.store.begin, layout.data_key(topic, uuid), meta=OBJECT_META)
         context.work.post(WorkKind.BEGIN, topic, call, partial(self._take, topic, uuid))
 
-    def _take(self, topic: TopicName, uuid: str, answer: Future[str]) -> None:
+    def _take(self, topic: TopicName, uuid: str, answer: str | OffloadError) -> None:
         self._begun.append((topic, uuid, answer))
 
     def collect(self) -> None:
@@ -43,17 +42,16 @@ class SegmentUploads:
         self._context.journal.record(states.values())
         self._begun.clear()
 
-    def _uploading(self, state: TopicState, uuid: str, answer: Future[str]) -> TopicState:
+    def _uploading(self, state: TopicState, uuid: str, answer: str | OffloadError) -> TopicState:
         """An upload is its uuid's: a segment that has another one by now does not get it."""
-        try:
-            return segments.uploading(state, uuid, answer.result())
-        except OffloadError as error:
-            log.warning("cannot begin an upload topic=%s: %s", state.topic, error, extra={"see": "upload-refused"})
-            if not segments.awaits_upload(state, uuid):
-                return state
-            if isinstance(error, OutcomeUnknownError):
-                state = segments.abandoned(state, self._context.new_uuid(), str(error))
-            return self._context.failed(state, error)
+        if not isinstance(answer, OffloadError):
+            return segments.uploading(state, uuid, answer)
+        log.warning("cannot begin an upload topic=%s: %s", state.topic, answer, extra={"see": "upload-refused"})
+        if not segments.awaits_upload(state, uuid):
+            return state
+        if isinstance(answer, OutcomeUnknownError):
+            state = segments.abandoned(state, self._context.new_uuid(), str(answer))
+        return self._context.failed(state, answer)
 
 
 class AbandonedUploads:
@@ -86,11 +84,9 @@ class AbandonedUploads:
             return False
         return True
 
-    def _take(self, topic: TopicName, answer: Future[frozenset[Abandoned]]) -> None:
-        try:
-            ended = answer.result()
-        except OffloadError as error:
-            log.info("cannot abort abandoned uploads of topic=%s yet: %s", topic, error)
+    def _take(self, topic: TopicName, ended: frozenset[Abandoned] | OffloadError) -> None:
+        if isinstance(ended, OffloadError):
+            log.info("cannot abort abandoned uploads of topic=%s yet: %s", topic, ended)
             return
         if any(self._context.work.has(kind, topic) for kind in ADOPTIONS):
             # Whoever adopts it journals, too, in another thread. We do not overwrite what that writes, and try again.

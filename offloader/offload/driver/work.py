@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar
 
+from offloader.errors import OffloadError
+from offloader.offload.core.check import attempt
 from offloader.offload.driver.foreseen import only_foreseen
 
 log = logging.getLogger(__name__)
@@ -83,7 +85,7 @@ class _Piece:
     kind: WorkKind
     key: Hashable
     posted_at: int
-    then: Callable[[Future[Any]], None]
+    then: Callable[[Any], None]
     running: bool = False
 
 
@@ -105,11 +107,11 @@ class Work:
         kind: WorkKind,
         key: Hashable,
         call: Callable[[], T],
-        then: Callable[[Future[T]], None],
+        then: Callable[[T | OffloadError], None],
         wakes: Callable[[T], bool] = lambda _: True,
     ) -> bool:
-        """Have `call` made; `then` gets what came of it. False: the same is under way already, and nothing is posted.
-        `wakes`: whether an answer is worth a round of its own; else it is taken in the next one."""
+        """Have `call` made; `then` gets what it returned or raised. False: the same is under way already, and nothing
+        is posted. `wakes`: whether an answer is worth a round of its own; else it is taken in the next one."""
         if (kind, key) in self._under_way:
             return False
         piece = _Piece(kind, key, self._clock_ms(), then)
@@ -148,7 +150,7 @@ class Work:
             piece, answer = self._done[0]
             self._ended(piece)
             try:
-                piece.then(answer)
+                piece.then(attempt(answer.result))
             except BaseException:
                 self._begun(piece)
                 raise
