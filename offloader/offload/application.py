@@ -24,15 +24,14 @@ from offloader.bookkeeper.connect import check_installed
 from offloader.config import Config
 from offloader.errors import AuthorizationFailedError, ConfigError
 from offloader.metadata.catalog import Catalogs
-from offloader.metadata.journal import CALLS_OF_A_WAIT, Journal, Waiting
+from offloader.metadata.journal import CALLS_OF_A_WAIT, Journal
 from offloader.metadata.root import open_root
 from offloader.metrics import Metrics
 from offloader.model import Lane
 from offloader.offload import settings as derived
 from offloader.offload.caught_up import CaughtUp, CaughtUpState
-from offloader.offload.clock import SteadyClock
 from offloader.offload.core.rates import RateLimits
-from offloader.offload.driver.context import Context
+from offloader.offload.driver.context import Context, SteadyClock
 from offloader.offload.driver.driver import Driver
 from offloader.offload.driver.lane_plans import LanePlans
 from offloader.offload.driver.registry import TopicRegistry
@@ -59,8 +58,7 @@ WATCH_EVERY = 0.2  # seconds between looks at the query and the driver
 
 
 class Application:
-    """One run of the application. `run` returns the exit code. Tests wrap what it reaches (`wrapper`), and what its
-    workers do."""
+    """One run of the application. Tests wrap what it reaches (`wrapper`), and what its workers reach (`workers`)."""
 
     def __init__(
         self,
@@ -89,8 +87,7 @@ class Application:
         self._stop.set()
 
     def run(self) -> int:
-        """Until stopped: 0; until caught up: 0, or 2 when `unfinished` names topics. Raises OffloadError
-        (OvertakenError: exit code 3)."""
+        """Until stopped: 0; until caught up: 0, or 2 when `unfinished` names topics. Raises OffloadError."""
         with ExitStack() as stack:
             stack.callback(self.ended.set)
             edges = self._reach(stack)
@@ -132,9 +129,8 @@ class Application:
         self, stack: ExitStack, slots: int, admin: AdminClient, metrics: Metrics, store: ObjectStore, cluster: str
     ) -> Driver:
         config = self.config
-        journal = stack.enter_context(
-            Journal.open(store, config.application, _new_uuid, metrics.journaled, _waits(metrics, store))
-        )
+        waiting = partial(metrics.health.waiting, "journal", CALLS_OF_A_WAIT * store.longest_call)
+        journal = stack.enter_context(Journal.open(store, config.application, _new_uuid, metrics.journaled, waiting))
         pins = BrokerPins(derived.pulsar(config))
         stack.callback(pins.close)
         source = BrokerSource(derived.pulsar(config))
@@ -196,22 +192,22 @@ class Application:
             lane: SupervisedQuery(partial(start, lane), partial(driver.batches_since_restart, lane)) for lane in Lane
         }
         self.ready.set()
+        code = 0
         while not self._stop.wait(WATCH_EVERY):
             for query in queries.values():
                 query.keep_running()
             if slots.changed():
                 driver.plans.limits = derived.lanes(config, slots.number)
-            if caught_up is not None:
-                outcome = caught_up.look(self._clock_ms())
-                if outcome is not CaughtUpState.NOT_YET:
-                    self.unfinished = caught_up.unfinished()
-                    self._end(driver, queries.values(), session)
-                    return 0 if outcome is CaughtUpState.CAUGHT_UP else 2
+            outcome = caught_up.look(self._clock_ms()) if caught_up else CaughtUpState.NOT_YET
+            if caught_up and outcome is not CaughtUpState.NOT_YET:
+                self.unfinished = caught_up.unfinished()
+                code = 0 if outcome is CaughtUpState.CAUGHT_UP else 2
+                break
         self._end(driver, queries.values(), session)
-        return 0
+        return code
 
     def _end(self, driver: Driver, queries: Iterable[SupervisedQuery], session: SparkSession) -> None:
-        """Stop between batches where that is possible soon: Spark ends such a query without a stack trace."""
+        """Stop between batches if that is possible soon: Spark then ends without a stack trace."""
         driver.plans.drain(timeout=self.config.limits.slice.time_budget_ms / 1000 + 10)
         driver.stop()
         driver.plans.server.close()
@@ -263,11 +259,6 @@ def stop_on_signals(application: Application) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _waits(metrics: Metrics, store: ObjectStore) -> Waiting:
-    """The journal's waits, told to `/healthz`."""
-    return partial(metrics.health.waiting, "journal", CALLS_OF_A_WAIT * store.longest_call)
 
 
 def _check_brokers(admin: AdminClient, *, vouched: bool) -> None:

@@ -1,5 +1,4 @@
-"""`offloader run --until-caught-up`: each topic's end at the start is the goal; those that cannot get there are
-named."""
+"""`offloader run --until-caught-up`: each topic is to reach the end that it has at the start."""
 
 from __future__ import annotations
 
@@ -42,14 +41,11 @@ class CaughtUp:
             left = self.left()
             if not left:
                 return CaughtUpState.CANNOT if registry.refused or registry.found.unread else CaughtUpState.CAUGHT_UP
-            hopeless = [
-                self._hopeless(name, now) for name in left
-            ]  # all of them: each is timed from when it was first seen
+            hopeless = [self._hopeless(name, now) for name in left]  # each is timed from when it was first seen
             if all(hopeless):
                 return CaughtUpState.CANNOT
-        return (
-            CaughtUpState.TIMED_OUT if self._deadline is not None and now >= self._deadline else CaughtUpState.NOT_YET
-        )
+        timed_out = self._deadline is not None and now >= self._deadline
+        return CaughtUpState.TIMED_OUT if timed_out else CaughtUpState.NOT_YET
 
     def left(self) -> list[TopicName]:
         """Topics that have not reached their goal."""

@@ -20,11 +20,10 @@ from offloader.metadata.journal import CALLS_OF_A_WAIT, Journal
 from offloader.metrics import Metrics
 from offloader.model import Lane, Receipt, Slice
 from offloader.offload import settings as derived
-from offloader.offload.clock import SteadyClock
 from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.core.planner import Plan
 from offloader.offload.core.rates import RateLimits
-from offloader.offload.driver.context import Context
+from offloader.offload.driver.context import Context, SteadyClock
 from offloader.offload.driver.driver import Driver
 from offloader.offload.driver.lane_plans import LanePlans
 from offloader.offload.driver.registry import TopicRegistry

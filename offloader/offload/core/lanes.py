@@ -1,9 +1,7 @@
 """Which lane a topic travels in. Pure: it follows from what the topic's receipts say.
 
 In one micro-batch everybody waits for the slowest slice. So a topic that cannot fill a part in the time of the fast
-lane goes to the slow one, where there is time: what is read there is kept until it is a part. It comes back when it
-proves fast.
-"""
+lane goes to the slow one, whose slices keep what they read until it is a part. It comes back when it proves fast."""
 
 from __future__ import annotations
 
@@ -20,9 +18,9 @@ LONGEST_MS = 24 * 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class LaneLimits:
-    """What one micro-batch of a lane may hold. `tasks` run at once, each with `threads` threads. `silent_ms`: what no
-    broker has delivered after so long although it is stored, none will. `longest_ms`: a slice that holds the only slot
-    takes no longer; None: others do not wait for it."""
+    """What one micro-batch of a lane may hold. `tasks` run at once, each with `threads` threads. `silent_ms`: after so
+    long no broker will deliver what is stored. `longest_ms`: a slice that holds the only slot takes no longer; None:
+    others do not wait for it."""
 
     tasks: int
     threads: int
@@ -42,9 +40,8 @@ class LaneLimits:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """What a topic's slices have shown so far. `rate`: object bytes a second, 0 while that is unknown. `in_vain`:
-    slices of the slow lane in a row that had nothing to show. `proofs`: those in a row that the fast lane could have
-    done, of `needed`."""
+    """What a topic's slices have shown so far. `rate`: object bytes a second, 0: unknown. `in_vain`: slices of the slow
+    lane in a row with nothing to show. `proofs`: those in a row that the fast lane could have done, of `needed`."""
 
     lane: Lane = Lane.FAST
     rate: float = 0.0
@@ -59,8 +56,7 @@ def best_rate(receipts: Iterable[Receipt]) -> float:
 
 
 def after(speed: Speed, receipt: Receipt, fast: LaneLimits, best: float) -> Speed:
-    """The speed after one more slice. `fast`: what a slice of the fast lane may take; `best`: the best rate in its
-    batch."""
+    """The speed after one more slice. `fast`: the fast lane's limits; `best`: the best rate in the batch."""
     speed = replace(speed, rate=_learnt(speed.rate, receipt))
     if receipt.id.lane is Lane.FAST:
         return replace(speed, lane=Lane.SLOW, in_vain=0, proofs=0) if _holds_others(receipt, fast, best) else speed
@@ -74,21 +70,20 @@ def after(speed: Speed, receipt: Receipt, fast: LaneLimits, best: float) -> Spee
 
 
 def slow_limit_ms(speed: Speed, goal: int, limits: LaneLimits) -> int:
-    """How long a slice of the slow lane may wait for `goal` bytes: twice what it should take, and longer each time that
-    was not enough."""
+    """How long a slice of the slow lane may wait for `goal` bytes: twice what it should take, longer after each
+    failure."""
     expected = int(1000 * goal / speed.rate) if speed.rate else 0
     return min(max(limits.hard_limit_ms, 2 * expected) << _doublings(speed), _longest_ms(speed, limits))
 
 
 def stall_ms(speed: Speed, limits: LaneLimits) -> int:
-    """How long a slice may be without anything that comes: a slow topic is waited for, one that hangs is not. Longer
-    each time that this was not enough, since an entry may be large."""
+    """How long a slice may wait for a next entry: for a slow topic it does, for one that hangs it does not. Longer each
+    time that this was not enough, since an entry may be large."""
     return min(limits.hard_limit_ms << _doublings(speed), LONGEST_MS)
 
 
 def sure_bytes(speed: Speed, limits: LaneLimits) -> int | None:
-    """What a slice of the slow lane will bring in half the time that it may take; None: it may take as long as a part
-    of its topic does."""
+    """What a slice of the slow lane brings in half its time; None: it may take as long as a part does."""
     if speed.lane is Lane.FAST or limits.longest_ms is None:
         return None
     half_ms = _longest_ms(speed, limits) / 2
@@ -105,8 +100,8 @@ def _doublings(speed: Speed) -> int:
 
 
 def _learnt(before: float, receipt: Receipt) -> float:
-    """What comes at once, after a pause, says little of how fast the rest will come: it counts for twice of what was
-    known at most, and within a second for nothing."""
+    """What comes at once after a pause says little of the rest: it counts for twice the known rate at most, and within
+    a second for nothing."""
     now = _rate(receipt)
     if not now or not before:
         return now or before
@@ -120,8 +115,7 @@ def _rate(receipt: Receipt) -> float:
 
 
 def _holds_others(receipt: Receipt, fast: LaneLimits, best: float) -> bool:
-    """What is slow for everybody is no reason: the store, or the cores that all share. Another lane would not help, it
-    has but one task."""
+    """Whether the topic itself is slow: where the store is, or the cores, another lane would not help."""
     late = _a_part_took(receipt) > fast.time_budget_ms
     alike = bool(receipt.parts) and ALIKE * _rate(receipt) >= best
     return receipt.stop is SliceStop.SLOW or (late and not alike)

@@ -19,8 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def acknowledge_all(context: Context, topics: Iterable[Topic]) -> None:
-    """Have every topic's catalog end acknowledged that the pin has not confirmed yet. Where the last look failed, an
-    acknowledgement would only be waited for, too."""
+    """Have acknowledged what is committed of each topic, unless nobody answered the last look at it."""
     now = context.clock_ms()
     for topic in topics:
         target = _target(topic)

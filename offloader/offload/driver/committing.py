@@ -1,14 +1,17 @@
-"""What is committed of each topic. Nothing else appends to catalogs, or changes what a topic knows of its own."""
+"""What is committed of each topic. Only this appends to catalogs, and changes what a topic knows of its own. What is
+old in them it has summed up in manifests: nothing waits for that."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
 from offloader.errors import OffloadError
 from offloader.metadata.catalog import Catalogs, released
+from offloader.metadata.compaction import compact
+from offloader.metadata.manifest import FAN
 from offloader.metadata.state import CatalogHead, Said
 from offloader.model import TopicName
 from offloader.offload.driver.context import Context
@@ -19,10 +22,11 @@ from offloader.offload.driver.work import WorkKind
 log = logging.getLogger(__name__)
 
 RELOAD_MS = 2_000
+COMPACT_AGAIN_MS = 60_000
 
 
 def append(catalogs: Catalogs, catalog: CatalogHead, record: Said) -> CatalogHead:
-    """Append a record to a catalog as it was loaded. Not in the driver's thread. See `Catalogs.append`."""
+    """See `Catalogs.append`. Not in the driver's thread."""
     return catalogs.append(catalog, record)
 
 
@@ -52,7 +56,7 @@ def in_doubt(context: Context, topic: Topic, error: OffloadError) -> None:
 
 
 def have_reloaded(context: Context, topic: Topic) -> None:
-    """Have the catalog of a topic in doubt loaded anew, a little later: an answer that was lost may be in it."""
+    """Have the catalog of a topic in doubt loaded anew: it may have what a lost answer was about."""
     if context.clock_ms() >= topic.committed.reload_at:
         call = partial(context.catalogs.head, topic.name)
         context.work.post(WorkKind.CATALOG, topic.name, call, partial(_reloaded, context, topic))
@@ -70,3 +74,33 @@ def end_claim(context: Context, name: TopicName) -> None:
     catalog = context.catalogs.head(name)
     if catalog.claim is not None and catalog.claim.application:
         append(context.catalogs, catalog, released(catalog.claim, context.clock_ms(), "released"))
+
+
+class Compacting:
+    """Which topics' manifests are written, and when that is tried again."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._leaves: dict[TopicName, int] = {}
+        self._again_at: dict[TopicName, int] = {}
+
+    def look(self, topics: Iterable[Topic]) -> None:
+        """Begin what is due."""
+        now = self._context.clock_ms()
+        for topic in topics:
+            leaves = topic.catalog.next_slot // FAN
+            if leaves > self._leaves.get(topic.name, 0) and now >= self._again_at.get(topic.name, 0):
+                call = partial(compact, self._context.store, topic.catalog)
+                self._context.work.post(WorkKind.COMPACT, topic.name, call, partial(self._taken, topic.name, leaves))
+
+    def _taken(self, name: TopicName, leaves: int, answer: int | OffloadError) -> None:
+        if isinstance(answer, OffloadError):
+            self._again_at[name] = self._context.clock_ms() + COMPACT_AGAIN_MS
+            log.warning(
+                "cannot write manifests of topic=%s yet, readers read its records one by one: %s",
+                name,
+                answer,
+                extra={"see": "manifests-wait"},
+            )
+        else:
+            self._leaves[name] = leaves

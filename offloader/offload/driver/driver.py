@@ -1,10 +1,8 @@
-"""The one process that decides: rounds of looking, deciding, journaling, and publishing plans; receipts come back
-between them.
+"""The one process that decides: rounds of looking, deciding, journaling and publishing plans.
 
 One thread runs everything here (`run`) and owns all topics. It waits for nothing but the journal: whatever else may
 take long it posts as work, and takes the result in a later round. Other threads only put receipts into its inbox, or
-wake it. Batches run beside that, one of each lane at a time.
-"""
+wake it. Batches run beside that, one of each lane at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from offloader.errors import RetryableError
 from offloader.metadata.state import TopicState
 from offloader.model import Lane, Receipt, TopicName
 from offloader.offload.driver import acknowledging
-from offloader.offload.driver.compacting import Compacting
+from offloader.offload.driver.committing import Compacting
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.lane_plans import LaneBatch, LanePlans
 from offloader.offload.driver.registry import TopicRegistry
@@ -31,8 +29,8 @@ BUSY_WAIT = 0.25  # seconds between rounds while something is under way
 
 
 class Driver:
-    """Runs the rounds. `registry` has the topics, `plans` what is read of them, `requests` what the command line asks;
-    the journal is checked every `poll_ms`."""
+    """`registry` has the topics, `plans` what is read of them, `requests` what the command line asks. `poll_ms`: how
+    often the journal is checked."""
 
     def __init__(
         self, context: Context, registry: TopicRegistry, plans: LanePlans, requests: RequestHandler, poll_ms: int
@@ -88,8 +86,8 @@ class Driver:
                 self._wait(seconds)
 
     def turn(self) -> float:
-        """One round; what can be retried is, at a later one. Returns the seconds after which the next one is due, if
-        nothing wakes us."""
+        """One round; a later one tries again what can be. Returns the seconds until the next one, if nothing wakes
+        us."""
         began = self.context.clock_ms()
         try:
             self.round()

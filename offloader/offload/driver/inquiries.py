@@ -1,5 +1,4 @@
-"""Topics that do not answer as the ones that we know: looked at again and again, until what became of them is
-proven."""
+"""Looks at topics that do not answer as the ones that we know, until it is proven what became of them."""
 
 from __future__ import annotations
 
@@ -60,7 +59,7 @@ def vouch(topic: Topic) -> None:
 
 
 def _witnesses(topics: list[Topic]) -> list[Topic]:
-    """Topics that we hold: those that answer as ever first, and no others where there are such."""
+    """Topics that we hold: only those that answer as ever, where there are any."""
     there = sorted((t for t in topics if not t.gone), key=lambda t: (t.in_question, t.poll.error != ""))
     return [t for t in there if not t.in_question] or there
 

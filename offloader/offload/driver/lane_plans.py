@@ -48,8 +48,8 @@ class _Outstanding:
     since: int
 
     def is_of(self, batch: LaneBatch) -> bool:
-        """Whether the batch is what Spark made of this plan: not of an earlier one, nor the empty one with which each
-        query begins."""
+        """Whether Spark made the batch of this plan: not of an earlier one, nor the empty one with which a query
+        begins."""
         return any((r.id.run, r.id.plan) == (self.plan.run, self.plan.number) for r in batch.receipts)
 
 
@@ -112,7 +112,8 @@ class LanePlans:
         ours = out if out is not None and out.is_of(batch) else None
         if not batch.accounted:
             batch.accounted = True
-            received.account()
+            for effect in received.effects:
+                effect()
             if ours is not None:  # whatever the journal does now, Spark has done its part
                 context.metrics.health.batch_ended(batch.lane)
         context.journal.record(received.states.values())
@@ -144,8 +145,7 @@ class LanePlans:
     # Planning
 
     def plan(self) -> None:
-        """Look at the topics that are free, decide on them, and publish a plan for each free lane. Where only the slow
-        lane is free, for its topics alone."""
+        """Look at the topics that are free, decide on them, and publish a plan for each lane that is free."""
         context, topics = self._context, self._free()
         if self._draining.is_set() or (Lane.FAST in self._outstanding and not topics):
             return
@@ -157,13 +157,14 @@ class LanePlans:
         self.take_done()
         reconciling.check_all(context, self._registry, topics, self._sealing)
         self.take_done()
-        decisions = self._decide(topic for topic in topics if self._may_be_decided(topic))
-        decisions = self._begin_uploads(decisions)
+        held = self._registry.topics
+        decided = self._decide(t for t in topics if held.get(t.name) is t and t.readable and not context.busy(t))
+        decisions = self._begin_uploads(decided)
         holds = [d.step.until for d in decisions if isinstance(d.step, Hold) and d.step.until is not None]
         self.due_at = min(holds, default=math.inf)
         for decision in decisions:
             if isinstance(decision.step, Seal):
-                self._sealing.start(self._registry.topics[decision.view.topic], decision.step.state)
+                self._sealing.start(held[decision.view.topic], decision.step.state)
         self._publish(decisions)
 
     def _free(self) -> list[Topic]:
@@ -171,10 +172,6 @@ class LanePlans:
         if Lane.FAST not in self._outstanding:
             return topics
         return [topic for topic in topics if topic.learnt.speed.lane not in self._outstanding]
-
-    def _may_be_decided(self, topic: Topic) -> bool:
-        ours = self._registry.topics.get(topic.name) is topic
-        return ours and topic.readable and not self._context.busy(topic)
 
     def _decide(self, topics: Iterable[Topic]) -> list[Decision]:
         """One decision a topic; what they change is journaled before anything acts on it."""
@@ -188,7 +185,8 @@ class LanePlans:
                 with only_foreseen():
                     decisions.append(planner.decide(view, now, self._context.new_uuid))
                 self._measure_throttling(topic, decisions[-1], now)
-                self._tell_of_abandoned(decisions[-1])
+                for gone in decisions[-1].state.abandoned[len(view.state.abandoned) :]:
+                    tell_of_abandoned(self._context, topic.name, gone.reason)
             except OffloadError as error:
                 self._context.record(self._context.failed(view.state, error))
         self._context.journal.record([d.state for d in decisions if d.state != d.view.state])
@@ -211,10 +209,6 @@ class LanePlans:
         elif since:
             self._context.metrics.throttled(topic.name, (now - since) / 1000)
             topic.planned = replace(topic.planned, throttled_since=0)
-
-    def _tell_of_abandoned(self, decision: Decision) -> None:
-        for gone in decision.state.abandoned[len(decision.view.state.abandoned) :]:
-            tell_of_abandoned(self._context, decision.view.topic, gone.reason)
 
     def _begin_uploads(self, decisions: list[Decision]) -> list[Decision]:
         """Have uploads begun; the decisions with new ones for those that have begun already."""

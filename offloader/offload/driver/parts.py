@@ -51,8 +51,8 @@ class Learnt:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """When a slice of it was last in a plan. `travels`: that plan's receipts are not in yet. `throttled_since`: a rate
-    limit holds it back; 0: none does."""
+    """When a slice of it was last planned. `travels`: its receipts are not in yet. `throttled_since`: 0: no rate limit
+    holds it."""
 
     at: int = 0
     travels: bool = False
@@ -69,8 +69,8 @@ class PinState:
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """`accepted`: somebody accepts what is lost up to here. `awaited`: the first position that was seen to be there and
-    is not accounted for."""
+    """`accepted`: losses up to here are accepted. `awaited`: the first position that was seen and is not accounted
+    for."""
 
     accepted: Position | None = None
     awaited: Position | None = None
@@ -88,8 +88,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Retirement:
-    """The topic is offloaded up to `at`, and no further. None: to the end that it has at the first look after
-    `asked_at`."""
+    """The topic is offloaded up to `at`, and no further. None: to its end at the first look after `asked_at`."""
 
     reason: RollReason
     at: Position | None
@@ -117,8 +116,8 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """When the topic's end is asked for again. `under_way`: it is being asked for. `error`: why that failed last;
-    empty: it did not."""
+    """When the topic's end is asked for again. `under_way`: it is now. `error`: why that failed last; empty: it did
+    not."""
 
     again_at: int = 0
     under_way: bool = False
@@ -138,9 +137,9 @@ class HiddenTail:
 
 @dataclass(frozen=True, slots=True)
 class Inquiry:
-    """What is known of a topic that does not answer as the one that we know. `found`: what became of it, once that is
-    proven. `adopted`: before that; a topic that was not is taken in anew where it is there after all. `vouched`:
-    somebody says that it was deleted."""
+    """A topic that does not answer as the one that we know. `found`: what became of it, once proven. `adopted`: before
+    that; one that was not is taken in anew where it is there after all. `vouched`: somebody says that it was
+    deleted."""
 
     adopted: bool = True
     vouched: bool = False

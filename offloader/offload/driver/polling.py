@@ -1,4 +1,4 @@
-"""Looking at the topics in Pulsar: ends often and together, ledger lists only where something moved."""
+"""Polls the topics in Pulsar: ends often and together, ledger lists only where something moved."""
 
 from __future__ import annotations
 
@@ -47,22 +47,16 @@ def look(context: Context, topics: Iterable[Topic]) -> None:
 
 
 def _may_be_looked_at(context: Context, topic: Topic) -> bool:
-    return not (
-        topic.gone
-        or topic.in_question
-        or topic.release.done
-        or topic.planned.travels
-        or topic.poll.under_way
-        or context.work.has(WorkKind.LEDGERS, topic.name)
-        or context.work.has(WorkKind.RELEASE, topic.name)
-    )
+    ended = topic.gone or topic.in_question or topic.release.done
+    under_way = any(context.work.has(kind, topic.name) for kind in (WorkKind.LEDGERS, WorkKind.RELEASE))
+    return not (ended or under_way or topic.planned.travels or topic.poll.under_way)
 
 
 def _take_ends(
     context: Context, topics: list[Topic], began: int, ends: dict[TopicName, TopicEnd | Exception] | OffloadError
 ) -> None:
     now = context.clock_ms()
-    waiting: list[tuple[Topic, TopicEnd]] = []
+    waiting: list[Topic] = []
     for topic in topics:
         end = ends if isinstance(ends, OffloadError) else ends[topic.name]
         observed.answered(topic, None if isinstance(end, Exception) else end)
@@ -73,16 +67,12 @@ def _take_ends(
             _refresh_ledgers(context, topic, end, began)
             continue
         observed.same(topic, began, _quiet_until(topic, now))
-        if (
-            topic.observed.doubted
-            or _list_is_older(topic)
-            or _close_not_seen(topic, now)
-            or _may_have_hidden(topic, now)
-        ):
-            waiting.append((topic, end))
-    waiting.sort(key=lambda pair: (not pair[0].observed.doubted, pair[0].observed.listed_at))
-    for topic, end in waiting[:LIST_CHECKS]:
-        _refresh_ledgers(context, topic, end, began)
+        list_too = _list_is_older(topic) or _close_not_seen(topic, now) or _may_have_hidden(topic, now)
+        if topic.observed.doubted or list_too:
+            waiting.append(topic)
+    waiting.sort(key=lambda topic: (not topic.observed.doubted, topic.observed.listed_at))
+    for topic in waiting[:LIST_CHECKS]:
+        _refresh_ledgers(context, topic, topic.end, began)
 
 
 def _failed(context: Context, topic: Topic, began: int, error: OffloadError) -> None:
@@ -96,26 +86,25 @@ def _failed(context: Context, topic: Topic, began: int, error: OffloadError) -> 
 
 def _end_is_awaited(context: Context, topic: Topic) -> bool:
     """Somebody asked for everything up to the very end, also what consumers do not get."""
-    asked = topic.retirement is not None and topic.retirement.at is None
-    return topic.source.complete and (asked or bool(context.state(topic.name).requests))
+    retires = topic.retirement is not None and topic.retirement.at is None
+    return topic.source.complete and (retires or bool(context.state(topic.name).requests))
 
 
 def _list_is_older(topic: Topic) -> bool:
-    """The end is in a ledger that the list does not have: they were asked for at two times, or of two brokers."""
+    """The end is in a ledger that the list lacks: they were read at two times, or from two brokers."""
     last = topic.last
     return last is not None and not topic.info.ledgers.reaches(last.ledger)
 
 
 def _may_have_hidden(topic: Topic, now: int) -> bool:
-    """Markers and entries of open or aborted transactions move the ledger's end and not the consumers': asked for now
-    and then."""
+    """Markers and entries of open or aborted transactions move the ledger's end and not the consumers'."""
     quiet_for = now - topic.observed.moved_at
-    often = max(min(quiet_for // 4, topic.rules.roll_ms // 4), 1_000)
-    return topic.source.complete and now - topic.observed.listed_at >= often
+    every = max(min(quiet_for // 4, topic.rules.roll_ms // 4), 1_000)
+    return topic.source.complete and now - topic.observed.listed_at >= every
 
 
 def _close_not_seen(topic: Topic, now: int) -> bool:
-    """Everything is offloaded, and its last ledger is not known to be closed: whether it is time to ask again."""
+    """Everything is offloaded, its last ledger is not known to be closed, and it is time to ask again."""
     end, ledgers = topic.catalog.end, topic.info.ledgers
     if end is None or (topic.last is not None and topic.last > end):
         return False
@@ -143,10 +132,10 @@ def _take_ledgers(context: Context, topic: Topic, end: TopicEnd, began: int, inf
     if not topic.catalog.is_of(info.created, info.ledgers):
         inquire(topic)
         return
-    before, moved_on = topic.last, end.last != topic.end.last
+    before, moved = topic.last, end.last != topic.end.last
     observed.listed(topic, info, end, began)
     if _end_is_awaited(context, topic):
         have_tail_explained(context, topic)
-    if moved_on or topic.last != before:
+    if moved or topic.last != before:
         observed.moved(topic, began)
     observed.remember(topic, topic.last)

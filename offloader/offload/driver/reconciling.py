@@ -67,8 +67,8 @@ def _check(context: Context, topic: Topic) -> None:
 
 
 def _closed_ledger(topic: Topic) -> LedgerClosed | None:
-    """How the ledger of the catalog's end was closed, and what follows it, to be recorded while Pulsar lists both:
-    whatever moves the pin later, what follows is known as long as that ledger is there."""
+    """How the ledger of the catalog's end was closed, and what follows it. Recorded while Pulsar lists both: wherever
+    the pin is moved later, what follows is known as long as that ledger is there."""
     end, ledgers, holds = topic.catalog.end, topic.info.ledgers, topic.rules.pin_holds_last_entry
     if end is None or end.entry < 0 or ledgers.closed_with(end.ledger) != end.entry:
         return None
@@ -120,34 +120,22 @@ def _end(context: Context, registry: TopicRegistry, sealing: Sealing, topic: Top
 
 
 def _end_old(context: Context, topic: Topic, state: TopicState, reason: str) -> TopicState:
-    """The next state of a topic whose source is gone: sealing at the last uploaded part, or without the segment that
-    had none."""
+    """The next state of a topic that is gone: it seals at its last uploaded part, or drops a segment that has none."""
     if not isinstance(state, OpenTopic) or state.open.sealed is not None:
         return state
-    covered = state.open.covered
+    name, uuid, covered = topic.name, state.open.uuid, state.open.covered
     if covered is None:
-        log.warning(
-            "segment dropped topic=%s segment=%s: %s",
-            topic.name,
-            state.open.uuid,
-            reason,
-            extra={"see": "segment-dropped"},
-        )
+        log.warning("segment dropped topic=%s segment=%s: %s", name, uuid, reason, extra={"see": "segment-dropped"})
         return replace(segments.dropped(state, reason), failure=None, requests=())
     log.warning(
-        "sealing at the last uploaded entry topic=%s end=%s: %s",
-        topic.name,
-        covered,
-        reason,
-        extra={"see": "sealed-early"},
+        "sealing at the last uploaded entry topic=%s end=%s: %s", name, covered, reason, extra={"see": "sealed-early"}
     )
     state = segments.closing(state, covered, RollReason.DELETED)
     return segments.complete(state, (), LedgerList(()), context.clock_ms())
 
 
 def _lost_tail(topic: Topic, reason: str, now: int) -> Loss | None:
-    """What the ended incarnation had beyond the catalog's end, up to the last position that was ever seen; to be
-    recorded."""
+    """What the ended incarnation had beyond the catalog's end, up to the last position that was ever seen."""
     after, last = topic.catalog.accounted, topic.observed.last
     if after is None or last is None or last <= after:
         return None

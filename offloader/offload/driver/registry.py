@@ -16,7 +16,7 @@ from offloader.offload.core.retry_schedule import RetrySchedule
 from offloader.offload.driver import retiring
 from offloader.offload.driver.adoption import adopt, next_incarnation, rules_of
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.discovered import DiscoveredTopics, Findings
+from offloader.offload.driver.discovery import DiscoveredTopics, Findings
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.undelivered import explain_tail
 from offloader.offload.driver.work import WorkKind
@@ -93,8 +93,7 @@ class TopicRegistry:
         return policy.enabled or name in self._context.journal.topics or name in self.found.claimed
 
     def _endangered(self, name: TopicName) -> bool:
-        """Whether a policy of the namespace keeps a topic that we do not hold yet from being adopted. One that has a
-        pin is safer with us."""
+        """Whether a policy of its namespace keeps a topic from being adopted. One that has a pin is safer with us."""
         if name in self._context.journal.topics or name in self._held:
             return False
         danger = self.found.danger(name)

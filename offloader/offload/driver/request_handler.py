@@ -1,5 +1,4 @@
-"""Requests from the command line: taken in while the application runs, answered when the catalog has what they asked
-for."""
+"""Requests from the command line: taken in, and answered when the catalog has what they asked for."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ class _Taken(NamedTuple):
 
 
 class RequestHandler:
-    """Looks for new requests every `poll_ms`; a close and a release live on in the journal until they are satisfied."""
+    """Looks for new requests every `poll_ms`. The journal keeps a close and a release until they are satisfied."""
 
     def __init__(self, context: Context, poll_ms: int) -> None:
         self._context = context
@@ -50,7 +49,7 @@ class RequestHandler:
         return bool(self._taken or self._answers)
 
     def serve(self, registry: TopicRegistry, now: int) -> None:
-        """Take in what is new, answer what is satisfied. A store that does not answer delays requests, nothing else."""
+        """Take in what is new, answer what is satisfied. A silent store delays requests, nothing else."""
         if now >= self._look_at:
             self._look_at = now + self._poll_ms
             call, then = partial(self._look, frozenset(self._taken), now), partial(self._begin_all, registry)
@@ -58,8 +57,9 @@ class RequestHandler:
             for request_id in self._answers:
                 self._have_answered(request_id)
         for request_id, taken in list(self._taken.items()):
-            if request_id not in self._answers:
-                self._answer(request_id, taken, registry, now)
+            outcome = None if request_id in self._answers else self._outcome(request_id, taken, registry, now)
+            if outcome is not None:
+                self._done(request_id, taken.request.kind, outcome)
 
     def _look(self, taken: frozenset[str], now: int) -> Pending:
         """Not in the driver's thread: requests that were not taken yet, which are marked as seen."""
@@ -81,7 +81,7 @@ class RequestHandler:
                 self._begin(request_id, request, registry, self._context.clock_ms())
 
     def _begin(self, request_id: str, request: Request, registry: TopicRegistry, now: int) -> None:
-        """Record what is asked of a topic that we have; refuse the others in one line, once all topics are known."""
+        """Record what is asked of a topic that we have; refuse the others, once all topics are known."""
         topic = registry.topics.get(request.topic)
         if topic is None and not registry.settled:
             return
@@ -98,16 +98,10 @@ class RequestHandler:
         """Why the request cannot be served; empty: it can."""
         if topic is None:
             why = registry.refused.get(request.topic)
-            return (
-                f"not offloaded now: {why}"
-                if why
-                else f"{request.topic} is not offloaded by {self._context.application}"
-            )
-        if request.kind is RequestKind.ACCEPT_LOSS:
-            return self._refused_loss(request, topic)
-        return ""
-
-    def _refused_loss(self, request: Request, topic: Topic) -> str:
+            default = f"{request.topic} is not offloaded by {self._context.application}"
+            return f"not offloaded now: {why}" if why else default
+        if request.kind is not RequestKind.ACCEPT_LOSS:
+            return ""
         if request.position is None:
             return "" if topic.in_question or topic.gone else f"{topic.name} is there: it was not deleted"
         lost = evidence.lost(self._context.state(topic.name), topic.catalog, topic.info.ledgers, topic.confirmed)
@@ -134,11 +128,6 @@ class RequestHandler:
                 losses.accept(topic, end)
                 context.record(replace(state, failure=None))
 
-    def _answer(self, request_id: str, taken: _Taken, registry: TopicRegistry, now: int) -> None:
-        outcome = self._outcome(request_id, taken, registry, now)
-        if outcome is not None:
-            self._done(request_id, taken.request.kind, outcome)
-
     def _outcome(self, request_id: str, taken: _Taken, registry: TopicRegistry, now: int) -> RequestOutcome | None:
         request = taken.request
         topic = registry.topics.get(request.topic)
@@ -154,9 +143,9 @@ class RequestHandler:
         match request.kind:
             case RequestKind.CLOSE:
                 return self._closed(request_id, taken, topic, now)
-            case RequestKind.ACCEPT_LOSS:
-                return _loss_accepted(topic, now)
-            case RequestKind.RELEASE:
+            case RequestKind.ACCEPT_LOSS if topic.losses.accepted is None:
+                return RequestOutcome(True, f"recorded, the topic goes on after {topic.catalog.end}", now)
+            case _:
                 return None
 
     def _closed(self, request_id: str, taken: _Taken, topic: Topic, now: int) -> RequestOutcome | None:
@@ -169,11 +158,8 @@ class RequestHandler:
         return RequestOutcome(True, _where(topic, end), now)
 
     def _only_what_is_readable(self, topic: Topic, state: TopicState, seen_at: int) -> TopicState:
-        """A command reads the ledger's end, which may be a marker or an aborted entry: no broker delivers that, but
-        bookies do.
-
-        What the topic's end was known to be before the request was seen here proves nothing of it.
-        """
+        """A command reads the ledger's end, which may be a marker or an aborted entry: only bookies deliver that. What
+        was known of the topic's end before the request was seen here proves nothing."""
         last = topic.last
         if last is None or topic.known_at <= seen_at or all(r.end <= last for r in state.requests):
             return state
@@ -200,19 +186,9 @@ class RequestHandler:
         log.info("request id=%s ok=%s %s", request_id, outcome.ok, outcome.message)
 
 
-def _loss_accepted(topic: Topic, now: int) -> RequestOutcome | None:
-    """Recorded: the losses' handler takes the acceptance away with the record."""
-    return (
-        RequestOutcome(True, f"recorded, the topic goes on after {topic.catalog.end}", now)
-        if topic.losses.accepted is None
-        else None
-    )
-
-
 def _nothing_to_do(request: Request, topic: Topic, state: TopicState, now: int) -> RequestOutcome | None:
     """A close of a topic without entries since the last segment is satisfied at once."""
-    begin = topic.begin()
-    wanted = request.position
+    begin, wanted = topic.begin(), request.position
     if wanted is None or state.open is not None or begin is None:
         return None
     before_begin = wanted._replace(incarnation=begin.incarnation) < begin

@@ -1,5 +1,4 @@
-"""Topics that are offloaded up to an end and no further: paused, released, or caught up with. What is released is let
-go of."""
+"""Topics that are offloaded up to an end and no further: paused, caught up with, or released and let go of."""
 
 from __future__ import annotations
 
@@ -28,19 +27,14 @@ Released = Callable[[Topic, Releasing | None], None]
 
 
 def follow(context: Context, topic: Topic, policy: TopicPolicy) -> None:
-    """A policy may have changed. A release that was requested goes on whatever policies say."""
-    if context.state(topic.name).releasing is not Releasing.REQUEST:
-        _follow(context, topic, policy)
-    elif topic.retirement is None:
-        _retire(context, topic, RollReason.RELEASED)
-
-
-def _follow(context: Context, topic: Topic, policy: TopicPolicy) -> None:
-    """Nobody but the policies says whether the topic is offloaded: a release that they do not ask for any more is taken
-    back."""
+    """A policy may have changed. A requested release goes on whatever policies say; one of theirs may be taken back."""
+    state = context.state(topic.name)
+    if state.releasing is Releasing.REQUEST:
+        if topic.retirement is None:
+            _retire(context, topic, RollReason.RELEASED)
+        return
     if not policy.released and (topic.release.done or topic.release.under_way):
         return
-    state = context.state(topic.name)
     context.record(replace(state, releasing=Releasing.POLICY if policy.released else None))
     if policy.enabled and topic.retirement is not None and topic.retirement.reason is RollReason.DISABLED:
         topic.retirement = None
@@ -56,8 +50,7 @@ def stop_at_present_end(topic: Topic) -> None:
 
 
 def requested(topic: Topic) -> None:
-    """The release of a topic that is paused was requested: it goes on, also where the topic is enabled again
-    meanwhile."""
+    """The release of a paused topic was requested: it goes on even where the topic is enabled again meanwhile."""
     if topic.retirement is not None and topic.retirement.reason is RollReason.DISABLED:
         topic.retirement = replace(topic.retirement, reason=RollReason.RELEASED)
 
@@ -78,14 +71,8 @@ def release_if_done(context: Context, topic: Topic, released: Released) -> None:
     """Let go of a topic that is to be released and has nothing left to offload."""
     _fix_end(topic)
     state = context.state(topic.name)
-    if (
-        not (state.releasing or topic.release.done)
-        or not topic.readable
-        or state.open is not None
-        or state.abandoned
-        or context.busy(topic)
-        or not acknowledged(topic)
-    ):
+    wanted, nothing_left = state.releasing or topic.release.done, state.open is None and not state.abandoned
+    if not (wanted and nothing_left and topic.readable and not context.busy(topic) and acknowledged(topic)):
         return
     if topic.retirement is None:
         _retire(context, topic, RollReason.RELEASED)
@@ -100,8 +87,7 @@ def release_if_done(context: Context, topic: Topic, released: Released) -> None:
 
 
 def _check(context: Context, catalog: CatalogHead, *, by_policy: bool) -> None:
-    """Whoever says that a topic is disabled may be another cluster: it is asked once more. Raises
-    AnotherClusterError."""
+    """Ask once more: whoever said that the topic is disabled may be another cluster. Raises AnotherClusterError."""
     if by_policy and not _is_disabled(context, catalog.topic):
         raise AnotherClusterError(f"{catalog.topic}: it was said to be disabled, and is not")
     info = context.admin.topic_info(catalog.topic)
@@ -120,7 +106,7 @@ def _is_disabled(context: Context, name: TopicName) -> bool:
 
 
 def _release(context: Context, topic: Topic, released: Released, began: int, error: OffloadError | None) -> None:
-    """The journal knows of it before the subscription is deleted: whoever finds it gone then knows who did that."""
+    """The journal has it before the subscription is deleted: whoever finds that gone knows who did it."""
     state = context.state(topic.name)
     if not _done(context, topic, began, error) or state.releasing is None:  # nobody asks for it any more
         return
@@ -167,7 +153,7 @@ def _done(context: Context, topic: Topic, began: int, error: OffloadError | None
 
 
 def tried_in_vain(context: Context, topic: Topic, began: int) -> None:
-    """Letting go of the topic, or of this incarnation of it, was tried since then."""
+    """Letting go of the topic, or of this incarnation, has failed."""
     topic.release = replace(topic.release, retry=topic.release.retry.failed(began, context.clock_ms()))
 
 
@@ -178,7 +164,7 @@ def _end_of(topic: Topic) -> Position:
 
 def _is_at_its_end(topic: Topic) -> bool:
     """Whether everything up to the end that it retires at is accounted for. Where nothing proves what follows the
-    catalog's end, no more is than that: a loss that nobody has accepted yet may be in the way."""
+    catalog's end, a loss that nobody has accepted yet may be in the way."""
     end, begin, after = topic.retire_at, topic.begin(), topic.catalog.accounted
     if end is None:
         return False

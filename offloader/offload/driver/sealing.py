@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from offloader.errors import OffloadError
-from offloader.metadata.state import CatalogHead, OpenTopic, TopicState
+from offloader.metadata.state import Abandoned, CatalogHead, OpenTopic, TopicState
 from offloader.model import OpenSegment, Segment, TopicName
 from offloader.offload.core import segments
 from offloader.offload.driver import committing
@@ -42,8 +42,11 @@ class Sealing:
 
     def start(self, topic: Topic, state: OpenTopic) -> None:
         """Have a segment sealed, unless the topic's is being sealed."""
-        call, then = partial(self._seal, topic.catalog, state), partial(self._take, topic)
-        self._context.work.post(WorkKind.SEAL, topic.name, call, then)
+
+        def then(answer: CatalogHead | OffloadError) -> None:
+            self._done.append(_Done(topic, answer))
+
+        self._context.work.post(WorkKind.SEAL, topic.name, partial(self._seal, topic.catalog, state), then)
 
     def _seal(self, catalog: CatalogHead, state: OpenTopic) -> CatalogHead:
         """Not in the driver's thread."""
@@ -52,9 +55,6 @@ class Sealing:
             return seal(context.store, context.catalogs, catalog, state)
         finally:
             context.metrics.seal((context.clock_ms() - began) / 1000)
-
-    def _take(self, topic: Topic, answer: CatalogHead | OffloadError) -> None:
-        self._done.append(_Done(topic, answer))
 
     def collect(self) -> None:
         """Journal what came of all seals that have ended, in one record."""
@@ -79,13 +79,13 @@ class Sealing:
         committing.take(topic, answer)
         newest = topic.catalog.newest
         if newest is None or newest.uuid != segment.uuid:
-            return segments.dropped(state, "the catalog went on without it"), partial(
-                _tell_dropped, segment, topic.name
-            )
+            dropped = segments.dropped(state, "the catalog went on without it")
+            return dropped, partial(_tell_dropped, segment.uuid, topic.name)
         wants_anything(topic)
         after = segments.offloaded(state)
         if not segment.parts and segment.upload is not None:
-            after = replace(after, abandoned=(*after.abandoned, segments.unused(segment)))
+            unused = Abandoned("", segment.upload, "the segment holds no entry")
+            after = replace(after, abandoned=(*after.abandoned, unused))
         return after, partial(self._tell, segments.as_record(state, "", ()), topic.name)
 
     def _failed(self, state: OpenTopic, error: OffloadError) -> OpenTopic:
@@ -107,10 +107,7 @@ class Sealing:
         )  # fmt: skip
 
 
-def _tell_dropped(segment: OpenSegment, topic: TopicName) -> None:
+def _tell_dropped(uuid: str, topic: TopicName) -> None:
     log.warning(
-        "the catalog went on without segment=%s topic=%s: it is dropped",
-        segment.uuid,
-        topic,
-        extra={"see": "overtaken"},
+        "the catalog went on without segment=%s topic=%s: it is dropped", uuid, topic, extra={"see": "overtaken"}
     )

@@ -20,8 +20,8 @@ STATE_EVERY_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class TopicStatus:
-    """`entries` and `size` are those of all Offloaded segments and of the open one's uploaded parts; `lag_bytes` is
-    what Pulsar has beyond them, `pinned_bytes` what it keeps because of us."""
+    """`entries` and `size`: of all Offloaded segments and of the open one's uploaded parts. `lag_bytes`: what Pulsar
+    has beyond them; `pinned_bytes`: what it keeps because of us."""
 
     topic: TopicName
     state: str
@@ -63,16 +63,17 @@ class TopicStatuses:
         metrics.topic_lanes(Counter(topic.learnt.speed.lane for topic in topics))
 
     def _status(self, topic: Topic, now: int) -> TopicStatus:
-        state = self._context.state(topic.name)
+        """Where things that are known of a topic do not go together, it cannot be said how far it is."""
+        state, sums = self._context.state(topic.name), topic.catalog
         try:
             with only_foreseen():
                 return _status_of(topic, state, now)
         except OffloadError as error:
-            return _status_of_unclear(topic, state, error)
+            word = _word(topic, state)
+            return TopicStatus(topic.name, word, sums.segments, sums.entries, sums.size, 0, 0, 0, str(error))
 
 
 def _status_of(topic: Topic, state: TopicState, now: int) -> TopicStatus:
-    """One topic's line."""
     segment = state.open
     start = segments.next_position(segment, topic.info.ledgers) if segment else topic.begin()
     parts = segment.parts if segment else ()
@@ -90,12 +91,6 @@ def _status_of(topic: Topic, state: TopicState, now: int) -> TopicStatus:
         or topic.poll.error
         or (state.failure.reason if state.failure else ""),
     )
-
-
-def _status_of_unclear(topic: Topic, state: TopicState, error: OffloadError) -> TopicStatus:
-    """The line of a topic of which things are known that do not go together: how far it is cannot be said."""
-    sums = topic.catalog
-    return TopicStatus(topic.name, _word(topic, state), sums.segments, sums.entries, sums.size, 0, 0, 0, str(error))
 
 
 def _word(topic: Topic, state: TopicState) -> str:

@@ -10,19 +10,7 @@ from offloader.offload.core import lanes, segments
 from offloader.offload.core.evidence import Being, TopicListing
 from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.core.planner import Reach, TopicRules, TopicView, enough
-from offloader.offload.driver.parts import (
-    Committed,
-    HiddenTail,
-    Inquiry,
-    Learnt,
-    Losses,
-    Observed,
-    PinState,
-    Planned,
-    Poll,
-    Release,
-    Retirement,
-)
+from offloader.offload.driver import parts
 from offloader.ports.admin import TopicInfo
 from offloader.ports.pins import TopicEnd
 
@@ -36,18 +24,18 @@ class Topic:
 
     name: TopicName
     rules: TopicRules
-    committed: Committed
-    observed: Observed
+    committed: parts.Committed
+    observed: parts.Observed
     source: Source = Source.BROKER  # where what is open, or will be opened next, is read from
-    poll: Poll = field(default_factory=Poll)
-    tail: HiddenTail = field(default_factory=HiddenTail)
-    learnt: Learnt = field(default_factory=Learnt)
-    planned: Planned = field(default_factory=Planned)
-    retirement: Retirement | None = None
-    release: Release = field(default_factory=Release)
-    pin: PinState = field(default_factory=PinState)
-    losses: Losses = field(default_factory=Losses)
-    inquiry: Inquiry | None = None  # it does not, or did not, answer as the one that we know
+    poll: parts.Poll = field(default_factory=parts.Poll)
+    tail: parts.HiddenTail = field(default_factory=parts.HiddenTail)
+    learnt: parts.Learnt = field(default_factory=parts.Learnt)
+    planned: parts.Planned = field(default_factory=parts.Planned)
+    retirement: parts.Retirement | None = None
+    release: parts.Release = field(default_factory=parts.Release)
+    pin: parts.PinState = field(default_factory=parts.PinState)
+    losses: parts.Losses = field(default_factory=parts.Losses)
+    inquiry: parts.Inquiry | None = None  # it does not, or did not, answer as the one that we know
 
     @property
     def info(self) -> TopicInfo:
@@ -92,8 +80,7 @@ class Topic:
 
     @property
     def confirmed(self) -> Position | None:
-        """The last entry that is stored for good, whether consumers get it or not; None: there is none in the ledgers
-        that are listed."""
+        """The last entry that is stored for good, whether consumers get it or not; None: no listed ledger has one."""
         spans = self.info.ledgers.spans
         found = [(s.ledger, s.last) for s in spans if s.last is not None and s.last >= 0][-1:]
         last = self.info.last_confirmed

@@ -27,9 +27,8 @@ class SegmentUploads:
 
     def start(self, topic: TopicName, uuid: str) -> None:
         """Have the upload of a segment's object begun, unless one of the topic is."""
-        context = self._context
-        call = partial(context.store.begin, layout.data_key(topic, uuid), meta=OBJECT_META)
-        context.work.post(WorkKind.BEGIN, topic, call, partial(self._take, topic, uuid))
+        call = partial(self._context.store.begin, layout.data_key(topic, uuid), meta=OBJECT_META)
+        self._context.work.post(WorkKind.BEGIN, topic, call, partial(self._take, topic, uuid))
 
     def _take(self, topic: TopicName, uuid: str, answer: str | OffloadError) -> None:
         self._begun.append((topic, uuid, answer))
