@@ -32,7 +32,7 @@ from offloader.metadata.requests import Request, RequestKind
 from offloader.model import Position, TopicName
 from offloader.offload import settings
 from offloader.offload.application import Application
-from offloader.offload.live import live_table
+from offloader.offload.live_table import live_table
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.broker_source import BrokerSource
 from offloader.storage.open import open_store

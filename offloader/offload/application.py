@@ -11,7 +11,7 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from types import FrameType
 
@@ -115,11 +115,9 @@ class Application:
         config = self.config
         if derived.bookkeeper(config) is not None:
             check_installed()
-        admin = AdminClient(derived.pulsar(config))
-        stack.callback(admin.close)
+        admin = stack.enter_context(closing(AdminClient(derived.pulsar(config))))
         _check_brokers(admin, vouched=config.pulsar.entries_are_exact)
-        metrics = Metrics.start(config.metrics)
-        stack.callback(metrics.close)
+        metrics = stack.enter_context(closing(Metrics.start(config.metrics)))
         store = MeteredStore(self._wrapper.store(open_store(derived.store(config))), metrics.store_request)
         stack.callback(store.close)
         root = open_root(store, admin.cluster(), _new_uuid)
@@ -131,10 +129,8 @@ class Application:
         config = self.config
         waiting = partial(metrics.health.waiting, "journal", CALLS_OF_A_WAIT * store.longest_call)
         journal = stack.enter_context(Journal.open(store, config.application, _new_uuid, metrics.journaled, waiting))
-        pins = BrokerPins(derived.pulsar(config))
-        stack.callback(pins.close)
-        source = BrokerSource(derived.pulsar(config))
-        stack.callback(source.close)
+        pins = stack.enter_context(closing(BrokerPins(derived.pulsar(config))))
+        source = stack.enter_context(closing(BrokerSource(derived.pulsar(config))))
         pools = {kind: Pool(threads, kind) for kind, threads in derived.threads(config).items()}
         for pool in pools.values():
             stack.callback(pool.shutdown)
@@ -159,8 +155,7 @@ class Application:
         registry = TopicRegistry(
             context, rates, config.discovery_interval_ms, config.namespaces, until_caught_up=self._until_caught_up
         )
-        server = PlanServer(run=_new_uuid())
-        stack.callback(server.close)
+        server = stack.enter_context(closing(PlanServer(run=_new_uuid())))
         plans = LanePlans(context, registry, server, derived.lanes(config, slots), rates)
         requests = RequestHandler(context, config.spark.trigger_ms)
         return Driver(context, registry, plans, requests, config.spark.trigger_ms)

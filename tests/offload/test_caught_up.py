@@ -223,7 +223,7 @@ def test_topics_may_come_and_go_while_it_is_looked():
     names = [TopicName("t", "n", f"a{n}") for n in range(500)]
     found.policies = dict.fromkeys(names, policy)
     registry.refused = dict.fromkeys(names, "refused")
-    found.any = True
+    found.discovered = True
     watch = CaughtUp(sim.driver, 0, None)
 
     def come_and_go():

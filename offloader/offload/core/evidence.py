@@ -29,8 +29,7 @@ class TopicListing:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """What was there, or may have been, and is gone: `first` up to `last`, which is before the first ledger that is
-    left. `extends`: it goes on from a loss that is recorded."""
+    """What is gone: `first` up to `last`, before the first ledger that is left. `extends`: it goes on from a loss."""
 
     first: Position
     last: Position
@@ -49,8 +48,7 @@ def pin_target(catalog: CatalogHead) -> Position | None:
 
 
 def pin_moved(catalog: CatalogHead, listed: TopicListing) -> bool:
-    """Whether the mark-delete is where no acknowledgement of ours has put it: at or past the first entry that we have
-    not given up."""
+    """Whether the mark-delete is past what we acknowledge: at or behind the first entry that we have not given up."""
     held, mark, after = _held_entry(catalog), listed.mark_delete, catalog.accounted
     if after is None or mark is None:
         return False

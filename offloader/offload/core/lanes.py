@@ -62,7 +62,8 @@ def after(speed: Speed, receipt: Receipt, fast: LaneLimits, best: float) -> Spee
         return replace(speed, lane=Lane.SLOW, in_vain=0, proofs=0) if _holds_others(receipt, fast, best) else speed
     if receipt.stop is SliceStop.SLOW:
         return replace(speed, in_vain=speed.in_vain + 1, proofs=0)
-    speed = replace(speed, in_vain=0, proofs=speed.proofs + 1 if _is_quick(receipt, fast) else 0)
+    quick = receipt.stop is not SliceStop.FAILED and _a_part_took(receipt) <= fast.time_budget_ms / 2
+    speed = replace(speed, in_vain=0, proofs=speed.proofs + 1 if quick else 0)
     if speed.proofs < speed.needed:
         return speed
     # Each return has to be proven better: what a slice in the fast lane reads in vain is read twice.
@@ -70,15 +71,13 @@ def after(speed: Speed, receipt: Receipt, fast: LaneLimits, best: float) -> Spee
 
 
 def slow_limit_ms(speed: Speed, goal: int, limits: LaneLimits) -> int:
-    """How long a slice of the slow lane may wait for `goal` bytes: twice what it should take, longer after each
-    failure."""
+    """How long a slow lane's slice may wait for `goal` bytes: twice what it should take, longer after failures."""
     expected = int(1000 * goal / speed.rate) if speed.rate else 0
     return min(max(limits.hard_limit_ms, 2 * expected) << _doublings(speed), _longest_ms(speed, limits))
 
 
 def stall_ms(speed: Speed, limits: LaneLimits) -> int:
-    """How long a slice may wait for a next entry: for a slow topic it does, for one that hangs it does not. Longer each
-    time that this was not enough, since an entry may be large."""
+    """How long a slice may wait for its topic's next entry. Longer after failures: an entry may be large."""
     return min(limits.hard_limit_ms << _doublings(speed), LONGEST_MS)
 
 
@@ -100,8 +99,7 @@ def _doublings(speed: Speed) -> int:
 
 
 def _learnt(before: float, receipt: Receipt) -> float:
-    """What comes at once after a pause says little of the rest: it counts for twice the known rate at most, and within
-    a second for nothing."""
+    """What comes at once after a pause says little: at most twice the known rate, and within a second nothing."""
     now = _rate(receipt)
     if not now or not before:
         return now or before
@@ -119,11 +117,6 @@ def _holds_others(receipt: Receipt, fast: LaneLimits, best: float) -> bool:
     late = _a_part_took(receipt) > fast.time_budget_ms
     alike = bool(receipt.parts) and ALIKE * _rate(receipt) >= best
     return receipt.stop is SliceStop.SLOW or (late and not alike)
-
-
-def _is_quick(receipt: Receipt, fast: LaneLimits) -> bool:
-    """Well within the time of the fast lane."""
-    return receipt.stop is not SliceStop.FAILED and _a_part_took(receipt) <= fast.time_budget_ms / 2
 
 
 def _a_part_took(receipt: Receipt) -> float:

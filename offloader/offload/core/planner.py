@@ -1,7 +1,5 @@
-"""What to do next with each topic: from frozen views to states to journal and slices to read. Pure.
-
-`decide` looks at one topic; `plan` chooses among many. A topic with data is worked on, sealed, or held back until a
-date or a named event."""
+"""What to do next with each topic: from frozen views to states to journal and slices to read. Pure. A topic with data
+is worked on, sealed, or held back until a date or a named event."""
 
 from __future__ import annotations
 
@@ -185,8 +183,7 @@ def _within_reach(view: TopicView, reach: Reach, state: OpenTopic, new_uuid: Cal
 
 
 def _another_source_helps(view: TopicView, segment: OpenSegment) -> bool:
-    """Whether the topic's present source may help a segment that cannot go on. Never where Pulsar has lost its
-    beginning."""
+    """Whether the topic's present source may help a segment that fails. Never where Pulsar lost its beginning."""
     failure = view.state.failure
     if failure is None or segment.sealed is not None or segment.source is view.rules.source:
         return False

@@ -79,8 +79,7 @@ def awaits_upload(state: TopicState, uuid: str) -> TypeGuard[OpenTopic]:
 
 
 def uploading(state: TopicState, uuid: str, upload: str) -> TopicState:
-    """An upload of the object `uuid` has begun: the segment's, or one that nobody waits for any more and that must
-    end."""
+    """An upload of the object `uuid` has begun: the segment's, or one that nobody waits for and that must end."""
     if awaits_upload(state, uuid):
         return replace(state, open=replace(state.open, upload=upload))
     if (state.open is not None and state.open.upload == upload) or any(a.upload == upload for a in state.abandoned):
@@ -103,8 +102,7 @@ def next_position(segment: OpenSegment, ledgers: LedgerList) -> Position | None:
 
 
 def received(state: TopicState, receipt: Receipt, now: int, jitter: float) -> OpenTopic:
-    """Take a receipt's parts and what it says of the segment's end, or its failure. Raises StaleReceiptError unless
-    uuid, upload, first part and start equal the journal's."""
+    """Take a receipt's parts and its end or failure. Raises StaleReceiptError unless it continues the journal."""
     if not isinstance(state, OpenTopic) or state.open.status is SegmentStatus.SEALING:
         raise StaleReceiptError(f"{state.topic}: no open segment awaits a receipt")
     segment = state.open
@@ -130,16 +128,14 @@ def received(state: TopicState, receipt: Receipt, now: int, jitter: float) -> Op
 
 
 def _end_when_full(segment: OpenSegment, receipt: Receipt) -> Position | None:
-    """The last entry that fits; or the last whole part's, where reading the little behind it would take another
-    batch."""
+    """The last entry that fits; or the last whole part's, where the little behind it would take another batch."""
     if segment.covered is not None and receipt.seen_bytes * FULL_ENOUGH <= segment.size:
         return segment.covered
     return receipt.seen_to or segment.covered
 
 
 def failed(state: State, kind: FailureKind, reason: str, now: int, jitter: float) -> State:
-    """Remember a failure and when to try again: 1 s, doubling up to 5 min, spread by `jitter` (0 to 1) over a
-    quarter."""
+    """Remember a failure and when to try again: 1 s, doubling to 5 min, less up to a quarter (`jitter`, 0 to 1)."""
     attempts = state.failure.attempts + 1 if state.failure else 1
     delay = min(BACKOFF_FIRST_MS * 2 ** min(attempts - 1, 20), BACKOFF_LAST_MS)
     return replace(state, failure=Failure(kind, reason, attempts, now + int(delay * (1 - 0.25 * jitter))))

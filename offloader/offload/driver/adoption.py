@@ -54,7 +54,8 @@ def adopt(context: Context, name: TopicName, policy: TopicPolicy) -> Topic:
     try:
         info = context.admin.topic_info(name)
     except TopicNotFoundError:
-        if not _is_in_journal(context, catalog):
+        ours = catalog.claim is not None and catalog.claim.application == context.application
+        if not ours or name not in context.journal.topics:  # else what was uploaded of it may be the only copy
             raise
         return _in_question(context, name, rules_of(policy), catalog)
     begin_after = _stock_offload(name, policy, info, catalog)
@@ -81,17 +82,13 @@ def _mind_lost_end(context: Context, catalog: CatalogHead) -> None:
         )
 
 
-def _is_in_journal(context: Context, catalog: CatalogHead) -> bool:
-    """Whether the journal still has something of a topic: what was uploaded of it may be the only copy."""
-    ours = catalog.claim is not None and catalog.claim.application == context.application
-    return ours and catalog.topic in context.journal.topics
-
-
 def _in_question(context: Context, name: TopicName, rules: TopicRules, catalog: CatalogHead) -> Topic:
     """It is said to be gone, or another one is in its place: nothing is read of it before that is certain."""
     nothing = TopicInfo(0, LedgerList(()), {}, None, terminated=False, offloaded=frozenset())
     topic = _topic(context, name, rules, catalog, nothing, TopicEnd(None, (-1, -1)))
-    observed.remember(topic, _last_known(context, name))
+    segment = context.state(name).open
+    if segment is not None:  # it had at least what that was assigned for
+        observed.remember(topic, segment.closing_end or segment.covered or segment.start)
     inquire(topic, adopted=False)
     return topic
 
@@ -110,15 +107,8 @@ def _topic(
     return topic
 
 
-def _last_known(context: Context, name: TopicName) -> Position | None:
-    """Of an incarnation that ended while nobody looked: at least what its open segment was assigned for."""
-    segment = context.state(name).open
-    return None if segment is None else segment.closing_end or segment.covered or segment.start
-
-
 def _mind_lost_pin(context: Context, catalog: CatalogHead, info: TopicInfo) -> None:
-    """Our topic has no subscription: it was deleted, or expired, while nothing ran. The journal notes what that puts in
-    doubt."""
+    """Our subscription was deleted, or expired, while nothing ran. The journal notes what that puts in doubt."""
     claim, state = catalog.claim, context.state(catalog.topic)
     if claim is None or claim.application != context.application or not catalog.is_of(info.created, info.ledgers):
         return

@@ -1,5 +1,4 @@
-"""What is committed of each topic. Only this appends to catalogs, and changes what a topic knows of its own. What is
-old in them it has summed up in manifests: nothing waits for that."""
+"""What is committed of each topic. Only this appends to catalogs; it has manifests sum up what is old in them."""
 
 from __future__ import annotations
 

@@ -114,13 +114,13 @@ Findings = tuple[Discovery, Claims]
 
 class DiscoveredTopics:
     """`policies`: of each topic that is there, or that we hold. `unread`: namespaces that could not be read, and why.
-    `claimed`: disabled topics that are ours by the bucket's list of claims. `any`: whether there was a discovery."""
+    `claimed`: disabled topics that are ours by the bucket's list of claims. `discovered`: at least once."""
 
     def __init__(self, context: Context, interval_ms: int, configured: Iterable[str]) -> None:
         self.policies: dict[TopicName, TopicPolicy] = {}
         self.unread: Mapping[str, OffloadError] = {}
         self.claimed: frozenset[TopicName] = frozenset()
-        self.any = False
+        self.discovered = False
         self._context = context
         self._interval_ms = interval_ms
         self._configured = list(configured)
@@ -132,15 +132,14 @@ class DiscoveredTopics:
     @property
     def complete(self) -> bool:
         """All namespaces were read, or cannot be. From any thread."""
-        return self.any and not any(isinstance(error, RetryableError) for error in self.unread.values())
+        return self.discovered and not any(isinstance(error, RetryableError) for error in self.unread.values())
 
     def due(self) -> bool:
         """Whether it is time for another discovery."""
         return self._context.clock_ms() >= self._again_at and not self._context.work.has(WorkKind.DISCOVER, "")
 
     def have_updated(self, held: set[TopicName], then: Callable[[Findings | OffloadError], None]) -> None:
-        """Have topics discovered. `held`: topics whose policies must be known, also where nothing enables any of their
-        namespace. `then` gets what came of it, for `take`."""
+        """Have topics discovered; the policies of those that are `held`, too. `then` gets what `take` is to take."""
         self._again_at = self._context.clock_ms() + self._interval_ms
         self._forgotten = set()
         call = partial(self._discover, {*held, *self.claimed})
@@ -154,7 +153,7 @@ class DiscoveredTopics:
             self._again_at = soon
             return None
         found, claims = answer
-        self.any = True
+        self.discovered = True
         self.claimed |= claims.ours
         self._unclear = claims.unclear
         self.unread = found.unread
@@ -204,8 +203,7 @@ class DiscoveredTopics:
         return found, Claims(frozenset(listed), frozenset(n for n in disabled if ours[n]), frozenset(unread))
 
     def _is_ours(self, name: TopicName) -> bool | None:
-        """Whether a topic in the list of claims is claimed; if not, it leaves the list. None: its catalog cannot be
-        read."""
+        """Whether a topic in the list of claims is ours; if not, it leaves the list. None: its catalog is unread."""
         catalogs = self._context.catalogs
         try:
             if self._is_claimed(name):

@@ -20,7 +20,7 @@ from offloader.offload.driver.context import Context
 from offloader.offload.driver.lane_plans import LaneBatch, LanePlans
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.request_handler import RequestHandler
-from offloader.offload.driver.status import TopicStatuses
+from offloader.offload.driver.topic_status import TopicStatuses
 from offloader.offload.driver.uploads import AbandonedUploads
 
 log = logging.getLogger(__name__)
@@ -29,8 +29,7 @@ BUSY_WAIT = 0.25  # seconds between rounds while something is under way
 
 
 class Driver:
-    """`registry` has the topics, `plans` what is read of them, `requests` what the command line asks. `poll_ms`: how
-    often the journal is checked."""
+    """`registry` has the topics, `plans` what is read of them. `poll_ms`: how often the journal is checked."""
 
     def __init__(
         self, context: Context, registry: TopicRegistry, plans: LanePlans, requests: RequestHandler, poll_ms: int
@@ -86,8 +85,7 @@ class Driver:
                 self._wait(seconds)
 
     def turn(self) -> float:
-        """One round; a later one tries again what can be. Returns the seconds until the next one, if nothing wakes
-        us."""
+        """One round; a later one tries again what can be. Returns the seconds until the next, if nothing wakes us."""
         began = self.context.clock_ms()
         try:
             self.round()

@@ -48,8 +48,7 @@ class _Outstanding:
     since: int
 
     def is_of(self, batch: LaneBatch) -> bool:
-        """Whether Spark made the batch of this plan: not of an earlier one, nor the empty one with which a query
-        begins."""
+        """Whether Spark made the batch of this plan, not of an earlier one. Each query begins with an empty batch."""
         return any((r.id.run, r.id.plan) == (self.plan.run, self.plan.number) for r in batch.receipts)
 
 
@@ -85,8 +84,7 @@ class LanePlans:
         return lane in self._outstanding
 
     def drain(self, timeout: float) -> None:
-        """Publish no more plans; wait for the fast lane's, but no longer than `timeout` seconds. A slow slice may take
-        minutes: what it has read is read again. From any thread."""
+        """Publish no more plans; wait up to `timeout` seconds for the fast lane's. From any thread."""
         self._draining.set()
         self._idle.wait(timeout)
 
@@ -182,7 +180,7 @@ class LanePlans:
             if view is None:
                 continue
             try:
-                with only_foreseen():
+                with only_foreseen:
                     decisions.append(planner.decide(view, now, self._context.new_uuid))
                 self._measure_throttling(topic, decisions[-1], now)
                 for gone in decisions[-1].state.abandoned[len(view.state.abandoned) :]:
@@ -196,7 +194,7 @@ class LanePlans:
         """None: what is known of the topic adds up to nothing that could be decided on."""
         allowance, allowed_at = self.rates.allowance(topic.name, now)
         try:
-            with only_foreseen():
+            with only_foreseen:
                 return topic.view(self._context.state(topic.name), self.limits[Lane.SLOW], allowance, allowed_at)
         except OffloadError as error:
             committing.in_doubt(self._context, topic, error)

@@ -68,8 +68,7 @@ def _present(admin: Admin, catalog: CatalogHead) -> int | bool | None:
 
 
 def _is_missing_above(admin: Admin, catalog: CatalogHead) -> bool:
-    """Whether the namespace's list lacks the topic; without a namespace, the tenant's that one; or there is no
-    tenant."""
+    """Whether the namespace's list lacks the topic, or the tenant's the namespace; or there is no tenant."""
     topic = catalog.topic
     try:
         return topic not in admin.topics(topic.namespace)

@@ -51,8 +51,7 @@ class Learnt:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """When a slice of it was last planned. `travels`: its receipts are not in yet. `throttled_since`: 0: no rate limit
-    holds it."""
+    """When a slice was last planned. `travels`: its receipts are not in. `throttled_since`: 0: no limit holds it."""
 
     at: int = 0
     travels: bool = False
@@ -69,8 +68,7 @@ class PinState:
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """`accepted`: losses up to here are accepted. `awaited`: the first position that was seen and is not accounted
-    for."""
+    """`accepted`: losses are accepted up to here. `awaited`: the first position seen that is not accounted for."""
 
     accepted: Position | None = None
     awaited: Position | None = None
@@ -78,8 +76,7 @@ class Losses:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The pin is given up for good. `under_way`: it is being deleted; `done`: it is. `retry`: when letting go of the
-    topic, or of this incarnation of it, is tried again."""
+    """The pin is given up for good. `under_way`: it is being deleted; `done`: it is. `retry`: when to try again."""
 
     under_way: bool = False
     done: bool = False
@@ -116,8 +113,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """When the topic's end is asked for again. `under_way`: it is now. `error`: why that failed last; empty: it did
-    not."""
+    """When the topic's end is asked for again. `under_way`: it is now. `error`: why that failed last, if it did."""
 
     again_at: int = 0
     under_way: bool = False

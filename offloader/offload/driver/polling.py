@@ -31,8 +31,7 @@ LIST_CHECKS = 8  # ledger lists read in one look though no consumer's end moved:
 
 
 def look(context: Context, topics: Iterable[Topic]) -> None:
-    """Have ends refreshed and, where they moved, ledger lists. Topics that hang together are asked together: they hold
-    no others. What failed is told; the topic's former view stays."""
+    """Have ends refreshed and, where they moved, ledger lists. Topics of one group are asked at once."""
     now = context.clock_ms()
     due = {
         t.name: t
@@ -66,7 +65,9 @@ def _take_ends(
         if end != topic.end or _end_is_awaited(context, topic):
             _refresh_ledgers(context, topic, end, began)
             continue
-        observed.same(topic, began, _quiet_until(topic, now))
+        quiet_for = now - topic.observed.moved_at
+        wait = min(quiet_for // 4, QUIETEST_MS, max(topic.rules.roll_ms // 10, 1_000))
+        observed.same(topic, began, now + wait)
         list_too = _list_is_older(topic) or _close_not_seen(topic, now) or _may_have_hidden(topic, now)
         if topic.observed.doubted or list_too:
             waiting.append(topic)
@@ -113,11 +114,6 @@ def _close_not_seen(topic: Topic, now: int) -> bool:
         return False
     asked_soon_after = topic.observed.listed_at - topic.observed.moved_at >= CLOSED_SOON_MS
     return now - topic.observed.listed_at >= (CLOSED_LATER_MS if asked_soon_after else CLOSED_SOON_MS)
-
-
-def _quiet_until(topic: Topic, now: int) -> int:
-    quiet_for = now - topic.observed.moved_at
-    return now + min(quiet_for // 4, QUIETEST_MS, max(topic.rules.roll_ms // 10, 1_000))
 
 
 def _refresh_ledgers(context: Context, topic: Topic, end: TopicEnd, began: int) -> None:

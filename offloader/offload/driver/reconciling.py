@@ -1,5 +1,4 @@
-"""Brings catalogs up to what Pulsar says: ledgers that closed, a pin that was moved, data that is gone, topics that
-ended (terminated, deleted, deleted and created again)."""
+"""Brings catalogs up to what Pulsar says: closed ledgers, moved pins, lost data, topics that ended."""
 
 from __future__ import annotations
 
@@ -31,12 +30,12 @@ def check_all(context: Context, registry: TopicRegistry, topics: Iterable[Topic]
         if context.busy(topic):
             continue
         if topic.inquiry is not None and topic.inquiry.found is Being.SAME:
-            registry.take_in_anew(topic)
+            del registry.topics[topic.name]  # it was held only to find out: now it is taken in anew
             continue
         if topic.in_question:
             continue
         try:
-            with only_foreseen():
+            with only_foreseen:
                 if topic.committed.catalog_error:
                     committing.have_reloaded(context, topic)
                 elif topic.gone:

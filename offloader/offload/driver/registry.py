@@ -62,8 +62,7 @@ class TopicRegistry:
 
     @property
     def settled(self) -> bool:
-        """All namespaces were read, or cannot be; every topic that was found is adopted or refused, or was refused for
-        now for so long that it will hardly change. From any thread."""
+        """All that discovery found is adopted, or refused for good or for long. From any thread."""
         given_up_before = self._context.clock_ms() - REFUSED_FOR_GOOD_MS
         retrying = {name for name, since in list(self._retrying.items()) if since > given_up_before}
         refused = set(self.refused) - retrying
@@ -165,10 +164,6 @@ class TopicRegistry:
     def was_released(self, name: TopicName) -> bool:
         """Whether this run gave the topic's subscription up."""
         return name in self._released
-
-    def take_in_anew(self, topic: Topic) -> None:
-        """The topic was held only to find out what became of it: it is there."""
-        del self.topics[topic.name]
 
     def forget(self, topic: Topic) -> None:
         """The topic does not exist any more and everything of it is recorded."""

@@ -163,8 +163,7 @@ def _end_of(topic: Topic) -> Position:
 
 
 def _is_at_its_end(topic: Topic) -> bool:
-    """Whether everything up to the end that it retires at is accounted for. Where nothing proves what follows the
-    catalog's end, a loss that nobody has accepted yet may be in the way."""
+    """Whether all up to the end that it retires at is accounted for. What follows the catalog's end may be lost."""
     end, begin, after = topic.retire_at, topic.begin(), topic.catalog.accounted
     if end is None:
         return False

@@ -1,5 +1,5 @@
-"""Sealing, steps 2 to 4: complete the upload, write the index object, append to the catalog. Each may be repeated: the
-journal's Sealing record fixes all bytes that they write."""
+"""Sealing, steps 2 to 4: complete the upload, write the index, append to the catalog. Each step may be repeated and
+writes the same bytes: the journal's Sealing record fixes them."""
 
 from __future__ import annotations
 

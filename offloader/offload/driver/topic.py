@@ -19,8 +19,7 @@ ENTRY_OVERHEAD = 12  # bytes that the object format adds to an entry
 
 @dataclass(slots=True)
 class Topic:
-    """One topic in the running application, in frozen parts: each is put in the place of the former one by its owner,
-    in the driver's thread. `parts.OWNERS` names them."""
+    """One topic, in frozen parts. Their owners (`parts.OWNERS`) replace them, in the driver's thread."""
 
     name: TopicName
     rules: TopicRules

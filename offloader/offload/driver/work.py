@@ -115,7 +115,7 @@ class Work:
 
         def run() -> T:
             piece.running = True
-            with only_foreseen():
+            with only_foreseen:
                 return call()
 
         def done(answer: Future[T]) -> None:
@@ -184,8 +184,7 @@ class Pool(Executor):
         self._waiting: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """As `Executor.submit`, from one thread alone. Raises RuntimeError where there is no thread and none can be
-        started."""
+        """As `Executor.submit`, from one thread alone. Raises RuntimeError where there is no thread to run it."""
         future: Future[T] = Future()
         self._waiting.put((future, lambda: fn(*args, **kwargs)))
         if self._threads < self._most:

@@ -23,8 +23,7 @@ Batches = Iterable[pa.RecordBatch]
 
 
 def worker_function(settings: WorkerSettings) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """The function for `mapInArrow`: slices in, rows of `SCHEMA` out. `settings` are public: Spark's plans show
-    them."""
+    """The function for `mapInArrow`: slices in, rows of `SCHEMA` out. Spark's plans show its public `settings`."""
     packed, wanted, package, schema = pickle.dumps(settings), installed(), PACKAGE, ARROW_SCHEMA
 
     def work(batches: Batches) -> Iterator[pa.RecordBatch]:

@@ -108,8 +108,7 @@ class PlanServer:
                 told = False
 
     def _accept_one(self) -> None:
-        """Raises OSError, EOFError; RuntimeError where no thread can be started. A plan that nobody can fetch is a
-        batch that does not end: `/healthz` says so."""
+        """Raises OSError, EOFError; RuntimeError where no thread can be started."""
         connection = self._listener.accept()
         try:
             threading.Thread(target=self._serve, args=(connection,), name="plan-connection", daemon=True).start()

@@ -40,8 +40,7 @@ class PlanSource(DataSource):
 
 
 class PlanReader(DataSourceStreamReader):
-    """Offsets are `{run, lane, plan number}`. Waits up to `wait` seconds for a newer plan, so Spark's own trigger can
-    be 0."""
+    """Offsets are `{run, lane, plan number}`. Waits up to `wait` seconds for a newer plan: Spark's trigger is 0."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self._run = options["run"]

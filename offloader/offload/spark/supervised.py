@@ -29,7 +29,7 @@ class SupervisedQuery:
         self._query = self._started()
 
     def keep_running(self) -> None:
-        """Start the query again where it has died: it runs the outstanding plan. Raises FatalError when that does not
+        """Start the query again where it died: it runs the outstanding plan. Raises FatalError if that does not
         help."""
         try:
             if self._query is not None and self._query.isActive:

@@ -15,7 +15,6 @@ from offloader.storage.settings import StoreSettings
 
 AUTH_PARAMS = "OFFLOADER_PULSAR_AUTH_PARAMS"
 STORAGE_OPTIONS = "OFFLOADER_STORAGE_OPTIONS"
-NAMES = (AUTH_PARAMS, STORAGE_OPTIONS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,8 +167,7 @@ class _SliceRun:
                 return None
 
     def _waits_in_vain(self, now: int) -> bool:
-        """Whether the part will not be whole by the hard limit, at its pace so far. The time budget is always waited
-        for."""
+        """Whether the part will not be whole by the hard limit, at its pace. The time budget is always waited for."""
         work, used = self._work, now - self._began
         if used < work.time_budget_ms:
             return False
@@ -268,8 +267,10 @@ class _SliceRun:
             self._sending_ms += self._clock() - before
         if uploaded is not None:
             cut, etag, checksum = uploaded
-            inside, self._gaps = _split(self._gaps, cut)
-            self._parts.append(cut.to_part(etag, checksum, tuple(inside)))
+            last = (cut.ledgers[-1].ledger, cut.ledgers[-1].last)
+            inside = tuple(g for g in self._gaps if (g.ledger, g.first) < last)
+            self._gaps = [g for g in self._gaps if (g.ledger, g.first) >= last]
+            self._parts.append(cut.to_part(etag, checksum, inside))
 
     def _unexplained(self, gap: EntryRange) -> UnexplainedGapError:
         why = "nothing says why"
@@ -303,13 +304,6 @@ class _SliceRun:
             self._gaps.extend(gaps)
             self._reach(gaps[-1].last)
         return None if unexplained is None else replace(missing, first=unexplained)
-
-
-def _split(gaps: list[Gap], part: CutPart) -> tuple[list[Gap], list[Gap]]:
-    """The gaps that lie before the part's last entry, and the others."""
-    last = (part.ledgers[-1].ledger, part.ledgers[-1].last)
-    inside = [g for g in gaps if (g.ledger, g.first) < last]
-    return inside, [g for g in gaps if (g.ledger, g.first) >= last]
 
 
 def _reason(error: OffloadError) -> str:

@@ -33,11 +33,6 @@ class TopicStatus:
     pinned_bytes: int
     alarm: str
 
-    @property
-    def lag(self) -> TopicLag:
-        """For the metrics: what is pinned is as old as the open segment."""
-        return TopicLag(self.topic, self.lag_bytes, self.lag_ms, self.pinned_bytes, self.lag_ms)
-
 
 class TopicStatuses:
     """How all topics stood a moment ago."""
@@ -56,7 +51,8 @@ class TopicStatuses:
         unseen = bool(topics) and all(topic.poll.error for topic in topics)
         metrics.health.checked("pulsar", "no topic could be looked at" if unseen else "")
         self.latest = tuple(self._status(topic, now) for topic in topics)
-        metrics.topics(s.lag for s in self.latest)
+        # What is pinned is as old as the open segment.
+        metrics.topics(TopicLag(s.topic, s.lag_bytes, s.lag_ms, s.pinned_bytes, s.lag_ms) for s in self.latest)
         metrics.topic_states(Counter(s.state for s in self.latest))
         for kind, standing in self._context.work.standing().items():
             metrics.work(kind, standing.queued, standing.running, standing.oldest_ms / 1000)
@@ -66,7 +62,7 @@ class TopicStatuses:
         """Where things that are known of a topic do not go together, it cannot be said how far it is."""
         state, sums = self._context.state(topic.name), topic.catalog
         try:
-            with only_foreseen():
+            with only_foreseen:
                 return _status_of(topic, state, now)
         except OffloadError as error:
             word = _word(topic, state)
