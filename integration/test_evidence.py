@@ -79,7 +79,7 @@ class World:
             if there():
                 return
             time.sleep(0.02)
-        raise AssertionError(f"it did not happen: {self.sim.journal.topics}, {self.sim.roster.refused}")
+        raise AssertionError(f"it did not happen: {self.sim.journal.topics}, {self.sim.registry.refused}")
 
     def produce(self, count: int, topic: TopicName | None = None) -> None:
         topic = topic or self.topic
@@ -134,7 +134,7 @@ class World:
         return end is not None and (end.ledger, end.entry) >= last and self.sim.driver.state(self.topic).open is None
 
     def adopted(self) -> bool:
-        return {self.topic, WITNESS} <= set(self.sim.roster.topics)
+        return {self.topic, WITNESS} <= set(self.sim.registry.topics)
 
     def check(self) -> None:
         """What must always hold; every entry that was written is in the archive or in a loss."""
@@ -189,7 +189,7 @@ def test_an_ingress_that_fails_or_leads_elsewhere_deletes_nothing(world: Callabl
     there.unload()  # the driver looks again
     there.produce(3)
     there.sim.rounds(30, step_ms=5_000)  # two minutes and a half
-    assert there.topic in there.sim.roster.topics
+    assert there.topic in there.sim.registry.topics
     there.ingress.answer = lambda _: None
     there.until(there.offloaded)
     assert not there.catalog.losses
@@ -201,8 +201,8 @@ def test_a_deleted_topic_is_believed_to_be_after_a_minute(world: Callable[..., W
     offloaded_with_an_open_segment(there)
     there.pulsar.admin("DELETE", f"{there.topic.rest_path}?force=true")
     there.sim.rounds(5, step_ms=10_000)
-    assert there.topic in there.sim.roster.topics
-    there.until(lambda: there.topic not in there.sim.roster.topics, step_ms=10_000)
+    assert there.topic in there.sim.registry.topics
+    there.until(lambda: there.topic not in there.sim.registry.topics, step_ms=10_000)
     assert there.catalog.losses
 
 

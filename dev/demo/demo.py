@@ -32,7 +32,7 @@ from offloader.metadata.requests import Request, RequestKind
 from offloader.model import Position, TopicName
 from offloader.offload import settings
 from offloader.offload.application import Application
-from offloader.offload.live import live_table
+from offloader.offload.live_table import live_table
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.broker_source import BrokerSource
 from offloader.storage.open import open_store
@@ -240,7 +240,7 @@ def _close_all(config: Config, admin: AdminClient) -> dict[TopicName, Position]:
 
 
 def _sealed(application: Application, ends: dict[TopicName, Position]) -> bool:
-    topics = application.driver.roster.topics if application.driver else {}
+    topics = application.driver.registry.topics if application.driver else {}
     reached = {name: topics[name].catalog.end for name in ends if name in topics}
     return all((end := reached.get(name)) is not None and end >= wanted for name, wanted in ends.items())
 

@@ -56,6 +56,6 @@ def shown(application: Application) -> AbstractContextManager[object]:
     console = Console()
     if not (console.is_terminal and sys.stderr.isatty()):
         return nullcontext()
-    from offloader.offload.live import live_table
+    from offloader.offload.live_table import live_table
 
     return live_table(console, application)

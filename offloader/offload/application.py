@@ -11,7 +11,7 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from types import FrameType
 
@@ -24,16 +24,16 @@ from offloader.bookkeeper.connect import check_installed
 from offloader.config import Config
 from offloader.errors import AuthorizationFailedError, ConfigError
 from offloader.metadata.catalog import Catalogs
-from offloader.metadata.journal import CALLS_OF_A_WAIT, Journal, Waiting
+from offloader.metadata.journal import CALLS_OF_A_WAIT, Journal
 from offloader.metadata.root import open_root
 from offloader.metrics import Metrics
 from offloader.model import Lane
 from offloader.offload import settings as derived
 from offloader.offload.caught_up import CaughtUp, CaughtUpState
-from offloader.offload.clock import SteadyClock
 from offloader.offload.core.rates import RateLimits
-from offloader.offload.driver.context import Context
+from offloader.offload.driver.context import Context, SteadyClock
 from offloader.offload.driver.driver import Driver
+from offloader.offload.driver.lane_plans import LanePlans
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.request_handler import RequestHandler
 from offloader.offload.driver.work import Pool, Work
@@ -58,8 +58,7 @@ WATCH_EVERY = 0.2  # seconds between looks at the query and the driver
 
 
 class Application:
-    """One run of the application. `run` returns the exit code. Tests wrap what it reaches (`wrapper`), and what its
-    workers do."""
+    """One run of the application. Tests wrap what it reaches (`wrapper`), and what its workers reach (`workers`)."""
 
     def __init__(
         self,
@@ -88,8 +87,7 @@ class Application:
         self._stop.set()
 
     def run(self) -> int:
-        """Until stopped: 0; until caught up: 0, or 2 when `unfinished` names topics. Raises OffloadError
-        (OvertakenError: exit code 3)."""
+        """Until stopped: 0; until caught up: 0, or 2 when `unfinished` names topics. Raises OffloadError."""
         with ExitStack() as stack:
             stack.callback(self.ended.set)
             edges = self._reach(stack)
@@ -117,11 +115,9 @@ class Application:
         config = self.config
         if derived.bookkeeper(config) is not None:
             check_installed()
-        admin = AdminClient(derived.pulsar(config))
-        stack.callback(admin.close)
+        admin = stack.enter_context(closing(AdminClient(derived.pulsar(config))))
         _check_brokers(admin, vouched=config.pulsar.entries_are_exact)
-        metrics = Metrics.start(config.metrics)
-        stack.callback(metrics.close)
+        metrics = stack.enter_context(closing(Metrics.start(config.metrics)))
         store = MeteredStore(self._wrapper.store(open_store(derived.store(config))), metrics.store_request)
         stack.callback(store.close)
         root = open_root(store, admin.cluster(), _new_uuid)
@@ -131,13 +127,10 @@ class Application:
         self, stack: ExitStack, slots: int, admin: AdminClient, metrics: Metrics, store: ObjectStore, cluster: str
     ) -> Driver:
         config = self.config
-        journal = stack.enter_context(
-            Journal.open(store, config.application, _new_uuid, metrics.journaled, _waits(metrics, store))
-        )
-        pins = BrokerPins(derived.pulsar(config))
-        stack.callback(pins.close)
-        source = BrokerSource(derived.pulsar(config))
-        stack.callback(source.close)
+        waiting = partial(metrics.health.waiting, "journal", CALLS_OF_A_WAIT * store.longest_call)
+        journal = stack.enter_context(Journal.open(store, config.application, _new_uuid, metrics.journaled, waiting))
+        pins = stack.enter_context(closing(BrokerPins(derived.pulsar(config))))
+        source = stack.enter_context(closing(BrokerSource(derived.pulsar(config))))
         pools = {kind: Pool(threads, kind) for kind, threads in derived.threads(config).items()}
         for pool in pools.values():
             stack.callback(pool.shutdown)
@@ -159,14 +152,13 @@ class Application:
             jitter=random.random,
         )
         rates = RateLimits()
-        roster = TopicRegistry(
+        registry = TopicRegistry(
             context, rates, config.discovery_interval_ms, config.namespaces, until_caught_up=self._until_caught_up
         )
-        plans = PlanServer(run=_new_uuid())
-        stack.callback(plans.close)
-        lanes = derived.lanes(config, slots)
-        desk = RequestHandler(context, config.spark.trigger_ms)
-        return Driver(context, roster, plans, lanes, desk, rates, config.spark.trigger_ms)
+        server = stack.enter_context(closing(PlanServer(run=_new_uuid())))
+        plans = LanePlans(context, registry, server, derived.lanes(config, slots), rates)
+        requests = RequestHandler(context, config.spark.trigger_ms)
+        return Driver(context, registry, plans, requests, config.spark.trigger_ms)
 
     def _drive(self, driver: Driver) -> None:
         try:
@@ -186,34 +178,34 @@ class Application:
 
         def start(lane: Lane) -> StreamingQuery:
             folder = f"{checkpoint}/{_new_uuid()}"
-            threads = driver.lanes[lane].threads
+            threads = driver.plans.limits[lane].threads
             workers = WorkerSettings(public, derived.bookkeeper(config), threads, self._workers)
             work, commit = worker_function(workers), partial(driver.commit, lane)
-            return spark_side.start_query(session, driver.plans, lane, work, commit, folder, wait)
+            return spark_side.start_query(session, driver.plans.server, lane, work, commit, folder, wait)
 
         queries = {
             lane: SupervisedQuery(partial(start, lane), partial(driver.batches_since_restart, lane)) for lane in Lane
         }
         self.ready.set()
+        code = 0
         while not self._stop.wait(WATCH_EVERY):
             for query in queries.values():
                 query.keep_running()
             if slots.changed():
-                driver.lanes = derived.lanes(config, slots.number)
-            if caught_up is not None:
-                outcome = caught_up.look(self._clock_ms())
-                if outcome is not CaughtUpState.NOT_YET:
-                    self.unfinished = caught_up.unfinished()
-                    self._end(driver, queries.values(), session)
-                    return 0 if outcome is CaughtUpState.CAUGHT_UP else 2
+                driver.plans.limits = derived.lanes(config, slots.number)
+            outcome = caught_up.look(self._clock_ms()) if caught_up else CaughtUpState.NOT_YET
+            if caught_up and outcome is not CaughtUpState.NOT_YET:
+                self.unfinished = caught_up.unfinished()
+                code = 0 if outcome is CaughtUpState.CAUGHT_UP else 2
+                break
         self._end(driver, queries.values(), session)
-        return 0
+        return code
 
     def _end(self, driver: Driver, queries: Iterable[SupervisedQuery], session: SparkSession) -> None:
-        """Stop between batches where that is possible soon: Spark ends such a query without a stack trace."""
-        driver.finish_batch(timeout=self.config.limits.slice.time_budget_ms / 1000 + 10)
+        """Stop between batches if that is possible soon: Spark then ends without a stack trace."""
+        driver.plans.drain(timeout=self.config.limits.slice.time_budget_ms / 1000 + 10)
         driver.stop()
-        driver.plans.close()
+        driver.plans.server.close()
         # Spark warns of jobs that it means to cancel and that are done.
         _quietly(lambda: session.sparkContext.setLogLevel("ERROR"))()
         for query in queries:
@@ -262,11 +254,6 @@ def stop_on_signals(application: Application) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _waits(metrics: Metrics, store: ObjectStore) -> Waiting:
-    """The journal's waits, told to `/healthz`."""
-    return partial(metrics.health.waiting, "journal", CALLS_OF_A_WAIT * store.longest_call)
 
 
 def _check_brokers(admin: AdminClient, *, vouched: bool) -> None:

@@ -1,5 +1,4 @@
-"""`offloader run --until-caught-up`: each topic's end at the start is the goal; those that cannot get there are
-named."""
+"""`offloader run --until-caught-up`: each topic is to reach the end that it has at the start."""
 
 from __future__ import annotations
 
@@ -37,27 +36,24 @@ class CaughtUp:
 
     def look(self, now: int) -> CaughtUpState:
         """Whether every topic got there, or none of the others will."""
-        roster = self._driver.roster
-        if roster.settled:
+        registry = self._driver.registry
+        if registry.settled:
             left = self.left()
             if not left:
-                return CaughtUpState.CANNOT if roster.refused or roster.unread else CaughtUpState.CAUGHT_UP
-            hopeless = [
-                self._hopeless(name, now) for name in left
-            ]  # all of them: each is timed from when it was first seen
+                return CaughtUpState.CANNOT if registry.refused or registry.found.unread else CaughtUpState.CAUGHT_UP
+            hopeless = [self._hopeless(name, now) for name in left]  # each is timed from when it was first seen
             if all(hopeless):
                 return CaughtUpState.CANNOT
-        return (
-            CaughtUpState.TIMED_OUT if self._deadline is not None and now >= self._deadline else CaughtUpState.NOT_YET
-        )
+        timed_out = self._deadline is not None and now >= self._deadline
+        return CaughtUpState.TIMED_OUT if timed_out else CaughtUpState.NOT_YET
 
     def left(self) -> list[TopicName]:
         """Topics that have not reached their goal."""
-        return [name for name, topic in list(self._driver.roster.topics.items()) if not self._there(name, topic)]
+        return [name for name, topic in list(self._driver.registry.topics.items()) if not self._there(name, topic)]
 
     def _there(self, name: TopicName, topic: Topic) -> bool:
         goal, begin, end = topic.retire_at, topic.begin(), topic.catalog.end
-        if goal is None or topic.inquiry is not None or topic.gone or topic.missing:
+        if goal is None or topic.inquiry is not None:
             # Disabled or released: the next look says where it ends. To be taken in anew: that look does.
             return False
         nothing_to_do = goal.ledger < 0 or (begin is not None and goal < begin)
@@ -65,10 +61,10 @@ class CaughtUp:
         return reached and not topic.tail.undecided and self._driver.state(name).open is None and acknowledged(topic)
 
     def _hopeless(self, name: TopicName, now: int) -> bool:
-        state, topic = self._driver.state(name), self._driver.roster.topics.get(name)
+        state, topic = self._driver.state(name), self._driver.registry.topics.get(name)
         if topic is not None and topic.tail.undecided and state.open is None:
             return True
-        if topic is not None and topic.inquiry is not None:
+        if topic is not None and topic.in_question:
             return now - self._lost.setdefault(name, now) >= FOUND_OUT_WITHIN_MS
         found, failure = self._found.setdefault(name, state.failure), state.failure
         if failure is None or failure.kind is not FailureKind.DATA_LOST:
@@ -78,16 +74,17 @@ class CaughtUp:
 
     def unfinished(self) -> list[str]:
         """One line for each topic that did not get there, and each namespace that could not be read; and why."""
-        roster = self._driver.roster
+        registry = self._driver.registry
         left = [f"not caught up: {name}: {self._why(name)}" for name in self.left()]
-        refused = [f"not offloaded: {name}: {reason}" for name, reason in list(roster.refused.items())]
-        return left + refused + [f"not looked at: {namespace}: {error}" for namespace, error in roster.unread.items()]
+        refused = [f"not offloaded: {name}: {reason}" for name, reason in list(registry.refused.items())]
+        unread = [f"not looked at: {namespace}: {error}" for namespace, error in registry.found.unread.items()]
+        return left + refused + unread
 
     def _why(self, name: TopicName) -> str:
         failure = self._driver.state(name).failure
         if failure is not None:
             return failure.reason
-        topic = self._driver.roster.topics.get(name)
-        if topic is not None and topic.inquiry is not None:
+        topic = self._driver.registry.topics.get(name)
+        if topic is not None and topic.in_question:
             return topic.poll.error
         return "an open transaction is in the way" if topic is not None and topic.tail.undecided else "not there yet"

@@ -55,14 +55,9 @@ def bookkeeper(config: Config) -> BookKeeperSettings | None:
         tls_key_file=section.tls_key_file_path or "",
         tls_allow_insecure=section.tls_allow_insecure_connection,
         tls_verify_hostname=section.tls_hostname_verification,
-        max_entry=max(BookieSettings.max_entry, _largest_entry(config) + ENTRY_OVERHEAD),
+        max_entry=max(BookieSettings.max_entry, max(_everywhere(config, "max_entry_size")) + ENTRY_OVERHEAD),
     )
     return BookKeeperSettings(config.pulsar.metadata_service_uri, bookies, bookies.request_timeout)
-
-
-def _largest_entry(config: Config) -> int:
-    """Bytes of payload, in whichever topic."""
-    return max(_everywhere(config, "max_entry_size"))
 
 
 def _everywhere(config: Config, setting: str) -> list[int]:
@@ -83,11 +78,8 @@ def store_of(section: Storage) -> StoreSettings:
 
 
 def lanes(config: Config, slots: int) -> Mapping[Lane, LaneLimits]:
-    """What one micro-batch of each lane may hold where Spark runs this many tasks at once.
-
-    One slot is left to the slow lane, which takes no more than one: it never holds all of them. Where there is but one,
-    nobody waits for a slow slice longer than for half of the shortest roll.
-    """
+    """What one micro-batch of each lane may hold where Spark runs so many tasks at once. The slow lane takes one slot,
+    which is left to it. Where there is but one, nobody waits for a slow slice longer than half of the shortest roll."""
     section = config.limits
     if slots == 1:
         log.warning(

@@ -26,6 +26,7 @@ from offloader.offload.core.rates import RateLimits
 from offloader.offload.driver.acknowledging import acknowledged
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.driver import Driver
+from offloader.offload.driver.lane_plans import LanePlans
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.work import Work, WorkKind
 from offloader.offload.worker.slice_worker import died, refused, run_slice
@@ -139,7 +140,7 @@ class Simulation:
             tasks=1, threads=4, byte_budget=40 * 1024, time_budget_ms=300_000, hard_limit_ms=900_000, queue_factor=1
         )
     )
-    desk: Any = field(default_factory=NoRequests)
+    requests: Any = field(default_factory=NoRequests)
     cluster_of: Simulation | None = None
 
     def __post_init__(self) -> None:
@@ -192,11 +193,12 @@ class Simulation:
             jitter=self.rng.random,
         )
         rates = RateLimits()
-        self.roster = TopicRegistry(self.context, rates, 1_000, [])
+        self.registry = TopicRegistry(self.context, rates, 1_000, [])
         self.plans = NoPlans(self.uuid(), self.planned)
-        self.driver = Driver(
-            self.context, self.roster, self.plans, {Lane.FAST: self.limits, Lane.SLOW: self.slow}, self.desk, rates, 1
+        plans = LanePlans(
+            self.context, self.registry, self.plans, {Lane.FAST: self.limits, Lane.SLOW: self.slow}, rates
         )
+        self.driver = Driver(self.context, self.registry, plans, self.requests, 1)
 
     def kill(self) -> None:
         """The driver is gone in mid-air; another one starts."""
@@ -304,14 +306,16 @@ class Simulation:
             if self.at_rest():
                 return
         states = {str(t): s for t, s in self.journal.topics.items()}
-        raise AssertionError(f"seed {self.seed}: no rest after {rounds} rounds: {states} refused={self.roster.refused}")
+        raise AssertionError(
+            f"seed {self.seed}: no rest after {rounds} rounds: {states} refused={self.registry.refused}"
+        )
 
     def at_rest(self) -> bool:
         if any(s.open is not None for s in self.journal.topics.values()):
             return False
-        for topic in self.roster.topics.values():
+        for topic in self.registry.topics.values():
             end = topic.catalog.end
-            if not acknowledged(topic) or topic.inquiry is not None or topic.gone:
+            if not acknowledged(topic) or topic.inquiry is not None:
                 return False
             all_of_it = topic.rules.source is Source.BOOKKEEPER
             truth = [
@@ -321,7 +325,7 @@ class Simulation:
             ]
             if truth and (end is None or (end.ledger, end.entry) < max(truth)):
                 return False
-        return bool(self.roster.topics)
+        return bool(self.registry.topics)
 
     def produce(self, topic: TopicName, count: int, largest: int = 3000) -> None:
         for _ in range(count):

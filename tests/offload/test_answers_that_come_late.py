@@ -12,6 +12,7 @@ import pytest
 from offloader.metadata.state import Abandoned, TopicState
 from offloader.model import TopicName
 from offloader.offload.core.retry_schedule import RetrySchedule
+from offloader.offload.driver import losses
 from offloader.offload.driver.work import WorkKind
 from tests.offload.simulation import Inline, Simulation
 
@@ -66,7 +67,7 @@ def test_a_topic_is_released_at_the_end_that_it_has_then_not_at_one_that_was_kno
     assert later.waiting, "the look has seen that the end moved; the ledger list is not there yet"
     answer_from_now_on(sim, WorkKind.LEDGERS, later)
     sim.rounds(60)
-    assert TOPIC not in sim.roster.topics, "it is released"
+    assert TOPIC not in sim.registry.topics, "it is released"
     end = sim.context.catalogs.head(TOPIC).end
     assert end is not None
     assert (end.ledger, end.entry) == written
@@ -89,15 +90,15 @@ def test_an_upload_that_begins_in_mid_round_is_not_begun_twice() -> None:
     sim.produce(TOPIC, 60)
     sim.rounds(2)
     assert len(later.waiting) == 1
-    update = sim.roster.update
+    update = sim.registry.update
 
     def update_meanwhile() -> None:
         update()
         later.answer()
 
-    sim.roster.update = update_meanwhile  # type: ignore[method-assign]
+    sim.registry.update = update_meanwhile  # type: ignore[method-assign]
     sim.rounds(1)
-    sim.roster.update = update  # type: ignore[method-assign]
+    sim.registry.update = update  # type: ignore[method-assign]
     answer_from_now_on(sim, WorkKind.BEGIN, later)
     sim.rounds(5)
     assert begun == 1
@@ -120,7 +121,7 @@ def test_a_topic_whose_subscription_is_being_deleted_is_not_looked_at() -> None:
     assert sim.cluster.faults.count("pins.ends") == looks, "a look would subscribe again where the connection is lost"
     answer_from_now_on(sim, WorkKind.RELEASE, later)
     sim.rounds(5)
-    assert TOPIC not in sim.roster.topics
+    assert TOPIC not in sim.registry.topics
     assert sim.cluster.mark_delete(TOPIC) is None
 
 
@@ -138,7 +139,7 @@ def test_what_adoption_has_journaled_is_not_overwritten_by_uploads_that_were_abo
     sim.cluster.check_retention(TOPIC)
     sim.kill()
     if kind is WorkKind.ADOPT_AGAIN:
-        sim.roster._adoptions[TOPIC] = RetrySchedule(in_vain=1)  # its broker hung
+        sim.registry._adoptions[TOPIC] = RetrySchedule(in_vain=1)  # its broker hung
     adoption = put_off(sim, kind)
     sim.driver._abandoned._again_at = sim.clock.now + 3_000
     record = sim.journal.record
@@ -160,7 +161,7 @@ def test_what_adoption_has_journaled_is_not_overwritten_by_uploads_that_were_abo
     state = sim.driver.state(TOPIC)
     assert state.lost_after is not None
     assert not state.abandoned
-    sim.roster.topics[TOPIC].accepted_loss = sim.roster.topics[TOPIC].last
+    losses.accept(sim.registry.topics[TOPIC], sim.registry.topics[TOPIC].last)
     sim.forget_failure(TOPIC)
     sim.rounds(5)
     assert len(sim.context.catalogs.load(TOPIC).losses) == 1

@@ -69,7 +69,7 @@ def test_looks_that_are_waited_for_become_rare_and_the_other_topics_go_on() -> N
 
     sim.pins.ends = hung
     for topic in HUNG:
-        observed.soon(sim.roster.topics[topic])
+        observed.soon(sim.registry.topics[topic])
     assert go_on(sim) > undisturbed / 2
     assert waits <= 5
     assert looks == waits * len(HUNG)
@@ -90,7 +90,7 @@ def test_an_acknowledgement_is_not_tried_where_the_last_look_failed() -> None:
     sim.cluster.faults.add("pins.acknowledge", lambda: BrokerUnavailableError("not now"))
     while not sim.context.catalogs.load(HEALTHY).segments:
         sim.rounds(1)
-    topic = sim.roster.topics[HEALTHY]
+    topic = sim.registry.topics[HEALTHY]
     observed.explain(topic, "did not answer")
     observed.soon(topic, sim.clock.now + FIVE_MINUTES)
     asked = sim.cluster.faults.count("pins.acknowledge")

@@ -11,7 +11,10 @@ import pytest
 from offloader.errors import AuthorizationFailedError, SubscriptionBusyError
 from offloader.model import Failure, FailureKind, GapKind, Position, TopicName
 from offloader.offload.caught_up import GIVE_UP_ATTEMPTS, CaughtUp, CaughtUpState
+from offloader.offload.core.evidence import Being
+from offloader.offload.driver import losses
 from offloader.offload.driver.driver import Driver
+from offloader.offload.driver.parts import Inquiry
 from offloader.offload.driver.undelivered import MAX_LOOKUPS
 from tests.offload.simulation import Simulation
 
@@ -34,10 +37,11 @@ class Watched:
             catalog=SimpleNamespace(end=None),
             begin=lambda: goal,
             inquiry=None,
-            gone="",
-            missing=False,
+            in_question=False,
         )
-        self.roster = SimpleNamespace(settled=True, refused={}, unread={}, topics={TOPIC: topic})
+        self.registry = SimpleNamespace(
+            settled=True, refused={}, found=SimpleNamespace(unread={}), topics={TOPIC: topic}
+        )
         self.failure = failure
 
     def state(self, name):
@@ -66,26 +70,26 @@ def test_a_topic_that_fails_often_enough_is_given_up():
 
 def test_a_topic_that_is_to_be_taken_in_anew_is_not_there_yet():
     driver = Watched(None)
-    (topic,) = driver.roster.topics.values()
+    (topic,) = driver.registry.topics.values()
     topic.begin, topic.retire_at = (lambda: Position(0, 5, 10)), Position(0, -1, -1)
-    topic.missing = True
+    topic.inquiry = Inquiry(adopted=False, found=Being.SAME)
     watch = CaughtUp(cast("Driver", driver), 0, None)
     assert watch.left() == [TOPIC]
 
 
 def test_a_namespace_that_could_not_be_read_is_not_caught_up():
     driver = Watched(None)
-    driver.roster.topics = {}
+    driver.registry.topics = {}
     watch = CaughtUp(cast("Driver", driver), 0, None)
     assert watch.look(0) is CaughtUpState.CAUGHT_UP
-    driver.roster.unread = {"shop/orders": AuthorizationFailedError("no administrator of this tenant")}
+    driver.registry.found.unread = {"shop/orders": AuthorizationFailedError("no administrator of this tenant")}
     assert watch.look(1) is CaughtUpState.CANNOT
     assert watch.unfinished() == ["not looked at: shop/orders: no administrator of this tenant"]
 
 
 def run_once(sim):
     """As `--until-caught-up`: what is adopted from now on has its end as its goal."""
-    sim.roster._until_caught_up = True
+    sim.registry._until_caught_up = True
     return CaughtUp(sim.driver, sim.clock.now, None)
 
 
@@ -109,15 +113,15 @@ def test_a_disabled_topic_is_not_caught_up_before_its_end_was_looked_at():
     sim.enabled = False
     sim.kill()
     watch = run_once(sim)
-    plan, seen = sim.driver._plan, []
+    plan, seen = sim.driver.plans.plan, []
 
     def watched_in_mid_round():
-        topic = sim.roster.topics.get(TOPIC)
+        topic = sim.registry.topics.get(TOPIC)
         if topic is not None and topic.retire_at is None:
             seen.append(watch.look(sim.clock.now))
         plan()
 
-    sim.driver._plan = watched_in_mid_round
+    sim.driver.plans.plan = watched_in_mid_round
     assert until_an_outcome(sim, watch) is CaughtUpState.CAUGHT_UP
     assert seen
     assert set(seen) == {CaughtUpState.NOT_YET}
@@ -136,7 +140,7 @@ def test_a_topic_is_seen_by_the_watching_thread_only_once_it_has_its_goal():
             goals.append(topic.retire_at)
             super().__setitem__(name, topic)
 
-    sim.roster.topics = Told()
+    sim.registry.topics = Told()
     sim.rounds(4)
     assert len(goals) == 1
     assert goals[0] is not None
@@ -185,7 +189,7 @@ def test_a_loss_that_somebody_accepts_soon_after_the_start_is_not_given_up():
     sim = with_lost_data()
     watch = run_once(sim)
     assert until_an_outcome(sim, watch, rounds=10) is CaughtUpState.NOT_YET
-    sim.roster.topics[TOPIC].accepted_loss = Position(0, 10**9, 0)
+    losses.accept(sim.registry.topics[TOPIC], Position(0, 10**9, 0))
     assert until_an_outcome(sim, watch) is CaughtUpState.CAUGHT_UP
     assert len(sim.context.catalogs.load(TOPIC).losses) == 1
 
@@ -214,12 +218,12 @@ def test_a_pin_that_is_busy_for_a_minute_is_waited_for():
 
 def test_topics_may_come_and_go_while_it_is_looked():
     sim = Simulation(1)
-    roster, stop = sim.roster, threading.Event()
+    registry, found, stop = sim.registry, sim.registry.found, threading.Event()
     policy = SimpleNamespace(enabled=True)
     names = [TopicName("t", "n", f"a{n}") for n in range(500)]
-    roster._policies = dict.fromkeys(names, policy)
-    roster.refused = dict.fromkeys(names, "refused")
-    roster.discovered = True
+    found.policies = dict.fromkeys(names, policy)
+    registry.refused = dict.fromkeys(names, "refused")
+    found.discovered = True
     watch = CaughtUp(sim.driver, 0, None)
 
     def come_and_go():
@@ -227,7 +231,11 @@ def test_topics_may_come_and_go_while_it_is_looked():
         while not stop.is_set():
             number += 1
             name = TopicName("t", "n", f"new{number}")
-            for some, value in ((roster._policies, policy), (roster.refused, "refused"), (roster._retrying, 0)):
+            for some, value in (
+                (found.policies, policy),
+                (registry.refused, "refused"),
+                (registry._retrying, 0),
+            ):
                 some[name] = value
                 del some[name]
 
@@ -248,8 +256,8 @@ def test_topics_may_come_and_go_while_it_is_looked():
 def test_a_topic_that_is_forgotten_between_two_questions_is_no_error():
     driver = Watched(failed(GIVE_UP_ATTEMPTS, 1))
     watch = CaughtUp(cast("Driver", driver), 0, None)
-    known = driver.roster.topics
-    driver.roster.topics = SimpleNamespace(items=known.items, get=lambda name: None)
+    known = driver.registry.topics
+    driver.registry.topics = SimpleNamespace(items=known.items, get=lambda name: None)
     assert watch.look(0) is CaughtUpState.NOT_YET
     assert watch.unfinished() == [f"not caught up: {TOPIC}: a gap"]
 
@@ -284,14 +292,14 @@ def test_an_open_transaction_behind_aborted_entries_is_in_the_way(before):
 def test_a_long_tail_is_looked_up_in_several_pieces():
     sim = with_hidden_tail(2 * MAX_LOOKUPS + 500, roll="20s")
     sim.rounds(4)
-    driver, asked = sim.driver, []
+    plans, asked = sim.driver.plans, []
 
     def explain(topic, missing, *, limit):
         asked.append(sim.clock.now)
         return sim.cluster.source.explain(topic, missing, limit=limit)
 
-    driver.context = replace(driver.context, source=SimpleNamespace(explain=explain))
+    plans._context = replace(plans._context, source=SimpleNamespace(explain=explain))
     sim.rounds(60)
-    assert sim.roster.topics[TOPIC].hidden_tail() is None
+    assert sim.registry.topics[TOPIC].hidden_tail() is None
     assert len(asked) == 3
     assert asked[-1] - asked[0] < 20_000

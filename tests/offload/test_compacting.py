@@ -11,7 +11,7 @@ import pytest
 
 from offloader.metadata.layout import manifest_key
 from offloader.metadata.manifest import FAN
-from offloader.offload.driver.compacting import AGAIN_MS, Compacting
+from offloader.offload.driver.committing import COMPACT_AGAIN_MS, Compacting
 from offloader.offload.driver.work import Work, WorkKind
 from offloader.testing.faulty import FaultyStore, StoreFault, StoreFaults
 from tests.metadata.support import TOPIC
@@ -57,8 +57,8 @@ def test_what_the_store_refuses_is_told_and_tried_again_later(caplog: pytest.Log
         assert world.round(FAN)
     assert "cannot write manifests of topic=" in caplog.text
     assert not world.round(FAN)
-    world.now += AGAIN_MS
+    world.now += COMPACT_AGAIN_MS
     world.round(FAN)
-    world.now += AGAIN_MS
+    world.now += COMPACT_AGAIN_MS
     assert world.round(FAN)
     assert world.leaves() == 1

@@ -14,7 +14,7 @@ import pytest
 from offloader.errors import OvertakenError
 from offloader.model import GapKind, Lane, Slice, TopicName
 from offloader.offload.core.lanes import Speed
-from offloader.offload.driver.driver import LaneBatch
+from offloader.offload.driver.lane_plans import LaneBatch
 from offloader.offload.driver.parts import Learnt
 from offloader.offload.driver.work import WorkKind
 from offloader.ports.admin import TopicInfo
@@ -30,7 +30,7 @@ def started() -> Simulation:
     for topic in (QUICK, SLOW):
         sim.cluster.create(topic)
     sim.rounds(4)
-    sim.roster.topics[SLOW].learnt = Learnt(Speed(Lane.SLOW))
+    sim.registry.topics[SLOW].learnt = Learnt(Speed(Lane.SLOW))
     return sim
 
 
@@ -65,7 +65,7 @@ def test_a_topic_that_travels_is_left_alone_whichever_lane_it_is_to_travel_in_ne
     sim.produce(SLOW, 60)
     assert list(planned(sim)) == [Lane.SLOW]
     before = sim.driver.state(SLOW)
-    sim.roster.topics[SLOW].learnt = Learnt(Speed(Lane.FAST))
+    sim.registry.topics[SLOW].learnt = Learnt(Speed(Lane.FAST))
     sim.clock.now += 3_600_000
     sim.produce(QUICK, 60)
     assert [s.id.topic for s in planned(sim)[Lane.FAST]] == [QUICK]
@@ -184,7 +184,7 @@ def test_a_topic_of_which_odd_things_are_known_holds_no_other(monkeypatch: pytes
             sim.produce(SLOW, 60)
             sim.rounds(4, step_ms=300_000)
     assert sim.context.catalogs.load(QUICK).segments
-    assert "TypeError" in {s.topic: s for s in sim.driver.statuses}[SLOW].alarm
+    assert "TypeError" in {s.topic: s for s in sim.driver.statuses.latest}[SLOW].alarm
     sim.produce(SLOW, 60)
     sim.rounds(4, step_ms=300_000)
     sim.settle()
@@ -204,5 +204,5 @@ def test_who_stops_waits_for_no_batch_of_a_driver_that_is_dead() -> None:
     with pytest.raises(OvertakenError):
         sim.driver.run()
     began = time.monotonic()
-    sim.driver.finish_batch(timeout=60)
+    sim.driver.plans.drain(timeout=60)
     assert time.monotonic() - began < 30

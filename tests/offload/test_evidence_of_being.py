@@ -150,7 +150,7 @@ def test_an_ingress_that_answers_404_to_everything_deletes_nothing() -> None:
         fail(sim, call, lambda: BrokerUnavailableError("the broker answered 404: default backend - 404"))
     fail(sim, "pins.ends", lambda: TopicNotFoundError("gone, says the broker"), times=20, topic=T)
     sim.rounds(30, step_ms=10_000)
-    assert T in sim.roster.topics
+    assert T in sim.registry.topics
     assert sim.driver.state(T).open.parts
     sim.cluster.faults.clear()
     goes_on(sim)
@@ -166,7 +166,7 @@ def test_a_topic_that_is_not_found_but_listed_is_not_deleted(error: OffloadError
     fail(sim, "admin.topic_info", lambda: error, topic=T)
     sim.rounds(30, step_ms=10_000)
     assert sim.driver.state(T).open.parts
-    assert sim.roster.topics[T].poll.error
+    assert sim.registry.topics[T].poll.error
     sim.cluster.faults.clear()
     goes_on(sim)
 
@@ -175,7 +175,7 @@ def test_a_topic_that_is_gone_for_less_than_a_minute_is_not_deleted() -> None:
     sim = started()
     found, sim.cluster.state.topics = sim.cluster.state.topics, {OTHER: sim.cluster.state.topics[OTHER]}
     sim.rounds(5, step_ms=10_000)
-    assert sim.roster.topics[T].inquiry is not None
+    assert sim.registry.topics[T].inquiry is not None
     sim.cluster.state.topics = found
     goes_on(sim)
 
@@ -204,7 +204,7 @@ def test_another_healthy_pulsar_behind_the_same_address_deletes_nothing(
         sim.kill()
     sim.rounds(40, step_ms=10_000)
     assert sim.driver.state(T).open.parts
-    assert "accept-loss" in sim.roster.topics[T].poll.error
+    assert "accept-loss" in sim.registry.topics[T].poll.error
     sim.cluster.state = ours
     sim.kill()
     goes_on(sim)
@@ -225,9 +225,9 @@ def test_a_namespace_or_tenant_is_deleted_by_the_same_rule_one_level_up(level: s
     sim.cluster.delete(there)
     del sim.cluster.state.namespaces["acme/orders"]
     sim.rounds(4, step_ms=11_000)
-    assert there in sim.roster.topics
+    assert there in sim.registry.topics
     sim.until_believed()
-    assert there not in sim.roster.topics
+    assert there not in sim.registry.topics
     assert sim.context.catalogs.load(there).losses
     sim.close()
 
@@ -263,13 +263,13 @@ def test_somebody_may_say_that_everything_was_deleted() -> None:
     for topic in (T, OTHER):
         sim.cluster.delete(topic)
     sim.until_believed()
-    assert "--deleted" in sim.roster.topics[T].poll.error
+    assert "--deleted" in sim.registry.topics[T].poll.error
     request = Request(RequestKind.ACCEPT_LOSS, T, sim.clock.now, "test")
-    sim.driver._desk = RequestHandler(sim.context, 1)
+    sim.driver._requests = RequestHandler(sim.context, 1)
     asked = requests.submit(sim.store, "sim", request, sim.uuid)
     sim.until_believed()
-    assert T not in sim.roster.topics
-    assert OTHER in sim.roster.topics
+    assert T not in sim.registry.topics
+    assert OTHER in sim.registry.topics
     assert requests.outcome_of(sim.store, "sim", asked).ok
     assert sim.context.catalogs.load(T).losses
     sim.close()

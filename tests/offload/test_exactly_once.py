@@ -83,6 +83,6 @@ def make_readable(sim: Simulation, topics: list[TopicName], rng: random.Random) 
 def test_every_entry_is_in_exactly_one_segment_whatever_happens(seed: int) -> None:
     sim = chaos(seed)
     sim.settle()
-    truths = {t: truth_of_cluster(sim.cluster, t) for t in sim.roster.topics}
+    truths = {t: truth_of_cluster(sim.cluster, t) for t in sim.registry.topics}
     check_invariants(sim.store, truths, at_rest=True, paces=[sim.pace])
     sim.close()

@@ -24,7 +24,7 @@ def test_witnesses_are_found_once_for_all_topics_and_change_from_look_to_look(mo
     sim.rounds(6)
     missing, there = NAMES[:3], NAMES[3:]
     for name in missing:
-        inquire(sim.roster.topics[name])
+        inquire(sim.registry.topics[name])
     posted: Counter[TopicName] = Counter()
     asked: dict[TopicName, set[TopicName]] = {name: set() for name in missing}
     found = 0
@@ -40,19 +40,19 @@ def test_witnesses_are_found_once_for_all_topics_and_change_from_look_to_look(mo
         posted[key] += 1
         assert len(call.args[2]) == WITNESSES
         asked[key] |= {head.topic for head in call.args[2]}
-        topic = sim.roster.topics[key]
+        topic = sim.registry.topics[key]
         topic.inquiry = replace(topic.inquiry, looks=(*topic.inquiry.looks, inquiries.Look(0)))
         return True
 
     monkeypatch.setattr(inquiries, "_witnesses", witnesses)
     monkeypatch.setattr(sim.context.work, "post", post)
     for number in range(4):
-        pursue(sim.context, sim.roster.topics.values())
-        pursue(sim.context, sim.roster.topics.values())  # nothing is due
+        pursue(sim.context, sim.registry.topics.values())
+        pursue(sim.context, sim.registry.topics.values())  # nothing is due
         assert found == number + 1
         sim.clock.now += LOOK_EVERY_MS
     assert posted == dict.fromkeys(missing, 4)
     assert all(others == set(there) for others in asked.values())
     monkeypatch.setattr(sim.context.work, "has", lambda kind, key: True)
-    pursue(sim.context, sim.roster.topics.values())
+    pursue(sim.context, sim.registry.topics.values())
     assert posted.total() == 12, "the former looks are still under way"

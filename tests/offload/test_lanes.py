@@ -374,10 +374,10 @@ def test_with_one_slot_nobody_waits_for_a_slow_slice_longer_than_half_a_roll(rol
     slow = derived.lanes(Config.parse(text, {}), 1)[Lane.SLOW]
     assert slow.longest_ms == longest
     speed = Speed(Lane.SLOW, rate=100)
-    assert lanes.patience_ms(speed, PART, slow) == longest
+    assert lanes.slow_limit_ms(speed, PART, slow) == longest
     assert lanes.sure_bytes(speed, slow) == longest * 100 / 2_000
     in_vain = replace(speed, in_vain=1)  # not even that came: an entry may be larger
-    assert lanes.patience_ms(in_vain, PART, slow) == 2 * longest
+    assert lanes.slow_limit_ms(in_vain, PART, slow) == 2 * longest
     assert lanes.sure_bytes(in_vain, slow) == longest * 100 / 1_000
 
 

@@ -146,7 +146,7 @@ def test_a_topic_that_is_released_and_taken_in_again_has_the_token_of_its_new_su
     properties = sim.cluster.namespace("public/default").properties
     properties["offloader.enabled"] = "false"
     sim.rounds(20)
-    assert T not in sim.roster.topics
+    assert T not in sim.registry.topics
     assert sim.cluster.mark_delete(T) is None
     del properties["offloader.enabled"]
     sim.rounds(20)

@@ -336,7 +336,7 @@ def test_the_slow_lane_has_one_task_at_a_time_also_where_tasks_died() -> None:
     ],
 )
 def test_a_slice_of_the_slow_lane_waits_for_what_its_topic_needs(speed: Speed, patience: int) -> None:
-    assert lanes.patience_ms(speed, 10_000, LANES[Lane.SLOW]) == patience
+    assert lanes.slow_limit_ms(speed, 10_000, LANES[Lane.SLOW]) == patience
 
 
 def failed_segment(kind: FailureKind, failures: int = planner.ANEW_AFTER) -> tuple[World, Listed]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from concurrent.futures import Future
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +16,7 @@ from offloader.metadata.requests import Request, RequestKind
 from offloader.metadata.state import Claim
 from offloader.model import Position, RollReason, TopicName
 from offloader.offload.driver.request_handler import RequestHandler
+from offloader.offload.driver.work import WorkKind
 from offloader.storage.memory import MemoryStore
 from offloader.testing.faulty import FaultyStore, StoreFaults
 from offloader.testing.invariants import check_invariants
@@ -37,7 +39,7 @@ def started(**settings: object) -> Simulation:
 def ask(
     sim: Simulation, kind: RequestKind, topic: TopicName, position: Position | None = None, ahead_ms: int = 0
 ) -> str:
-    sim.driver._desk = RequestHandler(sim.context, 1)
+    sim.driver._requests = RequestHandler(sim.context, 1)
     return requests.submit(sim.store, "sim", Request(kind, topic, sim.clock.now + ahead_ms, "test", position), sim.uuid)
 
 
@@ -79,7 +81,7 @@ def test_a_manual_close_survives_a_restart_and_never_closes_twice() -> None:
     request = ask(sim, RequestKind.CLOSE, T, end(sim))
     sim.rounds(2)
     sim.kill()
-    sim.driver._desk = RequestHandler(sim.context, 1)
+    sim.driver._requests = RequestHandler(sim.context, 1)
     sim.rounds(12)
     assert requests.outcome_of(sim.store, "sim", request).ok
     assert len(sim.context.catalogs.load(T).segments) == 1
@@ -114,7 +116,7 @@ def test_release_offloads_up_to_the_end_and_deletes_the_subscription() -> None:
     sim.rounds(12)
     assert requests.outcome_of(sim.store, "sim", request).ok
     assert sim.cluster.mark_delete(T) is None
-    assert T not in sim.roster.topics
+    assert T not in sim.registry.topics
     catalog = sim.context.catalogs.load(T)
     assert catalog.end == end(sim)
     assert catalog.claim.application == ""
@@ -184,8 +186,8 @@ def test_time_to_live_shorter_than_the_roll_refuses_new_topics_and_names_the_set
     sim.cluster.namespace("public/default").policies["message_ttl_in_seconds"] = 60
     sim.cluster.create(T)
     sim.rounds(5)
-    assert not sim.roster.topics
-    assert "set-message-ttl" in sim.roster.refused[T]
+    assert not sim.registry.topics
+    assert "set-message-ttl" in sim.registry.refused[T]
 
 
 def test_a_topic_that_we_hold_goes_on_beside_such_a_setting_also_after_a_restart() -> None:
@@ -195,8 +197,8 @@ def test_a_topic_that_we_hold_goes_on_beside_such_a_setting_also_after_a_restart
     sim.cluster.namespace("public/default").policies["message_ttl_in_seconds"] = 1
     sim.kill()
     sim.rounds(5)
-    assert T in sim.roster.topics
-    assert T not in sim.roster.refused
+    assert T in sim.registry.topics
+    assert T not in sim.registry.refused
 
 
 def test_stock_offload_beside_us_is_refused_unless_we_begin_after_it() -> None:
@@ -207,7 +209,7 @@ def test_stock_offload_beside_us_is_refused_unless_we_begin_after_it() -> None:
     first = sim.cluster.ledgers(T).spans[0].ledger
     sim.cluster.offload_stock(T, first)
     sim.rounds(5)
-    assert "startAfterOffloaded" in sim.roster.refused[T]
+    assert "startAfterOffloaded" in sim.registry.refused[T]
     sim.pins.close()
     sim.journal.close()
     sim.start_after_offloaded = True
@@ -223,7 +225,7 @@ def test_a_rate_limit_holds_over_time_and_the_topic_still_gets_there() -> None:
     total = sum(len(e.data) for e in sim.cluster.entries(T))
     began = sim.clock.now
     burst = 8 * 1024 * 1024
-    sim.driver._rates._buckets[str(T)].level = 0
+    sim.driver.plans.rates._buckets[str(T)].level = 0
     assert total < burst
     sim.settle(step_ms=1_000, rounds=4_000)
     assert (sim.clock.now - began) / 1000 >= 0.5 * total / 1_000
@@ -246,7 +248,7 @@ def test_a_topic_disabled_and_enabled_again_is_offloaded_again() -> None:
     sim.produce(T, 10)
     properties[SWITCH] = "false"
     sim.rounds(12)
-    assert T not in sim.roster.topics
+    assert T not in sim.registry.topics
     properties[SWITCH] = "true"
     sim.rounds(6)
     sim.produce(T, 10)
@@ -276,7 +278,7 @@ def test_accepting_a_loss_where_nothing_is_lost_is_refused_and_stays_without_eff
     outcome = requests.outcome_of(sim.store, "sim", request)
     assert not outcome.ok
     assert "nothing" in outcome.message
-    assert sim.roster.topics[T].accepted_loss is None
+    assert sim.registry.topics[T].losses.accepted is None
 
 
 def test_a_namespace_that_cannot_be_read_for_a_moment_is_read_again_before_its_topics_count_as_known() -> None:
@@ -284,11 +286,11 @@ def test_a_namespace_that_cannot_be_read_for_a_moment_is_read_again_before_its_t
     sim.cluster.create(T)
     sim.cluster.faults.add("admin.namespace_properties", lambda: BrokerUnavailableError("not now"))
     sim.rounds(1)
-    assert not sim.driver.roster.settled
+    assert not sim.driver.registry.settled
     sim.rounds(8)
-    assert sim.driver.roster.settled
-    assert not sim.driver.roster.unread
-    assert T in sim.driver.roster.topics
+    assert sim.driver.registry.settled
+    assert not sim.driver.registry.found.unread
+    assert T in sim.driver.registry.topics
 
 
 def test_a_namespace_that_we_may_not_read_is_named() -> None:
@@ -296,8 +298,8 @@ def test_a_namespace_that_we_may_not_read_is_named() -> None:
     sim.cluster.create(T)
     sim.cluster.faults.add("admin.namespace_properties", lambda: AuthorizationFailedError("not allowed"), times=99)
     sim.rounds(4)
-    assert sim.driver.roster.settled
-    assert [str(error) for error in sim.driver.roster.unread.values()] == ["not allowed"]
+    assert sim.driver.registry.settled
+    assert [str(error) for error in sim.driver.registry.found.unread.values()] == ["not allowed"]
 
 
 def test_a_topic_released_by_request_is_offloaded_again_once_it_was_disabled_and_enabled_and_can_be_released_again():
@@ -326,15 +328,18 @@ def test_a_deleted_topic_does_not_come_back_from_a_discovery_that_was_under_way(
     sim.produce(T, 30)
     sim.settle()
     under_way: Future[object] = Future()
-    seen = sim.roster._discover({T, OTHER})
-    sim.roster._discovery = under_way
+    seen = sim.registry.found._discover({T, OTHER})
+    executors = sim.context.work._executors
+    inline, executors[WorkKind.DISCOVER] = executors[WorkKind.DISCOVER], SimpleNamespace(submit=lambda _: under_way)
     sim.cluster.delete(T)
     sim.until_believed()
-    assert T not in sim.roster.topics
+    assert T not in sim.registry.topics
+    assert sim.context.work.has(WorkKind.DISCOVER, "")
+    executors[WorkKind.DISCOVER] = inline
     under_way.set_result(seen)
     asked = sim.cluster.faults.count("admin.topic_info", T)
     sim.rounds(20)
-    assert not sim.roster.refused
+    assert not sim.registry.refused
     assert sim.cluster.faults.count("admin.topic_info", T) == asked
 
 
@@ -349,8 +354,8 @@ def test_a_topic_that_only_the_archive_remembers_is_not_looked_for_in_pulsar(ena
     sim.kill()
     sim.rounds(10)
     assert sim.context.catalogs.load(T).segments
-    assert sim.roster.settled
-    assert not sim.roster.refused
+    assert sim.registry.settled
+    assert not sim.registry.refused
     asked = sim.cluster.faults.count("admin.topic_info", T)
     sim.rounds(10)
     assert sim.cluster.faults.count("admin.topic_info", T) == asked
@@ -362,11 +367,11 @@ def test_a_topic_that_was_refused_is_forgotten_once_it_is_not_listed_any_more() 
     sim.cluster.faults.add("pins.open", lambda: SubscriptionBusyError("busy"), topic=busy, times=99)
     sim.cluster.create(busy)
     sim.rounds(6)
-    assert busy in sim.roster.refused
+    assert busy in sim.registry.refused
     sim.cluster.delete(busy)
     sim.rounds(6)
-    assert not sim.roster.refused
-    assert sim.roster.settled
+    assert not sim.registry.refused
+    assert sim.registry.settled
 
 
 def test_what_is_known_of_a_namespace_that_cannot_be_read_stays() -> None:
@@ -377,8 +382,8 @@ def test_what_is_known_of_a_namespace_that_cannot_be_read_stays() -> None:
     sim.rounds(6)
     sim.cluster.faults.add("admin.topics", lambda: BrokerUnavailableError("not now"), times=99)
     sim.rounds(6)
-    assert busy in sim.roster.refused
-    assert {T, OTHER, busy} <= sim.roster._policies.keys()
+    assert busy in sim.registry.refused
+    assert {T, OTHER, busy} <= sim.registry.found.policies.keys()
 
 
 def test_a_start_asks_the_bucket_only_for_what_it_owns() -> None:
@@ -396,7 +401,7 @@ def test_a_start_asks_the_bucket_only_for_what_it_owns() -> None:
         sim.kill()
         before = Counter(faults.calls)
         sim.rounds(6)
-        assert sim.roster.settled
+        assert sim.registry.settled
         requests_made.append(sum(faults.calls[call] - before[call] for call in ("list", "read", "stat")))
     assert requests_made[0] == requests_made[1]
 
@@ -410,7 +415,7 @@ def test_a_topic_that_was_disabled_while_nothing_ran_is_found_by_the_list_of_cla
     sim.cluster.namespace("public/default").properties[SWITCH] = "false"
     sim.kill()
     sim.rounds(20)
-    assert T not in sim.roster.topics
+    assert T not in sim.registry.topics
     assert sim.cluster.mark_delete(T) is None
     assert Catalogs(sim.store, sim.application).claimed() == []
 
@@ -420,13 +425,13 @@ def test_a_topic_that_has_a_pin_and_could_not_be_claimed_is_released_when_it_is_
     sim.cluster.faults.add("admin.pin_token", lambda: BrokerUnavailableError("gone"), times=10**6)
     sim.cluster.create(T)
     sim.rounds(10)
-    assert T not in sim.roster.topics
+    assert T not in sim.registry.topics
     assert sim.cluster.mark_delete(T) is not None
     sim.cluster.namespace("public/default").properties[SWITCH] = "false"
     sim.rounds(10)
     sim.cluster.faults.clear()
     sim.rounds(200, step_ms=3_000)
-    assert T not in sim.roster.topics
+    assert T not in sim.registry.topics
     assert sim.cluster.mark_delete(T) is None
     assert Catalogs(sim.store, sim.application).claimed() == []
 
@@ -439,7 +444,7 @@ def test_nobody_lets_go_of_a_pin_that_another_application_holds(restarted: bool)
     sim.rounds(5)
     other = Simulation(2, roll="10m", cluster_of=sim, application="other")
     other.rounds(10)
-    assert T in other.roster.refused
+    assert T in other.registry.refused
     sim.cluster.namespace("public/default").properties[SWITCH] = "false"
     if restarted:
         other.kill()

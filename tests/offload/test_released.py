@@ -11,7 +11,7 @@ from offloader.errors import BrokerUnavailableError, OutcomeUnknownError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.state import CatalogHead, Claim, Releasing
 from offloader.model import FailureKind, Position, TopicName
-from offloader.offload.driver import committing, retiring
+from offloader.offload.driver import committing, losses, retiring
 from offloader.offload.driver.context import Context
 from offloader.ports.pins import TopicEnd
 from offloader.storage.memory import MemoryStore
@@ -40,14 +40,14 @@ def test_a_topic_of_which_something_is_lost_is_not_released_before_the_rest_is_o
     assert failure.kind is FailureKind.DATA_LOST
     sim.cluster.namespace("public/default").properties["offloader.enabled"] = "false"
     sim.rounds(60)
-    assert TOPIC in sim.roster.topics, "somebody must accept the loss first"
+    assert TOPIC in sim.registry.topics, "somebody must accept the loss first"
     assert sim.cluster.mark_delete(TOPIC) is not None
-    topic = sim.roster.topics[TOPIC]
-    topic.accepted_loss = topic.last
+    topic = sim.registry.topics[TOPIC]
+    losses.accept(topic, topic.last)
     sim.forget_failure(TOPIC)
     written = max((e.ledger, e.entry) for e in sim.cluster.entries(TOPIC))
     sim.rounds(60)
-    assert TOPIC not in sim.roster.topics, "it is released"
+    assert TOPIC not in sim.registry.topics, "it is released"
     end = sim.context.catalogs.head(TOPIC).end
     assert end is not None
     assert (end.ledger, end.entry) == written
@@ -71,7 +71,7 @@ def test_a_topic_that_was_said_to_be_disabled_once_is_not_released_where_that_is
     if then is not None:
         properties["offloader.enabled"] = then
     sim.rounds(30)
-    assert TOPIC in sim.roster.topics
+    assert TOPIC in sim.registry.topics
     assert not sim.driver.state(TOPIC).releasing
     assert sim.cluster.mark_delete(TOPIC) is not None
     sim.produce(TOPIC, 20)
@@ -85,11 +85,11 @@ def test_a_topic_that_its_policy_let_go_of_and_that_is_enabled_again_is_taken_in
     sim.rounds(4)
     properties = sim.cluster.namespace("public/default").properties
     properties["offloader.enabled"] = "false"
-    while TOPIC in sim.roster.topics:
+    while TOPIC in sim.registry.topics:
         sim.rounds(1, step_ms=100)
     properties["offloader.enabled"] = "true"  # before another look has seen it disabled
     sim.rounds(10)
-    assert TOPIC in sim.roster.topics
+    assert TOPIC in sim.registry.topics
     sim.produce(TOPIC, 20)
     sim.settle()
 
@@ -104,7 +104,7 @@ def test_what_was_written_and_trimmed_between_a_release_and_the_next_claim_is_re
     sim.produce(TOPIC, before)
     properties[SWITCH] = "false"
     sim.rounds(60)
-    assert TOPIC not in sim.roster.topics
+    assert TOPIC not in sim.registry.topics
     sim.produce(TOPIC, 5)
     sim.cluster.roll(TOPIC)
     sim.cluster.check_retention(TOPIC)
@@ -124,7 +124,7 @@ def test_an_empty_topic_that_is_released_and_claimed_again_with_its_ledger_has_l
     sim.rounds(4)
     properties[SWITCH] = "false"
     sim.rounds(60)
-    assert TOPIC not in sim.roster.topics
+    assert TOPIC not in sim.registry.topics
     properties[SWITCH] = "true"
     sim.rounds(10)
     sim.produce(TOPIC, 5)
@@ -226,7 +226,7 @@ def test_a_release_that_is_cut_off_so_is_ended_by_the_next_start() -> None:
     sim.cluster.check_retention(TOPIC)
     sim.start()
     sim.rounds(60)
-    assert TOPIC not in sim.roster.topics
+    assert TOPIC not in sim.registry.topics
     assert sim.cluster.mark_delete(TOPIC) is None
     claim = sim.context.catalogs.head(TOPIC).claim
     assert claim is not None
@@ -283,9 +283,9 @@ def test_a_topic_that_is_enabled_again_while_nothing_runs_is_not_released() -> N
     properties[SWITCH] = "true"
     sim.kill()
     sim.rounds(30)
-    assert TOPIC in sim.roster.topics
+    assert TOPIC in sim.registry.topics
     assert not sim.driver.state(TOPIC).releasing
-    assert sim.roster.topics[TOPIC].retirement is None
+    assert sim.registry.topics[TOPIC].retirement is None
     assert sim.cluster.mark_delete(TOPIC) is not None
 
 
@@ -315,7 +315,7 @@ def test_a_release_that_somebody_asked_for_goes_on_whatever_policies_say(switch:
     if restart:
         sim.kill()
     sim.rounds(30)
-    assert TOPIC not in sim.roster.topics
+    assert TOPIC not in sim.registry.topics
     assert sim.cluster.mark_delete(TOPIC) is None
 
 
@@ -359,7 +359,7 @@ def test_a_claim_that_another_process_makes_meanwhile_stays_in_the_list() -> Non
         successor.append(successor.head(TOPIC), claim)
 
     faults.add(StoreFault("delete", Effect.HOOK, hook=claims))
-    assert sim.roster._ours(TOPIC)
+    assert sim.registry.found._is_ours(TOPIC)
     assert Catalogs(sim.store, sim.application).claimed() == [TOPIC]
 
 
@@ -394,7 +394,7 @@ def test_a_release_that_is_taken_back_while_the_journal_is_away_deletes_no_pin(m
     sim.rounds(80, step_ms=60_000)
     sim.cluster.roll(TOPIC)
     sim.settle()
-    assert TOPIC in sim.roster.topics
+    assert TOPIC in sim.registry.topics
     assert sim.context.catalogs.load(TOPIC).losses == ()
     check_invariants(sim.store, {TOPIC: truth_of_cluster(sim.cluster, TOPIC)}, at_rest=True)
 
@@ -416,5 +416,5 @@ def test_a_topic_that_a_policy_released_is_taken_up_again_though_the_journal_fai
     properties[SWITCH] = "false"
     until(sim, lambda: sim.cluster.mark_delete(TOPIC) is None)
     sim.rounds(60)
-    assert TOPIC in sim.roster.topics
+    assert TOPIC in sim.registry.topics
     assert sim.cluster.mark_delete(TOPIC) is not None

@@ -131,7 +131,7 @@ def test_receipts_count_once_however_often_the_journal_is_tried(
     counted: list[str] = []
     for place, name in (
         (sim.context.metrics, "entries_read"),
-        (sim.driver._rates, "spent"),
+        (sim.driver.plans.rates, "spent"),
         (sim.context.metrics, "receipt_dropped"),
     ):
         monkeypatch.setattr(place, name, lambda *_, name=name: counted.append(name))
@@ -215,8 +215,8 @@ def test_two_applications_on_one_topic_by_different_names() -> None:
     sim = started(StoreFaults(), backing)
     other = Simulation(2, store=MemoryStore(backing), cluster_of=sim, application="another")
     other.rounds(5)
-    assert "claimed by application 'sim'" in other.roster.refused[T]
-    assert not other.roster.topics
+    assert "claimed by application 'sim'" in other.registry.refused[T]
+    assert not other.registry.topics
     other.close()
     sim.close()
 
@@ -290,7 +290,7 @@ def test_an_outage_of_the_journal_is_no_topic_s_trouble_and_losses_that_wait_wri
     sim.driver._checked_at = sim.clock.now  # it was looked at a moment ago whether somebody else owns the journal
     with pytest.raises(StoreUnavailableError):
         sim.driver.round()
-    assert not any(topic.committed.catalog_error for topic in sim.roster.topics.values())
+    assert not any(topic.committed.catalog_error for topic in sim.registry.topics.values())
 
 
 @pytest.mark.parametrize("error", [AccessDeniedError, FatalError])

@@ -8,6 +8,7 @@ from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.state import Abandoned, Releasing, TopicCatalog, TopicState
 from offloader.model import FailureKind, GapKind, Position, RollReason, TopicName
+from offloader.offload.driver import losses
 from offloader.operations.rebuild.remains import Given
 from offloader.operations.rebuild.write import rebuild
 from offloader.operations.verify.verify import verify
@@ -61,7 +62,7 @@ def test_a_deleted_topic_is_sealed_at_its_last_uploaded_part_and_the_rest_is_rec
     loss = found.losses[-1]
     assert (loss.start.ledger, loss.start.entry) == (found.segments[-1].end.ledger, found.segments[-1].end.entry + 1)
     assert (loss.end.ledger, loss.end.entry) == last
-    assert T not in sim.roster.topics
+    assert T not in sim.registry.topics
     sim.close()
 
 
@@ -126,8 +127,8 @@ def test_lost_data_stops_the_topic_until_somebody_accepts_it(uploaded: bool) -> 
     assert failure.kind is FailureKind.DATA_LOST
     assert "accept-loss" in failure.reason
     assert bool(catalog(sim).segments) is uploaded
-    topic = sim.roster.topics[T]
-    topic.accepted_loss = Position(0, 10**9, 0)
+    topic = sim.registry.topics[T]
+    losses.accept(topic, Position(0, 10**9, 0))
     sim.forget_failure(T)
     sim.settle(step_ms=300_000)
     found = catalog(sim)
@@ -158,7 +159,7 @@ def test_a_pin_that_was_moved_is_an_alarm_and_the_data_that_is_left_is_offloaded
     ledger, entry = max((e.ledger, e.entry) for e in sim.cluster.entries(T))
     sim.cluster.move_pin(T, ledger, entry - 5)
     sim.rounds(3)
-    assert "message TTL" in sim.roster.topics[T].alarm
+    assert "message TTL" in sim.registry.topics[T].pin.alarm
     sim.settle()
     check(sim)
 
@@ -181,7 +182,7 @@ def test_an_open_transaction_holds_back_only_its_topic_and_is_complete_afterward
     sim.produce(OTHER, 10)
     sim.rounds(20)
     assert catalog(sim, OTHER).segments
-    assert catalog(sim).end < sim.roster.topics[T].catalog.end.__class__(0, 10**9, 0)
+    assert catalog(sim).end < sim.registry.topics[T].catalog.end.__class__(0, 10**9, 0)
     sim.cluster.resolve(T, commit=True)
     sim.settle()
     check(sim)
@@ -323,7 +324,7 @@ def test_a_damaged_catalog_of_a_disabled_topic_does_not_keep_the_others_from_bei
     sim.start()
     sim.produce(OTHER, 5)
     sim.settle()
-    assert sim.roster.topics
+    assert sim.registry.topics
     sim.close()
 
 
@@ -353,7 +354,7 @@ def all_expires_while_nothing_runs(sim: Simulation) -> None:
 def accept(sim: Simulation) -> None:
     assert sim.driver.state(T).failure.kind is FailureKind.DATA_LOST
     assert not catalog(sim).losses
-    sim.roster.topics[T].accepted_loss = Position(0, 10**9, 0)
+    losses.accept(sim.registry.topics[T], Position(0, 10**9, 0))
     sim.forget_failure(T)
 
 
@@ -383,7 +384,7 @@ def test_a_pin_moved_past_everything_so_that_only_an_empty_ledger_is_left_is_a_r
     sim = offloaded_up_to_a_closed_ledger(True)
     all_expires_while_nothing_runs(sim)
     sim.rounds(10)
-    assert sim.roster.topics[T].alarm
+    assert sim.registry.topics[T].pin.alarm
     accept(sim)
     sim.produce(T, 30)
     sim.settle(step_ms=300_000)
@@ -404,7 +405,7 @@ def test_an_empty_ledger_that_is_replaced_after_a_loss_extends_it_and_waits_for_
     sim.cluster.unload(T)
     sim.kill()
     sim.rounds(4)
-    assert loss.end.ledger not in sim.roster.topics[T].info.ledgers
+    assert loss.end.ledger not in sim.registry.topics[T].info.ledgers
     sim.produce(T, 30)
     sim.settle()
     before, more = catalog(sim).losses
@@ -459,7 +460,7 @@ def test_a_pin_moved_within_ledgers_that_are_all_there_is_an_alarm_and_no_loss()
     sim.produce(T, 10)
     sim.cluster.move_pin(T, *entry)
     sim.rounds(2)
-    assert sim.roster.topics[T].alarm
+    assert sim.registry.topics[T].pin.alarm
     sim.settle()
     assert not catalog(sim).losses
     check(sim)
@@ -500,7 +501,7 @@ def test_the_upload_of_a_deleted_topic_is_ended_before_the_topic_is_forgotten() 
     assert list(sim.store.list_uploads())
     sim.cluster.delete(T)
     sim.rounds(40, step_ms=6_000)
-    assert T not in sim.roster.topics
+    assert T not in sim.registry.topics
     assert T not in sim.journal.topics
     assert not list(sim.store.list_uploads())
     sim.close()
@@ -513,7 +514,7 @@ def test_the_abandoned_upload_of_a_released_topic_is_ended_before_the_topic_is_l
         [TopicState(T, releasing=Releasing.REQUEST, abandoned=(Abandoned(sim.uuid(), upload, "a test"),))]
     )
     sim.rounds(20, step_ms=6_000)
-    assert T not in sim.roster.topics
+    assert T not in sim.registry.topics
     assert not list(sim.store.list_uploads())
     sim.close()
 
@@ -534,8 +535,8 @@ def test_a_topic_deleted_while_nothing_ran_is_sealed_at_its_last_uploaded_part_a
     assert found.end == (segment.covered if uploaded else segment.start)
     assert bool(found.segments) is uploaded
     assert bool(found.losses) is not uploaded
-    assert T not in sim.roster.topics
-    assert T not in sim.roster.refused
+    assert T not in sim.registry.topics
+    assert T not in sim.registry.refused
     assert T not in sim.journal.topics
     assert not list(sim.store.list_uploads())
     sim.close()
@@ -575,12 +576,12 @@ def test_a_catalog_that_has_lost_its_end_is_not_gone_on_with_where_the_journal_k
     sim.store.delete(kept)
     sim.start()
     sim.rounds(20)
-    assert T not in sim.roster.topics
+    assert T not in sim.registry.topics
     assert catalog(sim).next_slot == slot - 1
     for key, data in kept.items():
         sim.store.put(key, data)
     sim.rounds(200)
-    assert T in sim.roster.topics
+    assert T in sim.registry.topics
     assert catalog(sim).segments[: len(before.segments)] == before.segments
     sim.close()
 

@@ -20,12 +20,12 @@ from offloader.metadata.journal import CALLS_OF_A_WAIT, Journal
 from offloader.metrics import Metrics
 from offloader.model import Lane, Receipt, Slice
 from offloader.offload import settings as derived
-from offloader.offload.clock import SteadyClock
 from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.core.planner import Plan
 from offloader.offload.core.rates import RateLimits
-from offloader.offload.driver.context import Context
+from offloader.offload.driver.context import Context, SteadyClock
 from offloader.offload.driver.driver import Driver
+from offloader.offload.driver.lane_plans import LanePlans
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.request_handler import RequestHandler
 from offloader.offload.driver.work import THREADS, Pool, Work
@@ -138,7 +138,7 @@ class Start:
         self.code: int | None = None
         self.ready = False
         self.driver: Driver | None = None
-        self.roster: TopicRegistry | None = None
+        self.registry: TopicRegistry | None = None
         self.context: Context | None = None
         self.error: BaseException | None = None
         fast = setup.lanes[Lane.FAST]
@@ -214,7 +214,7 @@ class Start:
         self.ready = True
         self._stop.wait()
         if not failures:
-            driver.finish_batch(timeout=15)
+            driver.plans.drain(timeout=15)
         driver.stop()
         thread.join()
         if failures:
@@ -249,11 +249,12 @@ class Start:
             jitter=self._random.random,
         )
         rates = RateLimits()
-        self.roster = TopicRegistry(context, rates, setup.discovery_ms, config.namespaces)
+        self.registry = TopicRegistry(context, rates, setup.discovery_ms, config.namespaces)
         self.plans = Plans(self.uuid(), self._planned)
         self.spark = Spark(self._scheduler, self._executor, setup.executors)
-        desk = RequestHandler(context, setup.poll_ms)
-        driver = Driver(context, self.roster, self.plans, setup.lanes, desk, rates, setup.poll_ms)  # type: ignore[arg-type]
+        requests = RequestHandler(context, setup.poll_ms)
+        plans = LanePlans(context, self.registry, self.plans, setup.lanes, rates)  # type: ignore[arg-type]
+        driver = Driver(context, self.registry, plans, requests, setup.poll_ms)
         return self._watched(driver)
 
     def _watched(self, driver: Driver) -> Driver:

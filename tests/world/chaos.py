@@ -106,8 +106,8 @@ def claimed(world: World) -> TopicName | None:
 def is_claimed(world: World, topic: TopicName) -> bool:
     if not world.cluster.exists(topic):
         return False
-    roster = world.app.roster
-    known = roster.topics.get(topic) if roster is not None else None
+    registry = world.app.registry
+    known = registry.topics.get(topic) if registry is not None else None
     ours = known is not None and known.catalog.claim is not None and world.knows(topic)
     return ours and world.cluster.mark_delete(topic) is not None
 
@@ -120,8 +120,8 @@ def committed(world: World) -> TopicName | None:
 
 
 def is_committed(world: World, topic: TopicName) -> bool:
-    roster = world.app.roster
-    return roster is not None and roster.topics[topic].catalog.end is not None
+    registry = world.app.registry
+    return registry is not None and registry.topics[topic].catalog.end is not None
 
 
 def shows_token(world: World, topic: TopicName) -> bool:

@@ -24,15 +24,15 @@ def test_topics_of_a_broker_that_hangs_keep_no_other_from_being_adopted() -> Non
         world.ingress.lie = lambda request: respond(world.brokers, world.brokers.all[1], request)  # it knows who hangs
         owned(world, HUNG, 0)
         start = world.start()
-        world.until(lambda: start.roster is not None and set(HUNG) <= set(start.roster.refused), seconds=600)
+        world.until(lambda: start.registry is not None and set(HUNG) <= set(start.registry.refused), seconds=600)
         for topic in NEW:
             owned(world, [topic], 1)
             began = world.scheduler.now
-            world.until(lambda topic=topic: topic in start.roster.topics, seconds=600)  # type: ignore[misc,union-attr]
+            world.until(lambda topic=topic: topic in start.registry.topics, seconds=600)  # type: ignore[misc,union-attr]
             took = (world.scheduler.now - began) / 1e9
             assert took <= SOON, f"{topic} was taken in after {took:.0f} s"
         world.brokers.start(world.brokers.all[0])
-        world.until(lambda: set(HUNG) <= set(start.roster.topics), seconds=600)  # type: ignore[union-attr]
+        world.until(lambda: set(HUNG) <= set(start.registry.topics), seconds=600)  # type: ignore[union-attr]
         world.check(at_rest=False)
 
     live(scenario)

@@ -34,7 +34,7 @@ def ahead_of_all(world: World) -> None:
     world.stop()
     ahead = world.start()
     ahead.process.clock_offset = HOUR * SECOND
-    world.until(lambda: world.app.roster is not None and T in world.app.roster.topics)
+    world.until(lambda: world.app.registry is not None and T in world.app.registry.topics)
     world.produce(T, 20)
     world.until(lambda: world.app.context is not None and world.app.context.state(T).open is not None)
 

@@ -14,9 +14,9 @@ T = TopicName.parse("public/default/t")
 def kept(world: World) -> int:
     """Bytes of all that the driver knows of the topic's past, and of the journal's newest record of it."""
     app = world.app
-    assert app.roster is not None
+    assert app.registry is not None
     assert app.context is not None
-    return len(pickle.dumps((app.roster.topics[T].catalog, app.context.state(T))))
+    return len(pickle.dumps((app.registry.topics[T].catalog, app.context.state(T))))
 
 
 def test_what_the_driver_keeps_of_a_topic_and_what_it_reads_at_a_start_does_not_grow_with_its_segments() -> None:

@@ -81,7 +81,7 @@ def test_a_driver_that_hangs_is_noticed() -> None:
     def scenario(world: World) -> None:
         world.begin(*TOPICS)
         assert world.app.driver is not None
-        world.app.driver.roster.update = hang  # type: ignore[method-assign]
+        world.app.driver.registry.update = hang  # type: ignore[method-assign]
         assert dead_after(world, LIVENESS + 10) >= LIVENESS - 5
 
     live(scenario)
@@ -93,7 +93,7 @@ def test_a_driver_that_hangs_in_the_middle_of_an_outage_is_noticed() -> None:
         world.weather(down=True)
         world.sleep(200)
         assert world.app.driver is not None
-        world.app.driver.roster.update = hang  # type: ignore[method-assign]
+        world.app.driver.registry.update = hang  # type: ignore[method-assign]
         world.heal()
         dead_after(world, CALLS_OF_A_WAIT * RETRY_DEADLINE + 30 + LIVENESS)
 

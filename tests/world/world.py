@@ -166,7 +166,7 @@ class World:
         """Topics, and an application that has taken them in: before that nothing keeps their entries."""
         self.create(*topics)
         start = self.start(setup)
-        self.until(lambda: start.roster is not None and set(topics) <= set(start.roster.topics))
+        self.until(lambda: start.registry is not None and set(topics) <= set(start.registry.topics))
         return start
 
     def kill(self, start: Start | None = None) -> None:
@@ -230,15 +230,15 @@ class World:
 
     def knows(self, topic: TopicName) -> bool:
         """Whether the application has the topic, and not one that had its name before."""
-        roster = self.app.roster
-        known = roster.topics.get(topic) if roster is not None else None
+        registry = self.app.registry
+        known = registry.topics.get(topic) if registry is not None else None
         claim = None if known is None else known.catalog.claim
         return claim is not None and claim.created == self.cluster.admin.topic_info(topic).created
 
     def offloaded(self, topic: TopicName) -> bool:
         """Whether all that can be delivered is committed."""
-        last, roster = self.last(topic), self.app.roster
-        known = roster.topics.get(topic) if roster is not None else None
+        last, registry = self.last(topic), self.app.registry
+        known = registry.topics.get(topic) if registry is not None else None
         if known is None or known.gone or known.catalog.claim is None:
             return False
         begin: Position = known.catalog.claim.begin
@@ -249,8 +249,8 @@ class World:
 
     def waiting(self, topic: TopicName) -> float:
         """For how many seconds the topic's oldest entry that is not committed has waited; 0: there is none."""
-        roster = self.app.roster
-        known = roster.topics.get(topic) if roster is not None else None
+        registry = self.app.registry
+        known = registry.topics.get(topic) if registry is not None else None
         end = known.catalog.end if known is not None else None
         done = (-1, -1) if end is None else (end.ledger, end.entry)
         written = self._written.get(topic, [])
@@ -262,14 +262,14 @@ class World:
         """Nothing is open, everything is committed and acknowledged."""
         app = self.app
         alone = sum(not s.process.dead for s in self.starts) == 1
-        if app.roster is None or app.context is None or not alone:
+        if app.registry is None or app.context is None or not alone:
             return False
         living = [t for t in self.topics if self.cluster.exists(t)]
-        if any(t not in app.roster.topics for t in living) or set(app.roster.topics) - set(living):
+        if any(t not in app.registry.topics for t in living) or set(app.registry.topics) - set(living):
             return False
         if any(s.open is not None or s.abandoned for s in app.context.journal.topics.values()):
             return False
-        if not all(self.knows(t) and self.offloaded(t) and acknowledged(app.roster.topics[t]) for t in living):
+        if not all(self.knows(t) and self.offloaded(t) and acknowledged(app.registry.topics[t]) for t in living):
             return False
         return not any(s.open for s in self.journal().values())  # a record is there before the process hears of it
 
@@ -335,8 +335,8 @@ class World:
 
     def _how_it_stands(self) -> str:
         app = self.app
-        if app.context is None or app.roster is None:
+        if app.context is None or app.registry is None:
             return f"{app.process.name} has not begun"
         states = {str(t): s for t, s in app.context.journal.topics.items()}
-        trouble = [(str(t), x.committed.catalog_error, x.gone, x.poll.error) for t, x in app.roster.topics.items()]
-        return f"code={app.code} error={app.error!r} states={states} refused={app.roster.refused} trouble={trouble}"
+        trouble = [(str(t), x.committed.catalog_error, x.gone, x.poll.error) for t, x in app.registry.topics.items()]
+        return f"code={app.code} error={app.error!r} states={states} refused={app.registry.refused} trouble={trouble}"

@@ -1,9 +1,7 @@
 """Concludes what is true of a topic from what was observed of it; nothing else does. Pure.
 
 No single answer proves that data may be given up. So each function here concludes the least that everything known
-allows: somebody moved the pin, a range is lost, the topic is deleted, it is another topic by now, or the driver must
-look again.
-"""
+allows."""
 
 from __future__ import annotations
 
@@ -19,12 +17,9 @@ from offloader.ports.admin import Identity
 
 @dataclass(frozen=True, slots=True)
 class TopicListing:
-    """What Pulsar said of a topic at one look.
-
-    `mark_delete`: where the pin stands; None: there is no pin. `awaited`: the first position behind the accounted ones
-    that this look or an earlier one has seen. `token`: the pin's; None: nobody asked for it, or the broker does not
-    know it.
-    """
+    """What Pulsar said of a topic at one look. `mark_delete`: where the pin stands; None: there is none. `awaited`: the
+    first position behind the accounted ones that any look has seen. `token`: the pin's; None: nobody asked, or the
+    broker does not know it."""
 
     ledgers: LedgerList
     mark_delete: Position | None
@@ -34,8 +29,7 @@ class TopicListing:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """What was there, or may have been, and is gone: `first` up to `last`, which is before the first ledger that is
-    left. `extends`: it goes on from a loss that is recorded."""
+    """What is gone: `first` up to `last`, before the first ledger that is left. `extends`: it goes on from a loss."""
 
     first: Position
     last: Position
@@ -45,10 +39,8 @@ class Lost:
 def pin_target(catalog: CatalogHead) -> Position | None:
     """How far the pin may be acknowledged; None: nothing is to be acknowledged.
 
-    The last committed entry stays unacknowledged, so its ledger stays in Pulsar's list, and what follows it is known
-    from that list. Unless it is recorded that its ledger ended with it, and that whatever comes next follows
-    (`pinHoldsLastEntry: false`).
-    """
+    The last committed entry stays unacknowledged, so Pulsar lists its ledger and what follows. Unless it is recorded
+    that its ledger ended with it, and that whatever comes next follows (`pinHoldsLastEntry: false`)."""
     held, closing = _held_entry(catalog), catalog.closing
     if held is None:
         return None
@@ -56,8 +48,7 @@ def pin_target(catalog: CatalogHead) -> Position | None:
 
 
 def pin_moved(catalog: CatalogHead, listed: TopicListing) -> bool:
-    """Whether the mark-delete is where no acknowledgement of ours has put it: at or past the first entry that we have
-    not given up."""
+    """Whether the mark-delete is past what we acknowledge: at or behind the first entry that we have not given up."""
     held, mark, after = _held_entry(catalog), listed.mark_delete, catalog.accounted
     if after is None or mark is None:
         return False
@@ -70,9 +61,8 @@ def pin_moved(catalog: CatalogHead, listed: TopicListing) -> bool:
 def needs_token(catalog: CatalogHead) -> bool:
     """Whether only the token tells the claimed pin from one that was made anew.
 
-    That is so until something is committed: we hold no entry yet, and a new pin stands where ours would stand after a
-    broker replaced an empty ledger. A claim without a token leaves it unknown.
-    """
+    So it is until something is committed: we hold no entry yet, and a new pin may stand where ours would. A claim
+    without a token leaves it unknown."""
     return catalog.claim is not None and catalog.claim.token != "" and catalog.end is None
 
 
@@ -84,9 +74,8 @@ def remade(catalog: CatalogHead, listed: TopicListing) -> bool:
 def doubtful(catalog: CatalogHead, listed: TopicListing) -> bool:
     """Whether nobody can say what followed the last accounted position, although its ledger has ended.
 
-    Either an entry behind it was seen and is gone by now. Or its ledger is not listed, no listed ledger is recorded as
-    the next one, and the pin was moved, is gone, or is another one.
-    """
+    Either an entry behind it was seen and is gone. Or its ledger is not listed, no listed ledger is recorded as the
+    next one, and the pin was moved, is gone, or is another one."""
     after, awaited, closing = catalog.accounted, listed.awaited, catalog.closing
     if after is None:
         return False
@@ -102,15 +91,13 @@ def doubtful(catalog: CatalogHead, listed: TopicListing) -> bool:
 def lost(state: TopicState, catalog: CatalogHead, ledgers: LedgerList, confirmed: Position | None) -> Lost | None:
     """What is gone before it was offloaded. `confirmed`: the last entry that these ledgers store.
 
-    The pin holds the ledger of the last accounted position. If that ledger is not listed any more, somebody moved or
-    deleted the pin, and whatever lay before the first ledger that is left counts as lost. Two ledgers may go without a
-    loss, unless what followed is in doubt (`TopicState.lost_after`): one that was claimed while it was empty, and one
-    whose end and successor are recorded.
+    The pin holds the ledger of the last accounted position. If that is not listed any more, somebody moved or deleted
+    the pin, and whatever lay before the first ledger that is left counts as lost. Two ledgers may go without a loss,
+    unless what followed is in doubt (`TopicState.lost_after`): one that was claimed while it was empty, and one whose
+    end and successor are recorded.
 
-    A loss ends before a ledger. If that ledger goes, too, the loss goes on: somebody may have written to it. Without
-    doubt it goes on only once there is an entry behind it: a broker replaces an empty ledger whenever it loads the
-    topic, and each time would lose nothing.
-    """
+    A loss ends before a ledger. If that one goes, too, the loss goes on: somebody may have written to it. Without doubt
+    it goes on only once there is an entry behind it: a broker replaces an empty ledger whenever it loads the topic."""
     after = catalog.accounted
     if after is None:
         return None
@@ -159,13 +146,12 @@ class Being(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look found out about whether a topic is there; it began at `at`.
+    """What one look, begun at `at`, found out about whether a topic is there.
 
     `cluster`: who answered, before and after everything else; None: two different ones. `witness`: another topic of
-    ours that was there with a ledger that we know; empty: none. `same`: the topic is there and is the one of our
-    catalog. `another`: a topic that was created then is there, without any ledger that we know. `absent`: Pulsar itself
-    says that the topic is not there, and gave a list above it that lacks it. `why`: what else was answered.
-    """
+    ours that was there with a ledger that we know. `same`: the topic of our catalog is there. `another`: one that was
+    created then is there, without any ledger that we know. `absent`: Pulsar says that it is not there, and gave a list
+    above it that lacks it. `why`: what else was answered."""
 
     at: int
     cluster: Identity | None = None
@@ -180,10 +166,9 @@ def being(ours: str, looks: Collection[Look], *, vouched: bool = False) -> Being
     """What a topic is by now, from all looks at it in any order. `ours`: our cluster's name; `vouched`: somebody says
     that it was deleted.
 
-    Deleted or another one only where our own cluster has said so again and again for `CONFIRM_MS`, and nothing else
-    since. It is our own by a witness: an ingress that leads to another healthy Pulsar gives the same answers. Where all
-    that we know vanishes at once there is none; then somebody must say so.
-    """
+    Deleted or another one only where our own cluster has said so, and nothing else, for `CONFIRM_MS`. A witness shows
+    that it is our own: an ingress that leads to another healthy Pulsar gives the same answers. Where all that we know
+    vanishes at once there is no witness; then somebody must vouch."""
     ordered = sorted(set(looks), key=lambda look: (look.at, look.same))
     if ordered and ordered[-1].same:
         return Being.SAME

@@ -1,9 +1,7 @@
 """Which lane a topic travels in. Pure: it follows from what the topic's receipts say.
 
 In one micro-batch everybody waits for the slowest slice. So a topic that cannot fill a part in the time of the fast
-lane goes to the slow one, where there is time: what is read there is kept until it is a part. It comes back when it
-proves fast.
-"""
+lane goes to the slow one, whose slices keep what they read until it is a part. It comes back when it proves fast."""
 
 from __future__ import annotations
 
@@ -20,9 +18,9 @@ LONGEST_MS = 24 * 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class LaneLimits:
-    """What one micro-batch of a lane may hold. `tasks` run at once, each with `threads` threads. `silent_ms`: what no
-    broker has delivered after so long although it is stored, none will. `longest_ms`: a slice that holds the only slot
-    takes no longer; None: others do not wait for it."""
+    """What one micro-batch of a lane may hold. `tasks` run at once, each with `threads` threads. `silent_ms`: after so
+    long no broker will deliver what is stored. `longest_ms`: a slice that holds the only slot takes no longer; None:
+    others do not wait for it."""
 
     tasks: int
     threads: int
@@ -42,9 +40,8 @@ class LaneLimits:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """What a topic's slices have shown so far. `rate`: object bytes a second, 0 while that is unknown. `in_vain`:
-    slices of the slow lane in a row that had nothing to show. `proofs`: those in a row that the fast lane could have
-    done, of `needed`."""
+    """What a topic's slices have shown so far. `rate`: object bytes a second, 0: unknown. `in_vain`: slices of the slow
+    lane in a row with nothing to show. `proofs`: those in a row that the fast lane could have done, of `needed`."""
 
     lane: Lane = Lane.FAST
     rate: float = 0.0
@@ -59,36 +56,33 @@ def best_rate(receipts: Iterable[Receipt]) -> float:
 
 
 def after(speed: Speed, receipt: Receipt, fast: LaneLimits, best: float) -> Speed:
-    """The speed after one more slice. `fast`: what a slice of the fast lane may take; `best`: the best rate in its
-    batch."""
+    """The speed after one more slice. `fast`: the fast lane's limits; `best`: the best rate in the batch."""
     speed = replace(speed, rate=_learnt(speed.rate, receipt))
     if receipt.id.lane is Lane.FAST:
         return replace(speed, lane=Lane.SLOW, in_vain=0, proofs=0) if _holds_others(receipt, fast, best) else speed
     if receipt.stop is SliceStop.SLOW:
         return replace(speed, in_vain=speed.in_vain + 1, proofs=0)
-    speed = replace(speed, in_vain=0, proofs=speed.proofs + 1 if _is_quick(receipt, fast) else 0)
+    quick = receipt.stop is not SliceStop.FAILED and _a_part_took(receipt) <= fast.time_budget_ms / 2
+    speed = replace(speed, in_vain=0, proofs=speed.proofs + 1 if quick else 0)
     if speed.proofs < speed.needed:
         return speed
     # Each return has to be proven better: what a slice in the fast lane reads in vain is read twice.
     return replace(speed, lane=Lane.FAST, proofs=0, needed=min(speed.needed * 2, MOST_PROOFS))
 
 
-def patience_ms(speed: Speed, goal: int, limits: LaneLimits) -> int:
-    """How long a slice of the slow lane may wait for `goal` bytes: twice what it should take, and longer each time that
-    was not enough."""
+def slow_limit_ms(speed: Speed, goal: int, limits: LaneLimits) -> int:
+    """How long a slow lane's slice may wait for `goal` bytes: twice what it should take, longer after failures."""
     expected = int(1000 * goal / speed.rate) if speed.rate else 0
     return min(max(limits.hard_limit_ms, 2 * expected) << _doublings(speed), _longest_ms(speed, limits))
 
 
 def stall_ms(speed: Speed, limits: LaneLimits) -> int:
-    """How long a slice may be without anything that comes: a slow topic is waited for, one that hangs is not. Longer
-    each time that this was not enough, since an entry may be large."""
+    """How long a slice may wait for its topic's next entry. Longer after failures: an entry may be large."""
     return min(limits.hard_limit_ms << _doublings(speed), LONGEST_MS)
 
 
 def sure_bytes(speed: Speed, limits: LaneLimits) -> int | None:
-    """What a slice of the slow lane will bring in half the time that it may take; None: it may take as long as a part
-    of its topic does."""
+    """What a slice of the slow lane brings in half its time; None: it may take as long as a part does."""
     if speed.lane is Lane.FAST or limits.longest_ms is None:
         return None
     half_ms = _longest_ms(speed, limits) / 2
@@ -105,8 +99,7 @@ def _doublings(speed: Speed) -> int:
 
 
 def _learnt(before: float, receipt: Receipt) -> float:
-    """What comes at once, after a pause, says little of how fast the rest will come: it counts for twice of what was
-    known at most, and within a second for nothing."""
+    """What comes at once after a pause says little: at most twice the known rate, and within a second nothing."""
     now = _rate(receipt)
     if not now or not before:
         return now or before
@@ -120,16 +113,10 @@ def _rate(receipt: Receipt) -> float:
 
 
 def _holds_others(receipt: Receipt, fast: LaneLimits, best: float) -> bool:
-    """What is slow for everybody is no reason: the store, or the cores that all share. Another lane would not help, it
-    has but one task."""
+    """Whether the topic itself is slow: where the store is, or the cores, another lane would not help."""
     late = _a_part_took(receipt) > fast.time_budget_ms
     alike = bool(receipt.parts) and ALIKE * _rate(receipt) >= best
     return receipt.stop is SliceStop.SLOW or (late and not alike)
-
-
-def _is_quick(receipt: Receipt, fast: LaneLimits) -> bool:
-    """Well within the time of the fast lane."""
-    return receipt.stop is not SliceStop.FAILED and _a_part_took(receipt) <= fast.time_budget_ms / 2
 
 
 def _a_part_took(receipt: Receipt) -> float:

@@ -1,7 +1,5 @@
-"""Pulsar's policies that move, delete or overfill our subscription, or copy beside us. Pure.
-
-Names of policies are those of the namespace's policies; values are in force for a topic, or set on the namespace.
-"""
+"""Pulsar's policies that move, delete or overfill our subscription, or copy beside us. Pure. Names are those of
+namespace policies; values are in force for a topic, or set on the namespace."""
 
 from __future__ import annotations
 
@@ -48,7 +46,7 @@ def backlog_quotas(namespace: str, quotas: object) -> Iterator[Check]:
     name = "backlog-quota"
     active = [(kind, quota) for kind, quota in _mapping(quotas).items() if _limited(_mapping(quota))]
     for kind, quota in active:
-        what = str(_mapping(quota).get("policy"))
+        quota, what = _mapping(quota), str(_mapping(quota).get("policy"))
         if what == "consumer_backlog_eviction":
             remedy = (
                 f"pulsar-admin namespaces set-backlog-quota {namespace} -t {kind} -p producer_request_hold with "
@@ -56,12 +54,8 @@ def backlog_quotas(namespace: str, quotas: object) -> Iterator[Check]:
             )
             yield fail(name, f"{namespace}: {what} ({kind}) drops entries that are not offloaded yet", remedy)
         else:
-            remedy = "leave room for the longest outage of the offloader, and watch the lag"
-            yield warn(
-                name,
-                f"{namespace}: {what} ({kind}) stops producers when the offloader lags by {_limits(_mapping(quota))}",
-                remedy,
-            )
+            remedy, lag = "leave room for the longest outage of the offloader, and watch the lag", _limits(quota)
+            yield warn(name, f"{namespace}: {what} ({kind}) stops producers when the offloader lags by {lag}", remedy)
     if not active:
         yield ok(name, f"{namespace}: no backlog quota")
 
@@ -85,15 +79,11 @@ def retention(namespace: str, policies: object, discovery_ms: int) -> Check:
     if size != 0 and (minutes < 0 or minutes * MINUTE_MS >= discovery_ms):
         return ok(name, f"{namespace}: new topics are kept until they are discovered")
     text = f"{namespace}: entries of a new topic may be deleted before it is discovered ({format_time(discovery_ms)})"
-    least = discovery_ms // MINUTE_MS + 1
-    return warn(
-        name,
-        text,
-        (
-            f"pulsar-admin namespaces set-retention {namespace} --time {least}m --size -1, or create topics with a "
-            "subscription"
-        ),
+    remedy = (
+        f"pulsar-admin namespaces set-retention {namespace} --time {discovery_ms // MINUTE_MS + 1}m --size -1, or "
+        "create topics with a subscription"
     )
+    return warn(name, text, remedy)
 
 
 def stock_offload(namespace: str, policies: object) -> Check:

@@ -1,8 +1,5 @@
-"""What to do next with each topic: pure decisions, from frozen views to states to journal and slices to read.
-
-`decide` looks at one topic; `plan` chooses among many. A topic with data is always either worked on, sealed, or held
-back with a date or a named event that ends the wait.
-"""
+"""What to do next with each topic: from frozen views to states to journal and slices to read. Pure. A topic with data
+is worked on, sealed, or held back until a date or a named event."""
 
 from __future__ import annotations
 
@@ -32,9 +29,7 @@ ROLL_SPREAD = 0.10  # topics that started together do not roll together
 MAX_INDEX_BYTES = 16 * 1024 * 1024
 INDEX_ENTRY_BYTES = 20
 RATE_LIMIT = "rate limit"
-# A segment that fails so often in a row is begun anew where its topic's source has been changed meanwhile: that may be
-# the remedy.
-ANEW_AFTER = 3
+ANEW_AFTER = 3  # failures in a row; then a segment is begun anew where its topic has another source by now
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +59,9 @@ class TopicView:
 
     `begin`: where its next segment starts, and the proof that it follows; None while that is unknown. `last`: the last
     readable position, None: no data. `pending_bytes`: estimate of what lies after the last uploaded position; below
-    `wanted_bytes` it is not read again (the last slice found less than a part, and how much was missing). `retire`:
-    seal what is there up to `last` and open no other segment. `allowance`: bytes that rate limits leave now;
-    `allowed_at`: when they leave more. `reach`: its slices hold others up, and cannot bring a whole part in the time
-    that they have; None: they can, or may take as long as they like.
-    """
+    `wanted_bytes` it is not read again. `retire`: seal up to `last` and open no other segment. `allowance`: bytes that
+    rate limits leave now; `allowed_at`: when they leave more. `reach`: its slices hold others up and bring no whole
+    part in their time; None: they do, or may take as long as they like."""
 
     state: TopicState
     rules: TopicRules
@@ -151,9 +144,8 @@ def decide(view: TopicView, now: int, new_uuid: Callable[[], str]) -> Decision:
         return Decision(view, state, Hold(f"failed: {state.failure.reason}", state.failure.retry_at))
     if isinstance(state, OpenTopic) and _another_source_helps(view, state.open):
         reason = f"begun anew from source {view.rules.source} instead of {state.open.source}"
-        return Decision(
-            view, segments.begun_anew(state, new_uuid(), view.rules.source, reason), Hold("begun anew", now)
-        )
+        anew = segments.begun_anew(state, new_uuid(), view.rules.source, reason)
+        return Decision(view, anew, Hold("begun anew", now))
     if not isinstance(state, OpenTopic):
         hold = _why_not_open(view)
         if hold is not None or view.begin is None:
@@ -175,9 +167,8 @@ def decide(view: TopicView, now: int, new_uuid: Callable[[], str]) -> Decision:
 def _within_reach(view: TopicView, reach: Reach, state: OpenTopic, new_uuid: Callable[[], str]) -> OpenTopic:
     """No part will be whole: the segment ends with those that it has or, where it has none, as far as one slice comes.
 
-    An end beyond that was fixed before its topic was known to be slow. A short part may have been written for it, so
-    the uuid is another.
-    """
+    An end beyond that was fixed before the topic was known to be slow. A short part may have been written for it, so it
+    gets another uuid."""
     segment = state.open
     end = segment.closing_end
     if segment.sealed is not None or (end is not None and end <= reach.end):
@@ -192,8 +183,7 @@ def _within_reach(view: TopicView, reach: Reach, state: OpenTopic, new_uuid: Cal
 
 
 def _another_source_helps(view: TopicView, segment: OpenSegment) -> bool:
-    """Whether the open segment cannot go on, and the topic has another source by now. Never where Pulsar has lost what
-    it began with."""
+    """Whether the topic's present source may help a segment that fails. Never where Pulsar lost its beginning."""
     failure = view.state.failure
     if failure is None or segment.sealed is not None or segment.source is view.rules.source:
         return False
@@ -223,21 +213,16 @@ def _decide_open(view: TopicView, state: OpenTopic, now: int) -> Decision:
     roll = roll_at(view.topic, segment.assigned_at, view.rules.roll_ms)
     if start is None or view.last is None or view.last < start:
         return Decision(view, state, Hold("caught up, open segment", roll))
-    if view.pending_bytes < max(view.wanted_bytes, enough(state, view.rules) + _rest_of_a_block(view)):
+    # A part ends with a whole block: a slow topic is not read before both are there.
+    block = view.rules.cuts.block_size if view.speed.lane is Lane.SLOW else 0
+    if view.pending_bytes < max(view.wanted_bytes, enough(state, view.rules) + block):
         return Decision(view, state, Hold("less than a part", roll))
     return _read(view, state, start, view.last, seal=False)
 
 
-def _rest_of_a_block(view: TopicView) -> int:
-    """What must be there beside a part before a slow topic is read: a part ends with a whole block, or the read is in
-    vain."""
-    return view.rules.cuts.block_size if view.speed.lane is Lane.SLOW else 0
-
-
 def _roll_due(view: TopicView, state: OpenTopic, now: int) -> tuple[Position, RollReason] | None:
     """Where and why the open segment must end, None while it need not."""
-    segment = state.open
-    covered = segment.covered
+    segment, covered = state.open, state.open.covered
     reached = max((p for p in (view.last, covered) if p is not None), default=None)
     if reached is None or reached < segment.start:
         return None
@@ -298,9 +283,8 @@ class Plan:
 def plan(run: str, number: int, lane: Lane, decisions: Iterable[Decision], limits: LaneLimits) -> Plan:
     """Choose the slices of a lane's next micro-batch and pack them into tasks.
 
-    Least recently planned first, so that no topic starves. A topic whose task died has a task to itself. The slow lane
-    has one task at a time, since it may sit in its slot for minutes.
-    """
+    Least recently planned first, so that no topic starves. A topic whose task died gets a task of its own. The slow
+    lane has one task at a time, since it may sit in its slot for minutes."""
     reads = [(d, d.step) for d in decisions if isinstance(d.step, Read) and d.view.speed.lane is lane]
     reads.sort(key=lambda pair: (pair[0].view.planned_at, str(pair[0].view.topic)))
     if lane is Lane.SLOW:
@@ -319,7 +303,7 @@ def _slice(run: str, number: int, decision: Decision, read: Read, limits: LaneLi
     if read.seal and view.reach is not None:
         goal = min(goal, view.reach.size)
     slow = view.speed.lane is Lane.SLOW
-    hard_limit_ms = lanes.patience_ms(view.speed, goal, limits) if slow else limits.hard_limit_ms
+    hard_limit_ms = lanes.slow_limit_ms(view.speed, goal, limits) if slow else limits.hard_limit_ms
     budget = limits.byte_budget
     if slow and not read.seal:
         budget = min(budget, _whole_parts(view.pending_bytes, goal))
@@ -352,7 +336,7 @@ def _slice(run: str, number: int, decision: Decision, read: Read, limits: LaneLi
 
 
 def _whole_parts(pending: int, part: int) -> int:
-    """Bytes after which nothing but the rest of a part is left: where reading is slow, that is not read in vain."""
+    """Bytes behind which only the rest of a part is left: a slow topic's is not read in vain."""
     return max((pending // part - 1) * part, part // 2, 1)
 
 

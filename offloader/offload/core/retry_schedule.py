@@ -13,9 +13,8 @@ LAST_MS = 240_000
 
 @dataclass(frozen=True, slots=True)
 class RetrySchedule:
-    """One thing to do, of one topic. What fails at once is tried again soon. What had to be waited for is tried less
-    and less often, at full multiples of its delay since the epoch: topics of one broker that hangs then wait together,
-    and not one after the other."""
+    """One thing to do, of one topic. What fails at once is tried again soon; what had to be waited for less and less
+    often, at full multiples of its delay since the epoch, so that topics of one hung broker wait together."""
 
     again_at: int = 0
     in_vain: int = 0  # how often in a row it was waited for

@@ -43,8 +43,7 @@ FULL_ENOUGH = 100  # a full segment may be so small a fraction (1 %) below its m
 
 
 class StaleReceiptError(IntegrityError):
-    """A receipt that does not continue the journal's state: a retry's, a zombie's, another run's. Dropped and
-    counted."""
+    """A receipt that does not continue the journal's state: a retry's, a zombie's, another run's."""
 
 
 def assigned(
@@ -80,8 +79,7 @@ def awaits_upload(state: TopicState, uuid: str) -> TypeGuard[OpenTopic]:
 
 
 def uploading(state: TopicState, uuid: str, upload: str) -> TopicState:
-    """An upload of the object `uuid` has begun: the segment's, or one that nobody waits for any more and that is to be
-    ended."""
+    """An upload of the object `uuid` has begun: the segment's, or one that nobody waits for and that must end."""
     if awaits_upload(state, uuid):
         return replace(state, open=replace(state.open, upload=upload))
     if (state.open is not None and state.open.upload == upload) or any(a.upload == upload for a in state.abandoned):
@@ -98,23 +96,21 @@ def closing(state: OpenTopic, end: Position, reason: RollReason) -> OpenTopic:
 
 
 def next_position(segment: OpenSegment, ledgers: LedgerList) -> Position | None:
-    """The first position of an open segment that is not safely uploaded; None when its ledger's successor is unknown
-    yet."""
+    """The first position that is not safely uploaded; None while its ledger's successor is unknown."""
     covered = segment.covered
     return segment.start if covered is None else ledgers.successor(covered)
 
 
 def received(state: TopicState, receipt: Receipt, now: int, jitter: float) -> OpenTopic:
-    """Take a receipt's parts and what it says of the segment's end, or its failure.
-
-    Raises StaleReceiptError unless uuid, upload, first part and start equal the journal's.
-    """
+    """Take a receipt's parts and its end or failure. Raises StaleReceiptError unless it continues the journal."""
     if not isinstance(state, OpenTopic) or state.open.status is SegmentStatus.SEALING:
         raise StaleReceiptError(f"{state.topic}: no open segment awaits a receipt")
     segment = state.open
     ours = (segment.uuid, segment.upload, len(segment.parts) + 1)
     theirs = (receipt.id.uuid, receipt.id.upload, receipt.id.first_part)
-    if ours != theirs or (not segment.parts and receipt.id.start != segment.start) or not _continues(segment, receipt):
+    begins = segment.parts or receipt.id.start == segment.start
+    continues = segment.covered is None or receipt.id.start > segment.covered
+    if ours != theirs or not begins or not continues:
         raise StaleReceiptError(f"{state.topic}: the journal is at {ours}, the receipt at {theirs}")
     state = replace(state, open=replace(segment, parts=segment.parts + receipt.parts))
     match receipt.stop:
@@ -132,21 +128,14 @@ def received(state: TopicState, receipt: Receipt, now: int, jitter: float) -> Op
 
 
 def _end_when_full(segment: OpenSegment, receipt: Receipt) -> Position | None:
-    """The last entry that fits; or that of the last whole part, where reading what little follows it again would take
-    another batch."""
+    """The last entry that fits; or the last whole part's, where the little behind it would take another batch."""
     if segment.covered is not None and receipt.seen_bytes * FULL_ENOUGH <= segment.size:
         return segment.covered
     return receipt.seen_to or segment.covered
 
 
-def _continues(segment: OpenSegment, receipt: Receipt) -> bool:
-    covered = segment.covered
-    return covered is None or receipt.id.start > covered
-
-
 def failed(state: State, kind: FailureKind, reason: str, now: int, jitter: float) -> State:
-    """Remember a failure and when to try again: doubling from 1 s to 5 min, spread by `jitter` (0 to 1) over a
-    quarter."""
+    """Remember a failure and when to try again: 1 s, doubling to 5 min, less up to a quarter (`jitter`, 0 to 1)."""
     attempts = state.failure.attempts + 1 if state.failure else 1
     delay = min(BACKOFF_FIRST_MS * 2 ** min(attempts - 1, 20), BACKOFF_LAST_MS)
     return replace(state, failure=Failure(kind, reason, attempts, now + int(delay * (1 - 0.25 * jitter))))
@@ -173,8 +162,7 @@ def abandoned(state: OpenTopic, new_uuid: str, reason: str) -> OpenTopic:
 
 
 def begun_anew(state: OpenTopic, new_uuid: str, source: Source, reason: str) -> OpenTopic:
-    """The segment's range from its beginning, under another uuid, since what it comes to will have other bytes. Where
-    it will end is open again."""
+    """The segment's range from its beginning, with an open end; another uuid, since it will have other bytes."""
     state = abandoned(state, new_uuid, reason)
     renewed = replace(state.open, source=source, status=SegmentStatus.ASSIGNED, closing_end=None, roll_reason=None)
     return replace(state, open=renewed, failure=None)
@@ -187,10 +175,8 @@ def dropped(state: OpenTopic, reason: str) -> TopicState:
 
 
 def complete(state: OpenTopic, gaps: tuple[Gap, ...], ledgers: LedgerList, now: int) -> OpenTopic:
-    """Everything up to the fixed end is uploaded: Sealing, with all that the remaining steps need.
-
-    `gaps` are those after the last part. Raises IntegrityError when entries and gaps do not add up without a hole.
-    """
+    """Everything up to the fixed end is uploaded: Sealing, with all that the remaining steps need. `gaps`: those after
+    the last part. Raises IntegrityError when entries and gaps do not add up without a hole."""
     segment = state.open
     end = segment.closing_end
     if end is None:
@@ -211,10 +197,8 @@ def complete(state: OpenTopic, gaps: tuple[Gap, ...], ledgers: LedgerList, now: 
 def account(
     start: Position, end: Position, parts: tuple[Part, ...], gaps: tuple[Gap, ...], ledgers: LedgerList
 ) -> tuple[LedgerRange, ...]:
-    """Per ledger what `start`..`end` accounts for, gaps included; `count` and `size` are of the entries held.
-
-    Raises IntegrityError at the first position that is neither in a part nor in a gap, or is in two.
-    """
+    """Per ledger what `start`..`end` accounts for, gaps included; `count` and `size` are of the entries held. Raises
+    IntegrityError at the first position that is neither in a part nor in a gap, or is in two."""
     held = [run for part in parts for run in _entry_runs(part)]
     missing = [LedgerRange(gap.ledger, gap.first, gap.after, count=0, size=0) for gap in gaps]
     pieces = sorted((*held, *missing), key=lambda piece: (piece.ledger, piece.first, piece.after))
@@ -255,7 +239,7 @@ def _entry_runs(part: Part) -> list[LedgerRange]:
 
 
 def as_record(state: OpenTopic, driver: str, driver_properties: tuple[tuple[str, str], ...]) -> Segment:
-    """The OffloadSegment record of a segment in Sealing: the same however often it is asked for."""
+    """The OffloadSegment record of a segment in Sealing: always the same."""
     segment = state.open
     facts = segment.sealed
     if facts is None:
@@ -294,10 +278,5 @@ def satisfied(state: State, end: Position | None) -> tuple[State, tuple[CloseReq
 
 
 def must_abandon(error: Exception) -> bool:
-    """Whether a seal's error says that this upload can never be completed."""
+    """Whether an upload that fails so can never be completed."""
     return isinstance(error, UploadGoneError | PartRejectedError)
-
-
-def unused(segment: OpenSegment) -> Abandoned:
-    """The upload of a segment that turned out to hold no entry: the segment itself is offloaded."""
-    return Abandoned("", segment.upload, "the segment holds no entry")

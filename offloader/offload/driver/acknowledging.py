@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 
 from offloader.errors import OffloadError
@@ -19,12 +19,11 @@ log = logging.getLogger(__name__)
 
 
 def acknowledge_all(context: Context, topics: Iterable[Topic]) -> None:
-    """Have every topic's catalog end acknowledged that the pin has not confirmed yet. Where the last look failed, an
-    acknowledgement would only be waited for, too."""
+    """Have acknowledged what is committed of each topic, unless nobody answered the last look at it."""
     now = context.clock_ms()
     for topic in topics:
         target = _target(topic)
-        if target is not None and topic.readable and not topic.poll.error and now >= topic.acknowledging.again_at:
+        if target is not None and topic.readable and not topic.poll.error and now >= topic.pin.retry.again_at:
             call = partial(context.pins.acknowledge, topic.name, target)
             context.work.post(WorkKind.ACKNOWLEDGE, topic.name, call, partial(_confirmed, context, now, topic, target))
 
@@ -42,14 +41,12 @@ def _target(topic: Topic) -> Position | None:
     return None if acknowledged is None and target <= topic.mark_delete else target
 
 
-def _confirmed(context: Context, began: int, topic: Topic, target: Position, answer: Future[None]) -> None:
-    try:
-        answer.result()
-    except OffloadError as error:
-        topic.acknowledging = topic.acknowledging.failed(began, context.clock_ms())
+def _confirmed(context: Context, began: int, topic: Topic, target: Position, error: OffloadError | None) -> None:
+    if error is not None:
+        topic.pin = replace(topic.pin, retry=topic.pin.retry.failed(began, context.clock_ms()))
         log.info("cannot acknowledge topic=%s position=%s yet: %s", topic.name, target, error)
         return
-    topic.acknowledging = topic.acknowledging.succeeded()
+    topic.pin = replace(topic.pin, retry=topic.pin.retry.succeeded())
     observed.confirmed(topic, target)
 
 
@@ -61,7 +58,7 @@ def check_pin(context: Context, topic: Topic) -> None:
         f"{topic.catalog.accounted}: message TTL, a backlog quota with consumer_backlog_eviction, or somebody moved "
         "it; remove that policy, data may be lost"
     )
-    if moved and topic.alarm != alarm:
+    if moved and topic.pin.alarm != alarm:
         log.error("%s", alarm, extra={"see": "pin-moved"})
         context.metrics.pin_moved(topic.name)
-    topic.alarm = alarm if moved else ""
+    topic.pin = replace(topic.pin, alarm=alarm if moved else "")

@@ -40,11 +40,8 @@ def rules_of(policy: TopicPolicy) -> TopicRules:
 
 
 def adopt(context: Context, name: TopicName, policy: TopicPolicy) -> Topic:
-    """Open the topic's pin and catalog; claim it where nobody has.
-
-    Raises ClaimedByOtherError, SubscriptionBusyError, TopicNotFoundError, FatalError (stock offload beside us) and
-    whatever the store and Pulsar raise.
-    """
+    """Open the topic's pin and catalog; claim it where nobody has. Raises ClaimedByOtherError, SubscriptionBusyError,
+    TopicNotFoundError, FatalError (stock offload beside us) and whatever the store and Pulsar raise."""
     catalog = context.catalogs.head(name)
     if catalog.claim is not None and catalog.claim.application not in ("", context.application):
         raise ClaimedByOtherError(
@@ -57,7 +54,8 @@ def adopt(context: Context, name: TopicName, policy: TopicPolicy) -> Topic:
     try:
         info = context.admin.topic_info(name)
     except TopicNotFoundError:
-        if not _is_in_journal(context, catalog):
+        ours = catalog.claim is not None and catalog.claim.application == context.application
+        if not ours or name not in context.journal.topics:  # else what was uploaded of it may be the only copy
             raise
         return _in_question(context, name, rules_of(policy), catalog)
     begin_after = _stock_offload(name, policy, info, catalog)
@@ -74,8 +72,7 @@ def adopt(context: Context, name: TopicName, policy: TopicPolicy) -> Topic:
 
 
 def _mind_lost_end(context: Context, catalog: CatalogHead) -> None:
-    """The journal says what was committed when its open segment was assigned. Raises DamagedRecordError where the
-    catalog has less."""
+    """Raises DamagedRecordError where the catalog has less than when the open segment was assigned."""
     segment, last = context.state(catalog.topic).open, catalog.last
     known = None if segment is None else segment.predecessor_end
     if known is not None and (last is None or last.end < known):
@@ -85,18 +82,13 @@ def _mind_lost_end(context: Context, catalog: CatalogHead) -> None:
         )
 
 
-def _is_in_journal(context: Context, catalog: CatalogHead) -> bool:
-    """Whether the journal still has something of a topic: what was uploaded of it may be the only copy."""
-    ours = catalog.claim is not None and catalog.claim.application == context.application
-    return ours and catalog.topic in context.journal.topics
-
-
 def _in_question(context: Context, name: TopicName, rules: TopicRules, catalog: CatalogHead) -> Topic:
-    """It went while nothing ran, or another one is in its place, or so it is said: nothing is read of it before that is
-    certain."""
+    """It is said to be gone, or another one is in its place: nothing is read of it before that is certain."""
     nothing = TopicInfo(0, LedgerList(()), {}, None, terminated=False, offloaded=frozenset())
     topic = _topic(context, name, rules, catalog, nothing, TopicEnd(None, (-1, -1)))
-    observed.remember(topic, _last_known(context, name))
+    segment = context.state(name).open
+    if segment is not None:  # it had at least what that was assigned for
+        observed.remember(topic, segment.closing_end or segment.covered or segment.start)
     inquire(topic, adopted=False)
     return topic
 
@@ -115,15 +107,8 @@ def _topic(
     return topic
 
 
-def _last_known(context: Context, name: TopicName) -> Position | None:
-    """Of an incarnation that ended while nobody looked: at least what its open segment was assigned for."""
-    segment = context.state(name).open
-    return None if segment is None else segment.closing_end or segment.covered or segment.start
-
-
 def _mind_lost_pin(context: Context, catalog: CatalogHead, info: TopicInfo) -> None:
-    """Our topic has no subscription: somebody deleted it, or it expired, while nothing ran. What that puts in doubt is
-    remembered before the pin is made again."""
+    """Our subscription was deleted, or expired, while nothing ran. The journal notes what that puts in doubt."""
     claim, state = catalog.claim, context.state(catalog.topic)
     if claim is None or claim.application != context.application or not catalog.is_of(info.created, info.ledgers):
         return
@@ -159,10 +144,7 @@ def _claim(context: Context, catalog: CatalogHead, info: TopicInfo, begin: Posit
 
 
 def _record_not_ours(context: Context, catalog: CatalogHead, info: TopicInfo, begin: Position) -> CatalogHead:
-    """Record as lost what came between a release and a new claim: nobody kept it for us.
-
-    If nothing was recorded before, that is everything since the first claim.
-    """
+    """Record as lost what came between a release, or the first claim, and a new claim: nobody kept it."""
     after = catalog.end or (catalog.begin or begin).previous_entry
     first, last = after.next_entry, begin.previous_entry
     kept = after.ledger in info.ledgers and info.ledgers.successor(after) == begin
@@ -173,7 +155,7 @@ def _record_not_ours(context: Context, catalog: CatalogHead, info: TopicInfo, be
 
 
 def next_incarnation(context: Context, topic: Topic) -> Topic:
-    """The topic was deleted and created again: the records from here on speak of another one."""
+    """The topic was deleted and created again: from here on the records are of another one."""
     info = context.admin.topic_info(topic.name)
     context.pins.drop(topic.name)
     end = context.pins.open(topic.name)
@@ -194,8 +176,7 @@ def _beginning(end: TopicEnd, info: TopicInfo) -> Position:
 
 
 def _stock_offload(name: TopicName, policy: TopicPolicy, info: TopicInfo, catalog: CatalogHead) -> Position | None:
-    """Where to begin after ledgers that Pulsar's own offloader has copied. Raises FatalError where that is not
-    wanted."""
+    """Where to begin after ledgers that Pulsar's own offloader has copied. Raises FatalError unless that is wanted."""
     if not info.offloaded or catalog.claim is not None:
         return None
     if not policy.start_after_offloaded:

@@ -1,15 +1,16 @@
-"""What is committed of each topic. Nothing else appends to catalogs, or changes what a topic knows of its own."""
+"""What is committed of each topic. Only this appends to catalogs; it has manifests sum up what is old in them."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
 from offloader.errors import OffloadError
 from offloader.metadata.catalog import Catalogs, released
+from offloader.metadata.compaction import compact
+from offloader.metadata.manifest import FAN
 from offloader.metadata.state import CatalogHead, Said
 from offloader.model import TopicName
 from offloader.offload.driver.context import Context
@@ -20,10 +21,11 @@ from offloader.offload.driver.work import WorkKind
 log = logging.getLogger(__name__)
 
 RELOAD_MS = 2_000
+COMPACT_AGAIN_MS = 60_000
 
 
 def append(catalogs: Catalogs, catalog: CatalogHead, record: Said) -> CatalogHead:
-    """Append a record to a catalog as it was loaded. Not in the driver's thread. See `Catalogs.append`."""
+    """See `Catalogs.append`. Not in the driver's thread."""
     return catalogs.append(catalog, record)
 
 
@@ -32,19 +34,17 @@ def take(topic: Topic, catalog: CatalogHead) -> None:
     topic.committed = replace(topic.committed, catalog=catalog)
 
 
-def have_recorded(context: Context, topic: Topic, record: Said, then: Callable[[], None] | None) -> None:
-    """Have a record appended. Nothing else is decided about the topic before that."""
+def have_recorded(context: Context, topic: Topic, record: Said, then: Callable[[], None] = lambda: None) -> None:
+    """Have a record appended, and `then` called. Nothing else is decided about the topic before that."""
     call = partial(append, context.catalogs, topic.catalog, record)
     context.work.post(WorkKind.CATALOG, topic.name, call, partial(_recorded, context, topic, then))
 
 
-def _recorded(context: Context, topic: Topic, then: Callable[[], None] | None, answer: Future[CatalogHead]) -> None:
-    try:
-        take(topic, answer.result())
-    except OffloadError as error:
-        in_doubt(context, topic, error)
-        return
-    if then is not None:
+def _recorded(context: Context, topic: Topic, then: Callable[[], None], answer: CatalogHead | OffloadError) -> None:
+    if isinstance(answer, OffloadError):
+        in_doubt(context, topic, answer)
+    else:
+        take(topic, answer)
         then()
 
 
@@ -55,17 +55,17 @@ def in_doubt(context: Context, topic: Topic, error: OffloadError) -> None:
 
 
 def have_reloaded(context: Context, topic: Topic) -> None:
-    """Have the catalog of a topic in doubt loaded anew, a little later: an answer that was lost may be in it."""
+    """Have the catalog of a topic in doubt loaded anew: it may have what a lost answer was about."""
     if context.clock_ms() >= topic.committed.reload_at:
         call = partial(context.catalogs.head, topic.name)
         context.work.post(WorkKind.CATALOG, topic.name, call, partial(_reloaded, context, topic))
 
 
-def _reloaded(context: Context, topic: Topic, answer: Future[CatalogHead]) -> None:
-    try:
-        topic.committed = Committed(answer.result())
-    except OffloadError as error:
-        in_doubt(context, topic, error)
+def _reloaded(context: Context, topic: Topic, answer: CatalogHead | OffloadError) -> None:
+    if isinstance(answer, OffloadError):
+        in_doubt(context, topic, answer)
+    else:
+        topic.committed = Committed(answer)
 
 
 def end_claim(context: Context, name: TopicName) -> None:
@@ -73,3 +73,33 @@ def end_claim(context: Context, name: TopicName) -> None:
     catalog = context.catalogs.head(name)
     if catalog.claim is not None and catalog.claim.application:
         append(context.catalogs, catalog, released(catalog.claim, context.clock_ms(), "released"))
+
+
+class Compacting:
+    """Which topics' manifests are written, and when that is tried again."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._leaves: dict[TopicName, int] = {}
+        self._again_at: dict[TopicName, int] = {}
+
+    def look(self, topics: Iterable[Topic]) -> None:
+        """Begin what is due."""
+        now = self._context.clock_ms()
+        for topic in topics:
+            leaves = topic.catalog.next_slot // FAN
+            if leaves > self._leaves.get(topic.name, 0) and now >= self._again_at.get(topic.name, 0):
+                call = partial(compact, self._context.store, topic.catalog)
+                self._context.work.post(WorkKind.COMPACT, topic.name, call, partial(self._taken, topic.name, leaves))
+
+    def _taken(self, name: TopicName, leaves: int, answer: int | OffloadError) -> None:
+        if isinstance(answer, OffloadError):
+            self._again_at[name] = self._context.clock_ms() + COMPACT_AGAIN_MS
+            log.warning(
+                "cannot write manifests of topic=%s yet, readers read its records one by one: %s",
+                name,
+                answer,
+                extra={"see": "manifests-wait"},
+            )
+        else:
+            self._leaves[name] = leaves

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -26,10 +27,19 @@ from offloader.ports.pins import Pins
 log = logging.getLogger(__name__)
 
 
+class SteadyClock:
+    """Milliseconds since the epoch. The wall clock is read once: whoever sets it afterwards changes no wait."""
+
+    def __init__(self) -> None:
+        self._epoch_ns = time.time_ns() - time.monotonic_ns()
+
+    def __call__(self) -> int:
+        return (self._epoch_ns + time.monotonic_ns()) // 1_000_000
+
+
 @dataclass(frozen=True)
 class Context:
-    """One application's world. Whatever may be waited for is posted as `work`; the journal alone is written in the
-    driver's thread."""
+    """All that one application reaches. Whatever may have to be waited for is posted as `work`, but for the journal."""
 
     application: str
     cluster: str
@@ -52,8 +62,7 @@ class Context:
         return self.journal.topics.get(topic) or TopicState(topic)
 
     def busy(self, topic: Topic) -> bool:
-        """Whether something is under way that will change what is known of the topic: nothing is decided about it
-        meanwhile."""
+        """Whether something under way will change what is known of the topic: nothing is decided meanwhile."""
         return topic.planned.travels or topic.poll.under_way or self.work.concerns(topic.name)
 
     def record(self, state: TopicState) -> None:
@@ -62,7 +71,7 @@ class Context:
             self.journal.record([state])
 
     def failed(self, state: State, error: OffloadError) -> State:
-        """The topic's state after a failure, to be journaled: it waits until its back-off is over."""
+        """The topic's state after a failure, to be journaled."""
         state = segments.failed(state, failure_kind(error), str(error), self.clock_ms(), self.jitter())
         tell_back_off(state)
         return state

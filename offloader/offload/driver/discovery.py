@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
 
 from offloader.config.levels import TopicPolicy
 from offloader.config.policies import Policies, namespace_switch
-from offloader.errors import NamespaceNotFoundError, OffloadError
+from offloader.errors import NamespaceNotFoundError, OffloadError, RetryableError
+from offloader.metadata.log import READERS
 from offloader.model import TopicName
 from offloader.offload.core.check import Check, Verdict
 from offloader.offload.core.namespace_policies import check_policies
+from offloader.offload.driver.context import Context
+from offloader.offload.driver.work import WorkKind
 from offloader.ports.admin import Admin
 
 log = logging.getLogger(__name__)
 
+DISCOVER_AGAIN_MS = 2_000
+
 
 @dataclass(frozen=True)
 class Discovery:
-    """What one look found. `unread`: namespaces that could not be read; what was known of them stays as it was.
-
-    `dangers`: per namespace that was read what its policies in Pulsar would do to our subscription; one that fails
-    keeps topics from being adopted. `listed`: the topics that there are in namespaces where any may be enabled;
-    `policies` has those that were asked for, too.
-    """
+    """What one look found. `policies`: of the topics that there are, and of those that were asked for. `unread`:
+    namespaces that could not be read. `dangers`: what the policies of each namespace that was read would do to our
+    subscription. `listed`: the topics that there are in namespaces where any may be enabled."""
 
     policies: Mapping[TopicName, TopicPolicy]
     unread: Mapping[str, OffloadError]
@@ -74,7 +79,7 @@ def _namespaces(admin: Admin, configured: Iterable[str]) -> list[str]:
 def _in_namespace(
     admin: Admin, policies: Policies, namespace: str, known: list[TopicName]
 ) -> tuple[dict[TopicName, TopicPolicy], list[TopicName]]:
-    """Policies of all topics that concern us, and those that Pulsar lists."""
+    """Policies of all topics that concern us, and the topics that Pulsar lists."""
     try:
         switch = namespace_switch(admin.namespace_properties(namespace))
     except NamespaceNotFoundError:
@@ -91,7 +96,128 @@ def _dangers(
     if policy is None:
         return ()
     checks = check_policies(namespace, admin.namespace_policies(namespace), policy, interval_ms)
-    wrong = [
-        c for c in checks if c.verdict is not Verdict.OK and c.name != "retention"
-    ]  # what is found already is pinned
-    return tuple(c for c in wrong if c.name != "stock-offload" or not policy.start_after_offloaded)
+    # Retention is for topics that are not found yet.
+    fine = {"retention", *(["stock-offload"] if policy.start_after_offloaded else [])}
+    return tuple(c for c in checks if c.verdict is not Verdict.OK and c.name not in fine)
+
+
+class Claims(NamedTuple):
+    """Topics that only the list of claims knows (`listed`): which are ours and disabled, and which may be."""
+
+    listed: frozenset[TopicName]
+    ours: frozenset[TopicName]
+    unclear: frozenset[TopicName]
+
+
+Findings = tuple[Discovery, Claims]
+
+
+class DiscoveredTopics:
+    """`policies`: of each topic that is there, or that we hold. `unread`: namespaces that could not be read, and why.
+    `claimed`: disabled topics that are ours by the bucket's list of claims. `discovered`: at least once."""
+
+    def __init__(self, context: Context, interval_ms: int, configured: Iterable[str]) -> None:
+        self.policies: dict[TopicName, TopicPolicy] = {}
+        self.unread: Mapping[str, OffloadError] = {}
+        self.claimed: frozenset[TopicName] = frozenset()
+        self.discovered = False
+        self._context = context
+        self._interval_ms = interval_ms
+        self._configured = list(configured)
+        self._again_at = 0
+        self._dangers: dict[str, tuple[Check, ...]] = {}
+        self._forgotten: set[TopicName] = set()  # since the newest discovery began, which may have seen them
+        self._unclear: frozenset[TopicName] | None = None  # None: the list of claims was not read yet
+
+    @property
+    def complete(self) -> bool:
+        """All namespaces were read, or cannot be. From any thread."""
+        return self.discovered and not any(isinstance(error, RetryableError) for error in self.unread.values())
+
+    def due(self) -> bool:
+        """Whether it is time for another discovery."""
+        return self._context.clock_ms() >= self._again_at and not self._context.work.has(WorkKind.DISCOVER, "")
+
+    def have_updated(self, held: set[TopicName], then: Callable[[Findings | OffloadError], None]) -> None:
+        """Have topics discovered; the policies of those that are `held`, too. `then` gets what `take` is to take."""
+        self._again_at = self._context.clock_ms() + self._interval_ms
+        self._forgotten = set()
+        call = partial(self._discover, {*held, *self.claimed})
+        self._context.work.post(WorkKind.DISCOVER, "", call, then)
+
+    def take(self, answer: Findings | OffloadError, held: Container[TopicName]) -> Findings | None:
+        """Take what a discovery found; None: it failed. `held`: topics whose policies stay, whatever was listed."""
+        soon = self._context.clock_ms() + DISCOVER_AGAIN_MS
+        if isinstance(answer, OffloadError):
+            log.warning("cannot discover topics, tried again soon: %s", answer, extra={"see": "discovery-failed"})
+            self._again_at = soon
+            return None
+        found, claims = answer
+        self.claimed |= claims.ours
+        self._unclear = claims.unclear
+        # Policies of namespaces that were not read stay; topics that are not there any more are not missed.
+        stay = {n: p for n, p in self.policies.items() if n.namespace not in found.dangers or n in held}
+        self.policies = stay | {n: p for n, p in found.policies.items() if n not in self._forgotten}
+        # Last: another thread that sees `complete` sees these policies.
+        self.unread = found.unread
+        self.discovered = True
+        if not self.complete:
+            self._again_at = soon
+        self._warn(found)
+        return answer
+
+    def danger(self, name: TopicName) -> Check | None:
+        """What policy of its namespace endangers a topic, if any."""
+        return next((c for c in self._dangers.get(name.namespace, ()) if c.verdict is Verdict.FAIL), None)
+
+    def forget(self, name: TopicName) -> None:
+        """The topic does not exist any more."""
+        self._forgotten.add(name)
+        self.policies.pop(name, None)
+
+    def _warn(self, found: Discovery) -> None:
+        """Say what endangers a namespace's pins, once for each."""
+        for namespace, checks in found.dangers.items():
+            for check in checks:
+                if check not in self._dangers.get(namespace, ()):
+                    log.warning("%s: %s; remedy: %s", check.name, check.message, check.remedy, extra={"see": "policy"})
+        self._dangers.update(found.dangers)
+
+    # Not in the driver's thread
+
+    def _discover(self, known: set[TopicName]) -> Findings:
+        """Also looks at topics that only the list of claims remembers, until it is clear whether they are ours: one
+        that was disabled while nothing ran must still be released. An enabled one that is not listed is absent, which
+        proves nothing."""
+        context = self._context
+        listed = context.catalogs.claimed() if self._unclear is None else []
+        remembered = {*listed, *(self._unclear or ())} - known
+        found = discover(
+            context.admin, context.policies, sorted({*known, *remembered}), self._configured, self._interval_ms
+        )
+        absent = {n for n in remembered if n in found.policies and found.policies[n].enabled and n not in found.listed}
+        found = replace(found, policies={n: p for n, p in found.policies.items() if n not in absent})
+        disabled = [name for name, policy in found.policies.items() if name in remembered and not policy.enabled]
+        with ThreadPoolExecutor(READERS, "claims") as pool:
+            ours = dict(zip(disabled, pool.map(self._is_ours, disabled), strict=True))
+        unread = {n for n in remembered if n.namespace in found.unread} | {n for n in disabled if ours[n] is None}
+        return found, Claims(frozenset(listed), frozenset(n for n in disabled if ours[n]), frozenset(unread))
+
+    def _is_ours(self, name: TopicName) -> bool | None:
+        """Whether a topic in the list of claims is ours; if not, it leaves the list. None: its catalog is unread."""
+        catalogs = self._context.catalogs
+        try:
+            if self._is_claimed(name):
+                return True
+            catalogs.unmark(name)
+            if not self._is_claimed(name):
+                return False
+            catalogs.mark(name)  # another process of this application has claimed it meanwhile
+        except OffloadError as error:
+            log.warning("cannot read the catalog of topic=%s: %s", name, error, extra={"see": "catalog-unread"})
+            return None
+        return True
+
+    def _is_claimed(self, name: TopicName) -> bool:
+        claim = self._context.catalogs.head(name).claim
+        return claim is not None and claim.application == self._context.application

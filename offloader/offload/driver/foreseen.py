@@ -22,6 +22,8 @@ def foreseen(error: Exception) -> OffloadError:
 
 
 class _OnlyForeseen:
+    """Raises only errors of our tree."""
+
     def __enter__(self) -> None:
         pass
 
@@ -32,9 +34,4 @@ class _OnlyForeseen:
             raise found from error
 
 
-_ONLY_FORESEEN = _OnlyForeseen()
-
-
-def only_foreseen() -> _OnlyForeseen:
-    """Raises only errors of our tree. Entered for each topic of each round: it costs next to nothing."""
-    return _ONLY_FORESEEN
+only_foreseen = _OnlyForeseen()  # entered for each topic of each round: it costs next to nothing

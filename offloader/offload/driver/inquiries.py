@@ -1,11 +1,9 @@
-"""Topics that do not answer as the ones that we know: looked at again and again, until what became of them is
-proven."""
+"""Looks at topics that do not answer as the ones that we know, until it is proven what became of them."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 
@@ -28,7 +26,7 @@ KEPT = 100  # looks: enough for any conclusion
 def pursue(context: Context, topics: Iterable[Topic]) -> None:
     """Ask again where it is time, and the former look is over."""
     everything, now = list(topics), context.clock_ms()
-    due = [(t, t.inquiry) for t in everything if t.inquiry is not None and not t.gone and now >= t.inquiry.look_at]
+    due = [(t, t.inquiry) for t in everything if t.inquiry and t.in_question and now >= t.inquiry.look_at]
     witnesses = _witnesses(everything) if due else []
     for topic, inquiry in due:
         if not context.work.has(WorkKind.INQUIRE, topic.name):
@@ -39,13 +37,11 @@ def pursue(context: Context, topics: Iterable[Topic]) -> None:
             context.work.post(WorkKind.INQUIRE, topic.name, call, partial(_answered, context, topic))
 
 
-def _answered(context: Context, topic: Topic, answer: Future[Look]) -> None:
-    try:
-        look = answer.result()
-    except OffloadError as error:
-        log.info("cannot look for topic=%s: %s", topic.name, error)
+def _answered(context: Context, topic: Topic, look: Look | OffloadError) -> None:
+    if isinstance(look, OffloadError):
+        log.info("cannot look for topic=%s: %s", topic.name, look)
         return
-    if topic.inquiry is not None:
+    if topic.inquiry is not None and topic.in_question:
         topic.inquiry = replace(topic.inquiry, looks=(*topic.inquiry.looks[-KEPT:], look))
         _conclude(context, topic, topic.inquiry)
 
@@ -63,9 +59,9 @@ def vouch(topic: Topic) -> None:
 
 
 def _witnesses(topics: list[Topic]) -> list[Topic]:
-    """Topics that we hold: those that answer as ever first, and no others where there are such."""
-    there = sorted((t for t in topics if not t.gone), key=lambda t: (t.inquiry is not None, t.poll.error != ""))
-    return [t for t in there if t.inquiry is None] or there
+    """Topics that we hold: only those that answer as ever, where there are any."""
+    there = sorted((t for t in topics if not t.gone), key=lambda t: (t.in_question, t.poll.error != ""))
+    return [t for t in there if not t.in_question] or there
 
 
 def _others(witnesses: list[Topic], topic: Topic, turn: int) -> list[CatalogHead]:
@@ -79,13 +75,12 @@ def _conclude(context: Context, topic: Topic, inquiry: Inquiry) -> None:
     match found:
         case Being.SAME:
             log.info("topic=%s is there after all", topic.name)
-            topic.inquiry = None
+            topic.inquiry = None if inquiry.adopted else replace(inquiry, found=found)
             observed.explain(topic, "")
             observed.soon(topic)
-            topic.missing = not inquiry.adopted
         case Being.DELETED | Being.ANOTHER:
             log.warning("deleted topic=%s: %s", topic.name, found, extra={"see": "deleted"})
-            topic.gone, topic.inquiry = found, None
+            topic.inquiry = replace(inquiry, found=found)
         case Being.UNKNOWN:
             _tell(topic, inquiry)
 

@@ -1,5 +1,4 @@
-"""Data that is gone before it was offloaded: seal what was uploaded, then record the loss, by itself or when somebody
-accepts it."""
+"""Data that is gone before it was offloaded: seals what was uploaded, and records the loss once it is accepted."""
 
 from __future__ import annotations
 
@@ -11,6 +10,7 @@ from offloader.model import Failure, FailureKind, Loss, Position, RollReason
 from offloader.offload.core import evidence, segments
 from offloader.offload.core.evidence import Lost
 from offloader.offload.driver.context import Context
+from offloader.offload.driver.parts import Losses
 from offloader.offload.driver.topic import Topic
 
 log = logging.getLogger(__name__)
@@ -20,17 +20,14 @@ RELEASE = "release"  # accepts it
 
 
 def handle(context: Context, topic: Topic, state: TopicState) -> tuple[TopicState, Loss | None]:
-    """The topic's state after what its ledger list says, and what is to be recorded as lost; unchanged where nothing is
-    gone."""
+    """The topic's state after what its ledger list says, and what is to be recorded as lost, if anything."""
     state = _doubted(topic, _recorded_already(topic, state))
     lost = evidence.lost(state, topic.catalog, topic.info.ledgers, topic.confirmed)
     if lost is None:
-        topic.accepted_loss = None
         begin, there = topic.begin(), topic.confirmed
-        topic.awaited = begin if begin is not None and there is not None and begin <= there else None
-        held_again = (
-            state.let_go and state.releasing is None and state.lost_after is None and not topic.observed.doubted
-        )
+        topic.losses = Losses(awaited=begin if begin is not None and there is not None and begin <= there else None)
+        in_doubt = topic.observed.doubted or state.lost_after is not None
+        held_again = state.let_go and state.releasing is None and not in_doubt
         return replace(state, let_go=False) if held_again else state, None
     if isinstance(state, OpenTopic) and state.open.parts:
         covered = state.open.covered
@@ -49,8 +46,7 @@ def handle(context: Context, topic: Topic, state: TopicState) -> tuple[TopicStat
 
 
 def _recorded_already(topic: Topic, state: TopicState) -> TopicState:
-    """The catalog has the loss, though the journal was not told: its answer was lost, or the process ended in
-    between."""
+    """The catalog may have the loss without the journal: its answer was lost, or the process ended in between."""
     end = topic.catalog.end
     if end is None:
         return state
@@ -63,21 +59,18 @@ def _recorded_already(topic: Topic, state: TopicState) -> TopicState:
 
 def _doubted(topic: Topic, state: TopicState) -> TopicState:
     """Remembers in the journal that nobody can say what followed: a restart would forget what was seen."""
-    after = topic.catalog.accounted
+    name, after = topic.name, topic.catalog.accounted
     if state.open is not None or state.lost_after is not None or not evidence.doubtful(topic.catalog, topic.listed):
         return state
     log.error(
-        "the pin of topic=%s was moved or deleted: what followed %s may be gone",
-        topic.name,
-        after,
-        extra={"see": "pin-lost"},
+        "the pin of topic=%s was moved or deleted: what followed %s may be gone", name, after, extra={"see": "pin-lost"}
     )
     return replace(state, lost_after=after)
 
 
 def _record_or_wait(context: Context, topic: Topic, state: TopicState, lost: Lost) -> tuple[TopicState, Loss | None]:
     first, last = lost.first, lost.last
-    accepted = topic.accepted_loss is not None and topic.accepted_loss >= last
+    accepted = topic.losses.accepted is not None and topic.losses.accepted >= last
     if topic.rules.fail_on_data_loss and not (accepted or lost.extends or state.let_go):
         reason = (
             f"{first} up to ledger {last.ledger} is gone before it was offloaded; run `offloader topics accept-loss "
@@ -100,8 +93,8 @@ def _record_or_wait(context: Context, topic: Topic, state: TopicState, lost: Los
 
 
 def accept(topic: Topic, end: Position) -> None:
-    """Somebody accepts what is lost up to here."""
-    topic.accepted_loss = end
+    """Somebody accepts what is lost up to `end`."""
+    topic.losses = replace(topic.losses, accepted=end)
 
 
 def recorded(context: Context, topic: Topic, loss: Loss) -> None:
@@ -110,7 +103,7 @@ def recorded(context: Context, topic: Topic, loss: Loss) -> None:
     if isinstance(state, OpenTopic) and not state.open.parts:
         state = segments.dropped(state, "its data was lost")
     context.record(replace(state, failure=None, lost_after=None))
-    topic.accepted_loss = None
+    topic.losses = replace(topic.losses, accepted=None)
     context.metrics.loss(topic.name)
     log.error(
         "loss recorded topic=%s from=%s to=%s by=%s: %s",

@@ -1,5 +1,4 @@
-"""What was seen of a topic in Pulsar, and when it is asked again. Nothing else changes a topic's `observed` and
-`poll`."""
+"""What was seen of a topic in Pulsar, and when it is polled again."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ def asked(topics: Iterable[Topic]) -> None:
 
 
 def answered(topic: Topic, end: TopicEnd | None) -> None:
-    """Its end is not being asked for any more; `end`: what was said, None: nothing."""
+    """Its end was asked for; `end`: what was answered, None: nothing."""
     topic.poll = replace(topic.poll, under_way=False)
     if end is not None and end.mark_delete != topic.end.mark_delete:
         # The broker knows better: it may have taken back what it had confirmed.
@@ -34,10 +33,9 @@ def same(topic: Topic, at: int, again_at: int) -> None:
 
 
 def listed(topic: Topic, info: TopicInfo, end: TopicEnd, at: int) -> None:
-    """Its end and, after that, its ledgers. Whoever waits for the end must not take the former one: both change at
-    once."""
-    moved = end != topic.end
-    topic.poll = Poll(at if moved else topic.poll.again_at, topic.poll.under_way, retry=topic.poll.retry.succeeded())
+    """Its end and, after that, its ledgers. Both change at once, for whoever waits for the end."""
+    again_at = topic.poll.again_at if end == topic.end else at
+    topic.poll = Poll(again_at, topic.poll.under_way, retry=topic.poll.retry.succeeded())
     topic.observed = replace(topic.observed, info=info, end=end, seen_at=at, listed_at=at, doubted=False)
 
 
@@ -53,18 +51,18 @@ def remember(topic: Topic, last: Position | None) -> None:
 
 
 def doubt(topic: Topic) -> None:
-    """Its ledgers may be others by now: they are to be asked for though its end has not moved."""
+    """Its ledgers may be others by now: they are listed again though its end has not moved."""
     topic.observed = replace(topic.observed, doubted=True)
 
 
 def failed(topic: Topic, began: int, ended: int) -> None:
-    """It was asked in vain."""
+    """Nobody answered."""
     retry = topic.poll.retry.failed(began, ended)
     topic.poll = replace(topic.poll, retry=retry, again_at=retry.again_at)
 
 
 def soon(topic: Topic, at: int = 0) -> None:
-    """Ask again at once, or then."""
+    """Poll it at once, or then."""
     topic.poll = replace(topic.poll, again_at=at)
 
 
@@ -75,6 +73,5 @@ def explain(topic: Topic, why: str) -> None:
 
 def confirmed(topic: Topic, position: Position) -> None:
     """The broker has taken an acknowledgement."""
-    end = topic.end
-    end = replace(end, mark_delete=max(end.mark_delete, (position.ledger, position.entry)))
+    end = replace(topic.end, mark_delete=max(topic.end.mark_delete, (position.ledger, position.entry)))
     topic.observed = replace(topic.observed, end=end, acknowledged=position)

@@ -17,8 +17,7 @@ TOKEN_LOOKS = 8
 
 
 def managed_ledger(admin: Admin, catalog: CatalogHead, subscription: str) -> TopicInfo:
-    """The topic as Pulsar has it and, where that is of account, by which pin it is kept. Raises as `Admin.topic_info`
-    and `kept`."""
+    """The topic as Pulsar has it and, where that counts, its pin's token. Raises as `Admin.topic_info` and `kept`."""
     info = admin.topic_info(catalog.topic)
     if not needs_token(catalog):
         return info
@@ -28,9 +27,8 @@ def managed_ledger(admin: Admin, catalog: CatalogHead, subscription: str) -> Top
 
 
 def kept(admin: Admin, topic: TopicName, subscription: str) -> TopicInfo:
-    """The topic's list with the pin that was there before it was read, and after: what is listed is kept by that one.
-    Without a token where brokers may show another one's. Raises BrokerUnavailableError where there is none, or another
-    one by then."""
+    """The topic's list with the token of the pin that kept it before it was read, and after. None where brokers may
+    show another one's. Raises BrokerUnavailableError where there is no pin, or another one by then."""
     if not admin.shows_pin_tokens():
         return admin.topic_info(topic)
     before = admin.pin_token(topic, subscription)
@@ -44,8 +42,7 @@ def kept(admin: Admin, topic: TopicName, subscription: str) -> TopicInfo:
 
 
 def look_for(admin: Admin, catalog: CatalogHead, witnesses: Iterable[CatalogHead], clock_ms: Callable[[], int]) -> Look:
-    """Ask for the topic, for the list that it belongs to, and for others of ours. Never raises: what is not answered is
-    told."""
+    """Ask for the topic, for the list that it belongs to, and for others of ours. Never raises: `Look.why` tells."""
     at = clock_ms()
     try:
         cluster = admin.identity()
@@ -71,8 +68,7 @@ def _present(admin: Admin, catalog: CatalogHead) -> int | bool | None:
 
 
 def _is_missing_above(admin: Admin, catalog: CatalogHead) -> bool:
-    """Whether the list of the namespace lacks the topic; or there is no such namespace, and the tenant's list lacks it;
-    or no such tenant."""
+    """Whether the namespace's list lacks the topic, or the tenant's the namespace; or there is no tenant."""
     topic = catalog.topic
     try:
         return topic not in admin.topics(topic.namespace)

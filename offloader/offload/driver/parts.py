@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from offloader.metadata.state import CatalogHead
 from offloader.model import Position, RollReason
-from offloader.offload.core.evidence import Look
+from offloader.offload.core.evidence import Being, Look
 from offloader.offload.core.lanes import Speed
 from offloader.offload.core.retry_schedule import RetrySchedule
 from offloader.ports.admin import TopicInfo
@@ -20,25 +20,20 @@ OWNERS = {
     "poll": "observed",
     "tail": "undelivered",
     "inquiry": "inquiries",
-    "missing": "inquiries",
-    "gone": "inquiries",
-    "source": "driver",
-    "planned": "driver",
+    "source": "lane_plans",
+    "planned": "lane_plans",
     "learnt": "receiving",
-    "acknowledging": "acknowledging",
-    "alarm": "acknowledging",
-    "accepted_loss": "losses",
-    "awaited": "losses",
+    "pin": "acknowledging",
+    "losses": "losses",
     "retirement": "retiring",
     "release": "retiring",
-    "release_retry": "retiring",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
     """What the topic's catalog has, as far as we know. `catalog_error`: what is wrong with that; it is loaded anew
-    before anything else is decided, at `reload_at` or later. `committing.py` alone changes it."""
+    before anything else is decided, at `reload_at` or later."""
 
     catalog: CatalogHead
     catalog_error: str = ""
@@ -47,7 +42,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
-    """What the last slices taught: see `TopicView`. `receiving.py` alone changes it."""
+    """What the last slices taught: see `TopicView`."""
 
     speed: Speed = field(default_factory=Speed)
     died: bool = False
@@ -56,8 +51,7 @@ class Learnt:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """When a slice of it was last in a plan. `travels`: that plan's receipts are not in yet. `throttled_since`: a rate
-    limit holds it back; 0: none does. `driver.py` alone changes it."""
+    """When a slice was last planned. `travels`: its receipts are not in. `throttled_since`: 0: no limit holds it."""
 
     at: int = 0
     travels: bool = False
@@ -65,17 +59,33 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
+class PinState:
+    """`alarm`: somebody else moved the pin; empty: nobody did. `retry`: when it is acknowledged again."""
+
+    alarm: str = ""
+    retry: RetrySchedule = field(default_factory=RetrySchedule)
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """`accepted`: losses are accepted up to here. `awaited`: the first position seen that is not accounted for."""
+
+    accepted: Position | None = None
+    awaited: Position | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
-    """The pin is given up for good. `under_way`: it is being deleted; `done`: it is. `retiring.py` alone changes it."""
+    """The pin is given up for good. `under_way`: it is being deleted; `done`: it is. `retry`: when to try again."""
 
     under_way: bool = False
     done: bool = False
+    retry: RetrySchedule = field(default_factory=RetrySchedule)
 
 
 @dataclass(frozen=True, slots=True)
 class Retirement:
-    """The topic is offloaded up to `at`, and no further. None: to the end that it has at the first look after
-    `asked_at`. `retiring.py` alone changes it."""
+    """The topic is offloaded up to `at`, and no further. None: to its end at the first look after `asked_at`."""
 
     reason: RollReason
     at: Position | None
@@ -84,7 +94,7 @@ class Retirement:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What Pulsar has of the topic, as it was last seen. `observed.py` alone changes it.
+    """What Pulsar has of the topic, as it was last seen.
 
     `seen_at`: when its end was seen; `listed_at`: when its ledger list was, since the topic was adopted; `moved_at`:
     when it was last seen to have moved. `last`: the last position that could be accounted for then. `acknowledged`:
@@ -103,8 +113,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """When the topic's end is asked for again. `under_way`: it is being asked for. `error`: why that failed last;
-    empty: it did not. `observed.py` alone changes it."""
+    """When the topic's end is asked for again. `under_way`: it is now. `error`: why that failed last, if it did."""
 
     again_at: int = 0
     under_way: bool = False
@@ -115,8 +124,7 @@ class Poll:
 @dataclass(frozen=True, slots=True)
 class HiddenTail:
     """What is beyond everything that a broker delivers. `end`: up to here it is explained. `asked_at`: when that was
-    begun by itself. `undecided`: an open transaction keeps the rest from being read. `undelivered.py` alone changes
-    it."""
+    begun by itself. `undecided`: an open transaction keeps the rest from being read."""
 
     end: Position | None = None
     asked_at: int = 0
@@ -125,10 +133,12 @@ class HiddenTail:
 
 @dataclass(frozen=True, slots=True)
 class Inquiry:
-    """What is known of a topic that may be gone. `vouched`: somebody says that it was deleted. `adopted`: before it was
-    gone; else it is taken in anew where it turns out to be there. `inquiries.py` alone changes it."""
+    """A topic that does not answer as the one that we know. `found`: what became of it, once proven. `adopted`: before
+    that; one that was not is taken in anew where it is there after all. `vouched`: somebody says that it was
+    deleted."""
 
     adopted: bool = True
     vouched: bool = False
     looks: tuple[Look, ...] = ()
     look_at: int = 0
+    found: Being = Being.UNKNOWN

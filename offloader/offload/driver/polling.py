@@ -1,14 +1,12 @@
-"""Looking at the topics in Pulsar: ends often and together, ledger lists only where something moved."""
+"""Polls the topics in Pulsar: ends often and together, ledger lists only where something moved."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future
+from collections.abc import Iterable
 from functools import partial
 
-from offloader.errors import OffloadError
-from offloader.metadata.state import LedgerClosed
+from offloader.errors import AbsentError, OffloadError
 from offloader.model import TopicName
 from offloader.offload.driver import observed
 from offloader.offload.driver.context import Context
@@ -23,9 +21,6 @@ from offloader.ports.pins import TopicEnd
 
 log = logging.getLogger(__name__)
 
-Told = Callable[[Topic, OffloadError | None], None]
-"""Hears what came of a look at a topic: why it failed, or None."""
-
 LEAST_MS = 250  # between two looks at a topic
 QUIETEST_MS = 60_000  # a quiet topic is looked at this often at least
 # A ledger may be closed while the end stays where it is: soon after its last entry, or much later (roll-over by age,
@@ -35,9 +30,8 @@ CLOSED_LATER_MS = 30_000
 LIST_CHECKS = 8  # ledger lists read in one look though no consumer's end moved: two REST calls each
 
 
-def look(context: Context, topics: Iterable[Topic], told: Told) -> None:
-    """Have ends refreshed and, where they moved, ledger lists. Topics that hang together are asked together: they hold
-    no others. What failed is told; the topic's former view stays."""
+def look(context: Context, topics: Iterable[Topic]) -> None:
+    """Have ends refreshed and, where they moved, ledger lists. Topics of one group are asked at once."""
     now = context.clock_ms()
     due = {
         t.name: t
@@ -48,80 +42,70 @@ def look(context: Context, topics: Iterable[Topic], told: Told) -> None:
         asked = [due[name] for name in group]
         observed.asked(asked)
         call = partial(context.pins.ends, group)
-        context.work.post(WorkKind.LOOK, tuple(group), call, partial(_take_ends, context, asked, now, told))
+        context.work.post(WorkKind.LOOK, tuple(group), call, partial(_take_ends, context, asked, now))
 
 
 def _may_be_looked_at(context: Context, topic: Topic) -> bool:
-    return not (
-        topic.gone
-        or topic.inquiry
-        or topic.release.done
-        or topic.planned.travels
-        or topic.poll.under_way
-        or context.work.has(WorkKind.LEDGERS, topic.name)
-        or context.work.has(WorkKind.RELEASE, topic.name)
-    )
+    ended = topic.gone or topic.in_question or topic.release.done
+    under_way = any(context.work.has(kind, topic.name) for kind in (WorkKind.LEDGERS, WorkKind.RELEASE))
+    return not (ended or under_way or topic.planned.travels or topic.poll.under_way)
 
 
 def _take_ends(
-    context: Context, topics: list[Topic], began: int, told: Told, answer: Future[dict[TopicName, TopicEnd | Exception]]
+    context: Context, topics: list[Topic], began: int, ends: dict[TopicName, TopicEnd | Exception] | OffloadError
 ) -> None:
     now = context.clock_ms()
-    try:
-        ends = answer.result()
-    except OffloadError as error:
-        ends = dict.fromkeys((topic.name for topic in topics), error)
-    waiting: list[tuple[Topic, TopicEnd]] = []
+    waiting: list[Topic] = []
     for topic in topics:
-        end = ends[topic.name]
+        end = ends if isinstance(ends, OffloadError) else ends[topic.name]
         observed.answered(topic, None if isinstance(end, Exception) else end)
         if isinstance(end, Exception):
-            _failed(context, topic, began)
-            told(topic, foreseen(end))
+            _failed(context, topic, began, foreseen(end))
             continue
         if end != topic.end or _end_is_awaited(context, topic):
-            _refresh_ledgers(context, topic, end, began, told)
+            _refresh_ledgers(context, topic, end, began)
             continue
-        observed.same(topic, began, _quiet_until(topic, now))
-        told(topic, None)
-        if (
-            topic.observed.doubted
-            or _list_is_older(topic)
-            or _close_not_seen(topic, now)
-            or _may_have_hidden(topic, now)
-        ):
-            waiting.append((topic, end))
-    waiting.sort(key=lambda pair: (not pair[0].observed.doubted, pair[0].observed.listed_at))
-    for topic, end in waiting[:LIST_CHECKS]:
-        _refresh_ledgers(context, topic, end, began, told)
+        quiet_for = now - topic.observed.moved_at
+        wait = min(quiet_for // 4, QUIETEST_MS, max(topic.rules.roll_ms // 10, 1_000))
+        observed.same(topic, began, now + wait)
+        list_too = _list_is_older(topic) or _close_not_seen(topic, now) or _may_have_hidden(topic, now)
+        if topic.observed.doubted or list_too:
+            waiting.append(topic)
+    waiting.sort(key=lambda topic: (not topic.observed.doubted, topic.observed.listed_at))
+    for topic in waiting[:LIST_CHECKS]:
+        _refresh_ledgers(context, topic, topic.end, began)
 
 
-def _failed(context: Context, topic: Topic, began: int) -> None:
+def _failed(context: Context, topic: Topic, began: int, error: OffloadError) -> None:
     observed.failed(topic, began, context.clock_ms())
+    if isinstance(error, AbsentError):
+        inquire(topic)
+    elif str(error) != topic.poll.error:
+        observed.explain(topic, str(error))
+        log.warning("cannot look at topic=%s: %s", topic.name, error, extra={"see": "topic-silent"})
 
 
 def _end_is_awaited(context: Context, topic: Topic) -> bool:
     """Somebody asked for everything up to the very end, also what consumers do not get."""
-    asked = topic.retirement is not None and topic.retirement.at is None
-    return topic.source.complete and (asked or bool(context.state(topic.name).requests))
+    retires = topic.retirement is not None and topic.retirement.at is None
+    return topic.source.complete and (retires or bool(context.state(topic.name).requests))
 
 
 def _list_is_older(topic: Topic) -> bool:
-    """The end is in a ledger that the list does not have: they were asked for at two times, or of two brokers."""
+    """The end is in a ledger that the list lacks: they were read at two times, or from two brokers."""
     last = topic.last
     return last is not None and not topic.info.ledgers.reaches(last.ledger)
 
 
 def _may_have_hidden(topic: Topic, now: int) -> bool:
-    """Markers and entries of open or aborted transactions move the ledger's end and not the consumers': asked for now
-    and then."""
+    """Markers and entries of open or aborted transactions move the ledger's end and not the consumers'."""
     quiet_for = now - topic.observed.moved_at
-    often = max(min(quiet_for // 4, topic.rules.roll_ms // 4), 1_000)
-    return topic.source.complete and now - topic.observed.listed_at >= often
+    every = max(min(quiet_for // 4, topic.rules.roll_ms // 4), 1_000)
+    return topic.source.complete and now - topic.observed.listed_at >= every
 
 
 def _close_not_seen(topic: Topic, now: int) -> bool:
-    """Everything is offloaded, and its last ledger is not known to be closed: whether it is time to ask again."""
+    """Everything is offloaded, its last ledger is not known to be closed, and it is time to ask again."""
     end, ledgers = topic.catalog.end, topic.info.ledgers
     if end is None or (topic.last is not None and topic.last > end):
         return False
@@ -132,46 +116,22 @@ def _close_not_seen(topic: Topic, now: int) -> bool:
     return now - topic.observed.listed_at >= (CLOSED_LATER_MS if asked_soon_after else CLOSED_SOON_MS)
 
 
-def _quiet_until(topic: Topic, now: int) -> int:
-    quiet_for = now - topic.observed.moved_at
-    return now + min(quiet_for // 4, QUIETEST_MS, max(topic.rules.roll_ms // 10, 1_000))
-
-
-def _refresh_ledgers(context: Context, topic: Topic, end: TopicEnd, began: int, told: Told) -> None:
+def _refresh_ledgers(context: Context, topic: Topic, end: TopicEnd, began: int) -> None:
     call = partial(managed_ledger, context.admin, topic.catalog, context.subscription)
-    context.work.post(WorkKind.LEDGERS, topic.name, call, partial(_take_ledgers, context, topic, end, began, told))
+    context.work.post(WorkKind.LEDGERS, topic.name, call, partial(_take_ledgers, context, topic, end, began))
 
 
-def _take_ledgers(
-    context: Context, topic: Topic, end: TopicEnd, began: int, told: Told, answer: Future[TopicInfo]
-) -> None:
-    try:
-        info = answer.result()
-    except OffloadError as error:
-        _failed(context, topic, began)
-        told(topic, error)
+def _take_ledgers(context: Context, topic: Topic, end: TopicEnd, began: int, info: TopicInfo | OffloadError) -> None:
+    if isinstance(info, OffloadError):
+        _failed(context, topic, began, info)
         return
     if not topic.catalog.is_of(info.created, info.ledgers):
         inquire(topic)
         return
-    before, moved_on = topic.last, end.last != topic.end.last
+    before, moved = topic.last, end.last != topic.end.last
     observed.listed(topic, info, end, began)
     if _end_is_awaited(context, topic):
         have_tail_explained(context, topic)
-    if moved_on or topic.last != before:
+    if moved or topic.last != before:
         observed.moved(topic, began)
     observed.remember(topic, topic.last)
-    told(topic, None)
-
-
-def closed_ledger(topic: Topic) -> LedgerClosed | None:
-    """How the ledger of the catalog's end was closed, and what follows it, to be recorded while Pulsar lists both:
-    whatever moves the pin later, what follows is known as long as that ledger is there."""
-    end, ledgers, holds = topic.catalog.end, topic.info.ledgers, topic.rules.pin_holds_last_entry
-    if end is None or end.entry < 0 or ledgers.closed_with(end.ledger) != end.entry:
-        return None
-    following, closing = ledgers.following(end.ledger), topic.catalog.closing
-    gives_up_more = closing is not None and closing.followed_by is not None and not holds
-    if following is None or (closing is not None and not gives_up_more):
-        return None
-    return LedgerClosed(*end, followed_by=following if holds else None)

@@ -1,5 +1,4 @@
-"""Receipts become journal states: what a slice uploaded, what failed, what it teaches about when to plan its topic
-next."""
+"""Receipts become journal states, and teach when to plan their topics next."""
 
 from __future__ import annotations
 
@@ -25,21 +24,11 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Received:
-    """What a batch's receipts come to: the states to journal, and what is counted and learnt. The latter is for the
-    first time only: while its states cannot be journaled a batch is received again, and dropped where the journal has
-    taken them after all."""
+    """What a batch's receipts come to: the states to journal, and what to count and learn, the first time only. While
+    its states cannot be journaled a batch is received again; where the journal has them after all it is dropped."""
 
     states: dict[TopicName, TopicState] = field(default_factory=dict)
-    _effects: list[Callable[[], None]] = field(default_factory=list)
-
-    def then(self, effect: Callable[[], None]) -> None:
-        """One more thing to count."""
-        self._effects.append(effect)
-
-    def account(self) -> None:
-        """Count and learn."""
-        for effect in self._effects:
-            effect()
+    effects: list[Callable[[], None]] = field(default_factory=list)
 
 
 def receive(
@@ -50,24 +39,26 @@ def receive(
     run: str,
     receipts: list[Receipt],
 ) -> Received:
-    """The states to journal. A receipt of another run, of a topic that is not ours, or that does not continue the
-    journal is dropped and counted."""
+    """What to journal, count and learn. Drops receipts of another run, of topics that are not ours, and stale ones."""
     received, best = Received(), lanes.best_rate(receipts)
     for receipt in receipts:
-        topic = topics.get(receipt.id.topic)
+        name = receipt.id.topic
+        topic = topics.get(name)
         if topic is None or receipt.id.run != run:
-            received.then(partial(context.metrics.receipt_dropped, "unknown-run" if topic else "unknown-topic"))
+            received.effects.append(
+                partial(context.metrics.receipt_dropped, "unknown-run" if topic else "unknown-topic")
+            )
             continue
-        before = received.states.get(receipt.id.topic) or context.state(receipt.id.topic)
+        before = received.states.get(name) or context.state(name)
         try:
             state = _received(context, topic, before, receipt)
         except StaleReceiptError as error:
-            log.info("receipt dropped topic=%s reason=%s", receipt.id.topic, error)
-            received.then(partial(context.metrics.receipt_dropped, "stale"))
+            log.info("receipt dropped topic=%s reason=%s", name, error)
+            received.effects.append(partial(context.metrics.receipt_dropped, "stale"))
         else:
-            received.states[receipt.id.topic] = state
-            received.then(partial(_change_lane, topic, receipt, fast, best))
-            received.then(partial(_account, context, topic, rates, receipt, state))
+            received.states[name] = state
+            received.effects.append(partial(_change_lane, topic, receipt, fast, best))
+            received.effects.append(partial(_account, context, topic, rates, receipt, state))
     return received
 
 
@@ -86,21 +77,21 @@ def _received(context: Context, topic: Topic, before: TopicState, receipt: Recei
 
 
 def tell_of_abandoned(context: Context, topic: TopicName, reason: str) -> None:
-    """An upload is given up: log and count it."""
+    """Log and count an upload that is given up."""
     log.warning("abandon topic=%s reason=%s", topic, reason, extra={"see": "abandoned"})
     context.metrics.abandoned(topic)
 
 
 def _account(context: Context, topic: Topic, rates: RateLimits, receipt: Receipt, state: TopicState) -> None:
     rates.spent(topic.name, receipt.read_bytes)
-    _count(context, receipt)
+    _count(context, topic.name, receipt)
     if receipt.failure_kind is FailureKind.UPLOAD_GONE:
-        tell_of_abandoned(context, receipt.id.topic, receipt.failure_reason)
+        tell_of_abandoned(context, topic.name, receipt.failure_reason)
     _learn(topic, receipt, state)
 
 
-def _count(context: Context, receipt: Receipt) -> None:
-    metrics, name = context.metrics, receipt.id.topic
+def _count(context: Context, name: TopicName, receipt: Receipt) -> None:
+    metrics, kind = context.metrics, receipt.failure_kind
     for part in receipt.parts:
         metrics.offloaded(name, part.size, part.entries)
         for gap in part.gaps:
@@ -116,15 +107,10 @@ def _count(context: Context, receipt: Receipt) -> None:
             )
             metrics.unreadable(name, part.stats.unreadable)
     metrics.entries_read(name, receipt.read_bytes)
-    if receipt.failure_kind is not None:
-        log.warning(
-            "slice failed topic=%s kind=%s reason=%s",
-            name,
-            receipt.failure_kind,
-            receipt.failure_reason,
-            extra={"see": "slice-failed"},
-        )
-        metrics.failure(receipt.failure_kind, name)
+    if kind is not None:
+        why = receipt.failure_reason
+        log.warning("slice failed topic=%s kind=%s reason=%s", name, kind, why, extra={"see": "slice-failed"})
+        metrics.failure(kind, name)
 
 
 def _change_lane(topic: Topic, receipt: Receipt, fast: LaneLimits, best: float) -> None:
@@ -145,5 +131,5 @@ def _learn(topic: Topic, receipt: Receipt, state: TopicState) -> None:
 
 
 def wants_anything(topic: Topic) -> None:
-    """A segment has ended: what the last slice missed is of no account for the next."""
+    """A segment has ended: what its last slice missed does not count for the next."""
     topic.learnt = replace(topic.learnt, wanted_bytes=0)

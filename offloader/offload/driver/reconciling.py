@@ -1,5 +1,4 @@
-"""What became of the topics' sources: ledgers that closed, a pin that was moved, data that is gone, topics that
-ended."""
+"""Brings catalogs up to what Pulsar says: closed ledgers, moved pins, lost data, topics that ended."""
 
 from __future__ import annotations
 
@@ -8,16 +7,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from offloader.errors import AbsentError, JournalUnavailableError, OffloadError, OvertakenError
-from offloader.metadata.state import Claim, LedgerClosed, OpenTopic, TopicState
-from offloader.model import Loss
-from offloader.offload.core import evidence
+from offloader.errors import JournalUnavailableError, OffloadError, OvertakenError
+from offloader.metadata.state import LedgerClosed, OpenTopic, TopicState
+from offloader.model import LedgerList, Loss, RollReason
+from offloader.offload.core import evidence, segments
 from offloader.offload.core.evidence import Being
-from offloader.offload.driver import acknowledging, committing, incarnations, losses, observed
+from offloader.offload.driver import acknowledging, committing, losses
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.foreseen import only_foreseen
-from offloader.offload.driver.inquiries import inquire, pursue
-from offloader.offload.driver.polling import closed_ledger
+from offloader.offload.driver.inquiries import pursue
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.sealing import Sealing
 from offloader.offload.driver.topic import Topic
@@ -25,32 +23,23 @@ from offloader.offload.driver.topic import Topic
 log = logging.getLogger(__name__)
 
 
-def could_not_look(topic: Topic, error: OffloadError) -> None:
-    """A look at the topic failed."""
-    if isinstance(error, AbsentError):
-        inquire(topic)
-    elif str(error) != topic.poll.error:
-        observed.explain(topic, str(error))
-        log.warning("cannot look at topic=%s: %s", topic.name, error, extra={"see": "topic-silent"})
-
-
-def check_all(context: Context, roster: TopicRegistry, topics: Iterable[Topic], sealing: Sealing) -> None:
+def check_all(context: Context, registry: TopicRegistry, topics: Iterable[Topic], sealing: Sealing) -> None:
     """Bring these topics' catalogs up to what Pulsar says. One topic's trouble is its own."""
-    pursue(context, roster.topics.values())
+    pursue(context, registry.topics.values())
     for topic in topics:
         if context.busy(topic):
             continue
-        if topic.missing:
-            roster.take_in_anew(topic)
+        if topic.inquiry is not None and topic.inquiry.found is Being.SAME:
+            del registry.topics[topic.name]  # it was held only to find out: now it is taken in anew
             continue
-        if topic.inquiry is not None:
+        if topic.in_question:
             continue
         try:
-            with only_foreseen():
+            with only_foreseen:
                 if topic.committed.catalog_error:
                     committing.have_reloaded(context, topic)
                 elif topic.gone:
-                    _end(context, roster, sealing, topic)
+                    _end(context, registry, sealing, topic, topic.gone)
                 else:
                     _check(context, topic)
         except OffloadError as error:
@@ -64,16 +53,29 @@ def _check(context: Context, topic: Topic) -> None:
     if state.open is not None and state.open.sealed is not None:
         return  # the sealer appends to this catalog
     acknowledging.check_pin(context, topic)
-    closed = closed_ledger(topic)
+    closed = _closed_ledger(topic)
     if closed is not None:
-        _have_recorded(context, topic, closed)
+        committing.have_recorded(context, topic, closed)
         return
     state, loss = losses.handle(context, topic, state)
     context.record(state)
     if loss is not None:
-        _have_recorded(context, topic, loss)
+        _have_lost(context, topic, loss)
     elif state.open is None and state.lost_after is None:
         _mind_another_pin(context, topic)
+
+
+def _closed_ledger(topic: Topic) -> LedgerClosed | None:
+    """How the ledger of the catalog's end was closed, and what follows it. Recorded while Pulsar lists both: wherever
+    the pin is moved later, what follows is known as long as that ledger is there."""
+    end, ledgers, holds = topic.catalog.end, topic.info.ledgers, topic.rules.pin_holds_last_entry
+    if end is None or end.entry < 0 or ledgers.closed_with(end.ledger) != end.entry:
+        return None
+    following, closing = ledgers.following(end.ledger), topic.catalog.closing
+    gives_up_more = closing is not None and closing.followed_by is not None and not holds
+    if following is None or (closing is not None and not gives_up_more):
+        return None
+    return LedgerClosed(*end, followed_by=following if holds else None)
 
 
 def _mind_another_pin(context: Context, topic: Topic) -> None:
@@ -87,32 +89,53 @@ def _mind_another_pin(context: Context, topic: Topic) -> None:
         extra={"see": "subscription-remade"},
     )
     renewed = replace(claim, token=token, at=context.clock_ms(), reason="the subscription was made anew")
-    _have_recorded(context, topic, renewed)
+    committing.have_recorded(context, topic, renewed)
 
 
-def _have_recorded(context: Context, topic: Topic, record: Claim | Loss | LedgerClosed) -> None:
-    """Nothing else is decided about the topic before its catalog has this."""
-    then = partial(losses.recorded, context, topic, record) if isinstance(record, Loss) else None
-    committing.have_recorded(context, topic, record, then)
+def _have_lost(context: Context, topic: Topic, loss: Loss) -> None:
+    committing.have_recorded(context, topic, loss, partial(losses.recorded, context, topic, loss))
 
 
-def _end(context: Context, roster: TopicRegistry, sealing: Sealing, topic: Topic) -> None:
+def _end(context: Context, registry: TopicRegistry, sealing: Sealing, topic: Topic, gone: Being) -> None:
     """One step of a topic whose source is gone towards its end."""
     now, state = context.clock_ms(), context.state(topic.name)
     waits = state.failure is not None and now < state.failure.retry_at
     if waits and state.open is not None and state.open.sealed:
         return
-    state = incarnations.end_old(context, topic, state, topic.gone)
+    state = _end_old(context, topic, state, gone)
     context.record(state)
     if isinstance(state, OpenTopic):
         sealing.start(topic, state)
         return
-    loss = incarnations.lost_tail(topic, topic.gone, now)
+    loss = _lost_tail(topic, gone, now)
     if loss is not None:
-        _have_recorded(context, topic, loss)
-    elif topic.gone == Being.DELETED:
+        _have_lost(context, topic, loss)
+    elif gone is Being.DELETED:
         if not state.abandoned:  # else the journal would forget an upload that nobody has ended yet
-            roster.forget(topic)
+            registry.forget(topic)
     else:
         context.record(TopicState(topic.name, abandoned=state.abandoned, releasing=state.releasing))
-        roster.renew(topic)
+        registry.renew(topic)
+
+
+def _end_old(context: Context, topic: Topic, state: TopicState, reason: str) -> TopicState:
+    """The next state of a topic that is gone: it seals at its last uploaded part, or drops a segment that has none."""
+    if not isinstance(state, OpenTopic) or state.open.sealed is not None:
+        return state
+    name, uuid, covered = topic.name, state.open.uuid, state.open.covered
+    if covered is None:
+        log.warning("segment dropped topic=%s segment=%s: %s", name, uuid, reason, extra={"see": "segment-dropped"})
+        return replace(segments.dropped(state, reason), failure=None, requests=())
+    log.warning(
+        "sealing at the last uploaded entry topic=%s end=%s: %s", name, covered, reason, extra={"see": "sealed-early"}
+    )
+    state = segments.closing(state, covered, RollReason.DELETED)
+    return segments.complete(state, (), LedgerList(()), context.clock_ms())
+
+
+def _lost_tail(topic: Topic, reason: str, now: int) -> Loss | None:
+    """What the ended incarnation had beyond the catalog's end, up to the last position that was ever seen."""
+    after, last = topic.catalog.accounted, topic.observed.last
+    if after is None or last is None or last <= after:
+        return None
+    return Loss(after.next_entry, last, reason, "nobody: nothing is left to wait for", now)

@@ -1,10 +1,8 @@
-"""Requests from the command line: taken in while the application runs, answered when the catalog has what they asked
-for."""
+"""Requests from the command line: taken in, and answered when the catalog has what they asked for."""
 
 from __future__ import annotations
 
 import logging
-from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -35,7 +33,7 @@ class _Taken(NamedTuple):
 
 
 class RequestHandler:
-    """Looks for new requests every `poll_ms`; a close and a release live on in the journal until they are satisfied."""
+    """Looks for new requests every `poll_ms`. The journal keeps a close and a release until they are satisfied."""
 
     def __init__(self, context: Context, poll_ms: int) -> None:
         self._context = context
@@ -50,17 +48,18 @@ class RequestHandler:
         """Whether a request is being worked on."""
         return bool(self._taken or self._answers)
 
-    def serve(self, roster: TopicRegistry, now: int) -> None:
-        """Take in what is new, answer what is satisfied. A store that does not answer delays requests, nothing else."""
+    def serve(self, registry: TopicRegistry, now: int) -> None:
+        """Take in what is new, answer what is satisfied. A silent store delays requests, nothing else."""
         if now >= self._look_at:
             self._look_at = now + self._poll_ms
-            call, then = partial(self._look, frozenset(self._taken), now), partial(self._begin_all, roster)
+            call, then = partial(self._look, frozenset(self._taken), now), partial(self._begin_all, registry)
             self._context.work.post(WorkKind.REQUEST, LOOK, call, then, wakes=bool)  # mostly there is nothing
             for request_id in self._answers:
                 self._have_answered(request_id)
         for request_id, taken in list(self._taken.items()):
-            if request_id not in self._answers:
-                self._answer(request_id, taken, roster, now)
+            outcome = None if request_id in self._answers else self._outcome(request_id, taken, registry, now)
+            if outcome is not None:
+                self._done(request_id, taken.request.kind, outcome)
 
     def _look(self, taken: frozenset[str], now: int) -> Pending:
         """Not in the driver's thread: requests that were not taken yet, which are marked as seen."""
@@ -73,22 +72,20 @@ class RequestHandler:
             requests.mark_seen(store, application, request_id)
         return found
 
-    def _begin_all(self, roster: TopicRegistry, answer: Future[Pending]) -> None:
-        try:
-            found = answer.result()
-        except OffloadError as error:
-            log.warning("requests wait: %s", error, extra={"see": "requests-wait"})
+    def _begin_all(self, registry: TopicRegistry, found: Pending | OffloadError) -> None:
+        if isinstance(found, OffloadError):
+            log.warning("requests wait: %s", found, extra={"see": "requests-wait"})
             return
         for request_id, request in found:
             if request_id not in self._taken and request_id not in self._answers:
-                self._begin(request_id, request, roster, self._context.clock_ms())
+                self._begin(request_id, request, registry, self._context.clock_ms())
 
-    def _begin(self, request_id: str, request: Request, roster: TopicRegistry, now: int) -> None:
-        """Record what is asked of a topic that we have; refuse the others in one line, once all topics are known."""
-        topic = roster.topics.get(request.topic)
-        if topic is None and not roster.settled:
+    def _begin(self, request_id: str, request: Request, registry: TopicRegistry, now: int) -> None:
+        """Record what is asked of a topic that we have; refuse the others, once all topics are known."""
+        topic = registry.topics.get(request.topic)
+        if topic is None and not registry.settled:
             return
-        refusal = self._refusal(request, topic, roster)
+        refusal = self._refusal(request, topic, registry)
         if refusal or topic is None:
             self._done(request_id, request.kind, RequestOutcome(False, refusal, now))
             return
@@ -97,22 +94,16 @@ class RequestHandler:
         self._record(request_id, request, topic)
         self._taken[request_id] = _Taken(request, now)
 
-    def _refusal(self, request: Request, topic: Topic | None, roster: TopicRegistry) -> str:
+    def _refusal(self, request: Request, topic: Topic | None, registry: TopicRegistry) -> str:
         """Why the request cannot be served; empty: it can."""
         if topic is None:
-            why = roster.refused.get(request.topic)
-            return (
-                f"not offloaded now: {why}"
-                if why
-                else f"{request.topic} is not offloaded by {self._context.application}"
-            )
-        if request.kind is RequestKind.ACCEPT_LOSS:
-            return self._refused_loss(request, topic)
-        return ""
-
-    def _refused_loss(self, request: Request, topic: Topic) -> str:
+            why = registry.refused.get(request.topic)
+            default = f"{request.topic} is not offloaded by {self._context.application}"
+            return f"not offloaded now: {why}" if why else default
+        if request.kind is not RequestKind.ACCEPT_LOSS:
+            return ""
         if request.position is None:
-            return "" if topic.inquiry is not None or topic.gone else f"{topic.name} is there: it was not deleted"
+            return "" if topic.in_question or topic.gone else f"{topic.name} is there: it was not deleted"
         lost = evidence.lost(self._context.state(topic.name), topic.catalog, topic.info.ledgers, topic.confirmed)
         if lost is None:
             return f"nothing of {topic.name} is lost"
@@ -137,29 +128,24 @@ class RequestHandler:
                 losses.accept(topic, end)
                 context.record(replace(state, failure=None))
 
-    def _answer(self, request_id: str, taken: _Taken, roster: TopicRegistry, now: int) -> None:
-        outcome = self._outcome(request_id, taken, roster, now)
-        if outcome is not None:
-            self._done(request_id, taken.request.kind, outcome)
-
-    def _outcome(self, request_id: str, taken: _Taken, roster: TopicRegistry, now: int) -> RequestOutcome | None:
+    def _outcome(self, request_id: str, taken: _Taken, registry: TopicRegistry, now: int) -> RequestOutcome | None:
         request = taken.request
-        topic = roster.topics.get(request.topic)
-        if request.kind is RequestKind.RELEASE and roster.was_released(request.topic):
+        topic = registry.topics.get(request.topic)
+        if request.kind is RequestKind.RELEASE and registry.was_released(request.topic):
             advice = "disable it in the configuration, or the next start claims it again"
             return RequestOutcome(True, f"{request.topic} is released; {advice}", now)
         deleted = request.kind is RequestKind.ACCEPT_LOSS and request.position is None
         if topic is None:
             return RequestOutcome(deleted, f"{request.topic} does not exist any more", now)
         if deleted:
-            waits = topic.inquiry is not None or topic.gone
+            waits = topic.in_question or topic.gone
             return None if waits else RequestOutcome(True, f"{topic.name} is incarnation {topic.incarnation} now", now)
         match request.kind:
             case RequestKind.CLOSE:
                 return self._closed(request_id, taken, topic, now)
-            case RequestKind.ACCEPT_LOSS:
-                return _loss_accepted(topic, now)
-            case RequestKind.RELEASE:
+            case RequestKind.ACCEPT_LOSS if topic.losses.accepted is None:
+                return RequestOutcome(True, f"recorded, the topic goes on after {topic.catalog.end}", now)
+            case _:
                 return None
 
     def _closed(self, request_id: str, taken: _Taken, topic: Topic, now: int) -> RequestOutcome | None:
@@ -172,11 +158,8 @@ class RequestHandler:
         return RequestOutcome(True, _where(topic, end), now)
 
     def _only_what_is_readable(self, topic: Topic, state: TopicState, seen_at: int) -> TopicState:
-        """A command reads the ledger's end, which may be a marker or an aborted entry: no broker delivers that, but
-        bookies do.
-
-        What the topic's end was known to be before the request was seen here proves nothing of it.
-        """
+        """A command reads the ledger's end, which may be a marker or an aborted entry: only bookies deliver that. What
+        was known of the topic's end before the request was seen here proves nothing."""
         last = topic.last
         if last is None or topic.known_at <= seen_at or all(r.end <= last for r in state.requests):
             return state
@@ -193,10 +176,8 @@ class RequestHandler:
         call = partial(requests.mark_done, context.store, context.application, request_id, outcome)
         context.work.post(WorkKind.REQUEST, request_id, call, partial(self._answered, request_id))
 
-    def _answered(self, request_id: str, answer: Future[None]) -> None:
-        try:
-            answer.result()
-        except OffloadError as error:
+    def _answered(self, request_id: str, error: OffloadError | None) -> None:
+        if error is not None:
             log.warning("requests wait: %s", error, extra={"see": "requests-wait"})
             return
         kind, outcome = self._answers.pop(request_id)
@@ -205,19 +186,9 @@ class RequestHandler:
         log.info("request id=%s ok=%s %s", request_id, outcome.ok, outcome.message)
 
 
-def _loss_accepted(topic: Topic, now: int) -> RequestOutcome | None:
-    """Recorded: the losses' handler takes the acceptance away with the record."""
-    return (
-        RequestOutcome(True, f"recorded, the topic goes on after {topic.catalog.end}", now)
-        if topic.accepted_loss is None
-        else None
-    )
-
-
 def _nothing_to_do(request: Request, topic: Topic, state: TopicState, now: int) -> RequestOutcome | None:
     """A close of a topic without entries since the last segment is satisfied at once."""
-    begin = topic.begin()
-    wanted = request.position
+    begin, wanted = topic.begin(), request.position
     if wanted is None or state.open is not None or begin is None:
         return None
     before_begin = wanted._replace(incarnation=begin.incarnation) < begin

@@ -1,49 +1,40 @@
-"""Topics that are offloaded up to an end and no further: paused, released, or caught up with. What is released is let
-go of."""
+"""Topics that are offloaded up to an end and no further: paused, caught up with, or released and let go of."""
 
 from __future__ import annotations
 
 import logging
-from concurrent.futures import Future
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
 from offloader.config.levels import TopicPolicy
 from offloader.config.policies import namespace_switch
 from offloader.errors import AnotherClusterError, NamespaceNotFoundError, OffloadError
-from offloader.metadata.state import CatalogHead, Releasing, TopicState
+from offloader.metadata.state import CatalogHead, Releasing
 from offloader.model import Position, RollReason, TopicName
 from offloader.offload.driver import committing, observed
 from offloader.offload.driver.acknowledging import acknowledged
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.parts import Release, Retirement
+from offloader.offload.driver.parts import Retirement
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
 
 log = logging.getLogger(__name__)
 
 
-class Released(Protocol):
-    """Hears of a topic that was let go of."""
-
-    def __call__(self, topic: Topic, *, by_policy: bool) -> None: ...
+Released = Callable[[Topic, Releasing | None], None]
+"""Hears of a topic that was let go of, and why it was."""
 
 
 def follow(context: Context, topic: Topic, policy: TopicPolicy) -> None:
-    """A policy may have changed. A release that was requested goes on whatever policies say."""
-    if context.state(topic.name).releasing is not Releasing.REQUEST:
-        _follow(context, topic, policy)
-    elif topic.retirement is None:
-        _retire(context, topic, RollReason.RELEASED)
-
-
-def _follow(context: Context, topic: Topic, policy: TopicPolicy) -> None:
-    """Nobody but the policies says whether the topic is offloaded: a release that they do not ask for any more is taken
-    back."""
+    """A policy may have changed. A requested release goes on whatever policies say; one of theirs may be taken back."""
+    state = context.state(topic.name)
+    if state.releasing is Releasing.REQUEST:
+        if topic.retirement is None:
+            _retire(context, topic, RollReason.RELEASED)
+        return
     if not policy.released and (topic.release.done or topic.release.under_way):
         return
-    state = context.state(topic.name)
     context.record(replace(state, releasing=Releasing.POLICY if policy.released else None))
     if policy.enabled and topic.retirement is not None and topic.retirement.reason is RollReason.DISABLED:
         topic.retirement = None
@@ -59,8 +50,7 @@ def stop_at_present_end(topic: Topic) -> None:
 
 
 def requested(topic: Topic) -> None:
-    """The release of a topic that is paused was requested: it goes on, also where the topic is enabled again
-    meanwhile."""
+    """The release of a paused topic was requested: it goes on even where the topic is enabled again meanwhile."""
     if topic.retirement is not None and topic.retirement.reason is RollReason.DISABLED:
         topic.retirement = replace(topic.retirement, reason=RollReason.RELEASED)
 
@@ -77,22 +67,17 @@ def _fix_end(topic: Topic) -> None:
         topic.retirement = replace(retirement, at=_end_of(topic))
 
 
-def release_if_done(context: Context, topic: Topic, state: TopicState, released: Released) -> None:
+def release_if_done(context: Context, topic: Topic, released: Released) -> None:
     """Let go of a topic that is to be released and has nothing left to offload."""
     _fix_end(topic)
-    if (
-        not (state.releasing or topic.release.done)
-        or not topic.readable
-        or state.open is not None
-        or state.abandoned
-        or context.busy(topic)
-        or not acknowledged(topic)
-    ):
+    state = context.state(topic.name)
+    wanted, nothing_left = state.releasing or topic.release.done, state.open is None and not state.abandoned
+    if not (wanted and nothing_left and topic.readable and not context.busy(topic) and acknowledged(topic)):
         return
     if topic.retirement is None:
         _retire(context, topic, RollReason.RELEASED)
     now = context.clock_ms()
-    if not _is_at_its_end(topic) or now < topic.release_retry.again_at:
+    if not _is_at_its_end(topic) or now < topic.release.retry.again_at:
         return
     if topic.release.done:
         _have_claim_ended(context, topic, released)
@@ -102,8 +87,7 @@ def release_if_done(context: Context, topic: Topic, state: TopicState, released:
 
 
 def _check(context: Context, catalog: CatalogHead, *, by_policy: bool) -> None:
-    """Whoever says that a topic is disabled may be another cluster: it is asked once more. Raises
-    AnotherClusterError."""
+    """Ask once more: whoever said that the topic is disabled may be another cluster. Raises AnotherClusterError."""
     if by_policy and not _is_disabled(context, catalog.topic):
         raise AnotherClusterError(f"{catalog.topic}: it was said to be disabled, and is not")
     info = context.admin.topic_info(catalog.topic)
@@ -121,10 +105,10 @@ def _is_disabled(context: Context, name: TopicName) -> bool:
     return context.policies.of(name, switch).released
 
 
-def _release(context: Context, topic: Topic, released: Released, began: int, answer: Future[None]) -> None:
-    """The journal knows of it before the subscription is deleted: whoever finds it gone then knows who did that."""
+def _release(context: Context, topic: Topic, released: Released, began: int, error: OffloadError | None) -> None:
+    """The journal has it before the subscription is deleted: whoever finds that gone knows who did it."""
     state = context.state(topic.name)
-    if not _done(context, topic, began, answer) or state.releasing is None:  # nobody asks for it any more
+    if not _done(context, topic, began, error) or state.releasing is None:  # nobody asks for it any more
         return
     context.record(replace(state, let_go=True))
     call = partial(_delete_pin, context, topic.catalog, by_policy=state.releasing is Releasing.POLICY)
@@ -139,9 +123,9 @@ def _delete_pin(context: Context, catalog: CatalogHead, *, by_policy: bool) -> N
     context.pins.release(catalog.topic)
 
 
-def _pin_released(context: Context, topic: Topic, released: Released, began: int, answer: Future[None]) -> None:
-    done = _done(context, topic, began, answer)
-    topic.release = Release(done=topic.release.done or done)
+def _pin_released(context: Context, topic: Topic, released: Released, began: int, error: OffloadError | None) -> None:
+    done = _done(context, topic, began, error)
+    topic.release = replace(topic.release, under_way=False, done=topic.release.done or done)
     if done:
         _have_claim_ended(context, topic, released)
     else:
@@ -149,32 +133,28 @@ def _pin_released(context: Context, topic: Topic, released: Released, began: int
 
 
 def _have_claim_ended(context: Context, topic: Topic, released: Released) -> None:
-    ended = partial(released, topic, by_policy=context.state(topic.name).releasing is Releasing.POLICY)
-    began = context.clock_ms()
+    began, why = context.clock_ms(), context.state(topic.name).releasing
 
-    def then(answer: Future[None]) -> None:
-        if _done(context, topic, began, answer):
-            ended()
+    def then(error: OffloadError | None) -> None:
+        if _done(context, topic, began, error):
+            released(topic, why)
 
     context.work.post(WorkKind.RELEASE, topic.name, partial(committing.end_claim, context, topic.name), then)
 
 
-def _done(context: Context, topic: Topic, began: int, answer: Future[None]) -> bool:
+def _done(context: Context, topic: Topic, began: int, error: OffloadError | None) -> bool:
     """Whether a step of the release worked."""
-    try:
-        answer.result()
-    except OffloadError as error:
+    if error is not None:
         tried_in_vain(context, topic, began)
         log.warning(
             "cannot release the subscription of topic=%s yet: %s", topic.name, error, extra={"see": "not-released"}
         )
-        return False
-    return True
+    return error is None
 
 
 def tried_in_vain(context: Context, topic: Topic, began: int) -> None:
-    """Letting go of the topic, or of this incarnation of it, was tried since then."""
-    topic.release_retry = topic.release_retry.failed(began, context.clock_ms())
+    """Letting go of the topic, or of this incarnation, has failed."""
+    topic.release = replace(topic.release, retry=topic.release.retry.failed(began, context.clock_ms()))
 
 
 def _end_of(topic: Topic) -> Position:
@@ -183,8 +163,7 @@ def _end_of(topic: Topic) -> Position:
 
 
 def _is_at_its_end(topic: Topic) -> bool:
-    """Whether everything up to the end that it retires at is accounted for. Where nothing proves what follows the
-    catalog's end, no more is than that: a loss that nobody has accepted yet may be in the way."""
+    """Whether all up to the end that it retires at is accounted for. What follows the catalog's end may be lost."""
     end, begin, after = topic.retire_at, topic.begin(), topic.catalog.accounted
     if end is None:
         return False

@@ -1,7 +1,5 @@
-"""Sealing, steps 2 to 4: complete the upload, write the index object, append to the catalog.
-
-Each step is safe to repeat: everything they write is fixed by the journal's Sealing record, so it is the same bytes
-every time."""
+"""Sealing, steps 2 to 4: complete the upload, write the index, append to the catalog. Each step may be repeated and
+writes the same bytes: the journal's Sealing record fixes them."""
 
 from __future__ import annotations
 
@@ -27,11 +25,8 @@ DRIVER = "streaming"
 
 def seal(store: ObjectStore, catalogs: Catalogs, catalog: CatalogHead, state: OpenTopic) -> CatalogHead:
     """Make a segment in Sealing durable and commit it on `catalog`, as it was loaded some time before. Returns the
-    catalog, with the segment unless it went on without it (a process that was overtaken had committed the same range
-    under another uuid: the catalog wins).
-
-    Raises UploadGoneError or PartRejectedError when its upload cannot be completed: then it must be abandoned.
-    """
+    catalog, with the segment unless it went on without it (then a process that was overtaken has committed the same
+    range). Raises UploadGoneError or PartRejectedError when its upload must be abandoned."""
     segment = state.open
     facts = segment.sealed
     if facts is None:

@@ -1,10 +1,9 @@
-"""Seals, and the end of uploads that were given up: both beside the batches."""
+"""Seals, beside the batches."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -17,7 +16,7 @@ from offloader.offload.driver.context import Context
 from offloader.offload.driver.receiving import tell_of_abandoned, wants_anything
 from offloader.offload.driver.sealer import seal
 from offloader.offload.driver.topic import Topic
-from offloader.offload.driver.work import ADOPTIONS, WorkKind
+from offloader.offload.driver.work import WorkKind
 from offloader.offload.worker.slice_worker import failure_kind
 
 log = logging.getLogger(__name__)
@@ -30,7 +29,7 @@ class _Done:
     """A seal that has ended. `told`: it was counted and logged."""
 
     topic: Topic
-    answer: Future[CatalogHead]
+    answer: CatalogHead | OffloadError
     told: bool = False
 
 
@@ -43,8 +42,11 @@ class Sealing:
 
     def start(self, topic: Topic, state: OpenTopic) -> None:
         """Have a segment sealed, unless the topic's is being sealed."""
-        call, then = partial(self._seal, topic.catalog, state), partial(self._take, topic)
-        self._context.work.post(WorkKind.SEAL, topic.name, call, then)
+
+        def then(answer: CatalogHead | OffloadError) -> None:
+            self._done.append(_Done(topic, answer))
+
+        self._context.work.post(WorkKind.SEAL, topic.name, partial(self._seal, topic.catalog, state), then)
 
     def _seal(self, catalog: CatalogHead, state: OpenTopic) -> CatalogHead:
         """Not in the driver's thread."""
@@ -53,9 +55,6 @@ class Sealing:
             return seal(context.store, context.catalogs, catalog, state)
         finally:
             context.metrics.seal((context.clock_ms() - began) / 1000)
-
-    def _take(self, topic: Topic, answer: Future[CatalogHead]) -> None:
-        self._done.append(_Done(topic, answer))
 
     def collect(self) -> None:
         """Journal what came of all seals that have ended, in one record."""
@@ -73,21 +72,20 @@ class Sealing:
         done.told = True
         return after
 
-    def _outcome(self, topic: Topic, state: OpenTopic, answer: Future[CatalogHead]) -> tuple[TopicState, Tell]:
+    def _outcome(self, topic: Topic, state: OpenTopic, answer: CatalogHead | OffloadError) -> tuple[TopicState, Tell]:
         segment = state.open
-        try:
-            committing.take(topic, answer.result())
-        except OffloadError as error:
-            return self._failed(state, error), partial(self._tell_failure, segment, state.topic, error)
+        if isinstance(answer, OffloadError):
+            return self._failed(state, answer), partial(self._tell_failure, segment, state.topic, answer)
+        committing.take(topic, answer)
         newest = topic.catalog.newest
         if newest is None or newest.uuid != segment.uuid:
-            return segments.dropped(state, "the catalog went on without it"), partial(
-                _tell_dropped, segment, topic.name
-            )
+            dropped = segments.dropped(state, "the catalog went on without it")
+            return dropped, partial(_tell_dropped, segment.uuid, topic.name)
         wants_anything(topic)
         after = segments.offloaded(state)
         if not segment.parts and segment.upload is not None:
-            after = replace(after, abandoned=(*after.abandoned, segments.unused(segment)))
+            unused = Abandoned("", segment.upload, "the segment holds no entry")
+            after = replace(after, abandoned=(*after.abandoned, unused))
         return after, partial(self._tell, segments.as_record(state, "", ()), topic.name)
 
     def _failed(self, state: OpenTopic, error: OffloadError) -> OpenTopic:
@@ -109,53 +107,7 @@ class Sealing:
         )  # fmt: skip
 
 
-def _tell_dropped(segment: OpenSegment, topic: TopicName) -> None:
+def _tell_dropped(uuid: str, topic: TopicName) -> None:
     log.warning(
-        "the catalog went on without segment=%s topic=%s: it is dropped",
-        segment.uuid,
-        topic,
-        extra={"see": "overtaken"},
+        "the catalog went on without segment=%s topic=%s: it is dropped", uuid, topic, extra={"see": "overtaken"}
     )
-
-
-class AbandonedUploads:
-    """Has uploads aborted that must never be completed; one that cannot be aborted now is tried again later."""
-
-    EVERY_MS = 5_000
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._again_at = 0
-
-    def abort(self, now: int) -> None:
-        """Have aborted what is due."""
-        if now < self._again_at:
-            return
-        self._again_at = now + self.EVERY_MS
-        for state in [s for s in self._context.journal.topics.values() if s.abandoned]:
-            call = partial(self._ended, state.abandoned)
-            self._context.work.post(WorkKind.ABORT, state.topic, call, partial(self._take, state.topic))
-
-    def _ended(self, abandoned: tuple[Abandoned, ...]) -> frozenset[Abandoned]:
-        """Those of which nothing is left to abort. An object that is already there is left alone: a scan reports it."""
-        return frozenset(a for a in abandoned if a.upload is None or self._aborted(a.upload))
-
-    def _aborted(self, upload: str) -> bool:
-        try:
-            self._context.store.abort(upload)
-        except OffloadError as error:
-            log.info("cannot abort the abandoned upload %s yet: %s", upload, error)
-            return False
-        return True
-
-    def _take(self, topic: TopicName, answer: Future[frozenset[Abandoned]]) -> None:
-        try:
-            ended = answer.result()
-        except OffloadError as error:
-            log.info("cannot abort abandoned uploads of topic=%s yet: %s", topic, error)
-            return
-        if any(self._context.work.has(kind, topic) for kind in ADOPTIONS):
-            # Whoever adopts it journals, too, in another thread. We do not overwrite what that writes, and try again.
-            return
-        state = self._context.state(topic)
-        self._context.record(replace(state, abandoned=tuple(a for a in state.abandoned if a not in ended)))

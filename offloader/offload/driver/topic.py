@@ -7,21 +7,10 @@ from dataclasses import dataclass, field
 from offloader.metadata.state import CatalogHead, TopicState
 from offloader.model import EntryRange, Position, RollReason, Source, TopicName
 from offloader.offload.core import lanes, segments
-from offloader.offload.core.evidence import TopicListing
+from offloader.offload.core.evidence import Being, TopicListing
 from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.core.planner import Reach, TopicRules, TopicView, enough
-from offloader.offload.core.retry_schedule import RetrySchedule
-from offloader.offload.driver.parts import (
-    Committed,
-    HiddenTail,
-    Inquiry,
-    Learnt,
-    Observed,
-    Planned,
-    Poll,
-    Release,
-    Retirement,
-)
+from offloader.offload.driver import parts
 from offloader.ports.admin import TopicInfo
 from offloader.ports.pins import TopicEnd
 
@@ -30,28 +19,22 @@ ENTRY_OVERHEAD = 12  # bytes that the object format adds to an entry
 
 @dataclass(slots=True)
 class Topic:
-    """One topic in the running application, in frozen parts: each is put in the place of the former one by its owner,
-    in the driver's thread. `parts.OWNERS` names them."""
+    """One topic, in frozen parts. Their owners (`parts.OWNERS`) replace them, in the driver's thread."""
 
     name: TopicName
     rules: TopicRules
-    committed: Committed
-    observed: Observed
+    committed: parts.Committed
+    observed: parts.Observed
     source: Source = Source.BROKER  # where what is open, or will be opened next, is read from
-    poll: Poll = field(default_factory=Poll)
-    tail: HiddenTail = field(default_factory=HiddenTail)
-    learnt: Learnt = field(default_factory=Learnt)
-    planned: Planned = field(default_factory=Planned)
-    retirement: Retirement | None = None
-    alarm: str = ""
-    acknowledging: RetrySchedule = field(default_factory=RetrySchedule)
-    release_retry: RetrySchedule = field(default_factory=RetrySchedule)
-    accepted_loss: Position | None = None
-    inquiry: Inquiry | None = None  # it may be gone
-    missing: bool = False  # it was held only to find out what became of it, and is there: it is to be taken in
-    gone: str = ""  # why there is nothing left to read of this incarnation
-    awaited: Position | None = None  # the first position that was seen to be there and is not accounted for
-    release: Release = field(default_factory=Release)
+    poll: parts.Poll = field(default_factory=parts.Poll)
+    tail: parts.HiddenTail = field(default_factory=parts.HiddenTail)
+    learnt: parts.Learnt = field(default_factory=parts.Learnt)
+    planned: parts.Planned = field(default_factory=parts.Planned)
+    retirement: parts.Retirement | None = None
+    release: parts.Release = field(default_factory=parts.Release)
+    pin: parts.PinState = field(default_factory=parts.PinState)
+    losses: parts.Losses = field(default_factory=parts.Losses)
+    inquiry: parts.Inquiry | None = None  # it does not, or did not, answer as the one that we know
 
     @property
     def info(self) -> TopicInfo:
@@ -74,9 +57,20 @@ class Topic:
         return self.catalog.claim.incarnation if self.catalog.claim else 0
 
     @property
+    def in_question(self) -> bool:
+        """Whether it may be gone."""
+        return self.inquiry is not None and self.inquiry.found is Being.UNKNOWN
+
+    @property
+    def gone(self) -> Being | None:
+        """Why there is nothing left to read of this incarnation; None: there is."""
+        proven = self.inquiry is not None and self.inquiry.found in (Being.DELETED, Being.ANOTHER)
+        return self.inquiry.found if self.inquiry and proven else None
+
+    @property
     def readable(self) -> bool:
         """Whether there is anything to decide: it is there, and its catalog is sound."""
-        return not (self.gone or self.inquiry or self.committed.catalog_error)
+        return not (self.gone or self.in_question or self.committed.catalog_error)
 
     @property
     def known_at(self) -> int:
@@ -85,8 +79,7 @@ class Topic:
 
     @property
     def confirmed(self) -> Position | None:
-        """The last entry that is stored for good, whether consumers get it or not; None: there is none in the ledgers
-        that are listed."""
+        """The last entry that is stored for good, whether consumers get it or not; None: no listed ledger has one."""
         spans = self.info.ledgers.spans
         found = [(s.ledger, s.last) for s in spans if s.last is not None and s.last >= 0][-1:]
         last = self.info.last_confirmed
@@ -125,7 +118,7 @@ class Topic:
     @property
     def listed(self) -> TopicListing:
         """What Pulsar's list has of it."""
-        return TopicListing(self.info.ledgers, self.mark_delete, self.awaited, self.info.token)
+        return TopicListing(self.info.ledgers, self.mark_delete, self.losses.awaited, self.info.token)
 
     def _next(self, state: TopicState) -> Position | None:
         return segments.next_position(state.open, self.info.ledgers) if state.open else self.begin()

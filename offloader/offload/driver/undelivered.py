@@ -1,11 +1,9 @@
-"""What a topic has beyond everything that a broker delivers: markers, aborted entries, or a transaction that is still
-open."""
+"""What a topic has beyond all that a broker delivers: markers, aborted entries, an open transaction."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 
@@ -24,8 +22,8 @@ Explained = tuple[tuple[Gap, ...], int | None]
 
 
 def explain_tail(context: Context, topic: Topic) -> None:
-    """Classify the hidden tail, one look-up an entry, and wait for that. What is explained counts as the topic's end;
-    what is not is undecided: an open transaction is in the way. What bookies can deliver needs no explanation."""
+    """Classify the hidden tail, one look-up an entry, and wait for that. What is explained counts as the topic's end.
+    Where something is not, an open transaction is in the way. What bookies deliver needs no explanation."""
     while (unexplained := _unexplained(topic)) is not None:
         _explained(topic, unexplained[0], _explain(context, topic, *unexplained))
         if topic.tail.undecided or _unexplained(topic) == unexplained:
@@ -33,7 +31,7 @@ def explain_tail(context: Context, topic: Topic) -> None:
 
 
 def have_tail_explained(context: Context, topic: Topic) -> None:
-    """The same, by others. A long tail takes several turns."""
+    """The same, as posted work. A long tail takes several turns."""
     unexplained = _unexplained(topic)
     if unexplained is not None:
         call = partial(_explain, context, topic, *unexplained)
@@ -41,8 +39,7 @@ def have_tail_explained(context: Context, topic: Topic) -> None:
 
 
 def explain_old_tails(context: Context, topics: Iterable[Topic], now: int) -> None:
-    """A tail that nothing readable has followed for a whole roll is accounted for by itself, or its ledger would stay
-    pinned."""
+    """Account for tails that nothing readable has followed for a whole roll, or their ledgers would stay pinned."""
     for topic in topics:
         waited = now - max(topic.observed.moved_at, topic.tail.asked_at) >= topic.rules.roll_ms
         if not topic.gone and not topic.poll.error and waited and topic.hidden_tail() is not None:
@@ -74,12 +71,13 @@ def _explained(topic: Topic, first: Position, answer: Explained) -> None:
     topic.tail = replace(topic.tail, end=end, undecided=undecided)
 
 
-def _take_explained(context: Context, topic: Topic, asked: tuple[Position, int], answer: Future[Explained]) -> None:
-    try:
-        _explained(topic, asked[0], answer.result())
-    except OffloadError as error:
-        log.info("cannot look at the tail of topic=%s yet: %s", topic.name, error)
+def _take_explained(
+    context: Context, topic: Topic, asked: tuple[Position, int], answer: Explained | OffloadError
+) -> None:
+    if isinstance(answer, OffloadError):
+        log.info("cannot look at the tail of topic=%s yet: %s", topic.name, answer)
         return
+    _explained(topic, asked[0], answer)
     observed.remember(topic, topic.last)
     if not topic.tail.undecided and _unexplained(topic) != asked:
         have_tail_explained(context, topic)

@@ -1,19 +1,19 @@
-"""The uploads of segments' objects, begun beside the batches."""
+"""The uploads of segments' objects, beside the batches: begun, and aborted where they were given up."""
 
 from __future__ import annotations
 
 import logging
-from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 
 from offloader.errors import OffloadError, OutcomeUnknownError
 from offloader.metadata import layout
-from offloader.metadata.state import TopicState
+from offloader.metadata.state import Abandoned, TopicState
 from offloader.model import TopicName
 from offloader.offload.core import segments
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.sealer import OBJECT_META
-from offloader.offload.driver.work import WorkKind
+from offloader.offload.driver.work import ADOPTIONS, WorkKind
 
 log = logging.getLogger(__name__)
 
@@ -23,15 +23,14 @@ class SegmentUploads:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._begun: list[tuple[TopicName, str, Future[str]]] = []
+        self._begun: list[tuple[TopicName, str, str | OffloadError]] = []
 
     def start(self, topic: TopicName, uuid: str) -> None:
         """Have the upload of a segment's object begun, unless one of the topic is."""
-        context = self._context
-        call = partial(context.store.begin, layout.data_key(topic, uuid), meta=OBJECT_META)
-        context.work.post(WorkKind.BEGIN, topic, call, partial(self._take, topic, uuid))
+        call = partial(self._context.store.begin, layout.data_key(topic, uuid), meta=OBJECT_META)
+        self._context.work.post(WorkKind.BEGIN, topic, call, partial(self._take, topic, uuid))
 
-    def _take(self, topic: TopicName, uuid: str, answer: Future[str]) -> None:
+    def _take(self, topic: TopicName, uuid: str, answer: str | OffloadError) -> None:
         self._begun.append((topic, uuid, answer))
 
     def collect(self) -> None:
@@ -42,14 +41,54 @@ class SegmentUploads:
         self._context.journal.record(states.values())
         self._begun.clear()
 
-    def _uploading(self, state: TopicState, uuid: str, answer: Future[str]) -> TopicState:
+    def _uploading(self, state: TopicState, uuid: str, answer: str | OffloadError) -> TopicState:
         """An upload is its uuid's: a segment that has another one by now does not get it."""
+        if not isinstance(answer, OffloadError):
+            return segments.uploading(state, uuid, answer)
+        log.warning("cannot begin an upload topic=%s: %s", state.topic, answer, extra={"see": "upload-refused"})
+        if not segments.awaits_upload(state, uuid):
+            return state
+        if isinstance(answer, OutcomeUnknownError):
+            state = segments.abandoned(state, self._context.new_uuid(), str(answer))
+        return self._context.failed(state, answer)
+
+
+class AbandonedUploads:
+    """Has uploads aborted that must never be completed; one that cannot be aborted now is tried again later."""
+
+    EVERY_MS = 5_000
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._again_at = 0
+
+    def abort(self, now: int) -> None:
+        """Have aborted what is due."""
+        if now < self._again_at:
+            return
+        self._again_at = now + self.EVERY_MS
+        for state in [s for s in self._context.journal.topics.values() if s.abandoned]:
+            call = partial(self._ended, state.abandoned)
+            self._context.work.post(WorkKind.ABORT, state.topic, call, partial(self._take, state.topic))
+
+    def _ended(self, abandoned: tuple[Abandoned, ...]) -> frozenset[Abandoned]:
+        """Those of which nothing is left to abort. An object that is already there is left alone: a scan reports it."""
+        return frozenset(a for a in abandoned if a.upload is None or self._aborted(a.upload))
+
+    def _aborted(self, upload: str) -> bool:
         try:
-            return segments.uploading(state, uuid, answer.result())
+            self._context.store.abort(upload)
         except OffloadError as error:
-            log.warning("cannot begin an upload topic=%s: %s", state.topic, error, extra={"see": "upload-refused"})
-            if not segments.awaits_upload(state, uuid):
-                return state
-            if isinstance(error, OutcomeUnknownError):
-                state = segments.abandoned(state, self._context.new_uuid(), str(error))
-            return self._context.failed(state, error)
+            log.info("cannot abort the abandoned upload %s yet: %s", upload, error)
+            return False
+        return True
+
+    def _take(self, topic: TopicName, ended: frozenset[Abandoned] | OffloadError) -> None:
+        if isinstance(ended, OffloadError):
+            log.info("cannot abort abandoned uploads of topic=%s yet: %s", topic, ended)
+            return
+        if any(self._context.work.has(kind, topic) for kind in ADOPTIONS):
+            # Whoever adopts it journals, too, in another thread. We do not overwrite what that writes, and try again.
+            return
+        state = self._context.state(topic)
+        self._context.record(replace(state, abandoned=tuple(a for a in state.abandoned if a not in ended)))

@@ -1,9 +1,7 @@
-"""What the driver's thread has others do: it posts work and takes results, and never waits.
+"""What the driver's thread has others do: it posts work, takes results, and never waits.
 
-Each kind of work has threads of its own: what hangs holds up its own kind, and no more of it than its threads. Of one
-topic, at most one piece of each kind is under way. Results are taken in the driver's thread, which alone changes what
-is known of topics.
-"""
+Each kind of work has threads of its own: what hangs holds up no other kind. Of one topic, at most one piece of each
+kind is under way. The driver's thread takes the results, and alone changes what is known of topics."""
 
 from __future__ import annotations
 
@@ -17,6 +15,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar
 
+from offloader.errors import OffloadError
+from offloader.offload.core.check import attempt
 from offloader.offload.driver.foreseen import only_foreseen
 
 log = logging.getLogger(__name__)
@@ -83,14 +83,13 @@ class _Piece:
     kind: WorkKind
     key: Hashable
     posted_at: int
-    then: Callable[[Future[Any]], None]
+    then: Callable[[Any], None]
     running: bool = False
 
 
 class Work:
     """Posts and takes; both in the driver's thread. `wake` is called, in whatever thread, when there is something to
-    take. Whatever a call raises is an OffloadError where it is taken: nothing that a server answers for one topic ends
-    the application."""
+    take. Whatever a call raises is an OffloadError where it is taken: no topic's answer ends the application."""
 
     def __init__(self, executors: Mapping[WorkKind, Executor], clock_ms: Callable[[], int]) -> None:
         self.wake: Callable[[], None] = lambda: None
@@ -105,18 +104,18 @@ class Work:
         kind: WorkKind,
         key: Hashable,
         call: Callable[[], T],
-        then: Callable[[Future[T]], None],
+        then: Callable[[T | OffloadError], None],
         wakes: Callable[[T], bool] = lambda _: True,
     ) -> bool:
-        """Have `call` made; `then` gets what came of it. False: the same is under way already, and nothing is posted.
-        `wakes`: whether an answer is worth a round of its own; else it is taken in the next one."""
+        """Have `call` made; `then` gets what it returned or raised. False: the same is under way already, and nothing
+        is posted. `wakes`: whether an answer is worth a round of its own; else it is taken in the next one."""
         if (kind, key) in self._under_way:
             return False
         piece = _Piece(kind, key, self._clock_ms(), then)
 
         def run() -> T:
             piece.running = True
-            with only_foreseen():
+            with only_foreseen:
                 return call()
 
         def done(answer: Future[T]) -> None:
@@ -142,13 +141,12 @@ class Work:
         return key in self._changing
 
     def take(self) -> None:
-        """Hand out what is done. What `then` raises is raised, and it gets the same again at the next call: it must
-        bear that."""
+        """Hand out what is done. What `then` raises is raised, and the next call gives it the same again."""
         while self._done:
             piece, answer = self._done[0]
             self._ended(piece)
             try:
-                piece.then(answer)
+                piece.then(attempt(answer.result))
             except BaseException:
                 self._begun(piece)
                 raise
@@ -177,8 +175,7 @@ class Work:
 
 
 class Pool(Executor):
-    """Threads that nobody waits for when the process ends: all of their work can be cut off at any moment, and is then
-    done again."""
+    """Threads that nobody waits for at the end: their work can be cut off at any moment, and is then done again."""
 
     def __init__(self, threads: int, name: str) -> None:
         self._most = threads
@@ -187,8 +184,7 @@ class Pool(Executor):
         self._waiting: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """As `Executor.submit`, from one thread alone. Raises RuntimeError where no thread can be started, and there is
-        none yet."""
+        """As `Executor.submit`, from one thread alone. Raises RuntimeError where there is no thread to run it."""
         future: Future[T] = Future()
         self._waiting.put((future, lambda: fn(*args, **kwargs)))
         if self._threads < self._most:

@@ -1,8 +1,6 @@
-"""What an executor runs first, on whatever machine Spark starts it.
-
-The function travels by value and needs only Python and PyArrow: a machine that cannot run slices hands them back and
-says why, instead of failing Spark's task, which Spark would give to the same machine again until the whole query ends.
-"""
+"""What an executor runs first, on whatever machine Spark starts it. The function travels by value and needs only Python
+and PyArrow. A machine that cannot run slices hands them back and says why: if Spark's task failed there, Spark would
+give it to the same machine again until the query ends."""
 
 from __future__ import annotations
 
@@ -25,8 +23,7 @@ Batches = Iterable[pa.RecordBatch]
 
 
 def worker_function(settings: WorkerSettings) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """The function for `mapInArrow`: rows of slices in, rows of `SCHEMA` out. `settings` are public: they stand in
-    Spark's plans."""
+    """The function for `mapInArrow`: slices in, rows of `SCHEMA` out. Spark's plans show its public `settings`."""
     packed, wanted, package, schema = pickle.dumps(settings), installed(), PACKAGE, ARROW_SCHEMA
 
     def work(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -42,14 +39,11 @@ def worker_function(settings: WorkerSettings) -> Callable[[Batches], Iterator[pa
         try:
             from offloader.offload.worker.tasks import answers
         except ImportError as error:
-            unfit = f"{os.uname().nodename}: {error}"
+            unfit = str(error) or type(error).__name__
         else:
-            unfit = (
-                ""
-                if found == wanted
-                else f"{os.uname().nodename}: it has version {found or 'unknown'}, the driver {wanted}"
-            )
+            unfit = "" if found == wanted else f"it has version {found or 'unknown'}, the driver {wanted}"
         if unfit:
+            unfit = f"{os.uname().nodename}: {unfit}"
             yield pa.record_batch([[None] * len(slices), slices, [unfit] * len(slices)], schema=schema)
             return
         for receipt in answers(slices, packed):

@@ -1,9 +1,7 @@
 """Plans for Spark's reader processes, over a local socket.
 
-Spark asks for offsets and partitions in processes of its own; they decide nothing. The application's main process
-publishes one plan at a time for each lane here; an offset is only `{run, lane, plan number}`, and an unknown run or
-number has no partitions.
-"""
+Spark asks for offsets and partitions in processes of its own; they decide nothing. The main process publishes one plan
+of each lane here. An offset is only `{run, lane, plan number}`; an unknown run or number has no partitions."""
 
 from __future__ import annotations
 
@@ -55,8 +53,7 @@ class PlanAddress:
 
 
 class PlanServer:
-    """Serves the newest published plan of each lane. Who does not prove to have the key in `handshake` seconds is let
-    go."""
+    """Serves the newest published plan of each lane, to whoever proves in `handshake` seconds to have the key."""
 
     def __init__(self, run: str, *, handshake: float = HANDSHAKE_SECONDS) -> None:
         self.run = run
@@ -80,8 +77,7 @@ class PlanServer:
             self._changed.notify_all()
 
     def withdraw(self, plan: Plan) -> None:
-        """Its receipts are in: a query that is started again has nothing to do with it. Before that, it runs the same
-        plan again."""
+        """Its receipts are in: a query that is started again does not run it again."""
         with self._changed:
             if self._plans.get(plan.lane) == plan:
                 del self._plans[plan.lane]
@@ -112,8 +108,7 @@ class PlanServer:
                 told = False
 
     def _accept_one(self) -> None:
-        """Raises OSError, EOFError; RuntimeError where no thread can be started. A plan that nobody can fetch is a
-        batch that does not end: `/healthz` says so."""
+        """Raises OSError, EOFError; RuntimeError where no thread can be started."""
         connection = self._listener.accept()
         try:
             threading.Thread(target=self._serve, args=(connection,), name="plan-connection", daemon=True).start()
@@ -172,8 +167,7 @@ class PlanServer:
 
 @contextmanager
 def _ended_after(seconds: float, connection: Connection) -> Iterator[None]:
-    """End the connection where this takes longer: what waits for it gets EOFError or OSError. Its own calls know no
-    time-out."""
+    """End the connection where this takes longer, with EOFError or OSError: its own calls know no time-out."""
     with socket.socket(fileno=os.dup(connection.fileno())) as same:
         same.setblocking(True)  # a default time-out of the process would be one of the connection's, too
         timer = threading.Timer(seconds, _end, (same,))

@@ -1,9 +1,8 @@
 """The Spark streaming source: a plan's slices as rows. It decides nothing; `plan_server` has the plans.
 
-What runs here may run twice, also at the same time: only the journal decides what counts. These classes travel by
-value, since `read` runs on executors, of which some may not have this package (`executor.py` says so then): nothing of
-it may be named outside of what only runs beside the driver.
-"""
+What runs here may run twice, also at the same time: only the journal decides what counts. These classes travel by value
+to executors that may not have this package (`executor.py` says so then): only what runs beside the driver may name
+anything of it."""
 
 from __future__ import annotations
 
@@ -27,8 +26,7 @@ Offset = dict[str, str | int]
 
 
 class PlanSource(DataSource):
-    """`spark.readStream.format("offloader-plans")`; options `plans` (the file that says where they are), `run`, `lane`,
-    `wait` (seconds)."""
+    """Options: `plans` (the file that says where they are), `run`, `lane`, `wait` (seconds)."""
 
     @classmethod
     def name(cls) -> str:
@@ -42,8 +40,7 @@ class PlanSource(DataSource):
 
 
 class PlanReader(DataSourceStreamReader):
-    """Offsets are `{run, lane, plan number}`. Waits for a newer plan up to `wait` seconds, so that Spark's own trigger
-    can be 0."""
+    """Offsets are `{run, lane, plan number}`. Waits up to `wait` seconds for a newer plan: Spark's trigger is 0."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self._run = options["run"]

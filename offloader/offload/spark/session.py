@@ -1,5 +1,4 @@
-"""The Spark side of the application: the session, and each lane's query, whose three stages are visible in one line
-each."""
+"""The Spark side of the application: the session, and each lane's query in three stages."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ log = logging.getLogger(__name__)
 TASK_ATTEMPTS = 4
 COUNT_SLOTS_EVERY = 5.0  # seconds
 _LOCAL = re.compile(r"local(?:\[(?P<cores>[0-9]+|\*)(?:\s*,\s*(?P<attempts>[0-9]+))?\])?")
-PACKAGE = "org.apache.spark.sql.execution.streaming.checkpointing"
+CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing"
 
 # Every setting that differs from Spark's own default, and why.
 SETTINGS = {
@@ -47,7 +46,7 @@ SETTINGS = {
     "spark.sql.streaming.numRecentProgressUpdates": "10",
     "spark.python.worker.reuse": "true",
     # The checkpoint is local and thrown away at each start: a plain rename is enough.
-    "spark.sql.streaming.checkpointFileManagerClass": f"{PACKAGE}.FileSystemBasedCheckpointFileManager",
+    "spark.sql.streaming.checkpointFileManagerClass": f"{CHECKPOINTS}.FileSystemBasedCheckpointFileManager",
     "spark.sql.streaming.stopTimeout": "60s",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -55,8 +54,7 @@ SETTINGS = {
 
 
 def master_with_attempts(master: str) -> str:
-    """`local[N]` becomes `local[N+1,4]`: one more slot, for the slow lane, whose threads mostly wait; and four attempts
-    a task, not one."""
+    """`local[N]` becomes `local[N+1,4]`: one more slot, for the slow lane, which mostly waits; four attempts a task."""
     local = _LOCAL.fullmatch(master)
     if local is None:
         return master
@@ -113,8 +111,7 @@ def is_local(master: str) -> bool:
 
 
 def _executors_python(settings: Spark) -> str:
-    """On a cluster this may be another path than ours: `spark.pyspark.python`, or the variable that Spark has for
-    it."""
+    """On a cluster it may be another path than ours: `spark.pyspark.python`, or Spark's variable."""
     if is_local(settings.master):
         return spark_python.beside()
     return settings.conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable

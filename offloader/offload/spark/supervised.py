@@ -1,5 +1,4 @@
-"""Spark's query, kept running: one that dies is started again with a checkpoint of its own, since the journal is the
-authority."""
+"""Spark's query, kept running: one that dies is started again with a checkpoint of its own."""
 
 from __future__ import annotations
 
@@ -30,8 +29,8 @@ class SupervisedQuery:
         self._query = self._started()
 
     def keep_running(self) -> None:
-        """Start the query again where it has died: it then runs the plan that is outstanding. Raises FatalError when
-        that does not help."""
+        """Start the query again where it died: it runs the outstanding plan. Raises FatalError if that does not
+        help."""
         try:
             if self._query is not None and self._query.isActive:
                 return

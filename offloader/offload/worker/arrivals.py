@@ -1,5 +1,4 @@
-"""Entries that arrived with a broken frame or checksum: stored like that, or changed on the way? Who reads them again
-knows."""
+"""Entries that arrived with a broken frame or checksum: stored like that, or changed on the way?"""
 
 from __future__ import annotations
 
@@ -17,11 +16,8 @@ class Arrivals:
         self._before: dict[tuple[int, int], bytes] = {}
 
     def trusted(self, entries: Consecutive) -> int:
-        """How many of the entries may be taken; what comes after those must be read again.
-
-        All that are doubtful are remembered: one more reading answers for all of them. Raises BrokerUnavailableError
-        for an entry that arrived in two ways, both of them broken.
-        """
+        """How many of the entries may be taken; the others must be read again, which answers for all doubtful ones.
+        Raises BrokerUnavailableError for an entry that arrived in two ways, both of them broken."""
         doubtful = []
         for number in entries.unreadable():
             data, place = entries.entries[number], (entries.ledger, entries.first + number)

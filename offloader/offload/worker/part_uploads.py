@@ -39,8 +39,7 @@ class PartUploads:
         self._under_way = self._pool.submit(self._put, cut)
 
     def wait(self) -> Uploaded | None:
-        """The part that was under way, None if there was none. Raises what the store raised; asked again, it is
-        None."""
+        """The part that was under way, once; None if there was none. Raises what the store raised."""
         under_way, self._under_way = self._under_way, None
         return None if under_way is None else under_way.result()
 

@@ -1,9 +1,7 @@
 """Credentials stay out of Spark's plans: each executor takes them from its own environment.
 
-Whatever a query's function refers to stands in Spark's plans and task descriptions, and in everything that Spark writes
-of these. With a local master the executors' environment is ours; on a cluster the operator sets it, and may give
-executors a role of their own.
-"""
+Spark's plans and task descriptions show whatever a query's function refers to. With a local master the executors'
+environment is ours; on a cluster the operator sets it, and may give executors a role of their own."""
 
 from __future__ import annotations
 
@@ -17,7 +15,6 @@ from offloader.storage.settings import StoreSettings
 
 AUTH_PARAMS = "OFFLOADER_PULSAR_AUTH_PARAMS"
 STORAGE_OPTIONS = "OFFLOADER_STORAGE_OPTIONS"
-NAMES = (AUTH_PARAMS, STORAGE_OPTIONS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,12 @@
 """One slice on an executor: tail entries, cut them into parts, upload, answer with a receipt.
 
-Whatever a slice meets is data: only a lost process keeps it from answering. It holds at most the reader's bytes, the
-part that it cuts, the part that it sends (twice: as cut, and as sent), one block and the largest entry.
-"""
+Only a lost process keeps it from answering. It holds at most the reader's bytes, the part that it cuts, the part that
+it sends (twice: as cut, and as sent), one block and the largest entry."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 
 from offloader.errors import (
@@ -61,22 +60,19 @@ def failure_kind(error: OffloadError) -> FailureKind:
 
 
 def run_slice(work: Slice, source: EntrySource, store: ObjectStore, clock_ms: Callable[[], int]) -> Receipt:
-    """Work through one slice. Returns a receipt whatever happens to the topic or the store."""
+    """Work through one slice. A receipt comes back whatever happens to the topic or the store."""
     return _SliceRun(work, source, store, clock_ms).run()
 
 
 def died(work: Slice) -> Receipt:
     """The receipt of a slice whose task was lost: a later attempt touches nothing."""
-    return _not_begun(work, FailureKind.TASK_DIED, "the task that read this slice died")
+    reason = "the task that read this slice died"
+    return Receipt(work.id, SliceStop.FAILED, failure_kind=FailureKind.TASK_DIED, failure_reason=reason)
 
 
 def refused(work: Slice, error: OffloadError) -> Receipt:
     """The receipt of a slice that could not be begun."""
-    return _not_begun(work, failure_kind(error), _reason(error))
-
-
-def _not_begun(work: Slice, kind: FailureKind, reason: str) -> Receipt:
-    return Receipt(work.id, SliceStop.FAILED, failure_kind=kind, failure_reason=reason)
+    return Receipt(work.id, SliceStop.FAILED, failure_kind=failure_kind(error), failure_reason=_reason(error))
 
 
 @dataclass
@@ -114,14 +110,11 @@ class _SliceRun:
         except OffloadError as error:
             with suppress(OffloadError):  # what came first is what the slice failed for
                 self._settle()
-            return self._failed(error)
+            receipt = self._receipt(SliceStop.FAILED)
+            return replace(receipt, finished=False, failure_kind=failure_kind(error), failure_reason=_reason(error))
         finally:
             self._uploads.close()
         return self._receipt(stop)
-
-    def _failed(self, error: OffloadError) -> Receipt:
-        receipt = self._receipt(SliceStop.FAILED)
-        return replace(receipt, finished=False, failure_kind=failure_kind(error), failure_reason=_reason(error))
 
     def _receipt(self, stop: SliceStop) -> Receipt:
         elapsed = self._clock() - self._began
@@ -139,22 +132,17 @@ class _SliceRun:
         )
 
     def _read_all(self) -> SliceStop:
-        start: Position | None = self._work.id.start
+        work, start = self._work, self._at.walk.expected
         while start is not None:
-            reader = self._open(start)
-            try:
+            extent = Extent(self._at.walk.ledgers, work.bound.place)
+            with closing(
+                self._source.open(work.id.topic, start.ledger, start.entry, max_bytes=work.read_ahead, extent=extent)
+            ) as reader:
                 stop = self._follow(reader)
-            finally:
-                reader.close()
             if stop is not None:
                 return stop
             start = self._at.walk.expected
         return self._finish()
-
-    def _open(self, start: Position) -> EntryReader:
-        work = self._work
-        extent = Extent(self._at.walk.ledgers, work.bound.place)
-        return self._source.open(work.id.topic, start.ledger, start.entry, max_bytes=work.read_ahead, extent=extent)
 
     def _follow(self, reader: EntryReader) -> SliceStop | None:
         """None: what comes next must be read again."""
@@ -172,18 +160,14 @@ class _SliceRun:
             stop = self._take_all(entries)
             if stop is not None:
                 return stop
-            if self._waits_in_vain(now) or self._hangs(silence.lasted(now)):
+            hangs = self._work.stall_ms is not None and silence.lasted(now) >= self._work.stall_ms
+            if hangs or self._waits_in_vain(now):
                 return SliceStop.BUDGET if self._cut else SliceStop.SLOW
             if self._read_again:
                 return None
 
-    def _hangs(self, silent_ms: float) -> bool:
-        stall_ms = self._work.stall_ms
-        return stall_ms is not None and silent_ms >= stall_ms
-
     def _waits_in_vain(self, now: int) -> bool:
-        """Whether the part that is being cut will not be whole by the hard limit, at the pace at which it has grown so
-        far. What the time budget allows is waited for in any case."""
+        """Whether the part will not be whole by the hard limit, at its pace. The time budget is always waited for."""
         work, used = self._work, now - self._began
         if used < work.time_budget_ms:
             return False
@@ -192,7 +176,7 @@ class _SliceRun:
         return used >= work.hard_limit_ms or (now - self._part_began) * goal > left * seen
 
     def _finish(self) -> SliceStop:
-        """Everything up to the bound is accounted for; where the segment ends here, its last part may be short."""
+        """Everything up to the bound is accounted for. Where the segment ends here, its last part may be short."""
         if self._work.seal and self._at.seen_to == self._work.bound:
             part = self._cutter.finish()
             if part is not None:
@@ -245,13 +229,14 @@ class _SliceRun:
             at.walk = at.walk.behind(at.seen_to)
 
     def _take_out_of_turn(self, entries: list[RawEntry], number: int) -> tuple[int, SliceStop | None]:
-        """An entry that is not the next expected one: the gap before it is explained, or it is dropped. Returns which
-        entry is next."""
+        """Explain the gap before an unexpected entry, or drop it. Returns which is next. Raises UnexplainedGapError."""
         at, (ledger, entry, data) = self._at, entries[number]
         while not at.walk.done:
             turn = at.walk.turn_of((ledger, entry))
             if isinstance(turn, EntryRange):
-                self._account_for(turn)
+                unexplained = self._explain(turn)
+                if unexplained is not None:
+                    raise self._unexplained(unexplained)
             elif turn is Turn.UNKNOWN:
                 at.walk = at.walk.stopped()
             elif turn is Turn.SEEN:
@@ -262,8 +247,7 @@ class _SliceRun:
         return number, self._finish()
 
     def _budget_used(self, taken: int) -> bool:
-        """Whether another part would be one too many, or not be whole in time. `taken`: bytes of the run that is being
-        cut."""
+        """Whether another part would be too much, or late. `taken`: bytes of the run that is being cut."""
         used = self._clock() - self._began
         next_part = used + used // self._cut
         return next_part > self._work.time_budget_ms or self._at.read_bytes + taken >= self._work.byte_budget
@@ -283,14 +267,10 @@ class _SliceRun:
             self._sending_ms += self._clock() - before
         if uploaded is not None:
             cut, etag, checksum = uploaded
-            inside, self._gaps = _split(self._gaps, cut)
-            self._parts.append(cut.to_part(etag, checksum, tuple(inside)))
-
-    def _account_for(self, gap: EntryRange) -> None:
-        """Account for what was not delivered. Raises UnexplainedGapError."""
-        unexplained = self._explain(gap)
-        if unexplained is not None:
-            raise self._unexplained(unexplained)
+            last = (cut.ledgers[-1].ledger, cut.ledgers[-1].last)
+            inside = tuple(g for g in self._gaps if (g.ledger, g.first) < last)
+            self._gaps = [g for g in self._gaps if (g.ledger, g.first) >= last]
+            self._parts.append(cut.to_part(etag, checksum, inside))
 
     def _unexplained(self, gap: EntryRange) -> UnexplainedGapError:
         why = "nothing says why"
@@ -304,26 +284,16 @@ class _SliceRun:
 
     def _explain_silence(self, silent_ms: float) -> bool:
         """Nothing arrives: entries up to the bound may be ones that no broker delivers. Whether some of them are
-        accounted for now.
-
-        Raises UnexplainedGapError once that has lasted long enough: what a broker will deliver it has read in less.
-        """
-        before = self._at.seen_to
-        unexplained = self._explain_up_to_bound()
+        accounted for now. Raises UnexplainedGapError once a broker would have delivered what it has."""
+        before, unexplained = self._at.seen_to, None
+        while unexplained is None and (rest := self._at.walk.rest()) is not None:
+            unexplained = self._explain(rest)
         if self._at.seen_to != before:
             return True
         too_long = silent_ms >= self._work.silent_ms and not self._work.source.complete
         if unexplained is not None and too_long:
             raise self._unexplained(unexplained)
         return False
-
-    def _explain_up_to_bound(self) -> EntryRange | None:
-        """As far as something explains them. Returns what nothing does."""
-        while (rest := self._at.walk.rest()) is not None:
-            unexplained = self._explain(rest)
-            if unexplained is not None:
-                return unexplained
-        return None
 
     def _explain(self, missing: EntryRange) -> EntryRange | None:
         """Account for the entries that are explained, from the expected one on. Returns those that are not."""
@@ -334,13 +304,6 @@ class _SliceRun:
             self._gaps.extend(gaps)
             self._reach(gaps[-1].last)
         return None if unexplained is None else replace(missing, first=unexplained)
-
-
-def _split(gaps: list[Gap], part: CutPart) -> tuple[list[Gap], list[Gap]]:
-    """The gaps that lie before the part's last entry, and the others."""
-    last = (part.ledgers[-1].ledger, part.ledgers[-1].last)
-    inside = [g for g in gaps if (g.ledger, g.first) < last]
-    return inside, [g for g in gaps if (g.ledger, g.first) >= last]
 
 
 def _reason(error: OffloadError) -> str:

@@ -1,8 +1,5 @@
-"""A Spark task on an executor: the slices of one partition, worked through by a small pool of threads.
-
-Connections and store clients are kept per process and settings, because Spark reuses its Python workers but pins none
-of them.
-"""
+"""A Spark task on an executor: the slices of one partition, worked through by a small pool of threads. Connections are
+kept per process and settings, because Spark reuses its Python workers but pins none of them."""
 
 from __future__ import annotations
 

@@ -10,10 +10,7 @@ from offloader.ports.object_store import ObjectStore
 
 @dataclass(frozen=True)
 class Wrapper:
-    """Puts nothing in between; tests derive from it.
-
-    It is pickled for workers, in Spark's plans: it may hold no secret. Equal ones share a process's connections.
-    """
+    """Puts nothing in between; tests derive from it. It is pickled in Spark's plans: it may hold no secret."""
 
     def source(self, source: EntrySource) -> EntrySource:
         """What slices are read from."""

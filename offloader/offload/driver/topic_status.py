@@ -20,8 +20,8 @@ STATE_EVERY_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class TopicStatus:
-    """`entries` and `size` are those of all Offloaded segments and of the open one's uploaded parts; `lag_bytes` is
-    what Pulsar has beyond them, `pinned_bytes` what it keeps because of us."""
+    """`entries` and `size`: of all Offloaded segments and of the open one's uploaded parts. `lag_bytes`: what Pulsar
+    has beyond them; `pinned_bytes`: what it keeps because of us."""
 
     topic: TopicName
     state: str
@@ -33,11 +33,6 @@ class TopicStatus:
     pinned_bytes: int
     alarm: str
 
-    @property
-    def lag(self) -> TopicLag:
-        """For the metrics: what is pinned is as old as the open segment."""
-        return TopicLag(self.topic, self.lag_bytes, self.lag_ms, self.pinned_bytes, self.lag_ms)
-
 
 class TopicStatuses:
     """How all topics stood a moment ago."""
@@ -45,7 +40,7 @@ class TopicStatuses:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._at = 0
-        self.statuses: tuple[TopicStatus, ...] = ()
+        self.latest: tuple[TopicStatus, ...] = ()
 
     def tell(self, topics: Collection[Topic], now: int) -> None:
         """Look again where it is time, and tell the metrics."""
@@ -55,24 +50,26 @@ class TopicStatuses:
         metrics = self._context.metrics
         unseen = bool(topics) and all(topic.poll.error for topic in topics)
         metrics.health.checked("pulsar", "no topic could be looked at" if unseen else "")
-        self.statuses = tuple(self._status(topic, now) for topic in topics)
-        metrics.topics(s.lag for s in self.statuses)
-        metrics.topic_states(Counter(s.state for s in self.statuses))
+        self.latest = tuple(self._status(topic, now) for topic in topics)
+        # What is pinned is as old as the open segment.
+        metrics.topics(TopicLag(s.topic, s.lag_bytes, s.lag_ms, s.pinned_bytes, s.lag_ms) for s in self.latest)
+        metrics.topic_states(Counter(s.state for s in self.latest))
         for kind, standing in self._context.work.standing().items():
             metrics.work(kind, standing.queued, standing.running, standing.oldest_ms / 1000)
         metrics.topic_lanes(Counter(topic.learnt.speed.lane for topic in topics))
 
     def _status(self, topic: Topic, now: int) -> TopicStatus:
-        state = self._context.state(topic.name)
+        """Where things that are known of a topic do not go together, it cannot be said how far it is."""
+        state, sums = self._context.state(topic.name), topic.catalog
         try:
-            with only_foreseen():
+            with only_foreseen:
                 return _status_of(topic, state, now)
         except OffloadError as error:
-            return _status_of_unclear(topic, state, error)
+            word = _word(topic, state)
+            return TopicStatus(topic.name, word, sums.segments, sums.entries, sums.size, 0, 0, 0, str(error))
 
 
 def _status_of(topic: Topic, state: TopicState, now: int) -> TopicStatus:
-    """One topic's line."""
     segment = state.open
     start = segments.next_position(segment, topic.info.ledgers) if segment else topic.begin()
     parts = segment.parts if segment else ()
@@ -85,17 +82,11 @@ def _status_of(topic: Topic, state: TopicState, now: int) -> TopicStatus:
         lag_bytes=pending_bytes(topic.info, start, topic.last),
         lag_ms=now - segment.assigned_at if segment else 0,
         pinned_bytes=pending_bytes(topic.info, topic.begin(), topic.last),
-        alarm=topic.alarm
+        alarm=topic.pin.alarm
         or topic.committed.catalog_error
         or topic.poll.error
         or (state.failure.reason if state.failure else ""),
     )
-
-
-def _status_of_unclear(topic: Topic, state: TopicState, error: OffloadError) -> TopicStatus:
-    """The line of a topic of which things are known that do not go together: how far it is cannot be said."""
-    sums = topic.catalog
-    return TopicStatus(topic.name, _word(topic, state), sums.segments, sums.entries, sums.size, 0, 0, 0, str(error))
 
 
 def _word(topic: Topic, state: TopicState) -> str:

@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from offloader.offload.driver.status import TopicStatus
+from offloader.offload.driver.topic_status import TopicStatus
 from offloader.printable import printable
 
 if TYPE_CHECKING:
@@ -31,20 +31,12 @@ class LiveTable:
         """The topics with the largest lag first, and a line of sums."""
         table = Table(title=None, expand=False, pad_edge=False)
         table.add_column("topic", overflow="fold")
-        for name in ("segment", "offloaded"):
-            table.add_column(name)
-        for name in ("entries", "bytes", "lag"):
-            table.add_column(name, justify="right")
+        for name in ("segment", "offloaded", "entries", "bytes", "lag"):
+            table.add_column(name, justify="left" if name in ("segment", "offloaded") else "right")
         shown = sorted(statuses, key=lambda s: (-s.lag_bytes, s.topic))[: self._most]
         for s in shown:
-            table.add_row(
-                Text(printable(str(s.topic))),
-                s.state,
-                str(s.segments),
-                f"{s.entries:,}",
-                decimal(s.size),
-                decimal(s.lag_bytes),
-            )
+            topic, numbers = Text(printable(str(s.topic))), (f"{s.entries:,}", decimal(s.size), decimal(s.lag_bytes))
+            table.add_row(topic, s.state, str(s.segments), *numbers)
         total = sum(s.size for s in statuses)
         table.add_section()
         table.add_row(
@@ -74,6 +66,6 @@ def live_table(console: Console, application: Application) -> Live:
 
     def render() -> Table:
         driver = application.driver
-        return table.render(driver.statuses if driver else (), time.time_ns() // 1_000_000)
+        return table.render(driver.statuses.latest if driver else (), time.time_ns() // 1_000_000)
 
     return Live(get_renderable=render, console=console, refresh_per_second=2)

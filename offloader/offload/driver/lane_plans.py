@@ -1,0 +1,249 @@
+"""One plan a lane: decides on the topics that are free, publishes what is to be read, and takes the receipts back."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from offloader.errors import OffloadError
+from offloader.model import Lane, Receipt
+from offloader.offload.core import planner
+from offloader.offload.core.lanes import LaneLimits
+from offloader.offload.core.planner import Begin, Decision, Hold, Plan, Seal, TopicView
+from offloader.offload.core.rates import RateLimits
+from offloader.offload.driver import committing, reconciling
+from offloader.offload.driver.context import Context
+from offloader.offload.driver.foreseen import only_foreseen
+from offloader.offload.driver.polling import look
+from offloader.offload.driver.receiving import receive, tell_of_abandoned
+from offloader.offload.driver.registry import TopicRegistry
+from offloader.offload.driver.sealing import Sealing
+from offloader.offload.driver.topic import Topic, source_of
+from offloader.offload.driver.undelivered import explain_old_tails
+from offloader.offload.driver.uploads import SegmentUploads
+from offloader.offload.driver.work import WorkKind
+from offloader.offload.spark.plan_server import PlanServer
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class LaneBatch:
+    """What a lane's foreachBatch delivered, and the event that lets Spark go on."""
+
+    lane: Lane
+    receipts: list[Receipt]
+    accounted: bool = False  # it is received again while the journal is not reachable
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(frozen=True)
+class _Outstanding:
+    """A plan whose receipts are not in yet."""
+
+    plan: Plan
+    since: int
+
+    def is_of(self, batch: LaneBatch) -> bool:
+        """Whether Spark made the batch of this plan, not of an earlier one. Each query begins with an empty batch."""
+        return any((r.id.run, r.id.plan) == (self.plan.run, self.plan.number) for r in batch.receipts)
+
+
+class LanePlans:
+    """`limits`: what one micro-batch of each lane may hold; may be replaced at any time. `due_at`: when the first topic
+    that is held back may go on. All in the driver's thread, but for `drain`."""
+
+    def __init__(
+        self,
+        context: Context,
+        registry: TopicRegistry,
+        server: PlanServer,
+        limits: Mapping[Lane, LaneLimits],
+        rates: RateLimits,
+    ) -> None:
+        self.server = server
+        self.limits = limits
+        self.rates = rates
+        self.due_at: float = 0
+        self._context = context
+        self._registry = registry
+        self._uploads = SegmentUploads(context)
+        self._sealing = Sealing(context)
+        self._outstanding: dict[Lane, _Outstanding] = {}
+        self._number = 0
+        self._slow_rests_until = 0
+        self._draining = threading.Event()
+        self._idle = threading.Event()  # no plan of the fast lane is outstanding
+        self._idle.set()
+
+    def outstanding(self, lane: Lane) -> bool:
+        """Whether a plan of the lane is out whose receipts are not in yet."""
+        return lane in self._outstanding
+
+    def drain(self, timeout: float) -> None:
+        """Publish no more plans; wait up to `timeout` seconds for the fast lane's. From any thread."""
+        self._draining.set()
+        self._idle.wait(timeout)
+
+    def ended(self) -> None:
+        """Nobody takes receipts any more."""
+        self._idle.set()
+
+    def take_done(self) -> None:
+        """Take the work that is done, and journal what came of it: a topic is not decided on in between."""
+        self._context.work.take()
+        self._sealing.collect()
+        self._uploads.collect()
+
+    # Receipts
+
+    def take(self, batch: LaneBatch) -> None:
+        """Journal what a batch's receipts say. Raises where the journal is not reachable: take it again then."""
+        context = self._context
+        received = receive(
+            context, self._registry.topics, self.rates, self.limits[Lane.FAST], self.server.run, batch.receipts
+        )
+        out = self._outstanding.get(batch.lane)
+        ours = out if out is not None and out.is_of(batch) else None
+        if not batch.accounted:
+            batch.accounted = True
+            for effect in received.effects:
+                effect()
+            if ours is not None:  # whatever the journal does now, Spark has done its part
+                context.metrics.health.batch_ended(batch.lane)
+        context.journal.record(received.states.values())
+        if ours is not None:
+            self._batch_ended(batch, ours)
+
+    def _batch_ended(self, batch: LaneBatch, outstanding: _Outstanding) -> None:
+        """Its duration counts from the plan's publication."""
+        now, plan = self._context.clock_ms(), outstanding.plan
+        took = now - outstanding.since
+        self._context.metrics.batch(batch.lane, took / 1000, len(batch.receipts))
+        longest = max((r.elapsed_ms for r in batch.receipts), default=0)
+        size = sum(r.read_bytes for r in batch.receipts)
+        log.debug(
+            "batch plan=%d lane=%s slices=%d bytes=%d took=%d ms longest slice=%d ms",
+            plan.number, batch.lane, len(batch.receipts), size, took, longest,
+        )  # fmt: skip
+        del self._outstanding[batch.lane]
+        if batch.lane is Lane.SLOW:
+            self._slow_rests_until = now + longest
+        self.server.withdraw(plan)
+        for work in plan.slices:
+            topic = self._registry.topics.get(work.id.topic)
+            if topic is not None:
+                topic.planned = replace(topic.planned, travels=False)
+        if batch.lane is Lane.FAST:
+            self._idle.set()
+
+    # Planning
+
+    def plan(self) -> None:
+        """Look at the topics that are free, decide on them, and publish a plan for each lane that is free."""
+        context, topics = self._context, self._free()
+        if self._draining.is_set() or (Lane.FAST in self._outstanding and not topics):
+            return
+        for topic in topics:
+            topic.source = source_of(context.state(topic.name), topic.rules)
+        look(context, topics)
+        self.take_done()
+        explain_old_tails(context, topics, context.clock_ms())
+        self.take_done()
+        reconciling.check_all(context, self._registry, topics, self._sealing)
+        self.take_done()
+        held = self._registry.topics
+        decided = self._decide(t for t in topics if held.get(t.name) is t and t.readable and not context.busy(t))
+        decisions = self._begin_uploads(decided)
+        holds = [d.step.until for d in decisions if isinstance(d.step, Hold) and d.step.until is not None]
+        self.due_at = min(holds, default=math.inf)
+        for decision in decisions:
+            if isinstance(decision.step, Seal):
+                self._sealing.start(held[decision.view.topic], decision.step.state)
+        self._publish(decisions)
+
+    def _free(self) -> list[Topic]:
+        topics = [topic for topic in self._registry.topics.values() if not topic.planned.travels]
+        if Lane.FAST not in self._outstanding:
+            return topics
+        return [topic for topic in topics if topic.learnt.speed.lane not in self._outstanding]
+
+    def _decide(self, topics: Iterable[Topic]) -> list[Decision]:
+        """One decision a topic; what they change is journaled before anything acts on it."""
+        now = self._context.clock_ms()
+        decisions = []
+        for topic in topics:
+            view = self._view(topic, now)
+            if view is None:
+                continue
+            try:
+                with only_foreseen:
+                    decisions.append(planner.decide(view, now, self._context.new_uuid))
+                self._measure_throttling(topic, decisions[-1], now)
+                for gone in decisions[-1].state.abandoned[len(view.state.abandoned) :]:
+                    tell_of_abandoned(self._context, topic.name, gone.reason)
+            except OffloadError as error:
+                self._context.record(self._context.failed(view.state, error))
+        self._context.journal.record([d.state for d in decisions if d.state != d.view.state])
+        return decisions
+
+    def _view(self, topic: Topic, now: int) -> TopicView | None:
+        """None: what is known of the topic adds up to nothing that could be decided on."""
+        allowance, allowed_at = self.rates.allowance(topic.name, now)
+        try:
+            with only_foreseen:
+                return topic.view(self._context.state(topic.name), self.limits[Lane.SLOW], allowance, allowed_at)
+        except OffloadError as error:
+            committing.in_doubt(self._context, topic, error)
+            return None
+
+    def _measure_throttling(self, topic: Topic, decision: Decision, now: int) -> None:
+        since = topic.planned.throttled_since
+        if isinstance(decision.step, Hold) and decision.step.reason == planner.RATE_LIMIT:
+            topic.planned = replace(topic.planned, throttled_since=since or now)
+        elif since:
+            self._context.metrics.throttled(topic.name, (now - since) / 1000)
+            topic.planned = replace(topic.planned, throttled_since=0)
+
+    def _begin_uploads(self, decisions: list[Decision]) -> list[Decision]:
+        """Have uploads begun; the decisions with new ones for those that have begun already."""
+        begins = [(d.view.topic, d.step.uuid) for d in decisions if isinstance(d.step, Begin)]
+        if not begins:
+            return decisions
+        for topic, uuid in begins:
+            self._uploads.start(topic, uuid)
+        self.take_done()
+        others, work = [d for d in decisions if not isinstance(d.step, Begin)], self._context.work
+        begun = [self._registry.topics[topic] for topic, _ in begins if not work.has(WorkKind.BEGIN, topic)]
+        return others + self._decide(begun)
+
+    def _publish(self, decisions: list[Decision]) -> None:
+        for lane in Lane:
+            if lane not in self._outstanding and not self._rests(lane):
+                plan = planner.plan(self.server.run, self._number + 1, lane, decisions, self.limits[lane])
+                if plan.tasks:
+                    self._hand_out(plan)
+
+    def _rests(self, lane: Lane) -> bool:
+        """A slow slice that has held the only slot lets the others have it for as long, while they want it."""
+        shared = lane is Lane.SLOW and self.limits[lane].longest_ms is not None
+        return shared and Lane.FAST in self._outstanding and self._context.clock_ms() < self._slow_rests_until
+
+    def _hand_out(self, plan: Plan) -> None:
+        now = self._context.clock_ms()
+        self._number = plan.number
+        self._outstanding[plan.lane] = _Outstanding(plan, now)
+        if plan.lane is Lane.FAST:
+            self._idle.clear()
+        for work in plan.slices:
+            topic = self._registry.topics[work.id.topic]
+            topic.planned = replace(topic.planned, at=now, travels=True)
+        self._context.metrics.health.batch_began(plan.lane, plan.longest_ms / 1000)
+        self.server.publish(plan)
+        log.debug(
+            "planned plan=%d lane=%s at=%d slices=%d tasks=%d topics=%s", plan.number, plan.lane, now,
+            len(plan.slices), len(plan.tasks), ",".join(str(work.id.topic) for work in plan.slices),
+        )  # fmt: skip
