@@ -14,9 +14,8 @@ from offloader.format.blocks import ENTRY_HEADER, ENTRY_HEADER_SIZE, HEADER_SIZE
 from offloader.format.consecutive import Consecutive
 from offloader.format.entry import EntryFacts
 from offloader.format.part_index import IndexEntry, encode_part_index, part_index_size
-from offloader.format.ranges import merge_ranges
 from offloader.format.stats import StatsBuilder
-from offloader.model import EntryStats, Gap, LedgerRange, Part, SegmentLayout
+from offloader.model import EntryStats, Gap, LedgerRange, Part, SegmentLayout, merge_ranges
 
 _BLOCK_OVERHEAD = HEADER_SIZE + PADDING_SIZE
 _PADDING = padding(PADDING_SIZE)

@@ -10,8 +10,7 @@ from offloader.format.blocks import ENTRY_HEADER, ENTRY_HEADER_SIZE, HEADER_SIZE
 from offloader.format.chunks import Chunks
 from offloader.format.index import Index, ledger_info
 from offloader.format.part_index import IndexEntry, encode_part_index
-from offloader.format.ranges import merge_ranges
-from offloader.model import LedgerRange
+from offloader.model import LedgerRange, merge_ranges
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,8 +85,8 @@ class FsspecStore:
         key: str,
         data: bytes,
         *,
-        meta: Mapping[str, str] | None = None,
-        if_absent: bool = False,  # noqa: ARG002
+        meta: Mapping[str, str] | None = None,  # noqa: ARG002
+        if_absent: bool = False,
     ) -> Stat | None:
         """See `ObjectStore.put`. Metadata is not kept."""
         path = self._path(key)

@@ -10,7 +10,7 @@ import numpy as np
 
 from offloader._proto.pulsar_messages_pb2 import BrokerEntryMetadata, KeyValue, MessageMetadata
 from offloader.archive.messages.entries import Entries
-from offloader.format.frames import frames
+from offloader.format.many import frames
 from offloader.format.scan import Fields, Int64s, Mask, Ranges, scan
 
 _BROKER_FIELDS = frozenset(BrokerEntryMetadata.DESCRIPTOR.fields_by_name)
