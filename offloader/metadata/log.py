@@ -88,35 +88,23 @@ class NumberedLog:
         self._unknown = None
 
     def slots(self, after: int = -1) -> list[int]:
-        """The numbers of the records that are there, in order. What they are is known again, also after an unknown
-        outcome."""
-        self._unknown = None
+        """The numbers of the records that are there, in order; as `known`."""
+        self.known()
         start_after = self.key(after) if after >= 0 else ""
         names = (key.removeprefix(self._folder) for key, _ in self._store.list(self._folder, start_after=start_after))
         return [slot for slot in map(parse_slot, names) if slot is not None]
 
     def load(self, after: int = -1) -> Iterator[tuple[int, bytes]]:
-        """All records after a slot, in order; not all at once. Raises ObjectNotFoundError where one is removed
+        """All records after a slot, in order, several read at a time. Raises ObjectNotFoundError where one is removed
         meanwhile."""
-        return self.read(self.slots(after))
-
-    def read(self, slots: list[int]) -> Iterator[tuple[int, bytes]]:
-        """These records, as they were listed just now; not all at once. Raises as `load`."""
-        self._unknown = None
-        return zip(slots, _read(self._store, [self.key(slot) for slot in slots]), strict=True)
+        slots = self.slots(after)
+        with ThreadPoolExecutor(READERS, "log-reader") as pool:
+            data = map_ahead(pool, partial(read_record, self._store), map(self.key, slots), 2 * READERS)
+            yield from zip(slots, data, strict=True)
 
     def remove(self, slots: Iterable[int]) -> None:
         """Remove records that a later one covers."""
         self._store.delete([self.key(slot) for slot in slots])
-
-
-def _read(store: ObjectStore, keys: list[str]) -> Iterator[bytes]:
-    """Objects, read several at a time, in the order of the keys. Raises ObjectNotFoundError."""
-    if len(keys) <= 1:
-        yield from (read_record(store, key) for key in keys)
-        return
-    with ThreadPoolExecutor(min(READERS, len(keys)), "log-reader") as pool:
-        yield from map_ahead(pool, partial(read_record, store), keys, 2 * READERS)
 
 
 def read_record(store: ObjectStore, key: str) -> bytes:
