@@ -19,7 +19,6 @@ from uuid import uuid4
 
 from offloader.errors import (
     FatalError,
-    ObjectNotFoundError,
     PartRejectedError,
     StoreUnavailableError,
     UnprovenStoreError,
@@ -35,10 +34,12 @@ from offloader.storage.rules import (
     check_crc,
     check_key,
     check_parts,
+    existing,
     holds_parts,
     make_handle,
     part_etag,
     split_handle,
+    stat_if_equal,
     total_size,
 )
 
@@ -88,18 +89,18 @@ class FsspecStore:
         meta: Mapping[str, str] | None = None,  # noqa: ARG002
         if_absent: bool = False,
     ) -> Stat | None:
-        """See `ObjectStore.put`. Metadata is not kept."""
+        """Metadata is not kept."""
         path = self._path(key)
         with translated(f"writing {path}", write=True):
             try:
                 with self._creating:
                     self._write(path, data, "create" if if_absent else "overwrite")
             except FileExistsError:  # or ours: file systems repeat a create whose answer was lost
-                return self._if_equal(key, data)
-            return self._existing(key)
+                return stat_if_equal(self, key, data)
+            return existing(self, key)
 
     def begin(self, key: str, *, meta: Mapping[str, str] | None = None) -> str:  # noqa: ARG002
-        """See `ObjectStore.begin`. Metadata is not kept."""
+        """Metadata is not kept."""
         self._path(key)
         upload = make_handle(key, uuid4().hex)
         info = {"key": key, "began_at": time.time_ns() // 1_000_000}
@@ -108,7 +109,6 @@ class FsspecStore:
         return upload
 
     def put_part(self, upload: str, number: int, offset: int, data: bytes, crc32c: int) -> UploadedPart:  # noqa: ARG002
-        """See `ObjectStore.put_part`."""
         check_crc(number, data, crc32c)
         part = UploadedPart(number, len(data), part_etag(len(data), crc32c), crc32c)
         path = self._part_path(upload, part)
@@ -123,7 +123,6 @@ class FsspecStore:
         return part
 
     def commit(self, upload: str, parts: Iterable[UploadedPart]) -> Stat:
-        """See `ObjectStore.commit`."""
         key, _ = split_handle(upload)
         listed = check_parts(key, parts, self.min_part_size)
         with translated(f"completing {key}", write=True):
@@ -135,17 +134,15 @@ class FsspecStore:
                 if not self._is_made_of(key, listed):
                     raise UploadGoneError(f"{self.url}: the upload of {key} is gone") from None
             self.abort(upload)
-            return self._existing(key)
+            return existing(self, key)
 
     def abort(self, upload: str) -> None:
-        """See `ObjectStore.abort`."""
         folder = self._folder(upload)
         with translated(f"aborting {upload}", write=True):
             self._remove([folder + "upload.json"])
             self._remove(list(self._find(folder)))
 
     def list_uploads(self, prefix: str = "") -> Iterator[OpenUpload]:
-        """See `ObjectStore.list_uploads`."""
         with translated("listing uploads"):
             for path, size in sorted(self._find(f"{self._base}{_UPLOADS}/").items()):
                 if not path.endswith("/upload.json") or size > LARGEST_DESCRIPTION:
@@ -160,12 +157,11 @@ class FsspecStore:
                         )
 
     def read(self, key: str, offset: int = 0, length: int | None = None) -> tuple[bytes, Stat]:
-        """See `ObjectStore.read`."""
-        found = self._existing(key)
+        found = existing(self, key)
         for _ in range(READ_ATTEMPTS):
             end = found.size if length is None else min(offset + length, found.size)
             data = self._range(key, offset, end)
-            before, found = found, self._existing(key)
+            before, found = found, existing(self, key)
             if found == before and len(data) == max(0, end - offset):
                 return data, found
         raise StoreUnavailableError(
@@ -173,7 +169,7 @@ class FsspecStore:
         )
 
     def stat(self, key: str) -> Stat | None:
-        """See `ObjectStore.stat`. The etag is a digest of all that the file system tells of the object."""
+        """The etag is a digest of all that the file system tells of the object."""
         with translated(f"looking at {key}"):
             try:
                 info = self._fs.info(self._path(key))
@@ -186,7 +182,6 @@ class FsspecStore:
         return Stat(info["size"], hashlib.sha256(described).hexdigest()[:32])
 
     def list(self, prefix: str = "", start_after: str = "") -> Iterator[tuple[str, int]]:
-        """See `ObjectStore.list`."""
         folder = prefix.rpartition("/")[0]
         if start_after:
             yield from self._walk(f"{folder}/" if folder else "", prefix, start_after)
@@ -199,7 +194,6 @@ class FsspecStore:
                 yield key, found[path]
 
     def folders(self, prefix: str = "") -> Iterator[str]:
-        """See `ObjectStore.folders`."""
         found = self._in_folder(prefix[: prefix.rfind("/") + 1], prefix)
         return (key for key, _ in found if key.endswith("/") and key.startswith(prefix))
 
@@ -231,7 +225,6 @@ class FsspecStore:
         return sorted((key, size) for key, size in found if key != f"{_UPLOADS}/")
 
     def delete(self, keys: Iterable[str]) -> None:
-        """See `ObjectStore.delete`."""
         with translated("deleting", write=True):
             self._remove([self._path(key) for key in keys])
 
@@ -308,16 +301,3 @@ class FsspecStore:
         for path in paths:
             with suppress(FileNotFoundError):
                 self._fs.rm_file(path)
-
-    def _existing(self, key: str) -> Stat:
-        found = self.stat(key)
-        if found is None:
-            raise ObjectNotFoundError(f"{self.url}: there is no object {key}")
-        return found
-
-    def _if_equal(self, key: str, data: bytes) -> Stat | None:
-        try:
-            found, stat = self.read(key, 0, len(data) + 1)
-        except ObjectNotFoundError:  # deleted since: still, another writer was first
-            return None
-        return stat if found == data else None

@@ -40,6 +40,7 @@ from offloader.storage.rules import (
     holds_parts,
     make_handle,
     split_handle,
+    stat_if_equal,
 )
 
 LEFT_OVER_AFTER_SECONDS = 86_400
@@ -61,7 +62,6 @@ class LocalStore:
     def put(
         self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False
     ) -> Stat | None:
-        """See `ObjectStore.put`."""
         target, source = self._path(key), self._spare()
         with os_errors(f"{self.url}: writing {key}"), temporary(source) as fd:
             write_at(fd, data)
@@ -69,10 +69,12 @@ class LocalStore:
             self._make_folders(target.parent)
             if publish(source, target, if_absent=if_absent):
                 return stat_of(fd)
-            return self._if_equal(key, data)
+            found = stat_if_equal(self, key, data)
+            if found is not None:
+                keep_name(target)
+            return found
 
     def begin(self, key: str, *, meta: Mapping[str, str] | None = None) -> str:
-        """See `ObjectStore.begin`."""
         self._path(key)
         upload = make_handle(key, uuid4().hex)
         with os_errors(f"{self.url}: beginning {key}"):
@@ -80,7 +82,6 @@ class LocalStore:
         return upload
 
     def put_part(self, upload: str, number: int, offset: int, data: bytes, crc32c: int) -> UploadedPart:
-        """See `ObjectStore.put_part`."""
         check_crc(number, data, crc32c)
         with os_errors(f"{self.url}: part {number} of {upload}"):
             try:
@@ -90,7 +91,6 @@ class LocalStore:
         return UploadedPart(number, len(data), etag, crc32c)
 
     def commit(self, upload: str, parts: Iterable[UploadedPart]) -> Stat:
-        """See `ObjectStore.commit`."""
         key, _ = split_handle(upload)
         listed = check_parts(key, parts, self.min_part_size)
         with os_errors(f"{self.url}: completing {key}"):
@@ -107,12 +107,10 @@ class LocalStore:
         return found
 
     def abort(self, upload: str) -> None:
-        """See `ObjectStore.abort`."""
         with os_errors(f"{self.url}: aborting {upload}"):
             self._folder(upload).remove()
 
     def list_uploads(self, prefix: str = "") -> Iterator[OpenUpload]:
-        """See `ObjectStore.list_uploads`."""
         with os_errors(f"{self.url}: listing uploads"):
             names = sorted(path.name for path in self._uploads.iterdir()) if self._uploads.is_dir() else []
             for name in filter(
@@ -124,7 +122,6 @@ class LocalStore:
                         yield OpenUpload(info.key, make_handle(info.key, name), info.began_at)
 
     def read(self, key: str, offset: int = 0, length: int | None = None) -> tuple[bytes, Stat]:
-        """See `ObjectStore.read`."""
         with os_errors(f"{self.url}: reading {key}"):
             try:
                 with self._opened(key) as fd:
@@ -135,7 +132,6 @@ class LocalStore:
                 raise ObjectNotFoundError(f"{self.url}: there is no object {key}") from None
 
     def stat(self, key: str) -> Stat | None:
-        """See `ObjectStore.stat`."""
         with os_errors(f"{self.url}: looking at {key}"):
             try:
                 with self._opened(key) as fd:
@@ -144,14 +140,13 @@ class LocalStore:
                 return None
 
     def list(self, prefix: str = "", start_after: str = "") -> Iterator[tuple[str, int]]:
-        """See `ObjectStore.list`."""
         folder = prefix.rpartition("/")[0]
         start = self._path(folder) if folder else self.root
         with os_errors(f"{self.url}: listing {prefix}"):
             yield from _walk(start, f"{folder}/" if folder else "", prefix, start_after)
 
     def folders(self, prefix: str = "") -> Iterator[str]:
-        """See `ObjectStore.folders`: without those that hold no object."""
+        """Without those that hold no object."""
         base = prefix[: prefix.rfind("/") + 1]
         with os_errors(f"{self.url}: listing {prefix}"):
             for name, entry in _entries(self._path(base[:-1]) if base else self.root, base):
@@ -164,7 +159,6 @@ class LocalStore:
                     yield key
 
     def delete(self, keys: Iterable[str]) -> None:
-        """See `ObjectStore.delete`."""
         touched: set[Path] = set()
         with os_errors(f"{self.url}: deleting"):
             for key in keys:
@@ -250,16 +244,6 @@ class LocalStore:
                 return holds_parts(partial(read_at, fd), os.fstat(fd).st_size, parts)
         except FileNotFoundError:
             return False
-
-    def _if_equal(self, key: str, data: bytes) -> Stat | None:
-        try:
-            found, stat_ = self.read(key, 0, len(data) + 1)
-        except ObjectNotFoundError:  # deleted since: still, another writer was first
-            return None
-        if found != data:
-            return None
-        keep_name(self._path(key))
-        return stat_
 
 
 def _walk(folder: Path, base: str, prefix: str, start_after: str) -> Iterator[tuple[str, int]]:

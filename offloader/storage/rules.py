@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from crc32c import crc32c
 
-from offloader.errors import FatalError, IntegrityError, PartRejectedError
-from offloader.ports.object_store import UploadedPart
+from offloader.errors import FatalError, IntegrityError, ObjectNotFoundError, PartRejectedError
+from offloader.ports.object_store import ObjectStore, Stat, UploadedPart
 
 MAX_KEY_BYTES = 1024  # S3's limit
 HELPER_FOLDERS = (".uploads", ".tmp")  # of the stores themselves, at the root
@@ -82,3 +82,20 @@ def holds_parts(read: Callable[[int, int], bytes], size: int, parts: Sequence[Up
             return False
         offset += part.size
     return True
+
+
+def existing(store: ObjectStore, key: str) -> Stat:
+    """What the store says of an object. Raises ObjectNotFoundError."""
+    found = store.stat(key)
+    if found is None:
+        raise ObjectNotFoundError(f"{store.url}: there is no object {key}")
+    return found
+
+
+def stat_if_equal(store: ObjectStore, key: str, data: bytes) -> Stat | None:
+    """Of an object that another writer may have put in the place of `data`: None where it holds other bytes."""
+    try:
+        found, stat = store.read(key, 0, len(data) + 1)
+    except ObjectNotFoundError:  # deleted since: still, another writer was first
+        return None
+    return stat if found == data else None

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from typing import Any
 
+from boto3.session import Session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from offloader.errors import AccessDeniedError, ConfigError, StoreUnavailableError
 from offloader.storage.s3 import S3Store
-from offloader.storage.s3_calls import code_of
-from offloader.storage.s3_session import new_client
+from offloader.storage.s3_calls import REDIRECTED, code_of
 from offloader.storage.settings import StoreSettings
 
 # Enough for the threads of a worker; a connection is opened only when it is needed.
@@ -27,6 +29,9 @@ OPTIONS = (
 ADDRESSING = ("auto", "path", "virtual")
 NO_RULES = "NoSuchLifecycleConfiguration"
 PAYLOAD_SIGNING = ("auto", "always", "never")
+
+# Of the session, which is for one thread at a time; its clients are for many.
+_LOCK = threading.Lock()
 
 
 def open_s3(settings: StoreSettings) -> S3Store:
@@ -66,6 +71,39 @@ def life_cycle_rules(settings: StoreSettings) -> tuple[str, Sequence[Mapping[str
         raise AccessDeniedError(f"the rules of bucket {bucket} cannot be read ({code_of(error)})") from error
     except BotoCoreError as error:
         raise StoreUnavailableError(f"the rules of bucket {bucket} cannot be read: {error}") from error
+
+
+def new_client(settings: StoreSettings, config: Config) -> Any:
+    """A client of its own. Raises BotoCoreError, ValueError; nothing is asked of the server yet."""
+    with _LOCK:
+        client = _session().client(
+            "s3",
+            endpoint_url=settings.endpoint,
+            region_name=settings.region,
+            aws_access_key_id=settings.access_key,
+            aws_secret_access_key=settings.secret_key,
+            config=config,
+        )
+    if settings.endpoint is not None:
+        client.meta.events.register_first("needs-retry.s3", _refuse_redirects)
+    return client
+
+
+def _refuse_redirects(response: tuple[Any, Any] | None = None, operation: Any = None, **_: object) -> None:
+    """botocore takes a redirect for another region's, and where it names none asks for it and is redirected, without
+    end."""
+    if response is None:
+        return
+    answer = response[0]
+    if 300 <= answer.status_code < 400 and answer.status_code != 304 and "x-amz-bucket-region" not in answer.headers:
+        said = {"Code": REDIRECTED, "Message": f"to {answer.headers.get('location', 'nowhere')}"}
+        raise ClientError({"Error": said, "ResponseMetadata": {"HTTPStatusCode": answer.status_code}}, operation.name)
+
+
+@cache
+def _session() -> Session:
+    """Once in a process: it reads what boto3 knows of services, which takes twenty times as long as making a client."""
+    return Session()
 
 
 def _addressing_style(settings: StoreSettings) -> str:
