@@ -38,8 +38,7 @@ def account(data: bytes | Iterable[bytes], index: Index, *, own: bool = False) -
 
 
 def check_ledger_infos(index: Index, ledgers: Iterable[LedgerRange], timestamp: int) -> None:
-    """Compare the ledgers' metadata in one of our own index objects with the segment's record. Raises
-    DamagedObjectError."""
+    """Compare the ledgers' metadata in an index object of ours with the record. Raises DamagedObjectError."""
     try:
         expected = {held.ledger: ledger_info(held, timestamp) for held in ledgers}
     except ValueError as error:  # numbers that no index can hold
