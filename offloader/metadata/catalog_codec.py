@@ -42,7 +42,7 @@ TOPIC = "topic"
 """The property of a segment's driver that says whose it is."""
 
 
-class Written(NamedTuple):
+class LogRecord(NamedTuple):
     """A record of a catalog's log, its token, and what the records before it add up to."""
 
     before: CatalogHead
@@ -71,7 +71,7 @@ def plain(data: bytes) -> bytes:
     return data[STANDING.size + STANDING.unpack_from(data)[2] :]
 
 
-def decode_slot(topic: TopicName, generation: int, slot: int, key: str, data: bytes) -> Written:
+def decode_slot(topic: TopicName, generation: int, slot: int, key: str, data: bytes) -> LogRecord:
     """The record that `key` holds, which is the one of this place. Raises as `decode_catalog`."""
     try:
         magic, checksum, length = STANDING.unpack_from(data)
@@ -87,7 +87,7 @@ def decode_slot(topic: TopicName, generation: int, slot: int, key: str, data: by
             f"{key}: it is a copy of {slot_key(before.topic, before.generation, before.next_slot)}"
         )
     token, record = decode_of(topic, key, data)
-    return Written(before, record, token)
+    return LogRecord(before, record, token)
 
 
 def encode_catalog(token: str, record: Record) -> bytes:
@@ -97,8 +97,7 @@ def encode_catalog(token: str, record: Record) -> bytes:
 
 
 def decode_of(topic: TopicName, key: str, data: bytes) -> tuple[str, Record]:
-    """The topic's record that `key` holds, and its token: a uuid, which says that it is the topic's. Raises as
-    `decode_catalog`."""
+    """The record that `key` holds and its token, a uuid that shows whose it is. Raises as `decode_catalog`."""
     opened = unseal(key, plain(data))
     record = _record(key, opened)
     elsewhere = isinstance(record, Segment) and dict(record.driver_properties).get(TOPIC, str(topic)) != str(topic)

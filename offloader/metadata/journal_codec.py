@@ -36,14 +36,6 @@ class JournalRecord:
     fence: bool = False
     taken_over_by: str = ""
 
-    def fold_into(self, topics: dict[TopicName, bytes]) -> None:
-        """Make of what was known before what is known after this record."""
-        if self.full:
-            topics.clear()
-        for topic in self.removed:
-            topics.pop(topic, None)
-        topics.update(self.topics)
-
 
 def encode_fence(token: str) -> bytes:
     """A fence's bytes."""

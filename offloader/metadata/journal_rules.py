@@ -32,7 +32,11 @@ class Loaded:
         topics, taken_over_by = dict(self.topics), self.taken_over_by
         said = [record for record in records if not record.fence]
         for record in said:
-            record.fold_into(topics)
+            if record.full:
+                topics.clear()
+            for topic in record.removed:
+                topics.pop(topic, None)
+            topics.update(record.topics)
             taken_over_by = record.taken_over_by or taken_over_by
         end = self.next_slot + len(said)
         removable = (*self.removable, *range(self.next_slot, end))

@@ -35,8 +35,7 @@ class NumberedLog:
         return self._folder + slot_name(slot)
 
     def append(self, slot: int, data: bytes) -> bytes | None:
-        """Write a record: None when these bytes hold the slot now, else the bytes of whoever was there before: none
-        where it is gone since.
+        """Write a record. None: these bytes hold the slot now; else the bytes that did before, empty if gone since.
 
         `data` carries a fresh token; whoever tries a slot again passes the same bytes. Raises OutcomeUnknownError,
         DamagedRecordError.
@@ -60,8 +59,7 @@ class NumberedLog:
         return self._store.stat(self.key(slot)) is None
 
     def held_by(self, slot: int) -> bytes | None:
-        """What holds the slot: None where nobody has written it, no bytes where it is gone since. Raises
-        DamagedRecordError."""
+        """What holds the slot: None: nobody has written it; no bytes: it is gone since. Raises DamagedRecordError."""
         return None if self.is_empty(slot) else self._there(self.key(slot))
 
     def _there(self, key: str) -> bytes:
@@ -71,8 +69,7 @@ class NumberedLog:
             return b""
 
     def nearly_all(self, within: int) -> int:
-        """How many records there are at least: fewer than `within` more may be there. In as many steps as the number
-        has digits."""
+        """At least how many records there are, less than `within` too few; in as many steps as that has digits."""
         low = 0
         step = within
         while not self.is_empty(low + step - 1):
@@ -95,8 +92,7 @@ class NumberedLog:
         return [slot for slot in map(parse_slot, names) if slot is not None]
 
     def load(self, after: int = -1) -> Iterator[tuple[int, bytes]]:
-        """All records after a slot, in order, several read at a time. Raises ObjectNotFoundError where one is removed
-        meanwhile."""
+        """All records after a slot, in order. Raises ObjectNotFoundError where one is removed meanwhile."""
         slots = self.slots(after)
         with ThreadPoolExecutor(READERS, "log-reader") as pool:
             data = map_ahead(pool, partial(read_record, self._store), map(self.key, slots), 2 * READERS)
@@ -108,6 +104,5 @@ class NumberedLog:
 
 
 def read_record(store: ObjectStore, key: str) -> bytes:
-    """An object that should be a record. Raises ObjectNotFoundError, DamagedRecordError for one that is larger than
-    any."""
+    """A record's bytes. Raises ObjectNotFoundError; DamagedRecordError for an object larger than any record."""
     return read_whole(store, key, LARGEST_RECORD, DamagedRecordError)[0]

@@ -33,8 +33,7 @@ def encode_manifest(topic: TopicName, manifest: Manifest) -> bytes:
 
 
 def read_manifest(store: ObjectStore, key: str) -> bytes:
-    """An object that should be a manifest. Raises ObjectNotFoundError, DamagedRecordError for one that is larger than
-    any."""
+    """A manifest's bytes. Raises ObjectNotFoundError; DamagedRecordError for an object larger than any manifest."""
     return read_whole(store, key, LARGEST_MANIFEST, DamagedRecordError)[0]
 
 

@@ -1,4 +1,4 @@
-"""Values whose message has a field of the same name for each of theirs, to and from that message."""
+"""Values and their messages, which have fields of the same names."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hint
 from google.protobuf.descriptor import FieldDescriptor
 
 from offloader._proto import metadata_pb2 as pb
+from offloader.metadata import value_codec
 from offloader.metadata.part_codec import parts_message, read_parts
 from offloader.metadata.state import (
     Abandoned,
@@ -24,17 +25,6 @@ from offloader.metadata.state import (
     NewestSegment,
     OpenTopic,
     TopicState,
-)
-from offloader.metadata.value_codec import (
-    gap_message,
-    ledger_message,
-    position_message,
-    read_gap,
-    read_ledger,
-    read_position,
-    read_topic,
-    topic_message,
-    word,
 )
 from offloader.model import (
     Failure,
@@ -71,19 +61,19 @@ MESSAGES: dict[type, Any] = {
     SegmentLayout: pb.Cuts,
     TopicState: pb.Topic,
 }
-# Fields with other names, several records in one message; positions because there are so many.
+# These have other fields than their messages; positions are here because there are many.
 _BY_HAND: dict[Any, tuple[Convert, Convert]] = {
-    Gap: (gap_message, read_gap),
-    LedgerRange: (ledger_message, read_ledger),
-    Position: (position_message, read_position),
-    TopicName: (topic_message, read_topic),
+    Gap: (value_codec.gap_message, value_codec.read_gap),
+    LedgerRange: (value_codec.ledger_message, value_codec.read_ledger),
+    Position: (value_codec.position_message, value_codec.read_position),
+    TopicName: (value_codec.topic_message, value_codec.read_topic),
     tuple[Part, ...]: (parts_message, read_parts),
     tuple[str, str]: (lambda pair: pb.Property(key=pair[0], value=pair[1]), lambda m: (m.key, m.value)),
 }
 
 
 class _Field(NamedTuple):
-    """`write` takes the field's value, `read` the whole message; None: it is the same in both."""
+    """`write` takes the field's value, `read` the whole message; None: both hold the same."""
 
     name: str
     write: Convert | None = None
@@ -91,7 +81,7 @@ class _Field(NamedTuple):
 
 
 def message_of(value: object, **others: object) -> Any:
-    """A value's message; `others` are fields that the value has not by this name. None is a field that is not set."""
+    """A value's message; a None is not set. `others`: the message's fields that the value does not have."""
     kind = type(value)
     own = {
         name: getattr(value, name) if write is None else write(getattr(value, name)) for name, write, _ in _FIELDS[kind]
@@ -100,7 +90,7 @@ def message_of(value: object, **others: object) -> Any:
 
 
 def read_value(kind: type[Value], message: Any, **others: object) -> Value:
-    """The opposite of `message_of`; `others` are fields that the message has not by this name."""
+    """The value of a message. `others`: the value's fields that the message does not have."""
     own = {name: getattr(message, name) if read is None else read(message) for name, _, read in _FIELDS[kind]}
     return kind(**own, **others)
 
@@ -132,7 +122,7 @@ def _converters(kind: Any) -> tuple[Convert, Convert]:
         return _BY_HAND[kind]
     if kind in MESSAGES:
         return message_of, partial(read_value, kind)
-    return kind, partial(word, kind) if issubclass(kind, StrEnum) else kind
+    return kind, partial(value_codec.word, kind) if issubclass(kind, StrEnum) else kind
 
 
 _FIELDS: dict[type, tuple[_Field, ...]] = {kind: _fields(kind) for kind in MESSAGES}

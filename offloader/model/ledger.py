@@ -12,8 +12,7 @@ from offloader.model.position import EntryRange, Position
 
 @dataclass(frozen=True, slots=True)
 class LedgerSpan:
-    """One ledger of a topic's list. `last` is the last entry id it was closed with (-1: empty), None while it is
-    open."""
+    """One ledger of a topic's list. `last`: the last entry id it was closed with (-1: empty), None while it is open."""
 
     ledger: int
     last: int | None
@@ -30,8 +29,7 @@ class LedgerList:
         return ledger in self._by_id
 
     def reaches(self, ledger: int) -> bool:
-        """Whether the list has this ledger or a later one. Else it is older than whoever says that there is this
-        ledger."""
+        """Whether the list has this ledger or a later one. Else it is older than what names this ledger."""
         return bool(self.spans) and self.spans[-1].ledger >= ledger
 
     def closed_with(self, ledger: int) -> int | None:

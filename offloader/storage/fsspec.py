@@ -17,31 +17,12 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 from uuid import uuid4
 
-from offloader.errors import (
-    FatalError,
-    PartRejectedError,
-    StoreUnavailableError,
-    UnprovenStoreError,
-    UploadGoneError,
-)
+from offloader.errors import FatalError, PartRejectedError, StoreUnavailableError, UnprovenStoreError, UploadGoneError
 from offloader.json_text import parse_json
 from offloader.ports.object_store import OpenUpload, Stat, UploadedPart
+from offloader.storage import rules
 from offloader.storage.fsspec_errors import translated
 from offloader.storage.fsspec_open import AZURE, GOOGLE, must_create, open_file_system
-from offloader.storage.rules import (
-    HELPER_FOLDERS,
-    LARGEST_DESCRIPTION,
-    check_crc,
-    check_key,
-    check_parts,
-    existing,
-    holds_parts,
-    make_handle,
-    part_etag,
-    split_handle,
-    stat_if_equal,
-    total_size,
-)
 
 # Where pipe_file(mode="create") has exactly one winner: gcsfs asks for generation 0 (`ifGenerationMatch=0`), adlfs
 # sends `If-None-Match: *`, and the server decides. Seen with emulators (fake-gcs-server, Azurite; integration/storage),
@@ -52,7 +33,7 @@ COMPOSE_LIMIT = 32  # Google Cloud Storage composes no more sources in one reque
 READ_ATTEMPTS = 20
 CALLS_OF_ONE = 2  # a write, and a look what became of it
 CLIENTS_RETRY_S = 100.0  # the clients' own tries, from outside not to be changed: gcsfs's took 34 s, adlfs's 88 s
-_UPLOADS = HELPER_FOLDERS[0]
+_UPLOADS = rules.HELPER_FOLDERS[0]
 _BOUNDARY = b"--==0=="  # gcsfs separates an object's metadata and bytes by it, whatever the bytes are
 _CHANGED_BY_READING = ("last_accessed_on",)  # Azure's
 _MEMORY_LOCK = threading.Lock()
@@ -96,21 +77,21 @@ class FsspecStore:
                 with self._creating:
                     self._write(path, data, "create" if if_absent else "overwrite")
             except FileExistsError:  # or ours: file systems repeat a create whose answer was lost
-                return stat_if_equal(self, key, data)
-            return existing(self, key)
+                return rules.stat_if_equal(self, key, data)
+            return rules.existing(self, key)
 
     def begin(self, key: str, *, meta: Mapping[str, str] | None = None) -> str:  # noqa: ARG002
         """Metadata is not kept."""
         self._path(key)
-        upload = make_handle(key, uuid4().hex)
+        upload = rules.make_handle(key, uuid4().hex)
         info = {"key": key, "began_at": time.time_ns() // 1_000_000}
         with translated(f"beginning {key}", write=True):
             self._write(self._folder(upload) + "upload.json", json.dumps(info).encode())
         return upload
 
     def put_part(self, upload: str, number: int, offset: int, data: bytes, crc32c: int) -> UploadedPart:  # noqa: ARG002
-        check_crc(number, data, crc32c)
-        part = UploadedPart(number, len(data), part_etag(len(data), crc32c), crc32c)
+        rules.check_crc(number, data, crc32c)
+        part = UploadedPart(number, len(data), rules.part_etag(len(data), crc32c), crc32c)
         path = self._part_path(upload, part)
         with translated(f"uploading part {number} of {upload}", write=True):
             self._must_be_open(upload)
@@ -123,8 +104,8 @@ class FsspecStore:
         return part
 
     def commit(self, upload: str, parts: Iterable[UploadedPart]) -> Stat:
-        key, _ = split_handle(upload)
-        listed = check_parts(key, parts, self.min_part_size)
+        key, _ = rules.split_handle(upload)
+        listed = rules.check_parts(key, parts, self.min_part_size)
         with translated(f"completing {key}", write=True):
             try:
                 self._must_be_open(upload)
@@ -134,7 +115,7 @@ class FsspecStore:
                 if not self._is_made_of(key, listed):
                     raise UploadGoneError(f"{self.url}: the upload of {key} is gone") from None
             self.abort(upload)
-            return existing(self, key)
+            return rules.existing(self, key)
 
     def abort(self, upload: str) -> None:
         folder = self._folder(upload)
@@ -145,23 +126,22 @@ class FsspecStore:
     def list_uploads(self, prefix: str = "") -> Iterator[OpenUpload]:
         with translated("listing uploads"):
             for path, size in sorted(self._find(f"{self._base}{_UPLOADS}/").items()):
-                if not path.endswith("/upload.json") or size > LARGEST_DESCRIPTION:
+                if not path.endswith("/upload.json") or size > rules.LARGEST_DESCRIPTION:
                     continue
-                with suppress(
-                    FileNotFoundError, ValueError, KeyError, TypeError, AttributeError
-                ):  # ended since, or not ours
+                # ended since, or not ours
+                with suppress(FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
                     info = parse_json(self._fs.cat_file(path))
                     if info["key"].startswith(prefix):
                         yield OpenUpload(
-                            info["key"], make_handle(info["key"], path.split("/")[-2]), int(info["began_at"])
+                            info["key"], rules.make_handle(info["key"], path.split("/")[-2]), int(info["began_at"])
                         )
 
     def read(self, key: str, offset: int = 0, length: int | None = None) -> tuple[bytes, Stat]:
-        found = existing(self, key)
+        found = rules.existing(self, key)
         for _ in range(READ_ATTEMPTS):
             end = found.size if length is None else min(offset + length, found.size)
             data = self._range(key, offset, end)
-            before, found = found, existing(self, key)
+            before, found = found, rules.existing(self, key)
             if found == before and len(data) == max(0, end - offset):
                 return data, found
         raise StoreUnavailableError(
@@ -200,13 +180,8 @@ class FsspecStore:
     def _walk(self, folder: str, prefix: str, start_after: str) -> Iterator[tuple[str, int]]:
         """Folder by folder: those that come before are passed over, and what nobody takes is not listed."""
         for key, size in self._in_folder(folder, prefix):
-            if not key.endswith("/"):
-                if key.startswith(prefix) and key > start_after:
-                    yield key, size
-            elif (key > start_after or start_after.startswith(key)) and (
-                key.startswith(prefix) or prefix.startswith(key)
-            ):
-                yield from self._walk(key, prefix, start_after)
+            if rules.may_be_listed(key, prefix, start_after):
+                yield from self._walk(key, prefix, start_after) if key.endswith("/") else ((key, size),)
 
     def _in_folder(self, folder: str, prefix: str) -> Sequence[tuple[str, int]]:
         """Objects and folders (with the closing slash) that are directly in one, in the order of keys."""
@@ -232,9 +207,9 @@ class FsspecStore:
         """Nothing to give back: fsspec keeps file systems for the life of the process."""
 
     def _path(self, key: str) -> str:
-        if self._protocol in AZURE and "?" in check_key(key):
+        if self._protocol in AZURE and "?" in rules.check_key(key):
             raise FatalError(f"{key!r} cannot be an object's key: adlfs takes what follows ? for a query")
-        return self._base + check_key(key)
+        return self._base + rules.check_key(key)
 
     def _write(self, path: str, data: bytes, mode: str = "overwrite") -> None:
         # What is not shorter than a chunk is sent without boundaries: else the object would silently end at one.
@@ -252,10 +227,10 @@ class FsspecStore:
                 return b""
 
     def _folder(self, upload: str) -> str:
-        return f"{self._base}{_UPLOADS}/{split_handle(upload)[1]}/"
+        return f"{self._base}{_UPLOADS}/{rules.split_handle(upload)[1]}/"
 
     def _part_path(self, upload: str, part: UploadedPart) -> str:
-        return f"{self._folder(upload)}{part.number:05}-{part_etag(part.size, part.crc32c)}"
+        return f"{self._folder(upload)}{part.number:05}-{rules.part_etag(part.size, part.crc32c)}"
 
     def _find(self, folder: str) -> dict[str, int]:
         # Without the end's slash, and filtered: some file systems list only so, and a folder may have a file's name.
@@ -293,9 +268,9 @@ class FsspecStore:
 
     def _is_made_of(self, key: str, parts: Sequence[UploadedPart]) -> bool:
         found = self.stat(key)
-        if found is None or found.size != total_size(parts):
+        if found is None or found.size != rules.total_size(parts):
             return False
-        return holds_parts(lambda offset, length: self.read(key, offset, length)[0], found.size, parts)
+        return rules.holds_parts(lambda offset, length: self.read(key, offset, length)[0], found.size, parts)
 
     def _remove(self, paths: Sequence[str]) -> None:
         for path in paths:

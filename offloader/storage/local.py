@@ -19,6 +19,7 @@ from uuid import uuid4
 
 from offloader.errors import BucketNotFoundError, FatalError, ObjectNotFoundError, UnprovenStoreError
 from offloader.ports.object_store import OpenUpload, Stat, UploadedPart
+from offloader.storage import rules
 from offloader.storage.local_files import (
     complete,
     keep_name,
@@ -32,16 +33,6 @@ from offloader.storage.local_files import (
     write_at,
 )
 from offloader.storage.local_uploads import UploadFolder, UploadInfo, gone
-from offloader.storage.rules import (
-    HELPER_FOLDERS,
-    check_crc,
-    check_key,
-    check_parts,
-    holds_parts,
-    make_handle,
-    split_handle,
-    stat_if_equal,
-)
 
 LEFT_OVER_AFTER_SECONDS = 86_400
 _UPLOAD_ID = re.compile("[0-9a-f]{32}")
@@ -55,7 +46,7 @@ class LocalStore:
         self.url = self.root.as_uri()
         self.min_part_size = 1
         self.retry_deadline = self.longest_call = 0.0
-        self._uploads, self._tmp = (self.root / name for name in HELPER_FOLDERS)
+        self._uploads, self._tmp = (self.root / name for name in rules.HELPER_FOLDERS)
         self._synced: set[Path] = set()
         self._prepared = False
 
@@ -69,20 +60,20 @@ class LocalStore:
             self._make_folders(target.parent)
             if publish(source, target, if_absent=if_absent):
                 return stat_of(fd)
-            found = stat_if_equal(self, key, data)
+            found = rules.stat_if_equal(self, key, data)
             if found is not None:
                 keep_name(target)
             return found
 
     def begin(self, key: str, *, meta: Mapping[str, str] | None = None) -> str:
         self._path(key)
-        upload = make_handle(key, uuid4().hex)
+        upload = rules.make_handle(key, uuid4().hex)
         with os_errors(f"{self.url}: beginning {key}"):
             self._folder(upload).create(UploadInfo(key, time.time_ns() // 1_000_000, dict(meta or {})))
         return upload
 
     def put_part(self, upload: str, number: int, offset: int, data: bytes, crc32c: int) -> UploadedPart:
-        check_crc(number, data, crc32c)
+        rules.check_crc(number, data, crc32c)
         with os_errors(f"{self.url}: part {number} of {upload}"):
             try:
                 etag = self._folder(upload).write(number, offset, data, crc32c)
@@ -91,8 +82,8 @@ class LocalStore:
         return UploadedPart(number, len(data), etag, crc32c)
 
     def commit(self, upload: str, parts: Iterable[UploadedPart]) -> Stat:
-        key, _ = split_handle(upload)
-        listed = check_parts(key, parts, self.min_part_size)
+        key, _ = rules.split_handle(upload)
+        listed = rules.check_parts(key, parts, self.min_part_size)
         with os_errors(f"{self.url}: completing {key}"):
             try:
                 self._publish_upload(upload, listed)
@@ -113,13 +104,11 @@ class LocalStore:
     def list_uploads(self, prefix: str = "") -> Iterator[OpenUpload]:
         with os_errors(f"{self.url}: listing uploads"):
             names = sorted(path.name for path in self._uploads.iterdir()) if self._uploads.is_dir() else []
-            for name in filter(
-                _UPLOAD_ID.fullmatch, names
-            ):  # who looks into the folder may have left files of their own
+            for name in filter(_UPLOAD_ID.fullmatch, names):  # people may have left files of their own
                 with suppress(FileNotFoundError, NotADirectoryError):  # ended since it was listed
                     info = UploadFolder(self._uploads / name, self._tmp).info()
                     if info.key.startswith(prefix):
-                        yield OpenUpload(info.key, make_handle(info.key, name), info.began_at)
+                        yield OpenUpload(info.key, rules.make_handle(info.key, name), info.began_at)
 
     def read(self, key: str, offset: int = 0, length: int | None = None) -> tuple[bytes, Stat]:
         with os_errors(f"{self.url}: reading {key}"):
@@ -200,10 +189,10 @@ class LocalStore:
         return self._tmp / uuid4().hex
 
     def _path(self, key: str) -> Path:
-        return self.root / check_key(key)
+        return self.root / rules.check_key(key)
 
     def _folder(self, upload: str) -> UploadFolder:
-        _, upload_id = split_handle(upload)
+        _, upload_id = rules.split_handle(upload)
         if not _UPLOAD_ID.fullmatch(upload_id):
             raise FatalError(f"{upload!r} is not an upload in a folder")
         return UploadFolder(self._uploads / upload_id, self._spare())
@@ -230,7 +219,7 @@ class LocalStore:
                 self._synced.add(path)
 
     def _publish_upload(self, upload: str, parts: Sequence[UploadedPart]) -> None:
-        target, copy = self._path(split_handle(upload)[0]), self._spare()
+        target, copy = self._path(rules.split_handle(upload)[0]), self._spare()
         try:
             source = self._folder(upload).finish(parts, copy)
             self._make_folders(target.parent)
@@ -241,7 +230,7 @@ class LocalStore:
     def _is_made_of(self, key: str, parts: Sequence[UploadedPart]) -> bool:
         try:
             with self._opened(key) as fd:
-                return holds_parts(partial(read_at, fd), os.fstat(fd).st_size, parts)
+                return rules.holds_parts(partial(read_at, fd), os.fstat(fd).st_size, parts)
         except FileNotFoundError:
             return False
 
@@ -262,17 +251,11 @@ def _entries(folder: Path, base: str, prefix: str = "", start_after: str = "") -
     try:
         with os.scandir(folder) as found:
             all_named = ((entry.name + "/" if entry.is_dir() else entry.name, entry) for entry in found)
-            named = [item for item in all_named if _may_be_wanted(base + item[0], prefix, start_after)]
+            named = [item for item in all_named if rules.may_be_listed(base + item[0], prefix, start_after)]
     except (FileNotFoundError, NotADirectoryError):
         return []
-    helpers = () if base else tuple(f"{name}/" for name in HELPER_FOLDERS)
+    helpers = () if base else tuple(f"{name}/" for name in rules.HELPER_FOLDERS)
     return sorted((item for item in named if item[0] not in helpers), key=lambda item: item[0])
-
-
-def _may_be_wanted(key: str, prefix: str, start_after: str) -> bool:
-    if not key.endswith("/"):
-        return key.startswith(prefix) and key > start_after
-    return (key.startswith(prefix) or prefix.startswith(key)) and (key > start_after or start_after.startswith(key))
 
 
 def _sweep(folder: Path, *, before: float) -> None:

@@ -1,5 +1,4 @@
-"""A store in memory: for trials and tests. Several stores over one `MemoryBacking` are several processes of one
-bucket."""
+"""A store in memory, for trials and tests. Several over one `MemoryBacking` are processes of one bucket."""
 
 from __future__ import annotations
 

@@ -15,8 +15,7 @@ LARGEST_DESCRIPTION = 64 * 1024  # of an upload: its key and metadata
 
 
 def check_key(key: str) -> str:
-    """A key that every store can hold: `/`-separated, no empty, `.` or `..` piece, at most 1,024 bytes, no leading
-    `.uploads`."""
+    """A key that every store can hold: no empty, `.` or `..` piece, no leading helper folder, at most 1,024 bytes."""
     pieces = key.split("/")
     if any(piece in ("", ".", "..") for piece in pieces) or pieces[0] in HELPER_FOLDERS or "\0" in key:
         raise FatalError(f"{key!r} cannot be an object's key")
@@ -99,3 +98,10 @@ def stat_if_equal(store: ObjectStore, key: str, data: bytes) -> Stat | None:
     except ObjectNotFoundError:  # deleted since: still, another writer was first
         return None
     return stat if found == data else None
+
+
+def may_be_listed(key: str, prefix: str, start_after: str) -> bool:
+    """Whether a key belongs to a listing; of a folder, which ends with a slash: whether one below it may."""
+    if not key.endswith("/"):
+        return key.startswith(prefix) and key > start_after
+    return (key.startswith(prefix) or prefix.startswith(key)) and (key > start_after or start_after.startswith(key))

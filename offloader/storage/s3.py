@@ -17,15 +17,7 @@ from crc32c import crc32c as checksum
 from offloader.errors import ObjectNotFoundError, UploadGoneError
 from offloader.model import MIB
 from offloader.ports.object_store import OpenUpload, Stat, UploadedPart
-from offloader.storage.rules import (
-    check_crc,
-    check_key,
-    check_parts,
-    existing,
-    make_handle,
-    split_handle,
-    stat_if_equal,
-)
+from offloader.storage import rules
 from offloader.storage.s3_calls import DAMAGED_ON_THE_WAY, S3Calls, code_of, status_of
 from offloader.storage.s3_checks import crc_text, is_made_of
 
@@ -65,21 +57,20 @@ class S3Store:
         if if_absent:
             request["IfNoneMatch"] = "*"
         etag = self._calls.write(f"writing {key}", lambda: self._put_or_none(request))
-        return stat_if_equal(self, key, data) if etag is None else Stat(len(data), etag, _lower(meta))
+        return rules.stat_if_equal(self, key, data) if etag is None else Stat(len(data), etag, _lower(meta))
 
     def begin(self, key: str, *, meta: Mapping[str, str] | None = None) -> str:
-        """A lost answer may leave an upload whose id nobody knows: it can never become an
-        object."""
+        """A lost answer may leave an upload whose id nobody knows: it can never become an object."""
         request = {**self._at(key), "ContentType": DATA_TYPE, "Metadata": _lower(meta), "ChecksumAlgorithm": "CRC32C"}
 
         def send() -> str:
             return str(self._client.create_multipart_upload(**request)["UploadId"])
 
-        return make_handle(key, self._calls.write_once(f"beginning {key}", send))
+        return rules.make_handle(key, self._calls.write_once(f"beginning {key}", send))
 
     def put_part(self, upload: str, number: int, offset: int, data: bytes, crc32c: int) -> UploadedPart:  # noqa: ARG002
         """S3 keeps the last one of several under the same number."""
-        key, upload_id = split_handle(upload)
+        key, upload_id = rules.split_handle(upload)
         request = {
             **self._at(key),
             "UploadId": upload_id,
@@ -93,7 +84,7 @@ class S3Store:
                 return _etag(self._client.upload_part(**request))
             except ClientError as e:
                 if code_of(e) in DAMAGED_ON_THE_WAY:
-                    check_crc(number, data, crc32c)
+                    rules.check_crc(number, data, crc32c)
                 raise
 
         etag = self._calls.write(f"uploading part {number} of {key}", send)
@@ -101,8 +92,8 @@ class S3Store:
 
     def commit(self, upload: str, parts: Iterable[UploadedPart]) -> Stat:
         """Not every server completes twice: where the upload is gone, the object decides."""
-        key, upload_id = split_handle(upload)
-        listed = check_parts(key, parts, self.min_part_size)
+        key, upload_id = rules.split_handle(upload)
+        listed = rules.check_parts(key, parts, self.min_part_size)
         named = [{"PartNumber": p.number, "ETag": f'"{p.etag}"', "ChecksumCRC32C": crc_text(p.crc32c)} for p in listed]
         request = {**self._at(key), "UploadId": upload_id, "MultipartUpload": {"Parts": named}}
         gone: UploadGoneError | None = None
@@ -118,7 +109,7 @@ class S3Store:
         return found[1]
 
     def abort(self, upload: str) -> None:
-        key, upload_id = split_handle(upload)
+        key, upload_id = rules.split_handle(upload)
         request = {**self._at(key), "UploadId": upload_id}
         try:
             self._calls.write(f"aborting {key}", lambda: self._client.abort_multipart_upload(**request))
@@ -131,16 +122,17 @@ class S3Store:
         for page in self._pages("listing uploads", ask, prefix, ("KeyMarker", "UploadIdMarker")):
             for found in page.get("Uploads", ()):
                 key = found["Key"].removeprefix(self._base)
-                yield OpenUpload(key, make_handle(key, found["UploadId"]), int(found["Initiated"].timestamp() * 1000))
+                began_at = int(found["Initiated"].timestamp() * 1000)
+                yield OpenUpload(key, rules.make_handle(key, found["UploadId"]), began_at)
 
     def read(self, key: str, offset: int = 0, length: int | None = None) -> tuple[bytes, Stat]:
         if length == 0:
-            return b"", existing(self, key)
+            return b"", rules.existing(self, key)
         request = self._at(key)
         if offset or length is not None:
             request["Range"] = f"bytes={offset}-" if length is None else f"bytes={offset}-{offset + length - 1}"
         found = self._calls.read(f"reading {key}", lambda: self._get_or_none(request))
-        return found or (b"", existing(self, key))
+        return found or (b"", rules.existing(self, key))
 
     def stat(self, key: str) -> Stat | None:
         found = self._head(key)
@@ -158,7 +150,7 @@ class S3Store:
                 yield found["Prefix"].removeprefix(self._base)
 
     def delete(self, keys: Iterable[str]) -> None:
-        names = [{"Key": self._base + check_key(key)} for key in keys]
+        names = [{"Key": self._base + rules.check_key(key)} for key in keys]
         for start in range(0, len(names), DELETE_BATCH):
             batch = names[start : start + DELETE_BATCH]
             self._calls.write(f"deleting {len(batch)} objects", partial(self._delete, batch))
@@ -183,7 +175,7 @@ class S3Store:
             request |= {marker: page.get(f"Next{marker}", "") for marker in markers}
 
     def _at(self, key: str) -> dict[str, Any]:
-        return {"Bucket": self._bucket, "Key": self._base + check_key(key)}
+        return {"Bucket": self._bucket, "Key": self._base + rules.check_key(key)}
 
     def _put_or_none(self, request: Mapping[str, Any]) -> str | None:
         try:

@@ -92,8 +92,7 @@ class S3Calls:
         return self._call(what, work, repeat_lost=True, write=False)
 
     def write(self, what: str, work: Callable[[], T]) -> T:
-        """A request that may be repeated. OutcomeUnknownError if an attempt may have been applied and none was
-        answered."""
+        """A request that may be repeated. OutcomeUnknownError: it may have been applied, and no answer came."""
         return self._call(what, work, repeat_lost=True, write=True)
 
     def write_once(self, what: str, work: Callable[[], T]) -> T:

@@ -90,8 +90,7 @@ def new_client(settings: StoreSettings, config: Config) -> Any:
 
 
 def _refuse_redirects(response: tuple[Any, Any] | None = None, operation: Any = None, **_: object) -> None:
-    """botocore takes a redirect for another region's, and where it names none asks for it and is redirected, without
-    end."""
+    """botocore takes a redirect for another region's; where it names none, it asks and is redirected without end."""
     if response is None:
         return
     answer = response[0]
@@ -114,9 +113,8 @@ def _addressing_style(settings: StoreSettings) -> str:
 
 
 def _signs_payloads(options: Mapping[str, str], endpoint: str) -> bool:
-    """Whether what is sent is signed with its SHA-256: 7 ms of CPU for 8 MiB. Over https:// TLS protects it on its way,
-    and each part's CRC32C is checked by the store. botocore's own rule is the same, but knows only of checksums that it
-    has made itself."""
+    """Whether requests are signed with their body's SHA-256: 7 ms of CPU for 8 MiB. Over https:// TLS and each part's
+    CRC32C protect it; botocore's own rule is the same, but knows only checksums that it made itself."""
     wanted = _one_of(PAYLOAD_SIGNING, options, "payload_signing", "auto")
     return wanted == "always" or (wanted == "auto" and not endpoint.startswith("https:"))
 
@@ -153,6 +151,5 @@ def _number(options: Mapping[str, str], name: str, default: float) -> float:
 
 
 def _date(answer: Mapping[str, Any]) -> str | None:
-    headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
-    found = headers.get("date")
-    return None if found is None else str(found)
+    found: str | None = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+    return found
