@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from offloader.archive.records import TopicRecords
 from offloader.metadata.catalog import Catalogs
-from offloader.metadata.history import MOST_KEPT, Kept
+from offloader.metadata.history import MOST_KEPT, RecordCache
 from offloader.metadata.layout import slot_key, topic_folder
 from offloader.metadata.state import CatalogHead
 from offloader.model import TopicName
@@ -30,7 +30,7 @@ class CatalogCache:
     def __init__(self, store: ObjectStore, most_kept: int = MOST_KEPT, most_topics: int = MOST_TOPICS) -> None:
         self._store = store
         self._catalogs = Catalogs(store, "")  # nothing is appended
-        self._kept = Kept(most_kept)
+        self._kept = RecordCache(most_kept)
         self._most = most_topics
         self._heads: OrderedDict[TopicName, _Known] = OrderedDict()
         self._lock = threading.Lock()

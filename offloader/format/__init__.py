@@ -1,2 +1,1 @@
-"""Entries to blocks, parts and index objects, and back: PIP-76's streaming format (V2), PIP-17's ledger-based one (V1).
-Pure."""
+"""Entries to blocks, parts and indexes, and back: PIP-76's streaming format (V2), PIP-17's per ledger (V1). Pure."""

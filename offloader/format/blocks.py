@@ -27,8 +27,7 @@ _PIECE = PADDING_PATTERN * 16384
 
 
 class BlockHeader(NamedTuple):
-    """`length` is that of the whole block in bytes, header and padding included. `ledger` is None in V1, which does not
-    say."""
+    """`length`: of the whole block in bytes, with header and padding. `ledger` is None in V1, which does not say it."""
 
     version: int
     length: int

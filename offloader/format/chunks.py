@@ -35,15 +35,11 @@ class Chunks:
 
     def take(self, count: int) -> bytes | memoryview:
         """`count` bytes, fewer only at the object's end."""
-        first = self.some(count)
-        if len(first) == count:
-            return first
-        pieces = [first]
-        missing = count - len(first)
-        while missing and not self.at_end():
-            pieces.append(self.some(missing))
-            missing -= len(pieces[-1])
-        return b"".join(pieces)
+        pieces: list[memoryview] = []
+        while count and not self.at_end():
+            pieces.append(self.some(count))
+            count -= len(pieces[-1])
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def skip(self, count: int) -> int:
         """Go on by `count` bytes; returns how many of them the object does not have."""
@@ -52,8 +48,7 @@ class Chunks:
         return count
 
     def take_padding(self, begin: int, end: int, head: bytes | memoryview) -> None:
-        """Go on to `end`; from `begin` on, where `head` was taken already, there is nothing but padding. Raises
-        DamagedObjectError."""
+        """Go on to `end`; from `begin`, where `head` was taken, all is padding. Raises DamagedObjectError."""
         at, piece = begin, head
         while True:
             fault = padding_fault(piece, at - begin)

@@ -46,8 +46,7 @@ def decompress(compression: int, payload: bytes | memoryview, size: int, limit: 
 
 
 def _decompressed(compression: int, payload: bytes | memoryview, size: int) -> bytes | None:
-    """What the payload has, but no more than `size` bytes and one; None where it says itself that it has another
-    size."""
+    """At most `size` bytes of the payload and one more; None where it says itself that it has another size."""
     if compression == CompressionType.ZLIB:
         # Pulsar's Java client flushes a stream and never ends it: only the size says whether it is whole.
         return zlib.decompressobj().decompress(payload, size + 1)

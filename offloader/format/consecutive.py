@@ -18,15 +18,14 @@ _HEADER = np.dtype([("length", ">i4"), ("entry", ">i8")])  # as blocks.ENTRY_HEA
 
 @dataclass(frozen=True)
 class Consecutive:
-    """`first` is the first one's id. `ends`: object bytes up to each entry's end, headers included, without those of
-    blocks."""
+    """`first`: the first one's id. `ends`: object bytes up to each entry's end, without those of blocks."""
 
     ledger: int
     first: int
     entries: Sequence[bytes]
     ends: Int64s
     facts: ManyFacts
-    _looked: dict[int, EntryFacts] = field(default_factory=dict, repr=False)  # at odd ones, once
+    _inspected: dict[int, EntryFacts] = field(default_factory=dict, repr=False)  # at irregular ones, once
 
     @classmethod
     def of(cls, ledger: int, first: int, entries: Sequence[bytes]) -> Consecutive:
@@ -47,17 +46,17 @@ class Consecutive:
 
     def facts_of(self, number: int) -> EntryFacts:
         """What one entry says of itself."""
-        return self.facts.of(number) if self.usual_up_to(number) > number else self._odd(number)
+        return self.facts.of(number) if self.regular_up_to(number) > number else self._irregular(number)
 
     def unreadable(self) -> list[int]:
         """The numbers of those that are no messages."""
-        return [number for number in self.facts.odd.tolist() if self._odd(number).unreadable]
+        return [number for number in self.facts.irregular.tolist() if self._irregular(number).unreadable]
 
-    def usual_up_to(self, number: int) -> int:
-        """The first odd entry at or after this one, or how many there are."""
-        odd = self.facts.odd
-        at = int(odd.searchsorted(number))
-        return int(odd[at]) if at < len(odd) else len(self)
+    def regular_up_to(self, number: int) -> int:
+        """The first irregular entry at or after this one, or how many there are."""
+        irregular = self.facts.irregular
+        at = int(irregular.searchsorted(number))
+        return int(irregular[at]) if at < len(irregular) else len(self)
 
     def fitting(self, size: int) -> int:
         """How many entries, from the first one on, end within so many object bytes."""
@@ -71,7 +70,7 @@ class Consecutive:
         packed: list[bytes] = headers.view(f"V{ENTRY_HEADER_SIZE}").tolist()
         return chain.from_iterable(zip(packed, self.entries[first:behind], strict=True))
 
-    def _odd(self, number: int) -> EntryFacts:
-        if number not in self._looked:
-            self._looked[number] = inspect(self.entries[number])
-        return self._looked[number]
+    def _irregular(self, number: int) -> EntryFacts:
+        if number not in self._inspected:
+            self._inspected[number] = inspect(self.entries[number])
+        return self._inspected[number]

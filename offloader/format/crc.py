@@ -1,5 +1,4 @@
-"""CRC-32C of a whole from the CRC-32Cs of its parts: arithmetic with polynomials over GF(2), as zlib's `crc32_combine`
-does it."""
+"""CRC-32C of a whole from those of its parts: polynomial arithmetic over GF(2), as in zlib's `crc32_combine`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Cuts a topic's entries into blocks and parts.
 
-The same start, entries and cuts give the same bytes, wherever slices begin and end: a part begins at a block's start,
+The same start, entries and layout give the same bytes, wherever slices begin and end: a part begins at a block's start,
 and what was not emitted is read again from its part's beginning. A block's end shows only when the next entry arrives,
 so a part is emitted by the `offer` of the entry after it, or by `finish`.
 """
@@ -14,9 +14,8 @@ from offloader.format.blocks import ENTRY_HEADER, ENTRY_HEADER_SIZE, HEADER_SIZE
 from offloader.format.consecutive import Consecutive
 from offloader.format.entry import EntryFacts
 from offloader.format.part_index import IndexEntry, encode_part_index, part_index_size
-from offloader.format.ranges import merge_ranges
 from offloader.format.stats import StatsBuilder
-from offloader.model import EntryStats, Gap, LedgerRange, Part, SegmentLayout
+from offloader.model import EntryStats, Gap, LedgerRange, Part, SegmentLayout, merge_ranges
 
 _BLOCK_OVERHEAD = HEADER_SIZE + PADDING_SIZE
 _PADDING = padding(PADDING_SIZE)
@@ -54,11 +53,11 @@ class PartCutter:
     offered the same entries goes on with the same bytes. `room` is what the object may still grow by.
     """
 
-    def __init__(self, cuts: SegmentLayout, *, first_part: int, offset: int, first_block: int, room: int) -> None:
+    def __init__(self, layout: SegmentLayout, *, first_part: int, offset: int, first_block: int, room: int) -> None:
         self.offset = offset
         self.next_part = first_part
         self.next_block = first_block
-        self._cuts = cuts
+        self._layout = layout
         self._limit = offset + room
         self._end = offset  # the object's size if everything pending were written, but for the part's index
         self._open = False
@@ -115,13 +114,13 @@ class PartCutter:
         entry = entries.first + number
         size = int(entries.ends[number]) - entries.before(number)
         room = min(self._block_limit, self._limit - self._largest_index()) - self._end
-        usual = entries.usual_up_to(number) > number
-        if not usual or size > room or not self._joins_block(entries.ledger, entry, size):
+        regular = entries.regular_up_to(number) > number
+        if not regular or size > room or not self._joins_block(entries.ledger, entry, size):
             length = size - ENTRY_HEADER_SIZE
             if self.would_exceed_room(length, entries.ledger, entry):
                 return 0, None
             return 1, self.offer(entries.ledger, entry, entries.entries[number], entries.facts_of(number))
-        behind = min(entries.fitting(entries.before(number) + room), entries.usual_up_to(number))
+        behind = min(entries.fitting(entries.before(number) + room), entries.regular_up_to(number))
         self._extend_block(entries, number, behind)
         return behind - number, None
 
@@ -162,18 +161,18 @@ class PartCutter:
         return cut
 
     def _part_is_full(self) -> bool:
-        return self.pending_bytes >= self._cuts.part_size
+        return self.pending_bytes >= self._layout.part_size
 
     def _largest_index(self) -> int:
         """What the part's index takes at most when the open block is full: no two index entries are less than a step
         apart but by one entry that is longer."""
-        return part_index_size(len(self._index) + 2 * (self._cuts.block_size // self._cuts.index_step + 1))
+        return part_index_size(len(self._index) + 2 * (self._layout.block_size // self._layout.index_step + 1))
 
     def _open_block(self, ledger: int, entry: int) -> None:
         self._open = True
         self._ledger, self._first_entry = ledger, entry
         self._block_start = self._end
-        self._block_limit = self._block_start + self._cuts.block_size
+        self._block_limit = self._block_start + self._layout.block_size
         self._header_at = len(self._buffers)
         self._buffers.append(b"")  # the header, known at the block's end
         self._blocks += 1
@@ -183,7 +182,7 @@ class PartCutter:
     def _add_index(self, entry: int) -> None:
         """Let readers begin at this entry, so that they skip no more than one index step, or one entry."""
         position = self._end - PADDING_SIZE
-        self._index_limit = self._end + self._cuts.index_step
+        self._index_limit = self._end + self._layout.index_step
         self._index.append(IndexEntry(self._ledger, entry, self.next_block + self._blocks - 1, position - HEADER_SIZE))
 
     def _close_block(self, *, ends_part: bool) -> None:

@@ -57,8 +57,7 @@ class Index:
         return (entry for group in self.groups for entry in group.entries)
 
     def seek(self, ledger: int, entry: int) -> IndexEntry | None:
-        """The last index entry at or before an entry of a ledger; None where the object has none of that ledger so
-        early."""
+        """The last index entry at or before an entry of a ledger; None: the object has none of that ledger so early."""
         for group in self.groups:
             if group.ledger == ledger:
                 after = bisect_right(group.entries, entry, key=lambda e: e.entry)
@@ -114,8 +113,7 @@ def decode_index(data: bytes) -> Index:
 
 
 def decode_entries(data: bytes, at: int, count: int, ledger: int, data_length: int) -> tuple[IndexEntry, ...]:
-    """Read `count` index entries from `at`. Raises DamagedObjectError where they do not ascend or leave the data
-    object."""
+    """Read `count` index entries from `at`. DamagedObjectError where they do not ascend or leave the data object."""
     packed = memoryview(data)[at : at + count * INDEX_ENTRY.size]
     entries = tuple(
         IndexEntry(ledger, entry, block, offset) for entry, block, offset in INDEX_ENTRY.iter_unpack(packed)

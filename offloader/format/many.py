@@ -1,5 +1,4 @@
-"""A look into the metadata of many entries at once: what `entry.inspect` says of each, several times as fast where they
-are small."""
+"""The metadata of many entries at once: `entry.inspect` of each, several times as fast where they are small."""
 
 from __future__ import annotations
 
@@ -11,14 +10,47 @@ import numpy as np
 
 from offloader._proto.pulsar_messages_pb2 import BrokerEntryMetadata, MessageHead
 from offloader.format.entry import ABORT_MARKER, EntryFacts
-from offloader.format.frames import Frames, frames
-from offloader.format.scan import Bytes, Fields, Int64s, Mask, Ranges, scan
+from offloader.format.scan import Bytes, Fields, Int64s, Mask, Ranges, scan, u32s
 
 FEW = 32  # for fewer entries a parser is faster
 _HEADS = (128, 512)  # metadata are at an entry's begin: so long as a rule, and rarely longer
 _SMALL = 4096  # up to here a copy of an entry costs less than a view of it
 _BROKER_FIELDS = frozenset({"broker_timestamp", "index"})
 _MESSAGE_FIELDS = frozenset({"publish_time", "num_messages_in_batch", "marker_type"})
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Ranges in the buffer. `covered`: from where on, counted from the entry's begin, its checksum (where `checked`)
+    covers it. Irregular entries end inside a frame: nothing is said of them."""
+
+    broker: Ranges
+    checked: Mask
+    checksum: Int64s
+    covered: Int64s
+    message: Ranges
+    irregular: Mask
+
+
+def frames(data: Bytes, entries: Ranges) -> Frames:
+    """The frames of the entries that lie in these ranges of `data`, which may be only their begin."""
+    at = entries.begin
+    has_broker = _starts_with(data, at, 0x0E, 0x02)
+    broker = Ranges(np.where(has_broker, at + 6, at), np.where(has_broker, at + 6 + u32s(data, at + 2), at))
+    irregular = broker.end > entries.end
+    at = np.where(irregular, entries.begin, broker.end)
+    checked = _starts_with(data, at, 0x0E, 0x01)
+    checksum = u32s(data, at + 2)
+    at = np.where(checked, at + 6, at)
+    message = Ranges(at + 4, at + 4 + u32s(data, at))
+    irregular |= message.end > entries.end
+    for ranges in (broker, message):
+        ranges.begin[irregular] = ranges.end[irregular] = 0
+    return Frames(broker, checked & ~irregular, checksum, at - entries.begin, message, irregular)
+
+
+def _starts_with(data: Bytes, at: Int64s, first: int, second: int) -> Mask:
+    return np.equal(data.take(at, mode="clip"), first) & np.equal(data.take(at + 1, mode="clip"), second)
 
 
 @dataclass(frozen=True)
@@ -42,54 +74,52 @@ class NumberColumn:
 
 @dataclass(frozen=True)
 class ManyFacts:
-    """`EntryFacts` of many entries. Nothing is known of those that are `odd`: they are no messages, or not of the usual
-    form."""
+    """`EntryFacts` of many entries, but of those that are `irregular`: no messages, or not of the usual form."""
 
     messages: Int64s
     publish_time: NumberColumn
     broker_time: NumberColumn
     broker_index: NumberColumn
-    odd: Int64s
+    irregular: Int64s
 
     def of(self, number: int) -> EntryFacts:
-        """One entry's, which is not odd."""
+        """One entry's, which is not irregular."""
         times = self.publish_time.of(number), self.broker_time.of(number)
         return EntryFacts(int(self.messages[number]), *times, self.broker_index.of(number))
 
 
 def inspect_all(entries: Sequence[bytes]) -> ManyFacts:
-    """Few entries are all odd: `inspect` is as fast."""
+    """Few entries are all irregular: `inspect` is as fast."""
     if len(entries) < FEW:
         nothing = NumberColumn(np.zeros(len(entries), np.int64))
         return ManyFacts(nothing.values, nothing, nothing, nothing, np.arange(len(entries)))
     data, split = _split(entries)
     message = scan(data, split.message, MessageHead, _MESSAGE_FIELDS)
     broker = scan(data, split.broker, BrokerEntryMetadata, _BROKER_FIELDS)
-    odd = split.odd | message.odd | broker.odd | ~message.has("publish_time") | _beyond_63_bits(message, broker)
-    odd |= message.has("marker_type") & (
-        message.number("marker_type") == ABORT_MARKER
-    )  # `inspect` says which transaction
-    odd |= split.checked & (_checksums(entries, split) != split.checksum)
+    irregular = split.irregular | message.irregular | broker.irregular
+    irregular |= ~message.has("publish_time") | _beyond_63_bits(message, broker)
+    marker = message.has("marker_type")
+    irregular |= marker & (message.number("marker_type") == ABORT_MARKER)  # `inspect` says which transaction
+    irregular |= split.checked & (_checksums(entries, split) != split.checksum)
     said = np.where(message.has("num_messages_in_batch"), message.number("num_messages_in_batch"), 1)
     return ManyFacts(
-        np.where(message.has("marker_type"), 0, np.maximum(said, 0)),
+        np.where(marker, 0, np.maximum(said, 0)),
         NumberColumn(message.number("publish_time")),
         NumberColumn(broker.number("broker_timestamp"), broker.has("broker_timestamp")),
         NumberColumn(broker.number("index"), broker.has("index")),
-        np.flatnonzero(odd),
+        np.flatnonzero(irregular),
     )
 
 
 def _split(entries: Sequence[bytes]) -> tuple[Bytes, Frames]:
-    """The begin of each entry in one buffer, and the frames in there; longer ones where some frame ends beyond a short
-    one."""
+    """The begin of each entry in one buffer, and its frames; longer begins where a frame goes beyond the short ones."""
     for most in _HEADS:
         heads = [entry[:most] for entry in entries]
         data = np.frombuffer(b"".join(heads) or b"\0", np.uint8)
         lengths = np.fromiter(map(len, heads), np.int64, len(heads))
         end = np.cumsum(lengths)
         split = frames(data, Ranges(end - lengths, end))
-        if not split.odd.any():
+        if not split.irregular.any():
             break
     return data, split
 

@@ -39,11 +39,6 @@ def part_index_size(count: int) -> int:
     return count * _ENTRY.size + _CRC.size if count else 0
 
 
-def index_entries_in(size: int) -> int:
-    """The opposite of `part_index_size`."""
-    return (size - _CRC.size) // _ENTRY.size if size else 0
-
-
 def encode_part_index(entries: Collection[IndexEntry]) -> bytes:
     """The bytes at the end of a part with these entries."""
     packed = b"".join(_ENTRY.pack(e.ledger, e.entry, e.block, e.offset) for e in entries)

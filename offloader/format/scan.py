@@ -2,7 +2,7 @@
 
 Messages of one kind have nearly the same layout, so the n-th fields of thousands of them are read by a few vector
 operations, where a parser takes about a microsecond for each message. What is not plain (groups, lengths beyond the
-end, missing required fields) is marked as odd and left to protobuf itself.
+end, missing required fields) is marked as irregular and left to protobuf itself.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Fields:
     """The wanted fields of `count` messages. A number that is absent is 0, absent bytes are empty; `has` tells."""
 
     count: int
-    odd: Mask
+    irregular: Mask
     _numbers: dict[str, Int64s] = field(default_factory=dict)
     _ranges: dict[str, Ranges] = field(default_factory=dict)
     _has: dict[str, Mask] = field(default_factory=dict)
@@ -119,13 +119,13 @@ def scan(data: Bytes, ranges: Ranges, kind: Any, wanted: Collection[str]) -> Fie
         begin = at[rows]
         tag, at[rows], bad = varints(data, begin, ranges.end[rows])
         bad |= (tag > _LARGEST_TAG) | (at[rows] - begin > _LONGEST_TAG)
-        fields.odd[rows[bad]] = True
+        fields.irregular[rows[bad]] = True
         for one in np.unique(tag[~bad]) if bad.any() or (tag != tag[0]).any() else tag[:1]:
             these = rows[(tag == one) & ~bad]
             _read_field(data, fields, tags.get(int(one)), int(one), these, at, ranges.end)
-        rows = rows[(at[rows] < ranges.end[rows]) & ~fields.odd[rows]]
+        rows = rows[(at[rows] < ranges.end[rows]) & ~fields.irregular[rows]]
     for name in required:
-        fields.odd |= ~fields.has(name)
+        fields.irregular |= ~fields.has(name)
     return fields
 
 
@@ -174,9 +174,9 @@ def _read_field(
     else:
         after = begin + _FIXED_SIZES.get(wire, 0)
         bad = (after > end) | (wire not in _FIXED_SIZES)
-    fields.odd[rows[bad]] = True
+    fields.irregular[rows[bad]] = True
     if tag < 8:
-        fields.odd[rows] = True
+        fields.irregular[rows] = True
     at[rows] = after
 
 

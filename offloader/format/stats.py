@@ -13,53 +13,37 @@ _LOWEST = -1
 class StatsBuilder:
     """The sums and bounds of the entries added so far."""
 
-    __slots__ = ("_aborted", "_broker_time", "_index", "_messages", "_publish_time", "_unreadable")
+    __slots__ = ("_aborted", "_bounds", "_messages", "_unreadable")
 
     def __init__(self) -> None:
         self._messages = 0
-        self._publish_time = (_HIGHEST, _LOWEST)
-        self._broker_time = (_HIGHEST, _LOWEST)
-        self._index = (_HIGHEST, _LOWEST)
+        self._bounds = [(_HIGHEST, _LOWEST)] * 3  # of publish time, broker time, broker index
         self._aborted: list[Transaction] = []
         self._unreadable = 0
 
     def add(self, facts: EntryFacts) -> None:
         """Count one entry in."""
-        messages, publish_time, broker_time, index, aborted, unreadable = facts
+        messages, *values, aborted, unreadable = facts
         self._messages += messages
         self._unreadable += unreadable
-        if publish_time is not None:
-            self._publish_time = _widened(self._publish_time, publish_time)
-        if broker_time is not None:
-            self._broker_time = _widened(self._broker_time, broker_time)
-        if index is not None:
-            self._index = _widened(self._index, index)
+        for number, value in enumerate(values):
+            if value is not None:
+                self._bounds[number] = _joined(self._bounds[number], (value, value))
         if aborted is not None:
             self._aborted.append(aborted)
 
     def add_all(self, facts: ManyFacts, first: int, behind: int) -> None:
-        """Count the entries number `first` to `behind` - 1 in, of which none is odd."""
+        """Count the entries number `first` to `behind` - 1 in, of which none is irregular."""
         self._messages += int(facts.messages[first:behind].sum())
-        self._publish_time = _joined(self._publish_time, facts.publish_time.bounds(first, behind))
-        self._broker_time = _joined(self._broker_time, facts.broker_time.bounds(first, behind))
-        self._index = _joined(self._index, facts.broker_index.bounds(first, behind))
+        columns = (facts.publish_time, facts.broker_time, facts.broker_index)
+        for number, column in enumerate(columns):
+            self._bounds[number] = _joined(self._bounds[number], column.bounds(first, behind))
 
     def build(self) -> EntryStats:
         """What has been added so far."""
-        times = (*_known(self._publish_time), *_known(self._broker_time), *_known(self._index))
-        return EntryStats(self._messages, *times, aborted=tuple(self._aborted), unreadable=self._unreadable)
-
-
-def _widened(bounds: tuple[int, int], value: int) -> tuple[int, int]:
-    least, greatest = bounds
-    if least <= value <= greatest:
-        return bounds
-    return (min(least, value), max(greatest, value))
+        bounds = (bound for pair in self._bounds for bound in (pair if pair[0] <= pair[1] else (None, None)))
+        return EntryStats(self._messages, *bounds, aborted=tuple(self._aborted), unreadable=self._unreadable)
 
 
 def _joined(bounds: tuple[int, int], others: tuple[int, int] | None) -> tuple[int, int]:
     return bounds if others is None else (min(bounds[0], others[0]), max(bounds[1], others[1]))
-
-
-def _known(bounds: tuple[int, int]) -> tuple[int, int] | tuple[None, None]:
-    return bounds if bounds[0] <= bounds[1] else (None, None)

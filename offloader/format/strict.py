@@ -10,8 +10,7 @@ from offloader.format.blocks import ENTRY_HEADER, ENTRY_HEADER_SIZE, HEADER_SIZE
 from offloader.format.chunks import Chunks
 from offloader.format.index import Index, ledger_info
 from offloader.format.part_index import IndexEntry, encode_part_index
-from offloader.format.ranges import merge_ranges
-from offloader.model import LedgerRange
+from offloader.model import LedgerRange, merge_ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +38,7 @@ def account(data: bytes | Iterable[bytes], index: Index, *, own: bool = False) -
 
 
 def check_ledger_infos(index: Index, ledgers: Iterable[LedgerRange], timestamp: int) -> None:
-    """Compare the ledgers' metadata in one of our own index objects with the segment's record. Raises
-    DamagedObjectError."""
+    """Compare the ledgers' metadata in an index object of ours with the record. Raises DamagedObjectError."""
     try:
         expected = {held.ledger: ledger_info(held, timestamp) for held in ledgers}
     except ValueError as error:  # numbers that no index can hold

@@ -1,2 +1,1 @@
-"""The metadata log and its two uses: the journal (what the running application must not forget) and the catalog (what
-is offloaded)."""
+"""The metadata log: the journal (what the application must not forget) and the catalog (what is offloaded)."""

@@ -14,23 +14,11 @@ from offloader.errors import (
     FormatVersionError,
     IntegrityError,
     ObjectNotFoundError,
-    OffloadError,
 )
-from offloader.metadata.catalog_codec import Written, decode_of, decode_slot, encode_catalog, standing
+from offloader.metadata import layout
+from offloader.metadata.catalog_codec import LogRecord, decode_of, decode_slot, encode_catalog, standing
 from offloader.metadata.generations import behind
-from offloader.metadata.history import History, Kept
-from offloader.metadata.layout import (
-    catalog_folder,
-    claim_key,
-    claims_folder,
-    generations_folder,
-    manifest_key,
-    manifests_folder,
-    newest_key,
-    parse_claim_key,
-    record_key,
-    topic_folder,
-)
+from offloader.metadata.history import History, RecordCache
 from offloader.metadata.listing import topics
 from offloader.metadata.log import READERS, NumberedLog, read_record
 from offloader.metadata.manifest import FAN
@@ -68,11 +56,11 @@ class Catalogs:
             yield from (topic for topic, there in zip(found, pool.map(self._has_catalog, found), strict=True) if there)
 
     def _has_catalog(self, topic: TopicName) -> bool:
-        return any(True for _ in self._store.folders(generations_folder(topic)))
+        return any(True for _ in self._store.folders(layout.generations_folder(topic)))
 
     def claimed(self) -> list[TopicName]:
         """Topics that the application may have claimed: all that it has, and some that it had. One listing."""
-        keys = (parse_claim_key(key) for key, _ in self._store.list(claims_folder(self._application)))
+        keys = (layout.parse_claim_key(key) for key, _ in self._store.list(layout.claims_folder(self._application)))
         found = [said[1] for said in keys if said is not None]
         self._marked.update(found)
         return found
@@ -82,18 +70,18 @@ class Catalogs:
         return self.refresh(TopicCatalog.empty(topic))
 
     def refresh(self, catalog: TopicCatalog) -> TopicCatalog:
-        """A whole catalog with the records that were written since: nothing else is read. Where a rebuild has replaced
-        it, it is loaded anew. Raises as `load`."""
+        """A whole catalog with the records written since: it reads only these, or all where a rebuild has replaced the
+        catalog. Raises as `load`."""
         history = self.history(catalog.topic, catalog.head)
         if history.head.generation != catalog.head.generation:
             catalog = TopicCatalog(CatalogHead(catalog.topic, generation=history.head.generation))
         since = history.read(range(catalog.next_slot, history.head.next_slot))
         return catalog.apply(*(written.record for written in since))
 
-    def history(self, topic: TopicName, known: CatalogHead | None = None, kept: Kept | None = None) -> History:
+    def history(self, topic: TopicName, known: CatalogHead | None = None, cache: RecordCache | None = None) -> History:
         """A topic's records as they are now. `known` is a head from before. Raises as `load`."""
         head, newest = self._newest(known or CatalogHead(topic))
-        history = History(self._store, head, kept)
+        history = History(self._store, head, cache)
         if newest is not None:
             history.keep(head.next_slot - 1, newest)
         return history
@@ -107,25 +95,20 @@ class Catalogs:
         return self._newest(head)[0]
 
     def heads(self, names: Iterable[TopicName]) -> Heads:
-        """Several heads at a time; those that cannot be read keep no other from being read. Raises what the store
-        raises."""
+        """Several heads at a time; none that cannot be read holds up another. Raises what the store raises."""
 
-        def head(topic: TopicName) -> CatalogHead | OffloadError:
+        def head(topic: TopicName) -> CatalogHead | str:
             try:
                 return self.head(topic)
             except (IntegrityError, FormatVersionError) as error:
-                return error
+                return f"{topic}: {str(error).removeprefix(f'{topic}: ')}"
 
         wanted = list(names)
         with ThreadPoolExecutor(READERS, "catalog-reader") as pool:
             found = dict(zip(wanted, pool.map(head, wanted), strict=True))
         return Heads(
             {topic: each for topic, each in found.items() if isinstance(each, CatalogHead)},
-            {
-                topic: f"{topic}: {str(each).removeprefix(f'{topic}: ')}"
-                for topic, each in found.items()
-                if isinstance(each, OffloadError)
-            },
+            {topic: each for topic, each in found.items() if isinstance(each, str)},
         )
 
     def append(self, head: CatalogHead, record: Said) -> CatalogHead:
@@ -145,31 +128,29 @@ class Catalogs:
         return head
 
     def adopt(self, head: CatalogHead, former: str, at: int) -> CatalogHead:
-        """Claim a topic for this application in place of `former`: everything else stays. A no-op where that is not its
-        owner."""
+        """Claim a topic in place of `former`, with everything else as it is. A no-op where `former` does not own it."""
         while head.claim is not None and head.claim.application == former:
             claim = replace(head.claim, application=self._application, at=at, reason=f"taken over from {former}")
             head, _ = self._commit(head, linked(head, claim))
         if head.claim is not None and head.claim.application == self._application:
-            self._store.delete([claim_key(former, head.topic)])
+            self._store.delete([layout.claim_key(former, head.topic)])
         return head
 
     def mark(self, topic: TopicName) -> None:
         """Note that the application may have claimed a topic, for `claimed`; once in a process."""
         if topic not in self._marked:
-            self._store.put(claim_key(self._application, topic), str(topic).encode(), if_absent=True)
+            self._store.put(layout.claim_key(self._application, topic), str(topic).encode(), if_absent=True)
             self._marked.add(topic)
 
     def unmark(self, topic: TopicName) -> None:
         """The application has not claimed the topic any more."""
         try:
-            self._store.delete([claim_key(self._application, topic)])
+            self._store.delete([layout.claim_key(self._application, topic)])
         finally:
             self._marked.discard(topic)  # also where nobody knows whether it was deleted
 
     def _holds(self, head: CatalogHead, record: Said) -> bool:
-        """Whether the catalog says this already. Raises IntegrityError where it says something else of the same
-        thing."""
+        """Whether the catalog says this already. IntegrityError where it says something else of the same thing."""
         match record:
             case Claim():
                 return head.claim is not None and replace(head.claim, former="") == replace(record, former="")
@@ -186,11 +167,10 @@ class Catalogs:
                 return head.is_behind(record.start) and self._has(head, record)
 
     def _commit(self, head: CatalogHead, record: Said) -> tuple[CatalogHead, bool]:
-        """The record's own object, then the catalog's next slot: the head with the record, or with what was there
-        first."""
+        """Write the record's own object, then the next slot: the head with the record, or with what was there first."""
         _after(head, record)  # or it is refused before anything is written
         uuid = record_uuid(head.topic, record)
-        key, data = record_key(head.topic, uuid), encode_catalog(uuid, record)
+        key, data = layout.record_key(head.topic, uuid), encode_catalog(uuid, record)
         if isinstance(record, Claim) and record.application:
             self.mark(head.topic)
         if head.next_slot == 0 and (left := self._left(head.topic, key)) is not None:
@@ -209,7 +189,7 @@ class Catalogs:
 
     def _left(self, topic: TopicName, own: str) -> str | None:
         """What there is of a topic but for one object."""
-        return next((key for key, _ in self._store.list(topic_folder(topic)) if key != own), None)
+        return next((key for key, _ in self._store.list(layout.topic_folder(topic)) if key != own), None)
 
     def _begun(self, topic: TopicName, key: str, wanted: Said) -> tuple[Record, bytes]:
         """What was begun in a record's place before, by whom ever: that is finished first."""
@@ -223,8 +203,7 @@ class Catalogs:
         return begun, data
 
     def _put(self, head: CatalogHead, record: Record, data: bytes) -> tuple[CatalogHead, bool]:
-        """Try the next slot: the head with the record, or with whatever was written there instead, and whether it is
-        the record."""
+        """Try the next slot: the head with what is there now, and whether that is the record."""
         following = _after(head, record)
         log = self._log(head.topic, head.generation)
         if log.append(head.next_slot, standing(head, data)) is None:
@@ -255,7 +234,7 @@ class Catalogs:
             f"`offloader takeover` adopts another application's topics"
         )
 
-    def _newest(self, head: CatalogHead) -> tuple[CatalogHead, Written | None]:
+    def _newest(self, head: CatalogHead) -> tuple[CatalogHead, LogRecord | None]:
         """The head with what was written since, and the last record where there is any of that."""
         topic, generation = head.topic, head.generation
         log = self._log(topic, generation)
@@ -274,28 +253,26 @@ class Catalogs:
             written = decode_slot(topic, generation, last, log.key(last), read_record(self._store, log.key(last)))
         except ObjectNotFoundError as error:
             raise DamagedRecordError(
-                f"{log.key(last)} is missing, though {newest_key(topic, generation)} says that it is there"
+                f"{log.key(last)} is missing, though {layout.newest_key(topic, generation)} says that it is there"
             ) from error
         found = written.before.after(written.record)
-        following = _following(found)
-        if following is not None:
-            return self._newest(following)
+        if found.continued_in is not None:  # a rebuild wrote that generation before, all but slot 0
+            return self._newest(CatalogHead(topic, generation=found.continued_in, next_slot=1))
         if (
             said > found.next_slot
-            and self._store.stat(summed := manifest_key(topic, generation, 0, said // FAN - 1)) is not None
+            and self._store.stat(summed := layout.manifest_key(topic, generation, 0, said // FAN - 1)) is not None
         ):
             raise DamagedRecordError(
                 f"{log.key(found.next_slot)} is missing, though {summed} sums up what follows it: `offloader catalog "
                 f"rebuild {topic}` makes the catalog anew; where that has nothing to do, what is missing is nowhere "
-                f"any more: delete {manifests_folder(topic, generation)}"
+                f"any more: delete {layout.manifests_folder(topic, generation)}"
             )
         return found, written
 
     def _nearly_all(self, topic: TopicName, generation: int) -> tuple[int, int]:
-        """How many records a topic has at least, close to all: as the newest manifest's writer says, else by looking.
-        And what that says."""
+        """At least how many records there are, close to all: by the newest manifest's hint or by looking; the hint."""
         try:
-            said = self._store.read(newest_key(topic, generation), 0, LONGEST_HINT)[0]
+            said = self._store.read(layout.newest_key(topic, generation), 0, LONGEST_HINT)[0]
         except ObjectNotFoundError:
             said = b""
         count = FAN * int(said) if said.isdigit() and len(said) < LONGEST_HINT else 0
@@ -311,7 +288,7 @@ class Catalogs:
     def _log(self, topic: TopicName, generation: int) -> NumberedLog:
         with self._lock:
             return self._logs.setdefault(
-                (topic, generation), NumberedLog(self._store, catalog_folder(topic, generation))
+                (topic, generation), NumberedLog(self._store, layout.catalog_folder(topic, generation))
             )
 
 
@@ -374,8 +351,3 @@ def _after(head: CatalogHead, record: Record) -> CatalogHead:
     if isinstance(record, Segment | Loss):
         head.check_follows(record)
     return head.after(record)
-
-
-def _following(head: CatalogHead) -> CatalogHead | None:
-    """Of the generation by which a rebuild has ended this one: it wrote that before, all but slot 0."""
-    return None if head.continued_in is None else CatalogHead(head.topic, generation=head.continued_in, next_slot=1)

@@ -10,16 +10,8 @@ from crc32c import crc32c
 from offloader._proto import metadata_pb2 as pb
 from offloader.errors import DamagedRecordError
 from offloader.metadata.envelope import UnsealedRecord, seal, unseal
-from offloader.metadata.head_codec import (
-    claim_message,
-    closed_message,
-    head_message,
-    read_claim,
-    read_closed,
-    read_head,
-)
 from offloader.metadata.layout import slot_key
-from offloader.metadata.part_codec import parts_message, read_parts
+from offloader.metadata.message_codec import message_of, read_value
 from offloader.metadata.state import (
     CatalogHead,
     Claim,
@@ -30,28 +22,27 @@ from offloader.metadata.state import (
     Said,
     record_uuid,
 )
-from offloader.metadata.value_codec import (
-    cuts_message,
-    damage_of,
-    gap_message,
-    ledger_message,
-    position_message,
-    read_cuts,
-    read_gaps,
-    read_ledgers,
-    read_position,
-    word,
-)
-from offloader.model import Loss, RollReason, Segment, Source, TopicName
+from offloader.metadata.value_codec import damage_of, position_message, read_position
+from offloader.model import Ending, Loss, Segment, TopicName
 
 HEAD_MAGIC = b"PSOH"
 STANDING = struct.Struct(">4sII")
+
+KINDS: dict[str, type[Record]] = {
+    "claim": Claim,
+    "segment": Segment,
+    "loss": Loss,
+    "ledger_closed": LedgerClosed,
+    "generation_begun": GenerationBegun,
+    "generation_ended": GenerationEnded,
+}
+"""By the field of the body that has it."""
 
 TOPIC = "topic"
 """The property of a segment's driver that says whose it is."""
 
 
-class Written(NamedTuple):
+class LogRecord(NamedTuple):
     """A record of a catalog's log, its token, and what the records before it add up to."""
 
     before: CatalogHead
@@ -61,7 +52,8 @@ class Written(NamedTuple):
 
 def standing(before: CatalogHead, data: bytes) -> bytes:
     """A record's bytes, as they stand behind a head in the log."""
-    head = head_message(before).SerializeToString(deterministic=True)
+    last = {} if before.last is None else {"last_uuid": before.last.uuid, "last_end": position_message(before.last.end)}
+    head: bytes = message_of(before, **last).SerializeToString(deterministic=True)
     return STANDING.pack(HEAD_MAGIC, crc32c(head), len(head)) + head + data
 
 
@@ -79,7 +71,7 @@ def plain(data: bytes) -> bytes:
     return data[STANDING.size + STANDING.unpack_from(data)[2] :]
 
 
-def decode_slot(topic: TopicName, generation: int, slot: int, key: str, data: bytes) -> Written:
+def decode_slot(topic: TopicName, generation: int, slot: int, key: str, data: bytes) -> LogRecord:
     """The record that `key` holds, which is the one of this place. Raises as `decode_catalog`."""
     try:
         magic, checksum, length = STANDING.unpack_from(data)
@@ -89,36 +81,23 @@ def decode_slot(topic: TopicName, generation: int, slot: int, key: str, data: by
     if magic != HEAD_MAGIC or crc32c(said) != checksum:
         raise DamagedRecordError(f"{key}: {len(data)} bytes that are no record of a log or do not match their checksum")
     with damage_of(key):
-        before = read_head(pb.Head.FromString(said))
+        before = _read_head(pb.Head.FromString(said))
     if (before.topic, before.generation, before.next_slot) != (topic, generation, slot):
         raise DamagedRecordError(
             f"{key}: it is a copy of {slot_key(before.topic, before.generation, before.next_slot)}"
         )
     token, record = decode_of(topic, key, data)
-    return Written(before, record, token)
+    return LogRecord(before, record, token)
 
 
 def encode_catalog(token: str, record: Record) -> bytes:
     """A record's bytes: the same for the same token and record."""
-    match record:
-        case Claim():
-            body = pb.Body(claim=claim_message(record))
-        case Segment():
-            body = pb.Body(segment=_segment_message(record))
-        case Loss():
-            body = pb.Body(loss=_loss_message(record))
-        case LedgerClosed():
-            body = pb.Body(ledger_closed=closed_message(record))
-        case GenerationBegun():
-            body = pb.Body(generation_begun=pb.GenerationBegun())
-        case GenerationEnded():
-            body = pb.Body(generation_ended=pb.GenerationEnded(next=record.next))
-    return seal(token, body)
+    kind = next(kind for kind, each in KINDS.items() if isinstance(record, each))
+    return seal(token, pb.Body(**{kind: message_of(record)}))
 
 
 def decode_of(topic: TopicName, key: str, data: bytes) -> tuple[str, Record]:
-    """The topic's record that `key` holds, and its token: a uuid, which says that it is the topic's. Raises as
-    `decode_catalog`."""
+    """The record that `key` holds and its token, a uuid that shows whose it is. Raises as `decode_catalog`."""
     opened = unseal(key, plain(data))
     record = _record(key, opened)
     elsewhere = isinstance(record, Segment) and dict(record.driver_properties).get(TOPIC, str(topic)) != str(topic)
@@ -133,93 +112,13 @@ def decode_catalog(key: str, data: bytes) -> Record:
 
 
 def _record(key: str, opened: UnsealedRecord) -> Record:
-    body = opened.body
+    kind = KINDS.get(opened.kind)
+    if kind is None:
+        raise DamagedRecordError(f"{key}: a {opened.kind} record does not belong into a catalog")
     with damage_of(key):
-        match opened.kind:
-            case "claim":
-                return read_claim(body.claim)
-            case "segment":
-                return _read_segment(body.segment)
-            case "loss":
-                return _read_loss(body.loss)
-            case "ledger_closed":
-                return read_closed(body.ledger_closed)
-            case "generation_begun":
-                return GenerationBegun()
-            case "generation_ended":
-                return GenerationEnded(body.generation_ended.next)
-    raise DamagedRecordError(f"{key}: a {opened.kind} record does not belong into a catalog")
+        return read_value(kind, getattr(opened.body, opened.kind))
 
 
-def _loss_message(loss: Loss) -> pb.Loss:
-    return pb.Loss(
-        start=position_message(loss.start),
-        end=position_message(loss.end),
-        reason=loss.reason,
-        accepted_by=loss.accepted_by,
-        at=loss.at,
-        uncounted=loss.uncounted,
-        predecessor_uuid=loss.predecessor_uuid,
-        predecessor_end=position_message(loss.predecessor_end),
-    )
-
-
-def _read_loss(m: pb.Loss) -> Loss:
-    return Loss(
-        read_position(m.start),
-        read_position(m.end),
-        m.reason,
-        m.accepted_by,
-        m.at,
-        m.uncounted,
-        m.predecessor_uuid,
-        read_position(m.predecessor_end) if m.HasField("predecessor_end") else None,
-    )
-
-
-def _segment_message(segment: Segment) -> pb.Segment:
-    return pb.Segment(
-        uuid=segment.uuid,
-        start=position_message(segment.start),
-        end=position_message(segment.end),
-        assigned_at=segment.assigned_at,
-        offloaded_at=segment.offloaded_at,
-        size=segment.size,
-        crc32c=segment.crc32c,
-        cuts=cuts_message(segment.cuts),
-        source=segment.source,
-        roll_reason=segment.roll_reason,
-        ledgers=[ledger_message(x) for x in segment.ledgers],
-        parts=parts_message(segment.parts),
-        gaps=[gap_message(g) for g in segment.gaps],
-        predecessor_uuid=segment.predecessor_uuid,
-        predecessor_end=position_message(segment.predecessor_end),
-        driver=segment.driver,
-        driver_properties=[pb.Property(key=k, value=v) for k, v in segment.driver_properties],
-        deleted_ledgers=segment.deleted_ledgers,
-        former_ledger_last=segment.former_ledger_last,
-    )
-
-
-def _read_segment(m: pb.Segment) -> Segment:
-    return Segment(
-        m.uuid,
-        read_position(m.start),
-        read_position(m.end),
-        m.assigned_at,
-        m.offloaded_at,
-        m.size,
-        m.crc32c,
-        read_cuts(m.cuts),
-        word(Source, m.source),
-        word(RollReason, m.roll_reason),
-        read_ledgers(m.ledgers),
-        read_parts(m.parts),
-        read_gaps(m.gaps),
-        m.predecessor_uuid,
-        read_position(m.predecessor_end) if m.HasField("predecessor_end") else None,
-        m.driver,
-        tuple((p.key, p.value) for p in m.driver_properties),
-        tuple(m.deleted_ledgers),
-        m.former_ledger_last if m.HasField("former_ledger_last") else None,
-    )
+def _read_head(m: pb.Head) -> CatalogHead:
+    last = Ending(m.last_uuid, read_position(m.last_end)) if m.HasField("last_end") else None
+    return read_value(CatalogHead, m, last=last)

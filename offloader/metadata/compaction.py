@@ -21,12 +21,14 @@ from offloader.storage.objects import read_to_compare
 
 
 def compact(store: ObjectStore, head: CatalogHead) -> int:
-    """Write what is missing for the records up to a head; how many leaves that was. Raises DamagedRecordError, what the
-    store raises."""
+    """Write the leaves missing up to a head; returns how many. Raises DamagedRecordError, what the store raises."""
     history = History(store, head)
     first = history.leaves
     for number in range(first, head.next_slot // FAN):
-        _write_leaf(store, head.topic, head.generation, number, history)
+        made, data = history.leaf(number)
+        for key, each in objects_of(head.topic, head.generation, made, data).items():
+            store.put(key, each, if_absent=True)
+        _hint(store, head, number + 1)
     return head.next_slot // FAN - first
 
 
@@ -47,25 +49,17 @@ def mend(store: ObjectStore, head: CatalogHead) -> list[str]:
             mended.append(key)
         before = before_next(made)
     if head.next_slot >= FAN:
-        _hint(store, head.topic, head.generation, head.next_slot // FAN)
+        _hint(store, head, head.next_slot // FAN)
     return mended
 
 
 def objects_of(topic: TopicName, generation: int, made: Manifest, data: Iterable[bytes]) -> dict[str, bytes]:
-    """What there is of a leaf, by key, in the order in which it is written: its records, the manifests that are
-    complete with it, itself."""
+    """A leaf's objects by key, in the order of writing: its records, the manifests complete with it, itself."""
     manifests = {
         manifest_key(topic, generation, *each.node): encode_manifest(topic, each) for each in (*completed(made), made)
     }
     return {records_key(topic, generation, made.node.number): b"".join(data)} | manifests
 
 
-def _hint(store: ObjectStore, topic: TopicName, generation: int, leaves: int) -> None:
-    store.put(newest_key(topic, generation), str(leaves).encode())
-
-
-def _write_leaf(store: ObjectStore, topic: TopicName, generation: int, number: int, history: History) -> None:
-    made, data = history.leaf(number)
-    for key, each in objects_of(topic, generation, made, data).items():
-        store.put(key, each, if_absent=True)
-    _hint(store, topic, generation, number + 1)
+def _hint(store: ObjectStore, head: CatalogHead, leaves: int) -> None:
+    store.put(newest_key(head.topic, head.generation), str(leaves).encode())

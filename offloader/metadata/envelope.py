@@ -42,8 +42,7 @@ def seal(token: str, body: pb.Body, format_version: int = FORMAT_VERSION) -> byt
 
 
 def unseal(key: str, data: bytes) -> UnsealedRecord:
-    """The record that `key` holds. Raises DamagedRecordError, and FormatVersionError for what only another version
-    reads."""
+    """The record that `key` holds. Raises DamagedRecordError; FormatVersionError for another version's."""
     if len(data) < HEAD.size or HEAD.unpack_from(data) != (MAGIC, crc32c(data[HEAD.size :])):
         raise DamagedRecordError(f"{key}: {len(data)} bytes that are no record or do not match their checksum")
     try:

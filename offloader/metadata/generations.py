@@ -3,17 +3,10 @@ one, and its slot 0, which is written last, opens it. Older ones stay as they ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from offloader.errors import DamagedRecordError
-from offloader.metadata.layout import (
-    AFTER_SLASH,
-    catalog_folder,
-    generations_folder,
-    parse_catalog_key,
-    slot_key,
-    slot_name,
-)
+from offloader.metadata import layout
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
 
@@ -22,40 +15,42 @@ Slots = Mapping[int, list[int]]
 
 
 def found_after(store: ObjectStore, topic: TopicName, generation: int = 0, slot: int = -1) -> Slots:
-    """What there is behind a record of a generation, and of later generations; of all where the slot is -1. One
-    listing."""
-    start_after = catalog_folder(topic, generation) + slot_name(slot) if slot >= 0 else ""
+    """What follows a record of a generation, later generations included; all where the slot is -1. One listing."""
     found: dict[int, list[int]] = {}
-    for key, _ in store.list(generations_folder(topic), start_after=start_after):
-        numbers = parse_catalog_key(topic, key)
-        if numbers is not None:
-            found.setdefault(numbers[0], []).append(numbers[1])
+    start_after = layout.slot_key(topic, generation, slot) if slot >= 0 else ""
+    for of, number in _listed(store, topic, start_after):
+        found.setdefault(of, []).append(number)
     return found
 
 
 def behind(store: ObjectStore, topic: TopicName, generation: int, slot: int) -> tuple[list[int], int | None]:
     """The numbers that follow a slot of a generation, in order; and a later generation, where one is open. Raises
     DamagedRecordError where there is nothing but a later one that is not. One listing, mostly."""
-    after = slot_key(topic, generation, slot) if slot >= 0 else catalog_folder(topic, generation)
+    after = layout.slot_key(topic, generation, slot) if slot >= 0 else layout.catalog_folder(topic, generation)
     slots: list[int] = []
     unopened = ""
     while True:
-        keys = (parse_catalog_key(topic, key) for key, _ in store.list(generations_folder(topic), start_after=after))
         other = None
-        for numbers in keys:
-            if numbers is not None and numbers[0] == generation:
-                slots.append(numbers[1])
-            elif numbers is not None:
-                other = numbers
+        for of, number in _listed(store, topic, after):
+            if of != generation:
+                other = of, number
                 break
+            slots.append(number)
         if other is None:
             if unopened and slot < 0 and not slots and generation == 0:
                 raise DamagedRecordError(f"{unopened} is missing")
             return slots, None
         if other[1] == 0:
             return slots, other[0]
-        unopened = slot_key(topic, other[0], 0)
-        after = catalog_folder(topic, other[0]).removesuffix("/") + AFTER_SLASH
+        unopened = layout.slot_key(topic, other[0], 0)
+        after = layout.catalog_folder(topic, other[0]).removesuffix("/") + layout.AFTER_SLASH
+
+
+def _listed(store: ObjectStore, topic: TopicName, start_after: str) -> Iterator[tuple[int, int]]:
+    """Generation and slot of each record behind a key."""
+    keys = store.list(layout.generations_folder(topic), start_after=start_after)
+    numbers = (layout.parse_catalog_key(topic, key) for key, _ in keys)
+    return (each for each in numbers if each is not None)
 
 
 def newest_open(found: Slots) -> int | None:

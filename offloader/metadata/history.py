@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from offloader.ahead import map_ahead
 from offloader.errors import DamagedRecordError, ObjectNotFoundError
-from offloader.metadata.catalog_codec import Written, decode_slot, opening
+from offloader.metadata.catalog_codec import LogRecord, decode_slot, opening
 from offloader.metadata.layout import manifest_key, records_key, slot_key
 from offloader.metadata.log import LARGEST_RECORD, READERS, read_record
 from offloader.metadata.manifest import (
@@ -46,7 +46,7 @@ class Slot(NamedTuple):
     row: ManifestRow
 
 
-class Kept:
+class RecordCache:
     """What was read last of objects that never change, by their keys. Threads may share it."""
 
     def __init__(self, most: int = MOST_KEPT) -> None:
@@ -81,17 +81,16 @@ class History:
     Raises DamagedRecordError and what the store raises.
     """
 
-    def __init__(self, store: ObjectStore, head: CatalogHead, kept: Kept | None = None) -> None:
+    def __init__(self, store: ObjectStore, head: CatalogHead, cache: RecordCache | None = None) -> None:
         self.head = head
         self._store = store
         self._topic = head.topic
         self._generation = head.generation
-        self._kept = kept or Kept()
+        self._cache = cache or RecordCache()
         self._leaves: int | None = None
 
     def slots(self, wanted: Callable[[ManifestRow], bool]) -> Iterator[Slot]:
-        """The records that are wanted, in order. What several add up to is asked for first: where that is not wanted,
-        none of them is."""
+        """The wanted records, in order. It looks at what several add up to first, and leaves out what is not wanted."""
         leaves = self.leaves
         for node, row in zip(frontier(leaves), self.before(leaves), strict=True):
             if wanted(row):
@@ -99,8 +98,7 @@ class History:
         yield from self._tail(leaves, wanted)
 
     def outline(self, wanted: Callable[[ManifestRow], bool]) -> Iterator[tuple[Position, Position]]:
-        """First and last positions, in order, of what is wanted: of as many records together as are of one
-        incarnation."""
+        """First and last positions, in order, of what is wanted: of as many records together as one incarnation has."""
         leaves = self.leaves
         for node, row in zip(frontier(leaves), self.before(leaves), strict=True):
             yield from self._outline(node, row, wanted)
@@ -129,7 +127,7 @@ class History:
             if wanted(row):
                 yield Slot(number, row)
 
-    def read(self, numbers: Iterable[int]) -> Iterator[Written]:
+    def read(self, numbers: Iterable[int]) -> Iterator[LogRecord]:
         """The records of these slots, in order, several at a time."""
         wanted = list(numbers)
         groups: list[list[int]] = []
@@ -158,8 +156,7 @@ class History:
         return TopicCatalog(self.head) if fold is None else replace(fold.catalog(), head=self.head)
 
     def leaf(self, number: int, before: Sequence[ManifestRow] | None = None) -> tuple[Manifest, list[bytes]]:
-        """A leaf made from its records, and these as they stand in the log. `before`: a row for each node of its
-        `frontier`, where that is known."""
+        """A leaf made from its records, and these as they stand in the log. `before`: as in `Manifest`, where known."""
         slots = ManifestNode(0, number).slots
         data = [self._slot(slot) for slot in slots]
         records = [self._decoded(slot, each).record for slot, each in zip(slots, data, strict=True)]
@@ -177,9 +174,9 @@ class History:
         """Whether nothing is accounted for before a record."""
         return next(self.read([number])).before.last is None
 
-    def keep(self, number: int, written: Written) -> None:
+    def keep(self, number: int, written: LogRecord) -> None:
         """A record that was read already."""
-        self._kept.put(self._key(number), written)
+        self._cache.put(self._key(number), written)
 
     @property
     def leaves(self) -> int:
@@ -198,7 +195,7 @@ class History:
     def manifest(self, node: ManifestNode) -> Manifest:
         """A manifest; made from what is below it where it is damaged or gone."""
         key = manifest_key(self._topic, self._generation, *node)
-        found = self._kept.get(key, Manifest)
+        found = self._cache.get(key, Manifest)
         if found is None:
             try:
                 found = decode_manifest(self._topic, node, key, read_manifest(self._store, key))
@@ -209,12 +206,12 @@ class History:
                     extra={"see": "manifest-damaged"},
                 )
                 found = self._made(node)
-            self._kept.put(key, found)
+            self._cache.put(key, found)
         return found
 
     def _is_there(self, node: ManifestNode) -> bool:
         key = manifest_key(self._topic, self._generation, *node)
-        return self._kept.get(key, Manifest) is not None or self._store.stat(key) is not None
+        return self._cache.get(key, Manifest) is not None or self._store.stat(key) is not None
 
     def _made(self, node: ManifestNode) -> Manifest:
         if node.level > 0:
@@ -230,19 +227,19 @@ class History:
             else:
                 yield from self._below(node.child(index), wanted)
 
-    def _read_group(self, numbers: list[int]) -> list[Written]:
+    def _read_group(self, numbers: list[int]) -> list[LogRecord]:
         """Consecutive slots, of one leaf where they are more than one."""
-        known = [self._kept.get(self._key(number), Written) for number in numbers]
+        known = [self._cache.get(self._key(number), LogRecord) for number in numbers]
         if all(known):
             return [each for each in known if each is not None]
         found = self._from_leaf(numbers) if numbers[0] // FAN < self.leaves else None
         if found is None:
             found = [self._decoded(number, self._slot(number)) for number in numbers]
         for number, written in zip(numbers, found, strict=True):
-            self._kept.put(self._key(number), written)
+            self._cache.put(self._key(number), written)
         return found
 
-    def _from_leaf(self, numbers: list[int]) -> list[Written] | None:
+    def _from_leaf(self, numbers: list[int]) -> list[LogRecord] | None:
         """In one request; None where that would be too large, or the leaf's object is not as it should be."""
         first, manifest = numbers[0] % FAN, self.manifest(ManifestNode(0, numbers[0] // FAN))
         key = records_key(self._topic, self._generation, manifest.node.number)
@@ -273,7 +270,7 @@ class History:
                 return opening(self._topic, self._generation)
             raise DamagedRecordError(f"{self._key(number)} is missing, though there are later ones") from error
 
-    def _decoded(self, number: int, data: bytes) -> Written:
+    def _decoded(self, number: int, data: bytes) -> LogRecord:
         return decode_slot(self._topic, self._generation, number, self._key(number), data)
 
     def _key(self, number: int) -> str:

@@ -133,8 +133,7 @@ class Journal:
             raise group.failure
 
     def check_not_overtaken(self) -> None:
-        """Raises OvertakenError where another process has taken the journal: nothing may be done then, nor where it
-        cannot be seen (JournalUnavailableError)."""
+        """Raises OvertakenError, or JournalUnavailableError: another process has the journal, or may have it."""
         with self._writing:
             self._settle()
             with self._asking():
@@ -226,8 +225,7 @@ class Journal:
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """A call of the store. One odd answer, also one that refuses us, must not end the application: the owner asks
-        again."""
+        """Call the store. No answer, not even a refusal, may end the application: the owner asks again."""
         try:
             with self._waiting_for_store():
                 yield
@@ -237,8 +235,7 @@ class Journal:
             raise JournalUnavailableError(str(error)) from error
 
     def _check_ours(self, there: bytes | None) -> None:
-        """Only a record in our next slot proves that another process owns the journal: whoever starts leaves a fence
-        there, for ever."""
+        """Only a record in our next slot proves another owner: whoever starts leaves a fence there, for ever."""
         if there is None:
             return
         key = self._log.key(self._next_slot)

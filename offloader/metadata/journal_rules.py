@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import pairwise
 
 from offloader.metadata.journal_codec import JournalRecord
 from offloader.model import MIB, TopicName
@@ -26,19 +27,20 @@ class Loaded:
     taken_over_by: str = ""
     removable: tuple[int, ...] = ()
 
-    def then(self, record: JournalRecord) -> Loaded:
-        """With one more record at `next_slot`."""
-        if record.fence:
-            return replace(self, fenced=True)
-        topics = dict(self.topics)
-        record.fold_into(topics)
-        return replace(
-            self,
-            next_slot=self.next_slot + 1,
-            topics=topics,
-            taken_over_by=record.taken_over_by or self.taken_over_by,
-            removable=(*self.removable, self.next_slot),
-        )
+    def then(self, *records: JournalRecord) -> Loaded:
+        """With more records, from `next_slot` on; only the last can be a fence."""
+        topics, taken_over_by = dict(self.topics), self.taken_over_by
+        said = [record for record in records if not record.fence]
+        for record in said:
+            if record.full:
+                topics.clear()
+            for topic in record.removed:
+                topics.pop(topic, None)
+            topics.update(record.topics)
+            taken_over_by = record.taken_over_by or taken_over_by
+        end = self.next_slot + len(said)
+        removable = (*self.removable, *range(self.next_slot, end))
+        return Loaded(self.epoch, end, len(said) < len(records), topics, taken_over_by, removable)
 
 
 class HoleError(Exception):
@@ -54,20 +56,12 @@ def fold(epoch: int, records: Sequence[tuple[int, JournalRecord]]) -> Loaded:
     newest = max((slot for slot, record in records if record.full), default=None)
     if newest is None:
         raise HoleError(f"epoch {epoch} has no snapshot")
-    leftovers = [slot for slot, record in records if slot < newest and not record.fence]
-    topics: dict[TopicName, bytes] = {}
-    following, fenced, taken_over_by = newest, False, ""
-    for slot, record in records:
-        if slot < newest:
-            continue
-        if slot != following or fenced:
-            raise HoleError(f"epoch {epoch}: slot {following} does not lead to slot {slot}")
-        fenced = record.fence
-        if not fenced:
-            record.fold_into(topics)
-            taken_over_by = record.taken_over_by or taken_over_by
-            following += 1
-    return Loaded(epoch, following, fenced, topics, taken_over_by, (*leftovers, *range(newest, following)))
+    leftovers = tuple(slot for slot, record in records if slot < newest and not record.fence)
+    since = [(slot, record) for slot, record in records if slot >= newest]
+    for (before, fence), (slot, _) in pairwise(since):
+        if slot != before + 1 or fence.fence:
+            raise HoleError(f"epoch {epoch}: slot {before + 1 - fence.fence} does not lead to slot {slot}")
+    return Loaded(epoch, newest, removable=leftovers).then(*(record for _, record in since))
 
 
 def snapshot_due(snapshot_bytes: int, log_bytes: int, log_records: int) -> bool:

@@ -33,7 +33,8 @@ CLAIMS = "_claims"
 INDEX = "-index"
 RECORD = "-record"
 
-UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+OBJECT = re.compile(rf"({UUID})(|{INDEX}|{RECORD})")
 LEADING = {"_": "%5F", ".": "%2E"}
 SLOT = re.compile(r"[0-9]{20}")
 MANIFEST = re.compile(r"[0-9]{20}/(([0-9]|records)-[0-9]{20}|newest)")
@@ -51,10 +52,13 @@ class KeyKind(Enum):
     MANIFEST = "manifest"
 
 
+KINDS = {"": KeyKind.DATA, INDEX: KeyKind.INDEX, RECORD: KeyKind.RECORD}
+"""By the ending of a segment's objects."""
+
+
 @dataclass(frozen=True, slots=True)
 class TopicKey:
-    """A key of a topic, taken apart: `uuid` of data, index and record objects; `generation` and `slot` of the
-    catalog's."""
+    """A key of a topic: `uuid` of data, index and record objects, `generation` and `slot` of the catalog's."""
 
     topic: TopicName
     kind: KeyKind
@@ -79,8 +83,7 @@ def index_key(topic: TopicName, uuid: str) -> str:
 
 
 def record_key(topic: TopicName, uuid: str) -> str:
-    """What the catalog says of a segment, beside its objects; so with every other record, which has a uuid of its
-    own."""
+    """A record of the catalog, each with a uuid of its own; a segment's lies beside its objects."""
     return topic_folder(topic) + uuid + RECORD
 
 
@@ -100,8 +103,7 @@ def slot_key(topic: TopicName, generation: int, slot: int) -> str:
 
 
 def manifests_folder(topic: TopicName, generation: int = 0) -> str:
-    """What sums up a generation's records, with the closing slash. Not among them: a listing of the newest has only
-    these."""
+    """What sums up a generation's records, with the closing slash; apart, so that a listing has only records."""
     return f"{topic_folder(topic)}{MANIFESTS}/{slot_name(generation)}/"
 
 
@@ -189,11 +191,8 @@ def parse_topic_key(key: str) -> TopicKey | None:
     topic, rest = topic_of(key)
     if topic is None:
         return None
-    if UUID.fullmatch(rest):
-        return TopicKey(topic, KeyKind.DATA, uuid=rest)
-    for ending, kind in ((INDEX, KeyKind.INDEX), (RECORD, KeyKind.RECORD)):
-        if rest.endswith(ending) and UUID.fullmatch(rest.removesuffix(ending)):
-            return TopicKey(topic, kind, uuid=rest.removesuffix(ending))
+    if found := OBJECT.fullmatch(rest):
+        return TopicKey(topic, KINDS[found[2]], uuid=found[1])
     folder, _, name = rest.partition("/")
     if folder == MANIFESTS and MANIFEST.fullmatch(name):
         return TopicKey(topic, KeyKind.MANIFEST, generation=int(name.partition("/")[0]))

@@ -35,8 +35,7 @@ class NumberedLog:
         return self._folder + slot_name(slot)
 
     def append(self, slot: int, data: bytes) -> bytes | None:
-        """Write a record: None when these bytes hold the slot now, else the bytes of whoever was there before: none
-        where it is gone since.
+        """Write a record. None: these bytes hold the slot now; else the bytes that did before, empty if gone since.
 
         `data` carries a fresh token; whoever tries a slot again passes the same bytes. Raises OutcomeUnknownError,
         DamagedRecordError.
@@ -60,8 +59,7 @@ class NumberedLog:
         return self._store.stat(self.key(slot)) is None
 
     def held_by(self, slot: int) -> bytes | None:
-        """What holds the slot: None where nobody has written it, no bytes where it is gone since. Raises
-        DamagedRecordError."""
+        """What holds the slot: None: nobody has written it; no bytes: it is gone since. Raises DamagedRecordError."""
         return None if self.is_empty(slot) else self._there(self.key(slot))
 
     def _there(self, key: str) -> bytes:
@@ -71,8 +69,7 @@ class NumberedLog:
             return b""
 
     def nearly_all(self, within: int) -> int:
-        """How many records there are at least: fewer than `within` more may be there. In as many steps as the number
-        has digits."""
+        """At least how many records there are, less than `within` too few; in as many steps as that has digits."""
         low = 0
         step = within
         while not self.is_empty(low + step - 1):
@@ -88,38 +85,24 @@ class NumberedLog:
         self._unknown = None
 
     def slots(self, after: int = -1) -> list[int]:
-        """The numbers of the records that are there, in order. What they are is known again, also after an unknown
-        outcome."""
-        self._unknown = None
+        """The numbers of the records that are there, in order; as `known`."""
+        self.known()
         start_after = self.key(after) if after >= 0 else ""
         names = (key.removeprefix(self._folder) for key, _ in self._store.list(self._folder, start_after=start_after))
         return [slot for slot in map(parse_slot, names) if slot is not None]
 
     def load(self, after: int = -1) -> Iterator[tuple[int, bytes]]:
-        """All records after a slot, in order; not all at once. Raises ObjectNotFoundError where one is removed
-        meanwhile."""
-        return self.read(self.slots(after))
-
-    def read(self, slots: list[int]) -> Iterator[tuple[int, bytes]]:
-        """These records, as they were listed just now; not all at once. Raises as `load`."""
-        self._unknown = None
-        return zip(slots, _read(self._store, [self.key(slot) for slot in slots]), strict=True)
+        """All records after a slot, in order. Raises ObjectNotFoundError where one is removed meanwhile."""
+        slots = self.slots(after)
+        with ThreadPoolExecutor(READERS, "log-reader") as pool:
+            data = map_ahead(pool, partial(read_record, self._store), map(self.key, slots), 2 * READERS)
+            yield from zip(slots, data, strict=True)
 
     def remove(self, slots: Iterable[int]) -> None:
         """Remove records that a later one covers."""
         self._store.delete([self.key(slot) for slot in slots])
 
 
-def _read(store: ObjectStore, keys: list[str]) -> Iterator[bytes]:
-    """Objects, read several at a time, in the order of the keys. Raises ObjectNotFoundError."""
-    if len(keys) <= 1:
-        yield from (read_record(store, key) for key in keys)
-        return
-    with ThreadPoolExecutor(min(READERS, len(keys)), "log-reader") as pool:
-        yield from map_ahead(pool, partial(read_record, store), keys, 2 * READERS)
-
-
 def read_record(store: ObjectStore, key: str) -> bytes:
-    """An object that should be a record. Raises ObjectNotFoundError, DamagedRecordError for one that is larger than
-    any."""
+    """A record's bytes. Raises ObjectNotFoundError; DamagedRecordError for an object larger than any record."""
     return read_whole(store, key, LARGEST_RECORD, DamagedRecordError)[0]

@@ -38,9 +38,8 @@ class ManifestNode(NamedTuple):
 class ManifestRow:
     """What some consecutive records add up to.
 
-    `start`..`end`: the positions that they account for, None where there are none. `early`..`late`: no message of
-    theirs says another publish time, as far as messages say one (None: none does); `untimed`: some may say any.
-    `aborted`: how many transactions' abort markers are among the entries.
+    `start`..`end`: the positions that they account for, if any. `early`..`late`: the bounds of their messages' publish
+    times (None: no message says one); `untimed`: some messages may have any time. `aborted`: how many abort markers.
     """
 
     start: Position | None = None
@@ -70,9 +69,8 @@ class ManifestRow:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A node's rows, one for each record or manifest below. A leaf has also the lengths of its records in their common
-    object, and what all records before it add up to (`before`: a row for each node of `frontier`): whoever has read the
-    newest leaf knows them all."""
+    """A node's rows, one for each record or manifest below. A leaf also has the lengths of its records in their common
+    object, and a row of what came `before` for each node of `frontier`: who reads the newest leaf knows all."""
 
     node: ManifestNode
     rows: tuple[ManifestRow, ...]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from offloader._proto import metadata_pb2 as pb
 from offloader.errors import DamagedRecordError
 from offloader.metadata.envelope import LARGEST, seal, unseal
 from offloader.metadata.manifest import FAN, Manifest, ManifestNode, ManifestRow, frontier
-from offloader.metadata.value_codec import damage_of, read_topic, topic_message
+from offloader.metadata.value_codec import damage_of, deltas, read_topic, sums, topic_message
 from offloader.model import MIB, Position, TopicName
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.objects import read_whole
@@ -33,8 +33,7 @@ def encode_manifest(topic: TopicName, manifest: Manifest) -> bytes:
 
 
 def read_manifest(store: ObjectStore, key: str) -> bytes:
-    """An object that should be a manifest. Raises ObjectNotFoundError, DamagedRecordError for one that is larger than
-    any."""
+    """A manifest's bytes. Raises ObjectNotFoundError; DamagedRecordError for an object larger than any manifest."""
     return read_whole(store, key, LARGEST_MANIFEST, DamagedRecordError)[0]
 
 
@@ -60,14 +59,14 @@ def _rows_message(rows: Sequence[ManifestRow]) -> pb.Rows:
     starts, ends = [row.start or nowhere for row in rows], [row.end or nowhere for row in rows]
     return pb.Rows(
         known=[_known(row) for row in rows],
-        start_incarnation=_steps(p.incarnation for p in starts),
-        start_ledger=_steps(p.ledger for p in starts),
+        start_incarnation=deltas(p.incarnation for p in starts),
+        start_ledger=deltas(p.ledger for p in starts),
         start_entry=[p.entry for p in starts],
-        end_incarnation=_steps(p.incarnation for p in ends),
-        end_ledger=_steps(p.ledger for p in ends),
+        end_incarnation=deltas(p.incarnation for p in ends),
+        end_ledger=deltas(p.ledger for p in ends),
         end_entry=[p.entry for p in ends],
-        early=_steps(row.early or 0 for row in rows),
-        late=_steps(row.late or 0 for row in rows),
+        early=deltas(row.early or 0 for row in rows),
+        late=deltas(row.late or 0 for row in rows),
         segments=[row.segments for row in rows],
         entries=[row.entries for row in rows],
         size=[row.size for row in rows],
@@ -77,14 +76,14 @@ def _rows_message(rows: Sequence[ManifestRow]) -> pb.Rows:
 
 
 def _read_rows(m: pb.Rows) -> tuple[ManifestRow, ...]:
-    starts = zip(_sums(m.start_incarnation), _sums(m.start_ledger), m.start_entry, strict=True)
-    ends = zip(_sums(m.end_incarnation), _sums(m.end_ledger), m.end_entry, strict=True)
+    starts = zip(sums(m.start_incarnation), sums(m.start_ledger), m.start_entry, strict=True)
+    ends = zip(sums(m.end_incarnation), sums(m.end_ledger), m.end_entry, strict=True)
     columns = zip(
         m.known,
         starts,
         ends,
-        _sums(m.early),
-        _sums(m.late),
+        sums(m.early),
+        sums(m.late),
         m.segments,
         m.entries,
         m.size,
@@ -99,32 +98,11 @@ def _read_rows(m: pb.Rows) -> tuple[ManifestRow, ...]:
             early if known & TIMED else None,
             late if known & TIMED else None,
             bool(known & UNTIMED),
-            *sums,
+            *totals,
         )
-        for known, start, end, early, late, *sums in columns
+        for known, start, end, early, late, *totals in columns
     )
 
 
 def _known(row: ManifestRow) -> int:
     return PLACED * (row.start is not None) | TIMED * (row.early is not None) | UNTIMED * row.untimed
-
-
-def _steps(values: Iterable[int]) -> list[int]:
-    """Each value's difference from the one before, in 64 bits."""
-    found, last = [], 0
-    for value in values:
-        found.append(_wrapped(value - last))
-        last = value
-    return found
-
-
-def _sums(steps: Iterable[int]) -> list[int]:
-    found, last = [], 0
-    for step in steps:
-        last = _wrapped(last + step)
-        found.append(last)
-    return found
-
-
-def _wrapped(value: int) -> int:
-    return (value + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, pairwise
 from typing import TypeVar
 
 from offloader._proto import metadata_pb2 as pb
-from offloader.metadata.value_codec import gap_message, read_gaps
+from offloader.metadata.value_codec import deltas, gap_message, read_gap, sums, wrapped
 from offloader.model import EntryStats, LedgerRange, Part
 
 Item = TypeVar("Item")
@@ -25,20 +25,20 @@ def parts_message(parts: Sequence[Part]) -> pb.Parts:
     message = pb.Parts(
         etags=[p.etag for p in parts],
         crcs=[p.crc32c for p in parts],
-        number=_deltas(p.number for p in parts),
-        offset=[_wrapped(p.offset - end) for p, end in zip(parts, ends, strict=False)],
-        size=_deltas(p.size for p in parts),
-        blocks=_deltas(p.blocks for p in parts),
-        indexed=_deltas(p.indexed for p in parts),
+        number=deltas(p.number for p in parts),
+        offset=[wrapped(p.offset - end) for p, end in zip(parts, ends, strict=False)],
+        size=deltas(p.size for p in parts),
+        blocks=deltas(p.blocks for p in parts),
+        indexed=deltas(p.indexed for p in parts),
         ledger_count=[len(p.ledgers) for p in parts],
-        ledger=_deltas(x.ledger for x in ledgers),
-        first=_deltas(x.first for x in ledgers),
-        last=_deltas(x.last for x in ledgers),
-        entries=_deltas(x.count for x in ledgers),
-        bytes=_deltas(x.size for x in ledgers),
+        ledger=deltas(x.ledger for x in ledgers),
+        first=deltas(x.first for x in ledgers),
+        last=deltas(x.last for x in ledgers),
+        entries=deltas(x.count for x in ledgers),
+        bytes=deltas(x.size for x in ledgers),
         closed_with=_optional_column([x.closed_with for x in ledgers]),
-        messages=_deltas(s.messages for s in stats),
-        unreadable=_deltas(s.unreadable for s in stats),
+        messages=deltas(s.messages for s in stats),
+        unreadable=deltas(s.unreadable for s in stats),
         aborted_count=[len(s.aborted) for s in stats],
         aborted=[half for s in stats for transaction in s.aborted for half in transaction],
         gap_count=[len(p.gaps) for p in parts],
@@ -63,7 +63,7 @@ def read_parts(m: pb.Parts) -> tuple[Part, ...]:
         _runs(_read_ledgers(m), m.ledger_count, count),
         _values(m.indexed, count),
         _read_stats(m, count),
-        _runs(read_gaps(m.gaps), m.gap_count, count),
+        _runs(list(map(read_gap, m.gaps)), m.gap_count, count),
     )
     return tuple(map(Part, *columns))
 
@@ -94,25 +94,21 @@ def _read_stats(m: pb.Parts, count: int) -> list[EntryStats]:
     ]
 
 
-def _deltas(values: Iterable[int]) -> list[int]:
-    return [_wrapped(after - before) for before, after in pairwise(chain((0,), values))]
-
-
-def _values(deltas: Sequence[int], count: int) -> list[int]:
-    return [_wrapped(value) for value in accumulate(_whole(deltas, count))]
+def _values(column: Sequence[int], count: int) -> list[int]:
+    return sums(_whole(column, count))
 
 
 def _offsets(gaps: Iterable[int], sizes: Iterable[int]) -> list[int]:
     offsets, end = [], 0
     for gap, size in zip(gaps, sizes, strict=True):
-        offsets.append(_wrapped(end + gap))
+        offsets.append(wrapped(end + gap))
         end = offsets[-1] + size
     return offsets
 
 
 def _optional_column(values: Sequence[int | None]) -> pb.Column:
     known = [value for value in values if value is not None]
-    return pb.Column(deltas=_deltas(known), absent=[i for i, value in enumerate(values) if value is None])
+    return pb.Column(deltas=deltas(known), absent=[i for i, value in enumerate(values) if value is None])
 
 
 def _optional_values(column: pb.Column, count: int) -> list[int | None]:
@@ -140,8 +136,3 @@ def _whole(column: Sequence[int], count: int) -> Sequence[int]:
     if len(column) != count:
         raise ValueError(f"a column of {len(column)} values where {count} belong")
     return column
-
-
-def _wrapped(number: int) -> int:
-    """As a signed number of 64 bits."""
-    return (number + 2**63) % 2**64 - 2**63

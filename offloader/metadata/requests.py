@@ -33,9 +33,8 @@ class RequestKind(StrEnum):
 
     CLOSE = "close"  # close the topic's segment at `position`
     RELEASE = "release"  # offload up to the end, then delete the subscription
-    ACCEPT_LOSS = (
-        "accept-loss"  # record what is gone up to `position` as lost and go on; without one: the topic was deleted
-    )
+    # record what is gone up to `position` as lost and go on; without one: the topic was deleted
+    ACCEPT_LOSS = "accept-loss"
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,9 +41,9 @@ class Releasing(StrEnum):
 class TopicState:
     """What the journal holds of one topic: this without an open segment, `OpenTopic` with one.
 
-    `releasing`: the subscription is to be deleted once everything up to its end is offloaded, and who asked for that.
-    `lost_after`: the subscription had gone, so what followed this position up to the first ledger that is left is lost.
-    `let_go`: a release may have deleted the subscription itself: what is lost since then nobody has to accept."""
+    `releasing`: who asked to delete the subscription once everything up to its end is offloaded. `lost_after`: the
+    subscription had gone, what follows this position up to the first ledger left is lost. `let_go`: a release may have
+    deleted the subscription, nobody has to accept what is lost since."""
 
     topic: TopicName
     failure: Failure | None = None
@@ -82,9 +82,9 @@ class OpenTopic(TopicState):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Whose topic it is, and which incarnation the records after it speak of. `created`: when that was made, None where
-    nobody knows any more. `begin` is the first position that we keep; `former` the uuid of the claim in whose place it
-    is. `token`: of the subscription that keeps what follows, which no other one has; empty where nobody knows it."""
+    """Whose topic it is, and which incarnation the records after it speak of. `created`: when that was made (None: not
+    known). We keep what follows from `begin` on. `former`: the uuid of the claim that it replaces. `token`: only the
+    subscription that keeps the topic has it (empty: not known)."""
 
     application: str
     incarnation: int
@@ -98,19 +98,15 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class LedgerClosed:
-    """A ledger was closed with `last`, the last entry that is offloaded. `followed_by`: the ledger that Pulsar listed
-    next; None: whatever is listed next is taken to follow, and the pin may pass that entry. `vouched_by`: who says that
-    nothing is missing behind it, where no record proves it any more."""
+    """A ledger was closed with `last`, its last offloaded entry. `followed_by`: the ledger that Pulsar listed next;
+    None: whatever is listed next follows, and the pin may pass that entry. `vouched_by`: who says that nothing is
+    missing behind it, where no record proves it any more."""
 
     incarnation: int
     ledger: int
     last: int
     vouched_by: str = ""
     followed_by: int | None = None
-
-    def ends_with(self, position: Position) -> bool:
-        """Whether it speaks of this position as its ledger's last."""
-        return (self.incarnation, self.ledger, self.last) == position
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +130,8 @@ Record = Said | GenerationBegun | GenerationEnded
 
 
 def record_uuid(topic: TopicName, record: Said) -> str:
-    """A record's own uuid. A segment's is drawn when it is assigned. Any other's follows from the record before it.
-
-    So if several are tried in the same place, only one of them can have an object.
-    """
+    """A record's own uuid. A segment draws it when it is assigned; any other's follows from the record before it, so
+    that of several tried in one place only one can have an object."""
     match record:
         case Segment():
             return record.uuid
@@ -170,20 +164,14 @@ class NewestSegment:
     size: int
     crc32c: int
 
-    @classmethod
-    def of(cls, segment: Segment) -> Self:
-        """Of a whole record."""
-        return cls(segment.uuid, segment.start, segment.end, segment.size, segment.crc32c)
-
 
 @dataclass(frozen=True, slots=True)
 class CatalogHead:
     """All that a writer knows of a topic's catalog, however long that is.
 
-    `begin`: where the first claim of the present incarnation begins. `end`: the last position accounted for in it; None
-    before its first record. `closed`: what is recorded of the ends of its ledger and of later ones. `last`: the last
-    segment or loss of all, which the next one follows. `next_slot` is where the next record goes; `segments`, `entries`
-    and `size` are sums. `continued_in`: the generation that is in force instead."""
+    `begin`: where the present incarnation's first claim begins. `end`: its last position accounted for, None before its
+    first record. `closed`: the recorded ends of that ledger and of later ones. `last`: the segment or loss that the
+    next one follows. `segments`, `entries`, `size` (bytes) are sums. `continued_in`: the one in force instead."""
 
     topic: TopicName
     claim: Claim | None = None
@@ -206,20 +194,17 @@ class CatalogHead:
     @property
     def closing(self) -> LedgerClosed | None:
         """What is recorded of the ledger of the end: that it ended there, and what follows it."""
-        end = self.end
-        return None if end is None else next((c for c in self.closed if c.ends_with(end)), None)
+        return next((c for c in self.closed if (c.incarnation, c.ledger, c.last) == self.end), None)
 
     @property
     def accounted(self) -> Position | None:
-        """The last position that nobody needs any more: the end or, before the first record, what lies before the
-        claim's begin."""
+        """The last position that nobody needs any more: the end, else the one before the claim's begin."""
         if self.end is not None or self.claim is None:
             return self.end
         return self.claim.begin.previous_entry
 
     def is_of(self, created: int, ledgers: LedgerList) -> bool:
-        """Whether a topic that was created then, and has these ledgers, is the incarnation that the catalog speaks of:
-        ledger ids are never used again."""
+        """Whether a topic created then, with these ledgers, is the catalog's incarnation. Ledger ids are used once."""
         return self.claim is None or created == self.claim.created or self.has_ledger_in(ledgers)
 
     def has_ledger_in(self, ledgers: LedgerList) -> bool:
@@ -227,16 +212,12 @@ class CatalogHead:
         claim, newest = self.claim, self.newest
         if claim is None:
             return False
-        known = {claim.begin.ledger, *(p.ledger for p in (self.end,) if p is not None)}
-        if newest is not None and newest.end.incarnation == claim.incarnation:
-            known |= {newest.start.ledger, newest.end.ledger}
-        return any(ledger in ledgers for ledger in known)
+        ours = [claim.begin, self.end, *((newest.start, newest.end) if newest is not None else ())]
+        return any(p.ledger in ledgers for p in ours if p is not None and p.incarnation == claim.incarnation)
 
     def next_start(self, ledgers: LedgerList) -> NextStart | None:
-        """Where the next segment starts; None while nothing proves what follows.
-
-        A ledger that nobody wrote to is replaced when its topic is loaded again: what is to begin there begins with the
-        next one."""
+        """Where the next segment starts; None while nothing proves what follows. Pulsar replaces a ledger that nobody
+        wrote to: what would begin there begins with the next one."""
         after = self.accounted
         if after is None:
             return None
@@ -251,7 +232,7 @@ class CatalogHead:
         return NextStart(Position(after.incarnation, following, 0), after.entry)
 
     def is_settled(self, ledgers: LedgerList) -> bool:
-        """Whether what is accounted for ends with a ledger that need not be listed any more to know what follows."""
+        """Whether we know what follows also without the ledger of the end in the list."""
         if self.end is None:  # where it was claimed, nobody had written yet
             return self.claim is not None and self.claim.begin.entry == 0
         closing = self.closing
@@ -296,7 +277,7 @@ class CatalogHead:
                 return replace(
                     following,
                     end=record.end,
-                    newest=NewestSegment.of(record),
+                    newest=NewestSegment(record.uuid, record.start, record.end, record.size, record.crc32c),
                     closed=_closed_from(record.end, self.closed),
                     segments=self.segments + 1,
                     entries=self.entries + record.entries,
@@ -308,11 +289,7 @@ class CatalogHead:
                 last = Ending(record_uuid(self.topic, record), record.end)
                 return replace(following, end=record.end, closed=_closed_from(record.end, self.closed), last=last)
             case LedgerClosed():
-                kept = (
-                    closed
-                    for closed in self.closed
-                    if (closed.incarnation, closed.ledger) != (record.incarnation, record.ledger)
-                )
+                kept = (c for c in self.closed if (c.incarnation, c.ledger) != (record.incarnation, record.ledger))
                 return replace(following, closed=_closed_from(self.end, (*kept, record)))
             case GenerationBegun():
                 return following
@@ -329,7 +306,7 @@ class CatalogHead:
 
 
 def _closed_from(end: Position | None, closed: Iterable[LedgerClosed]) -> tuple[LedgerClosed, ...]:
-    """What is of account for what follows `end`."""
+    """Those that matter for what follows `end`."""
     return tuple(c for c in closed if end is None or (c.incarnation, c.ledger) >= end[:2])
 
 
@@ -337,9 +314,8 @@ def _closed_from(end: Position | None, closed: Iterable[LedgerClosed]) -> tuple[
 class TopicCatalog:
     """A topic's history: the fold of its catalog's records, as far back as they were read.
 
-    `closed`: the last entries of ledgers that were closed after their last entry was offloaded. `begins`: where the
-    first claim of each incarnation begins. `follows`: the last segment or loss that was not read, since it stands
-    before the others."""
+    `closed`: the last entry of each ledger that is recorded as closed, by (incarnation, ledger). `begins`: where each
+    incarnation's first claim begins. `follows`: the last segment or loss before those that were read."""
 
     head: CatalogHead
     segments: tuple[Segment, ...] = ()
@@ -391,8 +367,7 @@ class TopicCatalog:
 
 
 class CatalogFold:
-    """A catalog that takes records, each in the same time however many there are. `head` is set where records that
-    cannot be read are passed over."""
+    """Adds records to a catalog, each in the same time. Who passes over unreadable records sets `head`."""
 
     def __init__(self, catalog: TopicCatalog) -> None:
         self.head = catalog.head
@@ -409,8 +384,7 @@ class CatalogFold:
         return TopicCatalog(self.head, segments, losses, dict(self._closed), dict(self._begins), self._follows)
 
     def add(self, record: Record) -> None:
-        """The record of the next slot. Raises IntegrityError, and is as before, where it does not continue the
-        others."""
+        """Take the next slot's record; IntegrityError, and no change, where it does not continue the others."""
         if isinstance(record, Segment) and record.uuid in self._uuids:
             raise IntegrityError(f"{self.head.topic}: segment {record.uuid} is in the catalog already")
         before, self.head = self.head, self.head.after(record)
@@ -418,18 +392,14 @@ class CatalogFold:
             case Claim():
                 self._begins.setdefault(record.incarnation, record.begin)
             case Segment():
-                self._take_ends(before.end, record)
+                if record.former_ledger_last is not None and before.end is not None:
+                    self._closed[before.end[:2]] = record.former_ledger_last
                 self._segments.append(record)
                 self._uuids.add(record.uuid)
             case Loss():
                 self._losses.append(record)
             case LedgerClosed():
                 self._closed[record.incarnation, record.ledger] = record.last
-
-    def _take_ends(self, before: Position | None, segment: Segment) -> None:
-        """A segment may say what the ledger before its first one was closed with."""
-        if segment.former_ledger_last is not None and before is not None:
-            self._closed[before.incarnation, before.ledger] = segment.former_ledger_last
 
 
 @dataclass(frozen=True, slots=True)

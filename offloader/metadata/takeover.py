@@ -41,9 +41,9 @@ def takeover(
     owned = [c for c in known.values() if c.claim is not None and c.claim.application == old_application]
     with Journal.open(store, new_application, new_token) as journal:
         wanted = [
-            t
-            for t in inherited
-            if t not in failed and _may_adopt(t, known, old_application) and t not in journal.topics
+            topic
+            for topic in inherited
+            if topic not in failed and topic not in journal.topics and _may_adopt(known.get(topic), old_application)
         ]
         journal.record(inherited[topic].state for topic in wanted)
     for head in owned:
@@ -54,8 +54,7 @@ def takeover(
 def _end_journal(
     store: ObjectStore, old: str, new: str, new_token: Callable[[], str]
 ) -> Mapping[TopicName, EncodedTopic]:
-    """Begin the old journal's last epoch, which says who has it now; its first record keeps what there is to
-    inherit."""
+    """Begin the old journal's last epoch, which names the new owner and keeps what there is to inherit."""
     start = JournalStart(store, old)
     loaded = start.load()
     if loaded.epoch == 0:
@@ -67,7 +66,6 @@ def _end_journal(
     return start.new_epoch(new_token, taken_over_by=new).topics
 
 
-def _may_adopt(topic: TopicName, catalogs: Mapping[TopicName, CatalogHead], old: str) -> bool:
+def _may_adopt(head: CatalogHead | None, old: str) -> bool:
     """Whether nobody else has claimed the topic: a claim counts, whatever the old journal remembers."""
-    catalog = catalogs.get(topic)
-    return catalog is None or catalog.claim is None or catalog.claim.application == old
+    return head is None or head.claim is None or head.claim.application == old

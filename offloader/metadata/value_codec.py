@@ -1,4 +1,4 @@
-"""Values that journal and catalog records share, to and from their messages."""
+"""Values that have messages unlike them, to and from these; and what is wrong with a record."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from itertools import accumulate, chain, pairwise
 from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
 from offloader._proto import metadata_pb2 as pb
 from offloader.errors import DamagedRecordError, FormatVersionError
-from offloader.model import Gap, GapKind, LedgerRange, Position, SegmentLayout, TopicName
+from offloader.model import Gap, GapKind, LedgerRange, Position, TopicName
 
 Word = TypeVar("Word", bound=StrEnum)
 
@@ -56,10 +57,8 @@ def read_topic(message: pb.TopicId) -> TopicName:
     return TopicName(message.tenant, message.namespace, message.name)
 
 
-def position_message(position: Position | None) -> pb.Position | None:
-    """See `read_position`. None stays None: the field is not set."""
-    if position is None:
-        return None
+def position_message(position: Position) -> pb.Position:
+    """See `read_position`."""
     return pb.Position(incarnation=position.incarnation, ledger=position.ledger, entry=position.entry)
 
 
@@ -68,42 +67,39 @@ def read_position(message: pb.Position) -> Position:
     return Position(message.incarnation, message.ledger, message.entry)
 
 
-def cuts_message(cuts: SegmentLayout) -> pb.Cuts:
-    """See `read_cuts`."""
-    return pb.Cuts(
-        part_size=cuts.part_size, block_size=cuts.block_size, index_step=cuts.index_step, version=cuts.version
-    )
-
-
-def read_cuts(message: pb.Cuts) -> SegmentLayout:
-    """See `cuts_message`."""
-    return SegmentLayout(message.part_size, message.block_size, message.index_step, message.version)
-
-
 def ledger_message(x: LedgerRange) -> pb.LedgerRange:
-    """See `read_ledgers`. A record has first and last entry, both included."""
+    """See `read_ledger`. A record has first and last entry, both included."""
     return pb.LedgerRange(
         ledger=x.ledger, first=x.first, last=x.last, count=x.count, size=x.size, closed_with=x.closed_with
     )
 
 
-def read_ledgers(messages: Iterable[pb.LedgerRange]) -> tuple[LedgerRange, ...]:
+def read_ledger(m: pb.LedgerRange) -> LedgerRange:
     """See `ledger_message`."""
-    return tuple(
-        LedgerRange(m.ledger, m.first, m.last + 1, count=m.count, size=m.size, closed_with=_closed_with(m))
-        for m in messages
-    )
-
-
-def _closed_with(message: pb.LedgerRange) -> int | None:
-    return message.closed_with if message.HasField("closed_with") else None
+    closed_with = m.closed_with if m.HasField("closed_with") else None
+    return LedgerRange(m.ledger, m.first, m.last + 1, count=m.count, size=m.size, closed_with=closed_with)
 
 
 def gap_message(gap: Gap) -> pb.Gap:
-    """See `read_gaps`."""
+    """See `read_gap`. A record has first and last entry, both included."""
     return pb.Gap(kind=gap.kind, ledger=gap.ledger, first=gap.first, last=gap.last)
 
 
-def read_gaps(messages: Iterable[pb.Gap]) -> tuple[Gap, ...]:
+def read_gap(m: pb.Gap) -> Gap:
     """See `gap_message`."""
-    return tuple(Gap(m.ledger, m.first, m.last + 1, kind=word(GapKind, m.kind)) for m in messages)
+    return Gap(m.ledger, m.first, m.last + 1, kind=word(GapKind, m.kind))
+
+
+def deltas(values: Iterable[int]) -> list[int]:
+    """Each value's difference from the one before, the first one's from 0, modulo 2^64."""
+    return [wrapped(after - before) for before, after in pairwise(chain((0,), values))]
+
+
+def sums(steps: Iterable[int]) -> list[int]:
+    """The opposite of `deltas`."""
+    return [wrapped(value) for value in accumulate(steps)]
+
+
+def wrapped(number: int) -> int:
+    """As a signed number of 64 bits."""
+    return (number + 2**63) % 2**64 - 2**63

@@ -6,7 +6,7 @@ without, `after`. Of positions, `start` and `end` are both included: only the le
 
 from __future__ import annotations
 
-from offloader.model.ledger import Gap, GapKind, LedgerList, LedgerRange, LedgerSpan
+from offloader.model.ledger import Gap, GapKind, LedgerList, LedgerRange, LedgerSpan, merge_ranges
 from offloader.model.position import EntryRange, Position
 from offloader.model.segment import (
     Ending,
@@ -65,5 +65,6 @@ __all__ = [
     "Transaction",
     "Turn",
     "Walk",
+    "merge_ranges",
     "unbroken",
 ]

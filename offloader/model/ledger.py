@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from offloader.model.position import EntryRange, Position
@@ -11,8 +12,7 @@ from offloader.model.position import EntryRange, Position
 
 @dataclass(frozen=True, slots=True)
 class LedgerSpan:
-    """One ledger of a topic's list. `last` is the last entry id it was closed with (-1: empty), None while it is
-    open."""
+    """One ledger of a topic's list. `last`: the last entry id it was closed with (-1: empty), None while it is open."""
 
     ledger: int
     last: int | None
@@ -29,8 +29,7 @@ class LedgerList:
         return ledger in self._by_id
 
     def reaches(self, ledger: int) -> bool:
-        """Whether the list has this ledger or a later one. Else it is older than whoever says that there is this
-        ledger."""
+        """Whether the list has this ledger or a later one. Else it is older than what names this ledger."""
         return bool(self.spans) and self.spans[-1].ledger >= ledger
 
     def closed_with(self, ledger: int) -> int | None:
@@ -68,6 +67,19 @@ class LedgerRange(EntryRange):
     count: int = field(kw_only=True)
     size: int = field(kw_only=True)
     closed_with: int | None = field(default=None, kw_only=True)
+
+
+def merge_ranges(ranges: Iterable[LedgerRange]) -> tuple[LedgerRange, ...]:
+    """Neighbouring ranges of the same ledger as one, in the order given. The last known `closed_with` wins."""
+    merged: list[LedgerRange] = []
+    for following in ranges:
+        if merged and merged[-1].ledger == following.ledger:
+            before = merged.pop()
+            closed_with = before.closed_with if following.closed_with is None else following.closed_with
+            count, size = before.count + following.count, before.size + following.size
+            following = replace(before, after=following.after, count=count, size=size, closed_with=closed_with)
+        merged.append(following)
+    return tuple(merged)
 
 
 class GapKind(StrEnum):

@@ -20,8 +20,7 @@ class Source(StrEnum):
 
     @property
     def complete(self) -> bool:
-        """Whether every stored entry is copied, also what consumers never see: markers, aborted and open
-        transactions."""
+        """Whether it copies every stored entry, also markers and aborted or open transactions: consumers see none."""
         return self is not Source.BROKER
 
 
@@ -50,12 +49,10 @@ class EntryStats:
     max_broker_time: int | None = None
     min_index: int | None = None
     max_index: int | None = None
-    aborted: tuple[Transaction, ...] = field(
-        default=(), kw_only=True
-    )  # those whose abort markers are among the entries
-    unreadable: int = field(
-        default=0, kw_only=True
-    )  # entries that are no messages: copied as they are, nothing is known of them
+    # those whose abort markers are among the entries
+    aborted: tuple[Transaction, ...] = field(default=(), kw_only=True)
+    # entries that are no messages: copied as they are, nothing is known of them
+    unreadable: int = field(default=0, kw_only=True)
 
     @property
     def publish_bounds(self) -> tuple[int, int] | None:
@@ -150,8 +147,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class SealedFacts:
-    """Everything that sealing steps 2-4 need, fixed in the journal before the first of them: they write the same bytes
-    however often they run."""
+    """What sealing steps 2-4 need, journaled before the first of them: repeated, they write the same bytes."""
 
     offloaded_at: int
     size: int
@@ -245,8 +241,7 @@ class Ending(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Entries `start`..`end` that were gone before they were offloaded, and who accepted that. `uncounted`: nobody
-    knows how many there were here, if any."""
+    """Entries `start`..`end` that were gone before they were offloaded. `uncounted`: nobody knows how many, if any."""
 
     start: Position
     end: Position

@@ -20,9 +20,8 @@ class Lane(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SliceId:
-    """Which work it is: `run`, `lane` and `plan` name the plan, `uuid` and `upload` the segment's object. `first_part`
-    is the number of the first part to upload, `start` the first position to account for (a gap there is to be
-    explained)."""
+    """Which work it is: `run`, `lane` and `plan` name the plan, `uuid` and `upload` the segment's object. `first_part`:
+    the number of the first part to upload. `start`: the first position to account for, explaining a gap there."""
 
     topic: TopicName
     run: str
@@ -38,9 +37,8 @@ class SliceId:
 class Slice:
     """The work planned for one topic in one micro-batch: read from `id.start`, cut, upload whole parts.
 
-    `bound` is the last position that may be read. `seal` says that it is the segment's fixed end, so that the last part
-    may be short. `goal`: object bytes by which it has something to show, a part or, where it ends the segment, what is
-    estimated to be left of it."""
+    `bound`: the last position that it may read; `seal`: that is the segment's fixed end, so that the last part may be
+    short. `goal`: object bytes by which it has something to show: a part, or the estimated rest of its segment."""
 
     id: SliceId
     bound: Position
@@ -76,10 +74,9 @@ class SliceStop(StrEnum):
 class Receipt:
     """What came of a slice. `id` is the slice's, to be matched with the journal.
 
-    `seen_to` is the last position accounted for (entry or explained gap), uploaded or not; `seen_bytes` the object
-    bytes that what was read after the last uploaded part would take. `gaps` are those after the last uploaded part;
-    `finished`: the segment's fixed end was reached and its last part uploaded. `reading_ms`: `elapsed_ms` without the
-    time in which it only waited for the store."""
+    `seen_to`: the last position accounted for (entry or explained gap), uploaded or not. `gaps`: behind the last
+    uploaded part, where the entries would take `seen_bytes`. `finished`: the part that ends the segment is uploaded.
+    `reading_ms`: `elapsed_ms` without waiting for the store alone."""
 
     id: SliceId
     stop: SliceStop

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -56,10 +56,6 @@ class TopicName:
     def encoded(self) -> str:
         """The local name as it stands in an object key or a URL."""
         return quote(self.name, safe="")
-
-    @classmethod
-    def from_encoded(cls, tenant: str, namespace_part: str, encoded: str) -> TopicName:
-        return cls(tenant, namespace_part, unquote(encoded))
 
     def __str__(self) -> str:
         return f"persistent://{self.tenant}/{self.namespace_part}/{self.name}"

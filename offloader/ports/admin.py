@@ -29,8 +29,7 @@ class TopicInfo:
 
 
 class Identity(NamedTuple):
-    """Who answers for a cluster: its name, and where its brokers keep their metadata (empty where we may not read
-    that)."""
+    """Who answers for a cluster: its name, and where its brokers keep their metadata (empty: we may not read that)."""
 
     cluster: str
     stores: str = ""
@@ -71,9 +70,8 @@ class Admin(Protocol):
     def topic_info(self, topic: TopicName) -> TopicInfo: ...
 
     def pin_token(self, topic: TopicName, subscription: str) -> str | None:
-        """The token that a durable subscription was made with, which it keeps as long as it is there. Empty: none, so
-        we did not make it. None: these brokers do not keep it. Raises BrokerUnavailableError where there is no such
-        subscription now."""
+        """The token that a durable subscription was made with and keeps. Empty: it has none, so we did not make it.
+        None: these brokers do not keep it. Raises BrokerUnavailableError where there is no such subscription now."""
         ...
 
     def shows_pin_tokens(self) -> bool:
@@ -81,8 +79,7 @@ class Admin(Protocol):
         ...
 
     def loaded_by(self, topic: TopicName) -> str | None:
-        """The broker that has the topic loaded, None where none has; does not load it. For super users. Up to a minute
-        behind."""
+        """The broker that has the topic loaded, if any; does not load it. For super users. Up to a minute behind."""
         ...
 
     def namespace_policies(self, namespace: str) -> Mapping[str, object]:

@@ -17,8 +17,7 @@ class RawEntry(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """How far a reader may go: through these ledgers of the topic, up to `last`, (ledger, entry), which is
-    confirmed."""
+    """How far a reader may go: through these ledgers of the topic, up to `last`, a confirmed (ledger, entry)."""
 
     ledgers: LedgerList
     last: tuple[int, int]

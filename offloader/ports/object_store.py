@@ -59,9 +59,7 @@ class ObjectStore(Protocol):
     url: str
     min_part_size: int  # every part but an object's last must have at least this many bytes
     retry_deadline: float  # seconds one call may spend retrying
-    longest_call: (
-        float  # seconds after which a call of one object has ended, well or not; 0 where there is no such bound
-    )
+    longest_call: float  # seconds after which a call of one object has ended, well or not; 0: there is no such bound
 
     def put(
         self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False

@@ -10,8 +10,7 @@ from offloader.model import Position, TopicName
 
 @dataclass(frozen=True, slots=True)
 class TopicEnd:
-    """A topic's last readable position and its pin's mark-delete, both (ledger, entry); `last` None: the topic is
-    empty."""
+    """A topic's last readable position (None: it is empty) and its pin's mark-delete, both (ledger, entry)."""
 
     last: tuple[int, int] | None
     mark_delete: tuple[int, int]
@@ -32,8 +31,7 @@ class Pins(Protocol):
         ...
 
     def groups(self, topics: list[TopicName]) -> list[list[TopicName]]:
-        """The topics, those together that are asked in one place: one that hangs shall hold no others. Waits for
-        nothing."""
+        """The topics by the place that is asked for them: one that hangs shall hold no others. Waits for nothing."""
         ...
 
     def ends(self, topics: list[TopicName]) -> dict[TopicName, TopicEnd | Exception]:

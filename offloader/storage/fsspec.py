@@ -17,30 +17,12 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 from uuid import uuid4
 
-from offloader.errors import (
-    FatalError,
-    ObjectNotFoundError,
-    PartRejectedError,
-    StoreUnavailableError,
-    UnprovenStoreError,
-    UploadGoneError,
-)
+from offloader.errors import FatalError, PartRejectedError, StoreUnavailableError, UnprovenStoreError, UploadGoneError
 from offloader.json_text import parse_json
 from offloader.ports.object_store import OpenUpload, Stat, UploadedPart
+from offloader.storage import rules
 from offloader.storage.fsspec_errors import translated
 from offloader.storage.fsspec_open import AZURE, GOOGLE, must_create, open_file_system
-from offloader.storage.rules import (
-    HELPER_FOLDERS,
-    LARGEST_DESCRIPTION,
-    check_crc,
-    check_key,
-    check_parts,
-    holds_parts,
-    make_handle,
-    part_etag,
-    split_handle,
-    total_size,
-)
 
 # Where pipe_file(mode="create") has exactly one winner: gcsfs asks for generation 0 (`ifGenerationMatch=0`), adlfs
 # sends `If-None-Match: *`, and the server decides. Seen with emulators (fake-gcs-server, Azurite; integration/storage),
@@ -51,7 +33,7 @@ COMPOSE_LIMIT = 32  # Google Cloud Storage composes no more sources in one reque
 READ_ATTEMPTS = 20
 CALLS_OF_ONE = 2  # a write, and a look what became of it
 CLIENTS_RETRY_S = 100.0  # the clients' own tries, from outside not to be changed: gcsfs's took 34 s, adlfs's 88 s
-_UPLOADS = HELPER_FOLDERS[0]
+_UPLOADS = rules.HELPER_FOLDERS[0]
 _BOUNDARY = b"--==0=="  # gcsfs separates an object's metadata and bytes by it, whatever the bytes are
 _CHANGED_BY_READING = ("last_accessed_on",)  # Azure's
 _MEMORY_LOCK = threading.Lock()
@@ -88,29 +70,28 @@ class FsspecStore:
         meta: Mapping[str, str] | None = None,  # noqa: ARG002
         if_absent: bool = False,
     ) -> Stat | None:
-        """See `ObjectStore.put`. Metadata is not kept."""
+        """Metadata is not kept."""
         path = self._path(key)
         with translated(f"writing {path}", write=True):
             try:
                 with self._creating:
                     self._write(path, data, "create" if if_absent else "overwrite")
             except FileExistsError:  # or ours: file systems repeat a create whose answer was lost
-                return self._if_equal(key, data)
-            return self._existing(key)
+                return rules.stat_if_equal(self, key, data)
+            return rules.existing(self, key)
 
     def begin(self, key: str, *, meta: Mapping[str, str] | None = None) -> str:  # noqa: ARG002
-        """See `ObjectStore.begin`. Metadata is not kept."""
+        """Metadata is not kept."""
         self._path(key)
-        upload = make_handle(key, uuid4().hex)
+        upload = rules.make_handle(key, uuid4().hex)
         info = {"key": key, "began_at": time.time_ns() // 1_000_000}
         with translated(f"beginning {key}", write=True):
             self._write(self._folder(upload) + "upload.json", json.dumps(info).encode())
         return upload
 
     def put_part(self, upload: str, number: int, offset: int, data: bytes, crc32c: int) -> UploadedPart:  # noqa: ARG002
-        """See `ObjectStore.put_part`."""
-        check_crc(number, data, crc32c)
-        part = UploadedPart(number, len(data), part_etag(len(data), crc32c), crc32c)
+        rules.check_crc(number, data, crc32c)
+        part = UploadedPart(number, len(data), rules.part_etag(len(data), crc32c), crc32c)
         path = self._part_path(upload, part)
         with translated(f"uploading part {number} of {upload}", write=True):
             self._must_be_open(upload)
@@ -123,9 +104,8 @@ class FsspecStore:
         return part
 
     def commit(self, upload: str, parts: Iterable[UploadedPart]) -> Stat:
-        """See `ObjectStore.commit`."""
-        key, _ = split_handle(upload)
-        listed = check_parts(key, parts, self.min_part_size)
+        key, _ = rules.split_handle(upload)
+        listed = rules.check_parts(key, parts, self.min_part_size)
         with translated(f"completing {key}", write=True):
             try:
                 self._must_be_open(upload)
@@ -135,37 +115,33 @@ class FsspecStore:
                 if not self._is_made_of(key, listed):
                     raise UploadGoneError(f"{self.url}: the upload of {key} is gone") from None
             self.abort(upload)
-            return self._existing(key)
+            return rules.existing(self, key)
 
     def abort(self, upload: str) -> None:
-        """See `ObjectStore.abort`."""
         folder = self._folder(upload)
         with translated(f"aborting {upload}", write=True):
             self._remove([folder + "upload.json"])
             self._remove(list(self._find(folder)))
 
     def list_uploads(self, prefix: str = "") -> Iterator[OpenUpload]:
-        """See `ObjectStore.list_uploads`."""
         with translated("listing uploads"):
             for path, size in sorted(self._find(f"{self._base}{_UPLOADS}/").items()):
-                if not path.endswith("/upload.json") or size > LARGEST_DESCRIPTION:
+                if not path.endswith("/upload.json") or size > rules.LARGEST_DESCRIPTION:
                     continue
-                with suppress(
-                    FileNotFoundError, ValueError, KeyError, TypeError, AttributeError
-                ):  # ended since, or not ours
+                # ended since, or not ours
+                with suppress(FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
                     info = parse_json(self._fs.cat_file(path))
                     if info["key"].startswith(prefix):
                         yield OpenUpload(
-                            info["key"], make_handle(info["key"], path.split("/")[-2]), int(info["began_at"])
+                            info["key"], rules.make_handle(info["key"], path.split("/")[-2]), int(info["began_at"])
                         )
 
     def read(self, key: str, offset: int = 0, length: int | None = None) -> tuple[bytes, Stat]:
-        """See `ObjectStore.read`."""
-        found = self._existing(key)
+        found = rules.existing(self, key)
         for _ in range(READ_ATTEMPTS):
             end = found.size if length is None else min(offset + length, found.size)
             data = self._range(key, offset, end)
-            before, found = found, self._existing(key)
+            before, found = found, rules.existing(self, key)
             if found == before and len(data) == max(0, end - offset):
                 return data, found
         raise StoreUnavailableError(
@@ -173,7 +149,7 @@ class FsspecStore:
         )
 
     def stat(self, key: str) -> Stat | None:
-        """See `ObjectStore.stat`. The etag is a digest of all that the file system tells of the object."""
+        """The etag is a digest of all that the file system tells of the object."""
         with translated(f"looking at {key}"):
             try:
                 info = self._fs.info(self._path(key))
@@ -186,7 +162,6 @@ class FsspecStore:
         return Stat(info["size"], hashlib.sha256(described).hexdigest()[:32])
 
     def list(self, prefix: str = "", start_after: str = "") -> Iterator[tuple[str, int]]:
-        """See `ObjectStore.list`."""
         folder = prefix.rpartition("/")[0]
         if start_after:
             yield from self._walk(f"{folder}/" if folder else "", prefix, start_after)
@@ -199,20 +174,14 @@ class FsspecStore:
                 yield key, found[path]
 
     def folders(self, prefix: str = "") -> Iterator[str]:
-        """See `ObjectStore.folders`."""
         found = self._in_folder(prefix[: prefix.rfind("/") + 1], prefix)
         return (key for key, _ in found if key.endswith("/") and key.startswith(prefix))
 
     def _walk(self, folder: str, prefix: str, start_after: str) -> Iterator[tuple[str, int]]:
         """Folder by folder: those that come before are passed over, and what nobody takes is not listed."""
         for key, size in self._in_folder(folder, prefix):
-            if not key.endswith("/"):
-                if key.startswith(prefix) and key > start_after:
-                    yield key, size
-            elif (key > start_after or start_after.startswith(key)) and (
-                key.startswith(prefix) or prefix.startswith(key)
-            ):
-                yield from self._walk(key, prefix, start_after)
+            if rules.may_be_listed(key, prefix, start_after):
+                yield from self._walk(key, prefix, start_after) if key.endswith("/") else ((key, size),)
 
     def _in_folder(self, folder: str, prefix: str) -> Sequence[tuple[str, int]]:
         """Objects and folders (with the closing slash) that are directly in one, in the order of keys."""
@@ -231,7 +200,6 @@ class FsspecStore:
         return sorted((key, size) for key, size in found if key != f"{_UPLOADS}/")
 
     def delete(self, keys: Iterable[str]) -> None:
-        """See `ObjectStore.delete`."""
         with translated("deleting", write=True):
             self._remove([self._path(key) for key in keys])
 
@@ -239,9 +207,9 @@ class FsspecStore:
         """Nothing to give back: fsspec keeps file systems for the life of the process."""
 
     def _path(self, key: str) -> str:
-        if self._protocol in AZURE and "?" in check_key(key):
+        if self._protocol in AZURE and "?" in rules.check_key(key):
             raise FatalError(f"{key!r} cannot be an object's key: adlfs takes what follows ? for a query")
-        return self._base + check_key(key)
+        return self._base + rules.check_key(key)
 
     def _write(self, path: str, data: bytes, mode: str = "overwrite") -> None:
         # What is not shorter than a chunk is sent without boundaries: else the object would silently end at one.
@@ -259,10 +227,10 @@ class FsspecStore:
                 return b""
 
     def _folder(self, upload: str) -> str:
-        return f"{self._base}{_UPLOADS}/{split_handle(upload)[1]}/"
+        return f"{self._base}{_UPLOADS}/{rules.split_handle(upload)[1]}/"
 
     def _part_path(self, upload: str, part: UploadedPart) -> str:
-        return f"{self._folder(upload)}{part.number:05}-{part_etag(part.size, part.crc32c)}"
+        return f"{self._folder(upload)}{part.number:05}-{rules.part_etag(part.size, part.crc32c)}"
 
     def _find(self, folder: str) -> dict[str, int]:
         # Without the end's slash, and filtered: some file systems list only so, and a folder may have a file's name.
@@ -300,24 +268,11 @@ class FsspecStore:
 
     def _is_made_of(self, key: str, parts: Sequence[UploadedPart]) -> bool:
         found = self.stat(key)
-        if found is None or found.size != total_size(parts):
+        if found is None or found.size != rules.total_size(parts):
             return False
-        return holds_parts(lambda offset, length: self.read(key, offset, length)[0], found.size, parts)
+        return rules.holds_parts(lambda offset, length: self.read(key, offset, length)[0], found.size, parts)
 
     def _remove(self, paths: Sequence[str]) -> None:
         for path in paths:
             with suppress(FileNotFoundError):
                 self._fs.rm_file(path)
-
-    def _existing(self, key: str) -> Stat:
-        found = self.stat(key)
-        if found is None:
-            raise ObjectNotFoundError(f"{self.url}: there is no object {key}")
-        return found
-
-    def _if_equal(self, key: str, data: bytes) -> Stat | None:
-        try:
-            found, stat = self.read(key, 0, len(data) + 1)
-        except ObjectNotFoundError:  # deleted since: still, another writer was first
-            return None
-        return stat if found == data else None

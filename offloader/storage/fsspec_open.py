@@ -14,9 +14,8 @@ from offloader.storage.fsspec_errors import translated
 
 GOOGLE = frozenset({"gs", "gcs"})
 AZURE = frozenset({"abfs", "abfss", "az"})
-REQUEST_TIMEOUT_S = (
-    120  # of one request, as long as a part; without it gcsfs waits for ever for a server that is silent
-)
+# Of one request, as long as a part: without it gcsfs waits for ever for a server that is silent.
+REQUEST_TIMEOUT_S = 120
 ADLFS_CREATES_SINCE = (2024, 12)  # the first adlfs that knows mode="create"
 _NUMBERS = (
     "block_size",

@@ -19,6 +19,7 @@ from uuid import uuid4
 
 from offloader.errors import BucketNotFoundError, FatalError, ObjectNotFoundError, UnprovenStoreError
 from offloader.ports.object_store import OpenUpload, Stat, UploadedPart
+from offloader.storage import rules
 from offloader.storage.local_files import (
     complete,
     keep_name,
@@ -32,15 +33,6 @@ from offloader.storage.local_files import (
     write_at,
 )
 from offloader.storage.local_uploads import UploadFolder, UploadInfo, gone
-from offloader.storage.rules import (
-    HELPER_FOLDERS,
-    check_crc,
-    check_key,
-    check_parts,
-    holds_parts,
-    make_handle,
-    split_handle,
-)
 
 LEFT_OVER_AFTER_SECONDS = 86_400
 _UPLOAD_ID = re.compile("[0-9a-f]{32}")
@@ -54,14 +46,13 @@ class LocalStore:
         self.url = self.root.as_uri()
         self.min_part_size = 1
         self.retry_deadline = self.longest_call = 0.0
-        self._uploads, self._tmp = (self.root / name for name in HELPER_FOLDERS)
+        self._uploads, self._tmp = (self.root / name for name in rules.HELPER_FOLDERS)
         self._synced: set[Path] = set()
         self._prepared = False
 
     def put(
         self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False
     ) -> Stat | None:
-        """See `ObjectStore.put`."""
         target, source = self._path(key), self._spare()
         with os_errors(f"{self.url}: writing {key}"), temporary(source) as fd:
             write_at(fd, data)
@@ -69,19 +60,20 @@ class LocalStore:
             self._make_folders(target.parent)
             if publish(source, target, if_absent=if_absent):
                 return stat_of(fd)
-            return self._if_equal(key, data)
+            found = rules.stat_if_equal(self, key, data)
+            if found is not None:
+                keep_name(target)
+            return found
 
     def begin(self, key: str, *, meta: Mapping[str, str] | None = None) -> str:
-        """See `ObjectStore.begin`."""
         self._path(key)
-        upload = make_handle(key, uuid4().hex)
+        upload = rules.make_handle(key, uuid4().hex)
         with os_errors(f"{self.url}: beginning {key}"):
             self._folder(upload).create(UploadInfo(key, time.time_ns() // 1_000_000, dict(meta or {})))
         return upload
 
     def put_part(self, upload: str, number: int, offset: int, data: bytes, crc32c: int) -> UploadedPart:
-        """See `ObjectStore.put_part`."""
-        check_crc(number, data, crc32c)
+        rules.check_crc(number, data, crc32c)
         with os_errors(f"{self.url}: part {number} of {upload}"):
             try:
                 etag = self._folder(upload).write(number, offset, data, crc32c)
@@ -90,9 +82,8 @@ class LocalStore:
         return UploadedPart(number, len(data), etag, crc32c)
 
     def commit(self, upload: str, parts: Iterable[UploadedPart]) -> Stat:
-        """See `ObjectStore.commit`."""
-        key, _ = split_handle(upload)
-        listed = check_parts(key, parts, self.min_part_size)
+        key, _ = rules.split_handle(upload)
+        listed = rules.check_parts(key, parts, self.min_part_size)
         with os_errors(f"{self.url}: completing {key}"):
             try:
                 self._publish_upload(upload, listed)
@@ -107,24 +98,19 @@ class LocalStore:
         return found
 
     def abort(self, upload: str) -> None:
-        """See `ObjectStore.abort`."""
         with os_errors(f"{self.url}: aborting {upload}"):
             self._folder(upload).remove()
 
     def list_uploads(self, prefix: str = "") -> Iterator[OpenUpload]:
-        """See `ObjectStore.list_uploads`."""
         with os_errors(f"{self.url}: listing uploads"):
             names = sorted(path.name for path in self._uploads.iterdir()) if self._uploads.is_dir() else []
-            for name in filter(
-                _UPLOAD_ID.fullmatch, names
-            ):  # who looks into the folder may have left files of their own
+            for name in filter(_UPLOAD_ID.fullmatch, names):  # people may have left files of their own
                 with suppress(FileNotFoundError, NotADirectoryError):  # ended since it was listed
                     info = UploadFolder(self._uploads / name, self._tmp).info()
                     if info.key.startswith(prefix):
-                        yield OpenUpload(info.key, make_handle(info.key, name), info.began_at)
+                        yield OpenUpload(info.key, rules.make_handle(info.key, name), info.began_at)
 
     def read(self, key: str, offset: int = 0, length: int | None = None) -> tuple[bytes, Stat]:
-        """See `ObjectStore.read`."""
         with os_errors(f"{self.url}: reading {key}"):
             try:
                 with self._opened(key) as fd:
@@ -135,7 +121,6 @@ class LocalStore:
                 raise ObjectNotFoundError(f"{self.url}: there is no object {key}") from None
 
     def stat(self, key: str) -> Stat | None:
-        """See `ObjectStore.stat`."""
         with os_errors(f"{self.url}: looking at {key}"):
             try:
                 with self._opened(key) as fd:
@@ -144,14 +129,13 @@ class LocalStore:
                 return None
 
     def list(self, prefix: str = "", start_after: str = "") -> Iterator[tuple[str, int]]:
-        """See `ObjectStore.list`."""
         folder = prefix.rpartition("/")[0]
         start = self._path(folder) if folder else self.root
         with os_errors(f"{self.url}: listing {prefix}"):
             yield from _walk(start, f"{folder}/" if folder else "", prefix, start_after)
 
     def folders(self, prefix: str = "") -> Iterator[str]:
-        """See `ObjectStore.folders`: without those that hold no object."""
+        """Without those that hold no object."""
         base = prefix[: prefix.rfind("/") + 1]
         with os_errors(f"{self.url}: listing {prefix}"):
             for name, entry in _entries(self._path(base[:-1]) if base else self.root, base):
@@ -164,7 +148,6 @@ class LocalStore:
                     yield key
 
     def delete(self, keys: Iterable[str]) -> None:
-        """See `ObjectStore.delete`."""
         touched: set[Path] = set()
         with os_errors(f"{self.url}: deleting"):
             for key in keys:
@@ -206,10 +189,10 @@ class LocalStore:
         return self._tmp / uuid4().hex
 
     def _path(self, key: str) -> Path:
-        return self.root / check_key(key)
+        return self.root / rules.check_key(key)
 
     def _folder(self, upload: str) -> UploadFolder:
-        _, upload_id = split_handle(upload)
+        _, upload_id = rules.split_handle(upload)
         if not _UPLOAD_ID.fullmatch(upload_id):
             raise FatalError(f"{upload!r} is not an upload in a folder")
         return UploadFolder(self._uploads / upload_id, self._spare())
@@ -236,7 +219,7 @@ class LocalStore:
                 self._synced.add(path)
 
     def _publish_upload(self, upload: str, parts: Sequence[UploadedPart]) -> None:
-        target, copy = self._path(split_handle(upload)[0]), self._spare()
+        target, copy = self._path(rules.split_handle(upload)[0]), self._spare()
         try:
             source = self._folder(upload).finish(parts, copy)
             self._make_folders(target.parent)
@@ -247,19 +230,9 @@ class LocalStore:
     def _is_made_of(self, key: str, parts: Sequence[UploadedPart]) -> bool:
         try:
             with self._opened(key) as fd:
-                return holds_parts(partial(read_at, fd), os.fstat(fd).st_size, parts)
+                return rules.holds_parts(partial(read_at, fd), os.fstat(fd).st_size, parts)
         except FileNotFoundError:
             return False
-
-    def _if_equal(self, key: str, data: bytes) -> Stat | None:
-        try:
-            found, stat_ = self.read(key, 0, len(data) + 1)
-        except ObjectNotFoundError:  # deleted since: still, another writer was first
-            return None
-        if found != data:
-            return None
-        keep_name(self._path(key))
-        return stat_
 
 
 def _walk(folder: Path, base: str, prefix: str, start_after: str) -> Iterator[tuple[str, int]]:
@@ -278,17 +251,11 @@ def _entries(folder: Path, base: str, prefix: str = "", start_after: str = "") -
     try:
         with os.scandir(folder) as found:
             all_named = ((entry.name + "/" if entry.is_dir() else entry.name, entry) for entry in found)
-            named = [item for item in all_named if _may_be_wanted(base + item[0], prefix, start_after)]
+            named = [item for item in all_named if rules.may_be_listed(base + item[0], prefix, start_after)]
     except (FileNotFoundError, NotADirectoryError):
         return []
-    helpers = () if base else tuple(f"{name}/" for name in HELPER_FOLDERS)
+    helpers = () if base else tuple(f"{name}/" for name in rules.HELPER_FOLDERS)
     return sorted((item for item in named if item[0] not in helpers), key=lambda item: item[0])
-
-
-def _may_be_wanted(key: str, prefix: str, start_after: str) -> bool:
-    if not key.endswith("/"):
-        return key.startswith(prefix) and key > start_after
-    return (key.startswith(prefix) or prefix.startswith(key)) and (key > start_after or start_after.startswith(key))
 
 
 def _sweep(folder: Path, *, before: float) -> None:

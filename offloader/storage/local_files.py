@@ -115,8 +115,7 @@ def publish(source: Path, target: Path, *, if_absent: bool) -> bool:
 
 
 def keep_name(path: Path) -> None:
-    """Make a file's name durable. Also of one that is found there: whoever named it may have died or failed before
-    this."""
+    """Make a file's name durable, also one that is found: whoever named it may have died before this."""
     try:
         sync_folder(path.parent)
     except OSError as e:
@@ -124,8 +123,7 @@ def keep_name(path: Path) -> None:
 
 
 def complete(fd: int, meta: Mapping[str, str]) -> None:
-    """The last thing done to a file before it gets its name: metadata, an exact time for the etag, and all of it on
-    disk."""
+    """The last step before a file gets its name: metadata, an exact time for the etag, all of it on disk."""
     _set_meta(fd, meta)
     now = time.time_ns()
     os.utime(fd, ns=(now, now))

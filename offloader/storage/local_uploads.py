@@ -102,8 +102,7 @@ class UploadFolder:
         return part_etag(len(data), crc)
 
     def finish(self, parts: Sequence[UploadedPart], target: Path) -> Path:
-        """Bring exactly these parts into one durable file; its path: `data`, or `target` where they had to be
-        copied."""
+        """Bring exactly these parts into one durable file; its path: `data`, or `target` where it had to copy them."""
         if self._closed_after(parts):
             return self._finish_in_place(parts)
         self._copy(parts, target)

@@ -1,5 +1,4 @@
-"""A store in memory: for trials and tests. Several stores over one `MemoryBacking` are several processes of one
-bucket."""
+"""A store in memory, for trials and tests. Several over one `MemoryBacking` are processes of one bucket."""
 
 from __future__ import annotations
 
@@ -57,7 +56,6 @@ class MemoryStore:
     def put(
         self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False
     ) -> Stat | None:
-        """See `ObjectStore.put`."""
         check_key(key)
         with self.backing.lock:
             found = self.backing.objects.get(key)
@@ -66,7 +64,6 @@ class MemoryStore:
             return self.backing.write(key, bytes(data), meta)
 
     def begin(self, key: str, *, meta: Mapping[str, str] | None = None) -> str:
-        """See `ObjectStore.begin`."""
         check_key(key)
         upload_id = uuid4().hex
         with self.backing.lock:
@@ -74,7 +71,6 @@ class MemoryStore:
         return make_handle(key, upload_id)
 
     def put_part(self, upload: str, number: int, offset: int, data: bytes, crc32c: int) -> UploadedPart:  # noqa: ARG002
-        """See `ObjectStore.put_part`."""
         check_crc(number, data, crc32c)
         part = UploadedPart(number, len(data), part_etag(len(data), crc32c), crc32c)
         with self.backing.lock:
@@ -82,7 +78,6 @@ class MemoryStore:
         return part
 
     def commit(self, upload: str, parts: Iterable[UploadedPart]) -> Stat:
-        """See `ObjectStore.commit`."""
         key, upload_id = split_handle(upload)
         listed = check_parts(key, parts, self.min_part_size)
         with self.backing.lock:
@@ -97,18 +92,15 @@ class MemoryStore:
             return self.backing.write(key, data, found.meta)
 
     def abort(self, upload: str) -> None:
-        """See `ObjectStore.abort`."""
         with self.backing.lock:
             self.backing.uploads.pop(split_handle(upload)[1], None)
 
     def list_uploads(self, prefix: str = "") -> Iterator[OpenUpload]:
-        """See `ObjectStore.list_uploads`."""
         with self.backing.lock:
             found = [OpenUpload(u.key, make_handle(u.key, i), u.began_at) for i, u in self.backing.uploads.items()]
         return iter([upload for upload in found if upload.key.startswith(prefix)])
 
     def read(self, key: str, offset: int = 0, length: int | None = None) -> tuple[bytes, Stat]:
-        """See `ObjectStore.read`."""
         with self.backing.lock:
             found = self.backing.objects.get(key)
         if found is None:
@@ -117,24 +109,20 @@ class MemoryStore:
         return found.data[offset:end], found.stat
 
     def stat(self, key: str) -> Stat | None:
-        """See `ObjectStore.stat`."""
         with self.backing.lock:
             found = self.backing.objects.get(key)
         return None if found is None else found.stat
 
     def list(self, prefix: str = "", start_after: str = "") -> Iterator[tuple[str, int]]:
-        """See `ObjectStore.list`."""
         with self.backing.lock:
             found = sorted([key for key in self.backing.objects if key > start_after and key.startswith(prefix)])
             return iter([(key, self.backing.objects[key].stat.size) for key in found])
 
     def folders(self, prefix: str = "") -> Iterator[str]:
-        """See `ObjectStore.folders`."""
         rests = ((key, key[len(prefix) :].partition("/")) for key, _ in self.list(prefix))
         return iter(sorted({prefix + name + slash for _, (name, slash, _) in rests if slash}))
 
     def delete(self, keys: Iterable[str]) -> None:
-        """See `ObjectStore.delete`."""
         with self.backing.lock:
             for key in keys:
                 self.backing.objects.pop(key, None)

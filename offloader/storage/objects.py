@@ -10,15 +10,13 @@ from offloader.model import MIB
 from offloader.ports.object_store import ObjectStore, Stat
 
 READ_SIZE = 4 * MIB
-LARGEST_INDEX = (
-    256 * MIB
-)  # a segment ends when it has 16 MiB of index; a V1 index of 1 TiB has 4 MiB in blocks of 5 MiB
+# A segment ends when it has 16 MiB of index; a V1 index of 1 TiB has 4 MiB in blocks of 5 MiB.
+LARGEST_INDEX = 256 * MIB
 AT_ONCE = MIB  # what is larger is read only when its size is known to be possible
 
 
 def read_whole(store: ObjectStore, key: str, most: int, damage: type[IntegrityError]) -> tuple[bytes, Stat]:
-    """An object that has no more than `most` bytes where it is sound. Raises ObjectNotFoundError, and `damage` for a
-    larger one, of which no more than a MiB is read."""
+    """A whole object. Raises ObjectNotFoundError, and `damage`, after a MiB at most, where it has over `most` bytes."""
     first = min(most + 1, AT_ONCE)
     data, stat = store.read(key, 0, first)
     if stat.size > most or len(data) > most:
@@ -30,8 +28,7 @@ def read_whole(store: ObjectStore, key: str, most: int, damage: type[IntegrityEr
 
 
 def read_to_compare(store: ObjectStore, key: str, size: int) -> bytes | None:
-    """What an object has that should have `size` bytes: one more at most, which tells that it is another. None: it is
-    not there."""
+    """An object that should have `size` bytes, or `size` + 1 bytes of a longer one; None: it is not there."""
     try:
         return store.read(key, 0, size + 1)[0]
     except ObjectNotFoundError:
@@ -39,8 +36,7 @@ def read_to_compare(store: ObjectStore, key: str, size: int) -> bytes | None:
 
 
 def read_index(store: ObjectStore, key: str) -> tuple[bytes, Stat]:
-    """An object that should be an index. Raises ObjectNotFoundError, DamagedObjectError for one that is larger than
-    any."""
+    """An index object's bytes. Raises ObjectNotFoundError; DamagedObjectError for one larger than any index."""
     return read_whole(store, key, LARGEST_INDEX, DamagedObjectError)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from crc32c import crc32c
 
-from offloader.errors import FatalError, IntegrityError, PartRejectedError
-from offloader.ports.object_store import UploadedPart
+from offloader.errors import FatalError, IntegrityError, ObjectNotFoundError, PartRejectedError
+from offloader.ports.object_store import ObjectStore, Stat, UploadedPart
 
 MAX_KEY_BYTES = 1024  # S3's limit
 HELPER_FOLDERS = (".uploads", ".tmp")  # of the stores themselves, at the root
@@ -15,8 +15,7 @@ LARGEST_DESCRIPTION = 64 * 1024  # of an upload: its key and metadata
 
 
 def check_key(key: str) -> str:
-    """A key that every store can hold: `/`-separated, no empty, `.` or `..` piece, at most 1,024 bytes, no leading
-    `.uploads`."""
+    """A key that every store can hold: no empty, `.` or `..` piece, no leading helper folder, at most 1,024 bytes."""
     pieces = key.split("/")
     if any(piece in ("", ".", "..") for piece in pieces) or pieces[0] in HELPER_FOLDERS or "\0" in key:
         raise FatalError(f"{key!r} cannot be an object's key")
@@ -82,3 +81,27 @@ def holds_parts(read: Callable[[int, int], bytes], size: int, parts: Sequence[Up
             return False
         offset += part.size
     return True
+
+
+def existing(store: ObjectStore, key: str) -> Stat:
+    """What the store says of an object. Raises ObjectNotFoundError."""
+    found = store.stat(key)
+    if found is None:
+        raise ObjectNotFoundError(f"{store.url}: there is no object {key}")
+    return found
+
+
+def stat_if_equal(store: ObjectStore, key: str, data: bytes) -> Stat | None:
+    """Of an object that another writer may have put in the place of `data`: None where it holds other bytes."""
+    try:
+        found, stat = store.read(key, 0, len(data) + 1)
+    except ObjectNotFoundError:  # deleted since: still, another writer was first
+        return None
+    return stat if found == data else None
+
+
+def may_be_listed(key: str, prefix: str, start_after: str) -> bool:
+    """Whether a key belongs to a listing; of a folder, which ends with a slash: whether one below it may."""
+    if not key.endswith("/"):
+        return key.startswith(prefix) and key > start_after
+    return (key.startswith(prefix) or prefix.startswith(key)) and (key > start_after or start_after.startswith(key))

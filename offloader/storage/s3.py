@@ -17,7 +17,7 @@ from crc32c import crc32c as checksum
 from offloader.errors import ObjectNotFoundError, UploadGoneError
 from offloader.model import MIB
 from offloader.ports.object_store import OpenUpload, Stat, UploadedPart
-from offloader.storage.rules import check_crc, check_key, check_parts, make_handle, split_handle
+from offloader.storage import rules
 from offloader.storage.s3_calls import DAMAGED_ON_THE_WAY, S3Calls, code_of, status_of
 from offloader.storage.s3_checks import crc_text, is_made_of
 
@@ -47,7 +47,6 @@ class S3Store:
     def put(
         self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False
     ) -> Stat | None:
-        """See `ObjectStore.put`."""
         request: dict[str, Any] = {
             **self._at(key),
             "Body": data,
@@ -58,21 +57,20 @@ class S3Store:
         if if_absent:
             request["IfNoneMatch"] = "*"
         etag = self._calls.write(f"writing {key}", lambda: self._put_or_none(request))
-        return self._if_equal(key, data) if etag is None else Stat(len(data), etag, _lower(meta))
+        return rules.stat_if_equal(self, key, data) if etag is None else Stat(len(data), etag, _lower(meta))
 
     def begin(self, key: str, *, meta: Mapping[str, str] | None = None) -> str:
-        """See `ObjectStore.begin`. A lost answer may leave an upload whose id nobody knows: it can never become an
-        object."""
+        """A lost answer may leave an upload whose id nobody knows: it can never become an object."""
         request = {**self._at(key), "ContentType": DATA_TYPE, "Metadata": _lower(meta), "ChecksumAlgorithm": "CRC32C"}
 
         def send() -> str:
             return str(self._client.create_multipart_upload(**request)["UploadId"])
 
-        return make_handle(key, self._calls.write_once(f"beginning {key}", send))
+        return rules.make_handle(key, self._calls.write_once(f"beginning {key}", send))
 
     def put_part(self, upload: str, number: int, offset: int, data: bytes, crc32c: int) -> UploadedPart:  # noqa: ARG002
-        """See `ObjectStore.put_part`. S3 keeps the last one of several under the same number."""
-        key, upload_id = split_handle(upload)
+        """S3 keeps the last one of several under the same number."""
+        key, upload_id = rules.split_handle(upload)
         request = {
             **self._at(key),
             "UploadId": upload_id,
@@ -86,16 +84,16 @@ class S3Store:
                 return _etag(self._client.upload_part(**request))
             except ClientError as e:
                 if code_of(e) in DAMAGED_ON_THE_WAY:
-                    check_crc(number, data, crc32c)
+                    rules.check_crc(number, data, crc32c)
                 raise
 
         etag = self._calls.write(f"uploading part {number} of {key}", send)
         return UploadedPart(number, len(data), etag, crc32c)
 
     def commit(self, upload: str, parts: Iterable[UploadedPart]) -> Stat:
-        """See `ObjectStore.commit`. Not every server completes twice: where the upload is gone, the object decides."""
-        key, upload_id = split_handle(upload)
-        listed = check_parts(key, parts, self.min_part_size)
+        """Not every server completes twice: where the upload is gone, the object decides."""
+        key, upload_id = rules.split_handle(upload)
+        listed = rules.check_parts(key, parts, self.min_part_size)
         named = [{"PartNumber": p.number, "ETag": f'"{p.etag}"', "ChecksumCRC32C": crc_text(p.crc32c)} for p in listed]
         request = {**self._at(key), "UploadId": upload_id, "MultipartUpload": {"Parts": named}}
         gone: UploadGoneError | None = None
@@ -111,8 +109,7 @@ class S3Store:
         return found[1]
 
     def abort(self, upload: str) -> None:
-        """See `ObjectStore.abort`."""
-        key, upload_id = split_handle(upload)
+        key, upload_id = rules.split_handle(upload)
         request = {**self._at(key), "UploadId": upload_id}
         try:
             self._calls.write(f"aborting {key}", lambda: self._client.abort_multipart_upload(**request))
@@ -120,51 +117,40 @@ class S3Store:
             return
 
     def list_uploads(self, prefix: str = "") -> Iterator[OpenUpload]:
-        """See `ObjectStore.list_uploads`. MinIO tells only of uploads whose key is exactly the prefix."""
-        request: dict[str, Any] = {"Bucket": self._bucket, "Prefix": self._base + prefix}
-        more = True
-        while more:
-            page = self._calls.read("listing uploads", partial(_told, self._client.list_multipart_uploads, request))
+        """MinIO tells only of uploads whose key is exactly the prefix."""
+        ask = self._client.list_multipart_uploads
+        for page in self._pages("listing uploads", ask, prefix, ("KeyMarker", "UploadIdMarker")):
             for found in page.get("Uploads", ()):
                 key = found["Key"].removeprefix(self._base)
-                yield OpenUpload(key, make_handle(key, found["UploadId"]), int(found["Initiated"].timestamp() * 1000))
-            more = page.get("IsTruncated", False)
-            request |= {
-                "KeyMarker": page.get("NextKeyMarker", ""),
-                "UploadIdMarker": page.get("NextUploadIdMarker", ""),
-            }
+                began_at = int(found["Initiated"].timestamp() * 1000)
+                yield OpenUpload(key, rules.make_handle(key, found["UploadId"]), began_at)
 
     def read(self, key: str, offset: int = 0, length: int | None = None) -> tuple[bytes, Stat]:
-        """See `ObjectStore.read`."""
         if length == 0:
-            return b"", self._existing(key)
+            return b"", rules.existing(self, key)
         request = self._at(key)
         if offset or length is not None:
             request["Range"] = f"bytes={offset}-" if length is None else f"bytes={offset}-{offset + length - 1}"
         found = self._calls.read(f"reading {key}", lambda: self._get_or_none(request))
-        return found or (b"", self._existing(key))
+        return found or (b"", rules.existing(self, key))
 
     def stat(self, key: str) -> Stat | None:
-        """See `ObjectStore.stat`."""
         found = self._head(key)
         return None if found is None else found[1]
 
     def list(self, prefix: str = "", start_after: str = "") -> Iterator[tuple[str, int]]:
-        """See `ObjectStore.list`."""
         from_there = {"StartAfter": self._base + start_after} if start_after else {}
-        for page in self._pages(prefix, from_there):
+        for page in self._objects(prefix, **from_there):
             for found in page.get("Contents", ()):
                 yield found["Key"].removeprefix(self._base), found["Size"]
 
     def folders(self, prefix: str = "") -> Iterator[str]:
-        """See `ObjectStore.folders`."""
-        for page in self._pages(prefix, {"Delimiter": "/"}):
+        for page in self._objects(prefix, Delimiter="/"):
             for found in page.get("CommonPrefixes", ()):
                 yield found["Prefix"].removeprefix(self._base)
 
     def delete(self, keys: Iterable[str]) -> None:
-        """See `ObjectStore.delete`."""
-        names = [{"Key": self._base + check_key(key)} for key in keys]
+        names = [{"Key": self._base + rules.check_key(key)} for key in keys]
         for start in range(0, len(names), DELETE_BATCH):
             batch = names[start : start + DELETE_BATCH]
             self._calls.write(f"deleting {len(batch)} objects", partial(self._delete, batch))
@@ -173,17 +159,23 @@ class S3Store:
         """Close the connections."""
         self._client.close()
 
-    def _pages(self, prefix: str, more_of_request: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
-        request: dict[str, Any] = {"Bucket": self._bucket, "Prefix": self._base + prefix, **more_of_request}
-        more = True
-        while more:
-            page = self._calls.read(f"listing {prefix}", partial(_told, self._client.list_objects_v2, request))
+    def _objects(self, prefix: str, **more: str) -> Iterator[Mapping[str, Any]]:
+        return self._pages(f"listing {prefix}", self._client.list_objects_v2, prefix, ("ContinuationToken",), **more)
+
+    def _pages(
+        self, what: str, ask: Callable[..., Any], prefix: str, markers: Sequence[str], **more: str
+    ) -> Iterator[Mapping[str, Any]]:
+        """The pages of a listing. `markers` say where the next one begins: an answer has them with `Next` before."""
+        request: dict[str, Any] = {"Bucket": self._bucket, "Prefix": self._base + prefix, **more}
+        while True:
+            page = self._calls.read(what, partial(_told, ask, request))
             yield page
-            more = page.get("IsTruncated", False)
-            request["ContinuationToken"] = page.get("NextContinuationToken", "")
+            if not page.get("IsTruncated", False):
+                return
+            request |= {marker: page.get(f"Next{marker}", "") for marker in markers}
 
     def _at(self, key: str) -> dict[str, Any]:
-        return {"Bucket": self._bucket, "Key": self._base + check_key(key)}
+        return {"Bucket": self._bucket, "Key": self._base + rules.check_key(key)}
 
     def _put_or_none(self, request: Mapping[str, Any]) -> str | None:
         try:
@@ -192,13 +184,6 @@ class S3Store:
             if status_of(e) == 412:
                 return None
             raise
-
-    def _if_equal(self, key: str, data: bytes) -> Stat | None:
-        try:
-            found, stat = self.read(key, 0, len(data) + 1)
-        except ObjectNotFoundError:  # deleted since: still, another writer was first
-            return None
-        return stat if found == data else None
 
     def _get_or_none(self, request: Mapping[str, Any]) -> tuple[bytes, Stat] | None:
         try:
@@ -219,12 +204,6 @@ class S3Store:
             return self._calls.read(f"looking at {key}", send)
         except ObjectNotFoundError:
             return None
-
-    def _existing(self, key: str) -> Stat:
-        found = self.stat(key)
-        if found is None:
-            raise ObjectNotFoundError(f"{self.url}: there is no object {key}")
-        return found
 
     def _delete(self, batch: Sequence[Mapping[str, str]]) -> None:
         answer = self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": batch, "Quiet": True})

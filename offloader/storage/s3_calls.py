@@ -27,7 +27,6 @@ from offloader.errors import (
     StoreUnavailableError,
     UploadGoneError,
 )
-from offloader.storage.s3_session import REDIRECTED
 
 T = TypeVar("T")
 
@@ -42,6 +41,7 @@ _THROTTLED = frozenset(
     {"Throttling", "ThrottlingException", "ThrottledException", "RequestThrottled", "TooManyRequests"}
 )
 _INTERNAL = "InternalError"
+REDIRECTED = "Redirected"  # the code of our own error, no store says so
 _NOT_APPLIED = _BUSY | _THROTTLED | DAMAGED_ON_THE_WAY
 _NO_CREDENTIALS = (boto.NoCredentialsError, boto.PartialCredentialsError, boto.NoAuthTokenError, boto.ProfileNotFound)
 _NOT_SENT = (boto.EndpointConnectionError, boto.ConnectTimeoutError, boto.ProxyConnectionError)
@@ -92,8 +92,7 @@ class S3Calls:
         return self._call(what, work, repeat_lost=True, write=False)
 
     def write(self, what: str, work: Callable[[], T]) -> T:
-        """A request that may be repeated. OutcomeUnknownError if an attempt may have been applied and none was
-        answered."""
+        """A request that may be repeated. OutcomeUnknownError: it may have been applied, and no answer came."""
         return self._call(what, work, repeat_lost=True, write=True)
 
     def write_once(self, what: str, work: Callable[[], T]) -> T:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from typing import Any
 
+from boto3.session import Session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from offloader.errors import AccessDeniedError, ConfigError, StoreUnavailableError
 from offloader.storage.s3 import S3Store
-from offloader.storage.s3_calls import code_of
-from offloader.storage.s3_session import new_client
+from offloader.storage.s3_calls import REDIRECTED, code_of
 from offloader.storage.settings import StoreSettings
 
 # Enough for the threads of a worker; a connection is opened only when it is needed.
@@ -27,6 +29,9 @@ OPTIONS = (
 ADDRESSING = ("auto", "path", "virtual")
 NO_RULES = "NoSuchLifecycleConfiguration"
 PAYLOAD_SIGNING = ("auto", "always", "never")
+
+# Of the session, which is for one thread at a time; its clients are for many.
+_LOCK = threading.Lock()
 
 
 def open_s3(settings: StoreSettings) -> S3Store:
@@ -68,6 +73,38 @@ def life_cycle_rules(settings: StoreSettings) -> tuple[str, Sequence[Mapping[str
         raise StoreUnavailableError(f"the rules of bucket {bucket} cannot be read: {error}") from error
 
 
+def new_client(settings: StoreSettings, config: Config) -> Any:
+    """A client of its own. Raises BotoCoreError, ValueError; nothing is asked of the server yet."""
+    with _LOCK:
+        client = _session().client(
+            "s3",
+            endpoint_url=settings.endpoint,
+            region_name=settings.region,
+            aws_access_key_id=settings.access_key,
+            aws_secret_access_key=settings.secret_key,
+            config=config,
+        )
+    if settings.endpoint is not None:
+        client.meta.events.register_first("needs-retry.s3", _refuse_redirects)
+    return client
+
+
+def _refuse_redirects(response: tuple[Any, Any] | None = None, operation: Any = None, **_: object) -> None:
+    """botocore takes a redirect for another region's; where it names none, it asks and is redirected without end."""
+    if response is None:
+        return
+    answer = response[0]
+    if 300 <= answer.status_code < 400 and answer.status_code != 304 and "x-amz-bucket-region" not in answer.headers:
+        said = {"Code": REDIRECTED, "Message": f"to {answer.headers.get('location', 'nowhere')}"}
+        raise ClientError({"Error": said, "ResponseMetadata": {"HTTPStatusCode": answer.status_code}}, operation.name)
+
+
+@cache
+def _session() -> Session:
+    """Once in a process: it reads what boto3 knows of services, which takes twenty times as long as making a client."""
+    return Session()
+
+
 def _addressing_style(settings: StoreSettings) -> str:
     """Whether the bucket is in the path or in the host's name. Raises ConfigError."""
     # Other servers than AWS are often reached by a host name that has no names for buckets below it.
@@ -76,9 +113,8 @@ def _addressing_style(settings: StoreSettings) -> str:
 
 
 def _signs_payloads(options: Mapping[str, str], endpoint: str) -> bool:
-    """Whether what is sent is signed with its SHA-256: 7 ms of CPU for 8 MiB. Over https:// TLS protects it on its way,
-    and each part's CRC32C is checked by the store. botocore's own rule is the same, but knows only of checksums that it
-    has made itself."""
+    """Whether requests are signed with their body's SHA-256: 7 ms of CPU for 8 MiB. Over https:// TLS and each part's
+    CRC32C protect it; botocore's own rule is the same, but knows only checksums that it made itself."""
     wanted = _one_of(PAYLOAD_SIGNING, options, "payload_signing", "auto")
     return wanted == "always" or (wanted == "auto" and not endpoint.startswith("https:"))
 
@@ -115,6 +151,5 @@ def _number(options: Mapping[str, str], name: str, default: float) -> float:
 
 
 def _date(answer: Mapping[str, Any]) -> str | None:
-    headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
-    found = headers.get("date")
-    return None if found is None else str(found)
+    found: str | None = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+    return found

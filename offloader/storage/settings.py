@@ -50,9 +50,5 @@ class StoreSettings:
     def beside(self, root: str, setting: str) -> Self:
         """Another store that is reached alike. Options of the one's scheme are not for another scheme."""
         other = replace(self, root=root, setting=setting)
-        of_another = self.takes_options and _service(other.scheme) != _service(self.scheme)
-        return replace(other, options=()) if of_another else other
-
-
-def _service(scheme: str) -> str:
-    return _OTHER_NAMES.get(scheme, scheme)
+        services = {_OTHER_NAMES.get(scheme, scheme) for scheme in (self.scheme, other.scheme)}
+        return replace(other, options=()) if self.takes_options and len(services) > 1 else other

@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
 from offloader.errors import OutcomeUnknownError, StoreUnavailableError
-from offloader.ports.object_store import ObjectStore, OpenUpload, Stat, UploadedPart
-from offloader.storage.rules import split_handle
+from offloader.ports.object_store import ObjectStore
+from offloader.storage.forwarding import ForwardingStore, Verb
 
 T = TypeVar("T")
 
@@ -104,72 +104,15 @@ class StoreFaults:
         return None
 
 
-class FaultyStore:
+class FaultyStore(ForwardingStore):
     """`ObjectStore` that asks `faults` before each call. Listings fail when they are asked for."""
 
     def __init__(self, store: ObjectStore, faults: StoreFaults) -> None:
-        self.store = store
+        super().__init__(store)
         self.faults = faults
-        self.url = store.url
-        self.min_part_size = store.min_part_size
-        self.retry_deadline = store.retry_deadline
-        self.longest_call = store.longest_call
 
-    def put(
-        self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False
-    ) -> Stat | None:
-        """See `ObjectStore.put`."""
-        return self._call("put", key, lambda: self.store.put(key, data, meta=meta, if_absent=if_absent))
-
-    def begin(self, key: str, *, meta: Mapping[str, str] | None = None) -> str:
-        """See `ObjectStore.begin`."""
-        return self._call("begin", key, lambda: self.store.begin(key, meta=meta))
-
-    def put_part(self, upload: str, number: int, offset: int, data: bytes, crc32c: int) -> UploadedPart:
-        """See `ObjectStore.put_part`."""
-        key, _ = split_handle(upload)
-        return self._call("put_part", key, lambda: self.store.put_part(upload, number, offset, data, crc32c))
-
-    def commit(self, upload: str, parts: Iterable[UploadedPart]) -> Stat:
-        """See `ObjectStore.commit`."""
-        listed = list(parts)
-        return self._call("commit", split_handle(upload)[0], lambda: self.store.commit(upload, listed))
-
-    def abort(self, upload: str) -> None:
-        """See `ObjectStore.abort`."""
-        self._call("abort", split_handle(upload)[0], lambda: self.store.abort(upload))
-
-    def list_uploads(self, prefix: str = "") -> Iterator[OpenUpload]:
-        """See `ObjectStore.list_uploads`."""
-        return self._call("list_uploads", prefix, lambda: self.store.list_uploads(prefix))
-
-    def read(self, key: str, offset: int = 0, length: int | None = None) -> tuple[bytes, Stat]:
-        """See `ObjectStore.read`."""
-        return self._call("read", key, lambda: self.store.read(key, offset, length))
-
-    def folders(self, prefix: str = "") -> Iterator[str]:
-        """See `ObjectStore.folders`."""
-        return self._call("list", prefix, lambda: self.store.folders(prefix))
-
-    def stat(self, key: str) -> Stat | None:
-        """See `ObjectStore.stat`."""
-        return self._call("stat", key, lambda: self.store.stat(key))
-
-    def list(self, prefix: str = "", start_after: str = "") -> Iterator[tuple[str, int]]:
-        """See `ObjectStore.list`."""
-        return self._call("list", prefix, lambda: self.store.list(prefix, start_after))
-
-    def delete(self, keys: Iterable[str]) -> None:
-        """See `ObjectStore.delete`. A fault's key predicate sees the keys joined by spaces."""
-        listed = list(keys)
-        self._call("delete", " ".join(listed), lambda: self.store.delete(listed))
-
-    def close(self) -> None:
-        """Close the store inside; never fails on purpose."""
-        self.store.close()
-
-    def _call(self, call: str, key: str, work: Callable[[], T]) -> T:
-        fault = self.faults.next(call, key)
+    def _call(self, verb: Verb, key: str, work: Callable[[], T]) -> T:
+        fault = self.faults.next(verb, key)
         if fault is None:
             return work()
         if fault.hook is not None:
@@ -180,5 +123,5 @@ class FaultyStore:
         if fault.then is not None:
             fault.then()
         if fault.effect is Effect.LOST:
-            raise OutcomeUnknownError(f"{call} {key}: the answer was lost (a fault of the test)")
+            raise OutcomeUnknownError(f"{verb} {key}: the answer was lost (a fault of the test)")
         return work() if fault.effect is Effect.REPEATED else answer

@@ -18,7 +18,7 @@ from offloader.archive.spark.planning import TopicPlan, TopicSplit, asked_of, po
 from offloader.errors import DamagedRecordError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.compaction import compact
-from offloader.metadata.history import Kept
+from offloader.metadata.history import RecordCache
 from offloader.metadata.layout import catalog_folder, manifests_folder
 from offloader.metadata.manifest import FAN
 from offloader.model import MIB, Position, Segment, TopicName
@@ -119,7 +119,7 @@ def test_a_stream_s_batch_is_looked_back_from(first: int) -> None:
 
 
 def test_a_whole_topic_s_records_are_never_held_at_once() -> None:
-    records = TopicRecords(catalogs(long(4_000)).history(TOPIC, None, Kept(10)))
+    records = TopicRecords(catalogs(long(4_000)).history(TOPIC, None, RecordCache(10)))
     held = []
     for number, item in enumerate(records.plan()):
         assert isinstance(item, ObjectRange)

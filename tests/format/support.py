@@ -16,8 +16,7 @@ from offloader._proto.pulsar_messages_pb2 import BrokerEntryMetadata, MessageMet
 from offloader.format.cutter import CutPart, PartCutter
 from offloader.format.entry import UNREADABLE
 from offloader.format.index import index_of_segment
-from offloader.format.ranges import merge_ranges
-from offloader.model import GIB, LedgerRange, SegmentLayout
+from offloader.model import GIB, LedgerRange, SegmentLayout, merge_ranges
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 TIMESTAMP = 1_700_000_000_000

@@ -63,14 +63,14 @@ def test_usual_entries_need_no_second_look(front: bytes, make) -> None:
         for n in range(FEW)
     ]
     known = inspect_all(entries)
-    assert len(known.odd) == 0
+    assert len(known.irregular) == 0
     assert [known.of(number) for number in range(FEW)] == [inspect(entry) for entry in entries]
 
 
 def test_few_entries_are_left_to_the_parser() -> None:
     entries = [checksummed(MessageMetadata(publish_time=1))] * (FEW - 1)
-    assert len(inspect_all(entries).odd) == len(entries)
-    assert len(inspect_all([]).odd) == 0
+    assert len(inspect_all(entries).irregular) == len(entries)
+    assert len(inspect_all([]).irregular) == 0
 
 
 @pytest.mark.parametrize("tag", [b"\xfd\xff\xff\xff\xff\xff\x01", b"\x9d\x80\x80\x80\x80\x00", b"\x9d\x80\x80\x80\x00"])

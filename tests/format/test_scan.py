@@ -70,7 +70,7 @@ def test_fields_are_those_that_protobuf_reads(messages: list[bytes], gap: int):
     fields = scan(np.frombuffer(data, np.uint8), ranges, MessageMetadata, [*NUMBERS, *BYTES, "properties"])
     repeated = fields.repeated("properties")
     for n, message in enumerate(messages):
-        if fields.odd[n]:
+        if fields.irregular[n]:
             continue
         parsed = _parsed(message)
         if parsed is None or not parsed.IsInitialized():
@@ -94,10 +94,10 @@ def test_what_clients_write_is_never_odd(messages: list[MessageMetadata]):
     encoded = [message.SerializeToString() for message in messages]
     ends = np.cumsum([len(message) for message in encoded])
     ranges = Ranges(ends - [len(message) for message in encoded], ends)
-    assert not scan(np.frombuffer(b"".join(encoded), np.uint8), ranges, MessageMetadata, NUMBERS).odd.any()
+    assert not scan(np.frombuffer(b"".join(encoded), np.uint8), ranges, MessageMetadata, NUMBERS).irregular.any()
 
 
 def test_a_message_without_a_required_field_is_odd():
     encoded = b"\x0a\x01k"  # a key without a value
     fields = scan(np.frombuffer(encoded, np.uint8), Ranges(np.array([0]), np.array([3])), KeyValue, ["key", "value"])
-    assert fields.odd.tolist() == [True]
+    assert fields.irregular.tolist() == [True]

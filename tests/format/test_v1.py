@@ -7,9 +7,10 @@ import pytest
 from offloader.errors import DamagedObjectError, FatalError
 from offloader.format.part_index import IndexEntry
 from offloader.format.reader import entries, read_blocks, read_entries
-from offloader.format.v1 import decode_ledger_index, encode_ledger_index, write_blocks
+from offloader.format.v1 import decode_ledger_index
 from offloader.model import MIB
 
+from .stock import encode_ledger_index, write_blocks
 from .support import Fixture, sha256, v1_one_block, v1_tiny_blocks
 
 BOTH = pytest.mark.parametrize(

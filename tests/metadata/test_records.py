@@ -1,5 +1,6 @@
 """Records: what was written is read back; what is damaged is told apart; what a newer version wrote is not lost."""
 
+import dataclasses
 import zlib
 from dataclasses import replace
 
@@ -21,6 +22,7 @@ from offloader.metadata.journal_codec import (
     encode_full,
     encode_topic,
 )
+from offloader.metadata.message_codec import MESSAGES
 from offloader.metadata.part_codec import parts_message, read_parts
 from offloader.metadata.state import CatalogHead, OpenTopic, Record, Releasing, TopicState
 from offloader.model import Part
@@ -78,6 +80,14 @@ def test_fields_of_a_newer_version_are_kept_when_a_topic_is_rewritten(topic: Top
     assert not replace(TopicState(topic.topic), unknown_fields=read.unknown_fields).idle
     changed = replace(read, releasing=None if read.releasing else Releasing.POLICY)
     assert decode_topic("key", encode_topic(changed).data).state == changed
+
+
+def test_every_field_of_a_value_is_written():
+    topic = {"topic", "unknown_fields"}
+    by_hand = {"CatalogHead": {"last", "continued_in"}, "TopicState": topic, "OpenTopic": topic}
+    for kind, message in MESSAGES.items():
+        fields = {field.name for field in dataclasses.fields(kind)}
+        assert fields - set(message.DESCRIPTOR.fields_by_name) == by_hand.get(kind.__name__, set())
 
 
 DAMAGED = [

@@ -19,7 +19,7 @@ from dev.embedded.settings import free_ports
 from offloader.errors import FatalError
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.open import open_store
-from offloader.storage.s3_session import new_client
+from offloader.storage.s3_client import new_client
 from offloader.storage.settings import StoreSettings
 
 ACCESS_KEY, SECRET_KEY, REGION, BUCKET = "access", "secret-secret", "us-east-1", "bucket"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from offloader.metadata.layout import UUID
 
-_KEY = re.compile(rf"({UUID.pattern.replace('(', '(?:')})-ledger-(0|[1-9][0-9]*)(-index)?")
+_KEY = re.compile(rf"({UUID})-ledger-(0|[1-9][0-9]*)(-index)?")
 
 
 class LedgerKey(NamedTuple):

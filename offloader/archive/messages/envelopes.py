@@ -10,7 +10,7 @@ import numpy as np
 
 from offloader._proto.pulsar_messages_pb2 import BrokerEntryMetadata, KeyValue, MessageMetadata
 from offloader.archive.messages.entries import Entries
-from offloader.format.frames import frames
+from offloader.format.many import frames
 from offloader.format.scan import Fields, Int64s, Mask, Ranges, scan
 
 _BROKER_FIELDS = frozenset(BrokerEntryMetadata.DESCRIPTOR.fields_by_name)
@@ -68,9 +68,9 @@ def parse_envelopes(entries: Entries, wanted: Collection[str]) -> Envelopes:
     split = frames(data, entries.ranges)
     metadata = scan(data, split.message, MessageMetadata, {*wanted, "publish_time"})
     broker_fields = scan(data, split.broker, BrokerEntryMetadata, _BROKER_FIELDS & set(wanted))
-    odd = split.odd | metadata.odd | broker_fields.odd | ~metadata.has("publish_time")
+    odd = split.irregular | metadata.irregular | broker_fields.irregular | ~metadata.has("publish_time")
     if "properties" in wanted:  # the only field that has others inside
         properties = metadata.repeated("properties")
-        odd[properties.row[scan(data, properties.ranges, KeyValue, {"key", "value"}).odd]] = True
+        odd[properties.row[scan(data, properties.ranges, KeyValue, {"key", "value"}).irregular]] = True
     payload = Ranges(np.where(odd, 0, split.message.end), np.where(odd, 0, entries.ranges.end))
     return Envelopes(metadata, broker_fields, payload, odd)

@@ -146,7 +146,7 @@ def _singles(
     after = metadata.end + single.number("payload_size")
     value = Ranges(np.where(inside, metadata.end, value.begin), np.where(inside, after, value.end))
     follows = inside[1:] & inside[:-1] & (entry[1:] == entry[:-1]) & (metadata.begin[1:] - 4 != after[:-1])
-    bad = inside & (single.odd | ~single.has("payload_size") | (after > contents.payload.end[entry]))
+    bad = inside & (single.irregular | ~single.has("payload_size") | (after > contents.payload.end[entry]))
     bad[:-1] |= follows
     return single, value, bad
 
@@ -163,5 +163,5 @@ def _pairs(data: Bytes, found: Repeated, entry: Int64s, odd: Mask) -> Pairs | No
     if not len(found.row):
         return None
     pairs = scan(data, found.ranges, KeyValue, {"key", "value"})
-    odd[entry[found.row[pairs.odd]]] = True
+    odd[entry[found.row[pairs.irregular]]] = True
     return Pairs(data, found.row, pairs.bytes("key"), pairs.bytes("value"))

@@ -12,7 +12,6 @@ from typing import TypeGuard, TypeVar, assert_never
 
 from offloader.errors import IntegrityError, PartRejectedError, UploadGoneError
 from offloader.format.crc import combine
-from offloader.format.ranges import merge_ranges
 from offloader.metadata.state import Abandoned, CloseRequest, NextStart, OpenTopic, TopicState
 from offloader.model import (
     Ending,
@@ -33,6 +32,7 @@ from offloader.model import (
     SegmentStatus,
     SliceStop,
     Source,
+    merge_ranges,
 )
 
 State = TypeVar("State", bound=TopicState)

@@ -11,10 +11,11 @@ from offloader.archive.ledgers.names import data_key, index_key
 from offloader.bookkeeper.managed_ledgers import managed_ledger_name
 from offloader.format.part_index import IndexEntry
 from offloader.format.reader import read_blocks
-from offloader.format.v1 import LedgerIndex, encode_ledger_index, write_blocks
+from offloader.format.v1 import LedgerIndex
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
 from tests.archive.support import TOPIC, message, uuid_of
+from tests.format.stock import encode_ledger_index, write_blocks
 
 BLOCK_SIZE = 1000
 UUID, OTHER_UUID = uuid_of(1), uuid_of(2)

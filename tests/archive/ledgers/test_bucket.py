@@ -14,11 +14,12 @@ from offloader.archive.ledgers.found import Contradiction
 from offloader.archive.ledgers.names import data_key, index_key
 from offloader.archive.read_model import OffloadedLedger
 from offloader.errors import FatalError
-from offloader.format.v1 import decode_ledger_index, encode_ledger_index
+from offloader.format.v1 import decode_ledger_index
 from offloader.model import Position, TopicName
 from offloader.ports.object_store import Stat
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC, uuid_of
+from tests.format.stock import encode_ledger_index
 
 from .support import OTHER_UUID, UUID, flip, messages, metadata, objects, put_ledger, user_metadata
 

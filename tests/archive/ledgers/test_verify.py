@@ -10,10 +10,11 @@ from offloader.archive.findings import FindingKind
 from offloader.archive.ledgers.bucket import scan
 from offloader.archive.ledgers.found import FoundLedgers
 from offloader.archive.ledgers.names import data_key, index_key
-from offloader.format.v1 import decode_ledger_index, encode_ledger_index
+from offloader.format.v1 import decode_ledger_index
 from offloader.operations.verify.stock_ledgers import verify_ledgers
 from offloader.storage.memory import MemoryStore
 from tests.archive.support import TOPIC
+from tests.format.stock import encode_ledger_index
 
 from .support import OTHER_UUID, UUID, flip, messages, put_ledger
 
