@@ -140,8 +140,6 @@ class TopicRecords:
         if history is None:
             yield self.whole, Selection(end=position)
             return
-        # No name of ours keeps the slots: they hold threads, which a caller that stops here would leave to the garbage
-        # collector.
         first = next(history.slots(lambda row: row.holds(position) or row.ends_after(position)), None)
         last = history.head.next_slot - 1 if first is None else first.number
         for end in range(last, -1, -STEP):

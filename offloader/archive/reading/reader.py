@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
+from offloader.ahead import unawaited_pool
 from offloader.archive.items import Missing
 from offloader.archive.messages.limits import DEFAULT_LIMITS, MessageLimits
-from offloader.archive.read_model import PlanItem, ReadItem
+from offloader.archive.read_model import ObjectRange, PlanItem, ReadItem
 from offloader.archive.reading.indexes import SHARED, IndexCache
 from offloader.archive.reading.meter import Meter, ReadStats
 from offloader.archive.reading.range_reader import RangeRead, Start
@@ -25,7 +25,6 @@ from offloader.model import KIB, MIB
 __all__ = ["MessageLimits", "OnDamage", "PlannedReader", "ReadOptions", "ReadStats"]
 
 SMALLEST_READ = 1 * KIB
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +90,10 @@ class PlannedReader:
         Raises DamagedObjectError naming object, offset and position; ObjectNotFoundError; what the store raises.
         """
         if self._options.prefetch == 0:
-            yield from self._read(items, _when_asked)
+            yield from self._read(items, lambda call: call)
             return
-        pool = ThreadPoolExecutor(self._options.prefetch, "archive-reader")
-        try:
-            yield from self._read(items, partial(_in_pool, pool))
-        finally:  # where a caller stops early the garbage collector may come here, in any thread: it must not wait
-            pool.shutdown(wait=False, cancel_futures=True)
+        with unawaited_pool(self._options.prefetch, "archive-reader") as pool:
+            yield from self._read(items, lambda call: pool.submit(call).result)
 
     def _read(self, items: Iterable[PlanItem], start: Start) -> Iterator[ReadItem]:
         with closing(self._steps(items, start)) as steps:
@@ -137,22 +133,13 @@ class PlannedReader:
         """Each item, once the index of the one after it is on its way."""
         before: RangeRead | Missing | None = None
         for item in items:
-            work = item if isinstance(item, Missing) else self._work(item, start)
+            work = item if isinstance(item, Missing) else self._range_read(item, start)
             if before is not None:
                 yield before
             before = work
         if before is not None:
             yield before
 
-    def _work(self, piece: PlanItem, start: Start) -> RangeRead:
-        assert not isinstance(piece, Missing)
-        opened = self._stores.open(piece.object.store)
-        return RangeRead(piece, opened, self._options.on_damage, self._indexes, self._meter, start)
-
-
-def _when_asked(call: Callable[[], T]) -> Callable[[], T]:
-    return call
-
-
-def _in_pool(pool: ThreadPoolExecutor, call: Callable[[], T]) -> Callable[[], T]:
-    return pool.submit(call).result
+    def _range_read(self, wanted: ObjectRange, start: Start) -> RangeRead:
+        opened = self._stores.open(wanted.object.store)
+        return RangeRead(wanted, opened, self._options.on_damage, self._indexes, self._meter, start)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import pairwise
 
-from offloader.ahead import map_ahead
+from offloader.ahead import map_ahead, unawaited_pool
 from offloader.archive.continuity import breaks, name, spans
 from offloader.archive.findings import Finding, FindingKind
 from offloader.archive.runs import runs
@@ -145,7 +144,7 @@ def _read(store: ObjectStore, keys: list[str]) -> Iterator[bytes | DamagedRecord
         except DamagedRecordError as error:
             return error
 
-    with ThreadPoolExecutor(READERS, "record-reader") as pool:
+    with unawaited_pool(READERS, "record-reader") as pool:
         yield from map_ahead(pool, read, keys, 2 * READERS)
 
 
