@@ -21,8 +21,7 @@ from integration.stock_store import stock_store
 from integration.world import World, keep_everything
 from offloader import Archive
 from offloader.archive.items import Missing
-from offloader.archive.ledgers.found import FoundLedgers
-from offloader.archive.ledgers.joined import joined
+from offloader.archive.ledgers.found import FoundLedgers, joined
 from offloader.archive.ledgers.ledger_bucket import LedgerBucket
 from offloader.archive.reading.stores import Stores
 from offloader.archive.records import TopicRecords

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from offloader.archive.catalog_cache import CatalogCache
-from offloader.archive.ledgers.joined import joined
+from offloader.archive.ledgers.found import joined
 from offloader.archive.reading.stores import Stores
 from offloader.archive.records import TopicRecords
 from offloader.archive.view import TopicSnapshot

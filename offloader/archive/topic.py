@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from offloader.archive.following.live import Following
 from offloader.archive.items import ArchivedEntry, Item, Missing
-from offloader.archive.messages.published import published
+from offloader.archive.messages.filters import published
 from offloader.archive.read_model import EVERYTHING, EntryRun, ObjectRange, PlanItem, ReadItem, Selection, object_of
 from offloader.archive.reading.plan import plan, split
 from offloader.archive.reading.reader import DEFAULTS, OnDamage, PlannedReader, ReadOptions

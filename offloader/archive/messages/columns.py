@@ -11,10 +11,9 @@ from offloader.archive.messages.aborted import committed
 from offloader.archive.messages.contents import Opener
 from offloader.archive.messages.entries import Entries, gathered
 from offloader.archive.messages.envelopes import Envelopes, parse_envelopes
-from offloader.archive.messages.filters import MessageFilter
+from offloader.archive.messages.filters import MessageFilter, publish_time
 from offloader.archive.messages.message import Message
 from offloader.archive.messages.payloads import UnpackOptions
-from offloader.archive.messages.published import publish_time
 from offloader.archive.messages.row_columns import matching
 from offloader.archive.messages.row_view import RowSources, RowView
 from offloader.archive.messages.rows import make_rows

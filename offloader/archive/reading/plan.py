@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from offloader.archive.continuity import BreakKind, Junctions, LedgerPart, Span
+from offloader.archive.continuity import Junctions, LedgerPart, Span
+from offloader.archive.findings import FindingKind
 from offloader.archive.items import Missing
 from offloader.archive.read_model import EVERYTHING, ObjectRange, OffloadedLedger, PlanItem, Selection, Unreadable
 from offloader.archive.reading.object_range import of_ledger, of_segment
@@ -78,7 +79,7 @@ def _between(topic: TopicName, junctions: Junctions, before: Span | None, after:
     found = junctions.break_between(before, after)
     if found is None:
         return
-    if before is None or found.kind is not BreakKind.UNPROVEN:
+    if before is None or found.kind is not FindingKind.UNPROVEN_END:
         raise DamagedRecordError(f"{topic}: {found.kind}: {found.message}")
     yield Missing(before.end, after.start, f"unproven: {found.message}")
 

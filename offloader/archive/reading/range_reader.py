@@ -7,10 +7,10 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from offloader.archive.read_model import ObjectRange, ReadItem
+from offloader.archive.reading.checksums import PartChecksums, Proof
 from offloader.archive.reading.fetches import RangeFetch, fetches
 from offloader.archive.reading.indexes import IndexCache, LoadedIndex
 from offloader.archive.reading.meter import Meter
-from offloader.archive.reading.part_checksums import PartSums, Proof
 from offloader.archive.reading.scan import BrokenEntry, Scanner
 from offloader.archive.reading.sparse_index import decode_points
 from offloader.archive.reading.stores import OpenedStore
@@ -52,7 +52,7 @@ class RangeRead:
         self._indexes = indexes
         self._meter = meter
         self._expected = RangeVerifier(piece, on_damage)
-        self._sums = PartSums(piece.cuts)
+        self._checksums = PartChecksums(piece.cuts)
         self._held: list[ReadItem] = []
         self._failure: DamagedObjectError | ObjectNotFoundError | None = None
         self._etag = ""
@@ -86,7 +86,7 @@ class RangeRead:
     def _satisfied(self) -> bool:
         """Whether nothing that may follow matters any more. A part that has begun is read to its end: its checksum
         proves what was wanted."""
-        return self._expected.satisfied and not self._sums.is_open
+        return self._expected.satisfied and not self._checksums.is_open
 
     def read(self, fetch: RangeFetch) -> Body:
         """Ask the store; in any thread."""
@@ -103,15 +103,15 @@ class RangeRead:
             return
         if not self._is_whole(fetch, stat) or not self._is_of_the_index(fetch, stat):
             return
-        if not self._sums.goes_on(fetch.begin):
+        if not self._checksums.goes_on(fetch.begin):
             yield from self._unproven()
-        proof = self._sums.add(fetch.begin, data)
+        proof = self._checksums.add(fetch.begin, data)
         try:
             self._held += self._scanned(fetch, data)
             if proof is Proof.WRONG:
                 # What an entry shows says more exactly where than its part's sum.
                 self._held = list(
-                    self._expected.wrong_part(*self._sums.ended, list(self._expected.checked(self._held)))
+                    self._expected.wrong_part(*self._checksums.ended, list(self._expected.checked(self._held)))
                 )
         except DamagedObjectError:
             yield from sound_lead(self._held)

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from offloader.archive.continuity import BreakKind, breaks
+from offloader.archive.continuity import breaks
+from offloader.archive.findings import FindingKind
 from offloader.errors import FatalError
 from offloader.metadata.layout import generations_folder
 from offloader.metadata.state import REBUILT, Claim, LedgerClosed, Said, TopicCatalog
@@ -150,7 +151,7 @@ def _doubts(evidence: Remains, records: Iterable[Said]) -> Iterator[Note]:
         end = None if found.before is None else found.before.end
         remedy = (
             f"; --ended {end} where you know that it did"
-            if found.kind is BreakKind.UNPROVEN and end is not None
+            if found.kind is FindingKind.UNPROVEN_END and end is not None
             else ""
         )
         yield Note(NoteKind.UNKNOWN, generations_folder(evidence.topic), f"{found.message}{remedy}", found.after.start)

@@ -194,9 +194,7 @@ def check_catalog(catalog: TopicCatalog) -> Iterator[Finding]:
     """Whether the records agree with each other."""
     topic = catalog.topic
     for broken in breaks(catalog):
-        yield Finding(
-            FindingKind(broken.kind), catalog_folder(topic), broken.message, topic, position=broken.after.start
-        )
+        yield Finding(broken.kind, catalog_folder(topic), broken.message, topic, position=broken.after.start)
     for before, after in pairwise((None, *spans(catalog))):
         if after is not None:
             yield from _check_predecessor(topic, before, after)
