@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from offloader.archive.findings import FindingKind
 from offloader.archive.read_model import LAST_ENTRY, OffloadedLedger
-from offloader.archive.view import TopicSnapshot
+from offloader.archive.snapshot import TopicSnapshot
 from offloader.metadata.state import TopicCatalog
 from offloader.model import Loss, Position, Segment
 
@@ -57,8 +57,8 @@ def breaks(catalog: TopicCatalog) -> Iterator[Break]:
 class Junctions:
     """Whether neighbours among a topic's spans follow on."""
 
-    def __init__(self, view: TopicSnapshot) -> None:
-        self._view = view
+    def __init__(self, snapshot: TopicSnapshot) -> None:
+        self._snapshot = snapshot
 
     def break_between(self, before: Span | None, after: Span) -> Break | None:
         """What is wrong between two neighbours; None where `after` begins at the successor of `before`'s end, or where
@@ -79,9 +79,8 @@ class Junctions:
         return FindingKind.HOLE, f"{end.next_entry}..{start.previous_entry.entry} is in no segment"
 
     def _at_begin(self, after: Span) -> Fault | None:
-        """What follows a claim's begin may be in a later ledger: Pulsar replaces one that nobody wrote to when it
-        loads the topic."""
-        begin, start = self._view.catalog.begins.get(after.start.incarnation), after.start
+        """What follows a claim's begin may be in a later ledger: Pulsar replaces empty ones when it loads a topic."""
+        begin, start = self._snapshot.catalog.begins.get(after.start.incarnation), after.start
         if begin is None or begin >= start or (begin.ledger < start.ledger and start.entry <= 0):
             return None
         gone = f"{begin}..{start.previous_entry.entry}" if begin.ledger == start.ledger else f"{begin} up to {start}"
@@ -111,19 +110,19 @@ class Junctions:
 
     def _listed(self, ledger: int, following: int) -> bool:
         """Whether Pulsar's list has the two one after the other."""
-        listed = self._view.listed
+        listed = self._snapshot.listed
         return listed is not None and ledger in listed and listed.next_ledger(ledger) == following
 
     @cached_property
     def _ends(self) -> dict[tuple[int, int], int]:
         """The last entries of closed ledgers, by incarnation and ledger."""
-        readable = (held for held in self._view.ledgers if held.unreadable is None)
+        readable = (held for held in self._snapshot.ledgers if held.unreadable is None)
         ends = {(held.start.incarnation, held.start.ledger): held.end.entry for held in readable}
-        for segment in self._view.catalog.segments:
+        for segment in self._snapshot.catalog.segments:
             for held in segment.ledgers:
                 if held.closed_with is not None:
                     ends[segment.start.incarnation, held.ledger] = held.closed_with
-        return ends | self._view.catalog.closed
+        return ends | self._snapshot.catalog.closed
 
 
 def _without_predecessor(before: Span | None, after: Span) -> Fault | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from offloader.archive.findings import Finding
 from offloader.archive.read_model import OffloadedLedger
-from offloader.archive.view import TopicSnapshot
+from offloader.archive.snapshot import TopicSnapshot
 from offloader.metadata.state import TopicCatalog
 from offloader.model import LedgerList, TopicName
 
@@ -41,10 +41,9 @@ class FoundLedgers:
 
 
 def joined(catalog: TopicCatalog, found: FoundLedgers) -> TopicSnapshot:
-    """What can be read of the topic. Where Pulsar lists its ledgers, one that is neither offloaded nor in a segment (it
-    may still be in Pulsar) is missing.
+    """What can be read of the topic, from segments where they have it: their records say more.
 
-    Entries that are in a segment as well are read from the segment: its record says more about them.
+    Where Pulsar lists its ledgers, one that is neither offloaded nor in a segment is missing.
     """
     held = (*found.ledgers, *_doubtful(catalog, found))
     ledgers = tuple(sorted((_placed(catalog, found, ledger) for ledger in held), key=lambda one: one.start))
@@ -52,8 +51,7 @@ def joined(catalog: TopicCatalog, found: FoundLedgers) -> TopicSnapshot:
 
 
 def _doubtful(catalog: TopicCatalog, found: FoundLedgers) -> Iterator[OffloadedLedger]:
-    """Those that may be this topic's, where there is one. Between our segments none is missing, or the catalog shows
-    it."""
+    """Those that may be this topic's. Between our own segments none is missing, or the catalog shows it."""
     if catalog.claim is None and not found.ledgers:
         return
     known = {held.start.ledger for held in found.ledgers}
@@ -65,21 +63,16 @@ def _doubtful(catalog: TopicCatalog, found: FoundLedgers) -> Iterator[OffloadedL
 
 
 def _placed(catalog: TopicCatalog, found: FoundLedgers, ledger: OffloadedLedger) -> OffloadedLedger:
-    """With the incarnation that the ledger is of."""
-    incarnation = (
-        _present(catalog, found) if found.listed is not None else _incarnation_of(catalog, ledger.start.ledger)
-    )
-    return replace(
-        ledger, start=ledger.start._replace(incarnation=incarnation), end=ledger.end._replace(incarnation=incarnation)
-    )
-
-
-def _present(catalog: TopicCatalog, found: FoundLedgers) -> int:
-    """Pulsar lists the ledgers of the present incarnation only; it may be one that the catalog has not heard of."""
-    if catalog.claim is None:
-        return 0
-    same = found.created is None or found.listed is None or catalog.head.is_of(found.created, found.listed)
-    return catalog.claim.incarnation + (not same)
+    """With the incarnation that the ledger is of: Pulsar lists the ledgers of the present one only."""
+    if found.listed is None:
+        incarnation = _incarnation_of(catalog, ledger.start.ledger)
+    elif catalog.claim is None:
+        incarnation = 0
+    else:  # the catalog may not have heard of the present one
+        same = found.created is None or catalog.head.is_of(found.created, found.listed)
+        incarnation = catalog.claim.incarnation + (not same)
+    start, end = (position._replace(incarnation=incarnation) for position in (ledger.start, ledger.end))
+    return replace(ledger, start=start, end=end)
 
 
 def _incarnation_of(catalog: TopicCatalog, ledger: int) -> int:

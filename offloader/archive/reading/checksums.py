@@ -41,8 +41,7 @@ def damaged_entries(data: memoryview, bounds: Sequence[int]) -> list[int]:
 
 
 def uncovered_entries(data: memoryview, bounds: Sequence[int]) -> list[int]:
-    """The numbers, from 0, of the entries whose own checksum does not cover all of them: those with broker metadata,
-    and opaque ones, among which all are that are too short for a checksum."""
+    """The numbers, from 0, of entries whose checksum does not cover all: with broker metadata, and opaque ones."""
     places = iter(bounds)
     pairs = enumerate(zip(places, places, strict=True))
     return [
@@ -67,9 +66,9 @@ class PartChecksums:
     `ended`: the part that ended last, and its bytes' CRC32C.
     """
 
-    def __init__(self, cuts: Iterable[SplitPoint]) -> None:
+    def __init__(self, split_points: Iterable[SplitPoint]) -> None:
         self.ended = SplitPoint(0, 0, 0), 0
-        self._parts = deque(cut for cut in cuts if cut.crc32c is not None)
+        self._parts = deque(point for point in split_points if point.crc32c is not None)
         self._at = -1  # where what comes next of the part in use begins
         self._crc = 0
 

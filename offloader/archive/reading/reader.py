@@ -15,8 +15,8 @@ from offloader.archive.items import Missing
 from offloader.archive.messages.limits import DEFAULT_LIMITS, MessageLimits
 from offloader.archive.read_model import ObjectRange, PlanItem, ReadItem
 from offloader.archive.reading.indexes import SHARED, IndexCache
-from offloader.archive.reading.meter import Meter, ReadStats
 from offloader.archive.reading.range_reader import RangeRead, Start
+from offloader.archive.reading.stats import ReadStats
 from offloader.archive.reading.stores import Stores
 from offloader.archive.reading.verifier import OnDamage
 from offloader.errors import ConfigError
@@ -62,7 +62,7 @@ class _Step(NamedTuple):
 
 
 class PlannedReader:
-    """Reads pieces, in their order. For one thread: readers share nothing but the cache of indexes.
+    """Reads object ranges, in their order. For one thread: readers share nothing but the cache of indexes.
 
     It holds at most
 
@@ -77,15 +77,10 @@ class PlannedReader:
         self._stores = stores
         self._options = options
         self._indexes = indexes
-        self._meter = Meter()
-
-    @property
-    def stats(self) -> ReadStats:
-        """What was read so far."""
-        return self._meter.stats
+        self.stats = ReadStats()
 
     def read(self, items: Iterable[PlanItem]) -> Iterator[ReadItem]:
-        """The entries of the pieces and what is missing, every position once.
+        """The entries that were planned and what is missing, every position once.
 
         Raises DamagedObjectError naming object, offset and position; ObjectNotFoundError; what the store raises.
         """
@@ -103,7 +98,7 @@ class PlannedReader:
                 step = window.popleft()
                 self._top_up(window, steps)
                 # No name of ours may keep the bytes of a step that is over.
-                yield from map(self._meter.give, step.run())
+                yield from map(self.stats.give, step.run())
                 del step
                 window.extend(islice(steps, 0 if window else 1))
 
@@ -142,4 +137,4 @@ class PlannedReader:
 
     def _range_read(self, wanted: ObjectRange, start: Start) -> RangeRead:
         opened = self._stores.open(wanted.object.store)
-        return RangeRead(wanted, opened, self._options.on_damage, self._indexes, self._meter, start)
+        return RangeRead(wanted, opened, self._options.on_damage, self._indexes, self.stats, start)

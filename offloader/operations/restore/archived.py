@@ -28,15 +28,15 @@ class ArchiveSource:
 
     def __init__(self, topic: ArchivedTopic) -> None:
         self._topic = topic
-        self._view = topic.view
-        self._copied = {data_key(topic.name, s.uuid) for s in self._view.catalog.segments if s.source.complete}
+        self._snapshot = topic.snapshot
+        self._copied = {data_key(topic.name, s.uuid) for s in self._snapshot.catalog.segments if s.source.complete}
 
     def outline(self, after: Position | None) -> Outline:
         """From the records alone. Raises DamagedRecordError."""
         items = self._plan(after)
         pieces = [item for item in items if isinstance(item, ObjectRange)]
         lost = [f"{i.start}..{i.end} ({i.why})" for i in items if isinstance(i, Missing) and i.kind is None]
-        if self._view.ledgers and self._view.listed is None:
+        if self._snapshot.ledgers and self._snapshot.listed is None:
             lost.append("nothing lists the ledgers of Pulsar's own offloader, so that one may be missing")
         entries = sum(run.span for piece in pieces for run in piece.runs if run.gap is None)
         return Outline(entries, sum(piece.size for piece in pieces), tuple(lost))
@@ -48,11 +48,11 @@ class ArchiveSource:
     def outcomes(self) -> Outcomes:
         """Of the transactions in what was copied from ledgers, which is read for it as a whole."""
         raw = [item for item in self._plan(None) if isinstance(item, ObjectRange) and self._is_raw(item)]
-        return outcomes(tuple((piece.first, piece.last) for piece in raw), self._read(raw))
+        return outcomes(tuple((piece.start, piece.end) for piece in raw), self._read(raw))
 
     def _plan(self, after: Position | None) -> list[PlanItem]:
         start = None if after is None else after.next_entry
-        items = plan(self._view, Selection(start=start))
+        items = plan(self._snapshot, Selection(start=start))
         # What is known to be damaged before anything is read is refused, or passed over, like what is lost.
         return [replace(item, damaged="") if isinstance(item, Missing) else item for item in items]
 

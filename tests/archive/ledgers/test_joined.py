@@ -19,7 +19,7 @@ from offloader.archive.reading.indexes import IndexCache
 from offloader.archive.reading.plan import plan
 from offloader.archive.reading.reader import OnDamage, PlannedReader, ReadOptions
 from offloader.archive.reading.stores import Stores
-from offloader.archive.view import TopicSnapshot
+from offloader.archive.snapshot import TopicSnapshot
 from offloader.errors import DamagedObjectError, ObjectNotFoundError
 from offloader.metadata.state import TopicCatalog
 from offloader.model import Position, TopicName
