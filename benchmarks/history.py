@@ -13,7 +13,7 @@ from benchmarks.long_store import MINUTE, LongStore, LongTopic
 from benchmarks.options import Options
 from offloader.archive.read_model import Selection
 from offloader.archive.records import TopicRecords
-from offloader.archive.spark.planning import asked_of, portions
+from offloader.archive.spark.planning import topic_plans, topic_splits
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.state import CatalogHead
 from offloader.model import MIB, TopicName
@@ -104,4 +104,4 @@ def _catalogs(store: LongStore) -> Catalogs:
 def _plan(store: LongStore, selection: Selection) -> int:
     """As Spark's source plans it, chunked messages included."""
     records = TopicRecords(_catalogs(store).history(TopicName("public", "default", "long")))
-    return sum(len(portions(planned, 128 * MIB)) for planned in asked_of(records, selection))
+    return sum(len(topic_splits(planned, 128 * MIB)) for planned in topic_plans(records, selection))

@@ -25,7 +25,7 @@ MOST_BYTES = 512 * KIB
 def single_reads(root: str, endpoint: str, topic: TopicName, kind: str) -> list[Figure]:
     """Read entries from places drawn by lot, each by a reader of its own; their segments' indexes are in the cache."""
     with Archive(root, endpoint=endpoint) as archive:
-        view = archive.topic(topic).view
+        view = archive.topic(topic).snapshot
     choice = random.Random(1)
     runs = [(p.incarnation, run) for p in plan(view) if isinstance(p, ObjectRange) for run in p.runs if run.gap is None]
     stores = Stores(StoreSettings(root, endpoint))

@@ -21,8 +21,7 @@ from integration.stock_store import stock_store
 from integration.world import World, keep_everything
 from offloader import Archive
 from offloader.archive.items import Missing
-from offloader.archive.ledgers.found import FoundLedgers
-from offloader.archive.ledgers.joined import joined
+from offloader.archive.ledgers.found import FoundLedgers, joined
 from offloader.archive.ledgers.ledger_bucket import LedgerBucket
 from offloader.archive.reading.stores import Stores
 from offloader.archive.records import TopicRecords
@@ -211,8 +210,8 @@ def test_every_byte_of_what_the_broker_offloaded(stock: Stock, source: str) -> N
     assert entries == {place: data for place, data in stock.entries[ALONE].items() if place < stock.first_left[ALONE]}
     assert min(map(len, entries.values())) < 200
     assert max(map(len, entries.values())) > MIB
-    assert (topic.view.listed is not None) == (source == "record")
-    assert len(missing) == (len(topic.view.ledgers) - 1 if source == "bucket" else 0)
+    assert (topic.snapshot.listed is not None) == (source == "record")
+    assert len(missing) == (len(topic.snapshot.ledgers) - 1 if source == "bucket" else 0)
 
 
 @pytest.mark.parametrize("source", ["record", "bucket"])
@@ -221,10 +220,10 @@ def test_the_broker_first_and_then_we(stock: Stock, source: str) -> None:
         topic = archive.topic(MIXED)
         entries, missing = _read(topic)
         messages = list(topic.messages())
-    assert topic.view.ledgers[-1].end < topic.view.catalog.segments[0].start
+    assert topic.snapshot.ledgers[-1].end < topic.view.catalog.segments[0].start
     assert list(entries.items()) == sorted(stock.entries[MIXED].items())
-    assert (topic.view.listed is not None) == (source == "record")
-    assert len(missing) == (len(topic.view.ledgers) if source == "bucket" else 0)
+    assert (topic.snapshot.listed is not None) == (source == "record")
+    assert len(missing) == (len(topic.snapshot.ledgers) if source == "bucket" else 0)
     assert len(messages) == stock.produced[MIXED].messages
     assert sum(len(message.value or b"") for message in messages) == stock.produced[MIXED].payload_bytes
 

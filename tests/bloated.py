@@ -12,7 +12,7 @@ from offloader.archive.reading.plan import plan
 from offloader.archive.reading.reader import PlannedReader
 from offloader.archive.reading.stores import Stores
 from offloader.archive.records import TopicRecords
-from offloader.archive.view import TopicSnapshot
+from offloader.archive.snapshot import TopicSnapshot
 from offloader.errors import OffloadError
 from offloader.metadata import layout, requests
 from offloader.metadata.compaction import compact

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from offloader.ahead import map_ahead
+from offloader.ahead import map_ahead, unawaited_pool
 
 
 def test_results_come_in_order_and_no_more_than_the_bound_is_begun() -> None:
@@ -56,3 +56,17 @@ def test_whoever_stops_to_read_has_nothing_more_begun() -> None:
         results.close()  # type: ignore[attr-defined]
         go_on.set()
     assert len(begun) <= 2
+
+
+def test_a_generator_that_is_given_up_does_not_wait_for_its_threads() -> None:
+    go_on = threading.Event()
+
+    def results() -> Iterator[int]:
+        with unawaited_pool(1, "given-up") as pool:
+            yield from map_ahead(pool, lambda number: number and go_on.wait(60), range(3), 3)
+
+    given_up = results()
+    assert next(given_up) == 0
+    given_up.close()  # type: ignore[attr-defined]
+    assert not go_on.is_set()
+    go_on.set()

@@ -32,9 +32,9 @@ from offloader.archive.messages.unpack import Unpacker
 from offloader.archive.peek.entry import take_apart
 from offloader.archive.reading.plan import plan
 from offloader.archive.reading.reader import OnDamage, PlannedReader, ReadOptions
-from offloader.archive.reading.sparse_index import decode_points
+from offloader.archive.reading.sparse_index import decode_sparse_index
 from offloader.archive.reading.stores import Stores
-from offloader.archive.view import TopicSnapshot
+from offloader.archive.snapshot import TopicSnapshot
 from offloader.bookkeeper.api import BookieAddress, ListedLedger, ManagedLedger
 from offloader.bookkeeper.bookie_info import decode_address, encode_address
 from offloader.bookkeeper.layout import Layout, decode_layout, encode_layout
@@ -365,11 +365,11 @@ def _doors() -> Iterator[tuple[str, bytes, Door]]:
     yield "entry of extremes", len(last).to_bytes(4, "big") + last, an_entry
     index = BUCKET.objects[BUCKET.keys("index")[0]]
     yield "index", index, decode_index
-    yield "index points", index, lambda data: decode_points(data, None)
+    yield "index points", index, lambda data: decode_sparse_index(data, None)
     yield "blocks", BUCKET.objects[BUCKET.keys("data")[0]], blocks
     v1 = v1_tiny_blocks()
     yield "V1 index", v1.index, lambda data: decode_ledger_index(data, 9)
-    yield "V1 points", v1.index, lambda data: decode_points(data, 9)
+    yield "V1 points", v1.index, lambda data: decode_sparse_index(data, 9)
     record = encode_managed_ledger(ManagedLedger((ListedLedger(3, 60, 9), ListedLedger(5, 1, 2)), 0, b""))
     cursor = ManagedCursorInfo(cursorsLedgerId=4, markDeleteLedgerId=3, markDeleteEntryId=7).SerializeToString()
     for packed in Compression.values():

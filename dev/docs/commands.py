@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from dev.docs.lines import wrapped
-from offloader.archive.findings import MEANINGS, FindingKind
+from offloader.archive.findings import FindingKind
 from offloader.cli.command import OPTIONS
 from offloader.cli.main import main
 from offloader.cli.parsing import with_options
@@ -74,7 +74,7 @@ def _section(path: str, command: click.Command, common: set[str | None]) -> Iter
     yield f"## `{usage}`\n"
     yield inspect.cleandoc(command.help or "").replace("\b\n", "") + "\n"
     if command.name == "verify":
-        yield _FINDINGS.format(kinds="\n".join(f"| `{kind}` | {MEANINGS[kind]} |" for kind in FindingKind))
+        yield _FINDINGS.format(kinds="\n".join(f"| `{kind}` | {kind.meaning} |" for kind in FindingKind))
     yield "".join(_option_line(option) for option in options)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from offloader.archive.following.live import Following, Live
+from offloader.archive.following.follower import Following
+from offloader.archive.following.live import Live
 from offloader.archive.opened import OpenArchive
 from offloader.archive.reading.reader import DEFAULTS, ReadOptions
 from offloader.archive.reading.stores import Stores
@@ -98,7 +98,10 @@ class Archive:
         >>> print(archive.topic("orders").name)
         persistent://public/default/orders
         """
-        topic = _parsed(name)
+        try:
+            topic = TopicName.parse(name) if isinstance(name, str) else name
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
         found = self.find(topic)
         if found is None:
             raise self._opened.unknown(topic, f" {self.url}; Archive.topics() lists what is")
@@ -112,11 +115,9 @@ class Archive:
         True
         """
         records = self._opened.records(name, scanned)
-        return (
-            ArchivedTopic(self._opened.stores, records, self._options, self._following)
-            if self._opened.has(records)
-            else None
-        )
+        if not self._opened.has(records):
+            return None
+        return ArchivedTopic(self._opened.stores, records, self._options, self._following)
 
     def close(self) -> None:
         """Release connections."""
@@ -125,16 +126,5 @@ class Archive:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _parsed(name: str | TopicName) -> TopicName:
-    if isinstance(name, TopicName):
-        return name
-    try:
-        return TopicName.parse(name)
-    except ValueError as error:
-        raise ConfigError(str(error)) from error

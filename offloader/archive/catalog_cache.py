@@ -40,8 +40,7 @@ class CatalogCache:
         return self._catalogs.topics()
 
     def records(self, topic: TopicName) -> TopicRecords:
-        """As they are now: what was read before is not read again, unless it was made anew meanwhile. Raises as
-        `Catalogs.head`."""
+        """As they are now. Reads only what is new, unless they were made anew meanwhile. Raises as `Catalogs.head`."""
         known = self._heads.get(topic)
         if known is not None and self._last(known.head) != known.last:
             self._kept.forget(topic_folder(topic))
@@ -52,8 +51,8 @@ class CatalogCache:
             if head.next_slot == 0:
                 self._heads.pop(topic, None)
             else:
-                same = known is not None and known.head.next_slot == head.next_slot
-                self._heads[topic] = known if same and known is not None else _Known(head, self._last(head))
+                unchanged = known is not None and known.head.next_slot == head.next_slot
+                self._heads[topic] = known if known is not None and unchanged else _Known(head, self._last(head))
                 self._heads.move_to_end(topic)
                 while len(self._heads) > self._most:
                     self._heads.popitem(last=False)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
 
+from offloader.archive.findings import FindingKind
 from offloader.archive.read_model import LAST_ENTRY, OffloadedLedger
-from offloader.archive.view import TopicSnapshot
+from offloader.archive.snapshot import TopicSnapshot
 from offloader.metadata.state import TopicCatalog
 from offloader.model import Loss, Position, Segment
 
@@ -24,22 +24,17 @@ class LedgerPart:
 
 
 Span = Segment | Loss | LedgerPart
-
-
-class BreakKind(StrEnum):
-    """What is wrong between two spans."""
-
-    HOLE = "hole"  # positions are in neither
-    OVERLAP = "overlap"  # positions are in both
-    UNPROVEN = "unproven-end"  # nothing records that the first one's ledger ended there
+Fault = tuple[FindingKind, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """Two neighbours that do not follow on. `before` None: `after` is the first one, and does not begin where the topic
-    does."""
+    """Two neighbours that do not follow on: a hole, an overlap, or an end that nothing records.
 
-    kind: BreakKind
+    `before` None: `after` is the first one, and does not begin where the topic does.
+    """
+
+    kind: FindingKind
     before: Span | None
     after: Span
     message: str
@@ -62,91 +57,82 @@ def breaks(catalog: TopicCatalog) -> Iterator[Break]:
 class Junctions:
     """Whether neighbours among a topic's spans follow on."""
 
-    def __init__(self, view: TopicSnapshot) -> None:
-        self._view = view
+    def __init__(self, snapshot: TopicSnapshot) -> None:
+        self._snapshot = snapshot
 
     def break_between(self, before: Span | None, after: Span) -> Break | None:
-        """What is wrong between two neighbours; None where `after` starts at the successor of `before`'s end, or where
+        """What is wrong between two neighbours; None where `after` begins at the successor of `before`'s end, or where
         its incarnation begins. `before` None: nothing is recorded before `after`."""
+        fault = self._fault(before, after)
+        return None if fault is None else Break(fault[0], before, after, fault[1])
+
+    def _fault(self, before: Span | None, after: Span) -> Fault | None:
         if before is None or before.end.incarnation != after.start.incarnation:
-            return _without_predecessor(before, after) or self._at_begin(before, after)
+            return _without_predecessor(before, after) or self._at_begin(after)
         end, start = before.end, after.start
         if start <= end:
-            return Break(
-                BreakKind.OVERLAP, before, after, f"{name(after)} starts at {start}, {name(before)} ends at {end}"
-            )
-        if start.ledger == end.ledger:
-            if start == end.next_entry:
-                return None
-            return Break(
-                BreakKind.HOLE, before, after, f"{end.next_entry}..{start.previous_entry.entry} is in no segment"
-            )
-        return _without_predecessor(before, after) or self._across_ledgers(before, after)
+            return FindingKind.OVERLAP, f"{name(after)} starts at {start}, {name(before)} ends at {end}"
+        if start.ledger != end.ledger:
+            return _without_predecessor(before, after) or self._across_ledgers(before, after)
+        if start == end.next_entry:
+            return None
+        return FindingKind.HOLE, f"{end.next_entry}..{start.previous_entry.entry} is in no segment"
 
-    def _at_begin(self, before: Span | None, after: Span) -> Break | None:
-        """What follows a claim's begin may be in a later ledger: one that nobody wrote to any more is replaced when its
-        topic is loaded."""
-        begin, start = self._view.catalog.begins.get(after.start.incarnation), after.start
+    def _at_begin(self, after: Span) -> Fault | None:
+        """What follows a claim's begin may be in a later ledger: Pulsar replaces empty ones when it loads a topic."""
+        begin, start = self._snapshot.catalog.begins.get(after.start.incarnation), after.start
         if begin is None or begin >= start or (begin.ledger < start.ledger and start.entry <= 0):
             return None
         gone = f"{begin}..{start.previous_entry.entry}" if begin.ledger == start.ledger else f"{begin} up to {start}"
-        message = f"{gone} is in no record: what was claimed begins there, {name(after)} after it"
-        return Break(BreakKind.HOLE, before, after, message)
+        return FindingKind.HOLE, f"{gone} is in no record: what was claimed begins there, {name(after)} after it"
 
-    def _across_ledgers(self, before: Span, after: Span) -> Break | None:
+    def _across_ledgers(self, before: Span, after: Span) -> Fault | None:
         end, start = before.end, after.start
-        between = f"nothing proves that no ledger is missing between {end.ledger} and {start.ledger}"
+        unproven = (
+            FindingKind.UNPROVEN_END,
+            f"nothing proves that no ledger is missing between {end.ledger} and {start.ledger}",
+        )
         if end.entry == LAST_ENTRY:  # of a ledger that cannot be read, all is told of as missing
-            return Break(BreakKind.UNPROVEN, before, after, between)
+            return unproven
         closed = self._ends.get((end.incarnation, end.ledger))
         if closed is None:
-            message = (
-                f"{name(after)} starts at {start}, and nothing records that ledger {end.ledger} ended with {end.entry}"
-            )
-            return Break(BreakKind.UNPROVEN, before, after, message)
+            unrecorded = f"nothing records that ledger {end.ledger} ended with {end.entry}"
+            return FindingKind.UNPROVEN_END, f"{name(after)} starts at {start}, and {unrecorded}"
         if closed > end.entry:
-            return Break(BreakKind.HOLE, before, after, f"{end.next_entry}..{closed} is in no segment")
+            return FindingKind.HOLE, f"{end.next_entry}..{closed} is in no segment"
         if closed < end.entry:
-            message = f"{name(before)} ends at {end}, but its ledger was closed with {closed}"
-            return Break(BreakKind.OVERLAP, before, after, message)
+            return FindingKind.OVERLAP, f"{name(before)} ends at {end}, but its ledger was closed with {closed}"
         if start.entry > 0:
-            return Break(BreakKind.HOLE, before, after, f"{start.at(0)}..{start.previous_entry.entry} is in no segment")
-        if self._beside_brokers(before, after) and not self._listed(end.ledger, start.ledger):
-            return Break(BreakKind.UNPROVEN, before, after, between)
-        return None
-
-    @staticmethod
-    def _beside_brokers(before: Span, after: Span) -> bool:
-        """Whether a neighbour is a broker's ledger. That segments follow on, their own records prove."""
-        return isinstance(before, LedgerPart) or isinstance(after, LedgerPart)
+            return FindingKind.HOLE, f"{start.at(0)}..{start.previous_entry.entry} is in no segment"
+        # That segments follow on, their own records prove.
+        beside_brokers = isinstance(before, LedgerPart) or isinstance(after, LedgerPart)
+        return unproven if beside_brokers and not self._listed(end.ledger, start.ledger) else None
 
     def _listed(self, ledger: int, following: int) -> bool:
-        """Whether Pulsar's list has the two one after the other. What came before one that it has not, it cannot
-        say."""
-        listed = self._view.listed
+        """Whether Pulsar's list has the two one after the other."""
+        listed = self._snapshot.listed
         return listed is not None and ledger in listed and listed.next_ledger(ledger) == following
 
     @cached_property
     def _ends(self) -> dict[tuple[int, int], int]:
         """The last entries of closed ledgers, by incarnation and ledger."""
-        readable = (held for held in self._view.ledgers if held.unreadable is None)
+        readable = (held for held in self._snapshot.ledgers if held.unreadable is None)
         ends = {(held.start.incarnation, held.start.ledger): held.end.entry for held in readable}
-        for segment in self._view.catalog.segments:
+        for segment in self._snapshot.catalog.segments:
             for held in segment.ledgers:
                 if held.closed_with is not None:
                     ends[segment.start.incarnation, held.ledger] = held.closed_with
-        return ends | self._view.catalog.closed
+        return ends | self._snapshot.catalog.closed
 
 
-def _without_predecessor(before: Span | None, after: Span) -> Break | None:
-    """A record says up to where the one before it reached: as far, something must be recorded."""
+def _without_predecessor(before: Span | None, after: Span) -> Fault | None:
+    """A record says up to where the one before it reached: so far, something must be recorded."""
     if isinstance(after, LedgerPart) or after.predecessor_end is None:
         return None
     reached = after.predecessor_end
     if before is not None and before.end >= reached:
         return None
-    message = f"{name(after)} follows {after.predecessor_uuid} up to {reached}, which is not recorded"
-    return Break(BreakKind.HOLE, before, after, message)
+    return FindingKind.HOLE, f"{name(after)} follows {after.predecessor_uuid} up to {reached}, which is not recorded"
 
 
 def closed_with(catalog: TopicCatalog, position: Position) -> int | None:

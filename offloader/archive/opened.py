@@ -1,5 +1,4 @@
-"""An archive that is open: its stores, its catalogs and a bucket of stock brokers beside it. All that reads topics
-begins here."""
+"""An archive that is open: stores, catalogs, and a bucket of stock brokers. All reading of topics begins here."""
 
 from __future__ import annotations
 
@@ -8,13 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from offloader.archive.catalog_cache import CatalogCache
-from offloader.archive.ledgers.joined import joined
+from offloader.archive.ledgers.found import joined
 from offloader.archive.reading.stores import Stores
 from offloader.archive.records import TopicRecords
-from offloader.archive.view import TopicSnapshot
 from offloader.errors import FatalError
 from offloader.metadata import listing
-from offloader.metadata.state import TopicCatalog
 from offloader.model import TopicName
 
 if TYPE_CHECKING:
@@ -40,20 +37,26 @@ class OpenArchive:
         self.catalogs = catalogs or CatalogCache(self.store)
 
     def records(self, topic: TopicName, scanned: BucketScan | None = None) -> TopicRecords:
-        """What is stored of a topic now, ledgers of stock brokers too. Raises as `CatalogCache.records` and
-        `LedgerBucket.find`."""
+        """What is stored of a topic now. Raises as `CatalogCache.records` and `LedgerBucket.find`."""
         records = self.catalogs.records(topic)
-        return (
-            records if self.ledgers is None else TopicRecords.of(_joined(records.whole.catalog, self.ledgers, scanned))
-        )
+        if self.ledgers is None:
+            return records
+        found = self.ledgers.find(topic, scanned)
+        for one in found.contradictions:
+            log.warning(
+                "%s: the bucket has two complete copies of ledger %d with different entries: %s is taken, "
+                "%s is left out",
+                topic,
+                one.ledger,
+                one.taken,
+                one.other,
+                extra={"see": "two-copies"},
+            )
+        return TopicRecords.of(joined(records.whole.catalog, found))
 
     def has(self, records: TopicRecords) -> bool:
         """Whether anything is archived of the topic with these records."""
         return records.head.next_slot > 0 or (self.ledgers is not None and bool(records.whole.ledgers))
-
-    def has_lost_catalog(self, records: TopicRecords) -> bool:
-        """Whether the topic's objects are there, and its catalog is not; one listing call."""
-        return not self.has(records) and listing.holds_data(self.store, records.topic)
 
     def scan(self, wanted: Callable[[TopicName], bool] = lambda _: True) -> BucketScan | None:
         """What the bucket of ledgers tells of the topics that are wanted; None where there is none."""
@@ -84,18 +87,3 @@ class OpenArchive:
     def _of_brokers(self, scanned: BucketScan | None) -> set[TopicName]:
         of_records = () if self.ledgers is None else self.ledgers.records
         return {*of_records, *(() if scanned is None else scanned.topics)}
-
-
-def _joined(catalog: TopicCatalog, bucket: LedgerBucket, scanned: BucketScan | None) -> TopicSnapshot:
-    """A catalog with what the bucket has of the topic's ledgers; copies that contradict each other are logged."""
-    found = bucket.find(catalog.topic, scanned)
-    for one in found.contradictions:
-        log.warning(
-            "%s: the bucket has two complete copies of ledger %d with different entries: %s is taken, %s is left out",
-            catalog.topic,
-            one.ledger,
-            one.taken,
-            one.other,
-            extra={"see": "two-copies"},
-        )
-    return joined(catalog, found)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from offloader.archive.items import DAMAGED, ArchivedEntry, Missing
 from offloader.archive.ledgers.names import data_key, index_key
 from offloader.archive.runs import Run
-from offloader.model import Position, TopicName
+from offloader.model import EntryRange, Position, TopicName
 
 LAST_ENTRY = 2**63 - 1  # no entry has a higher id
 
@@ -28,11 +28,9 @@ class Unreadable:
     def missing(self, first: Position, last: Position) -> Missing:
         """The ledger's positions, told of."""
         what = f"{self.key}: {self.why} ({first})"
-        return (
-            Missing(first, last, DAMAGED + what, damaged=self.key)
-            if self.damaged
-            else Missing(first, last, f"unproven: {what}")
-        )
+        if self.damaged:
+            return Missing(first, last, DAMAGED + what, damaged=self.key)
+        return Missing(first, last, f"unproven: {what}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,7 @@ class OffloadedLedger:
 
 
 class SplitPoint(NamedTuple):
-    """A place where a piece may be cut: after this entry. `size` estimates the bytes since the cut before.
+    """Reading may be split after this entry. `size` estimates the bytes since the split point before.
 
     Where they are a whole part, `begin` is its offset, `size` its size and `crc32c` its CRC32C.
     """
@@ -94,30 +92,38 @@ class DataObject:
 class ObjectRange:
     """Positions of a topic, in order, that one object accounts for, gaps included: what is read in one go.
 
-    Between its runs there may be positions that the selection certainly leaves out. `cuts` are those of its entries,
-    the last one at the last entry; without entries there are none, and nothing is read. `ends_object`: nothing may
-    follow in the object.
+    Between its runs there may be positions that the selection certainly leaves out. The last of its `split_points` is
+    at its last entry; without entries there are none, and nothing is read. `ends_object`: nothing may follow in the
+    object.
     """
 
     topic: TopicName
     incarnation: int
     object: DataObject
     runs: tuple[Run, ...]
-    cuts: tuple[SplitPoint, ...] = ()
+    split_points: tuple[SplitPoint, ...] = ()
     ends_object: bool = False
 
     @property
     def size(self) -> int:
         """An estimate of the bytes to be read."""
-        return sum(cut.size for cut in self.cuts)
+        return sum(point.size for point in self.split_points)
 
     @property
-    def first(self) -> Position:
-        return Position(self.incarnation, self.runs[0].ledger, self.runs[0].first)
+    def start(self) -> Position:
+        return self.start_of(self.runs[0])
 
     @property
-    def last(self) -> Position:
-        return Position(self.incarnation, self.runs[-1].ledger, self.runs[-1].last)
+    def end(self) -> Position:
+        return self.end_of(self.runs[-1])
+
+    def start_of(self, run: EntryRange) -> Position:
+        """The first position of some of its entries."""
+        return Position(self.incarnation, run.ledger, run.first)
+
+    def end_of(self, run: EntryRange) -> Position:
+        """The last position of some of its entries."""
+        return Position(self.incarnation, run.ledger, run.last)
 
 
 PlanItem = ObjectRange | Missing
@@ -125,8 +131,8 @@ PlanItem = ObjectRange | Missing
 
 def object_of(items: Iterable[PlanItem], position: Position) -> str:
     """The key of the data object that a position is read from; "" where it is in none of these."""
-    pieces = (item for item in items if isinstance(item, ObjectRange) and item.first <= position <= item.last)
-    return next((piece.object.data_key for piece in pieces), "")
+    holding = (item for item in items if isinstance(item, ObjectRange) and item.start <= position <= item.end)
+    return next((item.object.data_key for item in holding), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +159,13 @@ class Selection:
 
     def covers(self, time: int | None) -> bool:
         """Whether what was published at a time (ms; None: it does not say) is within its times."""
-        early, late = self.published_from, self.published_to
-        return time is not None and (early is None or time >= early) and (late is None or time <= late)
+        return time is not None and self.meets(time, time)
+
+    def meets(self, early: int, late: int) -> bool:
+        """Whether something published between two times (ms, both included) may be within its times."""
+        return (self.published_from is None or late >= self.published_from) and (
+            self.published_to is None or early <= self.published_to
+        )
 
 
 EVERYTHING = Selection()

@@ -7,17 +7,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from offloader.archive.following.live import Following
+from offloader.archive.following.follower import Following
 from offloader.archive.items import ArchivedEntry, Item, Missing
-from offloader.archive.messages.published import published
+from offloader.archive.messages.filters import published
 from offloader.archive.read_model import EVERYTHING, EntryRun, ObjectRange, PlanItem, ReadItem, Selection, object_of
-from offloader.archive.reading.plan import plan, split
+from offloader.archive.reading.plan import contiguous, plan, split
 from offloader.archive.reading.reader import DEFAULTS, OnDamage, PlannedReader, ReadOptions
 from offloader.archive.reading.stores import Stores
-from offloader.archive.reading.time_range import unbroken
 from offloader.archive.records import TopicRecords
-from offloader.archive.runs import Run
-from offloader.archive.view import TopicSnapshot
+from offloader.archive.snapshot import TopicSnapshot
 from offloader.errors import ConfigError
 from offloader.model import MIB, Position, TopicName, Transaction
 
@@ -72,13 +70,13 @@ class ArchivedTopic:
         self._aborted: tuple[TopicRecords, frozenset[Transaction]] | None = None
 
     @classmethod
-    def of(cls, store: ObjectStore, view: TopicSnapshot | TopicCatalog, options: ReadOptions = DEFAULTS) -> Self:
+    def of(cls, store: ObjectStore, snapshot: TopicSnapshot | TopicCatalog, options: ReadOptions = DEFAULTS) -> Self:
         """What these records have, from a store that is open."""
-        known = view if isinstance(view, TopicSnapshot) else TopicSnapshot.of(view)
+        known = snapshot if isinstance(snapshot, TopicSnapshot) else TopicSnapshot.of(snapshot)
         return cls(Stores.of(store), TopicRecords.of(known), options)
 
     @property
-    def view(self) -> TopicSnapshot:
+    def snapshot(self) -> TopicSnapshot:
         """All that is known of it."""
         return self.records.whole
 
@@ -99,7 +97,7 @@ class ArchivedTopic:
         a gap: aborted
         """
         wanted = self._located(selection)
-        for item in self._planned(wanted, follow=follow):
+        for item in self._followed(wanted) if follow else self.read(self.records.plan(wanted)):
             if isinstance(item, Missing):
                 yield item
             else:
@@ -112,9 +110,7 @@ class ArchivedTopic:
         >>> [str(entry.position) for entry in orders.entries(Selection(end=Position(0, 12, 1)))]
         ['12:0', '12:1']
         """
-        wanted = self._located(selection)
-        for run in _without_missing(self._planned(wanted, follow=follow)):
-            yield from published(run, wanted)
+        return _without_missing(self.items(selection, follow=follow))
 
     def runs(self, selection: Selection = EVERYTHING, *, follow: bool = False) -> Iterator[ReadItem]:
         """The entries in topic order, many at a time without a copy of each, and what is missing in its place.
@@ -125,7 +121,7 @@ class ArchivedTopic:
         [(12, 0, 3)]
         """
         wanted = self._located(selection)
-        return self._followed(wanted) if follow else self.read(unbroken(self.records.plan, wanted))
+        return self._followed(wanted) if follow else self.read(contiguous(self.records.plan, wanted))
 
     def size(self, selection: Selection = EVERYTHING) -> int:
         """About how many bytes `runs` reads: from the records alone, no data is read.
@@ -134,7 +130,9 @@ class ArchivedTopic:
         True
         """
         return sum(
-            item.size for item in unbroken(self.records.plan, self._located(selection)) if isinstance(item, ObjectRange)
+            item.size
+            for item in contiguous(self.records.plan, self._located(selection))
+            if isinstance(item, ObjectRange)
         )
 
     def messages(
@@ -229,15 +227,13 @@ class ArchivedTopic:
         """
         selection = Selection(position, published_from=time)
         if time is None:
-            return self._first(self.records.plan(self._located(selection)))
+            return _first(self.records.plan(self._located(selection)))
         return next((entry.position for entry in self.entries(selection)), None)
 
     def first_position(self) -> Position | None:
         """The first entry's position; None where nothing is archived."""
-        for view, wanted in self.records.first():
-            if (found := self._first(plan(view, wanted))) is not None:
-                return found
-        return None
+        firsts = (_first(plan(snapshot, wanted)) for snapshot, wanted in self.records.first())
+        return next((found for found in firsts if found is not None), None)
 
     def last_position(self) -> Position | None:
         """The last entry's position; None where nothing is archived.
@@ -245,15 +241,9 @@ class ArchivedTopic:
         >>> print(orders.first_position(), orders.last_position())
         12:0 12:3
         """
-        for view, wanted in self.records.last():
-            for piece, run in _kept(reversed(plan(view, wanted)), backwards=True):
-                return Position(piece.incarnation, run.ledger, run.last)
-        return None
-
-    def _first(self, items: Iterable[PlanItem]) -> Position | None:
-        for piece, run in _kept(items):
-            return Position(piece.incarnation, run.ledger, run.first)
-        return None
+        items = (item for snapshot, wanted in self.records.last() for item in reversed(plan(snapshot, wanted)))
+        stored = (item for item in items if isinstance(item, ObjectRange))
+        return next((item.end_of(run) for item in stored for run in reversed(item.runs) if run.gap is None), None)
 
     def _located(self, selection: Selection) -> Selection:
         first, last = (None if p is None else self.records.located(p) for p in (selection.start, selection.end))
@@ -286,8 +276,8 @@ class ArchivedTopic:
     def _back_from(self, before: Position) -> Iterator[EntryRun]:
         """The runs before a position, the nearest first."""
         end = before.previous_entry
-        for view, wanted in self._latest.before(end):
-            for task in reversed(split(plan(view, wanted), STEP_BACK)):
+        for snapshot, wanted in self._latest.before(end):
+            for task in reversed(split(plan(snapshot, wanted), STEP_BACK)):
                 yield from reversed([item for item in self.read(task) if not isinstance(item, Missing)])
 
     def _followed(self, selection: Selection) -> Iterator[ReadItem]:
@@ -303,10 +293,6 @@ class ArchivedTopic:
             if end is not None and item.end >= end:
                 return
 
-    def _planned(self, wanted: Selection, *, follow: bool) -> Iterator[ReadItem]:
-        """What is selected, and no more."""
-        return self._followed(wanted) if follow else self.read(self.records.plan(wanted))
-
     def _before(self, selection: Selection) -> Position | None:
         """What following begins after; None: before the archive's begin."""
         start = selection.start
@@ -321,7 +307,7 @@ class ArchivedTopic:
         self._latest = records
         # The position itself is planned, too: or nobody would see whether what follows it does follow.
         following = records.plan(Selection(after))
-        behind = (item for item in following if after is None or isinstance(item, Missing) or item.last > after)
+        behind = (item for item in following if after is None or item.end > after)
         for item in self.read(behind):
             if after is None or (isinstance(item, Missing) and item.end > after):
                 yield item
@@ -338,8 +324,7 @@ def _without_missing(items: Iterable[T | Missing]) -> Iterator[T]:
             log.warning("%s..%s is missing: %s", item.start, item.end, item.why, extra={"see": "missing"})
 
 
-def _kept(items: Iterable[PlanItem], *, backwards: bool = False) -> Iterator[tuple[ObjectRange, Run]]:
-    for item in items:
-        if isinstance(item, ObjectRange):
-            runs = reversed(item.runs) if backwards else item.runs
-            yield from ((item, run) for run in runs if run.gap is None)
+def _first(items: Iterable[PlanItem]) -> Position | None:
+    """The position of the first entry among these."""
+    stored = (item for item in items if isinstance(item, ObjectRange))
+    return next((item.start_of(run) for item in stored for run in item.runs if run.gap is None), None)

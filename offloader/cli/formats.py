@@ -10,8 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 
 from offloader.archive.items import ArchivedEntry, Missing
+from offloader.archive.messages.filters import time_said
 from offloader.archive.messages.message import Message
-from offloader.archive.messages.published import time_said
 from offloader.cli.output import say
 from offloader.cli.topics import time_text
 from offloader.format.entry import inspect

@@ -6,11 +6,10 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
-from offloader.ahead import map_ahead
+from offloader.ahead import map_ahead, unawaited_pool
 from offloader.errors import DamagedRecordError, ObjectNotFoundError
 from offloader.metadata.catalog_codec import LogRecord, decode_slot, opening
 from offloader.metadata.layout import manifest_key, records_key, slot_key
@@ -140,12 +139,9 @@ class History:
         if len(groups) <= 1:
             yield from (written for group in groups for written in self._read_group(group))
             return
-        pool = ThreadPoolExecutor(min(READERS, len(groups)), "catalog-reader")
-        try:
+        with unawaited_pool(min(READERS, len(groups)), "catalog-reader") as pool:
             for found in map_ahead(pool, self._read_group, groups, 2 * READERS):
                 yield from found
-        finally:  # where a caller stops early the garbage collector may come here, in any thread: it must not wait
-            pool.shutdown(wait=False, cancel_futures=True)
 
     def catalog(self, numbers: range) -> TopicCatalog:
         """What the records of consecutive slots add up to, with the whole catalog's head."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
+from offloader.ahead import unawaited_pool
 from offloader.metadata.layout import KeyKind, parse_topic_key, topic_folder, topic_of
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
@@ -18,7 +18,7 @@ def topics(store: ObjectStore) -> Iterator[TopicName]:
     namespaces = [
         folder for tenant in store.folders() if not tenant.startswith("_") for folder in store.folders(tenant)
     ]
-    with ThreadPoolExecutor(LISTINGS, "topic-lister") as pool:
+    with unawaited_pool(LISTINGS, "topic-lister") as pool:
         for folders in pool.map(lambda namespace: list(store.folders(namespace)), namespaces):
             yield from (topic for topic, _ in map(topic_of, folders) if topic is not None)
 

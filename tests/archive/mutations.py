@@ -12,7 +12,7 @@ from offloader.archive.items import Missing
 from offloader.archive.reading.plan import plan
 from offloader.archive.reading.reader import PlannedReader
 from offloader.archive.reading.stores import Stores
-from offloader.archive.view import TopicSnapshot
+from offloader.archive.snapshot import TopicSnapshot
 from offloader.metadata import layout
 from offloader.metadata.journal import Journal
 from offloader.metadata.layout import KeyKind, parse_topic_key

@@ -14,7 +14,7 @@ from offloader.archive.read_model import ObjectRange, Selection
 from offloader.archive.records import STEP, TopicRecords
 from offloader.archive.spark import planning
 from offloader.archive.spark.offsets import items_between
-from offloader.archive.spark.planning import TopicPlan, TopicSplit, asked_of, portions, size_of
+from offloader.archive.spark.planning import TopicPlan, TopicSplit, size_of, topic_plans, topic_splits
 from offloader.errors import DamagedRecordError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.compaction import compact
@@ -76,8 +76,8 @@ def test_a_plan_of_an_hour_asks_for_the_same_but_for_a_logarithm(first: int) -> 
     for segments in LENGTHS:
         store = long(segments)
         records = TopicRecords(catalogs(store).history(TOPIC))
-        items = [item for planned in asked_of(records, selection) for item in planned.items]
-        assert sum(len(item.cuts) for item in items if isinstance(item, ObjectRange)) in (10, 11, 12)
+        items = [item for planned in topic_plans(records, selection) for item in planned.items]
+        assert sum(len(item.split_points) for item in items if isinstance(item, ObjectRange)) in (10, 11, 12)
         asked.append(store.requests)
     assert max(asked) - min(asked) <= 6, asked  # two stretches of records in each of three levels at most
 
@@ -92,22 +92,22 @@ def assert_looks_back(portion: TopicSplit, first: int) -> None:
     last, begun = portion.before[-1], portion.items[0]
     assert isinstance(last, ObjectRange)
     assert isinstance(begun, ObjectRange)
-    assert (last.last, begun.first) == (at(first - 1), at(first))
+    assert (last.end, begun.start) == (at(first - 1), at(first))
 
 
 @pytest.mark.parametrize("first", [160 * 50, 160 * 50 + 87, 160 * 99])
 def test_what_begins_amid_a_topic_is_looked_back_from(first: int) -> None:
     records = TopicRecords(catalogs(long(100)).history(TOPIC))
-    (planned,) = asked_of(records, Selection(at(first)))
-    assert_looks_back(portions(planned, 1_000 * MIB)[0], first)
+    (planned,) = topic_plans(records, Selection(at(first)))
+    assert_looks_back(topic_splits(planned, 1_000 * MIB)[0], first)
 
 
 @pytest.mark.parametrize("first", [50, 90])
 def test_times_amid_a_topic_are_looked_back_from(first: int) -> None:
     records = TopicRecords(catalogs(long(100)).history(TOPIC))
     selection = Selection(published_from=first * MINUTE + 1, published_to=first * MINUTE + 2)
-    (planned,) = asked_of(records, selection)
-    assert_looks_back(portions(planned, 1_000 * MIB)[0], 160 * first)
+    (planned,) = topic_plans(records, selection)
+    assert_looks_back(topic_splits(planned, 1_000 * MIB)[0], 160 * first)
 
 
 @pytest.mark.parametrize("first", [160 * 50, 160 * 50 + 87])
@@ -115,7 +115,7 @@ def test_a_stream_s_batch_is_looked_back_from(first: int) -> None:
     records = TopicRecords(catalogs(long(100)).history(TOPIC))
     view = records.behind(at(first - 1), back=LOOK_BACK + planning.STEP)
     planned = TopicPlan.of(view, items_between(view, at(first - 1), Selection()), look_back=True)
-    assert_looks_back(portions(planned, 1_000 * MIB)[0], first)
+    assert_looks_back(topic_splits(planned, 1_000 * MIB)[0], first)
 
 
 def test_a_whole_topic_s_records_are_never_held_at_once() -> None:
@@ -147,8 +147,8 @@ def test_a_hole_in_what_is_looked_back_at_is_told(caplog: pytest.LogCaptureFixtu
     topic = WithAHole(TOPIC, 100, 2, MIB)
     topic.hole = 48
     records = TopicRecords(catalogs(LongStore(topic)).history(TOPIC))
-    (planned,) = asked_of(records, Selection(at(160 * 50)))
-    assert portions(planned, 1_000 * MIB)[0].before == ()
+    (planned,) = topic_plans(records, Selection(at(160 * 50)))
+    assert topic_splits(planned, 1_000 * MIB)[0].before == ()
     assert f"chunks before 1:8000 are not looked for: {TOPIC}: hole: 1:7680..7680 is in no segment" in caplog.text
 
 

@@ -14,7 +14,7 @@ from offloader.archive.findings import FindingKind
 from offloader.archive.read_model import Selection
 from offloader.archive.reading.plan import plan
 from offloader.archive.records import TopicRecords
-from offloader.archive.view import TopicSnapshot
+from offloader.archive.snapshot import TopicSnapshot
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.compaction import compact, mend
 from offloader.metadata.layout import generations_folder, manifest_key, newest_key, records_key, slot_key
@@ -272,7 +272,9 @@ def test_a_rebuild_takes_no_number_of_which_manifests_are_left() -> None:
     again = lost_and_made_again()
     assert again.generation > head.generation
     view = records(store)
-    assert len(view.whole.catalog.segments) == again.segments == sum(len(v.catalog.segments) for v, _ in view.views())
+    assert (
+        len(view.whole.catalog.segments) == again.segments == sum(len(v.catalog.segments) for v, _ in view.excerpts())
+    )
 
 
 def test_manifests_of_a_generation_whose_first_record_is_not_there_yet_are_sound() -> None:

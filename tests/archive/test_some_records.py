@@ -13,7 +13,7 @@ from offloader.archive.continuity import spans
 from offloader.archive.read_model import ObjectRange, PlanItem, Selection
 from offloader.archive.reading.plan import plan
 from offloader.archive.records import BETWEEN, TopicRecords
-from offloader.archive.view import TopicSnapshot
+from offloader.archive.snapshot import TopicSnapshot
 from offloader.errors import DamagedRecordError
 from offloader.metadata.catalog import Catalogs, linked
 from offloader.metadata.catalog_codec import encode_catalog, standing
@@ -142,7 +142,7 @@ def all_plans(records: TopicRecords, selection: Selection, step: int, back: int)
     """Of all records, of some at a time, and of those that are needed."""
     with patch("offloader.archive.records.STEP", step):
         some = outcome(lambda: records.plan(selection))
-    needed = outcome(lambda: (i for view, part in records.views(selection, back=back) for i in plan(view, part)))
+    needed = outcome(lambda: (i for view, part in records.excerpts(selection, back=back) for i in plan(view, part)))
     return [outcome(lambda: plan(records.whole, selection)), some, needed]
 
 

@@ -12,8 +12,7 @@ from dataclasses import replace
 import pytest
 
 from offloader._proto.pulsar_messages_pb2 import CompressionType
-from offloader.archive.following.follower import FollowLimits
-from offloader.archive.following.live import Live
+from offloader.archive.following.live import FollowLimits, Live
 from offloader.archive.ledgers.names import data_key, index_key
 from offloader.archive.reading.reader import ReadOptions
 from offloader.cli.command import CommandSession

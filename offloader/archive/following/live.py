@@ -1,4 +1,4 @@
-"""Where an archived topic goes on: the cluster, and the archive's side of following."""
+"""Where an archived topic goes on: its cluster."""
 
 from __future__ import annotations
 
@@ -9,24 +9,28 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Self
 
-from offloader.archive.following.follower import Archived, Follower, FollowLimits, RunsAfter
-from offloader.archive.read_model import ReadItem
-from offloader.archive.records import TopicRecords
-from offloader.model import Position, TopicName
 from offloader.ports.admin import Admin
 from offloader.ports.entry_source import EntrySource
 from offloader.pulsar.settings import PulsarSettings
 
+
+@dataclass(frozen=True, slots=True)
+class FollowLimits:
+    """Seconds. `idle`: end after such a silence (None: never). `trouble`: give up after so long without an answer."""
+
+    idle: float | None = None
+    trouble: float = 60.0
+
+
 FOR_EVER = FollowLimits()
-Connected = AbstractContextManager[tuple[EntrySource, Admin]]
 
 
 @dataclass(frozen=True)
 class Live:
     """A cluster whose topics are followed. `clock` and `pause` speak in seconds."""
 
-    connect: Callable[[], Connected]
-    patience: FollowLimits = FOR_EVER
+    connect: Callable[[], AbstractContextManager[tuple[EntrySource, Admin]]]
+    limits: FollowLimits = FOR_EVER
     clock: Callable[[], float] = time.monotonic
     pause: Callable[[float], None] = time.sleep
 
@@ -34,21 +38,6 @@ class Live:
     def of(cls, settings: PulsarSettings) -> Self:
         """One that is reached like this; nothing is connected yet."""
         return cls(partial(_connected, settings))
-
-
-@dataclass(frozen=True)
-class Following:
-    """How topics of an archive are followed. `current`: a topic's records as they are now."""
-
-    live: Live
-    current: Callable[[TopicName], TopicRecords]
-
-    def runs(self, topic: TopicName, runs_after: RunsAfter, after: Position | None) -> Iterator[ReadItem]:
-        """Everything after a position. Raises as Follower does."""
-        live = self.live
-        with live.connect() as (source, admin):
-            archived = Archived(partial(self.current, topic), runs_after)
-            yield from Follower(topic, archived, source, admin, live.patience, live.clock, live.pause).runs(after)
 
 
 @contextmanager

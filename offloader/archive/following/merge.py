@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from threading import Condition, Lock, Thread
 from typing import Generic, TypeVar
 
@@ -22,17 +22,24 @@ class _Ended(Exception):  # noqa: N818 (no error)
 
 
 def as_they_come(sequences: Mapping[K, Iterable[T]], size: Callable[[T], int]) -> Iterator[tuple[K, T]]:
-    """The items of all sequences with their names: each sequence's in its order, otherwise what comes first. A thread
-    reads each.
+    """The items of all sequences with their names, each sequence's in its order. A thread reads each.
 
-    `size` says how many bytes of memory an item takes. Raises what a sequence raises. A thread ends when its sequence
-    has something to give after this was closed, or with the process.
+    `size`: bytes of memory that an item takes. Raises what a sequence raises. A thread ends when its sequence has
+    something to give after this was closed, or with the process.
     """
     found = _Found[K, T]()
     for name, items in sequences.items():
         Thread(target=_read, args=(name, items, size, found), name=f"together-{name}", daemon=True).start()
     try:
-        yield from _taken(found, len(sequences))
+        going = len(sequences)
+        while going:
+            name, item = found.get()
+            if isinstance(item, _Ended):
+                going -= 1
+            elif isinstance(item, Exception):
+                raise item
+            else:
+                yield name, item
     finally:
         found.close()
 
@@ -71,17 +78,6 @@ class _Found(Generic[K, T]):
         with self._room:
             self._closed = True
             self._room.notify_all()
-
-
-def _taken(found: _Found[K, T], going: int) -> Generator[tuple[K, T]]:
-    while going:
-        name, item = found.get()
-        if isinstance(item, _Ended):
-            going -= 1
-        elif isinstance(item, Exception):
-            raise item
-        else:
-            yield name, item
 
 
 def _read(name: K, items: Iterable[T], size: Callable[[T], int], found: _Found[K, T]) -> None:

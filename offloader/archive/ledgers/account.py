@@ -27,8 +27,7 @@ class LedgerAccount:
 
 
 def account_ledger(chunks: Iterable[bytes], ledger: int, index: LedgerIndex) -> LedgerAccount:
-    """Go once over an object, one block's entry in memory at a time. Raises DamagedObjectError naming the first offset
-    that the format and the index do not account for."""
+    """Go over an object once. Raises DamagedObjectError naming the first offset that format or index deny."""
     return _Walk(Chunks(chunks), ledger, index).run()
 
 

@@ -30,8 +30,7 @@ _NAME, _VERSION, _CLUSTER = "managedledgername", "s3managedledgeroffloaderformat
 
 @dataclass(frozen=True, slots=True)
 class BucketScan:
-    """What a bucket holds. `findings` are those of no topic in `topics`; `doubtful` what there is of ledgers of which
-    nothing says whose they are."""
+    """What a bucket holds. `findings` are of no topic in `topics`; nothing says whose the `doubtful` ledgers are."""
 
     topics: Mapping[TopicName, FoundLedgers]
     findings: tuple[Finding, ...]
@@ -64,12 +63,15 @@ def scan(
     with ThreadPoolExecutor(THREADS, "scan") as pool:
         owned = [one for one in pool.map(lambda key: _owned(store, key, known), listing.named) if one is not None]
         asked = [o for o in owned if o.topic is not None and wanted(o.topic)]
-        _check_clusters(asked, cluster)
-        _check_there_is(cluster, {one.cluster for one in owned})
+        _check_clusters(asked, cluster, {one.cluster for one in owned})
         mine = [o for o in asked if cluster is None or o.cluster in ("", cluster)]
         nobodys = [o for o in owned if o.topic is None]
         list(pool.map(lambda o: _examine(o, listing.data.get((o.pair.uuid, o.pair.ledger))), (*mine, *nobodys)))
-    found = {topic: _chosen(topic, pairs, store_url) for topic, pairs in sorted(_by_topic(mine).items())}
+    by_topic: defaultdict[TopicName, list[LedgerPair]] = defaultdict(list)
+    for one in mine:
+        if one.topic is not None:
+            by_topic[one.topic].append(one.pair)
+    found = {topic: _chosen(topic, pairs, store_url) for topic, pairs in sorted(by_topic.items())}
     doubtful = {o.pair.ledger: o.pair.unreadable(store_url, damaged=False) for o in nobodys if not o.said}
     findings = (*listing.findings, *(f for o in nobodys for f in o.pair.findings))
     return BucketScan(found, findings, tuple(doubtful.values()))
@@ -77,8 +79,7 @@ def scan(
 
 @dataclass
 class _Listing:
-    """The keys, sorted out. `data`: the data objects' sizes. `named`: what names each pair, its index object or,
-    without one, its data object."""
+    """The keys, sorted. `data`: sizes of data objects. `named`: each pair's index object or, failing it, its data."""
 
     data: dict[tuple[str, int], int] = field(default_factory=dict)
     named: list[LedgerKey] = field(default_factory=list)
@@ -89,21 +90,18 @@ class _Listing:
         found = cls()
         for key, size in store.list():
             parsed = parse_key(key)
+            if parsed is None and "/" not in key:  # folders are not the offloader's: they may be an archive's
+                message = "this is no name that Pulsar's offloader gives"
+                found.findings.append(Finding(FindingKind.STRAY_OBJECT, key, message))
             if parsed is None:
-                found._bad_name(key)
-            elif parsed.is_index:
+                continue
+            if parsed.is_index:
                 found.named.append(parsed)
             else:
                 found.data[parsed.uuid, parsed.ledger] = size
         there = {(key.uuid, key.ledger) for key in found.named}
         found.named += [LedgerKey(*place, is_index=False) for place in found.data if place not in there]
         return found
-
-    def _bad_name(self, key: str) -> None:
-        if "/" not in key:  # folders are not the offloader's: they may be an archive's
-            self.findings.append(
-                Finding(FindingKind.STRAY_OBJECT, key, "this is no name that Pulsar's offloader gives")
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +142,8 @@ def _name_inside(store: ObjectStore, pair: LedgerPair) -> str:
         return ""
 
 
-def _check_clusters(wanted: Iterable[_Owned], cluster: str | None) -> None:
-    """Ledger ids are a cluster's own: those of two clusters make no sequence."""
+def _check_clusters(wanted: Iterable[_Owned], cluster: str | None, there: set[str]) -> None:
+    """Ledger ids are a cluster's own: those of two make no sequence. A misspelt name is no empty cluster."""
     clusters: defaultdict[TopicName | None, set[str]] = defaultdict(set)
     for one in wanted:
         clusters[one.topic].add(one.cluster)
@@ -155,10 +153,6 @@ def _check_clusters(wanted: Iterable[_Owned], cluster: str | None) -> None:
                 f"{topic}: the bucket has its ledgers from the clusters {', '.join(sorted(names - {''}))}; say which "
                 "you want"
             )
-
-
-def _check_there_is(cluster: str | None, there: set[str]) -> None:
-    """A name that is spelt wrong must not pass for a cluster that has offloaded nothing."""
     if cluster is not None and there - {""} and cluster not in there:
         raise FatalError(
             f"the bucket has ledgers from the clusters {', '.join(sorted(there - {''}))}, and none from {cluster}"
@@ -169,14 +163,6 @@ def _examine(owned: _Owned, size: int | None) -> None:
     if owned.topic is not None or not owned.by_index:
         owned.pair.read_index()
     owned.pair.check_size(size)
-
-
-def _by_topic(owned: Iterable[_Owned]) -> dict[TopicName, list[LedgerPair]]:
-    found: defaultdict[TopicName, list[LedgerPair]] = defaultdict(list)
-    for one in owned:
-        if one.topic is not None:
-            found[one.topic].append(one.pair)
-    return found
 
 
 def _chosen(topic: TopicName, pairs: list[LedgerPair], store_url: str) -> FoundLedgers:
@@ -190,9 +176,13 @@ def _chosen(topic: TopicName, pairs: list[LedgerPair], store_url: str) -> FoundL
             pair.check_contents()
         findings += pair.findings
         first = seen.setdefault(pair.ledger, pair) if pair.sound else pair
-        if pair is not first:
-            findings.append(_second(pair, first))
-        if not _same(pair, first):
+        if pair is first:
+            continue
+        same = pair.account is None or first.account is None or pair.account.digest == first.account.digest
+        holds = f"{'the same' if same else 'OTHER'} entries {'as' if same else 'than'} {first.data_key}"
+        message = f"a second complete copy of ledger {pair.ledger}, not read: it holds {holds}"
+        findings.append(Finding(FindingKind.SECOND_COPY, pair.data_key, message, pair.topic))
+        if not same:
             contradictions.append(Contradiction(pair.ledger, first.uuid, pair.uuid))
     for pair in sorted(pairs, key=_damage):
         seen.setdefault(pair.ledger, pair)
@@ -216,14 +206,3 @@ def _damage(pair: LedgerPair) -> tuple[bool, bool, bool, str]:
         bool(kinds & {FindingKind.MISSING_OBJECT, FindingKind.WRONG_SIZE}),
         pair.uuid,
     )
-
-
-def _same(pair: LedgerPair, first: LedgerPair) -> bool:
-    """Whether two sound pairs, whose contents were checked, have the same entries."""
-    return pair is first or pair.account is None or first.account is None or pair.account.digest == first.account.digest
-
-
-def _second(pair: LedgerPair, first: LedgerPair) -> Finding:
-    same = "the same entries as" if _same(pair, first) else "OTHER entries than"
-    message = f"a second complete copy of ledger {pair.ledger}, not read: it holds {same} {first.data_key}"
-    return Finding(FindingKind.SECOND_COPY, pair.data_key, message, pair.topic)

@@ -48,8 +48,7 @@ def contexts_of_record(data: bytes) -> tuple[LedgerContext, ...]:
 
 
 def contexts_of_rest(stats: Mapping[str, Any], info: Mapping[str, Any]) -> tuple[LedgerContext, ...]:
-    """From `internalStats`, asked first, and `internal-info`: a complete copy's uuid does not change any more. Raises
-    ProtocolError."""
+    """From `internalStats`, asked first, and `internal-info`: complete copies keep uuids. Raises ProtocolError."""
     known = topic_info(info, stats)
     try:
         uuids = {int(one["ledgerId"]): str(one.get("offloadedContextUuid", "")) for one in info["ledgers"]}
@@ -75,8 +74,7 @@ def found_in(
     url_of: Callable[[str], str] = lambda _: "",
     created: int | None = None,
 ) -> FoundLedgers:
-    """The ledgers with a complete copy. `url_of` gives the URL of the store with a bucket's objects; "": no bucket is
-    named."""
+    """The ledgers with a complete copy. `url_of`: the URL of the store with a bucket's objects ("": none is named)."""
     contexts = tuple(contexts)
     offloaded = (
         OffloadedLedger(Position(0, c.ledger, 0), Position(0, c.ledger, c.last), c.uuid, c.size, url_of(c.bucket))

@@ -1,11 +1,14 @@
-"""What is known of a topic's ledgers that a stock broker offloaded. Frozen values, no I/O."""
+"""What a topic's ledgers are that stock brokers offloaded, and these with its own catalog as one sequence. Pure."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from offloader.archive.findings import Finding
 from offloader.archive.read_model import OffloadedLedger
+from offloader.archive.snapshot import TopicSnapshot
+from offloader.metadata.state import TopicCatalog
 from offloader.model import LedgerList, TopicName
 
 
@@ -35,3 +38,47 @@ class FoundLedgers:
     findings: tuple[Finding, ...] = ()
     doubtful: tuple[OffloadedLedger, ...] = ()
     contradictions: tuple[Contradiction, ...] = ()
+
+
+def joined(catalog: TopicCatalog, found: FoundLedgers) -> TopicSnapshot:
+    """What can be read of the topic, from segments where they have it: their records say more.
+
+    Where Pulsar lists its ledgers, one that is neither offloaded nor in a segment is missing.
+    """
+    held = (*found.ledgers, *_doubtful(catalog, found))
+    ledgers = tuple(sorted((_placed(catalog, found, ledger) for ledger in held), key=lambda one: one.start))
+    return TopicSnapshot(catalog.topic, catalog, ledgers, found.listed)
+
+
+def _doubtful(catalog: TopicCatalog, found: FoundLedgers) -> Iterator[OffloadedLedger]:
+    """Those that may be this topic's. Between our own segments none is missing, or the catalog shows it."""
+    if catalog.claim is None and not found.ledgers:
+        return
+    known = {held.start.ledger for held in found.ledgers}
+    for one in found.doubtful:
+        ledger, segments = one.start.ledger, catalog.segments
+        inside = bool(segments) and segments[0].start.ledger <= ledger <= segments[-1].end.ledger
+        if ledger not in known and not inside:
+            yield one
+
+
+def _placed(catalog: TopicCatalog, found: FoundLedgers, ledger: OffloadedLedger) -> OffloadedLedger:
+    """With the incarnation that the ledger is of: Pulsar lists the ledgers of the present one only."""
+    if found.listed is None:
+        incarnation = _incarnation_of(catalog, ledger.start.ledger)
+    elif catalog.claim is None:
+        incarnation = 0
+    else:  # the catalog may not have heard of the present one
+        same = found.created is None or catalog.head.is_of(found.created, found.listed)
+        incarnation = catalog.claim.incarnation + (not same)
+    start, end = (position._replace(incarnation=incarnation) for position in (ledger.start, ledger.end))
+    return replace(ledger, start=start, end=end)
+
+
+def _incarnation_of(catalog: TopicCatalog, ledger: int) -> int:
+    """Ledger ids grow over incarnations: the last one that is known to have begun before, or else the first known."""
+    begun = {s.start.incarnation: s.start.ledger for s in reversed(catalog.segments)}
+    if catalog.claim is not None:
+        begun.setdefault(catalog.claim.incarnation, catalog.claim.begin.ledger)
+    before = [incarnation for incarnation, first in begun.items() if first <= ledger]
+    return max(before) if before else min(begun, default=0)

@@ -52,8 +52,7 @@ class LedgerBucket:
             return scan(store, wanted, cluster=self.cluster, store_url=self.store.root, heads=self._heads)
 
     def url_of(self, bucket: str) -> str:
-        """The URL of the store with the objects of a context that names this bucket: at the same end point with the
-        same keys."""
+        """The URL of the store with the objects of a context that names this bucket: same end point, same keys."""
         root = self.store.root
         own = not bucket or not root.startswith(_S3) or root.removeprefix(_S3).split("/")[0] == bucket
         return root if own else f"{_S3}{bucket}"

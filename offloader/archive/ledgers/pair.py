@@ -17,8 +17,7 @@ from offloader.storage.objects import read_index, read_ranges
 
 
 def owner_of(index: LedgerIndex) -> str:
-    """The managed ledger's name, as BookKeeper's record of the ledger, of which the index has a copy, says it; "" where
-    it does not."""
+    """The managed ledger's name, from the index's copy of BookKeeper's record; "" where that does not say it."""
     return managed_ledger_of({one.key: one.value for one in index.ledger_metadata.customMetadata})
 
 
@@ -104,14 +103,12 @@ class LedgerPair:
     @property
     def completed(self) -> bool:
         """Whether its index object is there, which is written last."""
-        return all(finding.kind is not FindingKind.MISSING_INDEX for finding in self.findings)
+        return not self._has(FindingKind.MISSING_INDEX)
 
     @property
     def extent_known(self) -> bool:
         """Whether its index says what its data object must hold: readers find by themselves what else is wrong."""
-        return self.index is not None and all(
-            finding.kind is not FindingKind.DAMAGED_INDEX for finding in self.findings
-        )
+        return self.index is not None and not self._has(FindingKind.DAMAGED_INDEX)
 
     def offloaded(self, store_url: str) -> OffloadedLedger:
         """What readers need of it."""
@@ -133,6 +130,9 @@ class LedgerPair:
     def add(self, kind: FindingKind, key: str, message: str, position: Position | None = None) -> None:
         at = position or Position(0, self.ledger, 0)
         self.findings.append(Finding(kind, key, message, self.topic, offset_in(message), at))
+
+    def _has(self, kind: FindingKind) -> bool:
+        return any(finding.kind is kind for finding in self.findings)
 
     def _check_metadata(self, index: LedgerIndex) -> None:
         said, owner = index.ledger_metadata, owner_of(index)

@@ -1,5 +1,4 @@
-"""Entries of aborted transactions are no messages: ledgers that were copied complete hold them, and consumers never get
-them."""
+"""Entries of aborted transactions, which ledgers that were copied complete hold and consumers never get."""
 
 from __future__ import annotations
 
@@ -31,9 +30,11 @@ def _entries_of(entries: Entries, transactions: Collection[Transaction]) -> Iter
     """The numbers of the entries that belong to these transactions."""
     envelopes = parse_envelopes(entries, {_MOST, _LEAST})
     most, least = envelopes.metadata.number(_MOST), envelopes.metadata.number(_LEAST)
-    for number in np.flatnonzero(envelopes.odd | envelopes.metadata.has(_MOST)).tolist():
-        odd = envelopes.odd[number]
-        found = _parsed(entries.bytes(number)) if odd else (int(most[number]) & _UINT64, int(least[number]) & _UINT64)
+    for number in np.flatnonzero(envelopes.irregular | envelopes.metadata.has(_MOST)).tolist():
+        irregular = envelopes.irregular[number]
+        found = (
+            _parsed(entries.bytes(number)) if irregular else (int(most[number]) & _UINT64, int(least[number]) & _UINT64)
+        )
         if found in transactions:
             yield number
 

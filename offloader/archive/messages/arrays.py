@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from offloader.archive.messages.message import Encryption
 from offloader.format.scan import Bytes, Int64s, Mask, Ranges
@@ -47,15 +46,10 @@ def binary_array(data: Bytes, ranges: Ranges, valid: Mask | None = None) -> pa.A
     offsets[1::2], offsets[2::2] = begin, end
     whole = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
     found = whole.take(pa.array(np.arange(1, 2 * count, 2)))
-    return found if valid is None else with_nulls(found, valid)
-
-
-def with_nulls(values: pa.Array, valid: Mask) -> pa.Array:
-    """The same values, null where not `valid`."""
-    if valid.all():
-        return values
+    if valid is None or valid.all():
+        return found
     bitmap = pa.py_buffer(np.packbits(valid, bitorder="little"))
-    return pa.Array.from_buffers(values.type, len(values), [bitmap, *values.buffers()[1:]], offset=values.offset)
+    return pa.Array.from_buffers(found.type, len(found), [bitmap, *found.buffers()[1:]], offset=found.offset)
 
 
 def text_array(values: pa.Array) -> pa.Array:
@@ -100,15 +94,15 @@ def _last_of_each(row: Int64s, keys: pa.Array) -> Mask:
 
 def id_array(columns: list[tuple[int, Int64s, Mask | None]]) -> pa.Array:
     """Protobuf messages of numbers: (field number, values, which rows have it), in the order of field numbers."""
-    pieces, used = [], []
+    ranges, used = [], []
     for number, values, present in columns:
         encoded, length = _varint_bytes(values)
         kept = np.arange(encoded.shape[1]) < length[:, None]
         tag = np.full((len(values), 1), number << 3, np.uint8)
         mine = np.ones(len(values), np.bool_) if present is None else present
-        pieces += [tag, encoded]
+        ranges += [tag, encoded]
         used += [mine[:, None], kept & mine[:, None]]
-    bytes_, mask = np.hstack(pieces), np.hstack(used)
+    bytes_, mask = np.hstack(ranges), np.hstack(used)
     offsets = np.concatenate([[0], np.cumsum(mask.sum(axis=1))]).astype(np.int32)
     return pa.Array.from_buffers(
         pa.binary(), len(bytes_), [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(bytes_[mask]))]
@@ -123,8 +117,3 @@ def _varint_bytes(values: Int64s) -> tuple[Bytes, Int64s]:
     length = np.maximum(1, np.count_nonzero(shifted, axis=1))
     more = np.arange(width)[None, :] < (length - 1)[:, None]
     return ((shifted & np.uint64(0x7F)) | (more * np.uint64(0x80))).astype(np.uint8), length
-
-
-def chosen(mask: Mask, values: pa.Array, others: pa.Array) -> pa.Array:
-    """`values` where the mask says so, `others` elsewhere."""
-    return pc.if_else(pa.array(mask), values, others)

@@ -9,22 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from offloader.archive.messages.lookback import Chunk, ChunkKey
-from offloader.archive.messages.message import MessageProblem
-from offloader.model import Position
+from offloader.archive.messages.message import MessageProblem, Payload
 
 _REMEMBERED = 10_000
 _CHUNK = 200  # bytes that a chunk takes beside its payload
-
-
-class Assembled(NamedTuple):
-    """A chunked message's payload, still compressed; or the problem."""
-
-    payload: bytes | None
-    problem: MessageProblem | None
-    first_chunk: Position | None
 
 
 @dataclass(slots=True)
@@ -53,10 +43,9 @@ class _Pending:
 
 
 class Assembler:
-    """Takes chunks in the topic's order. Holds at most `limit` bytes of them: beyond, the oldest message is given up,
-    and one that is larger by itself.
+    """Takes chunks in the topic's order; `past` gives those before the first entry that was read.
 
-    `past` gives the chunks before the first entry that was read.
+    Holds at most `limit` bytes: beyond, it gives up the oldest message, and one that is larger by itself.
     """
 
     def __init__(self, past: Callable[[ChunkKey], list[Chunk] | MessageProblem], limit: int) -> None:
@@ -67,8 +56,8 @@ class Assembler:
         self._held: dict[ChunkKey, None] = {}  # those pending messages that have chunks, the oldest first
         self._ended: dict[ChunkKey, None] = {}  # a last chunk that comes again is no message
 
-    def add(self, chunk: Chunk) -> Assembled | None:
-        """The message, once its last chunk is there."""
+    def add(self, chunk: Chunk) -> Payload | None:
+        """The whole payload, still compressed, once its last chunk is there."""
         pending = self._pending_of(chunk)
         if pending is None:
             return None
@@ -118,17 +107,17 @@ class Assembler:
         pending.give_up(problem)
         del self._held[key]
 
-    def _assembled(self, pending: _Pending, last: Chunk) -> Assembled | None:
+    def _assembled(self, pending: _Pending, last: Chunk) -> Payload | None:
         if pending.problem is None and last.payload is None:
-            return Assembled(None, MessageProblem.UNDECRYPTABLE, None)
+            return Payload(None, MessageProblem.UNDECRYPTABLE)
         if pending.headless and pending.problem is None:
             past = self._past(last.key)
             if isinstance(past, MessageProblem):
-                return Assembled(None, past, None)
+                return Payload(None, past)
             return self._replayed([*past, *pending.chunks])
         return self._joined(pending)
 
-    def _replayed(self, chunks: list[Chunk]) -> Assembled | None:
+    def _replayed(self, chunks: list[Chunk]) -> Payload | None:
         """What the last of these chunks gives, the first one being an edge; None where it only comes again."""
         pending = _Pending()
         for chunk in chunks[:-1]:
@@ -138,13 +127,13 @@ class Assembler:
         pending.add(chunks[-1])
         return self._joined(pending)
 
-    def _joined(self, pending: _Pending) -> Assembled:
+    def _joined(self, pending: _Pending) -> Payload:
         if pending.size > self._limit:
             pending.give_up(MessageProblem.TOO_LARGE)
         if pending.problem is not None:
-            return Assembled(None, pending.problem, None)
+            return Payload(None, pending.problem)
         first = pending.chunks[0].position
         payloads = [chunk.payload for chunk in pending.chunks if chunk.payload is not None]
         if len(payloads) < len(pending.chunks):
-            return Assembled(None, MessageProblem.UNDECRYPTABLE, first)
-        return Assembled(b"".join(payloads), None, first)
+            return Payload(None, MessageProblem.UNDECRYPTABLE, first)
+        return Payload(b"".join(payloads), None, first)

@@ -11,10 +11,9 @@ from offloader.archive.messages.aborted import committed
 from offloader.archive.messages.contents import Opener
 from offloader.archive.messages.entries import Entries, gathered
 from offloader.archive.messages.envelopes import Envelopes, parse_envelopes
-from offloader.archive.messages.filters import MessageFilter
+from offloader.archive.messages.filters import MessageFilter, publish_time
 from offloader.archive.messages.message import Message
 from offloader.archive.messages.payloads import UnpackOptions
-from offloader.archive.messages.published import publish_time
 from offloader.archive.messages.row_columns import matching
 from offloader.archive.messages.row_view import RowSources, RowView
 from offloader.archive.messages.rows import make_rows
@@ -88,23 +87,23 @@ def entry_batches(
         times = _times(entries) if timed or PUBLISHED in schema.names else _NO_TIMES
         batch = _batch(schema, [column.of_entries(entries, topic, times) for column in wanted], len(entries))
         if timed:
-            batch = batch.filter(pa.array(_within(times, published_from, published_to)))
+            batch = batch.filter(pa.array(times.known & _within(times.ms, published_from, published_to)))
         yield from _sliced(batch, max_rows)
 
 
-def _within(times: EntryTimes, published_from: int | None, published_to: int | None) -> Mask:
-    found = times.known.copy()
+def _within(times: Int64s, published_from: int | None, published_to: int | None) -> Mask:
+    found = np.ones(len(times), np.bool_)
     if published_from is not None:
-        found &= times.ms >= published_from
+        found &= times >= published_from
     if published_to is not None:
-        found &= times.ms <= published_to
+        found &= times <= published_to
     return found
 
 
 def _times(entries: Entries) -> EntryTimes:
     envelopes = parse_envelopes(entries, ())
-    ms, known = envelopes.metadata.number("publish_time").copy(), ~envelopes.odd
-    for number in np.flatnonzero(envelopes.odd).tolist():
+    ms, known = envelopes.metadata.number("publish_time").copy(), ~envelopes.irregular
+    for number in np.flatnonzero(envelopes.irregular).tolist():
         time = publish_time(bytes(entries.bytes(number)))
         if time is not None:
             ms[number], known[number] = time, True
@@ -126,30 +125,22 @@ class _Maker:
 
     def batches(self, entries: Entries, envelopes: Envelopes) -> Iterator[pa.RecordBatch]:
         """Those entries that were unpacked one by one are batches of their own."""
-        contents = self._opener.open(entries, envelopes, self._unwanted(envelopes), self.needs)
+        wanted, metadata = self._wanted, envelopes.metadata
+        in_time = _within(metadata.number("publish_time"), wanted.published_from, wanted.published_to)
+        contents = self._opener.open(entries, envelopes, metadata.has("marker_type") | ~in_time, self.needs)
         rows = make_rows(entries, envelopes, contents, self.needs)
-        for number in np.flatnonzero(rows.odd & ~contents.dropped).tolist():
-            self._opener.unpack_apart(contents, entries, number)
-        live = rows.live & ~rows.odd[rows.entry]
+        for number in np.flatnonzero(rows.irregular & ~contents.dropped).tolist():
+            self._opener.unpack_alone(contents, entries, number)
+        live = rows.live & ~rows.irregular[rows.entry]
         view = RowView(RowSources(self._topic, entries, envelopes, contents, rows), np.flatnonzero(live))
-        view = view.part(matching(view, self._wanted))
+        view = view.part(matching(view, wanted))
         at = 0
-        for number in sorted(contents.apart):
+        for number in sorted(contents.alone):
             before = int(np.searchsorted(view.entry, number))
             yield from self._of_rows(view, at, before)
-            yield from self._of_messages(contents.apart[number])
+            yield from self._of_messages(contents.alone[number])
             at = before
         yield from self._of_rows(view, at, len(view))
-
-    def _unwanted(self, envelopes: Envelopes) -> Mask:
-        """Entries that give no rows: markers, and those that were published at another time."""
-        found = envelopes.metadata.has("marker_type").copy()
-        time = envelopes.metadata.number("publish_time")
-        if self._wanted.published_from is not None:
-            found |= time < self._wanted.published_from
-        if self._wanted.published_to is not None:
-            found |= time > self._wanted.published_to
-        return found
 
     def _of_rows(self, view: RowView, first: int, last: int) -> Iterator[pa.RecordBatch]:
         if first == last:

@@ -1,5 +1,4 @@
-"""The payloads of many entries: in place where they lie in clear, else opened one by one and laid into a buffer of
-their own."""
+"""The payloads of many entries: in place where they lie in clear, else opened into a buffer of their own."""
 
 from __future__ import annotations
 
@@ -25,8 +24,8 @@ class Contents:
     """Payloads of entries, in clear: where each lies in `data`. Where it was not needed, or `problem` says why, it is
     anything.
 
-    `dropped`: entries that give no row here; `apart`: those of them that were unpacked one by one, all chunks among
-    them. The rest by number of the entry.
+    `dropped`: entries that give no row here; `alone`: the messages of those that were unpacked one by one, the slow
+    way, all chunks among them. The rest by number of the entry.
     """
 
     data: Bytes
@@ -34,7 +33,7 @@ class Contents:
     dropped: Mask
     problem: dict[int, MessageProblem] = field(default_factory=dict)
     encryption: dict[int, Encryption] = field(default_factory=dict)
-    apart: dict[int, list[Message]] = field(default_factory=dict)
+    alone: dict[int, list[Message]] = field(default_factory=dict)
 
     def lay_out(self, opened: dict[int, bytes | memoryview]) -> None:
         """Put what was opened and what lay in clear into one buffer, in the entries' order."""
@@ -63,45 +62,35 @@ class Opener:
         its value.
         """
         self._payloads.starts(entries.position(0))
-        apart = envelopes.odd | envelopes.chunk
-        contents = Contents(entries.data, envelopes.payload, unwanted | apart)
+        alone = envelopes.irregular | envelopes.chunk
+        contents = Contents(entries.data, envelopes.payload, unwanted | alone)
         compressed = (envelopes.compression != 0) & (envelopes.batch | needs.payloads)
         closed = (compressed | envelopes.encrypted) & ~contents.dropped
         opened: dict[int, bytes | memoryview] = {}
-        for number in np.flatnonzero(closed | apart).tolist():
-            if apart[number]:
-                self.unpack_apart(contents, entries, number)
-                continue
+        for number in np.flatnonzero(closed | alone).tolist():
             try:
-                self._open(contents, opened, entries, envelopes, number)
+                if not alone[number]:
+                    opened[number] = self._open(contents, entries, envelopes, number)
             except DamagedObjectError:
-                self.unpack_apart(contents, entries, number)  # which tells what is wrong
+                alone[number] = True  # which tells what is wrong
+            if alone[number]:
+                self.unpack_alone(contents, entries, number)
         contents.lay_out(opened)
         return contents
 
-    def unpack_apart(self, contents: Contents, entries: Entries, number: int) -> None:
+    def unpack_alone(self, contents: Contents, entries: Entries, number: int) -> None:
         """Unpack an entry by itself; only once for a chunk."""
         offset = int(entries.offset[number])
-        _set_apart(
-            contents, number, self._unpacker.entry_messages(entries.position(number), entries.bytes(number), offset)
-        )
+        contents.dropped[number] = True
+        contents.alone[number] = self._unpacker.entry_messages(entries.position(number), entries.bytes(number), offset)
 
-    def _open(
-        self,
-        contents: Contents,
-        opened: dict[int, bytes | memoryview],
-        entries: Entries,
-        envelopes: Envelopes,
-        number: int,
-    ) -> None:
+    def _open(self, contents: Contents, entries: Entries, envelopes: Envelopes, number: int) -> bytes | memoryview:
         if envelopes.encrypted[number]:
-            opened[number] = self._open_alone(contents, entries, number)
-        else:
-            payload = entries.data.data[envelopes.payload.begin[number] : envelopes.payload.end[number]]
-            codec, size = int(envelopes.compression[number]), int(envelopes.size[number])
-            opened[number] = decompress(codec, payload, size, self._limit)
+            return self._open_encrypted(contents, entries, number)
+        payload = entries.data.data[envelopes.payload.begin[number] : envelopes.payload.end[number]]
+        return decompress(int(envelopes.compression[number]), payload, int(envelopes.size[number]), self._limit)
 
-    def _open_alone(self, contents: Contents, entries: Entries, number: int) -> bytes | memoryview:
+    def _open_encrypted(self, contents: Contents, entries: Entries, number: int) -> bytes | memoryview:
         position = entries.position(number)
         envelope = parse_envelope(entries.bytes(number))
         found = self._payloads.open(position, envelope)
@@ -114,8 +103,3 @@ class Opener:
         if encryption is not None:
             contents.encryption[number] = encryption
         return b"" if found.payload is None else found.payload
-
-
-def _set_apart(contents: Contents, number: int, messages: list[Message]) -> None:
-    contents.apart[number] = messages
-    contents.dropped[number] = True

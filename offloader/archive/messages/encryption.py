@@ -18,12 +18,13 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from offloader._proto.pulsar_messages_pb2 import EncryptionKeys, MessageMetadata
+from offloader.archive.messages.envelope import text
 from offloader.archive.messages.message import Encryption, EncryptionKey
-from offloader.archive.messages.text import text
 from offloader.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -76,7 +77,10 @@ class Decryptor:
     """Decrypts with the keys of a key reader. Raises ConfigError where the library for it is not installed."""
 
     def __init__(self, keys: KeyReader) -> None:
-        _require_cryptography()
+        if find_spec("cryptography") is None:
+            raise ConfigError(
+                "decrypting needs the package `cryptography`: install pulsar-streaming-offloader[encryption]"
+            )
         self._keys = keys
         self._ciphers: dict[bytes, AESGCM] = {}
 
@@ -111,8 +115,7 @@ class Decryptor:
 
 
 def _data_key(name: str, pem: bytes, encrypted: bytes) -> bytes:
-    """Raises ValueError where the private key is not the one it was encrypted for; ConfigError where the key cannot be
-    used."""
+    """Raises ValueError where it was encrypted for another key; ConfigError where the key cannot be used."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
@@ -139,28 +142,13 @@ def _ecies_decrypt(key: ec.EllipticCurvePrivateKey, encrypted: bytes) -> bytes:
     point_size = 1 + 2 * ((key.curve.key_size + 7) // 8)
     point, hidden, said = encrypted[:point_size], encrypted[point_size:-_MAC_SIZE], encrypted[-_MAC_SIZE:]
     secret = key.exchange(ec.ECDH(), ec.EllipticCurvePublicKey.from_encoded_point(key.curve, point))
-    derived = _kdf2(point + secret, _MAC_KEY_SIZE + len(hidden))
-    mac_key, stream = derived[:_MAC_KEY_SIZE], derived[_MAC_KEY_SIZE:]
+    rounds = range(1, -(-(_MAC_KEY_SIZE + len(hidden)) // 20) + 1)  # KDF2 of ISO 18033-2
+    derived = b"".join(hashlib.sha1(point + secret + n.to_bytes(4), usedforsecurity=False).digest() for n in rounds)
+    mac_key, stream = derived[:_MAC_KEY_SIZE], derived[_MAC_KEY_SIZE : _MAC_KEY_SIZE + len(hidden)]
     if not hmac.compare_digest(hmac.digest(mac_key, hidden + _EMPTY_PARAMETERS, "sha1"), said):
         raise ValueError("the HMAC does not match")
     return bytes(a ^ b for a, b in zip(hidden, stream, strict=True))
 
 
-def _kdf2(secret: bytes, size: int) -> bytes:
-    """ISO 18033-2's KDF2: hashes of the secret and a counter from 1 on."""
-    rounds = -(-size // 20)
-    found = b"".join(hashlib.sha1(secret + n.to_bytes(4), usedforsecurity=False).digest() for n in range(1, rounds + 1))
-    return found[:size]
-
-
 def _key_metadata(key: EncryptionKeys) -> dict[str, str]:
     return {text(pair.key): text(pair.value) for pair in key.metadata}
-
-
-def _require_cryptography() -> None:
-    try:
-        import cryptography  # noqa: F401
-    except ImportError as error:
-        raise ConfigError(
-            "decrypting needs the package `cryptography`: install pulsar-streaming-offloader[encryption]"
-        ) from error

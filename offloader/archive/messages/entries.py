@@ -48,11 +48,8 @@ class Entries:
 
 
 def gathered(runs: Iterable[EntryRun], *, wait: bool = True) -> Iterator[Entries]:
-    """The runs' entries, small runs together in one copy: each step of what follows costs the same for few entries as
-    for many.
-
-    Without `wait` each run comes as it is, before the next one is asked for.
-    """
+    """The runs' entries, small runs in one copy: few entries cost what follows as much as many. Without `wait` each run
+    comes as it is, before the next one is asked for."""
     worth = _WORTH_ITS_OWN if wait else 0
     small: list[EntryRun] = []
     size = 0

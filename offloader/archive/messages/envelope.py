@@ -1,4 +1,4 @@
-"""An entry's envelope: broker metadata, message metadata, and where the payload begins.
+"""An entry's envelope: broker metadata, message metadata, where the payload begins; and how its fields are read.
 
     [0e 02][u32 length][BrokerEntryMetadata]                        optional
     [0e 01][u32 crc32c]                                             optional
@@ -9,6 +9,7 @@ Whoever reads an object has checked the CRC32C.
 
 from __future__ import annotations
 
+import binascii
 from typing import NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError
@@ -42,10 +43,6 @@ class Envelope(NamedTuple):
     def is_chunk(self) -> bool:
         return self.metadata.num_chunks_from_msg > 1
 
-    @property
-    def is_encrypted(self) -> bool:
-        return len(self.metadata.encryption_keys) > 0
-
 
 def parse_envelope(entry: bytes | memoryview) -> Envelope:
     """Raises DamagedObjectError where the entry is no message."""
@@ -67,6 +64,24 @@ def parse_envelope(entry: bytes | memoryview) -> Envelope:
 def signed(value: int) -> int:
     """An unsigned 64-bit number as Java reads it."""
     return value - (1 << 64) if value >= 1 << 63 else value
+
+
+def text(value: str | bytes) -> str:
+    """A protobuf string: the library gives bytes where they are not UTF-8; those are replaced by U+FFFD."""
+    return value if isinstance(value, str) else value.decode("utf-8", "replace")
+
+
+def raw(value: str | bytes) -> bytes:
+    """A protobuf string's bytes, as they stood in the entry."""
+    return value if isinstance(value, bytes) else value.encode()
+
+
+def unbase64(key: bytes) -> bytes:
+    """A key that a client put into base64 because it is not text; as it stands where it is none."""
+    try:
+        return binascii.a2b_base64(key, strict_mode=True)
+    except binascii.Error:
+        return key
 
 
 def _broker_facts(encoded: bytes) -> tuple[int | None, int | None]:

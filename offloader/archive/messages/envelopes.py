@@ -18,8 +18,7 @@ _BROKER_FIELDS = frozenset(BrokerEntryMetadata.DESCRIPTOR.fields_by_name)
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """`fields`: of the metadata of entries, and of the messages in batches. `payloads`: also what is no batch must be
-    opened."""
+    """`fields`: of the metadata of entries and of messages in batches. `payloads`: open also what is no batch."""
 
     fields: frozenset[str]
     payloads: bool
@@ -27,12 +26,12 @@ class Needs:
 
 @dataclass(frozen=True)
 class Envelopes:
-    """What stands in front of the payloads. `odd` entries are no messages, or need protobuf itself to be read."""
+    """What stands in front of the payloads. `irregular` entries are no messages, or need protobuf itself to be read."""
 
     metadata: Fields
     broker: Fields
     payload: Ranges
-    odd: Mask
+    irregular: Mask
 
     @cached_property
     def compression(self) -> Int64s:

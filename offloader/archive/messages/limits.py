@@ -16,8 +16,7 @@ LARGEST = 2**31 - 1  # clients hold sizes in 32 bits
 
 @dataclass(frozen=True, slots=True)
 class MessageLimits:
-    """In bytes, uncompressed. `message`: of one message, or one batch; `chunked`: of one message in chunks, and of all
-    chunks together that wait for others."""
+    """Bytes, uncompressed. `message`: a message or batch; `chunked`: a message in chunks, and all waiting chunks."""
 
     message: int = MAX_MESSAGE
     chunked: int = MAX_CHUNKED

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 from offloader.archive.messages.envelope import Envelope, parse_envelope
 from offloader.archive.messages.message import MessageProblem
@@ -34,11 +33,8 @@ class Chunk:
         return self.number in (0, self.total - 1)
 
 
-class LookBack(Protocol):
-    """Reads back from a position: what lies before it, nearest first; ends where the archive begins."""
-
-    def __call__(self, before: Position) -> Iterator[EntryRun]:
-        """Runs of the positions before `before`. Only as many are taken as are needed."""
+LookBack = Callable[[Position], Iterator[EntryRun]]
+"""Gives the runs before a position, the nearest first, as many as are taken; ends where the archive begins."""
 
 
 class ChunkHistory:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from offloader.model import Position
 
@@ -19,10 +20,17 @@ class MessageProblem(StrEnum):
     DAMAGED = "damaged"  # its bytes are no message; only where damage is not to be raised
 
 
+class Payload(NamedTuple):
+    """A message's payload, or an entry's; None where `problem` stands in the way."""
+
+    payload: bytes | memoryview | None
+    problem: MessageProblem | None = None
+    first_chunk: Position | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class EncryptionKey:
-    """A key that the entry's data key was encrypted with: its name and metadata, as the producer's key reader gave
-    them."""
+    """A key that the data key was encrypted with: name and metadata, as the producer's key reader gave them."""
 
     name: str
     metadata: tuple[tuple[str, str], ...] = ()

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from offloader.archive.messages.chunks import Assembled, Assembler
+from offloader.archive.messages.chunks import Assembler
 from offloader.archive.messages.encryption import Decryptor, KeyReader
-from offloader.archive.messages.envelope import Envelope
+from offloader.archive.messages.envelope import Envelope, text
 from offloader.archive.messages.limits import DEFAULT_LIMITS, MessageLimits
 from offloader.archive.messages.lookback import LOOK_BACK, Chunk, ChunkHistory, ChunkKey, LookBack
-from offloader.archive.messages.message import MessageProblem
-from offloader.archive.messages.text import text
+from offloader.archive.messages.message import MessageProblem, Payload
 from offloader.errors import DamagedObjectError, MessageTooLargeError
 from offloader.format.compression import decompress
 from offloader.model import Position, Transaction
@@ -24,9 +22,9 @@ class UnpackOptions:
 
     `keys` decrypts; without it encrypted entries stay closed. `look_back` finds the first chunks of messages whose last
     chunk is what is read first, at most `look_back_bytes` back. `limits`: how large a message may be. `keep_damaged`:
-    an entry that cannot be unpacked is a message with Problem.DAMAGED, not an error. `aborted` gives the transactions
-    whose entries are left out, as far as they are known by now. `object_of` names the object that an entry is in, ""
-    where it is in none.
+    an entry that cannot be unpacked is a message with a problem, not an error. `aborted` gives the transactions whose
+    entries are left out, as far as they are known by now. `object_of` names the object that an entry is in, "" where it
+    is in none.
     """
 
     keys: KeyReader | None = None
@@ -36,14 +34,6 @@ class UnpackOptions:
     keep_damaged: bool = False
     aborted: Callable[[], Collection[Transaction]] = frozenset
     object_of: Callable[[Position], str] = lambda _: ""
-
-
-class OpenedPayload(NamedTuple):
-    """An entry's payload, whole and in clear; None where `problem` stands in the way."""
-
-    payload: bytes | memoryview | None
-    problem: MessageProblem | None = None
-    first_chunk: Position | None = None
 
 
 class Payloads:
@@ -61,7 +51,7 @@ class Payloads:
         if self._start is None:
             self._start = position
 
-    def open(self, position: Position, envelope: Envelope) -> OpenedPayload | None:
+    def open(self, position: Position, envelope: Envelope) -> Payload | None:
         """None where a consumer gets nothing: markers, chunks that are not the last. Raises DamagedObjectError."""
         if envelope.is_marker:
             return None
@@ -69,18 +59,20 @@ class Payloads:
             return self._open_chunked(position, envelope)
         payload = self._decrypted(envelope)
         if payload is None:
-            return OpenedPayload(None, MessageProblem.UNDECRYPTABLE)
-        return OpenedPayload(_decompressed(envelope, payload, self._options.limits.message))
+            return Payload(None, MessageProblem.UNDECRYPTABLE)
+        return Payload(_decompressed(envelope, payload, self._options.limits.message))
 
-    def _open_chunked(self, position: Position, envelope: Envelope) -> OpenedPayload | None:
+    def _open_chunked(self, position: Position, envelope: Envelope) -> Payload | None:
         found = self._assembler.add(self._chunk(position, envelope))
         limit = self._options.limits.chunked
         if found is not None and found.problem is MessageProblem.TOO_LARGE:
             raise MessageTooLargeError(f"the chunked message has more bytes than the limit of {limit}")
         if found is None or found.payload is None:
-            return found and OpenedPayload(None, found.problem, found.first_chunk)
-        _check_whole(found, envelope)
-        return OpenedPayload(_decompressed(envelope, found.payload, limit), None, found.first_chunk)
+            return found
+        size, said = len(found.payload), envelope.metadata.total_chunk_msg_size
+        if said and size != said:
+            raise DamagedObjectError(f"the chunked message has {size} bytes, its metadata say {said}")
+        return found._replace(payload=_decompressed(envelope, found.payload, limit))
 
     def _chunk(self, position: Position, envelope: Envelope) -> Chunk:
         metadata = envelope.metadata
@@ -99,7 +91,7 @@ class Payloads:
         return self._past.chunks_of(key)
 
     def _decrypted(self, envelope: Envelope) -> bytes | memoryview | None:
-        if not envelope.is_encrypted:
+        if not envelope.metadata.encryption_keys:
             return envelope.payload
         return None if self._decryptor is None else self._decryptor.decrypt(envelope.metadata, envelope.payload)
 
@@ -109,9 +101,3 @@ def _decompressed(envelope: Envelope, payload: bytes | memoryview, limit: int) -
     if not metadata.compression:
         return payload
     return decompress(metadata.compression, payload, metadata.uncompressed_size, limit)
-
-
-def _check_whole(found: Assembled, envelope: Envelope) -> None:
-    size, said = len(found.payload or b""), envelope.metadata.total_chunk_msg_size
-    if said and size != said:
-        raise DamagedObjectError(f"the chunked message has {size} bytes, its metadata say {said}")

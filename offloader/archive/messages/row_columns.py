@@ -18,9 +18,9 @@ from offloader.archive.messages.arrays import (
     text_array,
     time_array,
 )
+from offloader.archive.messages.envelope import unbase64
 from offloader.archive.messages.filters import MessageFilter
 from offloader.archive.messages.row_view import RowView
-from offloader.archive.messages.text import unbase64
 from offloader.format.scan import Int64s, Mask
 
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from offloader.archive.messages.arrays import binary_array, chosen
+from offloader.archive.messages.arrays import binary_array
 from offloader.archive.messages.contents import Contents
 from offloader.archive.messages.entries import Entries
 from offloader.archive.messages.envelopes import Envelopes
@@ -28,8 +29,7 @@ class RowSources:
 
 
 class RowView:
-    """Some of the rows. A row's "own" values are those of its message in a batch, or of its entry if it is in no
-    batch."""
+    """Some rows. A row's "own" values are those of its message in a batch, or of its entry outside of batches."""
 
     def __init__(self, sources: RowSources, rows: Int64s) -> None:
         self.sources = sources
@@ -93,7 +93,9 @@ class RowView:
         metadata = self.sources.envelopes.metadata
         present = metadata.has(name)[self.entry] & valid & ~inside
         outer = binary_array(self.sources.entries.data, metadata.bytes(name)[self.entry], present)
-        return chosen(inside, self._single_bytes(name, valid & inside), outer) if inside.any() else outer
+        if not inside.any():
+            return outer
+        return pc.if_else(pa.array(inside), self._single_bytes(name, valid & inside), outer)
 
     def _single_bytes(self, name: str, valid: Mask) -> pa.Array:
         single = self.sources.rows.single

@@ -40,7 +40,7 @@ class Rows:
     inside: Mask
     single: Fields
     value: Ranges
-    odd: Mask  # of entries: to be unpacked one by one
+    irregular: Mask  # of entries: to be unpacked one by one
     live: Mask  # of rows: not taken out by compaction
     properties: list[Pairs]
 
@@ -51,44 +51,41 @@ def make_rows(entries: Entries, envelopes: Envelopes, contents: Contents, needs:
     closed[list(contents.problem)] = True
     batch = envelopes.batch & ~closed & ~contents.dropped
     count = np.where(contents.dropped, 0, np.where(batch, envelopes.messages, 1))
-    starts, odd = _walked(contents, batch, count)
-    count[odd] = 0
+    starts, irregular = _walked(contents, batch, count)
+    count[irregular] = 0
     entry = np.repeat(np.arange(len(count)), count)
     batch_index = np.where(batch[entry], np.arange(len(entry)) - (np.cumsum(count) - count)[entry], -1)
     inside = batch[entry]
     single, value, bad = _singles(contents, entry, inside, starts, needs)
-    odd[entry[bad]] = True
+    irregular[entry[bad]] = True
     own = single.repeated("properties")
     outer = _of_rows(envelopes.metadata.repeated("properties"), entry, inside)
     properties = [
         pairs
         for data, found in ((contents.data, own), (entries.data, outer))
-        if (pairs := _pairs(data, found, entry, odd))
+        if (pairs := _pairs(data, found, entry, irregular))
     ]
-    return Rows(entry, batch_index, inside, single, value, odd, ~single.flag("compacted_out"), properties)
+    return Rows(entry, batch_index, inside, single, value, irregular, ~single.flag("compacted_out"), properties)
 
 
 def _walked(contents: Contents, batches: Mask, count: Int64s) -> tuple[Int64s, Mask]:
-    """Where the messages of these batches begin, and which batches are odd."""
+    """Where the messages of these batches begin, and which batches are irregular."""
     begin, end = contents.payload.begin, contents.payload.end
     view = contents.data.data
     starts: list[int] = []
-    odd = np.zeros(len(batches), np.bool_)
+    irregular = np.zeros(len(batches), np.bool_)
     for number in np.flatnonzero(batches).tolist():
         found = _walk(view, int(begin[number]), int(end[number]), int(count[number]))
         if found is None:
-            odd[number] = True
+            irregular[number] = True
         else:
             starts += found
-    return np.array(starts, np.int64), odd
+    return np.array(starts, np.int64), irregular
 
 
 def _walk(data: memoryview, at: int, end: int, count: int) -> list[int] | None:
-    """The places of `count` messages of an uncompressed batch from `at` on; None where they do not end by `end`, or are
-    not written as clients write them.
-
-    Clients write fields in the order of their numbers: the payload's size comes after properties and key.
-    """
+    """Where `count` messages of a batch in clear begin; None where they do not end by `end`, or are not as clients
+    write them: fields in the order of their numbers, so that the payload's size follows properties and key."""
     found = []
     try:
         for _ in range(count):
@@ -159,9 +156,9 @@ def _of_rows(found: Repeated, entry: Int64s, inside: Mask) -> Repeated:
     return Repeated(rows[mine], found.ranges[mine])
 
 
-def _pairs(data: Bytes, found: Repeated, entry: Int64s, odd: Mask) -> Pairs | None:
+def _pairs(data: Bytes, found: Repeated, entry: Int64s, irregular: Mask) -> Pairs | None:
     if not len(found.row):
         return None
     pairs = scan(data, found.ranges, KeyValue, {"key", "value"})
-    odd[entry[found.row[pairs.irregular]]] = True
+    irregular[entry[found.row[pairs.irregular]]] = True
     return Pairs(data, found.row, pairs.bytes("key"), pairs.bytes("value"))

@@ -1,5 +1,4 @@
-"""The columns that messages and entries have in Arrow and in Spark: their types, what they mean, and how each decoder
-gets them."""
+"""The columns of messages and entries in Arrow and Spark: types, meanings, and how each decoder gets them."""
 
 from __future__ import annotations
 
@@ -72,10 +71,6 @@ _ALWAYS = (
 _PROBLEMS = ", ".join(MessageProblem)
 
 
-def _message_id(message: Message, topic: TopicName) -> bytes:
-    return _id_bytes(message.position, topic.partition, message.batch_index, message.batch_size, message.first_chunk)
-
-
 def _id_bytes(
     position: Position, partition: int, batch_index: int = -1, batch_size: int = 0, first_chunk: Position | None = None
 ) -> bytes:
@@ -105,7 +100,8 @@ MESSAGE_COLUMNS = (
     ),
     MessageColumn(
         "__messageId", pa.binary(), "the message id as clients write it to bytes (MessageIdData)",
-        _message_id, rows.message_id,
+        lambda m, topic: _id_bytes(m.position, topic.partition, m.batch_index, m.batch_size, m.first_chunk),
+        rows.message_id,
     ),
     MessageColumn(
         "__publishTime", TIME, "when the producer sent it",

@@ -10,11 +10,10 @@ from google.protobuf.message import DecodeError
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata, SingleMessageMetadata
 from offloader.archive.messages.aborted import committed
 from offloader.archive.messages.encryption import encryption_of
-from offloader.archive.messages.envelope import Envelope, parse_envelope, signed
+from offloader.archive.messages.envelope import Envelope, parse_envelope, raw, signed, text, unbase64
 from offloader.archive.messages.filters import MessageFilter
-from offloader.archive.messages.message import Message, MessageProblem
-from offloader.archive.messages.payloads import OpenedPayload, Payloads, UnpackOptions
-from offloader.archive.messages.text import raw, text, unbase64
+from offloader.archive.messages.message import Message, MessageProblem, Payload
+from offloader.archive.messages.payloads import Payloads, UnpackOptions
 from offloader.archive.read_model import EntryRun
 from offloader.errors import DamagedObjectError, MessageTooLargeError
 from offloader.model import Position
@@ -28,8 +27,7 @@ class Single(NamedTuple):
 
 
 class Unpacker:
-    """Unpacks a topic's entries in their order, and gives the messages that are wanted. Only chunked messages make it
-    remember anything."""
+    """Unpacks a topic's entries in their order, and gives the messages that are wanted. Remembers chunks only."""
 
     def __init__(
         self,
@@ -64,21 +62,25 @@ class Unpacker:
             if not envelope.is_chunk and not self._wanted.covers(signed(envelope.metadata.publish_time)):
                 return []
             opened = self._payloads.open(position, envelope)
-            found = [] if opened is None else _messages(position, envelope, opened)
+            if opened is None:
+                return []
+            if envelope.is_batch and opened.payload is not None:
+                found = _of_batch(position, envelope, opened.payload)
+            else:
+                found = [_closed(position, envelope, opened)]
         except DamagedObjectError as error:
             found = [self.damaged(position, offset, error, envelope)]
         return [message for message in found if self._wanted.matches(message)]
 
     def damaged(self, position: Position, offset: int, error: DamagedObjectError, envelope: Envelope | None) -> Message:
-        """What stands for an entry that cannot be unpacked: what its envelope says, where that is sound. Raises
-        DamagedObjectError, unless damage is kept."""
+        """What stands for an entry that cannot be unpacked. Raises DamagedObjectError, unless damage is kept."""
         if not self._options.keep_damaged:
             key = self._options.object_of(position)
             raise type(error)(f"{key and key + ': '}{position} (offset {offset}): {error}") from error
         problem = MessageProblem.TOO_LARGE if isinstance(error, MessageTooLargeError) else MessageProblem.DAMAGED
         if envelope is None:
             return Message(position, problem=problem, unknown=True)
-        found = _closed(position, envelope, OpenedPayload(None, problem))
+        found = _closed(position, envelope, Payload(None, problem))
         found.unknown = envelope.is_batch
         return found
 
@@ -100,13 +102,7 @@ def unpack_batch(payload: bytes | memoryview, count: int) -> Iterator[Single]:
         yield Single(metadata, view[end:at])
 
 
-def _messages(position: Position, envelope: Envelope, opened: OpenedPayload) -> list[Message]:
-    if envelope.is_batch and opened.payload is not None:
-        return _of_batch(position, envelope, opened.payload)
-    return [_closed(position, envelope, opened)]
-
-
-def _closed(position: Position, envelope: Envelope, opened: OpenedPayload) -> Message:
+def _closed(position: Position, envelope: Envelope, opened: Payload) -> Message:
     """The entry as one message."""
     metadata = envelope.metadata
     has = metadata.HasField
@@ -134,9 +130,8 @@ def _closed(position: Position, envelope: Envelope, opened: OpenedPayload) -> Me
 
 
 def _of_batch(position: Position, envelope: Envelope, payload: bytes | memoryview) -> list[Message]:
-    """Key, ordering key and properties are each message's own; event time and sequence id are the entry's where it has
-    none."""
-    outer = _closed(position, envelope, OpenedPayload(None))
+    """Key, ordering key and properties are each message's own; event time and sequence id may be the entry's."""
+    outer = _closed(position, envelope, Payload(None))
     null = envelope.metadata.null_value
     last = outer.batch_size - 1
     index = outer.broker_index

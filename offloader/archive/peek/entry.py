@@ -10,7 +10,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from offloader._proto.pulsar_messages_pb2 import BrokerEntryMetadata, CompressionType, MessageMetadata
 from offloader.archive.messages.limits import MAX_MESSAGE
-from offloader.archive.messages.unpack import Single, unpack_batch
+from offloader.archive.messages.unpack import unpack_batch
 from offloader.errors import DamagedObjectError
 from offloader.format.compression import decompress
 from offloader.format.entry import MAGIC_BROKER_METADATA, MAGIC_CHECKSUM
@@ -24,8 +24,7 @@ MAX_SHOWN = 1000  # messages of a batch
 
 
 def take_apart(data: bytes, limit: int = MAX_MESSAGE) -> Facts:
-    """Everything that an entry says, of a payload of at most so many bytes. `problem` says where it ends to make
-    sense."""
+    """Everything that an entry says, of a payload of at most `limit` bytes. `problem`: where it stops making sense."""
     facts: Facts = {"size": len(data)}
     try:
         _take_apart(data, facts, limit)
@@ -79,13 +78,10 @@ def _payload(metadata: MessageMetadata, payload: bytes, facts: Facts, limit: int
             facts["messages"] = []
             for number, message in enumerate(unpack_batch(opened, metadata.num_messages_in_batch)):
                 if number < MAX_SHOWN:  # the others are looked at for what is wrong
-                    facts["messages"].append(_single(number, message))
+                    said, shown_payload = _fields_of(message.metadata), preview(message.payload)
+                    facts["messages"].append({"batchIndex": number, "metadata": said, "preview": shown_payload})
             return
     shown["preview"] = preview(opened)
-
-
-def _single(number: int, message: Single) -> Facts:
-    return {"batchIndex": number, "metadata": _fields_of(message.metadata), "preview": preview(message.payload)}
 
 
 def preview(payload: bytes | memoryview) -> str:

@@ -1,10 +1,11 @@
-"""Which bytes of an object are fetched, in which portions. Pure."""
+"""Which bytes of an object each request fetches. Pure."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 
 from offloader.archive.read_model import SplitPoint
 from offloader.archive.reading.sparse_index import SparseIndex
@@ -14,10 +15,10 @@ from offloader.errors import DamagedObjectError
 
 @dataclass(frozen=True, slots=True)
 class RangeFetch:
-    """The bytes `begin`..`end` of an object: the stretches of its points `first`..`after` - 1, whole.
+    """The bytes `begin`..`end` of an object: the intervals of its points `first`..`after` - 1, whole.
 
-    Only a stretch that is longer than a fetch may be has several fetches, which it has for itself. All but the first of
-    them `continue` the one before.
+    Only an interval that is longer than a fetch may be has several fetches, which hold nothing else. All but the first
+    of them `continue` the one before.
     """
 
     begin: int
@@ -28,36 +29,34 @@ class RangeFetch:
 
 
 def fetches(
-    points: SparseIndex, runs: Iterable[Run], read_size: int, cuts: Iterable[SplitPoint] = ()
+    index: SparseIndex, runs: Iterable[Run], read_size: int, split_points: Iterable[SplitPoint] = ()
 ) -> Iterator[RangeFetch]:
     """The fetches that cover all entries of the runs, in order, none longer than `read_size`. Raises
     DamagedObjectError.
 
-    Whole parts in `cuts` are fetched whole. Each fetch then lies in one part, and a part's fetches are about equally
-    long: the reader gives a part's entries when it has checked all of it.
+    Whole parts in `split_points` are fetched whole, each in fetches of about the same length that hold nothing else:
+    the reader gives a part's entries when it has checked all of it.
     """
-    whole = [cut for cut in cuts if cut.crc32c is not None]
+    whole = [point for point in split_points if point.crc32c is not None]
     portions = _Portions(whole, read_size)
-    first = after = 0  # the stretches that come next
-    for begin, end in sorted([*_stretches(points, runs), *_of_parts(points, whole)]):
+    first = after = 0  # the intervals that come next
+    for begin, end in sorted(_intervals(index, runs, whole)):
         for number in range(max(begin, after), end):
-            start = points.begin(first)
-            size = points.begin(number + 1) - start
-            if first < after == number and size <= read_size and not portions.ends(start, points.begin(number)):
+            start = index.begin(first)
+            size = index.begin(number + 1) - start
+            if first < after == number and size <= read_size and not portions.ends(start, index.begin(number)):
                 after = number + 1
                 continue
-            yield from _cut(points, first, after, read_size)
+            yield from _cut(index, first, after, read_size)
             first, after = number, number + 1
-    yield from _cut(points, first, after, read_size)
+    yield from _cut(index, first, after, read_size)
 
 
 class _Portions:
-    """Where a fetch should end so that parts are fetched in equal portions."""
+    """Where a fetch should end so that the fetches of a part are about equally long."""
 
     def __init__(self, whole: Iterable[SplitPoint], read_size: int) -> None:
-        parts = sorted((cut.begin, cut.size) for cut in whole)
-        self._begins = [begin for begin, _ in parts]
-        self._sizes = [size for _, size in parts]
+        self._parts = sorted((part.begin, part.size) for part in whole)
         self._read_size = read_size
 
     def ends(self, start: int, at: int) -> bool:
@@ -65,34 +64,31 @@ class _Portions:
         of_start, of_at = self._part(start), self._part(at)
         if of_start != of_at or of_start is None:
             return of_start != of_at
-        size = self._sizes[of_start]
+        size = of_start[1]
         return at - start >= size / -(-size // self._read_size)
 
-    def _part(self, offset: int) -> int | None:
-        number = bisect_right(self._begins, offset) - 1
-        return number if number >= 0 and offset < self._begins[number] + self._sizes[number] else None
+    def _part(self, offset: int) -> tuple[int, int] | None:
+        number = bisect_right(self._parts, offset, key=itemgetter(0)) - 1
+        begin, size = self._parts[number] if number >= 0 else (0, 0)
+        return (begin, size) if offset < begin + size else None
 
 
-def _stretches(points: SparseIndex, runs: Iterable[Run]) -> Iterator[tuple[int, int]]:
-    """Each run's stretches, as the numbers of the first one and of the one after the last."""
+def _intervals(index: SparseIndex, runs: Iterable[Run], whole: Iterable[SplitPoint]) -> Iterator[tuple[int, int]]:
+    """The intervals of each run and of each whole part: the number of the first, and the one after the last."""
     for run in runs:
         if run.gap is not None:
             continue
-        first, last = points.at(run.ledger, run.first), points.at(run.ledger, run.last)
+        first, last = index.at(run.ledger, run.first), index.at(run.ledger, run.last)
         if first is None or last is None:
             raise DamagedObjectError(f"the index names no place from which {run.ledger}:{run.first} can be read")
         yield first, last + 1
+    for part in whole:  # which begins and ends with a block
+        yield bisect_left(index.offsets, part.begin), bisect_left(index.offsets, part.begin + part.size)
 
 
-def _of_parts(points: SparseIndex, whole: Iterable[SplitPoint]) -> Iterator[tuple[int, int]]:
-    """The stretches of parts, which begin and end with blocks."""
-    for part in whole:
-        yield bisect_left(points.offsets, part.begin), bisect_left(points.offsets, part.begin + part.size)
-
-
-def _cut(points: SparseIndex, first: int, after: int, read_size: int) -> Iterator[RangeFetch]:
+def _cut(index: SparseIndex, first: int, after: int, read_size: int) -> Iterator[RangeFetch]:
     if first == after:
         return
-    begin, end = points.begin(first), points.begin(after)
+    begin, end = index.begin(first), index.begin(after)
     for at in range(begin, end, read_size):
         yield RangeFetch(at, min(at + read_size, end), first, after, continues=at > begin)

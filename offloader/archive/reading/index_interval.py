@@ -58,15 +58,15 @@ class Building:
 
 
 class IndexInterval:
-    """Goes over a stretch's bytes. `at` is the offset of what comes next, `entry` the id that belongs there."""
+    """Goes over a interval's bytes. `at` is the offset of what comes next, `entry` the id that belongs there."""
 
-    def __init__(self, points: SparseIndex, number: int) -> None:
-        self.ledger = points.ledgers[number]
-        self.entry = points.entries[number]
-        self.at = points.offsets[number] + HEADER_SIZE
-        self.end = points.begin(number + 1)
-        closes = number + 1 == len(points) or points.opens(number + 1)
-        self._follower = None if closes else points.entries[number + 1]
+    def __init__(self, index: SparseIndex, number: int) -> None:
+        self.ledger = index.ledgers[number]
+        self.entry = index.entries[number]
+        self.at = index.offsets[number] + HEADER_SIZE
+        self.end = index.begin(number + 1)
+        closes = number + 1 == len(index) or index.opens(number + 1)
+        self._follower = None if closes else index.entries[number + 1]
         self._begun = bytearray()  # an entry of which the rest is in later buffers
         self._padding: int | None = None  # where it begins
 
@@ -123,18 +123,18 @@ class IndexInterval:
     def _fill(self, building: Building, size: int) -> None:
         """Let what has begun grow to a size, as far as the buffer goes."""
         at = self.at - building.offset
-        piece = building.view[at : at + max(size - len(self._begun), 0)]
-        self._begun += piece
-        self.at += len(piece)
+        more = building.view[at : at + max(size - len(self._begun), 0)]
+        self._begun += more
+        self.at += len(more)
 
     def _check_padding(self, building: Building, begin: int) -> None:
         if self._follower is not None and (begin, self.entry) != (self.end, self._follower):
             raise DamagedObjectError(
                 f"offset {begin}: the entries end here, and the index has {self._follower} at {self.end}"
             )
-        piece = building.view[self.at - building.offset : self.end - building.offset]
-        self._check(piece, self.at - begin)
-        self.at += len(piece)
+        padding = building.view[self.at - building.offset : self.end - building.offset]
+        self._check(padding, self.at - begin)
+        self.at += len(padding)
 
     def _check(self, data: memoryview, done: int) -> None:
         fault = end_fault(data, done)
@@ -143,8 +143,7 @@ class IndexInterval:
 
 
 def _walk(view: memoryview, at: int, limit: int, entry: int, bounds: array[int]) -> tuple[int, int]:
-    """The inner loop of all reading: a memoryview's own slices and objects for entries would take several times as
-    long."""
+    """The inner loop of all reading: slices and objects for entries would take several times as long."""
     unpack, add = ENTRY_HEADER.unpack_from, bounds.append
     last = limit - ENTRY_HEADER_SIZE
     length, leaping = 0, True
@@ -171,8 +170,7 @@ def _walk(view: memoryview, at: int, limit: int, entry: int, bounds: array[int])
 
 
 def _leap(view: memoryview, at: int, limit: int, entry: int, length: int, bounds: array[int]) -> int:
-    """Take the entries that go on being as long as those before them, and say how many: a producer's messages often
-    are."""
+    """Take the entries that are as long as those before them, and say how many: a producer's messages often are."""
     stride = length + ENTRY_HEADER_SIZE
     most = (limit - at) // stride
     headers = np.ndarray((most,), _HEADER, view, at, (stride,))

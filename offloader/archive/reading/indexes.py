@@ -19,8 +19,13 @@ _OVERHEAD = 1024
 class LoadedIndex:
     """`proven`: the etag that the data object had when one of its blocks was seen to be of the index's ledger."""
 
-    points: SparseIndex
+    index: SparseIndex
     proven: str = ""
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory."""
+        return 4 * self.index.offsets.itemsize * len(self.index) + _OVERHEAD
 
 
 class IndexCache:
@@ -39,19 +44,15 @@ class IndexCache:
                 self._kept.move_to_end(name)
             return found
 
-    def put(self, name: Hashable, index: LoadedIndex) -> LoadedIndex:
+    def put(self, name: Hashable, loaded: LoadedIndex) -> LoadedIndex:
         """Keep an index; the one that is kept already where there is one."""
         with self._lock:
-            kept = self._kept.setdefault(name, index)
-            if kept is index:
-                self._used += _size(index)
+            kept = self._kept.setdefault(name, loaded)
+            if kept is loaded:
+                self._used += loaded.size
             while self._used > self._max_bytes and len(self._kept) > 1:
-                self._used -= _size(self._kept.popitem(last=False)[1])
+                self._used -= self._kept.popitem(last=False)[1].size
             return kept
-
-
-def _size(index: LoadedIndex) -> int:
-    return index.points.bytes + _OVERHEAD
 
 
 # One for the process: its readers may share what never changes.

@@ -11,69 +11,48 @@ from offloader.archive.runs import Run, clipped, runs
 from offloader.errors import DamagedRecordError
 from offloader.format.blocks import ENTRY_HEADER_SIZE
 from offloader.metadata.layout import data_key, index_key
-from offloader.model import MIB, EntryRange, EntryStats, Part, Position, Segment, TopicName
+from offloader.model import MIB, EntryRange, Part, Position, Segment, TopicName
 
-# How many bytes of an offloaded ledger stand between two places where it may be cut.
-LEDGER_CUT = 8 * MIB
-
-
-def may_hold(stats: EntryStats, selection: Selection) -> bool:
-    """Whether entries may be wanted for their publish time. Where no entry says one, that cannot be excluded."""
-    known = stats.publish_bounds
-    if known is None:
-        return True
-    early, late = selection.published_from, selection.published_to
-    too_early = early is not None and known[1] < early
-    too_late = late is not None and known[0] > late
-    return not (too_early or too_late)
+# Bytes of an offloaded ledger from one split point to the next.
+LEDGER_STEP = 8 * MIB
 
 
 def of_ledger(topic: TopicName, part: LedgerPart, first: Position, last: Position) -> Iterator[ObjectRange]:
-    """The entries between two positions."""
+    """The entries between two positions, which may be split every `LEDGER_STEP` bytes: their lengths are not known."""
     ledger = part.ledger
-    found = tuple(clipped([Run.closed(ledger.start.ledger, part.start.entry, part.end.entry)], first, last))
-    if not found:
-        return
-    per_entry = ENTRY_HEADER_SIZE + ledger.size / ledger.end.next_entry.entry
-    cuts = tuple(_cuts_of_ledger(found[0], per_entry))
-    yield ObjectRange(
-        topic, ledger.start.incarnation, ledger.object, found, cuts, ends_object=found[0].last == ledger.end.entry
-    )
-
-
-def _cuts_of_ledger(run: Run, per_entry: float) -> Iterator[SplitPoint]:
-    """Equally far apart, since nothing is known of the entries' lengths."""
-    step = max(1, int(LEDGER_CUT / per_entry))
-    for first in run.ids[::step]:
-        some = EntryRange(run.ledger, first, min(first + step, run.after))
-        yield SplitPoint(run.ledger, some.last, int(some.span * per_entry) + 1)
+    for run in clipped([Run.closed(ledger.start.ledger, part.start.entry, part.end.entry)], first, last):
+        per_entry = ENTRY_HEADER_SIZE + ledger.size / ledger.end.next_entry.entry
+        step = max(1, int(LEDGER_STEP / per_entry))
+        steps = (EntryRange(run.ledger, begin, min(begin + step, run.after)) for begin in run.ids[::step])
+        points = tuple(SplitPoint(run.ledger, each.last, int(each.span * per_entry) + 1) for each in steps)
+        ends = run.last == ledger.end.entry
+        yield ObjectRange(topic, ledger.start.incarnation, ledger.object, (run,), points, ends_object=ends)
 
 
 def of_segment(
     topic: TopicName, segment: Segment, first: Position, last: Position, selection: Selection
 ) -> Iterator[ObjectRange]:
-    """Entries and gaps between two positions, without the parts that hold nothing of the times. Raises
-    DamagedRecordError."""
+    """Entries and gaps between two positions, without parts of other times. Raises DamagedRecordError."""
     alone = not selection.is_timed and selection.start is not None and selection.start == selection.end
     kept: list[Run] = []
-    cuts: list[_PartCut] = []
+    parts: list[_WantedPart] = []
     for part, run in _by_parts(segment, clipped(runs(segment), first, last)):
         if part is None:
             kept.append(run)
-        elif may_hold(part.stats, selection):
+        elif part.stats.publish_bounds is None or selection.meets(*part.stats.publish_bounds):
             _append(kept, run)
-            if not cuts or cuts[-1].part is not part:
-                cuts.append(_PartCut(part))
-            cuts[-1].add(run)
+            if not parts or parts[-1].part is not part:
+                parts.append(_WantedPart(part))
+            parts[-1].add(run)
     if kept:
         stored = DataObject(data_key(topic, segment.uuid), index_key(topic, segment.uuid), segment.size)
-        ends = bool(cuts) and cuts[-1].last == segment.parts[-1].last
+        ends = bool(parts) and parts[-1].last == segment.parts[-1].last
         yield ObjectRange(
             topic,
             segment.start.incarnation,
             stored,
             tuple(kept),
-            tuple(c.cut(alone=alone) for c in cuts),
+            tuple(each.split_point(alone=alone) for each in parts),
             ends_object=ends,
         )
 
@@ -86,7 +65,7 @@ def _append(kept: list[Run], run: Run) -> None:
 
 
 def _by_parts(segment: Segment, found: Iterable[Run]) -> Iterator[tuple[Part | None, Run]]:
-    """The runs, cut where a part ends, with their parts (None for gaps). Raises DamagedRecordError."""
+    """The runs, split where a part ends, with their parts (None for gaps). Raises DamagedRecordError."""
     parts = iter(segment.parts)
     part = next(parts, None)
     for run in found:
@@ -105,7 +84,7 @@ def _by_parts(segment: Segment, found: Iterable[Run]) -> Iterator[tuple[Part | N
 
 
 @dataclass(slots=True)
-class _PartCut:
+class _WantedPart:
     """How much of a part is wanted."""
 
     part: Part
@@ -116,9 +95,8 @@ class _PartCut:
         self.entries += run.span
         self.last = (run.ledger, run.last)
 
-    def cut(self, *, alone: bool) -> SplitPoint:
-        """Read whole, for only then its checksum proves what is in it; but for one entry that is wanted alone, and
-        whose own does."""
+    def split_point(self, *, alone: bool) -> SplitPoint:
+        """Read whole, so that its checksum proves it; but for one entry that is wanted alone, whose own does."""
         part = self.part
         if alone and part.entries > 1 and not part.stats.unreadable:
             return SplitPoint(*self.last, size=part.size // part.entries)

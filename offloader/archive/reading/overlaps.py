@@ -8,34 +8,31 @@ from dataclasses import replace
 
 from offloader.archive.continuity import LedgerPart, Span, closed_with
 from offloader.archive.read_model import LAST_ENTRY, OffloadedLedger
-from offloader.archive.view import TopicSnapshot
+from offloader.archive.snapshot import TopicSnapshot
 from offloader.metadata.state import TopicCatalog
 from offloader.model import EntryRange, Loss, Position, Segment
 
 
-def spans_once(view: TopicSnapshot) -> list[Span]:
-    """Segments, what they leave of offloaded ledgers, and what these leave of losses, in the order of their
-    positions."""
-    catalog = view.catalog
-    taken = _taken(catalog.segments) if view.ledgers else {}
-    ledgers = [part for held in view.ledgers for part in _parts(catalog, held, taken.get(held.start[:2], []))]
-    readable = [held for held in view.ledgers if held.unreadable is None]
+def distinct_spans(snapshot: TopicSnapshot) -> list[Span]:
+    """Segments, what they leave of offloaded ledgers, and what these leave of losses, in order of positions."""
+    catalog = snapshot.catalog
+    taken = _taken(catalog.segments) if snapshot.ledgers else {}
+    ledgers = [part for held in snapshot.ledgers for part in _parts(catalog, held, taken.get(held.start[:2], []))]
+    readable = [held for held in snapshot.ledgers if held.unreadable is None]
     losses = [rest for loss in catalog.losses for rest in _lost(loss, readable)]
     return sorted((*catalog.segments, *ledgers, *losses), key=lambda span: span.start)
 
 
-def located(view: TopicSnapshot, position: Position) -> Position:
-    """A position, in the incarnation that its ledger belongs to: ledger ids grow over a cluster's life, and are not
-    used twice."""
-    known = spans_once(view)
+def located(snapshot: TopicSnapshot, position: Position) -> Position:
+    """A position, in the incarnation of its ledger: a cluster's ledger ids grow, and none is used twice."""
+    known = distinct_spans(snapshot)
     reached = (span.end.incarnation for span in known if reaches(span, position))
     last = known[-1].end.incarnation if known else position.incarnation
     return position._replace(incarnation=next(reached, last))
 
 
 def _parts(catalog: TopicCatalog, held: OffloadedLedger, taken: Iterable[EntryRange]) -> Iterator[LedgerPart]:
-    """What is read from a ledger, or told of as unreadable: that ends where the catalog knows its end, and a recorded
-    loss is told of once."""
+    """What is read of a ledger. An unreadable one ends where the catalog says; a recorded loss is told of once."""
     if held.unreadable is None:
         return _left_of(held, taken)
     known = closed_with(catalog, held.start)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import takewhile
 
-from offloader.archive.continuity import BreakKind, Junctions, LedgerPart, Span
+from offloader.archive.continuity import Junctions, LedgerPart, Span
+from offloader.archive.findings import FindingKind
 from offloader.archive.items import Missing
 from offloader.archive.read_model import EVERYTHING, ObjectRange, OffloadedLedger, PlanItem, Selection, Unreadable
 from offloader.archive.reading.object_range import of_ledger, of_segment
-from offloader.archive.reading.overlaps import spans_once
-from offloader.archive.runs import clipped
-from offloader.archive.view import TopicSnapshot
+from offloader.archive.reading.overlaps import distinct_spans
+from offloader.archive.runs import Run, clipped
+from offloader.archive.snapshot import TopicSnapshot
 from offloader.errors import DamagedRecordError
 from offloader.model import Loss, Position, Segment, TopicName
 
 
-def plan(view: TopicSnapshot, selection: Selection = EVERYTHING, planned_to: Position | None = None) -> list[PlanItem]:
+def plan(
+    snapshot: TopicSnapshot, selection: Selection = EVERYTHING, planned_to: Position | None = None
+) -> list[PlanItem]:
     """Everything that is selected, in topic order; each position once. What nothing proves is a Missing with its
     reason.
 
@@ -24,25 +28,26 @@ def plan(view: TopicSnapshot, selection: Selection = EVERYTHING, planned_to: Pos
     follow. Raises DamagedRecordError where the records have a hole, an overlap, or contradict themselves.
     """
     items: list[PlanItem] = []
-    junctions = Junctions(view)
+    junctions = Junctions(snapshot)
     before: Span | None = None
-    first = view.catalog.follows is None
-    for span in spans_once(view):
+    first = snapshot.catalog.follows is None
+    for span in distinct_spans(snapshot):
         if planned_to is not None and span.end <= planned_to:
             before = span
             continue
-        if _is_outside(span, selection):
+        too_early = selection.start is not None and span.end < selection.start
+        if too_early or (selection.end is not None and span.start > selection.end):
             first = False
             continue
         if before is not None or (first and (selection.start is None or selection.start < span.start)):
-            items += _between(view.topic, junctions, before, span)
-        items += _of_span(view.topic, span, selection)
+            items += _between(snapshot.topic, junctions, before, span)
+        items += _of_span(snapshot.topic, span, selection)
         before = span
     return items
 
 
 def split(items: Iterable[PlanItem], max_bytes: int) -> list[tuple[PlanItem, ...]]:
-    """Tasks of at most `max_bytes` each, in order. One is larger only where a piece cannot be cut so finely."""
+    """Tasks of at most `max_bytes` each, in order. One is larger only where no split point is near enough."""
     tasks: list[tuple[PlanItem, ...]] = []
     task: list[PlanItem] = []
     used = 0
@@ -64,21 +69,51 @@ def split(items: Iterable[PlanItem], max_bytes: int) -> list[tuple[PlanItem, ...
 def until(items: Iterable[PlanItem], end: Position) -> Iterator[ObjectRange]:
     """What of the objects lies up to a position, which is included."""
     for item in items:
-        if not isinstance(item, ObjectRange) or item.first > end:
-            continue
-        yield item if item.last <= end else _up_to(item, end)
+        if isinstance(item, ObjectRange) and item.start <= end:
+            yield item if item.end <= end else _up_to(item, end)
 
 
-def _is_outside(span: Span, selection: Selection) -> bool:
-    before = selection.start is not None and span.end < selection.start
-    return before or (selection.end is not None and span.start > selection.end)
+def contiguous(planned: Callable[[Selection], Iterable[PlanItem]], selection: Selection) -> Iterator[PlanItem]:
+    """What is planned, and by time everything between the first and the last entry that may be wanted.
+
+    A message's chunks may lie in parts that hold no wanted message. Losses are kept wherever they lie.
+    """
+    if not selection.is_timed:
+        yield from planned(selection)
+        return
+    before: list[PlanItem] = []
+    after: list[PlanItem] = []
+    first = last = None
+    for item in planned(selection):
+        if isinstance(item, ObjectRange) and item.split_points:
+            first, last = first or item, item
+            after = []
+        else:
+            (before if first is None else after).append(item)
+    yield from before
+    if first is not None and last is not None:
+        lead, tail = tuple(_gaps(first.runs)), tuple(_gaps(reversed(last.runs)))[::-1]
+        begin, end = first.runs[len(lead)], last.runs[-len(tail) - 1]
+        yield from _only_gaps(first, lead)
+        yield from planned(Selection(first.start_of(begin), last.end_of(end)))
+        yield from _only_gaps(last, tail)
+    yield from after
+
+
+def _gaps(runs: Iterable[Run]) -> Iterator[Run]:
+    return takewhile(lambda run: run.gap is not None, runs)
+
+
+def _only_gaps(item: ObjectRange, gaps: tuple[Run, ...]) -> Iterator[ObjectRange]:
+    if gaps:
+        yield replace(item, runs=gaps, split_points=(), ends_object=False)
 
 
 def _between(topic: TopicName, junctions: Junctions, before: Span | None, after: Span) -> Iterator[Missing]:
     found = junctions.break_between(before, after)
     if found is None:
         return
-    if before is None or found.kind is not BreakKind.UNPROVEN:
+    if before is None or found.kind is not FindingKind.UNPROVEN_END:
         raise DamagedRecordError(f"{topic}: {found.kind}: {found.message}")
     yield Missing(before.end, after.start, f"unproven: {found.message}")
 
@@ -98,43 +133,41 @@ def _of_span(topic: TopicName, span: Span, selection: Selection) -> Iterator[Pla
 
 
 def _taken(item: PlanItem, room: int, *, whole: bool) -> tuple[PlanItem | None, PlanItem | None]:
-    """What fits of an item, and the rest of it. Unless `whole`, at least what comes before its first cut."""
+    """What fits of an item, and the rest. Unless `whole`, at least what comes before its first split point."""
     if isinstance(item, Missing):
         return item, None
     count, used = 0, 0
-    for cut in item.cuts:
-        used += cut.size
+    for point in item.split_points:
+        used += point.size
         if used > room and (count or whole):
             break
         count += 1
-    if count == len(item.cuts):
+    if count == len(item.split_points):
         return item, None
-    return (_before(item, count), _after(item, count)) if count else (None, item)
+    return _split_at(item, count) if count else (None, item)
 
 
-def _up_to(piece: ObjectRange, end: Position) -> ObjectRange:
-    kept = tuple(clipped(piece.runs, piece.first, end))
+def _split_at(item: ObjectRange, count: int) -> tuple[ObjectRange, ObjectRange]:
+    """What lies before the split point of this number, and what lies after it."""
+    behind = item.split_points[count - 1].behind
+    before = tuple(run for each in item.runs if (run := each.between(after=behind)))
+    after = tuple(run for each in item.runs if (run := each.between(behind)))
+    return (
+        replace(item, runs=before, split_points=item.split_points[:count], ends_object=False),
+        replace(item, runs=after, split_points=item.split_points[count:]),
+    )
+
+
+def _up_to(item: ObjectRange, end: Position) -> ObjectRange:
+    kept = tuple(clipped(item.runs, item.start, end))
     after = max(((run.ledger, run.after) for run in kept if run.gap is None), default=(-1, -1))
-    cuts = tuple(cut for cut in piece.cuts if cut.behind <= after)
-    if after > max((cut.behind for cut in cuts), default=(-1, -1)):  # some of what comes before the next cut
-        cut = piece.cuts[len(cuts)]
-        size = cut.size
-        if piece.object.ledger is not None:  # an estimate, so many bytes an entry; parts are read whole
-            begin = cuts[-1].behind[1] if cuts else piece.runs[0].first
-            size = size * (after[1] - begin) // (cut.behind[1] - begin) + 1
-        cuts += (cut._replace(ledger=after[0], entry=after[1] - 1, size=size),)
-    return replace(piece, runs=kept, cuts=cuts, ends_object=piece.ends_object and cuts == piece.cuts)
-
-
-def _before(piece: ObjectRange, count: int) -> ObjectRange:
-    """Up to the cut of this number."""
-    behind = piece.cuts[count - 1].behind
-    kept = (run.between(after=behind) for run in piece.runs)
-    return replace(piece, runs=tuple(run for run in kept if run), cuts=piece.cuts[:count], ends_object=False)
-
-
-def _after(piece: ObjectRange, count: int) -> ObjectRange:
-    """What comes after the cut of this number."""
-    behind = piece.cuts[count - 1].behind
-    kept = (run.between(behind) for run in piece.runs)
-    return replace(piece, runs=tuple(run for run in kept if run), cuts=piece.cuts[count:])
+    points = tuple(point for point in item.split_points if point.behind <= after)
+    if after > max((point.behind for point in points), default=(-1, -1)):  # some of what the next point ends
+        point = item.split_points[len(points)]
+        size = point.size
+        if item.object.ledger is not None:  # an estimate, so many bytes an entry; parts are read whole
+            begin = points[-1].behind[1] if points else item.runs[0].first
+            size = size * (after[1] - begin) // (point.behind[1] - begin) + 1
+        points += (point._replace(ledger=after[0], entry=after[1] - 1, size=size),)
+    ends_object = item.ends_object and points == item.split_points
+    return replace(item, runs=kept, split_points=points, ends_object=ends_object)

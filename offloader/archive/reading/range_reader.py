@@ -1,4 +1,4 @@
-"""One piece under way: its index, its fetches, and what is made of each answer."""
+"""One object range under way: its index, its fetches, and what each answer gives."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from offloader.archive.read_model import ObjectRange, ReadItem
+from offloader.archive.reading.checksums import PartChecksums, Proof
 from offloader.archive.reading.fetches import RangeFetch, fetches
 from offloader.archive.reading.indexes import IndexCache, LoadedIndex
-from offloader.archive.reading.meter import Meter
-from offloader.archive.reading.part_checksums import PartSums, Proof
 from offloader.archive.reading.scan import BrokenEntry, Scanner
-from offloader.archive.reading.sparse_index import decode_points
+from offloader.archive.reading.sparse_index import decode_sparse_index
+from offloader.archive.reading.stats import ReadStats
 from offloader.archive.reading.stores import OpenedStore
 from offloader.archive.reading.verifier import OnDamage, RangeVerifier, sound_lead
 from offloader.errors import DamagedObjectError, ObjectNotFoundError
@@ -31,49 +31,50 @@ class Start(Protocol):
 
 
 class RangeRead:
-    """Reads one piece: `begin`, then `take` the answer to each of `fetches`, then `finish`.
+    """Reads one range: `begin`, then `take` the answer to each of `fetches`, then `finish`.
 
-    Its index is asked for at once, so that it is there when the piece before it ends.
+    It asks for its index at once, so that this is there when the range before it ends.
     """
 
     def __init__(
         self,
-        piece: ObjectRange,
+        object_range: ObjectRange,
         opened: OpenedStore,
         on_damage: OnDamage,
         indexes: IndexCache,
-        meter: Meter,
+        stats: ReadStats,
         start: Start,
     ) -> None:
-        self._piece = piece
-        self._object = piece.object
+        self._range = object_range
+        self._object = object_range.object
         self._store = opened.store
-        self._name = (opened.identity, piece.object.index_key)
+        self._name = (opened.identity, object_range.object.index_key)
         self._indexes = indexes
-        self._meter = meter
-        self._expected = RangeVerifier(piece, on_damage)
-        self._sums = PartSums(piece.cuts)
+        self._stats = stats
+        self._verifier = RangeVerifier(object_range, on_damage)
+        self._checksums = PartChecksums(object_range.split_points)
         self._held: list[ReadItem] = []
         self._failure: DamagedObjectError | ObjectNotFoundError | None = None
         self._etag = ""
         self._index: Callable[[], LoadedIndex] | None = None
-        if piece.cuts:
+        if object_range.split_points:
             kept = indexes.get(self._name)
             self._index = start(self._load) if kept is None else partial(_same, kept)
 
     def begin(self) -> Iterator[ReadItem]:
         """What comes before all entries."""
-        return self._expected.begin()
+        return self._verifier.begin()
 
     def fetches(self, read_size: int) -> Iterator[RangeFetch]:
         """What is to be read, until nothing more is wanted."""
         if self._index is None:
             return
         try:
-            self._loaded = self._checked(self._index())
-            self._scanner = Scanner(self._loaded.points, self._piece.incarnation)
+            self._loaded = self._index()
             with naming(self._object.index_key):
-                planned = list(fetches(self._loaded.points, self._piece.runs, read_size, self._piece.cuts))
+                self._loaded.index.check_length(self._object.size)
+                planned = list(fetches(self._loaded.index, self._range.runs, read_size, self._range.split_points))
+            self._scanner = Scanner(self._loaded.index, self._range.incarnation)
         except (DamagedObjectError, ObjectNotFoundError) as error:
             self._failure = error  # told of in its turn
             return
@@ -84,13 +85,12 @@ class RangeRead:
 
     @property
     def _satisfied(self) -> bool:
-        """Whether nothing that may follow matters any more. A part that has begun is read to its end: its checksum
-        proves what was wanted."""
-        return self._expected.satisfied and not self._sums.is_open
+        """Whether nothing more matters. A part that has begun is read to its end, for its checksum's sake."""
+        return self._verifier.satisfied and not self._checksums.is_open
 
     def read(self, fetch: RangeFetch) -> Body:
         """Ask the store; in any thread."""
-        return self._meter.read(self._store.read(self._object.data_key, fetch.begin, fetch.end - fetch.begin))
+        return self._stats.read(self._store.read(self._object.data_key, fetch.begin, fetch.end - fetch.begin))
 
     def take(self, fetch: RangeFetch, answer: Callable[[], Body]) -> Iterator[ReadItem]:
         """What a fetch gives, in its turn."""
@@ -99,19 +99,19 @@ class RangeRead:
         try:
             data, stat = answer()
         except ObjectNotFoundError as error:
-            self._expected.unreadable(error)
+            self._verifier.unreadable(error)
             return
         if not self._is_whole(fetch, stat) or not self._is_of_the_index(fetch, stat):
             return
-        if not self._sums.goes_on(fetch.begin):
+        if not self._checksums.goes_on(fetch.begin):
             yield from self._unproven()
-        proof = self._sums.add(fetch.begin, data)
+        proof = self._checksums.add(fetch.begin, data)
         try:
             self._held += self._scanned(fetch, data)
             if proof is Proof.WRONG:
                 # What an entry shows says more exactly where than its part's sum.
                 self._held = list(
-                    self._expected.wrong_part(*self._sums.ended, list(self._expected.checked(self._held)))
+                    self._verifier.wrong_part(*self._checksums.ended, list(self._verifier.checked(self._held)))
                 )
         except DamagedObjectError:
             yield from sound_lead(self._held)
@@ -133,40 +133,31 @@ class RangeRead:
     def _unproven(self) -> Iterator[ReadItem]:
         """What no part's checksum covers: not all of the part was wanted, or came, or there is none."""
         for item in self._given():
-            yield from self._expected.checked([item])
+            yield from self._verifier.checked([item])
 
     def finish(self) -> Iterator[ReadItem]:
         """Give the rest: entries of a part that did not come whole, and what could not be read."""
         yield from self._unproven()
         if self._failure is not None:
-            self._expected.unreadable(self._failure)
-        yield from self._expected.finish()
+            self._verifier.unreadable(self._failure)
+        yield from self._verifier.finish()
 
     def _scanned(self, fetch: RangeFetch, data: bytes) -> Iterator[ReadItem]:
         for found in self._scanner.scan(fetch, data):
             if isinstance(found, BrokenEntry):
-                self._expected.fault(found)
+                self._verifier.fault(found)
             else:
-                yield from self._expected.take(found)
+                yield from self._verifier.take(found)
 
     def _load(self) -> LoadedIndex:
         key = self._object.index_key
-        data, _ = self._meter.read(read_index(self._store, key))
+        data, _ = self._stats.read(read_index(self._store, key))
         with naming(key):
-            return self._indexes.put(self._name, LoadedIndex(decode_points(data, self._object.ledger)))
-
-    def _checked(self, loaded: LoadedIndex) -> LoadedIndex:
-        said, size = loaded.points.data_length, self._object.size
-        if size not in (None, said):
-            raise DamagedObjectError(
-                f"{self._object.index_key}: it is of an object of {said} bytes, the catalog's has {size}"
-            )
-        return loaded
+            return self._indexes.put(self._name, LoadedIndex(decode_sparse_index(data, self._object.ledger)))
 
     def _is_whole(self, fetch: RangeFetch, stat: Stat) -> bool:
-        """Whether the object has its size; where it has not, what its blocks' headers say of a ledger may still be
-        read."""
-        said = self._loaded.points.data_length
+        """Whether the object has its size; if not, its blocks' headers may still tell what to read of a ledger."""
+        said = self._loaded.index.data_length
         if stat.size < said:
             self._fault(fetch, f"offset {stat.size}: the object ends here, {said - stat.size} bytes are missing")
         elif stat.size > said:
@@ -174,20 +165,17 @@ class RangeRead:
         return stat.size == said or self._object.ledger is None
 
     def _is_of_the_index(self, fetch: RangeFetch, stat: Stat) -> bool:
-        """Whether the object is the one that the index is of.
-
-        Only headers name the ledger. A fetch from the middle of a block on has none: then one must have been seen of
-        this very object, or is read for it.
-        """
+        """Whether the object is the index's. Only headers name the ledger: a fetch from the middle of a block needs one
+        that was seen of this very object, or reads it."""
         if self._etag not in ("", stat.etag):
             self._fault(fetch, f"offset {fetch.begin}: the object was replaced while it was read")
             return False
         self._etag = stat.etag
-        points, number = self._loaded.points, fetch.first
-        if fetch.continues or points.opens(number) or self._loaded.proven == stat.etag:
+        index, number = self._loaded.index, fetch.first
+        if fetch.continues or index.opens(number) or self._loaded.proven == stat.etag:
             return True
-        begin = points.offsets[points.block_of(number)[0]]
-        header, seen = self._meter.read(self._store.read(self._object.data_key, begin, HEADER_SIZE))
+        begin = index.offsets[index.block_of(number)[0]]
+        header, seen = self._stats.read(self._store.read(self._object.data_key, begin, HEADER_SIZE))
         if seen.etag != stat.etag:
             self._fault(fetch, f"offset {begin}: the object was replaced while it was read")
             return False
@@ -198,8 +186,8 @@ class RangeRead:
         return True
 
     def _fault(self, fetch: RangeFetch, why: str) -> None:
-        points = self._loaded.points
-        self._expected.fault(BrokenEntry(points.ledgers[fetch.first], points.entries[fetch.first], why))
+        index = self._loaded.index
+        self._verifier.fault(BrokenEntry(index.ledgers[fetch.first], index.entries[fetch.first], why))
 
 
 def _same(loaded: LoadedIndex) -> LoadedIndex:

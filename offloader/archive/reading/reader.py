@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
+from offloader.ahead import unawaited_pool
 from offloader.archive.items import Missing
 from offloader.archive.messages.limits import DEFAULT_LIMITS, MessageLimits
-from offloader.archive.read_model import PlanItem, ReadItem
+from offloader.archive.read_model import ObjectRange, PlanItem, ReadItem
 from offloader.archive.reading.indexes import SHARED, IndexCache
-from offloader.archive.reading.meter import Meter, ReadStats
 from offloader.archive.reading.range_reader import RangeRead, Start
+from offloader.archive.reading.stats import ReadStats
 from offloader.archive.reading.stores import Stores
 from offloader.archive.reading.verifier import OnDamage
 from offloader.errors import ConfigError
@@ -25,7 +25,6 @@ from offloader.model import KIB, MIB
 __all__ = ["MessageLimits", "OnDamage", "PlannedReader", "ReadOptions", "ReadStats"]
 
 SMALLEST_READ = 1 * KIB
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ class _Step(NamedTuple):
 
 
 class PlannedReader:
-    """Reads pieces, in their order. For one thread: readers share nothing but the cache of indexes.
+    """Reads object ranges, in their order. For one thread: readers share nothing but the cache of indexes.
 
     It holds at most
 
@@ -78,26 +77,18 @@ class PlannedReader:
         self._stores = stores
         self._options = options
         self._indexes = indexes
-        self._meter = Meter()
-
-    @property
-    def stats(self) -> ReadStats:
-        """What was read so far."""
-        return self._meter.stats
+        self.stats = ReadStats()
 
     def read(self, items: Iterable[PlanItem]) -> Iterator[ReadItem]:
-        """The entries of the pieces and what is missing, every position once.
+        """The entries that were planned and what is missing, every position once.
 
         Raises DamagedObjectError naming object, offset and position; ObjectNotFoundError; what the store raises.
         """
         if self._options.prefetch == 0:
-            yield from self._read(items, _when_asked)
+            yield from self._read(items, lambda call: call)
             return
-        pool = ThreadPoolExecutor(self._options.prefetch, "archive-reader")
-        try:
-            yield from self._read(items, partial(_in_pool, pool))
-        finally:  # where a caller stops early the garbage collector may come here, in any thread: it must not wait
-            pool.shutdown(wait=False, cancel_futures=True)
+        with unawaited_pool(self._options.prefetch, "archive-reader") as pool:
+            yield from self._read(items, lambda call: pool.submit(call).result)
 
     def _read(self, items: Iterable[PlanItem], start: Start) -> Iterator[ReadItem]:
         with closing(self._steps(items, start)) as steps:
@@ -107,7 +98,7 @@ class PlannedReader:
                 step = window.popleft()
                 self._top_up(window, steps)
                 # No name of ours may keep the bytes of a step that is over.
-                yield from map(self._meter.give, step.run())
+                yield from map(self.stats.give, step.run())
                 del step
                 window.extend(islice(steps, 0 if window else 1))
 
@@ -137,22 +128,13 @@ class PlannedReader:
         """Each item, once the index of the one after it is on its way."""
         before: RangeRead | Missing | None = None
         for item in items:
-            work = item if isinstance(item, Missing) else self._work(item, start)
+            work = item if isinstance(item, Missing) else self._range_read(item, start)
             if before is not None:
                 yield before
             before = work
         if before is not None:
             yield before
 
-    def _work(self, piece: PlanItem, start: Start) -> RangeRead:
-        assert not isinstance(piece, Missing)
-        opened = self._stores.open(piece.object.store)
-        return RangeRead(piece, opened, self._options.on_damage, self._indexes, self._meter, start)
-
-
-def _when_asked(call: Callable[[], T]) -> Callable[[], T]:
-    return call
-
-
-def _in_pool(pool: ThreadPoolExecutor, call: Callable[[], T]) -> Callable[[], T]:
-    return pool.submit(call).result
+    def _range_read(self, wanted: ObjectRange, start: Start) -> RangeRead:
+        opened = self._stores.open(wanted.object.store)
+        return RangeRead(wanted, opened, self._options.on_damage, self._indexes, self.stats, start)

@@ -22,18 +22,18 @@ class BrokenEntry:
 
 
 class Scanner:
-    """Goes over the fetches of one object, in their order.
+    """Goes over the fetches of one object, in order. `headers` counts those that were right.
 
-    After a fault it goes on at the next stretch; at the next block where a block's header is wrong. What it holds from
-    one fetch to the next is the beginning of one entry. `headers` counts those that were right.
+    After a fault it goes on at the next interval, after a wrong header at the next block. From one fetch to the next it
+    holds the beginning of one entry.
     """
 
-    def __init__(self, points: SparseIndex, incarnation: int) -> None:
+    def __init__(self, index: SparseIndex, incarnation: int) -> None:
         self.headers = 0
-        self._points = points
+        self._index = index
         self._incarnation = incarnation
         self._bad_block = -1
-        self._stretch: IndexInterval | None = None  # None: nothing more can be read of it
+        self._interval: IndexInterval | None = None  # None: nothing more can be read of it
 
     def scan(self, fetch: RangeFetch, data: bytes) -> list[EntryRun | BrokenEntry]:
         """The entries in a fetch's bytes. They are fewer than asked for only at the object's end."""
@@ -42,10 +42,14 @@ class Scanner:
         for number in range(fetch.first, fetch.after):
             try:
                 if not fetch.continues:
-                    self._stretch = self._begin(number, building)
-                if self._stretch is not None:
-                    self._stretch.go_on(building)
-                    self._check_length(self._stretch, building, fetch)
+                    self._interval = self._begin(number, building)
+                if self._interval is not None:
+                    self._interval.go_on(building)
+                    if building.end < min(self._interval.end, fetch.end):
+                        missing = self._index.data_length - building.end
+                        raise DamagedObjectError(
+                            f"offset {building.end}: the object ends here, {missing} bytes are missing"
+                        )
             except DamagedObjectError as error:
                 found += building.finished()
                 found.append(self._fault(number, error))
@@ -53,15 +57,14 @@ class Scanner:
         return found
 
     def check_header(self, number: int, header: bytes | memoryview) -> None:
-        """Whether the block of a point has this header: nothing else in a block says whose it is. Raises
-        DamagedObjectError."""
-        first, after = self._points.block_of(number)
-        begin, end = self._points.offsets[first], self._points.begin(after)
+        """Whether a point's block has this header: only that says whose the block is. Raises DamagedObjectError."""
+        first, after = self._index.block_of(number)
+        begin, end = self._index.offsets[first], self._index.begin(after)
         said = decode_header(header, begin)
-        ledger, entry = self._points.ledgers[first], self._points.entries[first]
+        ledger, entry = self._index.ledgers[first], self._index.entries[first]
         # A V1 header names no ledger.
         if (said.ledger in (ledger, None), said.first_entry, begin + said.length) != (True, entry, end):
-            self._bad_block = self._points.blocks[number]
+            self._bad_block = self._index.blocks[number]
             raise DamagedObjectError(
                 f"offset {begin}: a block of {said.ledger}:{said.first_entry} up to offset {begin + said.length}, "
                 f"where the index has {ledger}:{entry} up to {end}"
@@ -69,20 +72,15 @@ class Scanner:
         self.headers += 1
 
     def _begin(self, number: int, building: Building) -> IndexInterval | None:
-        if self._points.blocks[number] == self._bad_block:
+        if self._index.blocks[number] == self._bad_block:
             return None
-        if self._points.opens(number):
-            self._stretch = None
-            at = self._points.offsets[number] - building.offset
+        if self._index.opens(number):
+            self._interval = None
+            at = self._index.offsets[number] - building.offset
             self.check_header(number, building.view[at : at + HEADER_SIZE])
-        return IndexInterval(self._points, number)
-
-    def _check_length(self, stretch: IndexInterval, building: Building, fetch: RangeFetch) -> None:
-        if building.end < min(stretch.end, fetch.end):
-            missing = self._points.data_length - building.end
-            raise DamagedObjectError(f"offset {building.end}: the object ends here, {missing} bytes are missing")
+        return IndexInterval(self._index, number)
 
     def _fault(self, number: int, error: DamagedObjectError) -> BrokenEntry:
-        stretch, self._stretch = self._stretch, None
-        entry = self._points.entries[number] if stretch is None else stretch.entry
-        return BrokenEntry(self._points.ledgers[number], entry, str(error))
+        interval, self._interval = self._interval, None
+        entry = self._index.entries[number] if interval is None else interval.entry
+        return BrokenEntry(self._index.ledgers[number], entry, str(error))

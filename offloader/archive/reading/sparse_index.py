@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
@@ -15,8 +15,7 @@ from offloader.format.v1 import decode_ledger_index
 
 @dataclass(frozen=True, slots=True)
 class SparseIndex:
-    """The index entries in the object's order, by number from 0. The bytes from one point to the next are a
-    *stretch*."""
+    """The index entries (points) in the object's order, by number from 0; from one to the next is an *interval*."""
 
     data_length: int
     ledgers: array[int]
@@ -27,17 +26,17 @@ class SparseIndex:
     def __len__(self) -> int:
         return len(self.offsets)
 
-    @property
-    def bytes(self) -> int:
-        """What it takes in memory."""
-        return 4 * self.offsets.itemsize * len(self)
+    def check_length(self, size: int | None) -> None:
+        """Raises DamagedObjectError where the catalog says another size of the data object."""
+        if size not in (None, self.data_length):
+            raise DamagedObjectError(f"it is of an object of {self.data_length} bytes, the catalog's has {size}")
 
     def opens(self, number: int) -> bool:
-        """Whether the stretch begins with a block's header."""
+        """Whether the interval begins with a block's header."""
         return number == 0 or self.blocks[number - 1] != self.blocks[number]
 
     def begin(self, number: int) -> int:
-        """Where the stretch begins; for the number after the last, where the object ends."""
+        """Where the interval begins; for the number after the last, where the object ends."""
         if number == len(self):
             return self.data_length
         return self.offsets[number] if self.opens(number) else self.offsets[number] + HEADER_SIZE
@@ -45,7 +44,7 @@ class SparseIndex:
     def block_of(self, number: int) -> tuple[int, int]:
         """The numbers of the first point of this one's block, and of the next block's first point."""
         block = self.blocks[number]
-        return self._first_of(block), self._first_of(block + 1)
+        return bisect_left(self.blocks, block), bisect_right(self.blocks, block)
 
     def at(self, ledger: int, entry: int) -> int | None:
         """The last point at or before an entry; None where there is none of its ledger."""
@@ -54,29 +53,20 @@ class SparseIndex:
         number = bisect_right(self.entries, entry, first, after) - 1
         return number if number >= first else None
 
-    def _first_of(self, block: int) -> int:
-        return bisect_right(self.blocks, block - 1)
 
-
-def decode_points(data: bytes, ledger: int | None) -> SparseIndex:
-    """Read an index object: a segment's, or a ledger's (V1), which does not say whose it is. Raises
-    DamagedObjectError."""
-    index = decode_index(data) if ledger is None else decode_ledger_index(data, ledger)
-    found = index.entries() if isinstance(index, Index) else iter(index.entries)
+def decode_sparse_index(data: bytes, ledger: int | None) -> SparseIndex:
+    """Read the index object of a segment, or of a ledger (V1: it does not say which). Raises DamagedObjectError."""
+    decoded = decode_index(data) if ledger is None else decode_ledger_index(data, ledger)
+    found = decoded.entries() if isinstance(decoded, Index) else iter(decoded.entries)
     values = array("q", chain.from_iterable((e.ledger, e.entry, e.block, e.offset) for e in found))
-    points = SparseIndex(index.data_length, values[0::4], values[1::4], values[2::4], values[3::4])
-    _check(points)
-    return points
-
-
-def _check(points: SparseIndex) -> None:
-    """Ledgers, which ascend, must lie in the object in their order, in blocks of their own."""
-    for number, (before, after) in enumerate(pairwise(points.offsets), 1):
-        same = points.ledgers[number - 1] == points.ledgers[number]
-        if before >= after or points.blocks[number - 1] + (not same) > points.blocks[number]:
+    index = SparseIndex(decoded.data_length, values[0::4], values[1::4], values[2::4], values[3::4])
+    for number, (before, after) in enumerate(pairwise(index.offsets), 1):  # a ledger has blocks of its own
+        same = index.ledgers[number - 1] == index.ledgers[number]
+        if before >= after or index.blocks[number - 1] + (not same) > index.blocks[number]:
             raise DamagedObjectError(
-                f"index: {points.ledgers[number]}:{points.entries[number]} in block {points.blocks[number]} at offset "
+                f"index: {index.ledgers[number]}:{index.entries[number]} in block {index.blocks[number]} at offset "
                 f"{after} is out of order"
             )
-    if points.offsets[0] != 0:
-        raise DamagedObjectError(f"index: the first block is at offset {points.offsets[0]} and not at 0")
+    if index.offsets[0] != 0:
+        raise DamagedObjectError(f"index: the first block is at offset {index.offsets[0]} and not at 0")
+    return index

@@ -1,4 +1,4 @@
-"""The stores that pieces are read from: the archive's own root, and other buckets by their URLs."""
+"""The stores that objects are read from: the archive's own root, and other buckets by their URLs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ class Stores:
         with self._lock:
             found = self._opened.get(url)
             if found is None:
-                settings = self._described(url)
+                alike = next(iter(self._others.values()), self._settings)
+                settings = (self._others.get(url) or replace(alike, root=url)) if url else self._settings
                 found = OpenedStore(open_store(settings, read_only=True), (settings.root, settings.endpoint))
                 self._opened[url] = found
             return found
@@ -59,9 +60,3 @@ class Stores:
         for each in opened.values():
             if each.store is not self._borrowed:
                 each.store.close()
-
-    def _described(self, url: str) -> StoreSettings:
-        if not url:
-            return self._settings
-        alike = next(iter(self._others.values()), self._settings)
-        return self._others.get(url) or replace(alike, root=url)

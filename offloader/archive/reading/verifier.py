@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from enum import StrEnum
 from itertools import groupby
@@ -14,25 +14,24 @@ from offloader.archive.reading.scan import BrokenEntry
 from offloader.archive.runs import Run
 from offloader.errors import DamagedObjectError, OffloadError
 from offloader.format.blocks import ENTRY_HEADER_SIZE
-from offloader.model import EntryRange, Position
+from offloader.model import EntryRange
 
 
 class OnDamage(StrEnum):
-    """What becomes of entries that cannot be read: reading fails, or goes on after them and tells of them as
-    missing."""
+    """What entries that cannot be read do: reading fails, or goes on and tells of them as missing."""
 
     FAIL = "fail"
     SKIP = "skip"
 
 
 class RangeVerifier:
-    """Goes through a piece's positions, in order. Raises DamagedObjectError that names object, offset and position, or,
+    """Goes through a range's positions, in order. Raises DamagedObjectError that names object, offset and position, or,
     where damage is skipped, gives what could not be read as Missing."""
 
-    def __init__(self, piece: ObjectRange, on_damage: OnDamage) -> None:
-        self._piece = piece
+    def __init__(self, object_range: ObjectRange, on_damage: OnDamage) -> None:
+        self._range = object_range
         self._skip = on_damage is OnDamage.SKIP
-        self._runs = iter(piece.runs)
+        self._runs = iter(object_range.runs)
         self._run: Run | None = None
         self._entry = 0  # the next one of the run
         self._gaps: list[Run] = []  # between the run before and this one
@@ -42,7 +41,7 @@ class RangeVerifier:
     @property
     def satisfied(self) -> bool:
         """Whether nothing that may follow in the object matters any more."""
-        return self._done and not self._piece.ends_object
+        return self._done and not self._range.ends_object
 
     def begin(self) -> Iterator[Missing]:
         """The gaps before the first entry."""
@@ -65,15 +64,8 @@ class RangeVerifier:
             yield from (item,) if isinstance(item, Missing) else self._covered(item, told)
 
     def _covered(self, found: EntryRun, why: str) -> Iterator[ReadItem]:
-        begin = found.first
         uncovered = (found.first + number for number in uncovered_entries(found.data, found.bounds))
-        for lost in _stretches(found.ledger, uncovered):
-            if lost.first > begin:
-                yield found.part(begin, lost.first)
-            yield self._lost(lost, why)
-            begin = lost.after
-        if begin < found.after:
-            yield found.part(begin, found.after)
+        return self._without(found, _consecutive(found.ledger, uncovered), lambda _: why)
 
     def unreadable(self, error: OffloadError) -> None:
         """An object that is not there, or whose index cannot be read."""
@@ -114,12 +106,7 @@ class RangeVerifier:
                 self._run, self._entry = run, run.first
                 return
             self._gaps.append(run)
-            yield Missing(
-                self._position(run.ledger, run.first),
-                self._position(run.ledger, run.last),
-                f"a gap: {run.gap}",
-                run.gap,
-            )
+            yield Missing(self._range.start_of(run), self._range.end_of(run), f"a gap: {run.gap}", run.gap)
         self._run, self._done = None, True
 
     def _advance(self, after: int) -> Iterator[Missing]:
@@ -129,8 +116,7 @@ class RangeVerifier:
             yield from self._next_run()
 
     def _without_lead(self, found: EntryRun) -> EntryRun | None:
-        """Without what comes before the next wanted entry: read along with others, but never what should not be
-        there."""
+        """Without what was read along before the next wanted entry. Raises for what should not be there."""
         run = self._run
         wanted = None if run is None else (run.ledger, self._entry)
         if wanted is not None and (found.ledger, found.first) >= wanted:
@@ -139,7 +125,7 @@ class RangeVerifier:
             if gap.ledger == found.ledger and found.first <= gap.last and found.last >= gap.first:
                 entry = max(found.first, gap.first)
                 self._damage(f"{_where(found, entry)}: it is there, where the record has a gap", found.ledger, entry)
-        if wanted is None and self._piece.ends_object:
+        if wanted is None and self._range.ends_object:
             self._damage(
                 f"{_where(found, found.first)}: it is in the object, but not in its record", found.ledger, found.first
             )
@@ -161,14 +147,19 @@ class RangeVerifier:
             yield from (item,) if isinstance(item, Missing) else self._sound(item)
 
     def _sound(self, found: EntryRun) -> Iterator[ReadItem]:
+        def why(entry: int) -> str:
+            return self._told(f"{_where(found, entry)}: its checksum does not match its bytes", found.ledger, entry)
+
+        damaged = (found.first + number for number in damaged_entries(found.data, found.bounds))
+        return self._without(found, (EntryRange.closed(found.ledger, entry, entry) for entry in damaged), why)
+
+    def _without(self, found: EntryRun, lost: Iterable[EntryRange], why: Callable[[int], str]) -> Iterator[ReadItem]:
         begin = found.first
-        for number in damaged_entries(found.data, found.bounds):
-            entry = found.first + number
-            if entry > begin:
-                yield found.part(begin, entry)
-            why = self._told(f"{_where(found, entry)}: its checksum does not match its bytes", found.ledger, entry)
-            begin = entry + 1
-            yield self._lost(EntryRange(found.ledger, entry, begin), why)
+        for each in lost:
+            if each.first > begin:
+                yield found.part(begin, each.first)
+            yield self._lost(each, why(each.first))
+            begin = each.after
         if begin < found.after:
             yield found.part(begin, found.after)
 
@@ -178,20 +169,17 @@ class RangeVerifier:
 
     def _told(self, why: str, ledger: int, entry: int) -> str:
         """Raise, or say it."""
-        text = f"{self._piece.object.data_key}: {why} ({ledger}:{entry})"
+        text = f"{self._range.object.data_key}: {why} ({ledger}:{entry})"
         if not self._skip:
             raise DamagedObjectError(text)
         return text
 
     def _lost(self, lost: EntryRange, why: str) -> Missing:
-        start, end = self._position(lost.ledger, lost.first), self._position(lost.ledger, lost.last)
-        return Missing(start, end, DAMAGED + why, damaged=self._piece.object.data_key)
-
-    def _position(self, ledger: int, entry: int) -> Position:
-        return Position(self._piece.incarnation, ledger, entry)
+        key = self._range.object.data_key
+        return Missing(self._range.start_of(lost), self._range.end_of(lost), DAMAGED + why, damaged=key)
 
 
-def _stretches(ledger: int, numbers: Iterable[int]) -> Iterator[EntryRange]:
+def _consecutive(ledger: int, numbers: Iterable[int]) -> Iterator[EntryRange]:
     """Consecutive entries together."""
     for _, each in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
         together = [number for _, number in each]
@@ -199,20 +187,17 @@ def _stretches(ledger: int, numbers: Iterable[int]) -> Iterator[EntryRange]:
 
 
 def sound_lead(items: Iterable[ReadItem]) -> Iterator[ReadItem]:
-    """The items up to the first entry that its own checksum does not prove: sound, whatever is wrong with their
-    part."""
+    """The items up to the first entry that its own checksum does not prove, whatever is wrong with their part."""
     for item in items:
-        doubtful = (
-            []
-            if isinstance(item, Missing)
-            else [*uncovered_entries(item.data, item.bounds), *damaged_entries(item.data, item.bounds)]
-        )
-        if isinstance(item, Missing) or not doubtful:
+        if isinstance(item, Missing):
             yield item
             continue
-        if min(doubtful) > 0:
-            yield item.part(item.first, item.first + min(doubtful))
-        return
+        doubtful = (*uncovered_entries(item.data, item.bounds), *damaged_entries(item.data, item.bounds))
+        sound = min(doubtful, default=item.count)
+        if sound > 0:
+            yield item.part(item.first, item.first + sound)
+        if doubtful:
+            return
 
 
 def _where(found: EntryRun, entry: int) -> str:

@@ -1,2 +1,1 @@
-"""The Spark data source `pulsar-archive`: batch and streaming reads of an archive. Only this room of the archive knows
-Spark."""
+"""The Spark data source `pulsar-archive`: batch and streaming reads. Only this folder knows Spark."""

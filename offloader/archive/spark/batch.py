@@ -16,17 +16,18 @@ from offloader.archive.spark.metrics import MetricsFolder, PlanMetrics
 from offloader.archive.spark.options import Form, SourceOptions
 from offloader.archive.spark.planning import (
     TopicPlan,
-    asked_of,
     check_losses,
     check_positions,
-    portions,
+    selection_of,
+    size_of,
     task_size,
     tasks,
-    wanted,
+    topic_plans,
+    topic_splits,
 )
+from offloader.archive.spark.selected_topics import SelectedTopics
 from offloader.archive.spark.tables import NAMES
 from offloader.archive.spark.task import ReadTask, record_batches
-from offloader.archive.spark.views import Views
 from offloader.errors import ConfigError, OffloadError
 
 log = logging.getLogger("offloader.archive.spark")
@@ -42,17 +43,17 @@ class ArchiveReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Tasks of about `maxPartitionBytes`. Raises DataLostError, DamagedRecordError, ConfigError."""
-        known = Views(self._options).load()
-        check_positions(self._options, known)
-        meant = [records for topic, records in known.items() if self._narrowing.may_have(topic)]
+        topics = SelectedTopics(self._options).load()
+        check_positions(self._options, topics)
+        meant = [records for topic, records in topics.items() if self._narrowing.may_have(topic)]
         messages = self._options.form is Form.MESSAGES
-        asked = [
+        plans = [
             each
             for records in meant
-            for each in asked_of(records, wanted(records, self._options), self._narrowing, look_back=messages)
+            for each in topic_plans(records, selection_of(records, self._options), self._narrowing, look_back=messages)
         ]
-        stored = sum(records.stored_bytes for records in known.values())
-        return read_tasks(str(uuid.uuid4()), asked, stored, self._options)
+        stored = sum(records.stored_bytes for records in topics.values())
+        return read_tasks(str(uuid.uuid4()), plans, stored, self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return record_batches(partition, self._options, self._schema)
@@ -70,17 +71,14 @@ class FilteringReader(ArchiveReader):
         return filters
 
 
-def read_tasks(plan: str, asked: Sequence[TopicPlan], stored: int, options: SourceOptions) -> list[ReadTask]:
-    """The tasks of a plan; log and metrics tell what they are about to read, of so many bytes that are stored.
-
-    Raises DataLostError unless the options allow losses.
-    """
-    for planned in asked if options.fail_on_data_loss else ():
-        check_losses(planned.topic, planned.items)
-    size = sum(planned.size for planned in asked)
+def read_tasks(plan: str, planned: Sequence[TopicPlan], stored: int, options: SourceOptions) -> list[ReadTask]:
+    """A plan's tasks; log and metrics tell what they will read. Raises DataLostError unless losses are allowed."""
+    for each in planned if options.fail_on_data_loss else ():
+        check_losses(each.topic, each.items)
+    size = sum(size_of(each.items) for each in planned)
     most = task_size(size, options.max_partition_bytes)
-    found = [portion for planned in asked for portion in portions(planned, most)]
-    made = [ReadTask(plan, number, task) for number, task in enumerate(tasks(found, most))]
+    splits = [split for each in planned for split in topic_splits(each, most)]
+    made = [ReadTask(plan, number, task) for number, task in enumerate(tasks(splits, most))]
     metrics = PlanMetrics(stored, size, len(made))
     log.info(
         "plan %s: %d tasks for about %d of %d bytes stored",

@@ -36,34 +36,34 @@ class PulsarArchiveSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from offloader.archive.spark.batch import ArchiveReader, FilteringReader
-        from offloader.archive.spark.tables import check_columns
 
-        options = self._options()
-        check_columns(options.form, schema)
+        options = self._options(schema)
         if options.from_latest:
             raise ConfigError("startingOffsets: latest is only for a stream; use startingPosition or startingTime")
         return FilteringReader(options, schema) if options.push_filters else ArchiveReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         from offloader.archive.spark.stream import ArchiveStreamReader
-        from offloader.archive.spark.tables import check_columns
 
-        options = self._options()
-        check_columns(options.form, schema)
+        options = self._options(schema)
         refuse_for_streams(options)
         return ArchiveStreamReader(options, schema)
 
-    def _options(self) -> SourceOptions:
+    def _options(self, schema: StructType | None = None) -> SourceOptions:
         from offloader.archive.spark.parsing import parse_options
+        from offloader.archive.spark.tables import check_columns
 
-        return parse_options(dict(self.options))
+        options = parse_options(dict(self.options))
+        if schema is not None:
+            check_columns(options.form, schema)
+        return options
 
 
 def refuse_for_streams(options: SourceOptions) -> None:
     """Raises ConfigError for what only `spark.read` can do."""
     only_for_batches = {
         "endingTime": options.ending_time is not None,
-        "endingPosition": options.ending_position.given,
+        "endingPosition": bool(options.ending_position.only or options.ending_position.each),
         "ledgers": options.ledgers is not None,
         "pushFilters": options.push_filters,
     }

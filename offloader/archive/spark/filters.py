@@ -68,10 +68,6 @@ class Narrowing:
         """Whether rows of the topic can match."""
         return all(_holds(f, str(topic)) for f in self.topic_filters)
 
-    @property
-    def empty(self) -> bool:
-        return self.ledger.empty or self.published.empty
-
 
 EVERYTHING = Narrowing()
 PositionBounds = tuple[Position, Position]  # first and last position of an incarnation, or of a part of it
@@ -84,15 +80,15 @@ def narrowing(filters: Iterable[Filter], names: ColumnNames) -> Narrowing:
         tuple(_of(given, names.topic, (EqualTo, EqualNullSafe, In, StringStartsWith))),
         _bounds(given, names.ledger, int),
         _bounds(given, names.entry, int),
-        _bounds(given, names.published, _ms),
+        _bounds(given, names.published, lambda value: in_ms(value) if isinstance(value, datetime) else int(value)),
     )
 
 
-def selection(known: Iterable[PositionBounds], wanted: Selection, narrowing: Narrowing) -> Selection | None:
+def narrowed_selection(extents: Iterable[PositionBounds], wanted: Selection, narrowing: Narrowing) -> Selection | None:
     """The narrowest selection that has everything that is wanted and may match; None where that is nothing."""
-    if narrowing.empty:
+    if narrowing.ledger.empty or narrowing.published.empty:
         return None
-    matching = list(_clipped(known, narrowing))
+    matching = list(_clipped(extents, narrowing))
     if not matching:
         return None
     published = Bounds(wanted.published_from, wanted.published_to).narrowed(narrowing.published)
@@ -102,12 +98,11 @@ def selection(known: Iterable[PositionBounds], wanted: Selection, narrowing: Nar
     return None if published.empty or max(starts) > min(ends) else found
 
 
-def _clipped(known: Iterable[PositionBounds], narrowing: Narrowing) -> Iterator[tuple[Position, Position]]:
+def _clipped(extents: Iterable[PositionBounds], narrowing: Narrowing) -> Iterator[tuple[Position, Position]]:
     """What the filters on ledger and entry leave of each span."""
     ledger = narrowing.ledger
     entry = narrowing.entry if ledger.least is not None and ledger.least == ledger.greatest else Bounds()
-    for each in known:
-        start, end = each
+    for start, end in extents:
         incarnation = start.incarnation
         if ledger.least is not None:
             start = max(start, Position(incarnation, ledger.least, entry.least or 0))
@@ -130,17 +125,10 @@ def _bounds(filters: Iterable[Filter], column: str, number: Callable[[Any], int]
         values = [v for v in (f.value if isinstance(f, In) else (f.value,)) if v is not None]
         if values:
             # `>` is taken as `>=`: a time is rounded down to the ms, so what follows it may have the same one
-            upwards, downwards = (
-                isinstance(f, GreaterThan | GreaterThanOrEqual),
-                isinstance(f, LessThan | LessThanOrEqual),
-            )
-            least, greatest = min(map(number, values)), max(map(number, values))
-            found = found.narrowed(Bounds(None if downwards else least, None if upwards else greatest))
+            least = None if isinstance(f, LessThan | LessThanOrEqual) else min(map(number, values))
+            greatest = None if isinstance(f, GreaterThan | GreaterThanOrEqual) else max(map(number, values))
+            found = found.narrowed(Bounds(least, greatest))
     return found
-
-
-def _ms(value: Any) -> int:
-    return in_ms(value) if isinstance(value, datetime) else int(value)
 
 
 def _holds(f: Filter, name: str) -> bool:

@@ -1,60 +1,51 @@
-"""Where a selection by time leaves something out, what is read falls into stretches: a message's chunks may lie between
-them. Pure."""
+"""A selection by time falls into intervals where it leaves something out, maybe a message's chunks. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 
+from offloader.archive.items import Missing
 from offloader.archive.read_model import ObjectRange, PlanItem
 from offloader.archive.runs import Run
 from offloader.model import Position
 
 
-class Succession:
-    """Which runs follow on, by a plan that leaves nothing out."""
-
-    def __init__(self, whole: Iterable[PlanItem]) -> None:
-        runs = [_ends(piece, run) for piece in whole if isinstance(piece, ObjectRange) for run in piece.runs]
-        self._next = {last: first for (_, last), (first, _) in pairwise(runs)}
-
-    def follows(self, last: Position, first: Position) -> bool:
-        return first == last.next_entry or self._next.get(last) == first
-
-
-def stretches(items: Iterable[PlanItem], whole: Iterable[PlanItem]) -> Iterator[list[PlanItem]]:
-    """The items, cut where they leave out what the plan `whole` has."""
-    succession = Succession(whole)
-    stretch: list[PlanItem] = []
+def intervals(items: Iterable[PlanItem], whole: Iterable[PlanItem]) -> Iterator[list[PlanItem]]:
+    """The items, split where they leave out what the plan `whole` has."""
+    stored = (item for item in whole if isinstance(item, ObjectRange))
+    runs = [(item.start_of(run), item.end_of(run)) for item in stored for run in item.runs]
+    successor = {last: first for (_, last), (first, _) in pairwise(runs)}
+    interval: list[PlanItem] = []
     last: Position | None = None
     for item in items:
-        for part in [item] if not isinstance(item, ObjectRange) else _cut(item, succession):
+        for part in [item] if isinstance(item, Missing) else _unbroken(item, successor):
             if isinstance(part, ObjectRange):
-                if last is not None and not succession.follows(last, part.first):
-                    yield stretch
-                    stretch = []
-                last = part.last
-            stretch.append(part)
-    if stretch:
-        yield stretch
+                if last is not None and not _follows(successor, last, part.start):
+                    yield interval
+                    interval = []
+                last = part.end
+            interval.append(part)
+    if interval:
+        yield interval
 
 
-def _cut(piece: ObjectRange, succession: Succession) -> Iterator[ObjectRange]:
-    """A piece, cut where a run does not follow on the one before."""
+def _follows(successor: Mapping[Position, Position], last: Position, first: Position) -> bool:
+    return first == last.next_entry or successor.get(last) == first
+
+
+def _unbroken(item: ObjectRange, successor: Mapping[Position, Position]) -> Iterator[ObjectRange]:
+    """A range, split where a run does not follow on the one before."""
     begin = 0
-    for number, (before, after) in enumerate(pairwise(piece.runs), 1):
-        if not succession.follows(_ends(piece, before)[1], _ends(piece, after)[0]):
-            yield _part(piece, piece.runs[begin:number], ends=False)
+    for number, (before, after) in enumerate(pairwise(item.runs), 1):
+        if not _follows(successor, item.end_of(before), item.start_of(after)):
+            yield _part(item, item.runs[begin:number], ends=False)
             begin = number
-    yield _part(piece, piece.runs[begin:], ends=piece.ends_object) if begin else piece
+    yield _part(item, item.runs[begin:], ends=item.ends_object) if begin else item
 
 
-def _ends(piece: ObjectRange, run: Run) -> tuple[Position, Position]:
-    """The run's first and last position."""
-    return Position(piece.incarnation, run.ledger, run.first), Position(piece.incarnation, run.ledger, run.last)
-
-
-def _part(piece: ObjectRange, runs: tuple[Run, ...], *, ends: bool) -> ObjectRange:
+def _part(item: ObjectRange, runs: tuple[Run, ...], *, ends: bool) -> ObjectRange:
     first, last = (runs[0].ledger, runs[0].first), (runs[-1].ledger, runs[-1].last)
-    return replace(piece, runs=runs, cuts=tuple(c for c in piece.cuts if first <= c[:2] <= last), ends_object=ends)
+    points = tuple(point for point in item.split_points if first <= point[:2] <= last)
+    return replace(item, runs=runs, split_points=points, ends_object=ends)

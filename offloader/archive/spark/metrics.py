@@ -1,14 +1,11 @@
-"""What reading has cost: each task says it in one log line and, with option `metrics`, in an object of its own.
-
-Spark has no place for the figures of a Python source. An object a task needs none: a task that is tried again writes it
-again.
-"""
+"""What reading has cost: each task logs it and, with option `metrics`, writes an object, anew when it is retried."""
 
 from __future__ import annotations
 
 import json
 import logging
 from collections import defaultdict
+from contextlib import closing
 from dataclasses import asdict, dataclass, fields
 
 from offloader.errors import DamagedRecordError
@@ -25,7 +22,7 @@ log = logging.getLogger("offloader.archive.spark")
 
 @dataclass(frozen=True, slots=True)
 class TaskMetrics:
-    """Of one task. `missing` counts positions' ranges in gaps and losses, `skipped` those that damage has cost."""
+    """Of one task. `missing` counts gaps, losses and what damage has cost; `skipped` the positions of the last."""
 
     requests: int = 0
     bytes_read: int = 0
@@ -33,6 +30,9 @@ class TaskMetrics:
     rows: int = 0
     missing: int = 0
     skipped: int = 0
+
+    def __str__(self) -> str:
+        return ", ".join(f"{field.name} {getattr(self, field.name)}" for field in fields(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,7 @@ class PlanMetrics:
 
 
 class MetricsFolder:
-    """A folder for metrics: any URL that a store can be opened from, which must be the same folder for all
-    executors."""
+    """A folder for metrics: any URL that a store can be opened from, the same for all executors."""
 
     def __init__(self, store: StoreSettings) -> None:
         self._settings = store
@@ -70,10 +69,9 @@ class MetricsFolder:
 
     def read(self) -> dict[str, PlanMetrics]:
         """Everything that was written, by plan."""
-        store = open_store(self._settings)
         plans: dict[str, dict[str, int]] = {}
         done: dict[str, list[TaskMetrics]] = defaultdict(list)
-        try:
+        with closing(open_store(self._settings)) as store:
             for key, _ in store.list(""):
                 plan, _, name = key.partition("/")
                 said = parse_json(read_whole(store, key, MIB, DamagedRecordError)[0])
@@ -81,18 +79,8 @@ class MetricsFolder:
                     plans[plan] = said
                 else:
                     done[plan].append(TaskMetrics(**said))
-        finally:
-            store.close()
         return {plan: PlanMetrics(**said, done=tuple(done[plan])) for plan, said in plans.items()}
 
     def _write(self, key: str, said: dict[str, int]) -> None:
-        store = open_store(self._settings)
-        try:
+        with closing(open_store(self._settings)) as store:
             store.put(key, json.dumps(said).encode())
-        finally:
-            store.close()
-
-
-def line(metrics: TaskMetrics) -> str:
-    """For the log."""
-    return ", ".join(f"{field.name} {getattr(metrics, field.name)}" for field in fields(metrics))

@@ -1,7 +1,6 @@
 """A stream's offsets: per topic the last position that is read. What comes next, and how much of it.
 
-As JSON: `{"persistent://tenant/namespace/topic": "INCARNATION:LEDGER:ENTRY"}`; a topic that is not named is read from
-its beginning.
+As JSON: `{"persistent://tenant/namespace/topic": "INCARNATION:LEDGER:ENTRY"}`; topics without one begin at the begin.
 """
 
 from __future__ import annotations
@@ -10,12 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from offloader.archive.continuity import Span
-from offloader.archive.items import Missing
 from offloader.archive.read_model import ObjectRange, PlanItem, Selection
-from offloader.archive.reading.overlaps import spans_once
+from offloader.archive.reading.overlaps import distinct_spans
 from offloader.archive.reading.plan import plan, split
+from offloader.archive.snapshot import TopicSnapshot
 from offloader.archive.spark.planning import extents, size_of
-from offloader.archive.view import TopicSnapshot
 from offloader.errors import DataLostError
 from offloader.model import MIB, Position, TopicName
 
@@ -43,47 +41,45 @@ def decode(offset: Mapping[str, str]) -> Ends:
     return {TopicName.parse(topic): Position(*map(int, text.split(":"))) for topic, text in offset.items()}
 
 
-def before(view: TopicSnapshot, position: Position) -> Position | None:
+def before(snapshot: TopicSnapshot, position: Position) -> Position | None:
     """The offset after which `position` is the first to be read; None: the topic's beginning."""
     return max(
-        (min(each.end, position.previous_entry) for each in spans_once(view) if each.start < position), default=None
+        (min(each.end, position.previous_entry) for each in distinct_spans(snapshot) if each.start < position),
+        default=None,
     )
 
 
-def check_not_removed(view: TopicSnapshot, after: Position) -> None:
-    """Raises DataLostError where the archive holds what was read last no more, so that what followed it may be gone
-    too."""
-    held = any(each.start <= after <= each.end for each in spans_once(view))
-    if not held and all(s.predecessor_end != after for s in view.catalog.segments):
+def check_not_removed(snapshot: TopicSnapshot, after: Position) -> None:
+    """Raises DataLostError where the archive no longer holds what was read last: what followed may be gone, too."""
+    held = any(each.start <= after <= each.end for each in distinct_spans(snapshot))
+    if not held and all(s.predecessor_end != after for s in snapshot.catalog.segments):
         raise DataLostError(
-            f"{view.topic}: the archive does not hold {after} any more, so entries after it may have been removed "
+            f"{snapshot.topic}: the archive does not hold {after} any more, so entries after it may have been removed "
             "unread; option failOnDataLoss=false goes on with what is there"
         )
 
 
 def items_between(
-    view: TopicSnapshot, after: Position | None, times: Selection, end: Position | None = None
+    snapshot: TopicSnapshot, after: Position | None, times: Selection, end: Position | None = None
 ) -> list[PlanItem]:
-    """What follows `after`, up to `end`; also whether it follows without a hole. `times` says which publish times are
-    wanted.
-
-    Raises DamagedRecordError.
-    """
+    """What follows `after` without a hole, up to `end` and of these `times`. Raises DamagedRecordError."""
     start = None if after is None else after.next_entry
     selected = Selection(start, end, times.published_from, times.published_to)
-    ends_there = any(span.end == after for span in spans_once(view))
-    return plan(view, selected, after if ends_there else None)
+    ends_there = any(span.end == after for span in distinct_spans(snapshot))
+    return plan(snapshot, selected, after if ends_there else None)
 
 
-def steps(view: TopicSnapshot, after: Position | None, times: Selection, step: int, enough: int | None) -> list[Step]:
+def steps(
+    snapshot: TopicSnapshot, after: Position | None, times: Selection, step: int, enough: int | None
+) -> list[Step]:
     """What is pending of a topic, in steps of about `step` bytes; not much more than `enough` bytes of it."""
-    end = _enough(view, after, enough)
+    end = _enough(snapshot, after, enough)
     if end is None or (after is not None and end <= after):
         return []
     found: list[Step] = []
-    reached, known = after, spans_once(view)
-    for group in split(items_between(view, after, times, end), step):
-        reached = _done_to(group, reached, known)
+    reached, spans = after, distinct_spans(snapshot)
+    for group in split(items_between(snapshot, after, times, end), step):
+        reached = _done_to(group, reached, spans)
         if reached is not None:
             found.append(Step(reached, size_of(group)))
     if reached is None or reached < end:
@@ -92,7 +88,7 @@ def steps(view: TopicSnapshot, after: Position | None, times: Selection, step: i
 
 
 def step_size(budget: int | None, topics: int, max_bytes: int) -> int:
-    """How finely the pending bytes are cut, so that each topic gets its share of a budget."""
+    """How finely the pending bytes are split, so that each topic gets its share of a budget."""
     share = max_bytes if budget is None else budget // max(topics, 1)
     return max(min(share, max_bytes), min(SMALLEST_STEP, max_bytes))
 
@@ -100,10 +96,8 @@ def step_size(budget: int | None, topics: int, max_bytes: int) -> int:
 def advance(
     ends: Ends, pending: Mapping[TopicName, Sequence[Step]], budget: int | None, turn: TopicName | None
 ) -> Ends:
-    """The ends after one batch: a step of each topic in turn, beginning after `turn`, until the budget is used up.
-
-    A first step is always taken, however large: or nothing would ever move.
-    """
+    """The ends after one batch: a step of each topic in turn, beginning after `turn`, until the budget is used up. The
+    first step is taken, however large: or nothing would ever move."""
     queues = {topic: iter(pending[topic]) for topic in in_turn(pending, turn)}
     reached, used, taken = dict(ends), 0, False
     while queues:
@@ -130,25 +124,21 @@ def last_served(before_: Ends, after: Ends, turn: TopicName | None) -> TopicName
     return served[-1] if served else turn
 
 
-def _done_to(items: Sequence[PlanItem], after: Position | None, known: Sequence[Span]) -> Position | None:
+def _done_to(items: Sequence[PlanItem], after: Position | None, spans: Sequence[Span]) -> Position | None:
     """The last position that the items account for."""
     for item in items:
-        last = item.last if isinstance(item, ObjectRange) else item.end if _is_lost(item, known) else item.start
+        # Where nothing is missing it is a break, which names the positions on both sides, and they are there.
+        whole = isinstance(item, ObjectRange) or any(s.start <= item.start and item.end <= s.end for s in spans)
+        last = item.end if whole else item.start
         after = last if after is None else max(after, last)
     return after
 
 
-def _is_lost(item: Missing, known: Sequence[Span]) -> bool:
-    """Whether the positions themselves are missing; else it is a break, which names those on both sides, and they are
-    there."""
-    return any(each.start <= item.start and item.end <= each.end for each in known)
-
-
-def _enough(view: TopicSnapshot, after: Position | None, enough: int | None) -> Position | None:
+def _enough(snapshot: TopicSnapshot, after: Position | None, enough: int | None) -> Position | None:
     """The end of the first segments or ledgers after a position that hold `enough` bytes."""
     end, found = None, 0
-    losses = ((loss.start, loss.end, 0) for loss in view.catalog.losses)
-    for start, last, size in sorted((*extents(view), *losses)):
+    losses = ((loss.start, loss.end, 0) for loss in snapshot.catalog.losses)
+    for start, last, size in sorted((*extents(snapshot), *losses)):
         if after is not None and last <= after:
             continue
         if end is not None and enough is not None and found >= enough:

@@ -20,8 +20,7 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LedgerBucketOptions:
-    """A bucket that stock brokers have offloaded to: its store, and who knows which objects are whose
-    (`LedgerBucket`)."""
+    """A bucket that stock brokers have offloaded to, and who knows whose its objects are (`LedgerBucket`)."""
 
     store: StoreSettings
     admin_url: str | None = None
@@ -57,6 +56,11 @@ class SourceOptions:
     metrics: str | None = None
     ledgers: LedgerBucketOptions | None = None
     private_keys: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def positions(self) -> tuple[tuple[str, Positions], ...]:
+        """The bounds by position, with the names of their options."""
+        return ("startingPosition", self.starting_position), ("endingPosition", self.ending_position)
 
     @property
     def metrics_store(self) -> StoreSettings | None:

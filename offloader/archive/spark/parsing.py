@@ -1,8 +1,4 @@
-"""The options of `spark.read.format("pulsar-archive")` and of its stream. Their names are those that users of
-pulsar-spark know.
-
-Spark hands them over in lower case, so they are looked up in lower case.
-"""
+"""The options of `pulsar-archive`, named as in pulsar-spark. Spark hands them over in lower case."""
 
 from __future__ import annotations
 
@@ -57,10 +53,6 @@ def _at_least(least: int, parse: Callable[[str], int]) -> Callable[[str], int]:
     return parsed
 
 
-def _form(text: str) -> Form:
-    return Form(parse_choice(text, [form.value for form in Form]))
-
-
 def _is(word: str, other: str) -> Callable[[str], bool]:
     return lambda text: parse_choice(text, (other, word)) == word
 
@@ -77,7 +69,7 @@ _FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "topics": ("topics", parse_topics),
     "topicsPattern": ("pattern", parse_pattern),
     "namespace": ("namespace", parse_namespace),
-    "format": ("form", _form),
+    "format": ("form", lambda text: Form(parse_choice(text, [form.value for form in Form]))),
     "columns": ("columns", parse_names),
     "startingPosition": ("starting_position", parse_positions),
     "endingPosition": ("ending_position", parse_positions),
@@ -147,17 +139,11 @@ def _check_together(options: SourceOptions, known: Mapping[str, str]) -> None:
     for one, other in (("startingPosition", "startingTime"), ("endingPosition", "endingTime")):
         if one in known and other in known:
             raise ConfigError(f"{one}: give either this or {other}")
-    for name, positions in (
-        ("startingPosition", options.starting_position),
-        ("endingPosition", options.ending_position),
-    ):
+    for name, positions in options.positions:
         if positions.only is not None and len(options.topics) != 1:
             raise ConfigError(
                 f'{name}: LEDGER:ENTRY is for one topic; for several write JSON {{"TOPIC": "LEDGER:ENTRY"}}'
             )
-    if (
-        options.starting_time is not None
-        and options.ending_time is not None
-        and options.starting_time > options.ending_time
-    ):
+    start, end = options.starting_time, options.ending_time
+    if start is not None and end is not None and start > end:
         raise ConfigError("endingTime: it is before startingTime")

@@ -1,5 +1,4 @@
-"""From views to tasks: what is read, in portions of bounded size, a topic's portions in order. Reads records, and no
-data."""
+"""From topics' records to tasks: splits of bounded size, a topic's in their order. No data is read."""
 
 from __future__ import annotations
 
@@ -14,10 +13,10 @@ from offloader.archive.messages.lookback import LOOK_BACK
 from offloader.archive.read_model import ObjectRange, PlanItem, Selection
 from offloader.archive.reading.plan import plan, split, until
 from offloader.archive.records import TopicRecords
-from offloader.archive.spark.filters import EVERYTHING, Narrowing, selection
-from offloader.archive.spark.intervals import stretches
+from offloader.archive.snapshot import TopicSnapshot
+from offloader.archive.spark.filters import EVERYTHING, Narrowing, narrowed_selection
+from offloader.archive.spark.intervals import intervals
 from offloader.archive.spark.options import SourceOptions
-from offloader.archive.view import TopicSnapshot
 from offloader.errors import ConfigError, DamagedRecordError, DataLostError
 from offloader.model import MIB, Position, TopicName, Transaction
 
@@ -30,8 +29,7 @@ LEAST_TASK = 16 * MIB
 
 @dataclass(frozen=True, slots=True)
 class TopicSplit:
-    """Consecutive items of one topic; `before` is what may be read back for chunks, in order; `aborted` are
-    transactions whose entries are no messages. Can be pickled."""
+    """Consecutive items of a topic; `before`: where chunks may be looked for; `aborted`: no messages. Pickles."""
 
     topic: TopicName
     items: tuple[PlanItem, ...]
@@ -45,7 +43,7 @@ class TopicSplit:
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """What is read of a topic, in order, before it is cut into tasks.
+    """What is read of a topic, in order, before it is split into tasks.
 
     Only where messages are read: `whole` is everything between the items too, and so far before them that chunks can be
     looked for; `aborted` are transactions whose entries are no messages.
@@ -57,23 +55,16 @@ class TopicPlan:
     aborted: frozenset[Transaction] = frozenset()
 
     @classmethod
-    def of(cls, view: TopicSnapshot, items: Sequence[PlanItem], *, look_back: bool) -> Self:
+    def of(cls, snapshot: TopicSnapshot, items: Sequence[PlanItem], *, look_back: bool) -> Self:
         """These items of a topic; with `look_back` for rows of messages."""
         if not look_back or not items:
-            return cls(view.topic, items)
-        return cls(view.topic, items, _whole(view, _first_of(items), _last_of(items)), view.aborted)
-
-    @property
-    def size(self) -> int:
-        return size_of(self.items)
+            return cls(snapshot.topic, items)
+        return cls(snapshot.topic, items, _whole(snapshot, items[0].start, items[-1].end), snapshot.aborted)
 
 
 def check_positions(options: SourceOptions, topics: Collection[TopicName]) -> None:
     """Refuse positions of topics that are not read: they would be left out of account. Raises ConfigError."""
-    for option, positions in (
-        ("startingPosition", options.starting_position),
-        ("endingPosition", options.ending_position),
-    ):
+    for option, positions in options.positions:
         if positions.only is not None and len(topics) > 1:
             raise ConfigError(
                 f"{option}: {options.topics[0]} has {len(topics)} partitions; write JSON with a position for each of "
@@ -84,8 +75,8 @@ def check_positions(options: SourceOptions, topics: Collection[TopicName]) -> No
             raise ConfigError(f"{option}: {unknown} is not among the topics that are read")
 
 
-def wanted(records: TopicRecords, options: SourceOptions) -> Selection:
-    """What the options ask of a topic."""
+def selection_of(records: TopicRecords, options: SourceOptions) -> Selection:
+    """What the options select of a topic."""
     start, end = options.starting_position.of(records.topic), options.ending_position.of(records.topic)
     return Selection(
         None if start is None else records.located(start),
@@ -95,19 +86,19 @@ def wanted(records: TopicRecords, options: SourceOptions) -> Selection:
     )
 
 
-def asked_of(
-    records: TopicRecords, asked: Selection, narrowing: Narrowing = EVERYTHING, *, look_back: bool = True
+def topic_plans(
+    records: TopicRecords, wanted: Selection, narrowing: Narrowing = EVERYTHING, *, look_back: bool = True
 ) -> Iterator[TopicPlan]:
-    """What must be read of a topic, stretch by stretch. Raises DamagedRecordError."""
-    narrowest = selection(records.extents(asked), asked, narrowing)
+    """What must be read of a topic, interval by interval. Raises DamagedRecordError."""
+    narrowest = narrowed_selection(records.extents(wanted), wanted, narrowing)
     if narrowest is None:
         return
     back = LOOK_BACK + STEP if look_back else 0
-    for view, part in records.views(narrowest, back=back):
-        items = plan(view, part)
+    for snapshot, part in records.excerpts(narrowest, back=back):
+        items = plan(snapshot, part)
         if items and look_back:
-            view = replace(view, also_aborted=records.aborted(_first_of(items)))
-        yield TopicPlan.of(view, items, look_back=look_back)
+            snapshot = replace(snapshot, also_aborted=records.aborted(items[0].start))
+        yield TopicPlan.of(snapshot, items, look_back=look_back)
 
 
 def check_losses(topic: TopicName, items: Iterable[PlanItem]) -> None:
@@ -121,11 +112,8 @@ def check_losses(topic: TopicName, items: Iterable[PlanItem]) -> None:
 
 
 def task_size(size: int, max_bytes: int) -> int:
-    """How many bytes a task should read of `size`, at most `max_bytes`.
-
-    So many that the tasks keep all cores busy to the end, however many cores there are, and that a task's own cost does
-    not matter.
-    """
+    """Bytes that a task should read of `size`: at most `max_bytes`, and so many that all cores are busy to the end and
+    a task's own cost does not matter."""
     if size > TASKS * max_bytes:
         count = TASKS * -(-size // (TASKS * max_bytes))
     else:
@@ -133,23 +121,21 @@ def task_size(size: int, max_bytes: int) -> int:
     return max(1, -(-size // count))
 
 
-def portions(planned: TopicPlan, max_bytes: int) -> list[TopicSplit]:
-    """The items in portions of at most `max_bytes`, as far as they can be cut."""
-    topic, aborted = planned.topic, planned.aborted
+def topic_splits(planned: TopicPlan, max_bytes: int) -> list[TopicSplit]:
+    """The items in splits of at most `max_bytes`, as far as their split points allow."""
     if not planned.whole:
-        return [TopicSplit(topic, group) for group in split(planned.items, max_bytes)]
+        return [TopicSplit(planned.topic, group) for group in split(planned.items, max_bytes)]
     past = LookBackPlan(planned.whole)
-    groups = (group for stretch in stretches(planned.items, planned.whole) for group in split(stretch, max_bytes))
-    return [TopicSplit(topic, group, past.before(_first_of(group)), aborted) for group in groups]
+    groups = (group for each in intervals(planned.items, planned.whole) for group in split(each, max_bytes))
+    return [TopicSplit(planned.topic, group, past.before(group[0].start), planned.aborted) for group in groups]
 
 
 class LookBackPlan:
-    """What lies before the portions of a topic. `whole` is a plan that leaves nothing out and begins far enough
-    back."""
+    """What lies before a topic's splits. `whole`: a plan that leaves nothing out and begins far enough back."""
 
     def __init__(self, whole: Iterable[PlanItem]) -> None:
         self._groups = split((item for item in whole if isinstance(item, ObjectRange)), STEP)
-        self._firsts = [_first_of(group) for group in self._groups]
+        self._firsts = [group[0].start for group in self._groups]
 
     def before(self, first: Position, max_bytes: int = LOOK_BACK) -> tuple[PlanItem, ...]:
         """The last `max_bytes` before a position or a little more, in order."""
@@ -159,28 +145,28 @@ class LookBackPlan:
         for group in reversed(self._groups[:count]):
             if left <= 0:
                 break
-            kept.append(group if _last_of(group) < first else tuple(until(group, first.previous_entry)))
+            kept.append(group if group[-1].end < first else tuple(until(group, first.previous_entry)))
             left -= size_of(kept[-1])
         return tuple(item for group in reversed(kept) for item in group)
 
 
-def tasks(found: Iterable[TopicSplit], max_bytes: int) -> list[tuple[TopicSplit, ...]]:
-    """Small portions together: a task costs 30-40 ms whatever it does."""
+def tasks(splits: Iterable[TopicSplit], max_bytes: int) -> list[tuple[TopicSplit, ...]]:
+    """Small splits together: a task costs 30-40 ms whatever it does."""
     packed: list[list[TopicSplit]] = []
     room = 0
-    for portion in found:
-        if not packed or portion.size > room:
+    for each in splits:
+        if not packed or each.size > room:
             packed.append([])
             room = max_bytes
-        packed[-1].append(portion)
-        room -= portion.size
+        packed[-1].append(each)
+        room -= each.size
     return [tuple(task) for task in packed]
 
 
-def extents(view: TopicSnapshot) -> list[tuple[Position, Position, int]]:
+def extents(snapshot: TopicSnapshot) -> list[tuple[Position, Position, int]]:
     """First and last position and size of each segment and ledger."""
-    segments = [(segment.start, segment.end, segment.size) for segment in view.catalog.segments]
-    return segments + [(ledger.start, ledger.end, ledger.size) for ledger in view.ledgers]
+    segments = [(segment.start, segment.end, segment.size) for segment in snapshot.catalog.segments]
+    return segments + [(ledger.start, ledger.end, ledger.size) for ledger in snapshot.ledgers]
 
 
 def size_of(items: Iterable[PlanItem]) -> int:
@@ -188,33 +174,22 @@ def size_of(items: Iterable[PlanItem]) -> int:
     return sum(item.size for item in items if isinstance(item, ObjectRange))
 
 
-def _first_of(items: Sequence[PlanItem]) -> Position:
-    return items[0].first if isinstance(items[0], ObjectRange) else items[0].start
-
-
-def _last_of(items: Sequence[PlanItem]) -> Position:
-    return items[-1].last if isinstance(items[-1], ObjectRange) else items[-1].end
-
-
-def _whole(view: TopicSnapshot, first: Position, last: Position) -> list[PlanItem]:
+def _whole(snapshot: TopicSnapshot, first: Position, last: Position) -> list[PlanItem]:
     """Everything between two positions, and enough before it to look back."""
     try:
-        return plan(view, Selection(_far_enough_back(view, first, LOOK_BACK + STEP), last))
+        return plan(snapshot, Selection(_far_enough_back(snapshot, first, LOOK_BACK + STEP), last))
     except DamagedRecordError as error:  # before the first position, which need not concern it
         log.warning(
-            "%s: chunks before %s are not looked for: %s", view.topic, first, error, extra={"see": "chunks-unknown"}
+            "%s: chunks before %s are not looked for: %s", snapshot.topic, first, error, extra={"see": "chunks-unknown"}
         )
-        return plan(view, Selection(first, last))
+        return plan(snapshot, Selection(first, last))
 
 
-def _far_enough_back(view: TopicSnapshot, end: Position, max_bytes: int) -> Position | None:
-    """The start of a segment or ledger with at least `max_bytes` between it and `end`, else the first known start.
-
-    Nothing before that need be planned.
-    """
+def _far_enough_back(snapshot: TopicSnapshot, end: Position, max_bytes: int) -> Position | None:
+    """The start of the last segment or ledger with `max_bytes` between it and `end`, else the first start."""
     left = max_bytes
     found: Position | None = None
-    for start, last, size in sorted((each for each in extents(view) if each[0] <= end), reverse=True):
+    for start, last, size in sorted((each for each in extents(snapshot) if each[0] <= end), reverse=True):
         found = start
         if left <= 0:
             break

@@ -1,8 +1,5 @@
-"""`spark.readStream.format("pulsar-archive")`: follows the catalogs as segments are sealed.
-
-Offsets say per topic up to which position everything is read; what lies between two offsets never changes, since
-segments do not.
-"""
+"""`spark.readStream.format("pulsar-archive")`: follows the catalogs as segments are sealed. Between two offsets nothing
+changes, since segments do not."""
 
 from __future__ import annotations
 
@@ -35,17 +32,14 @@ from offloader.archive.spark.offsets import (
 )
 from offloader.archive.spark.options import Form, SourceOptions
 from offloader.archive.spark.planning import STEP, TopicPlan, check_positions
+from offloader.archive.spark.selected_topics import SelectedTopics
 from offloader.archive.spark.task import record_batches
-from offloader.archive.spark.views import Views
 from offloader.errors import ConfigError, DataLostError
 from offloader.model import Position, TopicName
 
 
 class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Lives in one process of the driver for as long as the query; a copy of it goes to the tasks.
-
-    Catalogs are looked at every `pollInterval` while nothing is pending.
-    """
+    """Lives in a process of the driver's for the query's time, and polls the catalogs; a copy goes to the tasks."""
 
     def __init__(
         self,
@@ -58,17 +52,17 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._clock = clock
         self._wait = wait
-        self._views: Views | None = None
-        self._known: dict[TopicName, TopicRecords] = {}
-        self._looked_at: float | None = None
-        self._only_known = False
+        self._topics: SelectedTopics | None = None
+        self._records: dict[TopicName, TopicRecords] = {}
+        self._polled_at: float | None = None
+        self._no_more = False
         self._turn: TopicName | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 (Spark's names)
         """The beginning, or where `startingOffsets` or `startingPosition` says."""
-        self._look()
-        check_positions(self._options, self._known)
-        starts = ((topic, self._start(records)) for topic, records in self._known.items())
+        self._poll()
+        check_positions(self._options, self._records)
+        starts = ((topic, self._start(records)) for topic, records in self._records.items())
         return encode({topic: start for topic, start in starts if start is not None})
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -77,18 +71,18 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """What is sealed from now on is for the next run."""
-        self._look()
-        self._only_known = True
+        self._poll()
+        self._no_more = True
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """As much further as the limit admits, or `start` itself: Spark then runs no batch. Waits up to the poll
-        interval."""
+        """As far as the limit admits, or `start` itself: Spark then runs no batch. Waits up to the poll interval."""
         budget = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
         ends = decode(start)
         following = self._advanced(ends, budget)
-        if following == ends and not self._only_known:
-            self._wait_until_due()
-            self._look()
+        if following == ends and not self._no_more:
+            if self._polled_at is not None:
+                self._wait(max(0.0, self._polled_at + self._options.poll_ms / 1000 - self._clock()))
+            self._poll()
             following = self._advanced(ends, budget)
         self._check_reaches(ends)
         self._turn = last_served(ends, following, self._turn)
@@ -96,7 +90,7 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802
         """Where the archive ends, for the query's progress."""
-        ends = ((topic, records.last_position) for topic, records in self._known.items())
+        ends = ((topic, records.last_position) for topic, records in self._records.items())
         return encode({topic: end for topic, end in ends if end is not None}) or None
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
@@ -104,22 +98,22 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begun, ends = decode(start), decode(end)
         if begun == ends:
             return []
-        self._look_for(ends)
+        self._poll_for(ends)
         moved = [topic for topic in ends if begun.get(topic) != ends[topic]]
-        asked = [self._asked(self._known[topic], begun.get(topic), ends[topic]) for topic in moved]
+        planned = [self._plan(self._records[topic], begun.get(topic), ends[topic]) for topic in moved]
         plan = f"{zlib.crc32(json.dumps([start, end]).encode()):08x}"
-        return read_tasks(plan, asked, sum(self._known[topic].stored_bytes for topic in ends), self._options)
+        return read_tasks(plan, planned, sum(self._records[topic].stored_bytes for topic in ends), self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return record_batches(partition, self._options, self._schema)
 
-    def _asked(self, records: TopicRecords, after: Position | None, end: Position) -> TopicPlan:
+    def _plan(self, records: TopicRecords, after: Position | None, end: Position) -> TopicPlan:
         messages = self._options.form is Form.MESSAGES
-        view = records.behind(after, back=LOOK_BACK + STEP if messages else 0)
-        items = items_between(view, after, self._times, end)
+        snapshot = records.behind(after, back=LOOK_BACK + STEP if messages else 0)
+        items = items_between(snapshot, after, self._times, end)
         if self._options.fail_on_data_loss and after is not None:
-            check_not_removed(view, after)
-        return TopicPlan.of(view, items, look_back=messages)
+            check_not_removed(snapshot, after)
+        return TopicPlan.of(snapshot, items, look_back=messages)
 
     @property
     def _times(self) -> Selection:
@@ -135,26 +129,29 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return before(records.behind(position.previous_entry), position)
 
     def _advanced(self, ends: Ends, budget: int | None) -> Ends:
-        moved = {topic: records for topic, records in self._known.items() if records.last_position != ends.get(topic)}
+        moved = {topic: records for topic, records in self._records.items() if records.last_position != ends.get(topic)}
         step = step_size(budget, len(moved), self._options.max_partition_bytes)
         behind = {topic: records.behind(ends.get(topic)) for topic, records in moved.items()}
-        pending = {topic: steps(view, ends.get(topic), self._times, step, budget) for topic, view in behind.items()}
+        pending = {
+            topic: steps(snapshot, ends.get(topic), self._times, step, budget) for topic, snapshot in behind.items()
+        }
         return advance(ends, pending, budget, self._turn)
 
-    def _look(self) -> None:
-        """At the catalogs."""
-        if self._views is None:
-            self._views = Views(self._options)
-        self._known = self._views.load()
-        self._looked_at = self._clock()
+    def _poll(self) -> None:
+        """Read what is new in the catalogs."""
+        if self._topics is None:
+            self._topics = SelectedTopics(self._options)
+        self._records = self._topics.load()
+        self._polled_at = self._clock()
 
-    def _look_for(self, ends: Ends) -> None:
-        """Look again where not everything is known that a batch is to read: it was planned before a restart."""
+    def _poll_for(self, ends: Ends) -> None:
+        """Poll where a batch is to read what is not known yet: it was planned before a restart."""
         if any(
-            topic not in self._known or (self._known[topic].last_position or end) < end for topic, end in ends.items()
+            topic not in self._records or (self._records[topic].last_position or end) < end
+            for topic, end in ends.items()
         ):
-            self._look()
-        unknown = next((topic for topic in ends if topic not in self._known), None)
+            self._poll()
+        unknown = next((topic for topic in ends if topic not in self._records), None)
         if unknown is not None:
             raise ConfigError(
                 f"{unknown}: the checkpoint has read it, but it is not among the topics of this query; use another "
@@ -163,17 +160,12 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._check_reaches(ends)
 
     def _check_reaches(self, ends: Ends) -> None:
-        """Raises DataLostError where the archive ends before what was planned or read once: segments are never taken
-        back."""
+        """Raises DataLostError where the archive ends before what was planned or read: it never takes segments back."""
         for topic, end in ends.items() if self._options.fail_on_data_loss else ():
-            there = self._known[topic].last_position if topic in self._known else end
+            there = self._records[topic].last_position if topic in self._records else end
             if there is None or there < end:
                 raise DataLostError(
                     f"{topic}: it reached up to {end}, and the archive ends with {there or 'nothing'} now: records of "
                     f"its catalog are gone; see `offloader catalog rebuild {topic}` (failOnDataLoss=false goes on with "
                     "what is there)"
                 )
-
-    def _wait_until_due(self) -> None:
-        if self._looked_at is not None:
-            self._wait(max(0.0, self._looked_at + self._options.poll_ms / 1000 - self._clock()))

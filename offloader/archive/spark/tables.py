@@ -33,8 +33,7 @@ def spark_schema(form: Form, columns: Sequence[str] = ()) -> StructType:
 
 
 def check_columns(form: Form, schema: StructType) -> None:
-    """Refuse a schema that a user gave (`.schema(...)`) and that is not some of the table's columns. Raises
-    ConfigError."""
+    """Raises ConfigError for a schema (`.schema(...)`) that is not some of the table's columns."""
     names = schema.fieldNames()
     _check_names(form, names)
     twice = next((name for name in names if names.count(name) > 1), None)

@@ -1,12 +1,10 @@
-"""What one task does: it reads its portions and gives Arrow batches. Runs in Spark's Python workers, which are used
-again."""
+"""What one task does: it reads its splits and gives Arrow batches. Spark's Python workers run task after task."""
 
 from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import cache, partial
 
 import pyarrow as pa
@@ -14,13 +12,12 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from offloader.archive.items import Missing
 from offloader.archive.messages.limits import MessageLimits
 from offloader.archive.messages.payloads import UnpackOptions
-from offloader.archive.read_model import EntryRun, ObjectRange, PlanItem, ReadItem, object_of
+from offloader.archive.read_model import EntryRun, ObjectRange, PlanItem, object_of
 from offloader.archive.reading.reader import PlannedReader, ReadOptions
 from offloader.archive.reading.verifier import OnDamage
-from offloader.archive.spark.metrics import MetricsFolder, TaskMetrics, line
+from offloader.archive.spark.metrics import MetricsFolder, TaskMetrics
 from offloader.archive.spark.opening import key_reader, opened
 from offloader.archive.spark.options import SourceOptions
 from offloader.archive.spark.planning import TopicSplit
@@ -32,20 +29,17 @@ log = logging.getLogger("offloader.archive.spark")
 
 
 class ReadTask(InputPartition):
-    """A task's portions; `plan` and `number` name it in the metrics. Can be pickled."""
+    """A task's splits; `plan` and `number` name it in the metrics. Can be pickled."""
 
-    def __init__(self, plan: str, number: int, portions: tuple[TopicSplit, ...]) -> None:
+    def __init__(self, plan: str, number: int, splits: tuple[TopicSplit, ...]) -> None:
         super().__init__(None)
         self.plan = plan
         self.number = number
-        self.portions = portions
+        self.splits = splits
 
 
 def record_batches(task: InputPartition, options: SourceOptions, schema: StructType) -> Iterator[pa.RecordBatch]:
-    """The rows of a task, in the topic's order, as Spark wants them.
-
-    Raises DamagedObjectError and what the store raises; the task is tried again then.
-    """
+    """The rows of a task, in topic order. Raises DamagedObjectError and what the store raises: Spark tries again."""
     if not isinstance(task, ReadTask):
         return  # Spark makes a partition of its own where there is none
     work = TaskWork(task, options, Table(options.form, schema))
@@ -58,8 +52,7 @@ def record_batches(task: InputPartition, options: SourceOptions, schema: StructT
 
 @cache
 def _keep_what_is_there() -> None:
-    """Spark's workers collect garbage after each task, which for what the libraries hold takes 0.1 s: leave that out
-    from now on."""
+    """Spark's workers collect garbage after each task: 0.1 s for what the libraries hold. Leave that out."""
     if TaskContext.get() is not None:
         gc.freeze()
 
@@ -79,24 +72,22 @@ class TaskWork:
         self._missing = 0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        for portion in self._task.portions:
-            runs = self._runs(portion, self._reader.read(portion.items))
+        for split in self._task.splits:
             unpack = UnpackOptions(
                 key_reader(self._options),
-                SplitLookBack(self._back, portion.before),
+                partial(_look_back, self._back, split.before),
                 limits=MessageLimits(self._options.max_message_size, self._options.max_chunked_message_size),
                 keep_damaged=self._options.skip_damage,
-                aborted=portion.aborted.copy,
-                object_of=partial(object_of, portion.items),
+                aborted=split.aborted.copy,
+                object_of=partial(object_of, split.items),
             )
-            for batch in self._table.batches(
-                runs, portion.topic, unpack, self._options.starting_time, self._options.ending_time
-            ):
+            times = self._options.starting_time, self._options.ending_time
+            for batch in self._table.batches(self._runs(split), split.topic, unpack, *times):
                 self._rows += batch.num_rows
                 yield batch
 
     def tell(self) -> None:
-        """What it has cost, also where it failed."""
+        """What it has cost, also where it failed. Figures that cannot be written cost no row, and hide no error."""
         read, back = self._reader.stats, self._back.stats
         metrics = TaskMetrics(
             requests=read.requests + back.requests,
@@ -106,47 +97,35 @@ class TaskWork:
             missing=self._missing,
             skipped=read.skipped,
         )
-        log.info("task %d of plan %s: %s", self._task.number, self._task.plan, line(metrics))
+        plan, number = self._task.plan, self._task.number
+        log.info("task %d of plan %s: %s", number, plan, metrics)
         if (store := self._options.metrics_store) is not None:
-            self._write(MetricsFolder(store), metrics)
+            try:
+                MetricsFolder(store).write_task(plan, number, metrics)
+            except OffloadError as error:
+                log.warning(
+                    "task %d of plan %s: its metrics are not written: %s",
+                    number,
+                    plan,
+                    error,
+                    extra={"see": "metrics-unwritten"},
+                )
 
-    def _write(self, folder: MetricsFolder, metrics: TaskMetrics) -> None:
-        """Figures that cannot be written cost no row, and hide no error of the reading."""
-        try:
-            folder.write_task(self._task.plan, self._task.number, metrics)
-        except OffloadError as error:
-            log.warning(
-                "task %d of plan %s: its metrics are not written: %s",
-                self._task.number,
-                self._task.plan,
-                error,
-                extra={"see": "metrics-unwritten"},
-            )
-
-    def _runs(self, portion: TopicSplit, items: Iterable[ReadItem]) -> Iterator[EntryRun]:
-        for item in items:
+    def _runs(self, split: TopicSplit) -> Iterator[EntryRun]:
+        for item in self._reader.read(split.items):
             if isinstance(item, EntryRun):
                 yield item
-            else:
-                self._note(portion, item)
-
-    def _note(self, portion: TopicSplit, item: Missing) -> None:
-        self._missing += 1
-        if item.kind is None:
-            log.warning(
-                "%s: %s..%s is missing: %s", portion.topic, item.start, item.end, item.why, extra={"see": "missing"}
-            )
+                continue
+            self._missing += 1
+            if item.kind is None:
+                log.warning(
+                    "%s: %s..%s is missing: %s", split.topic, item.start, item.end, item.why, extra={"see": "missing"}
+                )
 
 
-@dataclass(frozen=True)
-class SplitLookBack:
-    """Reads what lies before a portion, the nearest first."""
-
-    reader: PlannedReader
-    before: tuple[PlanItem, ...]
-
-    def __call__(self, before: Position) -> Iterator[EntryRun]:
-        for item in reversed(self.before):
-            if isinstance(item, ObjectRange) and item.first < before:
-                runs = [run for run in self.reader.read([item]) if isinstance(run, EntryRun)]
-                yield from reversed(runs)
+def _look_back(reader: PlannedReader, items: tuple[PlanItem, ...], before: Position) -> Iterator[EntryRun]:
+    """What lies before a position, the nearest first."""
+    for item in reversed(items):
+        if isinstance(item, ObjectRange) and item.start < before:
+            runs = [run for run in reader.read([item]) if isinstance(run, EntryRun)]
+            yield from reversed(runs)

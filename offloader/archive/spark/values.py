@@ -1,5 +1,4 @@
-"""Option values as people write them: positions, publish times, topics, switches. Pure; ValueError says what to
-write."""
+"""Option values as people write them: positions, times, topics, switches. Pure; ValueError says what to write."""
 
 from __future__ import annotations
 
@@ -14,15 +13,10 @@ from offloader.model import Position, TopicName
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """`LEDGER:ENTRY` for the one topic that is read, or one for each of several topics. Without incarnations: ledger
-    ids tell those."""
+    """`LEDGER:ENTRY` for the only topic, or one for each of several. Ledger ids tell the incarnations."""
 
     only: Position | None = None
     each: tuple[tuple[TopicName, Position], ...] = ()
-
-    @property
-    def given(self) -> bool:
-        return self != Positions()
 
     def of(self, topic: TopicName) -> Position | None:
         return self.only if self.only is not None else dict(self.each).get(topic)

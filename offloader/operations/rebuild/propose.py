@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from offloader.archive.continuity import BreakKind, breaks
+from offloader.archive.continuity import breaks
+from offloader.archive.findings import FindingKind
 from offloader.errors import FatalError
 from offloader.metadata.layout import generations_folder
 from offloader.metadata.state import REBUILT, Claim, LedgerClosed, Said, TopicCatalog
@@ -126,6 +127,6 @@ def _of_chain(remains: Remains, found: Chain) -> Iterator[Note]:
 def _doubts(remains: Remains, records: Iterable[Said]) -> Iterator[Note]:
     """A note of each place where readers report or refuse something."""
     for found in breaks(TopicCatalog.empty(remains.topic).apply(*records)):
-        before = found.before if found.kind is BreakKind.UNPROVEN else None
+        before = found.before if found.kind is FindingKind.UNPROVEN_END else None
         remedy = "" if before is None else f"; --ended {before.end} where you know that it did"
         yield Note(NoteKind.UNKNOWN, generations_folder(remains.topic), f"{found.message}{remedy}", found.after.start)

@@ -28,15 +28,15 @@ class ArchiveSource:
 
     def __init__(self, topic: ArchivedTopic) -> None:
         self._topic = topic
-        self._view = topic.view
-        self._copied = {data_key(topic.name, s.uuid) for s in self._view.catalog.segments if s.source.complete}
+        self._snapshot = topic.snapshot
+        self._copied = {data_key(topic.name, s.uuid) for s in self._snapshot.catalog.segments if s.source.complete}
 
     def outline(self, after: Position | None) -> Outline:
         """From the records alone. Raises DamagedRecordError."""
         items = self._plan(after)
         ranges = [item for item in items if isinstance(item, ObjectRange)]
         lost = [f"{i.start}..{i.end} ({i.why})" for i in items if isinstance(i, Missing) and i.kind is None]
-        if self._view.ledgers and self._view.listed is None:
+        if self._snapshot.ledgers and self._snapshot.listed is None:
             lost.append("nothing lists the ledgers of Pulsar's own offloader, so that one may be missing")
         entries = sum(run.span for each in ranges for run in each.runs if run.gap is None)
         return Outline(entries, sum(each.size for each in ranges), tuple(lost))
@@ -49,10 +49,10 @@ class ArchiveSource:
         """Of the transactions in what was copied from ledgers; reads all of that."""
         ranges = (item for item in self._plan(None) if isinstance(item, ObjectRange))
         raw = [r for r in ranges if r.object.ledger is not None or r.object.data_key in self._copied]
-        return outcomes(tuple((each.first, each.last) for each in raw), self._read(raw))
+        return outcomes(tuple((each.start, each.end) for each in raw), self._read(raw))
 
     def _plan(self, after: Position | None) -> list[PlanItem]:
-        items = plan(self._view, Selection(start=None if after is None else after.next_entry))
+        items = plan(self._snapshot, Selection(start=None if after is None else after.next_entry))
         # What the plan knows to be damaged is refused, or passed over, like what is lost.
         return [replace(item, damaged="") if isinstance(item, Missing) else item for item in items]
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
-from offloader.archive.messages.text import text
+from offloader.archive.messages.envelope import text
 from offloader.errors import DamagedObjectError
 from offloader.model import Position, TopicName
 

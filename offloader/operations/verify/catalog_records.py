@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import pairwise
 
-from offloader.ahead import map_ahead
+from offloader.ahead import map_ahead, unawaited_pool
 from offloader.archive.continuity import breaks, name, spans
 from offloader.archive.findings import Finding, FindingKind
 from offloader.archive.runs import runs
@@ -144,7 +143,7 @@ def _read(store: ObjectStore, keys: list[str]) -> Iterator[bytes | DamagedRecord
         except DamagedRecordError as error:
             return error
 
-    with ThreadPoolExecutor(READERS, "record-reader") as pool:
+    with unawaited_pool(READERS, "record-reader") as pool:
         yield from map_ahead(pool, read, keys, 2 * READERS)
 
 
@@ -188,8 +187,7 @@ def check_catalog(catalog: TopicCatalog) -> Iterator[Finding]:
     """Whether the records agree with each other."""
     topic = catalog.topic
     for broken in breaks(catalog):
-        kind, position = FindingKind(broken.kind), broken.after.start
-        yield Finding(kind, catalog_folder(topic), broken.message, topic, position=position)
+        yield Finding(broken.kind, catalog_folder(topic), broken.message, topic, position=broken.after.start)
     for before, after in pairwise((None, *spans(catalog))):
         if after is not None:
             yield from _check_predecessor(topic, before, after)

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.archive.catalog_cache import CatalogCache
-from offloader.archive.following.follower import FollowLimits
-from offloader.archive.following.live import Following, Live
+from offloader.archive.following.follower import Following
+from offloader.archive.following.live import FollowLimits, Live
 from offloader.archive.items import Missing
 from offloader.archive.read_model import EntryRun, ReadItem, Selection
 from offloader.archive.reading.reader import PlannedReader

@@ -9,8 +9,8 @@ import pytest
 
 from offloader.archive.archive import Archive
 from offloader.archive.catalog_cache import CatalogCache
-from offloader.archive.following.follower import FollowLimits
-from offloader.archive.following.live import Following, Live
+from offloader.archive.following.follower import Following
+from offloader.archive.following.live import FollowLimits, Live
 from offloader.archive.read_model import Selection
 from offloader.archive.reading.stores import Stores
 from offloader.archive.records import TopicRecords

@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 from offloader.archive.items import Missing
 from offloader.archive.ledgers.bucket import scan
 from offloader.archive.ledgers.contexts import LedgerContext, found_in
-from offloader.archive.ledgers.found import FoundLedgers
-from offloader.archive.ledgers.joined import joined
+from offloader.archive.ledgers.found import FoundLedgers, joined
 from offloader.archive.ledgers.names import data_key, index_key
 from offloader.archive.read_model import Selection
 from offloader.archive.reading.indexes import IndexCache
 from offloader.archive.reading.plan import plan
 from offloader.archive.reading.reader import OnDamage, PlannedReader, ReadOptions
 from offloader.archive.reading.stores import Stores
-from offloader.archive.view import TopicSnapshot
+from offloader.archive.snapshot import TopicSnapshot
 from offloader.errors import DamagedObjectError, ObjectNotFoundError
 from offloader.metadata.state import TopicCatalog
 from offloader.model import Position, TopicName

@@ -15,8 +15,8 @@ from offloader.archive.messages.payloads import UnpackOptions
 from offloader.archive.messages.unpack import Unpacker
 from offloader.archive.reading.stores import Stores
 from offloader.archive.records import TopicRecords
+from offloader.archive.snapshot import TopicSnapshot
 from offloader.archive.topic import ArchivedTopic
-from offloader.archive.view import TopicSnapshot
 from offloader.format.entry import ABORT_MARKER, COMMIT_MARKER
 from offloader.model import Transaction
 from offloader.storage.memory import MemoryStore

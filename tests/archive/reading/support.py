@@ -13,7 +13,7 @@ from offloader.archive.read_model import OffloadedLedger, PlanItem, ReadItem
 from offloader.archive.reading.indexes import IndexCache
 from offloader.archive.reading.reader import PlannedReader, ReadOptions
 from offloader.archive.reading.stores import Stores
-from offloader.archive.view import TopicSnapshot
+from offloader.archive.snapshot import TopicSnapshot
 from offloader.model import LedgerList, LedgerSpan, Position, SegmentLayout
 from offloader.ports.object_store import ObjectStore, Stat
 from tests.archive.ledgers.support import put_ledger

@@ -92,7 +92,7 @@ def test_a_partitioned_topic_is_read_by_partition(tmp_path: Path) -> None:
 
 
 def test_what_is_no_message_is_named_with_its_object(topic: ArchivedTopic) -> None:
-    key = topic.view.catalog.segments[-1].uuid
+    key = topic.snapshot.catalog.segments[-1].uuid
     for reading in (topic.messages(), topic.record_batches()):
         with pytest.raises(DamagedObjectError, match=rf"orders/{key}\S*: 9:1 \(offset \d+\): ") as found:
             list(reading)
@@ -236,7 +236,7 @@ def test_a_topic_that_stock_brokers_offloaded(tmp_path: Path) -> None:
     archive = Archive((tmp_path / "root").as_uri(), ledgers=LedgerBucket(bucket))
     assert archive.topics() == [TOPIC]
     topic = archive.topic(TOPIC)
-    assert topic.view.listed is None
+    assert topic.snapshot.listed is None
     assert [m.value for m in topic.messages()] == [f"{ledger}:{n}".encode() for ledger in (2, 5) for n in range(4)]
 
 

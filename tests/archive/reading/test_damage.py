@@ -15,7 +15,7 @@ from offloader.archive.read_model import ObjectRange, Selection
 from offloader.archive.reading.checksums import uncovered_entries
 from offloader.archive.reading.plan import plan
 from offloader.archive.reading.reader import OnDamage
-from offloader.archive.view import TopicSnapshot
+from offloader.archive.snapshot import TopicSnapshot
 from offloader.errors import DamagedObjectError, ObjectNotFoundError
 from offloader.metadata import layout
 from offloader.model import MIB, Position, SegmentLayout, TopicName
@@ -29,7 +29,9 @@ CUTS = SegmentLayout(part_size=6_000, block_size=3_000, index_step=700)
 
 
 def data_objects(built: Topic) -> list[str]:
-    return sorted({item.object.data_key for item in plan(built.view) if isinstance(item, ObjectRange) and item.cuts})
+    return sorted(
+        {item.object.data_key for item in plan(built.view) if isinstance(item, ObjectRange) and item.split_points}
+    )
 
 
 def change(built: Topic, key: str, how: Callable[[bytes], bytes]) -> None:

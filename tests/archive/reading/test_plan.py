@@ -9,10 +9,10 @@ from hypothesis import given
 
 from offloader.archive.items import Missing
 from offloader.archive.read_model import ObjectRange, OffloadedLedger, Selection
-from offloader.archive.reading.object_range import LEDGER_CUT
+from offloader.archive.reading.object_range import LEDGER_STEP
 from offloader.archive.reading.overlaps import located
 from offloader.archive.reading.plan import plan, split, until
-from offloader.archive.view import TopicSnapshot
+from offloader.archive.snapshot import TopicSnapshot
 from offloader.errors import DamagedRecordError
 from offloader.metadata.state import TopicCatalog
 from offloader.model import LedgerList, LedgerSpan, Position
@@ -51,7 +51,7 @@ def test_a_ledger_is_cut_at_equal_estimates() -> None:
     tasks = split([piece], 100_000_000)
     assert 11 <= len(tasks) <= 14
     assert all(task[0].size <= 100_000_000 for task in tasks if isinstance(task[0], ObjectRange))
-    assert max(cut.size for cut in piece.cuts) <= LEDGER_CUT + 2_000
+    assert max(cut.size for cut in piece.split_points) <= LEDGER_STEP + 2_000
 
 
 @given(topics(), positions())
@@ -62,10 +62,10 @@ def test_what_was_planned_can_be_cut_anywhere(built: Topic, end: Position | None
     found = list(until(plan(built.view), end))
     assert [(piece.object, piece.runs) for piece in found] == [(piece.object, piece.runs) for piece in expected]
     for piece, other in zip(found, expected, strict=True):
-        assert [cut[:2] for cut in piece.cuts] == [cut[:2] for cut in other.cuts]
-        assert [cut[3:] for cut in piece.cuts] == [cut[3:] for cut in other.cuts]
+        assert [cut[:2] for cut in piece.split_points] == [cut[:2] for cut in other.split_points]
+        assert [cut[3:] for cut in piece.split_points] == [cut[3:] for cut in other.split_points]
         assert 0 <= piece.size - other.size <= 2  # an estimate is rounded
-        assert piece.ends_object == (other.ends_object and piece.last == other.last)
+        assert piece.ends_object == (other.ends_object and piece.end == other.end)
 
 
 def test_segments_are_preferred_to_the_same_positions_of_a_ledger() -> None:
@@ -96,7 +96,7 @@ def test_what_a_ledger_has_is_not_lost() -> None:
     archive.lose(Position(0, 1, 5), Position(0, 4, -1))
     archive.add(stream(4, 0, 2))
     items = plan(TopicSnapshot(TOPIC, archive.catalog, (ledger(2, 9),)))
-    assert [(i.first, i.last) if isinstance(i, ObjectRange) else (i.start, i.end) for i in items] == [
+    assert [(i.start, i.end) for i in items] == [
         (Position(0, 1, 0), Position(0, 1, 4)),
         (Position(0, 1, 5), Position(0, 2, -1)),
         (Position(0, 2, 0), Position(0, 2, 9)),
@@ -157,7 +157,7 @@ def test_a_segment_of_gaps_alone_is_told_of_and_not_read() -> None:
     archive.claim()
     archive.add([], [gap(1, 0, 4)])
     (piece,) = pieces(TopicSnapshot.of(archive.catalog))
-    assert (piece.size, piece.cuts, piece.runs) == (0, (), (gap_run(1, 0, 4),))
+    assert (piece.size, piece.split_points, piece.runs) == (0, (), (gap_run(1, 0, 4),))
 
 
 def test_positions_are_of_the_incarnation_that_had_their_ledger() -> None:

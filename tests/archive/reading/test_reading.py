@@ -45,14 +45,14 @@ def test_tasks_are_bounded_and_keep_the_order(built: Topic, max_bytes: int) -> N
     tasks = split(items, max_bytes)
     for task in tasks:
         pieces = [item for item in task if isinstance(item, ObjectRange)]
-        assert sum(p.size for p in pieces) <= max_bytes or sum(len(p.cuts) for p in pieces) == 1
+        assert sum(p.size for p in pieces) <= max_bytes or sum(len(p.split_points) for p in pieces) == 1
     flat = [item for task in tasks for item in task]
     assert [i for i in flat if isinstance(i, Missing)] == [i for i in items if isinstance(i, Missing)]
     assert sum(i.size for i in flat if isinstance(i, ObjectRange)) == sum(
         i.size for i in items if isinstance(i, ObjectRange)
     )
-    assert [c for i in flat if isinstance(i, ObjectRange) for c in i.cuts] == [
-        c for i in items if isinstance(i, ObjectRange) for c in i.cuts
+    assert [c for i in flat if isinstance(i, ObjectRange) for c in i.split_points] == [
+        c for i in items if isinstance(i, ObjectRange) for c in i.split_points
     ]
 
 

@@ -13,7 +13,7 @@ from offloader.archive.reading.indexes import IndexCache
 from offloader.archive.reading.plan import plan, split
 from offloader.archive.reading.reader import PlannedReader, ReadOptions
 from offloader.archive.reading.stores import Stores
-from offloader.archive.view import TopicSnapshot
+from offloader.archive.snapshot import TopicSnapshot
 from offloader.errors import ConfigError
 from offloader.metadata import layout
 from offloader.model import KIB, MIB, Position, SegmentLayout

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from offloader.archive.read_model import EntryRun
 from offloader.archive.reading.fetches import fetches
 from offloader.archive.reading.scan import BrokenEntry, Scanner
-from offloader.archive.reading.sparse_index import SparseIndex, decode_points
+from offloader.archive.reading.sparse_index import SparseIndex, decode_sparse_index
 from offloader.archive.runs import Run
 from offloader.model import SegmentLayout
 from tests.archive.ledgers.support import objects
@@ -52,14 +52,14 @@ def scanned(points: SparseIndex, data: bytes, runs: list[Run], read_size: int) -
 @given(streams(), small_cuts(), read_sizes)
 def test_all_entries_whatever_the_sizes(stream: list[Stored], cuts: SegmentLayout, read_size: int) -> None:
     made = sealed(cut_all(stream, cuts))
-    points = decode_points(made.index, None)
+    points = decode_sparse_index(made.index, None)
     assert scanned(points, made.data, runs_of(stream), read_size) == stream
 
 
 @given(st.lists(st.binary(max_size=700), min_size=1, max_size=30), st.sampled_from([900, 3_000, 50_000]), read_sizes)
 def test_blocks_of_brokers_whatever_the_sizes(entries: list[bytes], block_size: int, read_size: int) -> None:
     data, index = objects(5, entries, block_size=block_size)
-    points = decode_points(index, 5)
+    points = decode_sparse_index(index, 5)
     found = scanned(points, data, [Run.closed(5, 0, len(entries) - 1)], read_size)
     assert found == [Stored(5, n, entry) for n, entry in enumerate(entries)]
 
@@ -69,7 +69,7 @@ def test_fetches_cover_what_is_wanted_and_little_more(
     stream: list[Stored], cuts: SegmentLayout, read_size: int, data: st.DataObject
 ) -> None:
     made = sealed(cut_all(stream, cuts))
-    points = decode_points(made.index, None)
+    points = decode_sparse_index(made.index, None)
     kept = data.draw(st.sets(st.integers(0, len(stream) - 1), min_size=1, max_size=4))
     wanted = runs_of([stream[n] for n in sorted(kept)])
     planned = list(fetches(points, wanted, read_size))
@@ -90,7 +90,7 @@ def test_any_changed_byte_is_a_fault_or_in_an_entrys_bytes(
     stream: list[Stored], cuts: SegmentLayout, read_size: int, data: st.DataObject
 ) -> None:
     made = sealed(cut_all(stream, cuts))
-    points = decode_points(made.index, None)
+    points = decode_sparse_index(made.index, None)
     at = data.draw(st.integers(0, len(made.data) - 1))
     changed = made.data[:at] + bytes([made.data[at] ^ data.draw(st.integers(1, 255))]) + made.data[at + 1 :]
     scanner = Scanner(points, 0)
@@ -111,10 +111,10 @@ def test_any_changed_byte_is_a_fault_or_in_an_entrys_bytes(
 
 def test_fixtures_that_pulsar_wrote() -> None:
     for made, ledger in ((v1_one_block(), 7), (v1_tiny_blocks(), 9)):
-        points = decode_points(made.index, ledger)
+        points = decode_sparse_index(made.index, ledger)
         for read_size in (128, 1_000, 4_096, 1 << 22):
             found = scanned(points, made.data, [Run.closed(ledger, 0, len(made.entries) - 1)], read_size)
             assert [(s.entry, sha256(s.data)) for s in found] == made.entries
     made = fixture("v2_one_ledger_one_block", "44444444-4444-4444-4444-444444444444")
-    found = scanned(decode_points(made.index, None), made.data, [Run.closed(20, 0, 64)], 1 << 16)
+    found = scanned(decode_sparse_index(made.index, None), made.data, [Run.closed(20, 0, 64)], 1 << 16)
     assert [(s.entry, sha256(s.data)) for s in found] == made.entries

@@ -276,7 +276,7 @@ def moment(ms: int) -> datetime:
 
 def test_filters_read_less_and_lose_nothing(world: World) -> None:
     def bytes_planned(planned: ArchiveReader) -> int:
-        return sum(portion.size for task in tasks_of(planned) for portion in task.portions)
+        return sum(portion.size for task in tasks_of(planned) for portion in task.splits)
 
     users = EqualTo(("__topic",), "persistent://public/default/users")
     times: list[Filter] = [

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 )
 
 from offloader.archive.read_model import Selection
-from offloader.archive.spark.filters import EVERYTHING, Bounds, ColumnNames, Narrowing, narrowing, selection
+from offloader.archive.spark.filters import EVERYTHING, Bounds, ColumnNames, Narrowing, narrowed_selection, narrowing
 from offloader.model import Loss, Position, TopicName
 
 NAMES = ColumnNames("__topic", "__ledgerId", "__entryId", "__publishTime")
@@ -68,13 +68,13 @@ def test_times_keep_every_ms_that_may_match() -> None:
 def test_contradictions_leave_nothing() -> None:
     filters: list[Filter] = [GreaterThan(("__ledgerId",), 8), LessThan(("__ledgerId",), 7)]
 
-    assert selection(EXTENTS, Selection(), narrowing(filters, NAMES)) is None
+    assert narrowed_selection(EXTENTS, Selection(), narrowing(filters, NAMES)) is None
 
 
 def test_an_entry_of_one_ledger() -> None:
     filters: list[Filter] = [EqualTo(("__ledgerId",), 12), EqualTo(("__entryId",), 4)]
 
-    found = selection(EXTENTS, Selection(), narrowing(filters, NAMES))
+    found = narrowed_selection(EXTENTS, Selection(), narrowing(filters, NAMES))
 
     assert found == Selection(Position(1, 12, 4), Position(1, 12, 4))
 
@@ -105,7 +105,7 @@ def matches(f: Filter, position: Position) -> bool:
 
 @given(st.lists(_ANY, max_size=4), st.sampled_from([None, *POSITIONS]), st.sampled_from([None, *POSITIONS]))
 def test_whatever_matches_is_selected(filters: list[Filter], start: Position | None, end: Position | None) -> None:
-    found = selection(EXTENTS, Selection(start, end), narrowing(filters, NAMES))
+    found = narrowed_selection(EXTENTS, Selection(start, end), narrowing(filters, NAMES))
 
     for position in POSITIONS:
         wanted = (start is None or position >= start) and (end is None or position <= end)
@@ -115,6 +115,6 @@ def test_whatever_matches_is_selected(filters: list[Filter], start: Position | N
 
 
 def test_times_are_narrowed_by_both() -> None:
-    found = selection(EXTENTS, Selection(published_from=5, published_to=9), Narrowing(published=Bounds(7, 20)))
+    found = narrowed_selection(EXTENTS, Selection(published_from=5, published_to=9), Narrowing(published=Bounds(7, 20)))
 
     assert found == Selection(KNOWN[0].start, KNOWN[-1].end, 7, 9)

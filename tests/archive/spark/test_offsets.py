@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from offloader.archive.items import Missing
 from offloader.archive.read_model import PlanItem, Selection
 from offloader.archive.records import TopicRecords
+from offloader.archive.snapshot import TopicSnapshot
 from offloader.archive.spark import offsets
 from offloader.archive.spark.offsets import Step, advance, before, check_not_removed, items_between, steps
-from offloader.archive.view import TopicSnapshot
 from offloader.errors import DataLostError
 from offloader.metadata.state import TopicCatalog
 from offloader.model import GapKind, Position, TopicName

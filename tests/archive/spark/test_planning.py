@@ -12,6 +12,7 @@ from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.archive.read_model import ObjectRange, PlanItem, Selection
 from offloader.archive.reading.plan import plan
 from offloader.archive.records import TopicRecords
+from offloader.archive.snapshot import TopicSnapshot
 from offloader.archive.spark.options import SourceOptions
 from offloader.archive.spark.parsing import parse_options
 from offloader.archive.spark.planning import (
@@ -19,14 +20,13 @@ from offloader.archive.spark.planning import (
     LookBackPlan,
     TopicPlan,
     TopicSplit,
-    asked_of,
     check_losses,
-    portions,
+    selection_of,
     task_size,
     tasks,
-    wanted,
+    topic_plans,
+    topic_splits,
 )
-from offloader.archive.view import TopicSnapshot
 from offloader.errors import DataLostError
 from offloader.model import Position, TopicName
 from offloader.storage.settings import StoreSettings
@@ -72,7 +72,7 @@ def positions(items: tuple[PlanItem, ...] | list[PlanItem]) -> list[tuple[int, i
 
 @given(st.integers(1, 60_000), st.booleans())
 def test_every_position_is_in_one_portion(max_bytes: int, look_back: bool) -> None:
-    found = portions(TopicPlan.of(VIEW, plan(VIEW), look_back=look_back), max_bytes)
+    found = topic_splits(TopicPlan.of(VIEW, plan(VIEW), look_back=look_back), max_bytes)
 
     assert [p for portion in found for p in positions(portion.items)] == EVERYTHING
     largest_part = max(part.size for segment in VIEW.catalog.segments for part in segment.parts)
@@ -80,7 +80,7 @@ def test_every_position_is_in_one_portion(max_bytes: int, look_back: bool) -> No
 
 
 def test_one_segment_is_read_by_many_tasks() -> None:
-    found = portions(TopicPlan.of(VIEW, plan(VIEW, Selection(at(1, 0), at(1, 49))), look_back=False), 4_000)
+    found = topic_splits(TopicPlan.of(VIEW, plan(VIEW, Selection(at(1, 0), at(1, 49))), look_back=False), 4_000)
 
     assert len(tasks(found, 4_000)) >= 4
 
@@ -95,11 +95,11 @@ def test_looking_back_goes_on_where_a_portion_begins(first: tuple[int, int], max
     assert enough or len(back) == number
 
 
-def test_a_selection_by_time_falls_into_stretches() -> None:
+def test_a_selection_by_time_falls_into_intervals() -> None:
     items = plan(VIEW, Selection(published_from=1_020_000, published_to=1_030_000))
     assert [p for p in EVERYTHING if p in positions(items)] != EVERYTHING
 
-    found = portions(TopicPlan.of(VIEW, items, look_back=True), 10**9)
+    found = topic_splits(TopicPlan.of(VIEW, items, look_back=True), 10**9)
 
     assert [p for portion in found for p in positions(portion.items)] == positions(items)
     assert [positions(portion.items)[0][0] for portion in found] == [1, 2, 2, 2]  # one of them is the gap
@@ -113,7 +113,7 @@ def test_a_selection_by_time_falls_into_stretches() -> None:
 def test_whatever_a_time_wants_is_read() -> None:
     items = plan(VIEW, Selection(published_from=1_020_000, published_to=1_030_000))
     found = {
-        p for portion in portions(TopicPlan.of(VIEW, items, look_back=True), 5000) for p in positions(portion.items)
+        p for portion in topic_splits(TopicPlan.of(VIEW, items, look_back=True), 5000) for p in positions(portion.items)
     }
 
     wanted_ = {(1, e) for e in range(20, 31)} | {(2, e) for e in range(12, 23)} | {(2, e) for e in range(51, 61)}
@@ -131,7 +131,7 @@ def test_small_portions_share_a_task() -> None:
 
 
 def test_portions_can_be_pickled() -> None:
-    found = portions(TopicPlan.of(VIEW, plan(VIEW), look_back=True), 5000)
+    found = topic_splits(TopicPlan.of(VIEW, plan(VIEW), look_back=True), 5000)
 
     assert pickle.loads(pickle.dumps(found)) == found
 
@@ -140,8 +140,8 @@ def test_what_the_options_want() -> None:
     options = parse_options({"root": "s3://b", "topics": str(TOPIC), "startingPosition": "2:5", "endingTime": "7"})
 
     records = TopicRecords.of(VIEW)
-    assert wanted(records, options) == Selection(at(2, 5), None, None, 7)
-    asked = asked_of(records, wanted(records, SourceOptions(StoreSettings("s3://b"))))
+    assert selection_of(records, options) == Selection(at(2, 5), None, None, 7)
+    asked = topic_plans(records, selection_of(records, SourceOptions(StoreSettings("s3://b"))))
     assert [item for planned in asked for item in planned.items] == plan(VIEW)
 
 

@@ -124,7 +124,7 @@ def test_a_budget_bounds_each_batch(world: World) -> None:
     end = query.reader.latestOffset(query.offset, query.reader.getDefaultReadLimit())
 
     tasks = [task for task in query.reader.partitions(query.offset, end) if isinstance(task, ReadTask)]
-    assert sum(portion.size for task in tasks for portion in task.portions) <= 200 * 1024
+    assert sum(portion.size for task in tasks for portion in task.splits) <= 200 * 1024
     assert query.reader.latestOffset(query.offset, ReadAllAvailable()) == query.reader.reportLatestOffset()
     assert query.reader.getDefaultReadLimit() == ReadMaxBytes(200 * 1024)
 
@@ -137,7 +137,7 @@ def test_a_batch_is_the_same_when_it_is_planned_again(world: World) -> None:
 
     def plan() -> list[tuple[str, int, bytes]]:
         return [
-            (t.plan, t.number, pickle.dumps(t.portions))
+            (t.plan, t.number, pickle.dumps(t.splits))
             for t in query.reader.partitions(start, end)
             if isinstance(t, ReadTask)
         ]

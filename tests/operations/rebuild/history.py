@@ -12,7 +12,7 @@ from offloader.archive.read_model import EntryRun
 from offloader.archive.reading.plan import plan
 from offloader.archive.reading.reader import PlannedReader
 from offloader.archive.reading.stores import Stores
-from offloader.archive.view import TopicSnapshot
+from offloader.archive.snapshot import TopicSnapshot
 from offloader.errors import OffloadError
 from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs, released

@@ -8,8 +8,8 @@ import pytest
 
 from offloader.archive.items import ArchivedEntry, Missing
 from offloader.archive.read_model import LAST_ENTRY, OffloadedLedger, Unreadable
+from offloader.archive.snapshot import TopicSnapshot
 from offloader.archive.topic import ArchivedTopic
-from offloader.archive.view import TopicSnapshot
 from offloader.format.entry import ABORT_MARKER, COMMIT_MARKER
 from offloader.model import LedgerList, LedgerSpan, Source
 from offloader.operations.restore.archived import ArchiveSource

@@ -11,49 +11,43 @@ from offloader.archive.records import TopicRecords
 from offloader.archive.spark.opening import opened
 from offloader.archive.spark.options import SourceOptions
 from offloader.errors import ConfigError, DataLostError
-from offloader.metadata import layout
+from offloader.metadata import layout, listing
 from offloader.metadata.log import READERS
 from offloader.model import TopicName
 
 log = logging.getLogger("offloader.archive.spark")
 
 
-class Views:
-    """The records of the topics that the options name. Only what was written since is read when they are loaded
-    again."""
+class SelectedTopics:
+    """The records of the topics that the options name. Loading them again reads only what is new."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._archive = opened(options)
         self._options = options
-        self._known: dict[TopicName, TopicRecords] = {}
+        self._records: dict[TopicName, TopicRecords] = {}
 
     def load(self) -> dict[TopicName, TopicRecords]:
-        """As they are now, in the order of their names. Raises ConfigError where a topic is not in the archive, or
-        there is none."""
-        if self._options.topics:
-            partitions = self._partitions()
-            self._refresh([*self._options.topics, *partitions])
-            lost = self._lost()
-            self._check_none_is_missing(partitions, lost)
-        else:
-            names = [name for name in self._archive.names() if self._is_meant(name)]
-            if not names:
-                self._check_is_archive()
-            self._refresh(names)
-            lost = self._lost()
-        self._tell_of(lost)
-        return {name: self._known[name] for name in sorted(self._known) if self._archive.has(self._known[name])}
-
-    def _refresh(self, names: Iterable[TopicName]) -> None:
+        """As they are now, in order of names. Raises ConfigError where a topic is not in the archive, or none is."""
+        partitions = self._partitions()
+        names = [*self._options.topics, *partitions] if self._options.topics else self._matching()
         with ThreadPoolExecutor(READERS, "catalog-reader") as pool:
-            for records in pool.map(self._archive.records, names):
-                self._known[records.topic] = records
+            self._records |= {records.topic: records for records in pool.map(self._archive.records, names)}
+        archive = self._archive
+        gone = (name for name in sorted(self._records) if not archive.has(self._records[name]))
+        lost = [name for name in gone if listing.holds_data(archive.store, name)]
+        self._check_none_is_missing(partitions, lost)
+        self._tell_of(lost)
+        return {name: self._records[name] for name in sorted(self._records) if archive.has(self._records[name])}
 
-    def _check_is_archive(self) -> None:
-        """A wrong root must not pass for topics that nobody has written to."""
+    def _matching(self) -> list[TopicName]:
+        """The archived topics of the namespace, or that match the pattern. A wrong root must not pass for topics that
+        nobody has written to."""
+        names = [name for name in self._archive.names() if self._is_meant(name)]
         may_be_empty = self._options.wait_for_topics or self._archive.ledgers is not None
-        if not may_be_empty and self._archive.store.stat(layout.ROOT) is None:
-            raise ConfigError(f"root: there is no archive in {self._archive.store.url}; `offloader doctor` tells more")
+        if not names and not may_be_empty and self._archive.store.stat(layout.ROOT) is None:
+            url = self._archive.store.url
+            raise ConfigError(f"root: there is no archive in {url}; `offloader doctor` tells more")
+        return names
 
     def _is_meant(self, name: TopicName) -> bool:
         if self._options.namespace is not None:
@@ -62,18 +56,16 @@ class Views:
 
     def _partitions(self) -> list[TopicName]:
         """The partitions of the named topics: a name may have been a topic's first and a partitioned topic's later."""
+        if not self._options.topics:
+            return []
         scanned = self._archive.scan()
         whole = (name for name in self._options.topics if name.partition < 0)
         return [partition for name in whole for partition in self._archive.partitions(name, scanned)]
 
-    def _lost(self) -> list[TopicName]:
-        """Topics whose objects are there and whose catalogs are not."""
-        return [name for name in sorted(self._known) if self._archive.has_lost_catalog(self._known[name])]
-
     def _check_none_is_missing(self, partitions: Iterable[TopicName], lost: Iterable[TopicName]) -> None:
         there = {*lost, *(TopicName.parse(partition.partitioned_name) for partition in partitions)}
         missing = next(
-            (n for n in self._options.topics if n not in there and not self._archive.has(self._known[n])), None
+            (n for n in self._options.topics if n not in there and not self._archive.has(self._records[n])), None
         )
         if missing is not None and not self._options.wait_for_topics:
             url = self._archive.store.url

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.archive.read_model import Selection
-from offloader.archive.reading.plan import plan
-from offloader.archive.reading.time_range import unbroken
+from offloader.archive.reading.plan import contiguous, plan
 from offloader.format.entry import inspect
 from tests.archive.reading.support import GAP, LOST, Topic, items_told, topics
 
@@ -18,9 +17,9 @@ START = 1_700_000_000_000
 
 @given(topics(), st.integers(0, 500), st.integers(0, 500))
 def test_it_is_without_a_hole(built: Topic, least: int, most: int) -> None:
-    assert list(unbroken(partial(plan, built.view), Selection())) == plan(built.view)
+    assert list(contiguous(partial(plan, built.view), Selection())) == plan(built.view)
     selection = Selection(published_from=START + least, published_to=START + most)
-    told = items_told(built, unbroken(partial(plan, built.view), selection))
+    told = items_told(built, contiguous(partial(plan, built.view), selection))
     assert {p: t for p, t in told.items() if t in (GAP, LOST)} == {
         p: t for p, t in built.truth.items() if t in (GAP, LOST)
     }

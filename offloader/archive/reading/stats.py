@@ -15,39 +15,29 @@ MOST_DAMAGE = 1000
 
 @dataclass(slots=True)
 class ReadStats:
-    """What a reader has asked of stores (indexes included), given, and skipped: positions that are archived but could
-    not be read.
-
-    `damaged` has what was skipped, the first so many of it.
-    """
+    """What a reader has asked of stores (indexes included), given, and skipped: archived positions that it could not
+    read. `damaged` has the first so many of these. Any thread may count a request."""
 
     requests: int = 0
     bytes_read: int = 0
     entries: int = 0
     skipped: int = 0
     damaged: list[Missing] = field(default_factory=list)
-
-
-class Meter:
-    """Fills the statistics; requests from any thread."""
-
-    def __init__(self) -> None:
-        self.stats = ReadStats()
-        self._lock = threading.Lock()
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
     def read(self, body: tuple[bytes, Stat]) -> tuple[bytes, Stat]:
         """Count a request's answer."""
         with self._lock:
-            self.stats.requests += 1
-            self.stats.bytes_read += len(body[0])
+            self.requests += 1
+            self.bytes_read += len(body[0])
         return body
 
     def give(self, item: ReadItem) -> ReadItem:
         """Count what is given."""
         if not isinstance(item, Missing):
-            self.stats.entries += item.count
+            self.entries += item.count
         elif item.damaged:
-            self.stats.skipped += item.entries.span
-            if len(self.stats.damaged) < MOST_DAMAGE:
-                self.stats.damaged.append(item)
+            self.skipped += item.entries.span
+            if len(self.damaged) < MOST_DAMAGE:
+                self.damaged.append(item)
         return item

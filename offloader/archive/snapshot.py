@@ -14,7 +14,7 @@ class TopicSnapshot:
     """A topic's catalog, and its ledgers that stock brokers have offloaded (V1), in their order.
 
     `listed`: every ledger that Pulsar has of the incarnation that they are of; None: nothing proves that between two of
-    them none is missing. `also_aborted`: transactions whose abort markers are in what is not in this view.
+    them none is missing. `also_aborted`: transactions whose abort markers are in what is not in this snapshot.
     """
 
     topic: TopicName
