@@ -25,7 +25,7 @@ class Attachment:
 
     def __init__(self, connection: BrokerConnection) -> None:
         self.connection = connection
-        self.consumer_id = connection.session.add(self)
+        self.consumer_id = connection.session.add_consumer(self)
         self.closed = False
 
     def on_entry(self, ledger: int, entry: int, data: bytes) -> None:

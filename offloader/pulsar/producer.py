@@ -90,7 +90,7 @@ class EntryProducer:
 
     def let_go(self) -> None:
         """Give up the topic. Nobody waits for the answer: request id 0 is not used otherwise."""
-        self._connection.session.remove_producer(self._id)
+        self._connection.session.remove(self._id)
         self._connection.session.send(commands.close_producer(self._id, 0))
 
     def on_receipt(self, sequence: int, message_id: MessageIdData) -> None:

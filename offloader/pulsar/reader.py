@@ -63,7 +63,7 @@ class BrokerEntryReader:
             grant=lambda permits: session.send(commands.flow(consumer_id, permits)),
             stop=lambda: _let_go(connection, consumer_id),
         )
-        consumer_id = session.add(inbox)
+        consumer_id = session.add_consumer(inbox)
         # The start is the position behind which a non-durable cursor begins.
         wanted = Subscription(
             str(self._topic), f"offloader-{secrets.token_hex(8)}", durable=False, after=(start[0], start[1] - 1)
