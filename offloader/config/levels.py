@@ -173,8 +173,8 @@ class TopicPolicy:
     rates: Rates
 
     @property
-    def cuts(self) -> SegmentLayout:
-        """What a segment that is assigned now has fixed for ever."""
+    def layout(self) -> SegmentLayout:
+        """The layout of a segment that is assigned now, fixed for ever."""
         return SegmentLayout(part_size=self.part_size, block_size=self.block_size, index_step=self.index_step)
 
     @property
