@@ -11,11 +11,13 @@ import itertools
 import random
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from offloader.bookkeeper.api import BookieAddress, Cookie, LastConfirmed, ManagedCursor, ManagedLedger
+from offloader.bookkeeper.api import LastConfirmed
 from offloader.bookkeeper.availability import Availability
+from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.model import NO_ENTRY, Fragment, LedgerMetadata, LedgerState, Versioned
 from offloader.bookkeeper.status import (
     Answer,
@@ -27,8 +29,7 @@ from offloader.bookkeeper.status import (
     status_error,
 )
 from offloader.errors import BookieUnavailableError, MetadataUnavailableError, OutcomeUnknownError, VersionConflictError
-from offloader.model import TopicName
-from offloader.testing.ledger_metadata import MemoryMetadata
+from offloader.testing.ledger_metadata import ADDRESS, MemoryMetadata
 from offloader.testing.memory_bookie import MemoryBookie
 
 _UNKNOWN = (BookieIOError, TooManyRequestsError, UnknownLedgerStateError)
@@ -209,24 +210,22 @@ class SimulatedBookies:
             future.set_exception(error)
 
 
-class SimulatedStore:
+class SimulatedStore(MetadataTree):
     """`LedgerMetadataStore`: a write may be lost, its answer may be lost, or it may come late."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
+        super().__init__(cluster.metadata.nodes, ADDRESS)
         self._cluster = cluster
         self._network = cluster.network
-        self._metadata = cluster.metadata
 
     def read(self, ledger: int) -> Versioned:
-        """See `LedgerMetadataStore`."""
         self._check()
-        return self._metadata.read(ledger)
+        return super().read(ledger)
 
     def write(self, ledger: int, metadata: LedgerMetadata, version: int) -> int:
-        """See `LedgerMetadataStore`."""
         self._check()
         if not self._network.chance(self._network.weather.metadata):
-            return self._metadata.write(ledger, metadata, version)
+            return super().write(ledger, metadata, version)
         match self._network.rng.choice(("lost", "answer lost", "late")):
             case "answer lost":
                 self._try(ledger, metadata, version)
@@ -235,38 +234,17 @@ class SimulatedStore:
                 self._network.after(late, lambda: self._try(ledger, metadata, version))
         raise OutcomeUnknownError(f"ledger {ledger}: the answer to a write was lost")
 
-    def address(self, bookie: str) -> BookieAddress:
-        """See `LedgerMetadataStore`."""
-        return self._metadata.address(bookie)
-
     def available(self) -> Mapping[str, bool]:
         """Those that are up."""
         return {bookie: True for bookie, kept in self._cluster.bookies.items() if kept.up}
-
-    def cookie(self, bookie: str) -> Cookie | None:
-        """See `LedgerMetadataStore`."""
-        return self._metadata.cookie(bookie)
-
-    def managed_ledger(self, topic: TopicName) -> ManagedLedger:
-        """See `LedgerMetadataStore`."""
-        return self._metadata.managed_ledger(topic)
-
-    def cursors(self, topic: TopicName) -> Mapping[str, ManagedCursor]:
-        """See `LedgerMetadataStore`."""
-        return self._metadata.cursors(topic)
-
-    def close(self) -> None:
-        """Nothing is kept open."""
 
     def _check(self) -> None:
         if self._network.chance(self._network.weather.metadata / 4):
             raise MetadataUnavailableError("the metadata service does not answer")
 
     def _try(self, ledger: int, metadata: LedgerMetadata, version: int) -> None:
-        try:
-            self._metadata.write(ledger, metadata, version)
-        except VersionConflictError:
-            return
+        with suppress(VersionConflictError):
+            super().write(ledger, metadata, version)
 
 
 def _last(memory: MemoryBookie, ledger: int, master_key: bytes) -> bytes | None:

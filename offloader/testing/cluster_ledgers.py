@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from offloader.bookkeeper.api import BookieAddress, Cookie, LastConfirmed, ListedLedger, ManagedCursor, ManagedLedger
 from offloader.bookkeeper.digests import digest_for
@@ -17,13 +17,9 @@ from offloader.errors import (
     LedgerFencedError,
     LedgerNotFoundError,
     OffloadError,
-    TopicNotFoundError,
 )
 from offloader.model import TopicName
-
-if TYPE_CHECKING:
-    from offloader.testing.cluster_shared import Shared
-    from offloader.testing.cluster_state import Ledger
+from offloader.testing.cluster_state import ClusterCore, Ledger
 
 T = TypeVar("T")
 
@@ -33,13 +29,13 @@ BOOKIE = "bookie-1:3181"
 class MemoryLedgers:
     """`LedgerMetadataStore` of the in-memory cluster. Nobody may write."""
 
-    def __init__(self, cluster: Shared) -> None:
+    def __init__(self, cluster: ClusterCore) -> None:
         self._cluster = cluster
 
     def read(self, ledger: int) -> Versioned:
         """Open until Pulsar has closed it."""
         self._cluster.faults.before("ledgers.read")
-        with self._cluster.changed:
+        with self._cluster.lock:
             return Versioned(_metadata(_find(self._cluster, ledger)), 0)
 
     def write(self, ledger: int, metadata: LedgerMetadata, version: int) -> int:  # noqa: ARG002
@@ -63,18 +59,10 @@ class MemoryLedgers:
     def managed_ledger(self, topic: TopicName) -> ManagedLedger:
         """As Pulsar writes it: the open ledger without a count."""
         self._cluster.faults.before("ledgers.managed_ledger", topic)
-        with self._cluster.changed:
-            found = self._cluster.state.topics.get(topic)
-            if found is None:
-                raise TopicNotFoundError(f"{topic} does not exist")
-            listed = [(x.id, x.entries if x.closed else []) for x in found.ledgers]
-            return ManagedLedger(
-                tuple(
-                    ListedLedger(ledger, len(entries), sum(len(e.data) for e in entries)) for ledger, entries in listed
-                ),
-                0,
-                b"",
-            )
+        with self._cluster.lock:
+            listed = [(x.id, x.entries if x.closed else []) for x in self._cluster.state.topic(topic).ledgers]
+        ledgers = (ListedLedger(ledger, len(entries), sum(len(e.data) for e in entries)) for ledger, entries in listed)
+        return ManagedLedger(tuple(ledgers), 0, b"")
 
     def cursors(self, topic: TopicName) -> Mapping[str, ManagedCursor]:  # noqa: ARG002
         """None: nobody asks here how far subscriptions are."""
@@ -87,7 +75,7 @@ class MemoryLedgers:
 class MemoryBookies:
     """`Bookies` of the in-memory cluster: answers at once. It cannot be fenced or written to."""
 
-    def __init__(self, cluster: Shared) -> None:
+    def __init__(self, cluster: ClusterCore) -> None:
         self._cluster = cluster
 
     @property
@@ -157,7 +145,7 @@ class MemoryBookies:
         future: Future[T] = Future()
         try:
             lost = self._cluster.faults.before("bookies.read")
-            with self._cluster.changed:
+            with self._cluster.lock:
                 found = work()
             if lost is not None:
                 raise lost
@@ -173,7 +161,7 @@ def _failed(error: OffloadError) -> Future[Any]:
     return future
 
 
-def _find(cluster: Shared, ledger: int) -> Ledger:
+def _find(cluster: ClusterCore, ledger: int) -> Ledger:
     found = next(
         (x for topic in cluster.state.topics.values() for x in topic.ledgers if x.id == ledger and not x.vanished), None
     )

@@ -1,13 +1,15 @@
-"""The managed ledgers of the in-memory Pulsar: values and transitions, without locks or clients."""
+"""The managed ledgers of the in-memory Pulsar, and what it shares with its clients."""
 
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from offloader.errors import FatalError
+from offloader.errors import FatalError, TopicNotFoundError
 from offloader.model import GapKind, TopicName
+from offloader.testing.faults import Faults
 
 Place = tuple[int, int]
 
@@ -89,11 +91,6 @@ class MemoryTopic:
             found = self.cursors[subscription] = MemoryCursor((self.ledgers[0].id, -1), owner, dict(properties))
         return found
 
-    def stored(self) -> Iterator[MemoryEntry]:
-        """All entries that have not been trimmed."""
-        for ledger in self.ledgers:
-            yield from ledger.entries
-
     def placed(self, start: Place = (-1, -1)) -> Iterator[tuple[Place, MemoryEntry]]:
         """Entries at or after `start`, in order."""
         for ledger in self.ledgers:
@@ -115,11 +112,15 @@ class MemoryTopic:
 
     def last_confirmed(self) -> Place | None:
         """The last entry, whatever it is."""
-        return next(((x.id, len(x.entries) - 1) for x in reversed(self.ledgers) if x.entries), None)
+        return _last_of(self.ledgers)
 
     def last_written(self) -> Place:
         """The last entry ever, trimmed or not."""
-        return next(((x.id, len(x.entries) - 1) for x in reversed(self.history) if x.entries), (-1, -1))
+        return _last_of(self.history) or (-1, -1)
+
+
+def _last_of(ledgers: list[Ledger]) -> Place | None:
+    return next(((x.id, len(x.entries) - 1) for x in reversed(ledgers) if x.entries), None)
 
 
 @dataclass
@@ -142,6 +143,13 @@ class State:
         self._last_ledger = rng.randrange(100)
         self._tokens = 0
         self._created = 0
+
+    def topic(self, name: TopicName) -> MemoryTopic:
+        """The living incarnation. Raises TopicNotFoundError."""
+        found = self.topics.get(name)
+        if found is None:
+            raise TopicNotFoundError(f"{name} does not exist")
+        return found
 
     def create(self, name: TopicName) -> None:
         """A new incarnation with one open, empty ledger."""
@@ -240,3 +248,19 @@ class State:
     def _new_ledger_id(self) -> int:
         self._last_ledger += self._rng.randint(1, 4)
         return self._last_ledger
+
+
+class ClusterCore:
+    """The state, the lock that guards it, and what fails on purpose."""
+
+    def __init__(self, *, seed: int, name: str, entries_per_ledger: int | None) -> None:
+        rng = random.Random(seed)  # noqa: S311 (test data)
+        self.name = name
+        self.state = State(rng, entries_per_ledger)
+        self.lock = threading.RLock()
+        self.faults = Faults(rng)
+        self.configuration: dict[str, str] = {
+            "brokerEntryMetadataInterceptors": "",
+            "exposingBrokerEntryMetadataToClientEnabled": "true",
+            "maxMessageSize": "5242880",
+        }

@@ -14,8 +14,7 @@ from offloader.model import GapKind, Position, TopicName
 from offloader.offload.core.evidence import pin_target
 from offloader.operations.verify.archive import verify
 from offloader.operations.verify.catalog_records import ReadCatalog, read_catalog
-from offloader.operations.verify.strays import applications as all_applications
-from offloader.operations.verify.strays import read_journals
+from offloader.operations.verify.strays import applications, read_journals
 from offloader.ports.object_store import ObjectStore
 from offloader.testing.truth import Truth, sha256
 
@@ -65,21 +64,20 @@ def check_invariants(
     store: ObjectStore,
     truths: Mapping[TopicName, Truth],
     *,
-    applications: Iterable[str] | None = None,
     at_rest: bool = False,
     allowed: Collection[FindingKind] = HARMLESS,
     paces: Iterable[PaceLog] = (),
 ) -> None:
     """Check the archive of these topics against what was produced. Raises AssertionError listing every violation.
 
-    1, 2, 5, 7 by `verify` and by reading everything back; 3 and 4 against pins and journals (by default of all
-    applications); 6 where the `paces` of applications are given. `at_rest`: everything delivered is offloaded, nothing
+    1, 2, 5, 7 by `verify` and by reading everything back; 3 and 4 against pins and journals; 6 where the `paces` of
+    applications are given. `at_rest`: everything delivered is offloaded, nothing
     is open, and each pin is acknowledged up to the end. `allowed`: findings that are no violation, for example
     `HARMLESS | {Kind.STRAY_OBJECT}` where an answer to a commit was lost and the object abandoned.
     """
     violations = [text for pace in paces for text in pace.violations]
     violations += [_numbered(f.kind, str(f)) for f in verify(store).findings if f.kind not in allowed]
-    journals = read_journals(store, all_applications(store) if applications is None else applications)
+    journals = read_journals(store, applications(store))
     for topic, truth in truths.items():
         read = read_catalog(store, topic)
         opened = {segment.uuid for _, segment in journals.open_segments(topic)}
