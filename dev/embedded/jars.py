@@ -55,7 +55,7 @@ def repository_download(mirror: str | None = None) -> Download:
         try:
             from jgo.maven import MavenContext
         except ImportError as error:
-            raise FatalError("the embedded Pulsar needs: pip install 'pulsar-streaming-offloader[embedded]'") from error
+            raise FatalError("the embedded Pulsar needs jgo: run make setup") from error
         context: Any = MavenContext(repo_cache=folder, local_repos=[], remote_repos=repositories, timeout=_TIMEOUT)
         component = context.project(jar.group, jar.artifact).at_version(jar.version)
         return Path(component.artifact(classifier=jar.classifier, packaging="jar").resolve())

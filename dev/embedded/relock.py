@@ -1,7 +1,7 @@
 """For maintainers: writes a lock list from what Maven resolved.
 
     mvn dependency:list -DincludeScope=runtime -DoutputFile=list.txt -Dmaven.repo.local=REPOSITORY
-    python -m dev.embedded.relock list.txt REPOSITORY > offloader/embedded/pulsar-4.0.7.lock
+    python -m dev.embedded.relock list.txt REPOSITORY > dev/embedded/pulsar-4.0.7.lock
 
 in a project whose only dependency is `org.apache.pulsar:pulsar-broker:4.0.7`. For the stock offloader, list.txt is the
 one line `org.apache.pulsar:tiered-storage-jcloud:jar:4.0.8:compile` and `mvn dependency:get` fetches the jar.
