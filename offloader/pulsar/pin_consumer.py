@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class Attachment:
-    """One consumer on one connection, until the broker or the connection ends it. It never grants permits."""
+    """A `session.Consumer` on one connection, until the broker or the connection ends it. It never grants permits."""
 
     def __init__(self, connection: BrokerConnection) -> None:
         self.connection = connection
@@ -32,7 +32,6 @@ class Attachment:
         """Never called: without permits nothing is sent."""
 
     def on_closed(self, error: OffloadError) -> None:  # noqa: ARG002 (the next call finds out by itself)
-        """See `session.Consumer`."""
         self.closed = True
 
     def on_end_of_topic(self) -> None:
@@ -49,10 +48,10 @@ class Attachment:
 
 
 class PinConsumer:
-    """Subscribes when it is first needed, and again after an unload or a lost connection; never once it was let go of
-    for good. Thread safe.
+    """Subscribes when first needed, and again after an unload or a lost connection, until it is let go for good.
+    Thread safe.
 
-    `subscription` says with what, anew each time.
+    `subscription` makes a new one for each time.
     """
 
     def __init__(self, lookup: TopicLookup, topic: TopicName, subscription: Callable[[], Subscription]) -> None:
@@ -73,8 +72,7 @@ class PinConsumer:
 
     @property
     def place(self) -> object:
-        """The connection to the broker that has our consumer; where none has it, the name of the one that had it
-        last."""
+        """The connection to the broker that has our consumer, else the name of the last one that had it."""
         attachment = self._attachment
         return self._broker if attachment is None or attachment.closed else attachment.connection
 

@@ -28,7 +28,7 @@ class SendReceipt(NamedTuple):
 
 
 class EntryProducer:
-    """A producer on one connection, until the broker, somebody else's producer or the connection ends it.
+    """A `session.Producer` on one connection, until the broker, somebody else's producer or the connection ends it.
 
     What was sent on it is stored in the order it was sent. After its end it is not known which entries still were.
     """
@@ -94,17 +94,14 @@ class EntryProducer:
         self._connection.session.send(commands.close_producer(self._id, 0))
 
     def on_receipt(self, sequence: int, message_id: MessageIdData) -> None:
-        """See `session.Producer`."""
         with self._changed:
             self._receipts.append(SendReceipt(sequence, *commands.position(message_id)))
             self._changed.notify()
 
     def on_refused(self, sequence: int, error: OffloadError) -> None:
-        """See `session.Producer`."""
         self._end(type(error)(f"{self._topic}: entry {sequence}: {error}"))
 
     def on_closed(self, error: OffloadError) -> None:
-        """See `session.Producer`."""
         self._end(error)
 
     def _end(self, error: OffloadError) -> None:

@@ -31,7 +31,6 @@ class BrokerEntryReader:
         self._connection, self._consumer_id, self._inbox = self._subscribe(start)
 
     def read(self, timeout: float) -> list[RawEntry]:
-        """See `EntryReader.read`."""
         if self._inbox.exhausted:
             self.restarts += 1
             self._connection, self._consumer_id, self._inbox = self._subscribe(self._inbox.next)
@@ -42,7 +41,6 @@ class BrokerEntryReader:
             raise
 
     def close(self) -> None:
-        """See `EntryReader.close`."""
         _let_go(self._connection, self._consumer_id)
 
     def _subscribe(self, start: tuple[int, int]) -> tuple[BrokerConnection, int, Inbox]:

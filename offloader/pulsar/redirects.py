@@ -1,5 +1,4 @@
-"""Which redirects are followed with our credentials: an ingress, or whoever stands in for one, must not get them.
-Pure."""
+"""Which redirects we follow with our credentials: an ingress, or an impostor, must not get them. Pure."""
 
 from __future__ import annotations
 

@@ -150,15 +150,12 @@ class SimulatedBookies:
         self._closed = False
 
     def read(self, bookie: str, ledger: int, entry: int, *, fence: bytes | None = None) -> Future[bytes]:
-        """See `Bookies`."""
         return self._send(bookie, lambda memory: memory.read(ledger, entry, fence))
 
     def batch(self, bookie: str, ledger: int, first: int, *, count: int, size: int) -> Future[list[bytes]]:
-        """See `Bookies`."""
         return self._send(bookie, lambda memory: memory.batch(ledger, first, count, size))
 
     def fence(self, bookie: str, ledger: int, master_key: bytes) -> Future[bytes | None]:
-        """See `Bookies`."""
         return self._send(bookie, lambda memory: _last(memory, ledger, master_key))
 
     def add(self, bookie: str, ledger: int, entry: int, stored: bytes, master_key: bytes) -> Future[None]:
@@ -166,15 +163,12 @@ class SimulatedBookies:
         return self._send(bookie, lambda memory: memory.add(ledger, entry, stored, master_key))
 
     def recovery_add(self, bookie: str, ledger: int, entry: int, stored: bytes, master_key: bytes) -> Future[None]:
-        """See `Bookies`."""
         return self._send(bookie, lambda memory: memory.add(ledger, entry, stored, master_key, recovery=True))
 
     def read_lac(self, bookie: str, ledger: int) -> Future[LastConfirmed]:
-        """See `Bookies`."""
         return self._send(bookie, lambda memory: LastConfirmed(*memory.read_lac(ledger)))
 
     def entries_of(self, bookie: str, ledger: int) -> Future[Collection[int]]:
-        """See `Bookies`."""
         return self._send(bookie, lambda memory: Availability(memory.entries_of(ledger)))
 
     def close(self) -> None:

@@ -143,7 +143,6 @@ class MemoryPins:
         return _answer(end, lost)
 
     def holds(self, topic: TopicName) -> bool:
-        """See `Pins.holds`."""
         with self._cluster.lock:
             return topic in self._held
 

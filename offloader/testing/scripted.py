@@ -43,7 +43,6 @@ class ScriptedFaults(Wrapper):
     told: str
 
     def source(self, source: EntrySource) -> EntrySource:
-        """See `Wrapper.source`."""
         for script in self._scripts():
             if "source" in script:
                 source = ScriptedSource(source, script["source"], re.compile(script["topic"]), int(script["value"]))
@@ -108,7 +107,6 @@ class ScriptedSource:
     def open(
         self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int, extent: Extent | None = None
     ) -> EntryReader:
-        """See `EntrySource.open`."""
         reader = self._source.open(topic, ledger, entry, max_bytes=max_bytes, extent=extent)
         if not self._topics.search(str(topic)):
             return reader
@@ -130,7 +128,6 @@ class SlowReader:
         self._arrived: list[RawEntry] = []
 
     def read(self, timeout: float) -> list[RawEntry]:
-        """See `EntryReader.read`."""
         self._arrived = self._arrived or self._reader.read(timeout)
         if not self._arrived:
             return []
@@ -139,7 +136,6 @@ class SlowReader:
         return [entry]
 
     def close(self) -> None:
-        """See `EntryReader.close`."""
         self._reader.close()
 
 
@@ -151,7 +147,6 @@ class DeadlyReader:
         self._left = limit
 
     def read(self, timeout: float) -> list[RawEntry]:
-        """See `EntryReader.read`."""
         entries = self._reader.read(timeout)
         self._left -= sum(len(entry.data) for entry in entries)
         if self._left < 0:
@@ -159,5 +154,4 @@ class DeadlyReader:
         return entries
 
     def close(self) -> None:
-        """See `EntryReader.close`."""
         self._reader.close()
