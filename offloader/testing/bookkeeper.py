@@ -1,7 +1,7 @@
 """A simulated BookKeeper: bookies, metadata and the network between them and their clients, in virtual time.
 
-Each message may be lost, late, duplicated or answered with an error, as the seed has it. What bookies and metadata do
-with a message that arrives is that of `memory_bookie` and `ledger_metadata`.
+Each message may be lost, late, duplicated or answered with an error, as the seed has it. `memory_bookie` and
+`ledger_metadata` answer those that arrive.
 """
 
 from __future__ import annotations
@@ -49,8 +49,7 @@ class Weather:
 
 
 class Network:
-    """Messages under way, in the order of their arrival. `now`: seconds. `prompt`: they arrive at once, and nobody need
-    deliver them."""
+    """Messages under way, in order of arrival. `now`: seconds. `prompt`: they arrive at once, by themselves."""
 
     def __init__(self, rng: random.Random, weather: Weather, *, prompt: bool = False) -> None:
         self.rng = rng
@@ -98,8 +97,7 @@ class SimulatedBookie:
         self.lost = False
 
     def lose_disk(self, *, refuse: bool) -> None:
-        """`refuse`: it does not start again (its cookie is missed); otherwise it answers as if it never had
-        anything."""
+        """`refuse`: it does not start again (its cookie is missing); otherwise it starts empty."""
         self.memory = MemoryBookie()
         self.lost = True
         self.up = not refuse
@@ -159,7 +157,6 @@ class SimulatedBookies:
         return self._send(bookie, lambda memory: _last(memory, ledger, master_key))
 
     def add(self, bookie: str, ledger: int, entry: int, stored: bytes, master_key: bytes) -> Future[None]:
-        """As the ledger's writer."""
         return self._send(bookie, lambda memory: memory.add(ledger, entry, stored, master_key))
 
     def recovery_add(self, bookie: str, ledger: int, entry: int, stored: bytes, master_key: bytes) -> Future[None]:
@@ -229,7 +226,6 @@ class SimulatedStore(MetadataTree):
         raise OutcomeUnknownError(f"ledger {ledger}: the answer to a write was lost")
 
     def available(self) -> Mapping[str, bool]:
-        """Those that are up."""
         return {bookie: True for bookie, kept in self._cluster.bookies.items() if kept.up}
 
     def _check(self) -> None:

@@ -1,7 +1,7 @@
 """An in-memory Pulsar: topics, ledgers that roll, cursors that pin, trimming at retention 0.
 
-For hermetic tests of everything above `offloader.pulsar`. What it does is what Pulsar 4.0.7 was seen to do
-(`integration/pulsar/`); what tests may do to it is in `MemoryCluster`, what the product may in `cluster_clients`.
+For hermetic tests of everything above `offloader.pulsar`. It does what Pulsar 4.0.7 was seen to do
+(`integration/pulsar/`). Tests use `MemoryCluster`, the product uses `cluster_clients`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,7 @@ PIN = "__offloader"
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """Ground truth: an entry that was ever written.
-
-    `delivered` says whether a reader gets it, `hidden` why it does not (None too where nothing explains it).
-    """
+    """An entry that was ever written. `delivered`: whether a reader gets it; `hidden`: why not, where that is known."""
 
     created: int
     ledger: int
@@ -35,8 +32,7 @@ class Produced:
 
 
 class MemoryCluster(ClusterCore):
-    """What a test does to the cluster. `admin`, `source`, `stored` (straight from its bookie) and `pins()` are the
-    product's view of it.
+    """A test changes the cluster here; the product sees it by `admin`, `source`, `stored` (its bookie) and `pins()`.
 
     No read waits: a reader at the end returns an empty list at once.
     """
@@ -48,7 +44,7 @@ class MemoryCluster(ClusterCore):
         self.stored = BookKeeperSource(MemoryLedgers(self), MemoryBookies(self))
 
     def pins(self) -> MemoryPins:
-        """A new holder of durable subscriptions: one per simulated process."""
+        """A new holder of durable subscriptions, one for each simulated process."""
         return MemoryPins(self)
 
     def namespace(self, name: str) -> Namespace:
@@ -78,8 +74,7 @@ class MemoryCluster(ClusterCore):
         return self._add(topic, MemoryEntry(data, pending=True))
 
     def resolve(self, topic: TopicName, *, commit: bool) -> tuple[int, int]:
-        """End the topic's open transaction: its entries become readable or aborted, a marker follows; returns its
-        position."""
+        """End the topic's open transaction; returns the position of the marker that follows its entries."""
         with self.lock:
             for _, entry in self.state.topic(topic).placed():
                 if entry.pending:
@@ -141,8 +136,7 @@ class MemoryCluster(ClusterCore):
         self._move(topic, subscription, lambda found, mark: _after(found, mark, count))
 
     def reset(self, topic: TopicName, ledger: int, entry: int, subscription: str = PIN) -> None:
-        """Let the subscription begin at an entry, as `resetcursor` does: the mark-delete is the entry before, in
-        whichever ledger."""
+        """Let the subscription begin at an entry, as `resetcursor` does: the mark-delete is the entry before it."""
         self._move(topic, subscription, lambda found, _: _before(found, (ledger, entry)))
 
     def check_retention(self, topic: TopicName) -> None:
@@ -167,7 +161,7 @@ class MemoryCluster(ClusterCore):
             return None if cursor is None else cursor.mark
 
     def entries(self, topic: TopicName) -> tuple[Produced, ...]:
-        """Everything ever written to the topic, all incarnations, hidden and trimmed entries included, in order."""
+        """Everything ever written to all incarnations of the topic, hidden and trimmed entries included, in order."""
         with self.lock:
             return tuple(
                 Produced(t.created, ledger.id, i, e.data, e.hidden, e.readable)

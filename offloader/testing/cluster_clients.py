@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class MemoryAdmin:
-    """`Admin` of the in-memory cluster. `loaded`: topics and the brokers that have them."""
+    """`Admin` of the in-memory cluster, with its `configuration`. `loaded`: the broker of each topic that is loaded."""
 
     def __init__(self, cluster: ClusterCore) -> None:
         self._cluster = cluster
@@ -30,27 +30,22 @@ class MemoryAdmin:
         self.loaded: dict[TopicName, str] = {}
 
     def version(self) -> str:
-        """What `broker_version` says."""
         self._cluster.faults.before("admin.version")
         return self.broker_version
 
     def cluster(self) -> str:
-        """The name given to the cluster."""
         self._cluster.faults.before("admin.cluster")
         return self._cluster.name
 
     def identity(self) -> Identity:
-        """The same name."""
         return Identity(self.cluster(), f"memory:{self._cluster.name}")
 
     def tenants(self) -> list[str]:
-        """Those of the namespaces."""
         self._cluster.faults.before("admin.tenants")
         with self._cluster.lock:
             return sorted({name.partition("/")[0] for name in self._cluster.state.namespaces})
 
     def namespaces_of(self, tenant: str) -> list[str]:
-        """Those made or with topics."""
         self._cluster.faults.before("admin.namespaces_of")
         with self._cluster.lock:
             found = sorted(name for name in self._cluster.state.namespaces if name.partition("/")[0] == tenant)
@@ -59,23 +54,19 @@ class MemoryAdmin:
         return found
 
     def runtime_configuration(self) -> Mapping[str, str]:
-        """What `MemoryCluster.configuration` says."""
         self._cluster.faults.before("admin.runtime_configuration")
         return dict(self._cluster.configuration)
 
     def namespaces(self) -> list[str]:
-        """Those made or with topics."""
         self._cluster.faults.before("admin.namespaces")
         with self._cluster.lock:
             return sorted(self._cluster.state.namespaces)
 
     def namespace_properties(self, namespace: str) -> Mapping[str, str]:
-        """A copy."""
         self._cluster.faults.before("admin.namespace_properties")
         return dict(self._namespace(namespace).properties)
 
     def namespace_policies(self, namespace: str) -> Mapping[str, object]:
-        """A copy."""
         self._cluster.faults.before("admin.namespace_policies")
         return dict(self._namespace(namespace).policies)
 
@@ -87,14 +78,12 @@ class MemoryAdmin:
         return found
 
     def topics(self, namespace: str) -> list[TopicName]:
-        """In order of their names."""
         self._cluster.faults.before("admin.topics")
         self._namespace(namespace)
         with self._cluster.lock:
             return sorted(t for t in self._cluster.state.topics if t.namespace == namespace)
 
     def topic_info(self, topic: TopicName) -> TopicInfo:
-        """The managed ledger as it is now."""
         self._cluster.faults.before("admin.topic_info", topic)
         with self._cluster.lock:
             found = self._cluster.state.topic(topic)
@@ -117,11 +106,9 @@ class MemoryAdmin:
         return pin_token({"subscriptions": stats}, subscription) if keeps_properties(self.broker_version) else None
 
     def shows_pin_tokens(self) -> bool:
-        """Not where `MemoryCluster.configuration` has cursors loaded lazily."""
         return self.runtime_configuration().get(LAZY_CURSORS) != "true"
 
     def loaded_by(self, topic: TopicName) -> str | None:
-        """What `loaded` says."""
         self._cluster.faults.before("admin.loaded_by", topic)
         return self.loaded.get(topic)
 
@@ -135,7 +122,6 @@ class MemoryPins:
         self._held: set[TopicName] = set()
 
     def open(self, topic: TopicName) -> TopicEnd:
-        """Take over or make the subscription."""
         lost = self._cluster.faults.before("pins.open", topic)
         with self._cluster.lock:
             end = self._end(topic)
@@ -147,15 +133,13 @@ class MemoryPins:
             return topic in self._held
 
     def groups(self, topics: list[TopicName]) -> list[list[TopicName]]:
-        """All in one place."""
         return [topics] if topics else []
 
     def ends(self, topics: list[TopicName]) -> dict[TopicName, TopicEnd | Exception]:
-        """A failure is a value. Faults of the call `pins.ends` concern one topic each."""
+        """A fault of the call `pins.ends` concerns one topic."""
         return {topic: self._try_end(topic) for topic in topics}
 
     def acknowledge(self, topic: TopicName, position: Position) -> None:
-        """Move the mark-delete."""
         lost = self._cluster.faults.before("pins.acknowledge", topic)
         with self._cluster.lock:
             cursor = self._cursor(topic)
@@ -163,7 +147,6 @@ class MemoryPins:
         _answer(None, lost)
 
     def release(self, topic: TopicName) -> None:
-        """Delete the subscription."""
         lost = self._cluster.faults.before("pins.release", topic)
         with self._cluster.lock:
             self._cursor(topic)
@@ -172,13 +155,11 @@ class MemoryPins:
         self._held.discard(topic)
 
     def drop(self, topic: TopicName) -> None:
-        """Let go, keep the subscription."""
         with self._cluster.lock:
             self._held.discard(topic)
             self._let_go(topic)
 
     def close(self) -> None:
-        """Let go of everything, as a process that ends."""
         for topic in list(self._held):
             self.drop(topic)
 
@@ -226,7 +207,6 @@ class MemorySource:
         max_bytes: int,
         extent: Extent | None = None,  # noqa: ARG002 (a broker knows by itself)
     ) -> EntryReader:
-        """A reader that pins nothing."""
         self._cluster.faults.before("source.open", topic)
         with self._cluster.lock:
             return MemoryReader(self._cluster, topic, (ledger, entry), max_bytes)
@@ -260,7 +240,6 @@ class MemoryReader:
         self._incarnation, self._load = found.created, found.load
 
     def read(self, timeout: float) -> list[RawEntry]:  # noqa: ARG002 (nobody writes meanwhile)
-        """What is there."""
         lost = self._cluster.faults.before("source.read", self._topic)
         with self._cluster.lock:
             return _answer(self._available(), lost)

@@ -31,8 +31,7 @@ class MemoryEntry:
 
 @dataclass
 class Ledger:
-    """A ledger; `last` is known once it is closed. `vanished`: BookKeeper has it no more, though the topic still lists
-    it."""
+    """A ledger. `vanished`: BookKeeper has lost it, and the topic still lists it."""
 
     id: int
     entries: list[MemoryEntry] = field(default_factory=list)
@@ -84,8 +83,7 @@ class MemoryTopic:
         self.ledgers = [ledger for ledger in self.ledgers if ledger.id != ledger_id]
 
     def cursor(self, subscription: str, owner: object | None, properties: Mapping[str, str]) -> MemoryCursor:
-        """The subscription's cursor, made at the first entry where it is absent. One that is there keeps the properties
-        that it has."""
+        """The subscription's cursor, made at the first entry where it is absent; else it keeps its properties."""
         found = self.cursors.get(subscription)
         if found is None:
             found = self.cursors[subscription] = MemoryCursor((self.ledgers[0].id, -1), owner, dict(properties))
@@ -197,8 +195,8 @@ class State:
                 cursor.mark = (topic.ledgers[-1].id, -1)
 
     def trim(self, topic: MemoryTopic) -> None:
-        """Retention 0: a closed ledger goes once every cursor is past it, also one that stands at its last entry. The
-        last ledger always stays. A cursor stays where it is, in a ledger that is not there any more.
+        """Retention 0: a closed ledger goes once every cursor is past it or stands at its last entry. The last ledger
+        stays. A cursor stays where it is, even in a ledger that is gone.
         """
         ends = {x.id: x.last for x in topic.ledgers}
         needed = [mark[0] + (mark[1] == ends.get(mark[0])) for mark in (c.mark for c in topic.cursors.values())]
@@ -211,8 +209,7 @@ class State:
             self.move(topic, cursor, place)
 
     def move(self, topic: MemoryTopic, cursor: MemoryCursor, place: Place) -> None:
-        """Put the mark-delete somewhere. Trimming follows at once where that is in another ledger, else at the next
-        check of retention."""
+        """Put the mark-delete somewhere. In another ledger it trims at once, else the next check of retention does."""
         before, cursor.mark = cursor.mark, place
         if before[0] != place[0]:
             self.trim(topic)
@@ -237,7 +234,7 @@ class State:
         return {x.id: (len(x.entries), sum(len(e.data) for e in x.entries)) for x in topic.ledgers}
 
     def batch(self) -> int:
-        """How many entries one read gives at most: real brokers are not regular either."""
+        """How many entries one read gives at most; irregular, as with real brokers."""
         return self._rng.randint(1, 50)
 
     def new_token(self) -> str:

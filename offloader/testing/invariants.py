@@ -18,7 +18,7 @@ from offloader.operations.verify.strays import applications, read_journals
 from offloader.ports.object_store import ObjectStore
 from offloader.testing.truth import Truth, sha256
 
-# What may be left behind without harm: named by a journal, or invisible to readers.
+# Harmless leftovers: a journal names them, or readers do not see them.
 HARMLESS = frozenset(
     {FindingKind.ABANDONED_OBJECT, FindingKind.LEFT_OVER, FindingKind.OPEN_UPLOAD, FindingKind.UNCOMMITTED_RECORD}
 )
@@ -28,10 +28,9 @@ Place = tuple[int, int]
 
 @dataclass
 class PaceLog:
-    """Whether one application kept its pace: what it did, told in the order of its doing. Times are in milliseconds.
+    """Whether one application kept its pace: its events in order. Times are in milliseconds.
 
-    `longest_ms`: what a batch may take. `held`: until when topics wait; those that had failed before the application
-    started, too.
+    `longest_ms`: what a batch may take. `held`: until when failed topics wait, also those of an earlier start.
     """
 
     longest_ms: int
@@ -68,12 +67,12 @@ def check_invariants(
     allowed: Collection[FindingKind] = HARMLESS,
     paces: Iterable[PaceLog] = (),
 ) -> None:
-    """Check the archive of these topics against what was produced. Raises AssertionError listing every violation.
+    """Check the archive of these topics against what was produced. Raises AssertionError that lists every violation.
 
-    1, 2, 5, 7 by `verify` and by reading everything back; 3 and 4 against pins and journals; 6 where the `paces` of
-    applications are given. `at_rest`: everything delivered is offloaded, nothing
-    is open, and each pin is acknowledged up to the end. `allowed`: findings that are no violation, for example
-    `HARMLESS | {Kind.STRAY_OBJECT}` where an answer to a commit was lost and the object abandoned.
+    1, 2, 5, 7 by `verify` and by reading everything back; 3 and 4 against pins and journals; 6 by the `paces` of
+    applications. `at_rest`: everything delivered is offloaded, nothing is open, and each pin is acknowledged up to the
+    end. `allowed`: findings that are no violation, for example `HARMLESS | {FindingKind.STRAY_OBJECT}` where the answer
+    to a commit was lost and the object abandoned.
     """
     violations = [text for pace in paces for text in pace.violations]
     violations += [_numbered(f.kind, str(f)) for f in verify(store).findings if f.kind not in allowed]

@@ -1,12 +1,12 @@
 """Faults for the processes of a whole application: `ScriptedFaults` wraps what a process reaches (see `Application`).
 
-They are told as a JSON list. Each process counts for itself. A fault of the store:
+A JSON list has them. Each process counts for itself. A fault of the store:
 
     {"role": "driver", "call": "put", "key": "REGEX", "after": 0, "times": 1, "effect": "before|lost|repeated|hook",
      "hook": "kill|stop", "then": "kill|stop", "behind": [{"call": "put", "key": "REGEX"}]}
 
-`hook` runs before the call, `then` after it; `kill` and `stop` send SIGKILL and SIGSTOP to the own process. With
-`behind` the fault concerns only calls that come after those, made in that order. A fault of the source:
+`hook` runs before the call, `then` after it; `kill` and `stop` send SIGKILL and SIGSTOP to the own process. `behind`
+names calls, in their order, that must come before. A fault of the source:
 
     {"role": "worker", "source": "bytes_per_second|die", "topic": "REGEX", "value": 100000}
 
@@ -14,7 +14,7 @@ They are told as a JSON list. Each process counts for itself. A fault of the sto
 
     {"role": "worker", "outlive": true}
 
-lets a worker go on with its slices although Spark's daemon ends its workers, as one on a machine that is cut off would.
+lets a worker survive the end of Spark's daemon and go on with its slices, as on a machine that is cut off.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFault
 
 @dataclass(frozen=True)
 class ScriptedFaults(Wrapper):
-    """The faults of one role, "driver" or "worker", of all that are told."""
+    """The faults of one role, "driver" or "worker". `told`: the JSON list of all roles."""
 
     role: str
     told: str
