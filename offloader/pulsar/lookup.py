@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import TypeVar
 
 from offloader._proto.pulsar_wire_pb2 import LookupResponse
-from offloader.errors import BrokerUnavailableError, ProtocolError
+from offloader.errors import BrokerUnavailableError, ProtocolError, TopicMovedError
 from offloader.model import TopicName
 from offloader.pulsar import commands
 from offloader.pulsar.connection import BrokerConnection
 from offloader.pulsar.pool import BrokerAddress, ConnectionPool
 from offloader.pulsar.server_errors import server_error
 from offloader.pulsar.settings import DEFAULT_PORTS, HostPort, parse_hosts
+
+T = TypeVar("T")
 
 MAX_REDIRECTS = 20
 
@@ -38,6 +42,14 @@ class TopicLookup:
         except BrokerUnavailableError:
             self.forget(topic)
             raise
+
+    def attach(self, topic: TopicName, begin: Callable[[BrokerConnection], T]) -> T:
+        """Begin something on the connection to the topic's broker; once more where the topic has moved meanwhile."""
+        try:
+            return begin(self.connection(topic))
+        except TopicMovedError:  # the address was remembered from before the move
+            self.forget(topic)
+            return begin(self.connection(topic))
 
     def forget(self, topic: TopicName) -> None:
         """What was remembered is wrong."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from offloader._proto.pulsar_wire_pb2 import BaseCommand
-from offloader.errors import FatalError, OffloadError, OutcomeUnknownError, TopicMovedError
+from offloader.errors import FatalError, OffloadError, OutcomeUnknownError
 from offloader.model import TopicName
 from offloader.ports.pins import TopicEnd
 from offloader.pulsar import commands
@@ -86,11 +86,7 @@ class PinConsumer:
             if self._attachment is not None:
                 self._lookup.forget(self.topic)
             self.tried_at = time.monotonic()
-            try:
-                self._attachment = self._subscribe()
-            except TopicMovedError:  # the address was remembered from before the move
-                self._lookup.forget(self.topic)
-                self._attachment = self._subscribe()
+            self._attachment = self._lookup.attach(self.topic, self._subscribe)
             self._broker = self._attachment.connection.name
             return self._attachment
 
@@ -128,12 +124,12 @@ class PinConsumer:
         self._lookup.forget(self.topic)
         return None if attached is None else attached.let_go()
 
-    def _subscribe(self) -> Attachment:
-        attached = Attachment(self._lookup.connection(self.topic))
+    def _subscribe(self, connection: BrokerConnection) -> Attachment:
+        attached = Attachment(connection)
         subscription = self._subscription()
         build = lambda n: commands.subscribe(attached.consumer_id, n, subscription)  # noqa: E731
         try:
-            attached.connection.call(build, self._lookup.timeout, f"pinning {self.topic}")
+            connection.call(build, self._lookup.timeout, f"pinning {self.topic}")
         except OffloadError:
             attached.let_go()
             raise

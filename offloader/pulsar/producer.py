@@ -7,7 +7,7 @@ import threading
 from typing import NamedTuple
 
 from offloader._proto.pulsar_wire_pb2 import BaseCommand, MessageIdData, ProducerSuccess
-from offloader.errors import FatalError, OffloadError, TopicMovedError
+from offloader.errors import FatalError, OffloadError
 from offloader.model import KIB, TopicName
 from offloader.pulsar import commands
 from offloader.pulsar.connection import BrokerConnection
@@ -51,21 +51,17 @@ class EntryProducer:
         Raises FatalError where somebody else has produced since that epoch; TopicNotFoundError, BrokerUnavailableError,
         ... The broker makes the topic where it is allowed to.
         """
-        try:
-            return cls._open(lookup, topic, name, epoch)
-        except TopicMovedError:  # the address was remembered from before the move
-            lookup.forget(topic)
-            return cls._open(lookup, topic, name, epoch)
 
-    @classmethod
-    def _open(cls, lookup: TopicLookup, topic: TopicName, name: str, epoch: int | None) -> EntryProducer:
-        producer = cls(lookup.connection(topic), topic)
-        try:
-            producer._attach(name, epoch, lookup.timeout)
-        except OffloadError:
-            producer.let_go()
-            raise
-        return producer
+        def begin(connection: BrokerConnection) -> EntryProducer:
+            producer = cls(connection, topic)
+            try:
+                producer._attach(name, epoch, lookup.timeout)
+            except OffloadError:
+                producer.let_go()
+                raise
+            return producer
+
+        return lookup.attach(topic, begin)
 
     def send(self, sequence: int, entry: bytes, *, messages: int, chunk: bool) -> None:
         """Publish one entry of so many messages. Does not wait; raises FatalError where no broker would take it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 
-from offloader.errors import OffloadError, TopicMovedError
+from offloader.errors import OffloadError
 from offloader.model import TopicName
 from offloader.ports.entry_source import RawEntry
 from offloader.pulsar import commands
@@ -44,11 +44,7 @@ class BrokerEntryReader:
         _let_go(self._connection, self._consumer_id)
 
     def _subscribe(self, start: tuple[int, int]) -> tuple[BrokerConnection, int, Inbox]:
-        try:
-            return self._subscribe_at(self._lookup.connection(self._topic), start)
-        except TopicMovedError:  # the address was remembered from before the move
-            self._lookup.forget(self._topic)
-            return self._subscribe_at(self._lookup.connection(self._topic), start)
+        return self._lookup.attach(self._topic, lambda connection: self._subscribe_at(connection, start))
 
     def _subscribe_at(
         self, connection: BrokerConnection, start: tuple[int, int]
