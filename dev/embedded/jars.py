@@ -1,8 +1,8 @@
 """Fetches the jars of a lock list into a per-user cache, which any number of processes may share.
 
-A jar counts only once its size and SHA-256 are the locked ones; what is finished stays, so that a fetch that was cut
-off goes on where it ended. A stamp file remembers what was verified, because hashing 235 MB at each start would take
-longer than everything else here.
+A jar counts only once its size and SHA-256 are the locked ones. Finished jars stay, so that an interrupted fetch goes
+on where it ended. A stamp file remembers what was verified: hashing 235 MB at each start would take longer than
+everything else here.
 """
 
 from __future__ import annotations

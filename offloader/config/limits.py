@@ -1,4 +1,4 @@
-"""Limits between several fields, checked on what each level of the file comes to after the merge."""
+"""Limits between several fields, checked for each level of the file after the merge."""
 
 from __future__ import annotations
 

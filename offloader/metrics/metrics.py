@@ -30,7 +30,7 @@ GAUGES = (d.STATES, d.TICKED, d.BATCH_AGE, d.LONGEST_ROUND, d.WORK_QUEUED, d.WOR
 
 
 class Metrics:
-    """The main process's metrics. Safe to use from several threads; what workers do is told by their receipts."""
+    """The main process's metrics. Thread safe. Workers tell by their receipts what they did."""
 
     def __init__(self, settings: MetricsSettings | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         settings = settings or MetricsSettings()
@@ -52,8 +52,7 @@ class Metrics:
 
     @classmethod
     def start(cls, settings: MetricsSettings) -> Self:
-        """With the HTTP endpoint, unless the settings turn it off. Raises ConfigError when the port cannot be
-        opened."""
+        """With the HTTP endpoint, unless the settings turn it off. Raises ConfigError where it cannot listen."""
         metrics = cls(settings)
         if settings.port:
             metrics.server = MetricsServer(metrics.registry, metrics.health, settings.host, settings.port)

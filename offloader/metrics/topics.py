@@ -16,8 +16,7 @@ OTHER = "other"
 
 @dataclass(frozen=True, slots=True)
 class TopicLag:
-    """How far one topic is behind: `lag` counts from the catalog's end, `pinned` from the subscription's
-    mark-delete."""
+    """How far one topic is behind: `lag` from the catalog's end, `pinned` from the subscription's mark-delete."""
 
     topic: TopicName
     lag_bytes: int
@@ -27,7 +26,7 @@ class TopicLag:
 
 
 class TopicsCollector(Collector):
-    """Shows the last snapshot of all topics; a topic that is not in it is gone from the metrics too."""
+    """Shows the last snapshot of all topics, and no other topic."""
 
     def __init__(self, most: int) -> None:
         self._most = most
