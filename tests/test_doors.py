@@ -285,8 +285,6 @@ class Heard:
 
     def on_closed(self, error: OffloadError) -> None: ...
 
-    def on_end_of_topic(self) -> None: ...
-
 
 def _frames() -> bytes:
     commands = [

@@ -175,10 +175,5 @@ def _type(annotation: Any, kind: UnitKind | None) -> str:
     return words[origin or annotation]
 
 
-def main() -> None:
-    """Write the page to the file that the first argument names."""
-    Path(sys.argv[1]).write_text(render(), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    Path(sys.argv[1]).write_text(render(), encoding="utf-8")

@@ -19,7 +19,6 @@ class Inbox:
     ) -> None:
         self.next = start
         self.overflowed = False
-        self.end_of_topic = False
         self._window = window
         self._grant = grant
         self._stop = stop
@@ -68,9 +67,6 @@ class Inbox:
         with self._changed:
             self._error = error
             self._changed.notify()
-
-    def on_end_of_topic(self) -> None:
-        self.end_of_topic = True
 
     def _keep(self, entry: RawEntry, messages: int) -> None:
         self.next = (entry.ledger, entry.entry + 1)

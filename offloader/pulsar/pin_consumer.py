@@ -34,9 +34,6 @@ class Attachment:
     def on_closed(self, error: OffloadError) -> None:  # noqa: ARG002 (the next call finds out by itself)
         self.closed = True
 
-    def on_end_of_topic(self) -> None:
-        """Termination is seen in the managed ledger's state."""
-
     def let_go(self) -> Reply | None:
         """Close the consumer. The reply is the broker's receipt, None if there is nothing to close any more."""
         if self.closed or not self.connection.alive:

@@ -70,7 +70,7 @@ class EntryProducer:
                 f"an entry of {len(entry)} bytes is larger than the broker takes: raise maxMessageSize in broker.conf "
                 f"and nettyMaxFrameSizeBytes in bookkeeper.conf"
             )
-        self._connection.session.send_entry(commands.send(self._id, sequence, messages, chunk=chunk), entry)
+        self._connection.session.send(commands.send(self._id, sequence, messages, chunk=chunk), entry)
 
     def receipts(self, timeout: float) -> list[SendReceipt]:
         """What was stored since the last call, at least one; empty after `timeout` seconds without any.

@@ -16,7 +16,7 @@ from offloader._proto.pulsar_wire_pb2 import BaseCommand, Connected, Message, Me
 from offloader.errors import BrokerUnavailableError, OffloadError, ProtocolError, TopicMovedError
 from offloader.pulsar import commands
 from offloader.pulsar.auth import Authentication
-from offloader.pulsar.frames import Frame, encode, encode_message
+from offloader.pulsar.frames import Frame, encode
 from offloader.pulsar.server_errors import server_error
 
 Reply = Future[BaseCommand]
@@ -45,10 +45,6 @@ class Consumer(Listener, Protocol):
 
     def on_entry(self, ledger: int, entry: int, data: bytes) -> None:
         """The broker delivered an entry."""
-        ...
-
-    def on_end_of_topic(self) -> None:
-        """The topic is terminated, and everything was delivered."""
         ...
 
 
@@ -94,7 +90,6 @@ class BrokerSession:
                 self._producers, c.close_producer.producer_id, "was unloaded, or somebody else produces to it"
             ),
             BaseCommand.PING_FIELD_NUMBER: lambda _: self.send(commands.PONG),
-            BaseCommand.REACHED_END_OF_TOPIC_FIELD_NUMBER: self._on_end_of_topic,
             BaseCommand.AUTH_CHALLENGE_FIELD_NUMBER: self._on_challenge,
             BaseCommand.ACK_RESPONSE_FIELD_NUMBER: self._on_ack_response,
             BaseCommand.TOPIC_MIGRATED_FIELD_NUMBER: self._on_migrated,
@@ -110,13 +105,15 @@ class BrokerSession:
         auth = self._authentication
         self.send(commands.connect(auth.method, auth.data(), self._proxy_to))
 
-    def send(self, command: BaseCommand) -> None:
-        """Send something that is not answered. On a connection that is over it is dropped."""
-        self._send(encode(command))
-
-    def send_entry(self, command: BaseCommand, entry: bytes) -> None:
-        """Send a SEND. On a connection that is over it is dropped: its producer was told, or is about to be."""
-        self._send(encode_message(command, entry))
+    def send(self, command: BaseCommand, entry: bytes = b"") -> None:
+        """Send something that is not answered; a SEND with its entry. Dropped on a connection that is over, whose
+        listeners were told, or are about to be."""
+        frame = encode(command, entry)
+        with self._lock:
+            if self._failure is not None:
+                return
+            self._output += frame
+        self._wake()
 
     def request(self, build: Build) -> Reply:
         """Send something that is answered; `build` gets the request id. The reply is cancelled if the connection ends.
@@ -226,11 +223,6 @@ class BrokerSession:
         if producer is not None:
             producer.on_refused(refused.sequence_id, server_error(refused.error, refused.message))
 
-    def _on_end_of_topic(self, command: BaseCommand) -> None:
-        consumer = self._consumers.get(command.reached_end_of_topic.consumer_id)
-        if consumer is not None:
-            consumer.on_end_of_topic()
-
     def _add(self, listeners: dict[int, L], listener: L) -> int:
         with self._lock:
             self._next_id += 1
@@ -242,13 +234,6 @@ class BrokerSession:
             listener = listeners.pop(listener_id, None)
         if listener is not None:
             listener.on_closed(TopicMovedError(f"the topic {why}: look it up again"))
-
-    def _send(self, frame: bytes) -> None:
-        with self._lock:
-            if self._failure is not None:
-                return
-            self._output += frame
-        self._wake()
 
     def _forget(self, request_id: int) -> None:
         """Nobody waits for it any more."""

@@ -41,9 +41,6 @@ class Listener:
         self.errors.append(error)
         self.heard.set()
 
-    def on_end_of_topic(self):
-        self.heard.set()
-
 
 @pytest.fixture
 def connect(settings):
