@@ -120,10 +120,10 @@ class _Archived:
 
     def add(self, item: Item) -> None:
         if isinstance(item, ArchivedEntry):
-            self._once(_place(item.position))
-            self.entries[_place(item.position)] = sha256(item.data)
+            self._once(item.position.place)
+            self.entries[item.position.place] = sha256(item.data)
         elif item.kind is None:
-            self.losses.append((_place(item.start), _place(item.end)))
+            self.losses.append((item.start.place, item.end.place))
         else:
             for entry in item.entries.ids:
                 self._once((item.start.ledger, entry))
@@ -159,9 +159,8 @@ def _pin(truth: Truth, read: ReadCatalog, *, at_rest: bool) -> Iterator[str]:
     begin, end, mark = _begin(read), read.catalog.end, truth.mark_delete
     if begin is None:
         return
-    last = begin[0], begin[1] - 1
-    if end is not None:
-        last = _place(end)
+    before = begin.previous_entry.place
+    last = before if end is None else end.place
     following = sorted(place for place in truth.entries if place > last)
     if mark is not None and following and following[0] <= mark:
         yield f"3: the pin is acknowledged up to {_text(mark)}, past {_text(following[0])}, which is not offloaded"
@@ -171,8 +170,8 @@ def _pin(truth: Truth, read: ReadCatalog, *, at_rest: bool) -> Iterator[str]:
     if left:
         yield f"at rest: {len(left)} entries from {_text(left[0])} on are not offloaded"
     if mark is not None and end is not None:
-        wanted = _place(pin_target(read.catalog.head) or end)
-        behind = [place for place in sorted(truth.entries) if max(mark, (begin[0], begin[1] - 1)) < place <= wanted]
+        wanted = (pin_target(read.catalog.head) or end).place
+        behind = [place for place in sorted(truth.entries) if max(mark, before) < place <= wanted]
         if behind:
             yield f"3: at rest the pin stands at {_text(mark)}, {len(behind)} entries before {_text(wanted)}"
 
@@ -185,19 +184,15 @@ def _windows(read: ReadCatalog) -> list[tuple[Place, Place]]:
         mine = [s for s in recorded if s.start.incarnation == incarnation]
         begins = [c.begin for c in read.claims if c.incarnation == incarnation]
         first = min([*(s.start for s in mine), *begins[:1]])
-        found.append((_place(first), _place(max(s.end for s in mine))))
+        found.append((first.place, max(s.end for s in mine).place))
     return found
 
 
-def _begin(read: ReadCatalog) -> Place | None:
+def _begin(read: ReadCatalog) -> Position | None:
     """Where the present incarnation begins."""
     claim = read.catalog.claim
     first = next((c for c in read.claims if claim is not None and c.incarnation == claim.incarnation), None)
-    return None if first is None else _place(first.begin)
-
-
-def _place(position: Position) -> Place:
-    return (position.ledger, position.entry)
+    return None if first is None else first.begin
 
 
 def _text(place: Place) -> str:
