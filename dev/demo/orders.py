@@ -37,8 +37,8 @@ def events(topic: str) -> Iterator[Event]:
     for number in count(1):
         order = _Order(number)
         name, customer = f"order-{number:06}", f"customer-{order.customer:02}"
-        told = {"event": f"order-{topic}", "order": name, "customer": customer, **_details(topic, order)}
-        payload = json.dumps(told, ensure_ascii=False).encode()
+        content = {"event": f"order-{topic}", "order": name, "customer": customer, **_details(topic, order)}
+        payload = json.dumps(content, ensure_ascii=False).encode()
         yield Event(customer, payload, {"number": str(number)})
 
 

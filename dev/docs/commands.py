@@ -46,10 +46,10 @@ It changes nothing, but for the uploads that `--abort-uploads` ends.
 def render() -> str:
     """The whole page."""
     common: set[str | None] = {option.name for option in _decorated_options()}
-    pieces = [_INTRO, *(_option_line(option) for option in _decorated_options())]
+    parts = [_INTRO, *(_option_line(option) for option in _decorated_options())]
     for path, command in _commands("offloader", main):
-        pieces.append("\n" + "\n".join(_section(path, command, common)))
-    return wrapped("".join(pieces))
+        parts.append("\n" + "\n".join(_section(path, command, common)))
+    return wrapped("".join(parts))
 
 
 def _decorated_options() -> list[click.Option]:

@@ -94,8 +94,8 @@ class Policies:
         """The levels that speak of a topic, the one that wins last."""
         layers = [_Layer(Level.CLUSTER, ("policies",), self._cluster)]
         if namespace_property is not None:
-            told = PolicyLevel.model_construct(enabled=namespace_property)
-            layers.append(_Layer(Level.PROPERTY, (f"Pulsar's namespace property {PROPERTY}",), told))
+            switched = PolicyLevel.model_construct(enabled=namespace_property)
+            layers.append(_Layer(Level.PROPERTY, (f"Pulsar's namespace property {PROPERTY}",), switched))
         section = self._namespaces.get(namespace or "")
         if section is None:
             return layers

@@ -115,8 +115,8 @@ class AdminClient:
     def loaded_by(self, topic: TopicName) -> str | None:
         brokers = _texts(self.rest.get(f"brokers/{self.cluster()}"), "the brokers")
         scheme = self._settings.admin_url.partition("://")[0]
-        asked = ((broker, replace(self._settings, admin_url=f"{scheme}://{broker}")) for broker in brokers)
-        return next((broker for broker, settings in asked if _has_loaded(settings, topic)), None)
+        candidates = ((broker, replace(self._settings, admin_url=f"{scheme}://{broker}")) for broker in brokers)
+        return next((broker for broker, settings in candidates if _has_loaded(settings, topic)), None)
 
     def close(self) -> None:
         self.rest.close()

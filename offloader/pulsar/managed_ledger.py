@@ -99,8 +99,8 @@ def _position(text: str) -> tuple[int, int]:
     return _count(int(ledger), least=-1), _count(int(entry), least=-1)
 
 
-def _count(said: object, least: int = 0) -> int:
+def _count(value: object, least: int = 0) -> int:
     """A broker's count: an integer of 63 bits, nothing that only looks like one. Raises ValueError."""
-    if type(said) is int and least <= said < 1 << 63:
-        return said
-    raise ValueError(f"{said!r} is no count")
+    if type(value) is int and least <= value < 1 << 63:
+        return value
+    raise ValueError(f"{value!r} is no count")

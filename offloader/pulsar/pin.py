@@ -71,15 +71,15 @@ class BrokerPins:
         }
         held = [pin for pin in pins.values() if pin is not None]
         found |= self._reconnect(pin for pin in held if not pin.connected)
-        asked = {}
+        replies = {}
         for pin in held:
             if pin.topic not in found:
                 try:
-                    asked[pin] = pin.ask_end()
+                    replies[pin] = pin.ask_end()
                 except Exception as error:  # noqa: BLE001 (a topic's failure is its value, whatever it is)
                     found[pin.topic] = error
         deadline = time.monotonic() + self._settings.operation_timeout
-        for pin, (connection, reply) in asked.items():
+        for pin, (connection, reply) in replies.items():
             try:
                 found[pin.topic] = pin.end(connection, reply, max(0.0, deadline - time.monotonic()))
             except Exception as error:  # noqa: BLE001

@@ -132,9 +132,9 @@ class PinConsumer:
             raise
         return attached
 
-    def _write(self, doing: str, build: Callable[[int, int], BaseCommand]) -> None:
+    def _write(self, action: str, build: Callable[[int, int], BaseCommand]) -> None:
         attached = self.connect()
-        what = f"{doing} {self.topic}"
+        what = f"{action} {self.topic}"
         try:
             attached.connection.call(lambda n: build(attached.consumer_id, n), self._lookup.timeout, what, write=True)
         except OutcomeUnknownError:

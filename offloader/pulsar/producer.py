@@ -37,8 +37,8 @@ class EntryProducer:
         self.epoch: int | None = None
         self._topic = topic
         self._connection = connection
-        said = connection.session.connected.result()
-        self._largest = (said.max_message_size or DEFAULT_MAX_MESSAGE) + ROOM_FOR_METADATA
+        connected = connection.session.connected.result()
+        self._largest = (connected.max_message_size or DEFAULT_MAX_MESSAGE) + ROOM_FOR_METADATA
         self._changed = threading.Condition(threading.Lock())
         self._receipts: list[SendReceipt] = []
         self._error: OffloadError | None = None

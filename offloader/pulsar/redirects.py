@@ -23,10 +23,10 @@ def refusal(source: str, target: str, named: Collection[str]) -> str:
     return ""
 
 
-def hosts_named(said: object) -> set[str]:
+def hosts_named(answer: object) -> set[str]:
     """The hosts in what a broker says of brokers: a list of `host:port`, or a look-up's answer with URLs as values."""
     found: set[str] = set()
-    addresses = said if isinstance(said, list) else said.values() if isinstance(said, dict) else []
+    addresses = answer if isinstance(answer, list) else answer.values() if isinstance(answer, dict) else []
     for address in addresses:
         if isinstance(address, str) and address:
             try:

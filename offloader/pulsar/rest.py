@@ -117,20 +117,20 @@ class RestClient:
         its words."""
         status, reason = response.status_code, _reason(response)
         by_pulsar = reason is not None
-        said = f"{path}: the broker answered {status}: {reason if reason is not None else _first_words(response)}"
+        message = f"{path}: the broker answered {status}: {reason if reason is not None else _first_words(response)}"
         if status == 403 or (status == 401 and by_pulsar and self._authentication.headers()):  # who we are is known
-            return AuthorizationFailedError(said)
+            return AuthorizationFailedError(message)
         if status == 401:
-            return AuthenticationFailedError(said)
+            return AuthenticationFailedError(message)
         if status == 404 and by_pulsar:
-            return TopicNotFoundError(said) if _about_topic(path) else NamespaceNotFoundError(said)
+            return TopicNotFoundError(message) if _about_topic(path) else NamespaceNotFoundError(message)
         if status == 404:
             return BrokerUnavailableError(
-                f"{said}; that is no answer of a broker: see what stands between us and the cluster"
+                f"{message}; that is no answer of a broker: see what stands between us and the cluster"
             )
         if status >= 500 or status in _RETRYABLE:
-            return BrokerUnavailableError(said)
-        return FatalError(said)
+            return BrokerUnavailableError(message)
+        return FatalError(message)
 
     def close(self) -> None:
         """Close the connections."""
@@ -186,18 +186,20 @@ class RestClient:
             self._deadlines.within(self._timeout),
             self._client.stream(method, _url(url), params=parameters or None, headers=headers, json=body) as response,
         ):
-            for piece in response.iter_bytes():
-                content += piece
+            for chunk in response.iter_bytes():
+                content += chunk
                 if time.monotonic() > until:
                     raise httpx.ReadTimeout(f"it answers for longer than {self._timeout} s")
                 if len(content) > MAX_ANSWER:
                     raise ProtocolError(f"{url}: the answer has more than {MAX_ANSWER} bytes")
-        kept = {
+        response_headers = {
             name: value
             for name, value in response.headers.items()
             if name not in ("content-encoding", "content-length")
         }
-        return httpx.Response(response.status_code, headers=kept, content=bytes(content), request=response.request)
+        return httpx.Response(
+            response.status_code, headers=response_headers, content=bytes(content), request=response.request
+        )
 
 
 @lru_cache(maxsize=1_000)
@@ -229,10 +231,10 @@ def _about_topic(path: str) -> bool:
 def _reason(response: httpx.Response) -> str | None:
     """Pulsar's reason, as one line; None: the answer has not the form of Pulsar's errors."""
     try:
-        said = parse_json(response.text)
+        answer = parse_json(response.text)
     except ValueError:
         return None
-    reason = said.get("reason") if isinstance(said, dict) else None
+    reason = answer.get("reason") if isinstance(answer, dict) else None
     return _one_line(reason) or response.reason_phrase if isinstance(reason, str) else None
 
 

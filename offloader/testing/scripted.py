@@ -37,10 +37,10 @@ from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFault
 
 @dataclass(frozen=True)
 class ScriptedFaults(Wrapper):
-    """The faults of one role, "driver" or "worker". `told`: the JSON list of all roles."""
+    """The faults of one role, "driver" or "worker". `faults`: the JSON list of all roles."""
 
     role: str
-    told: str
+    faults: str
 
     def source(self, source: EntrySource) -> EntrySource:
         for script in self._scripts():
@@ -57,7 +57,7 @@ class ScriptedFaults(Wrapper):
         return FaultyStore(store, StoreFaults(planned)) if planned else store
 
     def _scripts(self) -> list[dict[str, Any]]:
-        return [fault for fault in json.loads(self.told) if fault["role"] == self.role]
+        return [fault for fault in json.loads(self.faults) if fault["role"] == self.role]
 
 
 def store_faults(script: Mapping[str, Any]) -> list[StoreFault]:

@@ -67,9 +67,9 @@ class TruthCollector:
         The ledger's count tells of entries that are not delivered.
         """
         info = self._admin.topic_info(self._topic)
-        known = max(self._entries, default=(-1, -1))
-        counted = [(ledger, count) for ledger, (count, _) in sorted(info.sizes.items()) if ledger >= known[0]]
-        wanted = [(ledger, entry) for ledger, count in counted for entry in range(count) if (ledger, entry) > known]
+        last_read = max(self._entries, default=(-1, -1))
+        counted = [(ledger, count) for ledger, (count, _) in sorted(info.sizes.items()) if ledger >= last_read[0]]
+        wanted = [(ledger, entry) for ledger, count in counted for entry in range(count) if (ledger, entry) > last_read]
         if wanted:
             delivered = self._read_delivered(wanted[0], wanted[-1], timeout)
             hidden = TrueEntry(None, frozenset(GapKind))
