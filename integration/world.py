@@ -10,8 +10,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from offloader.testing.pace import PaceLog
-
 from dev.embedded.standalone import PulsarStandalone
 from integration.application import RunningApplication
 from integration.pace import longest_batch_ms, pace_of
@@ -32,7 +30,7 @@ from offloader.pulsar.pin import BrokerPins
 from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
-from offloader.testing.invariants import HARMLESS, check_invariants
+from offloader.testing.invariants import HARMLESS, PaceLog, check_invariants
 from offloader.testing.truth import Truth, TruthCollector
 from tests.storage.servers import free_port
 
