@@ -42,8 +42,7 @@ class StoreUnavailableError(RetryableError):
 
 
 class JournalUnavailableError(StoreUnavailableError):
-    """The journal could not be written, or what became of a record is not known: no topic's own trouble. The same
-    record is tried again."""
+    """A record of the journal is not written, or its outcome is unknown; it is tried again. No topic's own trouble."""
 
 
 class StoreFullError(RetryableError):
@@ -129,8 +128,7 @@ class AuthorizationFailedError(FatalError):
 
 
 class AbsentError(OffloadError):
-    """Pulsar itself says that what was asked for is not there. One such answer proves nothing yet: see
-    `offload/core/evidence.py`."""
+    """Pulsar says that something is not there. One such answer proves nothing: see `offload/core/evidence.py`."""
 
 
 class TopicNotFoundError(AbsentError):
@@ -161,7 +159,7 @@ class UnexplainedGapError(IntegrityError):
 
 
 class ExecutorUnfitError(RetryableError):
-    """A machine of Spark's cannot run slices: this package is missing there, or is of another version. Others may."""
+    """A machine of Spark's cannot run slices: it lacks this package, or has another version. Others may."""
 
 
 # BookKeeper
@@ -192,5 +190,4 @@ class LedgerFencedError(FatalError):
 
 
 class RecoveryAbortedError(RetryableError):
-    """Too little is known to close a ledger safely. It stays as it is; the message names the bookies that must come
-    back."""
+    """Too little is known to close a ledger safely: it stays open. The message names the bookies that are needed."""

@@ -33,7 +33,7 @@ class Java:
 
 
 def describe_java(executable: Path) -> str:
-    """What a Java says of itself: its properties and its modules. Raises FatalError where it does not run."""
+    """A Java's properties and modules, as it prints them. Raises FatalError where it does not run."""
     command = [str(executable), "-XshowSettings:properties", "--list-modules"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)  # noqa: S603
@@ -64,7 +64,7 @@ def _candidates(environment: Mapping[str, str]) -> list[Path]:
 
 
 def check_java(executable: Path, description: str) -> Java:
-    """The Java behind a description. Raises FatalError for a version or a trimmed runtime that does not serve."""
+    """The Java of a description. Raises FatalError for a wrong version or a trimmed runtime."""
     version = parse_version(description)
     if version is None:
         raise FatalError(f"{executable} does not tell its version")
@@ -77,6 +77,6 @@ def check_java(executable: Path, description: str) -> Java:
 
 
 def parse_version(description: str) -> int | None:
-    """The feature version (17 for 17.0.15, 8 for 1.8) in a description; None where it says none."""
+    """The feature version (17 for 17.0.15, 8 for 1.8) in a description; None without one."""
     match = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)\s*$", description, re.MULTILINE)
     return int(match[1]) if match else None

@@ -7,8 +7,8 @@ from typing import Any, NoReturn
 
 
 def parse_json(data: bytes | str) -> Any:
-    """What the text says. Raises ValueError, and nothing else, for whatever is no JSON, nests deeper than Python
-    follows, or has text that cannot be written again (half of a surrogate pair)."""
+    """The text's value. Raises ValueError, and nothing else, for what is no JSON, nests too deep for Python, or has
+    text that cannot be written again (half of a surrogate pair)."""
     text = data if isinstance(data, str) else data.decode()
     try:
         found = json.loads(text, parse_constant=_no_number)

@@ -23,7 +23,7 @@ LEVEL_VARIABLE = "OFFLOADER_LOG_LEVEL"
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 ALARMS = "docs/running.md#"
 
-# Libraries that tell at INFO what each of their calls does.
+# Libraries that log each of their calls at INFO.
 TALKATIVE = ("py4j", "pyspark", "botocore", "boto3", "s3transfer", "urllib3", "httpx", "httpcore", "fsspec")
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
@@ -36,7 +36,7 @@ def set_up(
     stream: TextIO | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> None:
-    """Log to `stream` (standard error) from `level` on, by default from that of OFFLOADER_LOG_LEVEL, else INFO.
+    """Log to `stream` (standard error) from `level` on, by default from OFFLOADER_LOG_LEVEL, else INFO.
 
     Replaces what an earlier call set up. `structured`: JSON lines. Raises ConfigError.
     """

@@ -1,11 +1,10 @@
-"""The one way in which text of others reaches a terminal, a log or a report."""
+"""Makes the text of others fit for a terminal, a log or a report."""
 
 from __future__ import annotations
 
 
 def printable(text: str | bytes) -> str:
-    """Readable on one line, whatever it is: what is not printed, and would move the cursor or forge a line, is
-    escaped."""
+    """The text on one line, with everything escaped that would not print, move the cursor or forge a line."""
     shown = text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else text
     return shown if shown.isprintable() else shown.translate(_SHOWN)
 

@@ -1,7 +1,7 @@
 """The command `offloader-python`: Python for the processes that Spark starts, with the installed PySpark instead of
 Spark's zip.
 
-Spark puts its `pyspark.zip` first on PYTHONPATH. What Python imports from a zip it compiles anew each time: 0.9 s of
+Spark puts its `pyspark.zip` first on PYTHONPATH. Python compiles anew each time what it imports from a zip: 0.9 s of
 CPU for each process instead of 0.3, and Spark gives a process ten seconds to answer.
 """
 
@@ -32,8 +32,8 @@ def main() -> NoReturn:
 
 
 def without_zips(given: Sequence[str], installed: Sequence[str]) -> list[str]:
-    """PYTHONPATH without Spark's zips of Python, where the same PySpark is installed. A cluster's Spark may be another.
-    A user's zips stay: YARN puts them into the same folder."""
+    """PYTHONPATH without Spark's zips, where the installed PySpark is of the same version (a cluster's may differ). A
+    user's zips stay: YARN puts them into the same folder."""
     zips = [Path(path) for path in given if Path(path).name == "pyspark.zip"]
     version = _version_installed(installed)
     if version is None or any(_version_in(path) != version for path in zips):

@@ -61,7 +61,7 @@ from offloader.metadata.part_codec import parts_message, read_parts
 from offloader.metadata.root import read_root
 from offloader.model import GIB, EntryRange, SegmentLayout
 from offloader.pulsar.admin import AdminClient
-from offloader.pulsar.auth import NoAuthentication
+from offloader.pulsar.auth import Authentication
 from offloader.pulsar.frames import FrameBuffer, encode
 from offloader.pulsar.gaps import explain
 from offloader.pulsar.lookup import one_host
@@ -257,9 +257,9 @@ def rest(data: bytes) -> None:
 
 def a_broker(data: bytes) -> None:
     """What a broker sends, in one piece, to a connection that has asked for something."""
-    session = BrokerSession(NoAuthentication(), lambda: None)
+    session = BrokerSession(Authentication(), lambda: None)
     replies = [session.request(lambda n: BaseCommand(type=BaseCommand.PING_FIELD_NUMBER)) for _ in range(3)]
-    session.add(Heard())
+    session.add_consumer(Heard())
     buffer = FrameBuffer(1000)
     with suppress(OffloadError):
         while data:
@@ -283,8 +283,6 @@ class Heard:
     def on_entry(self, ledger: int, entry: int, data: bytes) -> None: ...
 
     def on_closed(self, error: OffloadError) -> None: ...
-
-    def on_end_of_topic(self) -> None: ...
 
 
 def _frames() -> bytes:

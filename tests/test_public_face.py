@@ -114,5 +114,19 @@ def test_what_reads_an_archive_has_an_example() -> None:
 def test_the_wheel_says_that_it_is_typed() -> None:
     shipped = {file.distribution_path for file in WheelBuilder(str(ROOT)).recurse_included_files()}
 
-    assert "offloader/py.typed" in shipped
+    assert {"offloader/py.typed", "offloader/_proto/__init__.py", "offloader/testing/cluster.py"} <= shipped
     assert not any(path.startswith(("dev/", "tests/")) for path in shipped)
+
+
+def test_the_doubles_for_tests_need_no_extra() -> None:
+    """Whoever tests against the in-memory Pulsar has installed the wheel, and nothing else."""
+    absent = ["jgo", "pulsar", "_pulsar", "kazoo", "gcsfs", "google.cloud", "adlfs", "azure", "cryptography"]
+    absent += ["matplotlib", "hypothesis", "moto", "pytest", "grpc_tools", "dev", "tests"]
+    code = f"""
+import importlib, pkgutil, sys
+sys.modules |= dict.fromkeys({absent})
+import offloader.testing
+for module in pkgutil.iter_modules(offloader.testing.__path__, "offloader.testing."):
+    importlib.import_module(module.name)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -269,7 +269,7 @@ def _compare(config: Config, topic: TopicName, end: Position) -> Compared:
         archived = equal = 0
         for entry in ArchivedTopic.of(store, catalog).entries():
             archived += 1
-            equal += broker.get((entry.position.ledger, entry.position.entry)) == entry.data
+            equal += broker.get(entry.position.place) == entry.data
         return Compared(topic, len(broker), archived, equal, len(catalog.segments))
     finally:
         source.close()
@@ -282,11 +282,11 @@ def _from_broker(
     reader = source.open(topic, begin.ledger, begin.entry, max_bytes=16 * 1024 * 1024)
     found: dict[tuple[int, int], bytes] = {}
     try:
-        while (end.ledger, end.entry) not in found:
+        while end.place not in found:
             batch = reader.read(READ_SECONDS)
             if not batch:
                 break
-            found.update(((e.ledger, e.entry), e.data) for e in batch if (e.ledger, e.entry) <= (end.ledger, end.entry))
+            found.update(((e.ledger, e.entry), e.data) for e in batch if (e.ledger, e.entry) <= end.place)
     finally:
         reader.close()
     return found

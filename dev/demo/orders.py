@@ -1,4 +1,4 @@
-"""What the demo's producers write: a shop's events as JSON, told in the same words each time. Pure."""
+"""What the demo's producers write: a shop's events as JSON, the same each time. Pure."""
 
 from __future__ import annotations
 
@@ -33,13 +33,12 @@ class Event(NamedTuple):
 
 
 def events(topic: str) -> Iterator[Event]:
-    """What a topic gets, for ever: that orders are `created`, `paid` or `shipped`, or (`audit-log`) who has done which
-    of these."""
+    """A topic's events, without end: orders are `created`, `paid` or `shipped`; `audit-log` says who did it."""
     for number in count(1):
         order = _Order(number)
         name, customer = f"order-{number:06}", f"customer-{order.customer:02}"
-        told = {"event": f"order-{topic}", "order": name, "customer": customer, **_details(topic, order)}
-        payload = json.dumps(told, ensure_ascii=False).encode()
+        content = {"event": f"order-{topic}", "order": name, "customer": customer, **_details(topic, order)}
+        payload = json.dumps(content, ensure_ascii=False).encode()
         yield Event(customer, payload, {"number": str(number)})
 
 

@@ -79,7 +79,7 @@ one is cut. The slow lane's one task holds at most `slowLane.threads` x (2 MiB t
 
 def render() -> str:
     """The page."""
-    pieces = [
+    parts = [
         _INTRO,
         _section("Top level", Config, ""),
         *_sections(Config, ""),
@@ -88,7 +88,7 @@ def render() -> str:
         _LIMITS,
         _refused(),
     ]
-    return wrapped("\n".join(pieces))
+    return wrapped("\n".join(parts))
 
 
 def _sections(model: type[BaseModel], above: str) -> Iterator[str]:
@@ -175,10 +175,5 @@ def _type(annotation: Any, kind: UnitKind | None) -> str:
     return words[origin or annotation]
 
 
-def main() -> None:
-    """Write the page to the file that the first argument names."""
-    Path(sys.argv[1]).write_text(render(), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    Path(sys.argv[1]).write_text(render(), encoding="utf-8")

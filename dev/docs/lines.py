@@ -11,8 +11,7 @@ BLOCK = re.compile(r"^(?=\||\* |#|$)", re.MULTILINE)
 
 
 def wrapped(page: str) -> str:
-    """The page with its paragraphs and items set anew that have a longer line. What stands in backticks stays
-    together."""
+    """The page, with each paragraph and item wrapped that has a longer line. Text in backticks stays together."""
     return "".join(block if _fits(block) else _set(block) for block in BLOCK.split(page))
 
 

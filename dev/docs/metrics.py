@@ -53,10 +53,5 @@ def render() -> str:
     return wrapped(f"{_INTRO}| series | type | labels | meaning |\n| --- | --- | --- | --- |\n{rows}{_TOPICS}")
 
 
-def main() -> None:
-    """Write the page to the file that the first argument names."""
-    Path(sys.argv[1]).write_text(render(), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    Path(sys.argv[1]).write_text(render(), encoding="utf-8")

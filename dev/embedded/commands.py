@@ -55,8 +55,7 @@ class JavaCommands:
         return self.program("pulsar", _PULSAR_OPTIONS, program)
 
     def program(self, name: str, options: Sequence[str], program: Sequence[str]) -> list[str]:
-        """A class of the jars and its arguments, run with `options` of Java; `name` tells its files from other
-        programs'."""
+        """Run a class of the jars with its arguments and `options` of Java. `name`: of the program's own files."""
         log4j = self.directory / "log4j2.xml"
         log4j.write_text(LOG4J)
         # native libraries are unpacked into it, and stay there after a kill

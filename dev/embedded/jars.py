@@ -1,8 +1,8 @@
 """Fetches the jars of a lock list into a per-user cache, which any number of processes may share.
 
-A jar counts only once its size and SHA-256 are the locked ones; what is finished stays, so that a fetch that was cut
-off goes on where it ended. A stamp file remembers what was verified, because hashing 235 MB at each start would take
-longer than everything else here.
+A jar counts only once its size and SHA-256 are the locked ones. Finished jars stay, so that an interrupted fetch goes
+on where it ended. A stamp file remembers what was verified: hashing 235 MB at each start would take longer than
+everything else here.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def repository_download(mirror: str | None = None) -> Download:
         try:
             from jgo.maven import MavenContext
         except ImportError as error:
-            raise FatalError("the embedded Pulsar needs: pip install 'pulsar-streaming-offloader[embedded]'") from error
+            raise FatalError("the embedded Pulsar needs jgo: run make setup") from error
         context: Any = MavenContext(repo_cache=folder, local_repos=[], remote_repos=repositories, timeout=_TIMEOUT)
         component = context.project(jar.group, jar.artifact).at_version(jar.version)
         return Path(component.artifact(classifier=jar.classifier, packaging="jar").resolve())

@@ -7,7 +7,6 @@ comments. `relock.py` writes them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import PurePosixPath
@@ -56,12 +55,6 @@ def _parse_line(line: str) -> Jar:
         raise FatalError(f"damaged lock list: {line!r} is not 'group:artifact:version[:classifier] size sha256'")
     group, artifact, version, classifier, size, sha256 = match.groups()
     return Jar(group, artifact, version, classifier or "", int(size), sha256)
-
-
-def format_lock(jars: Iterable[Jar], header: Iterable[str]) -> str:
-    """The text of a lock list; `header` lines become comments."""
-    comments = [f"# {line}" for line in header]
-    return "\n".join([*comments, *(f"{jar.coordinate} {jar.size} {jar.sha256}" for jar in sorted(jars))]) + "\n"
 
 
 def load_lock(name: str) -> tuple[Jar, ...]:

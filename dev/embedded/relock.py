@@ -1,7 +1,7 @@
 """For maintainers: writes a lock list from what Maven resolved.
 
     mvn dependency:list -DincludeScope=runtime -DoutputFile=list.txt -Dmaven.repo.local=REPOSITORY
-    python -m dev.embedded.relock list.txt REPOSITORY > offloader/embedded/pulsar-4.0.7.lock
+    python -m dev.embedded.relock list.txt REPOSITORY > dev/embedded/pulsar-4.0.7.lock
 
 in a project whose only dependency is `org.apache.pulsar:pulsar-broker:4.0.7`. For the stock offloader, list.txt is the
 one line `org.apache.pulsar:tiered-storage-jcloud:jar:4.0.8:compile` and `mvn dependency:get` fetches the jar.
@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
-from dev.embedded.lock import Jar, format_lock
+from dev.embedded.lock import Jar
 from offloader.errors import FatalError
 
-_HEADER = (
-    "group:artifact:version[:classifier] size sha256",
-    "Written by dev/embedded/relock.py from `mvn dependency:list` (runtime scope); do not edit.",
-)
+_HEADER = """\
+# group:artifact:version[:classifier] size sha256
+# Written by dev/embedded/relock.py from `mvn dependency:list` (runtime scope); do not edit.
+"""
 
 
 def parse_dependency(line: str) -> tuple[str, str, str, str]:
@@ -38,11 +39,16 @@ def lock_jar(dependency: tuple[str, str, str, str], repository: Path) -> Jar:
     return Jar(*dependency, size=len(content), sha256=hashlib.sha256(content).hexdigest())
 
 
+def format_lock(jars: Iterable[Jar]) -> str:
+    """The text of a lock list."""
+    return _HEADER + "".join(f"{jar.coordinate} {jar.size} {jar.sha256}\n" for jar in sorted(jars))
+
+
 def main(list_file: str, repository: str) -> None:
     """Print the lock list."""
     lines = [line for line in Path(list_file).read_text().splitlines() if ":" in line and not line.endswith(":")]
     jars = [lock_jar(parse_dependency(line), Path(repository)) for line in lines]
-    sys.stdout.write(format_lock(jars, _HEADER))
+    sys.stdout.write(format_lock(jars))
 
 
 if __name__ == "__main__":

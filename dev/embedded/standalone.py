@@ -96,9 +96,8 @@ class PulsarStandalone:
     def kill(self) -> None:
         """End everything at once, as a crash of the machine would. `start` brings it back.
 
-        Without ZooKeeper that is not certain: the dead bookie's registration outlives it in the embedded store, and
-        where Pulsar is told too late that it is gone, the broker takes its bookie's new one for invalid, again and
-        again.
+        Without ZooKeeper `start` may fail: the dead bookie's registration outlives it in the embedded store, and the
+        broker may then refuse the new one for ever.
         """
         while self._processes:
             _, process = self._processes.popitem()

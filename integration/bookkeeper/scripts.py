@@ -15,9 +15,9 @@ from offloader.bookkeeper.digests import digest_for, master_key
 from offloader.bookkeeper.entry_codec import encode
 from offloader.bookkeeper.model import Fragment, LedgerMetadata, LedgerState, StoredEntry
 from offloader.bookkeeper.status import BookieIOError
-from offloader.testing.bookie_answers import ScriptedRequest
-from offloader.testing.bookie_server import BookieFault, BookieServer
 from offloader.testing.memory_bookie import KeptLedger, MemoryBookie
+from tests.bookkeeper.bookie_answers import ScriptedRequest
+from tests.bookkeeper.bookie_server import BookieFault, BookieServer
 
 PASSWORD = "secret"
 SIZE = 10  # bytes in each entry

@@ -27,8 +27,8 @@ from offloader.bookkeeper.digests import digest_for
 from offloader.bookkeeper.entry_codec import decode
 from offloader.bookkeeper.model import LedgerMetadata
 from offloader.bookkeeper.status import BookieIOError
-from offloader.testing.bookie_answers import ScriptedRequest
-from offloader.testing.bookie_server import BookieFault, BookieServer
+from tests.bookkeeper.bookie_answers import ScriptedRequest
+from tests.bookkeeper.bookie_server import BookieFault, BookieServer
 
 SLOW, LATE = 0.1, 4.0  # seconds; no client here waits as long as the second
 _ALWAYS = 1 << 30

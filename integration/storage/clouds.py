@@ -14,8 +14,8 @@ import pytest
 from offloader.errors import AccessDeniedError, BucketNotFoundError, OutcomeUnknownError, StoreUnavailableError
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.settings import StoreSettings
-from offloader.testing.proxy import Proxy, Rule
 from tests.storage.bench import Bench, check_parts_in_steps, upload_parts
+from tests.storage.proxy import Proxy, Rule
 from tests.storage.servers import Stores
 
 SEVERAL_REQUESTS = 70_000_000  # bytes; gcsfs sends 50 MiB at a time, adlfs 64 MiB

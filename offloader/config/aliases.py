@@ -1,5 +1,4 @@
-"""Other names of policy fields: those of PIP-76's text and of Pulsar, where they mean the same; the rest with a
-reason."""
+"""Names of PIP-76's text and of Pulsar: aliases where they mean the same as a policy field, the rest with a reason."""
 
 from __future__ import annotations
 
@@ -13,11 +12,8 @@ from offloader.model import MIB
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """Stands for `target`; `read` gives the value as one writes it there, and knows the unit that the alias's own name
-    says.
-
-    Reading raises ValueError.
-    """
+    """Stands for `target`. `read` turns a value, in the unit of the alias's name, into one of `target`; raises
+    ValueError."""
 
     target: str
     read: Callable[[object], object]
@@ -27,8 +23,7 @@ def _minutes(value: object) -> str:
     return format_time(parse_time(value, 60_000))
 
 
-# A block of the object format has the same meaning there; that Pulsar uploads each block as a part of its own does not
-# change it.
+# A block means the same there, although Pulsar uploads each as a part of its own.
 _BLOCK = Alias("blockSizeInBytes", parse_size)
 
 ALIASES: Mapping[str, Alias] = {

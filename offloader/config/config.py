@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Self, TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -21,6 +21,8 @@ from offloader.config.running import Limits, MetricsSettings, Spark
 from offloader.config.section import Section
 from offloader.config.units import Time
 from offloader.errors import ConfigError
+
+M = TypeVar("M", bound=Section)
 
 
 class Config(Section):
@@ -52,18 +54,10 @@ class Config(Section):
     def parse(cls, text: str, environment: Mapping[str, str] = os.environ) -> Self:
         """Check a file's text. Raises ConfigError, a line for each problem."""
         written = normalise(document.read(text, environment))
-        config = cls._validated(written.value, written.lines)
-        around = limits.Surroundings(config.storage.root, config.pulsar.metadata_service_uri is not None)
-        refuse(limits.check(config.policies, around), written.lines)
+        config = _validated(cls, written)
+        has_bookies = config.pulsar.metadata_service_uri is not None
+        refuse(limits.check(config.policies, config.storage.root, has_bookies=has_bookies), written.lines)
         return config
-
-    @classmethod
-    def _validated(cls, value: dict[str, Any], lines: dict[tuple[str, ...], int]) -> Self:
-        try:
-            return cls.model_validate(value)
-        except ValidationError as error:
-            refuse(problems_of(error, cls), lines)
-            raise
 
     @property
     def policies(self) -> Policies:
@@ -85,10 +79,14 @@ def load_storage(path: str | Path, environment: Mapping[str, str] = os.environ) 
     written = normalise(document.read(text, environment))
     if set(written.value) != {"storage"}:
         return Config.parse(text, environment).storage
+    return _validated(_StorageOnly, written).storage
+
+
+def _validated(model: type[M], written: document.Document) -> M:
     try:
-        return _StorageOnly.model_validate(written.value).storage
+        return model.model_validate(written.value)
     except ValidationError as error:
-        refuse(problems_of(error, _StorageOnly), written.lines)
+        refuse(problems_of(error, model), written.lines)
         raise
 
 

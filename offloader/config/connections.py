@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
 from offloader.bookkeeper.uri import parse_uri
 from offloader.config.levels import ChosenSource
@@ -18,10 +18,20 @@ from offloader.pulsar.auth import UNFIT, is_token
 
 _LABEL = r"[A-Za-z0-9_-]{1,63}"  # the name service refuses empty and longer ones
 _HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*\.?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{{1,5}})?"
-_SERVICE_URL = re.compile(rf"pulsar(?:\+ssl)?://{_HOST}(?:,{_HOST})*/?")
-_WEB_URL = re.compile(rf"https?://{_HOST}(?:,{_HOST})*/?")
 _AUTH_PARAMS = ("token:", "file:")
 _TOKEN_PLUGIN = "org.apache.pulsar.client.impl.auth.AuthenticationToken"  # noqa: S105 (a class's name)
+
+
+def _url(scheme: str, example: str) -> AfterValidator:
+    """Refuses what is no such URL of one or more hosts; takes a slash at its end off."""
+    pattern = re.compile(rf"{scheme}://{_HOST}(?:,{_HOST})*/?")
+
+    def check(value: str | None) -> str | None:
+        if value is not None and pattern.fullmatch(value) is None:
+            raise ValueError(f"not such a URL; write {example}")
+        return value and value.rstrip("/")
+
+    return AfterValidator(check)
 
 
 class BookiesSection(Section):
@@ -60,10 +70,12 @@ class BookiesSection(Section):
 class Pulsar(Section):
     """How to reach the Pulsar cluster, and who we are there."""
 
-    service_url: str = Field(
+    service_url: Annotated[str, _url(r"pulsar(?:\+ssl)?", "pulsar://host:6650 or pulsar+ssl://host:6651")] = Field(
         description="The brokers' (or proxy's) binary URL, `pulsar://host:6650` or `pulsar+ssl://host:6651`."
     )
-    admin_url: str = Field(description="The admin REST URL, `http://host:8080` or `https://host:8443`.")
+    admin_url: Annotated[str, _url("https?", "http://host:8080 or https://host:8443")] = Field(
+        description="The admin REST URL, `http://host:8080` or `https://host:8443`."
+    )
     source: ChosenSource = Field(
         Source.BROKER,
         description="Where entries are read from; policies may override it for a namespace or a topic.",
@@ -101,16 +113,6 @@ class Pulsar(Section):
     connection_timeout_ms: Wait = Field(10_000, gt=0, description="How long a connection may take to be made.")
     operation_timeout_ms: Wait = Field(30_000, gt=0, description="How long a broker may take to answer one call.")
     keep_alive_ms: Wait = Field(30_000, gt=0, description="How often a silent connection is probed.")
-
-    @field_validator("service_url")
-    @classmethod
-    def _service_url(cls, value: str) -> str:
-        return _matched(value, _SERVICE_URL, "pulsar://host:6650 or pulsar+ssl://host:6651")
-
-    @field_validator("admin_url")
-    @classmethod
-    def _admin_url(cls, value: str) -> str:
-        return _matched(value, _WEB_URL, "http://host:8080 or https://host:8443")
 
     @field_validator("metadata_service_uri")
     @classmethod
@@ -150,7 +152,7 @@ class Storage(Section):
     """Where segments, catalog and journal are kept."""
 
     root: str = Field(description="`s3://bucket/prefix`, `file:///folder`, or the URL of an fsspec file system.")
-    endpoint: str | None = Field(
+    endpoint: Annotated[str | None, _url("https?", "http://host:9000 or https://host")] = Field(
         None, description="The S3 service's URL where it is not AWS, `http://host:9000`. S3 only."
     )
     region: str | None = Field(None, description="The S3 region; by default what the AWS configuration says. S3 only.")
@@ -182,11 +184,6 @@ class Storage(Section):
             raise ValueError("file:// needs an absolute folder: file:///var/lib/archive")
         return value.rstrip("/")
 
-    @field_validator("endpoint")
-    @classmethod
-    def _endpoint(cls, value: str | None) -> str | None:
-        return None if value is None else _matched(value, _WEB_URL, "http://host:9000 or https://host")
-
     @model_validator(mode="after")
     def _only_what_the_store_reads(self) -> Self:
         if self.scheme != "s3" and (self.endpoint or self.region):
@@ -194,9 +191,3 @@ class Storage(Section):
         if self.scheme == "file" and self.options:
             raise ValueError("options are not for file://; remove them")
         return self
-
-
-def _matched(value: str, pattern: re.Pattern[str], example: str) -> str:
-    if pattern.fullmatch(value) is None:
-        raise ValueError(f"not such a URL; write {example}")
-    return value.rstrip("/")

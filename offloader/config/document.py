@@ -81,23 +81,23 @@ def _syntax(error: yaml.MarkedYAMLError) -> str:
     return f"configuration: not valid YAML: {what}{where}".replace("\n", " ")
 
 
-def _lines(node: yaml.Node, path: Path, around: tuple[yaml.Node, ...]) -> Iterator[tuple[Path, int]]:
+def _lines(node: yaml.Node, path: Path, ancestors: tuple[yaml.Node, ...]) -> Iterator[tuple[Path, int]]:
     """Each path below a node and its line; refuses double keys, keys that are not text, and a node inside itself."""
-    if any(node is outer for outer in around):
+    if any(node is outer for outer in ancestors):
         raise yaml.MarkedYAMLError(problem="a section contains itself", problem_mark=node.start_mark)
     if isinstance(node, yaml.SequenceNode):
         for item in node.value:
-            yield from _lines(item, path, (*around, node))
+            yield from _lines(item, path, (*ancestors, node))
     if not isinstance(node, yaml.MappingNode):
         return
     seen: dict[str, int] = {}
     for key, value in node.value:
         if key.tag == _TAG + "merge":
-            yield from _lines(value, path, (*around, node))
+            yield from _lines(value, path, (*ancestors, node))
             continue
         name = _key(key, seen)
         yield (*path, name), key.start_mark.line
-        yield from _lines(value, (*path, name), (*around, node))
+        yield from _lines(value, (*path, name), (*ancestors, node))
 
 
 def _key(node: yaml.Node, seen: dict[str, int]) -> str:

@@ -58,8 +58,8 @@ def _meant(path: Path, root: type[BaseModel]) -> str:
     here = section_at(root, path[:-1])
     if here is None:
         return ""
-    known = [info.alias or name for name, info in here.model_fields.items()]
-    others = [*known, *ALIASES] if here is PolicyLevel else known
+    settings = [info.alias or name for name, info in here.model_fields.items()]
+    others = [*settings, *ALIASES] if here is PolicyLevel else settings
     lower = {name.lower(): name for name in others}
     close = difflib.get_close_matches(path[-1].lower(), lower, n=1, cutoff=0.7)
     if close:
@@ -67,7 +67,7 @@ def _meant(path: Path, root: type[BaseModel]) -> str:
     elsewhere = next((spell(p) for p in spellings(root) if p[-1] == path[-1]), None)
     if elsewhere:
         return f" here; did you mean {elsewhere}?"
-    return f"; there are {', '.join(known)}"
+    return f"; there are {', '.join(settings)}"
 
 
 def section_at(model: type[BaseModel], path: Path) -> type[BaseModel] | None:

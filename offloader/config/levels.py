@@ -18,10 +18,10 @@ from offloader.config.section import Section
 from offloader.config.units import SIZE, TIME, Size, TimeInSeconds, at_least
 from offloader.model import GIB, KIB, MIB, SegmentLayout, Source
 
-# What a file may say; with a metadata service `broker` becomes `Source.BROKER_WITH_BOOKIES`.
+# Values of the file; with a metadata service `broker` becomes `Source.BROKER_WITH_BOOKIES`.
 ChosenSource = Literal[Source.BROKER, Source.BOOKKEEPER]
 
-# What an entry may have besides its payload: message metadata, broker entry metadata, frame.
+# Room for what an entry has besides its payload: message metadata, broker entry metadata, frame.
 ENTRY_OVERHEAD = 64 * KIB
 
 
@@ -173,12 +173,12 @@ class TopicPolicy:
     rates: Rates
 
     @property
-    def cuts(self) -> SegmentLayout:
-        """What a segment that is assigned now has fixed for ever."""
+    def layout(self) -> SegmentLayout:
+        """The layout of a segment that is assigned now, fixed for ever."""
         return SegmentLayout(part_size=self.part_size, block_size=self.block_size, index_step=self.index_step)
 
     @property
     def released(self) -> bool:
-        """Explicitly disabled for this namespace or topic: its pin may be given up. A topic that merely nothing
-        enables is paused and keeps its pin."""
+        """Explicitly disabled for this namespace or topic: its pin may be given up. A topic that nothing enables is
+        merely paused, and keeps its pin."""
         return not self.enabled and self.enabled_by >= Level.PROPERTY

@@ -1,9 +1,8 @@
-"""Limits between several fields, checked on what each level of the file comes to after the merge."""
+"""Limits between several fields, checked for each level of the file after the merge."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from offloader.config.levels import DEFAULTS, ENTRY_OVERHEAD, Level
@@ -17,32 +16,18 @@ S3_MIN_PART = 5 * MIB
 Values = dict[str, Resolved]
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What the limits of a policy depend on besides the policy."""
-
-    root: str
-    metadata_service: bool
-
-
-def check(policies: Policies, around: Surroundings) -> Iterator[ConfigProblem]:
-    """Every violated limit, at the path that set the value at fault."""
+def check(policies: Policies, root: str, *, has_bookies: bool) -> Iterator[ConfigProblem]:
+    """Every violated limit, at the path that set the value at fault. `has_bookies`: there is a metadata service."""
     for layers in policies.scopes():
         values = {field: policies.resolve(field, layers) for field in DEFAULTS}
-        yield from _parts(values, around)
+        yield from _parts(values, S3_MIN_PART if urlsplit(root).scheme == "s3" else 1)
         yield from _sizes(values)
         yield from _times(values)
-        yield from _source(values, around)
+        yield from _source(values, has_bookies=has_bookies)
 
 
-def min_part_size(root: str) -> int:
-    """The least that the store takes as a part, but for an object's last."""
-    return S3_MIN_PART if urlsplit(root).scheme == "s3" else 1
-
-
-def _parts(values: Values, around: Surroundings) -> Iterator[ConfigProblem]:
+def _parts(values: Values, least: int) -> Iterator[ConfigProblem]:
     part, block = values["part_size"], values["block_size"]
-    least = min_part_size(around.root)
     if part.value < least:
         yield ConfigProblem(
             part.path, f"{format_size(part.value)} is too small; S3 takes parts from {format_size(least)} on"
@@ -70,9 +55,9 @@ def _times(values: Values) -> Iterator[ConfigProblem]:
         )
 
 
-def _source(values: Values, around: Surroundings) -> Iterator[ConfigProblem]:
+def _source(values: Values, *, has_bookies: bool) -> Iterator[ConfigProblem]:
     source = values["source"]
-    if source.value is Source.BOOKKEEPER and not around.metadata_service:
+    if source.value is Source.BOOKKEEPER and not has_bookies:
         yield ConfigProblem(
             source.path, "bookkeeper needs pulsar.metadataServiceUri, for example zk://host:2181/ledgers"
         )

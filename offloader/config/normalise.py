@@ -1,4 +1,4 @@
-"""One way to write what the file may say in several ways: `enabled` inside `policies`, aliases as their field."""
+"""Brings every spelling of a setting to one: `enabled` inside `policies`, aliases as their field."""
 
 from __future__ import annotations
 

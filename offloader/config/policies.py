@@ -1,5 +1,4 @@
-"""Merging the levels of a policy: cluster < Pulsar's namespace property < namespace < topic < partition, field by
-field."""
+"""Merges a policy's levels field by field: cluster < Pulsar's namespace property < namespace < topic < partition."""
 
 from __future__ import annotations
 
@@ -46,8 +45,8 @@ class _Layer:
 
 
 class Policies:
-    """What every topic's policy is. `source` is `pulsar.source` where the file sets it, `filled`: source `broker` has a
-    metadata service, so that bookies fill its gaps."""
+    """Every topic's policy. `source`: `pulsar.source` where the file sets it. `filled`: bookies fill the gaps of source
+    `broker`."""
 
     def __init__(
         self,
@@ -63,7 +62,7 @@ class Policies:
         self._filled = filled
 
     def of(self, topic: TopicName, namespace_property: Switch = None) -> TopicPolicy:
-        """A topic's policy. `namespace_property`: what `namespace_switch` says of its namespace."""
+        """A topic's policy. `namespace_property`: the `namespace_switch` of its namespace."""
         layers = self.layers(topic.namespace, topic, namespace_property)
         values = {field: self.resolve(field, layers) for field in DEFAULTS}
         plain = {field: r.value for field, r in values.items() if field != "max_bytes_per_second"}
@@ -95,8 +94,8 @@ class Policies:
         """The levels that speak of a topic, the one that wins last."""
         layers = [_Layer(Level.CLUSTER, ("policies",), self._cluster)]
         if namespace_property is not None:
-            told = PolicyLevel.model_construct(enabled=namespace_property)
-            layers.append(_Layer(Level.PROPERTY, (f"Pulsar's namespace property {PROPERTY}",), told))
+            switched = PolicyLevel.model_construct(enabled=namespace_property)
+            layers.append(_Layer(Level.PROPERTY, (f"Pulsar's namespace property {PROPERTY}",), switched))
         section = self._namespaces.get(namespace or "")
         if section is None:
             return layers

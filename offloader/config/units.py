@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator
@@ -85,18 +86,6 @@ SIZE = UnitKind("size", format_size)
 TIME = UnitKind("time", format_time)
 
 
-def _size(value: object) -> int:
-    return parse_size(value)
-
-
-def _time(value: object) -> int:
-    return parse_time(value)
-
-
-def _seconds(value: object) -> int:
-    return parse_time(value, 1000)
-
-
 def at_least(least: int, kind: UnitKind) -> AfterValidator:
     """Refuses smaller values in the words of their unit."""
 
@@ -108,18 +97,13 @@ def at_least(least: int, kind: UnitKind) -> AfterValidator:
     return AfterValidator(check)
 
 
-def at_most(most: int, kind: UnitKind) -> AfterValidator:
-    """Refuses larger values in the words of their unit."""
-
-    def check(value: int) -> int:
-        if value > most:
-            raise ValueError(f"{kind.format(value)} is too large; the most is {kind.format(most)}")
-        return value
-
-    return AfterValidator(check)
+def _short_enough(ms: int) -> int:
+    if ms > LONGEST_WAIT:
+        raise ValueError(f"{format_time(ms)} is too large; the most is {format_time(LONGEST_WAIT)}")
+    return ms
 
 
-Size = Annotated[int, BeforeValidator(_size), SIZE]
-Time = Annotated[int, BeforeValidator(_time), TIME]
-TimeInSeconds = Annotated[int, BeforeValidator(_seconds), TIME]
-Wait = Annotated[Time, at_most(LONGEST_WAIT, TIME)]
+Size = Annotated[int, BeforeValidator(parse_size), SIZE]
+Time = Annotated[int, BeforeValidator(parse_time), TIME]
+TimeInSeconds = Annotated[int, BeforeValidator(partial(parse_time, unit_ms=1000)), TIME]
+Wait = Annotated[Time, AfterValidator(_short_enough)]

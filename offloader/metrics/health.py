@@ -1,5 +1,5 @@
-"""Whether the application is alive (its main loop turns or waits for what will end, its batches end) and ready (the
-store and Pulsar answered when last asked)."""
+"""Whether the application is alive (its main loop turns, or waits within bounds; its batches end) and ready (the store
+and Pulsar answered when last asked)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class ProbeAnswer(NamedTuple):
 
 
 class Health:
-    """`timeout`: seconds without a tick after which the loop counts as stuck, beyond what it may wait for;
-    `batch_timeout`: those of a batch beyond what its slices may take. `clock` in seconds."""
+    """All in seconds. `timeout`: a loop without a tick for longer is stuck, unless it waits; `batch_timeout`: so is a
+    batch, beyond the time of its slices."""
 
     def __init__(self, timeout: float, batch_timeout: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._timeout = timeout
@@ -41,7 +41,7 @@ class Health:
 
     @contextmanager
     def waiting(self, what: str, longest: float) -> Iterator[None]:
-        """The main loop waits for something that ends by itself within so many seconds: until then it is not stuck."""
+        """The main loop waits for something that ends within `longest` seconds: until then it is not stuck."""
         with self._waits_lock:
             self._waits = self._waits | {what: self._clock() + longest}
         try:
@@ -52,7 +52,7 @@ class Health:
             self.tick()
 
     def batch_began(self, lane: Lane, longest: float) -> None:
-        """A plan was given to Spark, whose longest slice may take so many seconds."""
+        """Spark got a plan, whose longest slice may take `longest` seconds."""
         self._batches = self._batches | {lane: (self._clock(), longest)}
 
     def batch_ended(self, lane: Lane) -> None:
@@ -69,7 +69,7 @@ class Health:
         return self._clock() - self._ticked
 
     def batch_age(self, lane: Lane) -> float:
-        """For how many seconds the lane's present batch has been under way; 0 where there is none."""
+        """Seconds since the lane's present batch began; 0 without one."""
         batch = self._batches.get(lane)
         return 0.0 if batch is None else self._clock() - batch[0]
 

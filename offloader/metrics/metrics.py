@@ -25,10 +25,12 @@ Outcome = Literal["ok", "error", "unknown"]
 Verb = Literal["put", "begin", "put_part", "commit", "abort", "list_uploads", "read", "stat", "list", "delete"]
 WRITES: frozenset[Verb] = frozenset(("put", "begin", "put_part", "commit", "abort", "delete"))
 RATE_SECONDS = 60
+# The other gauges are those of the collectors.
+GAUGES = (d.STATES, d.TICKED, d.BATCH_AGE, d.LONGEST_ROUND, d.WORK_QUEUED, d.WORK_RUNNING, d.WORK_AGE, d.LANE_TOPICS)
 
 
 class Metrics:
-    """The main process's metrics. Safe to use from several threads; what workers do is told by their receipts."""
+    """The main process's metrics. Thread safe. Workers tell by their receipts what they did."""
 
     def __init__(self, settings: MetricsSettings | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         settings = settings or MetricsSettings()
@@ -41,21 +43,16 @@ class Metrics:
         self.registry.register(self._rate)
         self._counters = {x: self._counter(x) for x in d.ALL if x.kind == "counter"}
         self._histograms = {x: self._histogram(x) for x in d.ALL if x.kind == "histogram"}
-        self._states = self._gauge(d.STATES)
-        Gauge(d.TICKED.name, d.TICKED.help, registry=self.registry).set_function(lambda: self.health.age)
-        ages = self._gauge(d.BATCH_AGE)
+        self._gauges = {x: self._gauge(x) for x in GAUGES}
+        self._gauges[d.TICKED].set_function(lambda: self.health.age)
         for lane in Lane:
-            ages.labels(lane).set_function(partial(self.health.batch_age, lane))
-        self._longest_round = self._gauge(d.LONGEST_ROUND)
-        self._longest_seconds = 0.0
-        self._works: dict[str, tuple[int, int, float]] = {}
-        self._work = {x: self._gauge(x) for x in (d.WORK_QUEUED, d.WORK_RUNNING, d.WORK_AGE)}
-        self._lanes = self._gauge(d.LANE_TOPICS)
+            self._gauges[d.BATCH_AGE].labels(lane).set_function(partial(self.health.batch_age, lane))
+        self._longest_round = 0.0
+        self._work: dict[str, tuple[int, int, float]] = {}
 
     @classmethod
     def start(cls, settings: MetricsSettings) -> Self:
-        """With the HTTP endpoint, unless the settings turn it off. Raises ConfigError when the port cannot be
-        opened."""
+        """With the HTTP endpoint, unless the settings turn it off. Raises ConfigError where it cannot listen."""
         metrics = cls(settings)
         if settings.port:
             metrics.server = MetricsServer(metrics.registry, metrics.health, settings.host, settings.port)
@@ -150,18 +147,18 @@ class Metrics:
     def round(self, seconds: float) -> None:
         """A round of the main loop ended. Told by the main loop alone."""
         self._histograms[d.ROUND_SECONDS].observe(seconds)
-        self._longest_seconds = max(self._longest_seconds, seconds)
-        self._longest_round.set(self._longest_seconds)
+        self._longest_round = max(self._longest_round, seconds)
+        self._gauges[d.LONGEST_ROUND].set(self._longest_round)
 
     # How things stand
 
     def work(self, kind: str, queued: int, running: int, oldest: float) -> None:
         """How much work of a kind the main loop has posted. `oldest` in seconds."""
-        if self._works.get(kind) == (queued, running, oldest):
-            return  # of most kinds there is nothing, and a gauge costs more than knowing that
-        self._works[kind] = queued, running, oldest
+        if self._work.get(kind) == (queued, running, oldest):
+            return  # most kinds stay idle, and a gauge costs more than this look
+        self._work[kind] = queued, running, oldest
         for definition, value in ((d.WORK_QUEUED, queued), (d.WORK_RUNNING, running), (d.WORK_AGE, oldest)):
-            self._work[definition].labels(kind).set(value)
+            self._gauges[definition].labels(kind).set(value)
 
     def topics(self, lags: Iterable[TopicLag]) -> None:
         """How far each topic is behind; replaces what was said before."""
@@ -169,14 +166,14 @@ class Metrics:
 
     def topic_states(self, counts: Mapping[str, int]) -> None:
         """How many topics are in which state; replaces what was said before."""
-        self._states.clear()
+        self._gauges[d.STATES].clear()
         for state, count in counts.items():
-            self._states.labels(state).set(count)
+            self._gauges[d.STATES].labels(state).set(count)
 
     def topic_lanes(self, counts: Mapping[Lane, int]) -> None:
         """How many topics travel in which lane; replaces what was said before."""
         for lane in Lane:
-            self._lanes.labels(lane).set(counts.get(lane, 0))
+            self._gauges[d.LANE_TOPICS].labels(lane).set(counts.get(lane, 0))
 
     def _count(self, definition: d.Definition, *labels: str, by: float = 1) -> None:
         counter = self._counters[definition]

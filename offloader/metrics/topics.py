@@ -16,8 +16,7 @@ OTHER = "other"
 
 @dataclass(frozen=True, slots=True)
 class TopicLag:
-    """How far one topic is behind: `lag` counts from the catalog's end, `pinned` from the subscription's
-    mark-delete."""
+    """How far one topic is behind: `lag` from the catalog's end, `pinned` from the subscription's mark-delete."""
 
     topic: TopicName
     lag_bytes: int
@@ -27,7 +26,7 @@ class TopicLag:
 
 
 class TopicsCollector(Collector):
-    """Shows the last snapshot of all topics; a topic that is not in it is gone from the metrics too."""
+    """Shows the last snapshot of all topics, and no other topic."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -38,18 +37,18 @@ class TopicsCollector(Collector):
         order = sorted(lags, key=lambda lag: (-lag.lag_bytes, -lag.lag_ms, lag.topic))
         shown = {str(lag.topic): lag for lag in order[: self._most]}
         rest = order[self._most :]
-        self._lags = {**shown, OTHER: _together(rest)} if rest else shown
+        self._lags = {**shown, OTHER: _merged(rest)} if rest else shown
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """The four gauges of each topic."""
         lags = self._lags
-        yield _gauge(definitions.LAG_BYTES, {t: lag.lag_bytes for t, lag in lags.items()})
-        yield _gauge(definitions.LAG_SECONDS, {t: lag.lag_ms / 1000 for t, lag in lags.items()})
-        yield _gauge(definitions.PINNED_BYTES, {t: lag.pinned_bytes for t, lag in lags.items()})
-        yield _gauge(definitions.PINNED_SECONDS, {t: lag.pinned_ms / 1000 for t, lag in lags.items()})
+        yield _family(definitions.LAG_BYTES, {t: lag.lag_bytes for t, lag in lags.items()})
+        yield _family(definitions.LAG_SECONDS, {t: lag.lag_ms / 1000 for t, lag in lags.items()})
+        yield _family(definitions.PINNED_BYTES, {t: lag.pinned_bytes for t, lag in lags.items()})
+        yield _family(definitions.PINNED_SECONDS, {t: lag.pinned_ms / 1000 for t, lag in lags.items()})
 
 
-def _together(lags: list[TopicLag]) -> TopicLag:
+def _merged(lags: list[TopicLag]) -> TopicLag:
     """Bytes add up; of the ages the greatest counts."""
     return TopicLag(
         lags[0].topic,
@@ -60,7 +59,7 @@ def _together(lags: list[TopicLag]) -> TopicLag:
     )
 
 
-def _gauge(definition: definitions.Definition, values: dict[str, float]) -> GaugeMetricFamily:
+def _family(definition: definitions.Definition, values: dict[str, float]) -> GaugeMetricFamily:
     family = GaugeMetricFamily(definition.name, definition.help, labels=definition.labels)
     for topic, value in values.items():
         family.add_metric([topic], value)

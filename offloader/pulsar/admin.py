@@ -35,7 +35,6 @@ class AdminClient:
         self.rest = RestClient(settings, transport=transport)
 
     def version(self) -> str:
-        """The broker's version."""
         return self.rest.text("brokers/version")
 
     def cluster(self) -> str:
@@ -55,44 +54,40 @@ class AdminClient:
         return names[0]
 
     def identity(self) -> Identity:
-        """See `Admin.identity`."""
         try:
-            said = _mapping(self.rest.get("brokers/internal-configuration"), "the brokers' internal configuration")
+            settings = _mapping(self.rest.get("brokers/internal-configuration"), "the brokers' internal configuration")
         except AuthorizationFailedError:  # only super users may read it
-            said = {}
-        named = (said.get(name) for name in ("metadataStoreUrl", "zookeeperServers", "configurationMetadataStoreUrl"))
-        return Identity(self.cluster(), " ".join(str(store) for store in named if store))
+            settings = {}
+        stores = (
+            settings.get(name) for name in ("metadataStoreUrl", "zookeeperServers", "configurationMetadataStoreUrl")
+        )
+        return Identity(self.cluster(), " ".join(str(store) for store in stores if store))
 
     def runtime_configuration(self) -> Mapping[str, str]:
         """The broker's configuration as it runs. For super users."""
-        said = _mapping(self.rest.get("brokers/configuration/runtime"), "the brokers' configuration")
-        return {name: str(value) for name, value in said.items()}
+        settings = _mapping(self.rest.get("brokers/configuration/runtime"), "the brokers' configuration")
+        return {name: str(value) for name, value in settings.items()}
 
     def tenants(self) -> list[str]:
-        """Their names. For super users."""
+        """For super users."""
         return _texts(self.rest.get("tenants"), "the tenants")
 
     def namespaces_of(self, tenant: str) -> list[str]:
-        """See `Admin.namespaces_of`."""
         return _texts(self.rest.get(f"namespaces/{tenant}"), f"the namespaces of {tenant}")
 
     def namespaces(self) -> list[str]:
-        """See `Admin.namespaces`."""
         return sorted(name for tenant in self.tenants() for name in self.namespaces_of(tenant))
 
     def namespace_properties(self, namespace: str) -> Mapping[str, str]:
         """What operators attached to the namespace."""
-        said = _mapping(
-            self.rest.get(f"namespaces/{namespace}/properties"), f"the properties of {namespace}", or_none=True
-        )
-        return {name: str(value) for name, value in said.items()}
+        answer = self.rest.get(f"namespaces/{namespace}/properties")
+        properties = _mapping(answer, f"the properties of {namespace}", or_none=True)
+        return {name: str(value) for name, value in properties.items()}
 
     def namespace_policies(self, namespace: str) -> Mapping[str, object]:
-        """See `Admin.namespace_policies`."""
         return _mapping(self.rest.get(f"namespaces/{namespace}"), f"the policies of {namespace}")
 
     def topics(self, namespace: str) -> list[TopicName]:
-        """See `Admin.topics`."""
         if namespace == SYSTEM_NAMESPACE:
             return []
         names = _topic_names(self.rest.get(f"persistent/{namespace}"), f"the topics of {namespace}")
@@ -107,11 +102,8 @@ class AdminClient:
     def pin_token(self, topic: TopicName, subscription: str) -> str | None:
         """See `Admin.pin_token`. The owner's version counts: while brokers are upgraded there are several."""
         stats, owner = self.rest.get_of_owner(f"{topic.rest_path}/stats")
-        return (
-            pin_token(stats, subscription)
-            if keeps_properties(self.rest.text("brokers/version", address=owner))
-            else None
-        )
+        version = self.rest.text("brokers/version", address=owner)
+        return pin_token(stats, subscription) if keeps_properties(version) else None
 
     def shows_pin_tokens(self) -> bool:
         """See `Admin.shows_pin_tokens`. Where only super users may know, it is as by default."""
@@ -121,12 +113,12 @@ class AdminClient:
             return True
 
     def loaded_by(self, topic: TopicName) -> str | None:
-        """See `Admin.loaded_by`."""
         brokers = _texts(self.rest.get(f"brokers/{self.cluster()}"), "the brokers")
-        return _loaded_by(self._settings, brokers, topic)
+        scheme = self._settings.admin_url.partition("://")[0]
+        candidates = ((broker, replace(self._settings, admin_url=f"{scheme}://{broker}")) for broker in brokers)
+        return next((broker for broker, settings in candidates if _has_loaded(settings, topic)), None)
 
     def close(self) -> None:
-        """Close the connections."""
         self.rest.close()
 
 
@@ -156,34 +148,27 @@ def subscription_expiration(admin: AdminClient, namespace: str) -> object:
     return own if own is not None else int(admin.runtime_configuration().get("subscriptionExpirationTimeMinutes", "0"))
 
 
-def _loaded_by(settings: PulsarSettings, brokers: list[str], topic: TopicName) -> str | None:
-    """The first of these brokers (`host:port` of their admin REST) whose statistics have the topic. For super users.
+def _has_loaded(settings: PulsarSettings, topic: TopicName) -> bool:
+    """Whether the broker's statistics have the topic. For super users.
 
-    Whoever asks for a topic's statistics by its name makes a broker load it: this does not. What was loaded or unloaded
-    in the last `STATISTICS_AGE_MS` is not seen. Raises BrokerUnavailableError, AuthorizationFailedError.
+    Asking for a topic's statistics by its name would make a broker load it; this does not. A change of the last
+    `STATISTICS_AGE_MS` is not seen. Raises BrokerUnavailableError, AuthorizationFailedError.
     """
-    scheme = settings.admin_url.partition("://")[0]
-    return next(
-        (broker for broker in brokers if _has(replace(settings, admin_url=f"{scheme}://{broker}"), topic)), None
-    )
-
-
-def _has(settings: PulsarSettings, topic: TopicName) -> bool:
     client = RestClient(settings)
     try:
-        said = _mapping(client.get("broker-stats/topics"), "the broker's statistics", or_none=True)
+        namespaces = _mapping(client.get("broker-stats/topics"), "the broker's statistics", or_none=True)
     finally:
         client.close()
-    bundles = _mapping(said.get(topic.namespace), "a namespace's statistics", or_none=True)
+    bundles = _mapping(namespaces.get(topic.namespace), "a namespace's statistics", or_none=True)
     loaded = (_mapping(bundle, "a bundle's statistics").get("persistent", {}) for bundle in bundles.values())
     return any(str(topic) in _mapping(topics, "a bundle's topics") for topics in loaded)
 
 
-# What a peer's JSON must be is looked at where it comes in: a wrong one is that peer's fault and nobody's surprise.
+# A peer's JSON is checked where it comes in.
 
 
 def _mapping(value: object, what: str, *, or_none: bool = False) -> Mapping[str, Any]:
-    """An object; with `or_none` nothing stands for an empty one. Raises ProtocolError."""
+    """An object; with `or_none` null is an empty one. Raises ProtocolError."""
     if value is None and or_none:
         return {}
     if not isinstance(value, dict):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from offloader.errors import AuthenticationFailedError, ConfigError
@@ -13,35 +12,22 @@ UNFIT = "has characters that no token has (or it is not text); copy it anew"
 TOKEN_PLUGINS = ("token", "org.apache.pulsar.client.impl.auth.AuthenticationToken")
 
 
-class Authentication(Protocol):
-    """A way to prove who we are. `data` is asked at each connect: a credential may change meanwhile."""
-
-    method: str
-
-    def data(self) -> bytes:
-        """What proves it. Raises AuthenticationFailedError."""
-        ...
-
-    def headers(self) -> dict[str, str]:
-        """The same for HTTP."""
-        ...
-
-
-class NoAuthentication:
-    """For clusters that ask nobody."""
+class Authentication:
+    """How we prove who we are; this one is for clusters that ask nobody. Asked at each connect: a credential may
+    change."""
 
     method = "none"
 
     def data(self) -> bytes:
-        """Nothing."""
+        """What proves it to a broker. Raises AuthenticationFailedError."""
         return b""
 
     def headers(self) -> dict[str, str]:
-        """None."""
+        """The same for HTTP."""
         return {}
 
 
-class TokenAuthentication:
+class TokenAuthentication(Authentication):
     """A JSON web token, given (`token:...`) or read from a file (`file:///path`)."""
 
     method = "token"
@@ -86,7 +72,7 @@ def is_token(text: str) -> bool:
 def authentication(settings: PulsarSettings) -> Authentication:
     """What the settings name. Raises ConfigError."""
     if not settings.auth_plugin:
-        return NoAuthentication()
+        return Authentication()
     if settings.auth_plugin in TOKEN_PLUGINS:
         return TokenAuthentication(settings.auth_params)
     raise ConfigError(f"pulsar.authPlugin: {settings.auth_plugin!r} is not supported; use token, or leave it out")

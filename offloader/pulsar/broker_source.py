@@ -13,7 +13,7 @@ from offloader.pulsar.settings import PulsarSettings
 
 
 class BrokerSource:
-    """One per process. Connections are shared by its readers: permits keep a slow one from blocking others."""
+    """An `EntrySource`, one a process. Its readers share connections: permits keep a slow one from blocking others."""
 
     def __init__(self, settings: PulsarSettings) -> None:
         self._pool = ConnectionPool(settings)
@@ -23,7 +23,6 @@ class BrokerSource:
     def open(
         self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int, extent: Extent | None = None
     ) -> BrokerEntryReader:
-        """See `EntrySource.open`."""
         del extent  # the dispatcher stops by itself
         return BrokerEntryReader(self._lookup, topic, (ledger, entry), max_bytes)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from offloader._proto.pulsar_wire_pb2 import (
     Ack,
@@ -31,10 +31,16 @@ from offloader._proto.pulsar_wire_pb2 import (
 CLIENT_VERSION = "pulsar-streaming-offloader"
 # 21 is what brokers of 4.0 speak; from 18 on they deliver broker entry metadata to a client that asks for it.
 PROTOCOL_VERSION = 21
-MINUS_ONE = 2**64 - 1
 
-PING = BaseCommand(type=BaseCommand.PING_FIELD_NUMBER, ping=Ping())
-PONG = BaseCommand(type=BaseCommand.PONG_FIELD_NUMBER, pong=Pong())
+
+def _command(**content: Any) -> BaseCommand:
+    """A command's type is the number of its only field."""
+    (name,) = content
+    return BaseCommand(type=BaseCommand.DESCRIPTOR.fields_by_name[name].number, **content)
+
+
+PING = _command(ping=Ping())
+PONG = _command(pong=Pong())
 
 
 class Subscription(NamedTuple):
@@ -53,19 +59,23 @@ class Subscription(NamedTuple):
 
 def connect(auth_method: str, auth_data: bytes, proxy_to: str = "") -> BaseCommand:
     """Says who we are, and that we want entries with their broker metadata."""
-    command = Connect(client_version=CLIENT_VERSION, protocol_version=PROTOCOL_VERSION, auth_method_name=auth_method)
-    command.auth_data = auth_data
-    if proxy_to:
-        command.proxy_to_broker_url = proxy_to
-    command.feature_flags.CopyFrom(FeatureFlags(supports_auth_refresh=True, supports_broker_entry_metadata=True))
-    return BaseCommand(type=BaseCommand.CONNECT_FIELD_NUMBER, connect=command)
+    command = Connect(
+        client_version=CLIENT_VERSION,
+        protocol_version=PROTOCOL_VERSION,
+        auth_method_name=auth_method,
+        auth_data=auth_data,
+        proxy_to_broker_url=proxy_to or None,
+        feature_flags=FeatureFlags(supports_auth_refresh=True, supports_broker_entry_metadata=True),
+    )
+    return _command(connect=command)
 
 
 def auth_response(method: str, data: bytes) -> BaseCommand:
     """Answers AUTH_CHALLENGE."""
-    response = AuthResponse(client_version=CLIENT_VERSION, protocol_version=PROTOCOL_VERSION)
-    response.response.CopyFrom(AuthData(auth_method_name=method, auth_data=data))
-    return BaseCommand(type=BaseCommand.AUTH_RESPONSE_FIELD_NUMBER, auth_response=response)
+    proof = AuthData(auth_method_name=method, auth_data=data)
+    return _command(
+        auth_response=AuthResponse(client_version=CLIENT_VERSION, protocol_version=PROTOCOL_VERSION, response=proof)
+    )
 
 
 def subscribe(consumer_id: int, request_id: int, subscription: Subscription) -> BaseCommand:
@@ -82,15 +92,14 @@ def subscribe(consumer_id: int, request_id: int, subscription: Subscription) -> 
         initial_position=Subscribe.EARLIEST if subscription.durable else Subscribe.LATEST,
         force_topic_creation=False,
         subscription_properties=[KeyValue(key=k, value=v) for k, v in subscription.properties.items()],
+        start_message_id=message_id(*subscription.after) if subscription.after is not None else None,
     )
-    if subscription.after is not None:
-        command.start_message_id.CopyFrom(message_id(*subscription.after))
-    return BaseCommand(type=BaseCommand.SUBSCRIBE_FIELD_NUMBER, subscribe=command)
+    return _command(subscribe=command)
 
 
 def flow(consumer_id: int, permits: int) -> BaseCommand:
     """Lets the broker send so many messages more."""
-    return BaseCommand(type=BaseCommand.FLOW_FIELD_NUMBER, flow=Flow(consumer_id=consumer_id, permits=permits))
+    return _command(flow=Flow(consumer_id=consumer_id, permits=permits))
 
 
 def acknowledge(consumer_id: int, request_id: int, ledger: int, entry: int) -> BaseCommand:
@@ -98,19 +107,17 @@ def acknowledge(consumer_id: int, request_id: int, ledger: int, entry: int) -> B
     command = Ack(
         consumer_id=consumer_id, type=Ack.CUMULATIVE, request_id=request_id, message_id=[message_id(ledger, entry)]
     )
-    return BaseCommand(type=BaseCommand.ACK_FIELD_NUMBER, ack=command)
+    return _command(ack=command)
 
 
 def unsubscribe(consumer_id: int, request_id: int) -> BaseCommand:
     """Deletes the consumer's subscription."""
-    command = Unsubscribe(consumer_id=consumer_id, request_id=request_id)
-    return BaseCommand(type=BaseCommand.UNSUBSCRIBE_FIELD_NUMBER, unsubscribe=command)
+    return _command(unsubscribe=Unsubscribe(consumer_id=consumer_id, request_id=request_id))
 
 
 def close_consumer(consumer_id: int, request_id: int) -> BaseCommand:
     """Lets go of the subscription."""
-    command = CloseConsumer(consumer_id=consumer_id, request_id=request_id)
-    return BaseCommand(type=BaseCommand.CLOSE_CONSUMER_FIELD_NUMBER, close_consumer=command)
+    return _command(close_consumer=CloseConsumer(consumer_id=consumer_id, request_id=request_id))
 
 
 def producer(producer_id: int, request_id: int, topic: str, name: str, epoch: int | None) -> BaseCommand:
@@ -124,39 +131,34 @@ def producer(producer_id: int, request_id: int, topic: str, name: str, epoch: in
         access_mode=Producer.EXCLUSIVE_WITH_FENCING,
         topic_epoch=epoch,
     )
-    return BaseCommand(type=BaseCommand.PRODUCER_FIELD_NUMBER, producer=command)
+    return _command(producer=command)
 
 
 def send(producer_id: int, sequence: int, messages: int, *, chunk: bool) -> BaseCommand:
     """Publishes the entry that follows in the frame; the broker counts `messages` by what this says."""
-    command = Send(producer_id=producer_id, sequence_id=sequence, num_messages=messages)
-    if chunk:
-        command.is_chunk = True
-    return BaseCommand(type=BaseCommand.SEND_FIELD_NUMBER, send=command)
+    return _command(
+        send=Send(producer_id=producer_id, sequence_id=sequence, num_messages=messages, is_chunk=chunk or None)
+    )
 
 
 def close_producer(producer_id: int, request_id: int) -> BaseCommand:
     """Gives up the topic."""
-    command = CloseProducer(producer_id=producer_id, request_id=request_id)
-    return BaseCommand(type=BaseCommand.CLOSE_PRODUCER_FIELD_NUMBER, close_producer=command)
+    return _command(close_producer=CloseProducer(producer_id=producer_id, request_id=request_id))
 
 
 def last_message_id(consumer_id: int, request_id: int) -> BaseCommand:
     """Asks for the topic's last message and the subscription's mark-delete."""
-    command = GetLastMessageId(consumer_id=consumer_id, request_id=request_id)
-    return BaseCommand(type=BaseCommand.GET_LAST_MESSAGE_ID_FIELD_NUMBER, get_last_message_id=command)
+    return _command(get_last_message_id=GetLastMessageId(consumer_id=consumer_id, request_id=request_id))
 
 
 def lookup(request_id: int, topic: str, *, authoritative: bool) -> BaseCommand:
     """Asks which broker serves a topic."""
-    command = Lookup(topic=topic, request_id=request_id, authoritative=authoritative)
-    return BaseCommand(type=BaseCommand.LOOKUP_FIELD_NUMBER, lookup=command)
+    return _command(lookup=Lookup(topic=topic, request_id=request_id, authoritative=authoritative))
 
 
 def partitioned_metadata(request_id: int, topic: str) -> BaseCommand:
     """Asks for a topic's number of partitions."""
-    command = PartitionedMetadata(topic=topic, request_id=request_id)
-    return BaseCommand(type=BaseCommand.PARTITIONED_METADATA_FIELD_NUMBER, partitioned_metadata=command)
+    return _command(partitioned_metadata=PartitionedMetadata(topic=topic, request_id=request_id))
 
 
 def message_id(ledger: int, entry: int) -> MessageIdData:

@@ -13,7 +13,6 @@ from offloader.errors import BrokerUnavailableError, OffloadError, OutcomeUnknow
 from offloader.pulsar import commands
 from offloader.pulsar.auth import Authentication
 from offloader.pulsar.frames import FrameBuffer
-from offloader.pulsar.keepalive import KeepAlive
 from offloader.pulsar.session import BrokerSession, Build, Reply
 from offloader.pulsar.settings import HostPort, PulsarSettings
 from offloader.pulsar.transport import Wakeup, buffered, open_socket, receive, send
@@ -160,3 +159,33 @@ class BrokerConnection:
         self._selector.close()
         self._sock.close()
         self._wakeup.close()
+
+
+class KeepAlive:
+    """After `interval` seconds of silence a PING is due; after as many more without a word the connection is dead."""
+
+    def __init__(self, interval: float, now: float) -> None:
+        self._interval = interval
+        self._heard = now
+        self._pinged: float | None = None
+
+    def heard(self, now: float) -> None:
+        """Anything was received."""
+        self._heard = now
+        self._pinged = None
+
+    def ping_due(self, now: float) -> bool:
+        """True once per silence; the caller then sends a PING."""
+        if self._pinged is not None or now - self._heard < self._interval:
+            return False
+        self._pinged = now
+        return True
+
+    def dead(self, now: float) -> bool:
+        """Whether a PING was left unanswered for too long."""
+        return self._pinged is not None and now - self._pinged >= self._interval
+
+    def wait(self, now: float) -> float:
+        """Seconds until something may be due."""
+        since = self._heard if self._pinged is None else self._pinged
+        return max(0.0, since + self._interval - now)

@@ -1,5 +1,5 @@
-"""A bound on the whole of a call over HTTP: connecting, sending, and all that comes back, also where it trickles. httpx
-bounds each read alone."""
+"""A bound on a whole call over HTTP: connecting, sending, and receiving, also where bytes trickle. httpx bounds each
+read alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SOCKET_OPTION = httpcore.SOCKET_OPTION
 
 
 class Deadlines(httpcore.NetworkBackend):
-    """Wraps a network backend: what a thread does `within` so many seconds ends by then."""
+    """Wraps a network backend: ends what a thread does `within` so many seconds."""
 
     def __init__(self, plain: httpcore.NetworkBackend) -> None:
         self._plain = plain
@@ -50,7 +50,7 @@ class Deadlines(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[SOCKET_OPTION] | None = None,
     ) -> httpcore.NetworkStream:
-        """See `NetworkBackend`. Of each address of the host in turn: a backend gives each of them the whole time."""
+        """Try each address of the host in turn, all within the call's time: a backend gives each the whole of it."""
         failed: Exception = httpcore.ConnectError(f"{host} has no address")
         for address in _addresses(host, port):
             left = self.left(timeout, httpcore.ConnectTimeout)

@@ -33,14 +33,8 @@ class Frame(NamedTuple):
     entry: bytes | None
 
 
-def encode(command: BaseCommand) -> bytes:
-    """The frame of a command without payload."""
-    data = command.SerializeToString()
-    return _LENGTHS.pack(4 + len(data), len(data)) + data
-
-
-def encode_message(command: BaseCommand, entry: bytes) -> bytes:
-    """The frame of a MESSAGE or a SEND with its entry."""
+def encode(command: BaseCommand, entry: bytes = b"") -> bytes:
+    """The frame of a command; a MESSAGE or a SEND also has an entry."""
     data = command.SerializeToString()
     return _LENGTHS.pack(4 + len(data) + len(entry), len(data)) + data + entry
 

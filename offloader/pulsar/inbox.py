@@ -11,15 +11,14 @@ from offloader.pulsar.window import Window, message_count
 
 
 class Inbox:
-    """Holds what the window allows. An entry that does not fit ends the subscription: `overflowed`, to go on at
-    `next`."""
+    """A `session.Consumer` that holds what the window allows. An entry that does not fit ends the subscription:
+    `overflowed`, to go on at `next`."""
 
     def __init__(
         self, window: Window, start: tuple[int, int], grant: Callable[[int], None], stop: Callable[[], None]
     ) -> None:
         self.next = start
         self.overflowed = False
-        self.end_of_topic = False
         self._window = window
         self._grant = grant
         self._stop = stop
@@ -50,7 +49,6 @@ class Inbox:
             return entries
 
     def on_entry(self, ledger: int, entry: int, data: bytes) -> None:
-        """See `Consumer`."""
         messages = message_count(data)
         with self._changed:
             if self.overflowed:
@@ -66,14 +64,9 @@ class Inbox:
             self._grant_more()
 
     def on_closed(self, error: OffloadError) -> None:
-        """See `Consumer`."""
         with self._changed:
             self._error = error
             self._changed.notify()
-
-    def on_end_of_topic(self) -> None:
-        """See `Consumer`."""
-        self.end_of_topic = True
 
     def _keep(self, entry: RawEntry, messages: int) -> None:
         self.next = (entry.ledger, entry.entry + 1)

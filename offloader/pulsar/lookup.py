@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import TypeVar
 
 from offloader._proto.pulsar_wire_pb2 import LookupResponse
-from offloader.errors import BrokerUnavailableError, ProtocolError
+from offloader.errors import BrokerUnavailableError, ProtocolError, TopicMovedError
 from offloader.model import TopicName
 from offloader.pulsar import commands
 from offloader.pulsar.connection import BrokerConnection
 from offloader.pulsar.pool import BrokerAddress, ConnectionPool
 from offloader.pulsar.server_errors import server_error
 from offloader.pulsar.settings import DEFAULT_PORTS, HostPort, parse_hosts
+
+T = TypeVar("T")
 
 MAX_REDIRECTS = 20
 
@@ -23,26 +27,34 @@ class TopicLookup:
         self._pool = pool
         self.timeout = pool.settings.operation_timeout
         self._lock = threading.Lock()
-        self._known: dict[TopicName, BrokerAddress] = {}
+        self._addresses: dict[TopicName, BrokerAddress] = {}
 
     def connection(self, topic: TopicName) -> BrokerConnection:
         """A connection to the broker that serves the topic. Raises TopicNotFoundError, BrokerUnavailableError, ..."""
         with self._lock:
-            known = self._known.get(topic)
-        if known is None:
-            known = self._ask(topic)
+            address = self._addresses.get(topic)
+        if address is None:
+            address = self._ask(topic)
             with self._lock:
-                self._known[topic] = known
+                self._addresses[topic] = address
         try:
-            return self._pool.get(known)
+            return self._pool.get(address)
         except BrokerUnavailableError:
             self.forget(topic)
             raise
 
+    def attach(self, topic: TopicName, begin: Callable[[BrokerConnection], T]) -> T:
+        """Begin something on the connection to the topic's broker; once more where the topic has moved meanwhile."""
+        try:
+            return begin(self.connection(topic))
+        except TopicMovedError:  # the address was remembered from before the move
+            self.forget(topic)
+            return begin(self.connection(topic))
+
     def forget(self, topic: TopicName) -> None:
         """What was remembered is wrong."""
         with self._lock:
-            self._known.pop(topic, None)
+            self._addresses.pop(topic, None)
 
     def partitions(self, topic: TopicName) -> int:
         """How many partitions a topic has, 0 if it is not partitioned."""
@@ -57,15 +69,17 @@ class TopicLookup:
         return response.partitions
 
     def _ask(self, topic: TopicName) -> BrokerAddress:
-        asked, response = self._pool.ask_service(lambda address, connection: (address, self._lookup(connection, topic)))
+        responder, response = self._pool.ask_service(
+            lambda address, connection: (address, self._lookup(connection, topic))
+        )
         for _ in range(MAX_REDIRECTS - 1):
             if response.response == LookupResponse.CONNECT:
                 break
-            asked = self._target(response, asked, topic)
-            response = self._lookup(self._pool.get(asked), topic, authoritative=response.authoritative)
+            responder = self._target(response, responder, topic)
+            response = self._lookup(self._pool.get(responder), topic, authoritative=response.authoritative)
         if response.response != LookupResponse.CONNECT:
             raise BrokerUnavailableError(f"{topic}: {MAX_REDIRECTS} brokers in a row said that another one serves it")
-        return self._target(response, asked, topic)
+        return self._target(response, responder, topic)
 
     def _lookup(self, connection: BrokerConnection, topic: TopicName, *, authoritative: bool = False) -> LookupResponse:
         what = f"looking up {topic}"
@@ -75,7 +89,7 @@ class TopicLookup:
             raise server_error(response.error, response.message, what)
         return response
 
-    def _target(self, response: LookupResponse, asked: BrokerAddress, topic: TopicName) -> BrokerAddress:
+    def _target(self, response: LookupResponse, responder: BrokerAddress, topic: TopicName) -> BrokerAddress:
         url = response.broker_service_url_tls if self._pool.settings.tls else response.broker_service_url
         if not url:
             raise ProtocolError(
@@ -83,7 +97,7 @@ class TopicLookup:
             )
         broker = one_host(url)
         if response.proxy_through_service_url:
-            return BrokerAddress(asked.host, behind_proxy=broker)
+            return BrokerAddress(responder.host, behind_proxy=broker)
         return BrokerAddress(broker)
 
 

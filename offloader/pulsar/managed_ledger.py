@@ -14,14 +14,11 @@ from offloader.ports.admin import TopicInfo
 from offloader.printable import printable
 
 PIN_PROPERTY = "pin"
-"""The property of our subscriptions that has their token.
-
-Brokers store a subscription's properties when it is made; whoever subscribes to it later changes nothing."""
+"""The property of our subscriptions that has their token. Brokers store properties when a subscription is made; later
+subscribers change nothing."""
 LAZY_CURSORS = "lazyCursorRecovery"
-"""The setting of brokers that load a topic before its cursors.
-
-They then tell the properties of whoever subscribes first after the load; what is stored with the cursor stays
-unseen."""
+"""The setting of brokers that load a topic before its cursors. They show the properties of the first subscriber after
+the load, not those stored with the cursor."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -81,8 +78,8 @@ def pin_token(stats: Any, subscription: str) -> str | None:
 
 
 def keeps_properties(version: str) -> bool:
-    """Whether a broker stores a subscription's properties: since 2.10.1. Before, they were those of whoever subscribed
-    first after each load. Raises BrokerUnavailableError for what is no version: somebody else has answered."""
+    """Whether a broker stores a subscription's properties: since 2.10.1. Before, it showed those of the first
+    subscriber after each load. Raises BrokerUnavailableError for what is no version: then no broker has answered."""
     found = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", version.strip())
     if found is None:
         raise BrokerUnavailableError(f"the broker says that its version is {printable(version[:40])}, which is none")
@@ -90,8 +87,7 @@ def keeps_properties(version: str) -> bool:
 
 
 def instant(text: str) -> int:
-    """Milliseconds of a date as brokers write it: ISO 8601 with the offset of the time zone of the one that answers.
-    Raises ValueError."""
+    """Milliseconds of a date as brokers write it: ISO 8601 with the offset of their time zone. Raises ValueError."""
     at = datetime.fromisoformat(text)
     if at.tzinfo is None:
         raise ValueError(f"{text!r} does not say in which time zone")
@@ -103,8 +99,8 @@ def _position(text: str) -> tuple[int, int]:
     return _count(int(ledger), least=-1), _count(int(entry), least=-1)
 
 
-def _count(said: object, least: int = 0) -> int:
-    """What a broker counts with: 63 bits, and nothing that only looks like a number. Raises ValueError."""
-    if type(said) is int and least <= said < 1 << 63:
-        return said
-    raise ValueError(f"{said!r} is no count")
+def _count(value: object, least: int = 0) -> int:
+    """A broker's count: an integer of 63 bits, nothing that only looks like one. Raises ValueError."""
+    if type(value) is int and least <= value < 1 << 63:
+        return value
+    raise ValueError(f"{value!r} is no count")

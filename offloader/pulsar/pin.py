@@ -28,8 +28,7 @@ CLOSE_SECONDS = 5.0  # in which brokers confirm that we have let go; one that ha
 class BrokerPins:
     """`Pins` over shared connections; one consumer a topic.
 
-    Each time that we subscribe we bring a new token. A subscription that exists keeps its own; one that we make gets
-    ours, which no earlier one has.
+    We bring a new token each time that we subscribe. A subscription keeps the token that it was made with.
     """
 
     def __init__(self, settings: PulsarSettings, new_token: Callable[[], str] = lambda: str(uuid4())) -> None:
@@ -41,7 +40,6 @@ class BrokerPins:
         self._held: dict[TopicName, PinConsumer] = {}
 
     def open(self, topic: TopicName) -> TopicEnd:
-        """See `Pins.open`."""
         with self._lock:
             pin = self._held.get(topic) or PinConsumer(self._lookup, topic, partial(self._subscription, topic))
         end = pin.end(*pin.ask_end(), self._settings.operation_timeout)
@@ -50,13 +48,11 @@ class BrokerPins:
         return end
 
     def holds(self, topic: TopicName) -> bool:
-        """See `Pins.holds`."""
         with self._lock:
             return topic in self._held
 
     def groups(self, topics: list[TopicName]) -> list[list[TopicName]]:
-        """See `Pins.groups`: one group a connection; of those that must subscribe again one for each broker that had
-        them."""
+        """See `Pins.groups`: one for each connection; topics that must subscribe again, by the broker that had them."""
         with self._lock:
             held = {topic: self._held.get(topic) for topic in topics}
         places: dict[object, list[TopicName]] = {}
@@ -75,15 +71,15 @@ class BrokerPins:
         }
         held = [pin for pin in pins.values() if pin is not None]
         found |= self._reconnect(pin for pin in held if not pin.connected)
-        asked = {}
+        replies = {}
         for pin in held:
             if pin.topic not in found:
                 try:
-                    asked[pin] = pin.ask_end()
+                    replies[pin] = pin.ask_end()
                 except Exception as error:  # noqa: BLE001 (a topic's failure is its value, whatever it is)
                     found[pin.topic] = error
         deadline = time.monotonic() + self._settings.operation_timeout
-        for pin, (connection, reply) in asked.items():
+        for pin, (connection, reply) in replies.items():
             try:
                 found[pin.topic] = pin.end(connection, reply, max(0.0, deadline - time.monotonic()))
             except Exception as error:  # noqa: BLE001
@@ -95,27 +91,24 @@ class BrokerPins:
         self._pin(topic).acknowledge(position.ledger, position.entry)
 
     def release(self, topic: TopicName) -> None:
-        """See `Pins.release`."""
         self._pin(topic).unsubscribe()
         with self._lock:
             self._held.pop(topic, None)
 
     def drop(self, topic: TopicName) -> None:
-        """See `Pins.drop`."""
         with self._lock:
             pin = self._held.pop(topic, None)
         if pin is not None:
             self._disconnect([pin], self._settings.operation_timeout)
 
     def close(self) -> None:
-        """See `Pins.close`."""
         with self._lock:
             pins, self._held = list(self._held.values()), {}
         self._disconnect(pins, CLOSE_SECONDS)
         self._pool.close()
 
     def _disconnect(self, pins: list[PinConsumer], seconds: float) -> None:
-        """Wait for the receipts, so that somebody else may subscribe at once; a lost connection has let go as well."""
+        """Wait for the receipts, so that somebody else may subscribe at once. A lost connection has let go already."""
         replies = []
         for pin in pins:
             with suppress(BrokerUnavailableError):
@@ -127,8 +120,7 @@ class BrokerPins:
                     reply.result(max(0.0, deadline - time.monotonic()))
 
     def _reconnect(self, pins: Iterable[PinConsumer]) -> dict[TopicName, TopicEnd | Exception]:
-        """Subscribe again; returns the failures. What is not begun in time is left for the next round, and comes first
-        there: topics that hang keep no others from their turn."""
+        """Subscribe again; returns the failures. Topics left over when time is up come first in the next round."""
         deadline = time.monotonic() + self._settings.operation_timeout
         todo = sorted(pins, key=lambda pin: pin.tried_at)
         if not todo:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from offloader._proto.pulsar_wire_pb2 import BaseCommand
-from offloader.errors import FatalError, OffloadError, OutcomeUnknownError, TopicMovedError
+from offloader.errors import FatalError, OffloadError, OutcomeUnknownError
 from offloader.model import TopicName
 from offloader.ports.pins import TopicEnd
 from offloader.pulsar import commands
@@ -21,22 +21,18 @@ log = logging.getLogger(__name__)
 
 
 class Attachment:
-    """One consumer on one connection, until the broker or the connection ends it. It never grants permits."""
+    """A `session.Consumer` on one connection, until the broker or the connection ends it. It never grants permits."""
 
     def __init__(self, connection: BrokerConnection) -> None:
         self.connection = connection
-        self.consumer_id = connection.session.add(self)
+        self.consumer_id = connection.session.add_consumer(self)
         self.closed = False
 
     def on_entry(self, ledger: int, entry: int, data: bytes) -> None:
         """Never called: without permits nothing is sent."""
 
     def on_closed(self, error: OffloadError) -> None:  # noqa: ARG002 (the next call finds out by itself)
-        """See `session.Consumer`."""
         self.closed = True
-
-    def on_end_of_topic(self) -> None:
-        """Termination is seen in the managed ledger's state."""
 
     def let_go(self) -> Reply | None:
         """Close the consumer. The reply is the broker's receipt, None if there is nothing to close any more."""
@@ -49,10 +45,10 @@ class Attachment:
 
 
 class PinConsumer:
-    """Subscribes when it is first needed, and again after an unload or a lost connection; never once it was let go of
-    for good. Thread safe.
+    """Subscribes when first needed, and again after an unload or a lost connection, until it is let go for good.
+    Thread safe.
 
-    `subscription` says with what, anew each time.
+    `subscription` makes a new one for each time.
     """
 
     def __init__(self, lookup: TopicLookup, topic: TopicName, subscription: Callable[[], Subscription]) -> None:
@@ -73,8 +69,7 @@ class PinConsumer:
 
     @property
     def place(self) -> object:
-        """The connection to the broker that has our consumer; where none has it, the name of the one that had it
-        last."""
+        """The connection to the broker that has our consumer, else the name of the last one that had it."""
         attachment = self._attachment
         return self._broker if attachment is None or attachment.closed else attachment.connection
 
@@ -88,11 +83,7 @@ class PinConsumer:
             if self._attachment is not None:
                 self._lookup.forget(self.topic)
             self.tried_at = time.monotonic()
-            try:
-                self._attachment = self._subscribe()
-            except TopicMovedError:  # the address was remembered from before the move
-                self._lookup.forget(self.topic)
-                self._attachment = self._subscribe()
+            self._attachment = self._lookup.attach(self.topic, self._subscribe)
             self._broker = self._attachment.connection.name
             return self._attachment
 
@@ -130,20 +121,20 @@ class PinConsumer:
         self._lookup.forget(self.topic)
         return None if attached is None else attached.let_go()
 
-    def _subscribe(self) -> Attachment:
-        attached = Attachment(self._lookup.connection(self.topic))
+    def _subscribe(self, connection: BrokerConnection) -> Attachment:
+        attached = Attachment(connection)
         subscription = self._subscription()
         build = lambda n: commands.subscribe(attached.consumer_id, n, subscription)  # noqa: E731
         try:
-            attached.connection.call(build, self._lookup.timeout, f"pinning {self.topic}")
+            connection.call(build, self._lookup.timeout, f"pinning {self.topic}")
         except OffloadError:
             attached.let_go()
             raise
         return attached
 
-    def _write(self, doing: str, build: Callable[[int, int], BaseCommand]) -> None:
+    def _write(self, action: str, build: Callable[[int, int], BaseCommand]) -> None:
         attached = self.connect()
-        what = f"{doing} {self.topic}"
+        what = f"{action} {self.topic}"
         try:
             attached.connection.call(lambda n: build(attached.consumer_id, n), self._lookup.timeout, what, write=True)
         except OutcomeUnknownError:

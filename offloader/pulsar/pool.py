@@ -27,8 +27,7 @@ class BrokerAddress:
 
 @dataclass
 class _Slot:
-    """One connection's place; its lock keeps two threads from connecting for the same. `failed_at`: when its last
-    opening failed, and why."""
+    """One connection's place; its lock keeps two threads from connecting at once. `failure`: of its last opening."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     connection: BrokerConnection | None = None
@@ -50,8 +49,8 @@ class ConnectionPool:
         self._closed = False
 
     def get(self, address: BrokerAddress) -> BrokerConnection:
-        """A connection to that broker, taken in turn if several are allowed. Raises as `Connection.open`: whoever
-        waited while another thread could not connect hears the same, and does not try, and wait, once more."""
+        """A connection to that broker, taken in turn if several are allowed. Raises as `BrokerConnection.open`. A
+        thread that waited while another failed to connect gets the same error, and does not try again."""
         asked_at = self._clock()
         number = next(self._turn) % self.settings.connections_per_broker
         with self._lock:
@@ -81,9 +80,9 @@ class ConnectionPool:
         return self.ask_service(lambda address, connection: (address, connection))
 
     def ask_service(self, question: Callable[[BrokerAddress, BrokerConnection], T]) -> T:
-        """What one of the service URL's hosts answers: first the one that answered last, then the others, once each.
+        """The answer of one of the service URL's hosts: of the one that answered last, else of the others in turn.
 
-        A host that says that it cannot tell now (ServiceNotReady) may itself be unwell.
+        A host that answers ServiceNotReady may itself be unwell.
         """
         hosts = self.settings.service_hosts
         first = self._service

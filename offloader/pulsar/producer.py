@@ -7,7 +7,7 @@ import threading
 from typing import NamedTuple
 
 from offloader._proto.pulsar_wire_pb2 import BaseCommand, MessageIdData, ProducerSuccess
-from offloader.errors import FatalError, OffloadError, TopicMovedError
+from offloader.errors import FatalError, OffloadError
 from offloader.model import KIB, TopicName
 from offloader.pulsar import commands
 from offloader.pulsar.connection import BrokerConnection
@@ -28,7 +28,7 @@ class SendReceipt(NamedTuple):
 
 
 class EntryProducer:
-    """A producer on one connection, until the broker, somebody else's producer or the connection ends it.
+    """A `session.Producer` on one connection, until the broker, somebody else's producer or the connection ends it.
 
     What was sent on it is stored in the order it was sent. After its end it is not known which entries still were.
     """
@@ -37,8 +37,8 @@ class EntryProducer:
         self.epoch: int | None = None
         self._topic = topic
         self._connection = connection
-        said = connection.session.connected.result()
-        self._largest = (said.max_message_size or DEFAULT_MAX_MESSAGE) + ROOM_FOR_METADATA
+        connected = connection.session.connected.result()
+        self._largest = (connected.max_message_size or DEFAULT_MAX_MESSAGE) + ROOM_FOR_METADATA
         self._changed = threading.Condition(threading.Lock())
         self._receipts: list[SendReceipt] = []
         self._error: OffloadError | None = None
@@ -51,21 +51,17 @@ class EntryProducer:
         Raises FatalError where somebody else has produced since that epoch; TopicNotFoundError, BrokerUnavailableError,
         ... The broker makes the topic where it is allowed to.
         """
-        try:
-            return cls._open(lookup, topic, name, epoch)
-        except TopicMovedError:  # the address was remembered from before the move
-            lookup.forget(topic)
-            return cls._open(lookup, topic, name, epoch)
 
-    @classmethod
-    def _open(cls, lookup: TopicLookup, topic: TopicName, name: str, epoch: int | None) -> EntryProducer:
-        producer = cls(lookup.connection(topic), topic)
-        try:
-            producer._attach(name, epoch, lookup.timeout)
-        except OffloadError:
-            producer.let_go()
-            raise
-        return producer
+        def begin(connection: BrokerConnection) -> EntryProducer:
+            producer = cls(connection, topic)
+            try:
+                producer._attach(name, epoch, lookup.timeout)
+            except OffloadError:
+                producer.let_go()
+                raise
+            return producer
+
+        return lookup.attach(topic, begin)
 
     def send(self, sequence: int, entry: bytes, *, messages: int, chunk: bool) -> None:
         """Publish one entry of so many messages. Does not wait; raises FatalError where no broker would take it."""
@@ -74,7 +70,7 @@ class EntryProducer:
                 f"an entry of {len(entry)} bytes is larger than the broker takes: raise maxMessageSize in broker.conf "
                 f"and nettyMaxFrameSizeBytes in bookkeeper.conf"
             )
-        self._connection.session.send_entry(commands.send(self._id, sequence, messages, chunk=chunk), entry)
+        self._connection.session.send(commands.send(self._id, sequence, messages, chunk=chunk), entry)
 
     def receipts(self, timeout: float) -> list[SendReceipt]:
         """What was stored since the last call, at least one; empty after `timeout` seconds without any.
@@ -90,21 +86,18 @@ class EntryProducer:
 
     def let_go(self) -> None:
         """Give up the topic. Nobody waits for the answer: request id 0 is not used otherwise."""
-        self._connection.session.remove_producer(self._id)
+        self._connection.session.remove(self._id)
         self._connection.session.send(commands.close_producer(self._id, 0))
 
     def on_receipt(self, sequence: int, message_id: MessageIdData) -> None:
-        """See `session.Producer`."""
         with self._changed:
             self._receipts.append(SendReceipt(sequence, *commands.position(message_id)))
             self._changed.notify()
 
     def on_refused(self, sequence: int, error: OffloadError) -> None:
-        """See `session.Producer`."""
         self._end(type(error)(f"{self._topic}: entry {sequence}: {error}"))
 
     def on_closed(self, error: OffloadError) -> None:
-        """See `session.Producer`."""
         self._end(error)
 
     def _end(self, error: OffloadError) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 
-from offloader.errors import OffloadError, TopicMovedError
+from offloader.errors import OffloadError
 from offloader.model import TopicName
 from offloader.ports.entry_source import RawEntry
 from offloader.pulsar import commands
@@ -31,7 +31,6 @@ class BrokerEntryReader:
         self._connection, self._consumer_id, self._inbox = self._subscribe(start)
 
     def read(self, timeout: float) -> list[RawEntry]:
-        """See `EntryReader.read`."""
         if self._inbox.exhausted:
             self.restarts += 1
             self._connection, self._consumer_id, self._inbox = self._subscribe(self._inbox.next)
@@ -42,15 +41,10 @@ class BrokerEntryReader:
             raise
 
     def close(self) -> None:
-        """See `EntryReader.close`."""
         _let_go(self._connection, self._consumer_id)
 
     def _subscribe(self, start: tuple[int, int]) -> tuple[BrokerConnection, int, Inbox]:
-        try:
-            return self._subscribe_at(self._lookup.connection(self._topic), start)
-        except TopicMovedError:  # the address was remembered from before the move
-            self._lookup.forget(self._topic)
-            return self._subscribe_at(self._lookup.connection(self._topic), start)
+        return self._lookup.attach(self._topic, lambda connection: self._subscribe_at(connection, start))
 
     def _subscribe_at(
         self, connection: BrokerConnection, start: tuple[int, int]
@@ -63,7 +57,7 @@ class BrokerEntryReader:
             grant=lambda permits: session.send(commands.flow(consumer_id, permits)),
             stop=lambda: _let_go(connection, consumer_id),
         )
-        consumer_id = session.add(inbox)
+        consumer_id = session.add_consumer(inbox)
         # The start is the position behind which a non-durable cursor begins.
         wanted = Subscription(
             str(self._topic), f"offloader-{secrets.token_hex(8)}", durable=False, after=(start[0], start[1] - 1)

@@ -1,5 +1,4 @@
-"""Which redirects are followed with our credentials: an ingress, or whoever stands in for one, must not get them.
-Pure."""
+"""Which redirects we follow with our credentials: an ingress, or an impostor, must not get them. Pure."""
 
 from __future__ import annotations
 
@@ -24,10 +23,10 @@ def refusal(source: str, target: str, named: Collection[str]) -> str:
     return ""
 
 
-def hosts_named(said: object) -> set[str]:
+def hosts_named(answer: object) -> set[str]:
     """The hosts in what a broker says of brokers: a list of `host:port`, or a look-up's answer with URLs as values."""
     found: set[str] = set()
-    addresses = said if isinstance(said, list) else said.values() if isinstance(said, dict) else []
+    addresses = answer if isinstance(answer, list) else answer.values() if isinstance(answer, dict) else []
     for address in addresses:
         if isinstance(address, str) and address:
             try:

@@ -1,4 +1,4 @@
-"""HTTP to the admin port: hosts in turn until one is well, redirects with our credentials, statuses as typed errors."""
+"""HTTP to the admin port: asks hosts in turn until one is well, follows redirects, gives statuses as typed errors."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from offloader.pulsar.settings import PulsarSettings
 
 MAX_REDIRECTS = 10
 MAX_ANSWER = 64 * MIB  # a namespace with half a million topics
-CONNECTIONS = 64  # more than there are threads that ask: one server that hangs keeps no call to another waiting
-_AGAIN = {408, 429}
+CONNECTIONS = 64  # more than there are threads that ask: a server that hangs delays no call to another
+_RETRYABLE = {408, 429}
 
 
 class RestClient:
-    """Thread safe. Only for calls that may be repeated: another host may be asked for one that was served already.
+    """Thread safe. Only for calls that may be repeated: another host may get one that was served already.
 
     `transport` carries the requests, by default over sockets.
     """
@@ -50,9 +50,9 @@ class RestClient:
             trust_env=False,
             transport=transport or self._over_sockets(settings),
         )
-        self._patience = settings.operation_timeout
+        self._timeout = settings.operation_timeout
         self._current = 0  # the host that answered last
-        self._named = {urlsplit(url).hostname or "" for url in self._urls}
+        self._trusted = {urlsplit(url).hostname or "" for url in self._urls}
 
     def _over_sockets(self, settings: PulsarSettings) -> httpx.HTTPTransport:
         transport = httpx.HTTPTransport(
@@ -68,8 +68,7 @@ class RestClient:
         return _json(path, self._success(path, self.request("GET", path, **query)))
 
     def get_of_owner(self, path: str) -> tuple[Any, str]:
-        """The same of a topic's path, and the address of the broker that has answered: the topic's owner, or what
-        stands before it."""
+        """The same of a topic's path, and who answered: the address of the topic's owner, or of its proxy."""
         response = self._success(path, self.request("GET", path))
         return _json(path, response), str(response.request.url).partition("/admin/")[0]
 
@@ -80,7 +79,7 @@ class RestClient:
     def request(
         self, method: str, path: str, *, body: Any = None, address: str | None = None, **query: str
     ) -> httpx.Response:
-        """The answer of the first host that is well; where none is, the best that there is. `body` is sent as JSON.
+        """The answer of the first host that is well; where none is, the best answer. `body` is sent as JSON.
         Raises BrokerUnavailableError where nobody answers."""
         if address is not None:
             return self._ask(method, address, path, query, body)
@@ -93,7 +92,7 @@ class RestClient:
             except BrokerUnavailableError as error:
                 problems.append(str(error))
                 continue
-            if not _of_one_in_trouble(method, response):
+            if not _another_may_do_better(method, response):
                 self._current = number % len(self._urls)
                 return response
             bad.append(response)
@@ -102,7 +101,7 @@ class RestClient:
         raise BrokerUnavailableError("; ".join(problems))
 
     def _ask(self, method: str, base: str, path: str, query: Mapping[str, str], body: Any) -> httpx.Response:
-        """One host's answer, or that of whom it sends us to. Raises BrokerUnavailableError."""
+        """The answer of one host, or of the one that it redirects to. Raises BrokerUnavailableError."""
         try:
             return self._follow(method, base, path, query, body)
         except (httpx.RequestError, httpx.InvalidURL, ValueError) as error:  # the latter two: sent to what is no host
@@ -114,31 +113,31 @@ class RestClient:
         return response
 
     def error(self, path: str, response: httpx.Response) -> OffloadError:
-        """The error that an answer stands for: by its status, by whether a Pulsar gave it, and by what was asked; never
-        by its words."""
+        """The error that an answer stands for: by its status, by whether a Pulsar gave it, and by the path; never by
+        its words."""
         status, reason = response.status_code, _reason(response)
         by_pulsar = reason is not None
-        said = f"{path}: the broker answered {status}: {reason if reason is not None else _plain(response)}"
+        message = f"{path}: the broker answered {status}: {reason if reason is not None else _first_words(response)}"
         if status == 403 or (status == 401 and by_pulsar and self._authentication.headers()):  # who we are is known
-            return AuthorizationFailedError(said)
+            return AuthorizationFailedError(message)
         if status == 401:
-            return AuthenticationFailedError(said)
+            return AuthenticationFailedError(message)
         if status == 404 and by_pulsar:
-            return TopicNotFoundError(said) if _about_topic(path) else NamespaceNotFoundError(said)
+            return TopicNotFoundError(message) if _about_topic(path) else NamespaceNotFoundError(message)
         if status == 404:
             return BrokerUnavailableError(
-                f"{said}; that is no answer of a broker: see what stands between us and the cluster"
+                f"{message}; that is no answer of a broker: see what stands between us and the cluster"
             )
-        if status >= 500 or status in _AGAIN:
-            return BrokerUnavailableError(said)
-        return FatalError(said)
+        if status >= 500 or status in _RETRYABLE:
+            return BrokerUnavailableError(message)
+        return FatalError(message)
 
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
 
     def _follow(self, method: str, base: str, path: str, query: Mapping[str, str], body: Any) -> httpx.Response:
-        """Brokers redirect to the one that owns the topic; it wants to know who we are as well."""
+        """Brokers redirect to the topic's owner, which wants our credentials as well."""
         url = f"{base}/admin/v2/{path}"
         parameters: Mapping[str, str] | None = query
         for _ in range(MAX_REDIRECTS):
@@ -156,10 +155,10 @@ class RestClient:
 
     def _check_redirect(self, base: str, path: str, source: str, target: str) -> None:
         """Our credentials go only to brokers. Raises BrokerUnavailableError."""
-        why = refusal(source, target, self._named)
-        if why and urlsplit(target).hostname not in self._named:
-            self._named |= self._ask_for_hosts(base, path)
-            why = refusal(source, target, self._named)
+        why = refusal(source, target, self._trusted)
+        if why and urlsplit(target).hostname not in self._trusted:
+            self._trusted |= self._ask_for_hosts(base, path)
+            why = refusal(source, target, self._trusted)
         if why:
             raise BrokerUnavailableError(f"{source} sends us to {target}, which is not followed: {why}")
 
@@ -180,31 +179,32 @@ class RestClient:
     def _send(
         self, method: str, url: str, parameters: Mapping[str, str] | None = None, body: Any = None
     ) -> httpx.Response:
-        """One request, which ends in time, and of whose answer no more is read than an answer may have. Raises
-        ProtocolError."""
+        """One request, bounded in time and in the size of its answer. Raises ProtocolError."""
         headers = {**self._authentication.headers(), "Accept-Encoding": "identity"}
-        content, until = bytearray(), time.monotonic() + self._patience
+        content, until = bytearray(), time.monotonic() + self._timeout
         with (
-            self._deadlines.within(self._patience),
+            self._deadlines.within(self._timeout),
             self._client.stream(method, _url(url), params=parameters or None, headers=headers, json=body) as response,
         ):
-            for piece in response.iter_bytes():
-                content += piece
+            for chunk in response.iter_bytes():
+                content += chunk
                 if time.monotonic() > until:
-                    raise httpx.ReadTimeout(f"it answers for longer than {self._patience} s")
+                    raise httpx.ReadTimeout(f"it answers for longer than {self._timeout} s")
                 if len(content) > MAX_ANSWER:
                     raise ProtocolError(f"{url}: the answer has more than {MAX_ANSWER} bytes")
-        kept = {
+        response_headers = {
             name: value
             for name, value in response.headers.items()
             if name not in ("content-encoding", "content-length")
         }
-        return httpx.Response(response.status_code, headers=kept, content=bytes(content), request=response.request)
+        return httpx.Response(
+            response.status_code, headers=response_headers, content=bytes(content), request=response.request
+        )
 
 
 @lru_cache(maxsize=1_000)
 def _url(text: str) -> httpx.URL:
-    """The same few are asked for all the time, and reading one costs as much as asking."""
+    """Cached: parsing a URL costs as much as asking for it, and there are few."""
     return httpx.URL(text)
 
 
@@ -215,13 +215,12 @@ def _json(path: str, response: httpx.Response) -> Any:
         raise ProtocolError(f"{path}: the broker's answer is not JSON ({error})") from error
 
 
-def _of_one_in_trouble(method: str, response: httpx.Response) -> bool:
-    """Whether another host may do better: who answers is overloaded or broken, or is no Pulsar. What answers a HEAD has
-    no form to tell by."""
+def _another_may_do_better(method: str, response: httpx.Response) -> bool:
+    """Whether this host is overloaded, broken, or no Pulsar (which the answer to a HEAD does not tell)."""
     status = response.status_code
     if status == 404:
         return method != "HEAD" and _reason(response) is None
-    return status >= 500 or status in _AGAIN
+    return status >= 500 or status in _RETRYABLE
 
 
 def _about_topic(path: str) -> bool:
@@ -230,17 +229,17 @@ def _about_topic(path: str) -> bool:
 
 
 def _reason(response: httpx.Response) -> str | None:
-    """What Pulsar says, as one line; None: the answer has not the form that Pulsar gives its errors."""
+    """Pulsar's reason, as one line; None: the answer has not the form of Pulsar's errors."""
     try:
-        said = parse_json(response.text)
+        answer = parse_json(response.text)
     except ValueError:
         return None
-    reason = said.get("reason") if isinstance(said, dict) else None
+    reason = answer.get("reason") if isinstance(answer, dict) else None
     return _one_line(reason) or response.reason_phrase if isinstance(reason, str) else None
 
 
-def _plain(response: httpx.Response) -> str:
-    """What somebody else says; nothing of a page that is made for people."""
+def _first_words(response: httpx.Response) -> str:
+    """The beginning of somebody else's answer, unless that is a page for people."""
     text = response.text
     return ("" if text.lstrip().startswith("<") else _one_line(text)) or response.reason_phrase
 

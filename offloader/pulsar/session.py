@@ -10,13 +10,13 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from offloader._proto.pulsar_wire_pb2 import BaseCommand, Connected, Message, MessageIdData, TopicMigrated
 from offloader.errors import BrokerUnavailableError, OffloadError, ProtocolError, TopicMovedError
 from offloader.pulsar import commands
 from offloader.pulsar.auth import Authentication
-from offloader.pulsar.frames import Frame, encode, encode_message
+from offloader.pulsar.frames import Frame, encode
 from offloader.pulsar.server_errors import server_error
 
 Reply = Future[BaseCommand]
@@ -32,24 +32,24 @@ ANSWERS: dict[int, Callable[[BaseCommand], int]] = {
 }
 
 
-class Consumer(Protocol):
-    """Whoever subscribed. Called by the I/O thread: must not block."""
-
-    def on_entry(self, ledger: int, entry: int, data: bytes) -> None:
-        """The broker delivered an entry."""
-        ...
+class Listener(Protocol):
+    """Whoever subscribed or publishes. Called by the I/O thread: must not block."""
 
     def on_closed(self, error: OffloadError) -> None:
         """Nothing more will come: TopicMovedError or BrokerUnavailableError."""
         ...
 
-    def on_end_of_topic(self) -> None:
-        """The topic is terminated, and everything was delivered."""
+
+class Consumer(Listener, Protocol):
+    """Whoever subscribed."""
+
+    def on_entry(self, ledger: int, entry: int, data: bytes) -> None:
+        """The broker delivered an entry."""
         ...
 
 
-class Producer(Protocol):
-    """Whoever publishes. Called by the I/O thread: must not block."""
+class Producer(Listener, Protocol):
+    """Whoever publishes."""
 
     def on_receipt(self, sequence: int, message_id: MessageIdData) -> None:
         """The broker stored an entry."""
@@ -59,9 +59,8 @@ class Producer(Protocol):
         """The broker did not store an entry."""
         ...
 
-    def on_closed(self, error: OffloadError) -> None:
-        """Nothing more will come: TopicMovedError or BrokerUnavailableError."""
-        ...
+
+L = TypeVar("L", bound=Listener)
 
 
 class BrokerSession:
@@ -82,12 +81,15 @@ class BrokerSession:
         self._handlers: dict[int, Callable[[BaseCommand], None]] = {
             BaseCommand.CONNECTED_FIELD_NUMBER: self._on_connected,
             BaseCommand.ERROR_FIELD_NUMBER: self._on_error,
-            BaseCommand.CLOSE_CONSUMER_FIELD_NUMBER: self._on_close_consumer,
+            BaseCommand.CLOSE_CONSUMER_FIELD_NUMBER: lambda c: self._close(
+                self._consumers, c.close_consumer.consumer_id, "was unloaded or removed"
+            ),
             BaseCommand.SEND_RECEIPT_FIELD_NUMBER: self._on_receipt,
             BaseCommand.SEND_ERROR_FIELD_NUMBER: self._on_send_error,
-            BaseCommand.CLOSE_PRODUCER_FIELD_NUMBER: self._on_close_producer,
-            BaseCommand.PING_FIELD_NUMBER: self._on_ping,
-            BaseCommand.REACHED_END_OF_TOPIC_FIELD_NUMBER: self._on_end_of_topic,
+            BaseCommand.CLOSE_PRODUCER_FIELD_NUMBER: lambda c: self._close(
+                self._producers, c.close_producer.producer_id, "was unloaded, or somebody else produces to it"
+            ),
+            BaseCommand.PING_FIELD_NUMBER: lambda _: self.send(commands.PONG),
             BaseCommand.AUTH_CHALLENGE_FIELD_NUMBER: self._on_challenge,
             BaseCommand.ACK_RESPONSE_FIELD_NUMBER: self._on_ack_response,
             BaseCommand.TOPIC_MIGRATED_FIELD_NUMBER: self._on_migrated,
@@ -103,13 +105,15 @@ class BrokerSession:
         auth = self._authentication
         self.send(commands.connect(auth.method, auth.data(), self._proxy_to))
 
-    def send(self, command: BaseCommand) -> None:
-        """Send something that is not answered. On a connection that is over it is dropped."""
-        self._send(encode(command))
-
-    def send_entry(self, command: BaseCommand, entry: bytes) -> None:
-        """Send a SEND. On a connection that is over it is dropped: its producer was told, or is about to be."""
-        self._send(encode_message(command, entry))
+    def send(self, command: BaseCommand, entry: bytes = b"") -> None:
+        """Send something that is not answered; a SEND with its entry. Dropped on a connection that is over, whose
+        listeners were told, or are about to be."""
+        frame = encode(command, entry)
+        with self._lock:
+            if self._failure is not None:
+                return
+            self._output += frame
+        self._wake()
 
     def request(self, build: Build) -> Reply:
         """Send something that is answered; `build` gets the request id. The reply is cancelled if the connection ends.
@@ -128,29 +132,19 @@ class BrokerSession:
         self._wake()
         return reply
 
-    def add(self, consumer: Consumer) -> int:
+    def add_consumer(self, consumer: Consumer) -> int:
         """Register a consumer; returns its id."""
-        with self._lock:
-            self._next_id += 1
-            self._consumers[self._next_id] = consumer
-            return self._next_id
-
-    def remove(self, consumer_id: int) -> None:
-        """Forget a consumer: what still arrives for it is dropped."""
-        with self._lock:
-            self._consumers.pop(consumer_id, None)
+        return self._add(self._consumers, consumer)
 
     def add_producer(self, producer: Producer) -> int:
         """Register a producer; returns its id."""
-        with self._lock:
-            self._next_id += 1
-            self._producers[self._next_id] = producer
-            return self._next_id
+        return self._add(self._producers, producer)
 
-    def remove_producer(self, producer_id: int) -> None:
-        """Forget a producer: what still arrives for it is dropped."""
+    def remove(self, listener_id: int) -> None:
+        """Forget a consumer or a producer: what still arrives for it is dropped."""
         with self._lock:
-            self._producers.pop(producer_id, None)
+            self._consumers.pop(listener_id, None)
+            self._producers.pop(listener_id, None)
 
     def take_output(self) -> bytes:
         """What is to be sent."""
@@ -166,8 +160,9 @@ class BrokerSession:
                 return
             self._failure = error
             replies, self._replies = self._replies, {}
-            listeners: list[Consumer | Producer] = [*self._consumers.values(), *self._producers.values()]
-            self._consumers, self._producers = {}, {}
+            listeners: list[Listener] = [*self._consumers.values(), *self._producers.values()]
+            self._consumers.clear()
+            self._producers.clear()
         with suppress(InvalidStateError):  # set before, if the handshake was through
             self.connected.set_exception(error)
         for reply in replies.values():
@@ -196,9 +191,6 @@ class BrokerSession:
             raise ProtocolError("the broker sent CONNECTED twice")
         self.connected.set_result(command.connected)
 
-    def _on_ping(self, _: BaseCommand) -> None:
-        self.send(commands.PONG)
-
     def _on_challenge(self, _: BaseCommand) -> None:
         self.send(commands.auth_response(self._authentication.method, self._authentication.data()))
 
@@ -213,16 +205,11 @@ class BrokerSession:
         error = server_error(response.error, response.message) if response.HasField("error") else None
         self._answer(response.request_id, command, error)
 
-    def _on_close_consumer(self, command: BaseCommand) -> None:
-        self._close_consumer(command.close_consumer.consumer_id, "was unloaded or removed")
-
-    def _on_close_producer(self, command: BaseCommand) -> None:
-        self._close_producer(command.close_producer.producer_id, "was unloaded, or somebody else produces to it")
-
     def _on_migrated(self, command: BaseCommand) -> None:
         migrated = command.topic_migrated
-        close = self._close_consumer if migrated.resource_type == TopicMigrated.CONSUMER else self._close_producer
-        close(migrated.resource_id, "migrates to another cluster")
+        of_consumer = migrated.resource_type == TopicMigrated.CONSUMER
+        listeners: dict[int, Any] = self._consumers if of_consumer else self._producers
+        self._close(listeners, migrated.resource_id, "migrates to another cluster")
 
     def _on_receipt(self, command: BaseCommand) -> None:
         receipt = command.send_receipt
@@ -236,29 +223,17 @@ class BrokerSession:
         if producer is not None:
             producer.on_refused(refused.sequence_id, server_error(refused.error, refused.message))
 
-    def _on_end_of_topic(self, command: BaseCommand) -> None:
-        consumer = self._consumers.get(command.reached_end_of_topic.consumer_id)
-        if consumer is not None:
-            consumer.on_end_of_topic()
-
-    def _close_consumer(self, consumer_id: int, why: str) -> None:
+    def _add(self, listeners: dict[int, L], listener: L) -> int:
         with self._lock:
-            consumer = self._consumers.pop(consumer_id, None)
-        if consumer is not None:
-            consumer.on_closed(TopicMovedError(f"the topic {why}: look it up again"))
+            self._next_id += 1
+            listeners[self._next_id] = listener
+            return self._next_id
 
-    def _close_producer(self, producer_id: int, why: str) -> None:
+    def _close(self, listeners: dict[int, L], listener_id: int, why: str) -> None:
         with self._lock:
-            producer = self._producers.pop(producer_id, None)
-        if producer is not None:
-            producer.on_closed(TopicMovedError(f"the topic {why}: look it up again"))
-
-    def _send(self, frame: bytes) -> None:
-        with self._lock:
-            if self._failure is not None:
-                return
-            self._output += frame
-        self._wake()
+            listener = listeners.pop(listener_id, None)
+        if listener is not None:
+            listener.on_closed(TopicMovedError(f"the topic {why}: look it up again"))
 
     def _forget(self, request_id: int) -> None:
         """Nobody waits for it any more."""

@@ -1,8 +1,8 @@
 """How many messages a broker may send, so that what arrives fits. Pure.
 
-Permits count messages; the broker reads entries. With N permits left it sends at most N entries, since each has at
-least one message, and stops when the permits are used up. So we grant N permits as room for N entries of the size seen
-last, and count each entry's messages as the broker does.
+Permits count messages, the broker sends entries. With N permits left it sends at most N entries, since each has at
+least one message. So we grant N permits where N entries of the size seen last have room, and count each entry's
+messages as the broker does.
 """
 
 from __future__ import annotations

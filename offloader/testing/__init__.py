@@ -1,1 +1,1 @@
-"""Doubles for tests: an in-memory Pulsar, stores that fail on purpose."""
+"""Doubles for tests: Pulsar and BookKeeper in memory, stores that fail on purpose, and what must always hold."""

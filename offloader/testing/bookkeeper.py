@@ -1,7 +1,7 @@
 """A simulated BookKeeper: bookies, metadata and the network between them and their clients, in virtual time.
 
-Each message may be lost, late, duplicated or answered with an error, as the seed has it. What bookies and metadata do
-with a message that arrives is that of `memory_bookie` and `ledger_metadata`.
+Each message may be lost, late, duplicated or answered with an error, as the seed has it. `memory_bookie` and
+`ledger_metadata` answer those that arrive.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import itertools
 import random
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from offloader.bookkeeper.api import BookieAddress, Cookie, LastConfirmed, ManagedCursor, ManagedLedger
+from offloader.bookkeeper.api import LastConfirmed
 from offloader.bookkeeper.availability import Availability
+from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.model import NO_ENTRY, Fragment, LedgerMetadata, LedgerState, Versioned
 from offloader.bookkeeper.status import (
     Answer,
@@ -27,8 +29,7 @@ from offloader.bookkeeper.status import (
     status_error,
 )
 from offloader.errors import BookieUnavailableError, MetadataUnavailableError, OutcomeUnknownError, VersionConflictError
-from offloader.model import TopicName
-from offloader.testing.ledger_metadata import MemoryMetadata
+from offloader.testing.ledger_metadata import ADDRESS, MemoryMetadata
 from offloader.testing.memory_bookie import MemoryBookie
 
 _UNKNOWN = (BookieIOError, TooManyRequestsError, UnknownLedgerStateError)
@@ -48,8 +49,7 @@ class Weather:
 
 
 class Network:
-    """Messages under way, in the order of their arrival. `now`: seconds. `prompt`: they arrive at once, and nobody need
-    deliver them."""
+    """Messages under way, in order of arrival. `now`: seconds. `prompt`: they arrive at once, by themselves."""
 
     def __init__(self, rng: random.Random, weather: Weather, *, prompt: bool = False) -> None:
         self.rng = rng
@@ -97,8 +97,7 @@ class SimulatedBookie:
         self.lost = False
 
     def lose_disk(self, *, refuse: bool) -> None:
-        """`refuse`: it does not start again (its cookie is missed); otherwise it answers as if it never had
-        anything."""
+        """`refuse`: it does not start again (its cookie is missing); otherwise it starts empty."""
         self.memory = MemoryBookie()
         self.lost = True
         self.up = not refuse
@@ -149,31 +148,24 @@ class SimulatedBookies:
         self._closed = False
 
     def read(self, bookie: str, ledger: int, entry: int, *, fence: bytes | None = None) -> Future[bytes]:
-        """See `Bookies`."""
         return self._send(bookie, lambda memory: memory.read(ledger, entry, fence))
 
     def batch(self, bookie: str, ledger: int, first: int, *, count: int, size: int) -> Future[list[bytes]]:
-        """See `Bookies`."""
         return self._send(bookie, lambda memory: memory.batch(ledger, first, count, size))
 
     def fence(self, bookie: str, ledger: int, master_key: bytes) -> Future[bytes | None]:
-        """See `Bookies`."""
         return self._send(bookie, lambda memory: _last(memory, ledger, master_key))
 
     def add(self, bookie: str, ledger: int, entry: int, stored: bytes, master_key: bytes) -> Future[None]:
-        """As the ledger's writer."""
         return self._send(bookie, lambda memory: memory.add(ledger, entry, stored, master_key))
 
     def recovery_add(self, bookie: str, ledger: int, entry: int, stored: bytes, master_key: bytes) -> Future[None]:
-        """See `Bookies`."""
         return self._send(bookie, lambda memory: memory.add(ledger, entry, stored, master_key, recovery=True))
 
     def read_lac(self, bookie: str, ledger: int) -> Future[LastConfirmed]:
-        """See `Bookies`."""
         return self._send(bookie, lambda memory: LastConfirmed(*memory.read_lac(ledger)))
 
     def entries_of(self, bookie: str, ledger: int) -> Future[Collection[int]]:
-        """See `Bookies`."""
         return self._send(bookie, lambda memory: Availability(memory.entries_of(ledger)))
 
     def close(self) -> None:
@@ -209,24 +201,22 @@ class SimulatedBookies:
             future.set_exception(error)
 
 
-class SimulatedStore:
+class SimulatedStore(MetadataTree):
     """`LedgerMetadataStore`: a write may be lost, its answer may be lost, or it may come late."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
+        super().__init__(cluster.metadata.nodes, ADDRESS)
         self._cluster = cluster
         self._network = cluster.network
-        self._metadata = cluster.metadata
 
     def read(self, ledger: int) -> Versioned:
-        """See `LedgerMetadataStore`."""
         self._check()
-        return self._metadata.read(ledger)
+        return super().read(ledger)
 
     def write(self, ledger: int, metadata: LedgerMetadata, version: int) -> int:
-        """See `LedgerMetadataStore`."""
         self._check()
         if not self._network.chance(self._network.weather.metadata):
-            return self._metadata.write(ledger, metadata, version)
+            return super().write(ledger, metadata, version)
         match self._network.rng.choice(("lost", "answer lost", "late")):
             case "answer lost":
                 self._try(ledger, metadata, version)
@@ -235,38 +225,16 @@ class SimulatedStore:
                 self._network.after(late, lambda: self._try(ledger, metadata, version))
         raise OutcomeUnknownError(f"ledger {ledger}: the answer to a write was lost")
 
-    def address(self, bookie: str) -> BookieAddress:
-        """See `LedgerMetadataStore`."""
-        return self._metadata.address(bookie)
-
     def available(self) -> Mapping[str, bool]:
-        """Those that are up."""
         return {bookie: True for bookie, kept in self._cluster.bookies.items() if kept.up}
-
-    def cookie(self, bookie: str) -> Cookie | None:
-        """See `LedgerMetadataStore`."""
-        return self._metadata.cookie(bookie)
-
-    def managed_ledger(self, topic: TopicName) -> ManagedLedger:
-        """See `LedgerMetadataStore`."""
-        return self._metadata.managed_ledger(topic)
-
-    def cursors(self, topic: TopicName) -> Mapping[str, ManagedCursor]:
-        """See `LedgerMetadataStore`."""
-        return self._metadata.cursors(topic)
-
-    def close(self) -> None:
-        """Nothing is kept open."""
 
     def _check(self) -> None:
         if self._network.chance(self._network.weather.metadata / 4):
             raise MetadataUnavailableError("the metadata service does not answer")
 
     def _try(self, ledger: int, metadata: LedgerMetadata, version: int) -> None:
-        try:
-            self._metadata.write(ledger, metadata, version)
-        except VersionConflictError:
-            return
+        with suppress(VersionConflictError):
+            super().write(ledger, metadata, version)
 
 
 def _last(memory: MemoryBookie, ledger: int, master_key: bytes) -> bytes | None:

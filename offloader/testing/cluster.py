@@ -1,7 +1,7 @@
 """An in-memory Pulsar: topics, ledgers that roll, cursors that pin, trimming at retention 0.
 
-For hermetic tests of everything above `offloader.pulsar`. What it does is what Pulsar 4.0.7 was seen to do
-(`integration/pulsar/`); what tests may do to it is in `MemoryCluster`, what the product may in `cluster_clients`.
+For hermetic tests of everything above `offloader.pulsar`. It does what Pulsar 4.0.7 was seen to do
+(`integration/pulsar/`). Tests use `MemoryCluster`, the product uses `cluster_clients`.
 """
 
 from __future__ import annotations
@@ -10,23 +10,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from offloader.bookkeeper.bookie_source import BookKeeperSource
-from offloader.errors import TopicNotFoundError
 from offloader.model import GapKind, LedgerList, LedgerSpan, TopicName
 from offloader.pulsar.managed_ledger import LAZY_CURSORS, PIN_PROPERTY
 from offloader.testing.cluster_clients import MemoryAdmin, MemoryPins, MemorySource
 from offloader.testing.cluster_ledgers import MemoryBookies, MemoryLedgers
-from offloader.testing.cluster_shared import Shared
-from offloader.testing.cluster_state import Ledger, MemoryEntry, MemoryTopic, Namespace, Place
+from offloader.testing.cluster_state import ClusterCore, Ledger, MemoryEntry, MemoryTopic, Namespace, Place
 
 PIN = "__offloader"
 
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """Ground truth: an entry that was ever written.
-
-    `delivered` says whether a reader gets it, `hidden` why it does not (None too where nothing explains it).
-    """
+    """An entry that was ever written. `delivered`: whether a reader gets it; `hidden`: why not, where that is known."""
 
     created: int
     ledger: int
@@ -36,35 +31,31 @@ class Produced:
     delivered: bool
 
 
-class MemoryCluster(Shared):
-    """What a test does to the cluster. `admin`, `source`, `stored` (straight from its bookie) and `pins()` are the
-    product's view of it.
+class MemoryCluster(ClusterCore):
+    """A test changes the cluster here; the product sees it by `admin`, `source`, `stored` (its bookie) and `pins()`.
 
-    Reads do not wait for real time unless `real_time` is set: a reader at the end returns an empty list at once.
+    No read waits: a reader at the end returns an empty list at once.
     """
 
-    def __init__(
-        self, *, seed: int = 0, name: str = "memory", entries_per_ledger: int | None = None, real_time: bool = False
-    ) -> None:
-        super().__init__(seed=seed, name=name, entries_per_ledger=entries_per_ledger, real_time=real_time)
+    def __init__(self, *, seed: int = 0, name: str = "memory", entries_per_ledger: int | None = None) -> None:
+        super().__init__(seed=seed, name=name, entries_per_ledger=entries_per_ledger)
         self.admin = MemoryAdmin(self)
         self.source = MemorySource(self)
         self.stored = BookKeeperSource(MemoryLedgers(self), MemoryBookies(self))
 
     def pins(self) -> MemoryPins:
-        """A new holder of durable subscriptions: one per simulated process."""
+        """A new holder of durable subscriptions, one for each simulated process."""
         return MemoryPins(self)
 
     def namespace(self, name: str) -> Namespace:
         """A namespace's properties and policies, to be changed in place; made where it is absent."""
-        with self.changed:
+        with self.lock:
             return self.state.namespaces.setdefault(name, Namespace())
 
     def create(self, topic: TopicName) -> None:
         """Make an empty topic (again: another incarnation)."""
-        with self.changed:
+        with self.lock:
             self.state.create(topic)
-            self.changed.notify_all()
 
     def produce(self, topic: TopicName, data: bytes) -> tuple[int, int]:
         """Write one entry; returns (ledger, entry)."""
@@ -83,10 +74,9 @@ class MemoryCluster(Shared):
         return self._add(topic, MemoryEntry(data, pending=True))
 
     def resolve(self, topic: TopicName, *, commit: bool) -> tuple[int, int]:
-        """End the topic's open transaction: its entries become readable or aborted, a marker follows; returns its
-        position."""
-        with self.changed:
-            for entry in self._topic(topic).stored():
+        """End the topic's open transaction; returns the position of the marker that follows its entries."""
+        with self.lock:
+            for _, entry in self.state.topic(topic).placed():
                 if entry.pending:
                     entry.pending = False
                     entry.hidden = None if commit else GapKind.ABORTED
@@ -94,56 +84,48 @@ class MemoryCluster(Shared):
 
     def roll(self, topic: TopicName) -> None:
         """Close the open ledger and open another one."""
-        with self.changed:
-            self.state.roll(self._topic(topic))
-            self.changed.notify_all()
+        with self.lock:
+            self.state.roll(self.state.topic(topic))
 
     def unload(self, topic: TopicName) -> None:
         """Close the ledger, break off its readers, load the topic again with a new ledger."""
-        with self.changed:
-            self.state.unload(self._topic(topic))
+        with self.lock:
+            self.state.unload(self.state.topic(topic))
             if self.configuration.get(LAZY_CURSORS) == "true":
-                for cursor in self._topic(topic).cursors.values():
-                    cursor.properties = {
-                        PIN_PROPERTY: self.state.new_token()
-                    }  # what whoever subscribes next brings is shown
-            self.changed.notify_all()
+                for cursor in self.state.topic(topic).cursors.values():  # they show what the next subscriber brings
+                    cursor.properties = {PIN_PROPERTY: self.state.new_token()}
 
     def terminate(self, topic: TopicName) -> None:
         """Seal the topic: nothing can be produced any more."""
-        with self.changed:
-            self._topic(topic).terminate()
-            self.changed.notify_all()
+        with self.lock:
+            self.state.topic(topic).terminate()
 
     def delete(self, topic: TopicName) -> None:
         """Remove the topic with its subscriptions and data."""
-        with self.changed:
-            self.state.delete(self._topic(topic))
-            self.changed.notify_all()
+        with self.lock:
+            self.state.delete(self.state.topic(topic))
 
     def lose(self, topic: TopicName, ledger: int) -> None:
         """Remove a closed ledger although the pin keeps it, as a lost bookie or an operator does."""
-        with self.changed:
-            self._topic(topic).drop_ledger(ledger)
-            self.changed.notify_all()
+        with self.lock:
+            self.state.topic(topic).drop_ledger(ledger)
 
     def vanish(self, topic: TopicName, ledger: int) -> None:
         """Remove a ledger from BookKeeper alone: the topic still lists it."""
-        with self.changed:
+        with self.lock:
             self._ledger(topic, ledger).vanished = True
 
     def offload_stock(self, topic: TopicName, ledger: int) -> None:
         """Mark a ledger as offloaded by Pulsar's own offloader."""
-        with self.changed:
+        with self.lock:
             self._ledger(topic, ledger).offloaded = True
 
     def move_pin(self, topic: TopicName, ledger: int, entry: int, subscription: str = PIN) -> None:
         """Move the subscription's mark-delete, and check retention."""
-        with self.changed:
-            found = self._topic(topic)
+        with self.lock:
+            found = self.state.topic(topic)
             self.state.move(found, found.cursors[subscription], (ledger, entry))
             self.state.trim(found)
-            self.changed.notify_all()
 
     def skip_all(self, topic: TopicName, subscription: str = PIN) -> None:
         """Move the mark-delete to the last entry, as `skip_all` does, message TTL, or a backlog quota."""
@@ -154,36 +136,33 @@ class MemoryCluster(Shared):
         self._move(topic, subscription, lambda found, mark: _after(found, mark, count))
 
     def reset(self, topic: TopicName, ledger: int, entry: int, subscription: str = PIN) -> None:
-        """Let the subscription begin at an entry, as `resetcursor` does: the mark-delete is the entry before, in
-        whichever ledger."""
+        """Let the subscription begin at an entry, as `resetcursor` does: the mark-delete is the entry before it."""
         self._move(topic, subscription, lambda found, _: _before(found, (ledger, entry)))
 
     def check_retention(self, topic: TopicName) -> None:
         """As a broker does every `retentionCheckIntervalInSeconds`."""
-        with self.changed:
-            self.state.trim(self._topic(topic))
-            self.changed.notify_all()
+        with self.lock:
+            self.state.trim(self.state.topic(topic))
 
     def delete_subscription(self, topic: TopicName, subscription: str = PIN) -> None:
         """Delete the subscription behind its owner's back."""
-        with self.changed:
-            self.state.unsubscribe(self._topic(topic), subscription)
-            self.changed.notify_all()
+        with self.lock:
+            self.state.unsubscribe(self.state.topic(topic), subscription)
 
     def add_subscription(self, topic: TopicName, subscription: str) -> None:
         """A durable subscription that somebody else makes, at the first entry; it keeps data, too."""
-        with self.changed:
-            self._topic(topic).cursor(subscription, owner=None, properties={})
+        with self.lock:
+            self.state.topic(topic).cursor(subscription, owner=None, properties={})
 
     def mark_delete(self, topic: TopicName, subscription: str = PIN) -> tuple[int, int] | None:
         """Where the pin stands, None where there is none."""
-        with self.changed:
-            cursor = self._topic(topic).cursors.get(subscription)
+        with self.lock:
+            cursor = self.state.topic(topic).cursors.get(subscription)
             return None if cursor is None else cursor.mark
 
     def entries(self, topic: TopicName) -> tuple[Produced, ...]:
-        """Everything ever written to the topic, all incarnations, hidden and trimmed entries included, in order."""
-        with self.changed:
+        """Everything ever written to all incarnations of the topic, hidden and trimmed entries included, in order."""
+        with self.lock:
             return tuple(
                 Produced(t.created, ledger.id, i, e.data, e.hidden, e.readable)
                 for t in self.state.all_incarnations(topic)
@@ -193,35 +172,26 @@ class MemoryCluster(Shared):
 
     def ledgers(self, topic: TopicName) -> LedgerList:
         """All ledgers that the living incarnation ever had, trimmed ones included."""
-        with self.changed:
-            return LedgerList(tuple(LedgerSpan(ledger.id, ledger.last) for ledger in self._topic(topic).history))
+        with self.lock:
+            return LedgerList(tuple(LedgerSpan(ledger.id, ledger.last) for ledger in self.state.topic(topic).history))
 
     def exists(self, topic: TopicName) -> bool:
         """Whether the topic is there now."""
-        with self.changed:
+        with self.lock:
             return topic in self.state.topics
 
     def _add(self, topic: TopicName, entry: MemoryEntry) -> tuple[int, int]:
-        with self.changed:
-            position = self.state.append(self._topic(topic), entry)
-            self.changed.notify_all()
-            return position
+        with self.lock:
+            return self.state.append(self.state.topic(topic), entry)
 
     def _move(self, topic: TopicName, subscription: str, place: Callable[[MemoryTopic, Place], Place]) -> None:
-        with self.changed:
-            found = self._topic(topic)
+        with self.lock:
+            found = self.state.topic(topic)
             cursor = found.cursors[subscription]
             self.state.move(found, cursor, place(found, cursor.mark))
-            self.changed.notify_all()
-
-    def _topic(self, topic: TopicName) -> MemoryTopic:
-        found = self.state.topics.get(topic)
-        if found is None:
-            raise TopicNotFoundError(f"{topic} does not exist")
-        return found
 
     def _ledger(self, topic: TopicName, ledger: int) -> Ledger:
-        return next(found for found in self._topic(topic).ledgers if found.id == ledger)
+        return next(found for found in self.state.topic(topic).ledgers if found.id == ledger)
 
 
 def _after(topic: MemoryTopic, mark: Place, count: int) -> Place:

@@ -2,107 +2,91 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from offloader.errors import (
     FatalError,
     NamespaceNotFoundError,
     SubscriptionBusyError,
     TopicMovedError,
-    TopicNotFoundError,
 )
 from offloader.model import EntryRange, Gap, GapKind, LedgerList, LedgerSpan, Position, TopicName
 from offloader.ports.admin import Identity, TopicInfo
 from offloader.ports.entry_source import EntryReader, Extent, RawEntry
 from offloader.ports.pins import TopicEnd
 from offloader.pulsar.managed_ledger import LAZY_CURSORS, PIN_PROPERTY, keeps_properties, pin_token
-
-if TYPE_CHECKING:
-    from offloader.testing.cluster_shared import Shared
-    from offloader.testing.cluster_state import MemoryCursor, MemoryTopic, Namespace
+from offloader.testing.cluster_state import ClusterCore, MemoryCursor, MemoryTopic, Namespace
 
 T = TypeVar("T")
 
 
 class MemoryAdmin:
-    """`Admin` of the in-memory cluster. `loaded`: topics and the brokers that have them."""
+    """`Admin` of the in-memory cluster, with its `configuration`. `loaded`: the broker of each topic that is loaded."""
 
-    def __init__(self, cluster: Shared) -> None:
+    def __init__(self, cluster: ClusterCore) -> None:
         self._cluster = cluster
         self.broker_version = "4.0.7"
         self.loaded: dict[TopicName, str] = {}
 
     def version(self) -> str:
-        """What `broker_version` says."""
         self._cluster.faults.before("admin.version")
         return self.broker_version
 
     def cluster(self) -> str:
-        """The name given to the cluster."""
         self._cluster.faults.before("admin.cluster")
         return self._cluster.name
 
     def identity(self) -> Identity:
-        """The same name."""
         return Identity(self.cluster(), f"memory:{self._cluster.name}")
 
     def tenants(self) -> list[str]:
-        """Those of the namespaces."""
         self._cluster.faults.before("admin.tenants")
-        with self._cluster.changed:
+        with self._cluster.lock:
             return sorted({name.partition("/")[0] for name in self._cluster.state.namespaces})
 
     def namespaces_of(self, tenant: str) -> list[str]:
-        """Those made or with topics."""
         self._cluster.faults.before("admin.namespaces_of")
-        with self._cluster.changed:
+        with self._cluster.lock:
             found = sorted(name for name in self._cluster.state.namespaces if name.partition("/")[0] == tenant)
         if not found:
             raise NamespaceNotFoundError(f"tenant {tenant} does not exist")
         return found
 
     def runtime_configuration(self) -> Mapping[str, str]:
-        """What `MemoryCluster.configuration` says."""
         self._cluster.faults.before("admin.runtime_configuration")
         return dict(self._cluster.configuration)
 
     def namespaces(self) -> list[str]:
-        """Those made or with topics."""
         self._cluster.faults.before("admin.namespaces")
-        with self._cluster.changed:
+        with self._cluster.lock:
             return sorted(self._cluster.state.namespaces)
 
     def namespace_properties(self, namespace: str) -> Mapping[str, str]:
-        """A copy."""
         self._cluster.faults.before("admin.namespace_properties")
         return dict(self._namespace(namespace).properties)
 
     def namespace_policies(self, namespace: str) -> Mapping[str, object]:
-        """A copy."""
         self._cluster.faults.before("admin.namespace_policies")
         return dict(self._namespace(namespace).policies)
 
     def _namespace(self, name: str) -> Namespace:
-        with self._cluster.changed:
+        with self._cluster.lock:
             found = self._cluster.state.namespaces.get(name)
         if found is None:
             raise NamespaceNotFoundError(f"namespace {name} does not exist")
         return found
 
     def topics(self, namespace: str) -> list[TopicName]:
-        """In order of their names."""
         self._cluster.faults.before("admin.topics")
         self._namespace(namespace)
-        with self._cluster.changed:
+        with self._cluster.lock:
             return sorted(t for t in self._cluster.state.topics if t.namespace == namespace)
 
     def topic_info(self, topic: TopicName) -> TopicInfo:
-        """The managed ledger as it is now."""
         self._cluster.faults.before("admin.topic_info", topic)
-        with self._cluster.changed:
-            found = _find(self._cluster, topic)
+        with self._cluster.lock:
+            found = self._cluster.state.topic(topic)
             return TopicInfo(
                 created=found.created,
                 ledgers=LedgerList(tuple(LedgerSpan(x.id, x.last) for x in found.ledgers)),
@@ -116,17 +100,15 @@ class MemoryAdmin:
     def pin_token(self, topic: TopicName, subscription: str) -> str | None:
         """From the properties that the subscription was made with."""
         self._cluster.faults.before("admin.pin_token", topic)
-        with self._cluster.changed:
-            cursors = _find(self._cluster, topic).cursors
+        with self._cluster.lock:
+            cursors = self._cluster.state.topic(topic).cursors
             stats = {name: {"subscriptionProperties": dict(cursor.properties)} for name, cursor in cursors.items()}
         return pin_token({"subscriptions": stats}, subscription) if keeps_properties(self.broker_version) else None
 
     def shows_pin_tokens(self) -> bool:
-        """Not where `MemoryCluster.configuration` has cursors loaded lazily."""
         return self.runtime_configuration().get(LAZY_CURSORS) != "true"
 
     def loaded_by(self, topic: TopicName) -> str | None:
-        """What `loaded` says."""
         self._cluster.faults.before("admin.loaded_by", topic)
         return self.loaded.get(topic)
 
@@ -134,64 +116,57 @@ class MemoryAdmin:
 class MemoryPins:
     """`Pins` of the in-memory cluster. Close it, or a second holder finds its topics busy, as in Pulsar."""
 
-    def __init__(self, cluster: Shared, subscription: str = "__offloader") -> None:
+    def __init__(self, cluster: ClusterCore, subscription: str = "__offloader") -> None:
         self._cluster = cluster
         self._subscription = subscription
         self._held: set[TopicName] = set()
 
     def open(self, topic: TopicName) -> TopicEnd:
-        """Take over or make the subscription."""
         lost = self._cluster.faults.before("pins.open", topic)
-        with self._cluster.changed:
+        with self._cluster.lock:
             end = self._end(topic)
             self._held.add(topic)
         return _answer(end, lost)
 
     def holds(self, topic: TopicName) -> bool:
-        """See `Pins.holds`."""
-        with self._cluster.changed:
+        with self._cluster.lock:
             return topic in self._held
 
     def groups(self, topics: list[TopicName]) -> list[list[TopicName]]:
-        """All in one place."""
         return [topics] if topics else []
 
     def ends(self, topics: list[TopicName]) -> dict[TopicName, TopicEnd | Exception]:
-        """A failure is a value. Faults of the call `pins.ends` concern one topic each."""
+        """A fault of the call `pins.ends` concerns one topic."""
         return {topic: self._try_end(topic) for topic in topics}
 
     def acknowledge(self, topic: TopicName, position: Position) -> None:
-        """Move the mark-delete."""
         lost = self._cluster.faults.before("pins.acknowledge", topic)
-        with self._cluster.changed:
+        with self._cluster.lock:
             cursor = self._cursor(topic)
-            self._cluster.state.acknowledge(_find(self._cluster, topic), cursor, (position.ledger, position.entry))
+            self._cluster.state.acknowledge(self._cluster.state.topic(topic), cursor, (position.ledger, position.entry))
         _answer(None, lost)
 
     def release(self, topic: TopicName) -> None:
-        """Delete the subscription."""
         lost = self._cluster.faults.before("pins.release", topic)
-        with self._cluster.changed:
+        with self._cluster.lock:
             self._cursor(topic)
-            self._cluster.state.unsubscribe(_find(self._cluster, topic), self._subscription)
+            self._cluster.state.unsubscribe(self._cluster.state.topic(topic), self._subscription)
         _answer(None, lost)  # who does not know that it is gone may subscribe again
         self._held.discard(topic)
 
     def drop(self, topic: TopicName) -> None:
-        """Let go, keep the subscription."""
-        with self._cluster.changed:
+        with self._cluster.lock:
             self._held.discard(topic)
             self._let_go(topic)
 
     def close(self) -> None:
-        """Let go of everything, as a process that ends."""
         for topic in list(self._held):
             self.drop(topic)
 
     def _try_end(self, topic: TopicName) -> TopicEnd | Exception:
         try:
             lost = self._cluster.faults.before("pins.ends", topic)
-            with self._cluster.changed:
+            with self._cluster.lock:
                 if topic not in self._held:
                     raise FatalError(f"{topic}: the pin is not held; open it first")
                 return _answer(self._end(topic), lost)
@@ -200,11 +175,11 @@ class MemoryPins:
 
     def _end(self, topic: TopicName) -> TopicEnd:
         cursor = self._cursor(topic)
-        return TopicEnd(_find(self._cluster, topic).last_readable(), cursor.mark)
+        return TopicEnd(self._cluster.state.topic(topic).last_readable(), cursor.mark)
 
     def _cursor(self, topic: TopicName) -> MemoryCursor:
         properties = {PIN_PROPERTY: self._cluster.state.new_token()}  # as `BrokerPins`: another one each time
-        cursor = _find(self._cluster, topic).cursor(self._subscription, self, properties)
+        cursor = self._cluster.state.topic(topic).cursor(self._subscription, self, properties)
         if cursor.owner not in (None, self):
             raise SubscriptionBusyError(f"{topic}: another consumer holds the subscription {self._subscription}")
         cursor.owner = self
@@ -220,7 +195,7 @@ class MemoryPins:
 class MemorySource:
     """`EntrySource` of the in-memory cluster."""
 
-    def __init__(self, cluster: Shared) -> None:
+    def __init__(self, cluster: ClusterCore) -> None:
         self._cluster = cluster
 
     def open(
@@ -232,17 +207,16 @@ class MemorySource:
         max_bytes: int,
         extent: Extent | None = None,  # noqa: ARG002 (a broker knows by itself)
     ) -> EntryReader:
-        """A reader that pins nothing."""
         self._cluster.faults.before("source.open", topic)
-        with self._cluster.changed:
+        with self._cluster.lock:
             return MemoryReader(self._cluster, topic, (ledger, entry), max_bytes)
 
     def explain(self, topic: TopicName, missing: EntryRange, *, limit: int) -> tuple[tuple[Gap, ...], int | None]:
         """From what was produced, one look-up an entry."""
         self._cluster.faults.before("source.explain", topic)
         gaps: list[Gap] = []
-        with self._cluster.changed:
-            entries = next((x.entries for x in _find(self._cluster, topic).ledgers if x.id == missing.ledger), [])
+        with self._cluster.lock:
+            entries = next((x.entries for x in self._cluster.state.topic(topic).ledgers if x.id == missing.ledger), [])
             for entry in missing.ids:
                 kind = entries[entry].hidden if entry < len(entries) else None
                 if kind is None or entry - missing.first >= limit:
@@ -255,25 +229,18 @@ class MemoryReader:
     """Delivers as a broker does: hidden entries are left out, an open transaction stops it, trimmed ledgers are
     skipped."""
 
-    def __init__(self, cluster: Shared, topic: TopicName, start: tuple[int, int], max_bytes: int) -> None:
+    def __init__(self, cluster: ClusterCore, topic: TopicName, start: tuple[int, int], max_bytes: int) -> None:
         self._cluster = cluster
         self._topic = topic
         self._next = start
         self._max_bytes = max_bytes
-        self._incarnation = _find(cluster, topic).created
-        self._load = _find(cluster, topic).load
+        found = cluster.state.topic(topic)
+        self._incarnation, self._load = found.created, found.load
 
-    def read(self, timeout: float) -> list[RawEntry]:
-        """At least one entry, or nothing after the time-out (at once unless the cluster has `real_time`)."""
+    def read(self, timeout: float) -> list[RawEntry]:  # noqa: ARG002 (nobody writes meanwhile)
         lost = self._cluster.faults.before("source.read", self._topic)
-        deadline = time.monotonic() + timeout
-        with self._cluster.changed:
-            while not (found := self._available()) and self._cluster.real_time:
-                remaining = deadline - time.monotonic()
-                if remaining <= 0:
-                    break
-                self._cluster.changed.wait(remaining)
-        return _answer(found, lost)
+        with self._cluster.lock:
+            return _answer(self._available(), lost)
 
     def close(self) -> None:
         """Nothing to give back."""
@@ -291,17 +258,10 @@ class MemoryReader:
         return found
 
     def _living(self) -> MemoryTopic:
-        topic = _find(self._cluster, self._topic)
+        topic = self._cluster.state.topic(self._topic)
         if (topic.created, topic.load) != (self._incarnation, self._load):
             raise TopicMovedError(f"{self._topic} was unloaded")
         return topic
-
-
-def _find(cluster: Shared, topic: TopicName) -> MemoryTopic:
-    found = cluster.state.topics.get(topic)
-    if found is None:
-        raise TopicNotFoundError(f"{topic} does not exist")
-    return found
 
 
 def _extend(gaps: list[Gap], kind: GapKind, ledger: int, entry: int) -> None:

@@ -1,10 +1,10 @@
-"""The BookKeeper below the in-memory Pulsar: its ledgers' metadata, and one bookie that holds everything."""
+"""The BookKeeper below the in-memory Pulsar: its ledgers' metadata, and one bookie with everything. Read only."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from offloader.bookkeeper.api import BookieAddress, Cookie, LastConfirmed, ListedLedger, ManagedCursor, ManagedLedger
 from offloader.bookkeeper.digests import digest_for
@@ -17,13 +17,9 @@ from offloader.errors import (
     LedgerFencedError,
     LedgerNotFoundError,
     OffloadError,
-    TopicNotFoundError,
 )
 from offloader.model import TopicName
-
-if TYPE_CHECKING:
-    from offloader.testing.cluster_shared import Shared
-    from offloader.testing.cluster_state import Ledger
+from offloader.testing.cluster_state import ClusterCore, Ledger
 
 T = TypeVar("T")
 
@@ -31,53 +27,39 @@ BOOKIE = "bookie-1:3181"
 
 
 class MemoryLedgers:
-    """`LedgerMetadataStore` of the in-memory cluster. Nobody may write."""
+    """`LedgerMetadataStore` of the in-memory cluster."""
 
-    def __init__(self, cluster: Shared) -> None:
+    def __init__(self, cluster: ClusterCore) -> None:
         self._cluster = cluster
 
     def read(self, ledger: int) -> Versioned:
-        """Open until Pulsar has closed it."""
         self._cluster.faults.before("ledgers.read")
-        with self._cluster.changed:
+        with self._cluster.lock:
             return Versioned(_metadata(_find(self._cluster, ledger)), 0)
 
     def write(self, ledger: int, metadata: LedgerMetadata, version: int) -> int:  # noqa: ARG002
-        """Refused."""
         raise FatalError(f"ledger {ledger}: nobody may change ledgers here")
 
     def address(self, bookie: str) -> BookieAddress:
-        """Nowhere: there are no sockets."""
         if bookie != BOOKIE:
             raise BookieUnavailableError(f"{bookie} is not registered")
         return BookieAddress("127.0.0.1", 0)
 
     def available(self) -> Mapping[str, bool]:
-        """The one bookie."""
         return {BOOKIE: True}
 
     def cookie(self, bookie: str) -> Cookie | None:  # noqa: ARG002
-        """None."""
         return None
 
     def managed_ledger(self, topic: TopicName) -> ManagedLedger:
         """As Pulsar writes it: the open ledger without a count."""
         self._cluster.faults.before("ledgers.managed_ledger", topic)
-        with self._cluster.changed:
-            found = self._cluster.state.topics.get(topic)
-            if found is None:
-                raise TopicNotFoundError(f"{topic} does not exist")
-            listed = [(x.id, x.entries if x.closed else []) for x in found.ledgers]
-            return ManagedLedger(
-                tuple(
-                    ListedLedger(ledger, len(entries), sum(len(e.data) for e in entries)) for ledger, entries in listed
-                ),
-                0,
-                b"",
-            )
+        with self._cluster.lock:
+            listed = [(x.id, x.entries if x.closed else []) for x in self._cluster.state.topic(topic).ledgers]
+        ledgers = (ListedLedger(ledger, len(entries), sum(len(e.data) for e in entries)) for ledger, entries in listed)
+        return ManagedLedger(tuple(ledgers), 0, b"")
 
     def cursors(self, topic: TopicName) -> Mapping[str, ManagedCursor]:  # noqa: ARG002
-        """None: nobody asks here how far subscriptions are."""
         return {}
 
     def close(self) -> None:
@@ -85,28 +67,24 @@ class MemoryLedgers:
 
 
 class MemoryBookies:
-    """`Bookies` of the in-memory cluster: answers at once. It cannot be fenced or written to."""
+    """`Bookies` of the in-memory cluster: answers at once. Who copies must neither fence nor write."""
 
-    def __init__(self, cluster: Shared) -> None:
+    def __init__(self, cluster: ClusterCore) -> None:
         self._cluster = cluster
 
     @property
     def batches(self) -> bool:
-        """As without TLS."""
         return True
 
     def read(self, bookie: str, ledger: int, entry: int, *, fence: bytes | None = None) -> Future[bytes]:  # noqa: ARG002
-        """One entry. A read that fences is a mistake of whoever copies."""
         if fence is not None:
             return _failed(LedgerFencedError(f"ledger {ledger}: a copy must never fence"))
         return self._answer(lambda: self._stored(ledger, entry))
 
     def batch(self, bookie: str, ledger: int, first: int, *, count: int, size: int) -> Future[list[bytes]]:  # noqa: ARG002
-        """As many as fit, at least one."""
         return self._answer(lambda: list(self._fitting(ledger, first, count, size)))
 
     def fence(self, bookie: str, ledger: int, master_key: bytes) -> Future[bytes | None]:  # noqa: ARG002
-        """Refused."""
         return _failed(LedgerFencedError(f"ledger {ledger}: a copy must never fence"))
 
     def recovery_add(
@@ -117,15 +95,12 @@ class MemoryBookies:
         stored: bytes,  # noqa: ARG002
         master_key: bytes,  # noqa: ARG002
     ) -> Future[None]:
-        """Refused."""
         return _failed(LedgerFencedError(f"ledger {ledger}: a copy must never write"))
 
     def read_lac(self, bookie: str, ledger: int) -> Future[LastConfirmed]:  # noqa: ARG002
-        """The last stored entry."""
         return self._answer(lambda: LastConfirmed(None, self._stored(ledger, len(self._entries(ledger)) - 1)))
 
     def entries_of(self, bookie: str, ledger: int) -> Future[Collection[int]]:  # noqa: ARG002
-        """All."""
         return self._answer(lambda: range(len(self._entries(ledger))))
 
     def close(self) -> None:
@@ -157,7 +132,7 @@ class MemoryBookies:
         future: Future[T] = Future()
         try:
             lost = self._cluster.faults.before("bookies.read")
-            with self._cluster.changed:
+            with self._cluster.lock:
                 found = work()
             if lost is not None:
                 raise lost
@@ -173,7 +148,7 @@ def _failed(error: OffloadError) -> Future[Any]:
     return future
 
 
-def _find(cluster: Shared, ledger: int) -> Ledger:
+def _find(cluster: ClusterCore, ledger: int) -> Ledger:
     found = next(
         (x for topic in cluster.state.topics.values() for x in topic.ledgers if x.id == ledger and not x.vanished), None
     )

@@ -1,13 +1,15 @@
-"""The managed ledgers of the in-memory Pulsar: values and transitions, without locks or clients."""
+"""The managed ledgers of the in-memory Pulsar, and what it shares with its clients."""
 
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from offloader.errors import FatalError
+from offloader.errors import FatalError, TopicNotFoundError
 from offloader.model import GapKind, TopicName
+from offloader.testing.faults import Faults
 
 Place = tuple[int, int]
 
@@ -29,8 +31,7 @@ class MemoryEntry:
 
 @dataclass
 class Ledger:
-    """A ledger; `last` is known once it is closed. `vanished`: BookKeeper has it no more, though the topic still lists
-    it."""
+    """A ledger. `vanished`: BookKeeper has lost it, and the topic still lists it."""
 
     id: int
     entries: list[MemoryEntry] = field(default_factory=list)
@@ -82,17 +83,11 @@ class MemoryTopic:
         self.ledgers = [ledger for ledger in self.ledgers if ledger.id != ledger_id]
 
     def cursor(self, subscription: str, owner: object | None, properties: Mapping[str, str]) -> MemoryCursor:
-        """The subscription's cursor, made at the first entry where it is absent. One that is there keeps the properties
-        that it has."""
+        """The subscription's cursor, made at the first entry where it is absent; else it keeps its properties."""
         found = self.cursors.get(subscription)
         if found is None:
             found = self.cursors[subscription] = MemoryCursor((self.ledgers[0].id, -1), owner, dict(properties))
         return found
-
-    def stored(self) -> Iterator[MemoryEntry]:
-        """All entries that have not been trimmed."""
-        for ledger in self.ledgers:
-            yield from ledger.entries
 
     def placed(self, start: Place = (-1, -1)) -> Iterator[tuple[Place, MemoryEntry]]:
         """Entries at or after `start`, in order."""
@@ -115,11 +110,15 @@ class MemoryTopic:
 
     def last_confirmed(self) -> Place | None:
         """The last entry, whatever it is."""
-        return next(((x.id, len(x.entries) - 1) for x in reversed(self.ledgers) if x.entries), None)
+        return _last_of(self.ledgers)
 
     def last_written(self) -> Place:
         """The last entry ever, trimmed or not."""
-        return next(((x.id, len(x.entries) - 1) for x in reversed(self.history) if x.entries), (-1, -1))
+        return _last_of(self.history) or (-1, -1)
+
+
+def _last_of(ledgers: list[Ledger]) -> Place | None:
+    return next(((x.id, len(x.entries) - 1) for x in reversed(ledgers) if x.entries), None)
 
 
 @dataclass
@@ -142,6 +141,13 @@ class State:
         self._last_ledger = rng.randrange(100)
         self._tokens = 0
         self._created = 0
+
+    def topic(self, name: TopicName) -> MemoryTopic:
+        """The living incarnation. Raises TopicNotFoundError."""
+        found = self.topics.get(name)
+        if found is None:
+            raise TopicNotFoundError(f"{name} does not exist")
+        return found
 
     def create(self, name: TopicName) -> None:
         """A new incarnation with one open, empty ledger."""
@@ -189,8 +195,8 @@ class State:
                 cursor.mark = (topic.ledgers[-1].id, -1)
 
     def trim(self, topic: MemoryTopic) -> None:
-        """Retention 0: a closed ledger goes once every cursor is past it, also one that stands at its last entry. The
-        last ledger always stays. A cursor stays where it is, in a ledger that is not there any more.
+        """Retention 0: a closed ledger goes once every cursor is past it or stands at its last entry. The last ledger
+        stays. A cursor stays where it is, even in a ledger that is gone.
         """
         ends = {x.id: x.last for x in topic.ledgers}
         needed = [mark[0] + (mark[1] == ends.get(mark[0])) for mark in (c.mark for c in topic.cursors.values())]
@@ -203,8 +209,7 @@ class State:
             self.move(topic, cursor, place)
 
     def move(self, topic: MemoryTopic, cursor: MemoryCursor, place: Place) -> None:
-        """Put the mark-delete somewhere. Trimming follows at once where that is in another ledger, else at the next
-        check of retention."""
+        """Put the mark-delete somewhere. In another ledger it trims at once, else the next check of retention does."""
         before, cursor.mark = cursor.mark, place
         if before[0] != place[0]:
             self.trim(topic)
@@ -229,7 +234,7 @@ class State:
         return {x.id: (len(x.entries), sum(len(e.data) for e in x.entries)) for x in topic.ledgers}
 
     def batch(self) -> int:
-        """How many entries one read gives at most: real brokers are not regular either."""
+        """How many entries one read gives at most; irregular, as with real brokers."""
         return self._rng.randint(1, 50)
 
     def new_token(self) -> str:
@@ -240,3 +245,19 @@ class State:
     def _new_ledger_id(self) -> int:
         self._last_ledger += self._rng.randint(1, 4)
         return self._last_ledger
+
+
+class ClusterCore:
+    """The state, the lock that guards it, and what fails on purpose."""
+
+    def __init__(self, *, seed: int, name: str, entries_per_ledger: int | None) -> None:
+        rng = random.Random(seed)  # noqa: S311 (test data)
+        self.name = name
+        self.state = State(rng, entries_per_ledger)
+        self.lock = threading.RLock()
+        self.faults = Faults(rng)
+        self.configuration: dict[str, str] = {
+            "brokerEntryMetadataInterceptors": "",
+            "exposingBrokerEntryMetadataToClientEnabled": "true",
+            "maxMessageSize": "5242880",
+        }

@@ -13,13 +13,12 @@ from offloader.errors import OffloadError
 from offloader.model import GapKind, Position, TopicName
 from offloader.offload.core.evidence import pin_target
 from offloader.operations.verify.catalog_records import ReadCatalog, read_catalog
-from offloader.operations.verify.strays import applications as all_applications
-from offloader.operations.verify.strays import read_journals
+from offloader.operations.verify.strays import applications, read_journals
 from offloader.operations.verify.verify import verify
 from offloader.ports.object_store import ObjectStore
 from offloader.testing.truth import Truth, sha256
 
-# What may be left behind without harm: named by a journal, or invisible to readers.
+# Harmless leftovers: a journal names them, or readers do not see them.
 HARMLESS = frozenset(
     {FindingKind.ABANDONED_OBJECT, FindingKind.LEFT_OVER, FindingKind.OPEN_UPLOAD, FindingKind.UNCOMMITTED_RECORD}
 )
@@ -29,10 +28,9 @@ Place = tuple[int, int]
 
 @dataclass
 class PaceLog:
-    """Whether one application kept its pace: what it did, told in the order of its doing. Times are in milliseconds.
+    """Whether one application kept its pace: its events in order. Times are in milliseconds.
 
-    `longest_ms`: what a batch may take. `held`: until when topics wait; those that had failed before the application
-    started, too.
+    `longest_ms`: what a batch may take. `held`: until when failed topics wait, also those of an earlier start.
     """
 
     longest_ms: int
@@ -65,21 +63,20 @@ def check_invariants(
     store: ObjectStore,
     truths: Mapping[TopicName, Truth],
     *,
-    applications: Iterable[str] | None = None,
     at_rest: bool = False,
     allowed: Collection[FindingKind] = HARMLESS,
     paces: Iterable[PaceLog] = (),
 ) -> None:
-    """Check the archive of these topics against what was produced. Raises AssertionError listing every violation.
+    """Check the archive of these topics against what was produced. Raises AssertionError that lists every violation.
 
-    1, 2, 5, 7 by `verify` and by reading everything back; 3 and 4 against pins and journals (by default of all
-    applications); 6 where the `paces` of applications are given. `at_rest`: everything delivered is offloaded, nothing
-    is open, and each pin is acknowledged up to the end. `allowed`: findings that are no violation, for example
-    `HARMLESS | {Kind.STRAY_OBJECT}` where an answer to a commit was lost and the object abandoned.
+    1, 2, 5, 7 by `verify` and by reading everything back; 3 and 4 against pins and journals; 6 by the `paces` of
+    applications. `at_rest`: everything delivered is offloaded, nothing is open, and each pin is acknowledged up to the
+    end. `allowed`: findings that are no violation, for example `HARMLESS | {FindingKind.STRAY_OBJECT}` where the answer
+    to a commit was lost and the object abandoned.
     """
     violations = [text for pace in paces for text in pace.violations]
     violations += [_numbered(f.kind, str(f)) for f in verify(store).findings if f.kind not in allowed]
-    journals = read_journals(store, all_applications(store) if applications is None else applications)
+    journals = read_journals(store, applications(store))
     for topic, truth in truths.items():
         read = read_catalog(store, topic)
         opened = {segment.uuid for _, segment in journals.open_segments(topic)}
@@ -123,10 +120,10 @@ class _Archived:
 
     def add(self, item: Item) -> None:
         if isinstance(item, ArchivedEntry):
-            self._once(_place(item.position))
-            self.entries[_place(item.position)] = sha256(item.data)
+            self._once(item.position.place)
+            self.entries[item.position.place] = sha256(item.data)
         elif item.kind is None:
-            self.losses.append((_place(item.start), _place(item.end)))
+            self.losses.append((item.start.place, item.end.place))
         else:
             for entry in item.entries.ids:
                 self._once((item.start.ledger, entry))
@@ -162,9 +159,8 @@ def _pin(truth: Truth, read: ReadCatalog, *, at_rest: bool) -> Iterator[str]:
     begin, end, mark = _begin(read), read.catalog.end, truth.mark_delete
     if begin is None:
         return
-    last = begin[0], begin[1] - 1
-    if end is not None:
-        last = _place(end)
+    before = begin.previous_entry.place
+    last = before if end is None else end.place
     following = sorted(place for place in truth.entries if place > last)
     if mark is not None and following and following[0] <= mark:
         yield f"3: the pin is acknowledged up to {_text(mark)}, past {_text(following[0])}, which is not offloaded"
@@ -174,8 +170,8 @@ def _pin(truth: Truth, read: ReadCatalog, *, at_rest: bool) -> Iterator[str]:
     if left:
         yield f"at rest: {len(left)} entries from {_text(left[0])} on are not offloaded"
     if mark is not None and end is not None:
-        wanted = _place(pin_target(read.catalog.head) or end)
-        behind = [place for place in sorted(truth.entries) if max(mark, (begin[0], begin[1] - 1)) < place <= wanted]
+        wanted = (pin_target(read.catalog.head) or end).place
+        behind = [place for place in sorted(truth.entries) if max(mark, before) < place <= wanted]
         if behind:
             yield f"3: at rest the pin stands at {_text(mark)}, {len(behind)} entries before {_text(wanted)}"
 
@@ -188,19 +184,15 @@ def _windows(read: ReadCatalog) -> list[tuple[Place, Place]]:
         mine = [s for s in recorded if s.start.incarnation == incarnation]
         begins = [c.begin for c in read.claims if c.incarnation == incarnation]
         first = min([*(s.start for s in mine), *begins[:1]])
-        found.append((_place(first), _place(max(s.end for s in mine))))
+        found.append((first.place, max(s.end for s in mine).place))
     return found
 
 
-def _begin(read: ReadCatalog) -> Place | None:
+def _begin(read: ReadCatalog) -> Position | None:
     """Where the present incarnation begins."""
     claim = read.catalog.claim
     first = next((c for c in read.claims if claim is not None and c.incarnation == claim.incarnation), None)
-    return None if first is None else _place(first.begin)
-
-
-def _place(position: Position) -> Place:
-    return (position.ledger, position.entry)
+    return None if first is None else first.begin
 
 
 def _text(place: Place) -> str:

@@ -36,9 +36,9 @@ _CODECS = {Compression.LZ4: "lz4_raw", Compression.ZSTD: "zstd", Compression.SNA
 
 
 class MemoryNodes:
-    """Nodes, see there. Watches fire in the thread that changes something. `clock`: seconds.
+    """`Nodes` in memory. Watches fire in the thread that changes something. `clock`: seconds.
 
-    `gone`: nothing is answered. `lost_answers`: so many writes are made from now on whose answers get lost.
+    `gone`: no call is answered. `lost_answers`: so many of the next writes are made, and their answers lost.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
@@ -85,7 +85,6 @@ class MemoryNodes:
         """Nothing is kept open."""
 
     def put(self, path: str, value: bytes) -> None:
-        """See Writing."""
         parent = path.rpartition("/")[0]
         if parent and parent not in self._nodes:
             self.put(parent, b"")
@@ -99,7 +98,6 @@ class MemoryNodes:
         self._fire(_What(path) if node else _What(parent, of_children=True))
 
     def delete(self, path: str) -> None:
-        """See Writing."""
         with self._lock:
             del self._nodes[path]
         self._fire(_What(path), _What(path.rpartition("/")[0], of_children=True))
@@ -148,7 +146,7 @@ class Writing(Protocol):
 
 
 class ClusterMetadata:
-    """What bookies, brokers and writers of ledgers keep in the metadata service at `uri`, put there."""
+    """Puts into the metadata service at `uri` what bookies, brokers and writers of ledgers keep there."""
 
     def __init__(self, nodes: Writing, uri: MetadataUri, layout: Layout = Layout.HIERARCHICAL) -> None:
         self._nodes = nodes

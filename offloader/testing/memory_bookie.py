@@ -1,5 +1,4 @@
-"""What one bookie keeps and how it answers, in memory: fences, master keys, recovery adds. As BookKeeper 4.17.2's
-does."""
+"""One bookie in memory, with fences, master keys and recovery adds, as BookKeeper 4.17.2 has them."""
 
 from __future__ import annotations
 

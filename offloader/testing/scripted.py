@@ -1,12 +1,12 @@
 """Faults for the processes of a whole application: `ScriptedFaults` wraps what a process reaches (see `Application`).
 
-They are told as a JSON list. Each process counts for itself. A fault of the store:
+A JSON list has them. Each process counts for itself. A fault of the store:
 
     {"role": "driver", "call": "put", "key": "REGEX", "after": 0, "times": 1, "effect": "before|lost|repeated|hook",
      "hook": "kill|stop", "then": "kill|stop", "behind": [{"call": "put", "key": "REGEX"}]}
 
-`hook` runs before the call, `then` after it; `kill` and `stop` send SIGKILL and SIGSTOP to the own process. With
-`behind` the fault concerns only calls that come after those, made in that order. A fault of the source:
+`hook` runs before the call, `then` after it; `kill` and `stop` send SIGKILL and SIGSTOP to the own process. `behind`
+names calls, in their order, that must come before. A fault of the source:
 
     {"role": "worker", "source": "bytes_per_second|die", "topic": "REGEX", "value": 100000}
 
@@ -14,7 +14,7 @@ They are told as a JSON list. Each process counts for itself. A fault of the sto
 
     {"role": "worker", "outlive": true}
 
-lets a worker go on with its slices although Spark's daemon ends its workers, as one on a machine that is cut off would.
+lets a worker survive the end of Spark's daemon and go on with its slices, as on a machine that is cut off.
 """
 
 from __future__ import annotations
@@ -37,13 +37,12 @@ from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFault
 
 @dataclass(frozen=True)
 class ScriptedFaults(Wrapper):
-    """The faults of one role, "driver" or "worker", of all that are told."""
+    """The faults of one role, "driver" or "worker". `faults`: the JSON list of all roles."""
 
     role: str
-    told: str
+    faults: str
 
     def source(self, source: EntrySource) -> EntrySource:
-        """See `Wrapper.source`."""
         for script in self._scripts():
             if "source" in script:
                 source = ScriptedSource(source, script["source"], re.compile(script["topic"]), int(script["value"]))
@@ -58,7 +57,7 @@ class ScriptedFaults(Wrapper):
         return FaultyStore(store, StoreFaults(planned)) if planned else store
 
     def _scripts(self) -> list[dict[str, Any]]:
-        return [fault for fault in json.loads(self.told) if fault["role"] == self.role]
+        return [fault for fault in json.loads(self.faults) if fault["role"] == self.role]
 
 
 def store_faults(script: Mapping[str, Any]) -> list[StoreFault]:
@@ -108,7 +107,6 @@ class ScriptedSource:
     def open(
         self, topic: TopicName, ledger: int, entry: int, *, max_bytes: int, extent: Extent | None = None
     ) -> EntryReader:
-        """See `EntrySource.open`."""
         reader = self._source.open(topic, ledger, entry, max_bytes=max_bytes, extent=extent)
         if not self._topics.search(str(topic)):
             return reader
@@ -128,7 +126,6 @@ class SlowReader:
         self._arrived: list[RawEntry] = []
 
     def read(self, timeout: float) -> list[RawEntry]:
-        """See `EntryReader.read`."""
         self._arrived = self._arrived or self._reader.read(timeout)
         if not self._arrived:
             return []
@@ -137,7 +134,6 @@ class SlowReader:
         return [entry]
 
     def close(self) -> None:
-        """See `EntryReader.close`."""
         self._reader.close()
 
 
@@ -149,7 +145,6 @@ class DeadlyReader:
         self._left = limit
 
     def read(self, timeout: float) -> list[RawEntry]:
-        """See `EntryReader.read`."""
         entries = self._reader.read(timeout)
         self._left -= sum(len(entry.data) for entry in entries)
         if self._left < 0:
@@ -157,5 +152,4 @@ class DeadlyReader:
         return entries
 
     def close(self) -> None:
-        """See `EntryReader.close`."""
         self._reader.close()

@@ -16,8 +16,7 @@ READ_BYTES = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class TrueEntry:
-    """An entry that was written. `sha256` None: its bytes are not known. It may be missing only in a gap of a kind in
-    `gaps`."""
+    """An entry that was written. `sha256` None: of unknown bytes. `gaps`: the kinds of gap that may stand for it."""
 
     sha256: str | None
     gaps: frozenset[GapKind] = frozenset()
@@ -54,8 +53,7 @@ def truth_of_cluster(cluster: MemoryCluster, topic: TopicName) -> Truth:
 
 
 class TruthCollector:
-    """Learns a real topic's entries by reading it while they are retained: call `read` before they can be trimmed, then
-    `truth`."""
+    """Learns a real topic's entries while they are retained: call `read` before they are trimmed, then `truth`."""
 
     def __init__(self, source: EntrySource, admin: Admin, topic: TopicName) -> None:
         self._source = source
@@ -64,15 +62,14 @@ class TruthCollector:
         self._entries: dict[tuple[int, int], TrueEntry] = {}
 
     def read(self, timeout: float = 10.0) -> int:
-        """Read what was written since the last call, up to the last confirmed entry; returns how many entries are
-        known.
+        """Read what was written since the last call, up to the last confirmed entry; returns how many entries it knows.
 
-        An entry that is not delivered is known to exist by its ledger's count.
+        The ledger's count tells of entries that are not delivered.
         """
         info = self._admin.topic_info(self._topic)
-        known = max(self._entries, default=(-1, -1))
-        counted = [(ledger, count) for ledger, (count, _) in sorted(info.sizes.items()) if ledger >= known[0]]
-        wanted = [(ledger, entry) for ledger, count in counted for entry in range(count) if (ledger, entry) > known]
+        last_read = max(self._entries, default=(-1, -1))
+        counted = [(ledger, count) for ledger, (count, _) in sorted(info.sizes.items()) if ledger >= last_read[0]]
+        wanted = [(ledger, entry) for ledger, count in counted for entry in range(count) if (ledger, entry) > last_read]
         if wanted:
             delivered = self._read_delivered(wanted[0], wanted[-1], timeout)
             hidden = TrueEntry(None, frozenset(GapKind))

@@ -13,7 +13,7 @@ from offloader.bookkeeper.digests import master_key
 from offloader.bookkeeper.settings import BookieSettings
 from offloader.bookkeeper.status import FencedError, NoLedgerError, UnauthorizedError
 from offloader.errors import BookieUnavailableError, FatalError, OutcomeUnknownError, ProtocolError
-from offloader.testing.bookie_server import BookieFault, BookieServer
+from tests.bookkeeper.bookie_server import BookieFault, BookieServer
 from tests.bookkeeper.entries import stored_entry
 from tests.bookkeeper.test_status import CODES
 

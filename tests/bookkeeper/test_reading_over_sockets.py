@@ -10,7 +10,7 @@ from offloader.bookkeeper.reading import LedgerReader
 from offloader.bookkeeper.settings import BookieSettings
 from offloader.errors import BookieUnavailableError, LedgerNotFoundError
 from offloader.model import KIB, EntryRange
-from offloader.testing.bookie_server import BookieFault, BookieServer
+from tests.bookkeeper.bookie_server import BookieFault, BookieServer
 from tests.bookkeeper.entries import LEDGER, ledger, payload, stored_entry
 from tests.pulsar.certificates import certificate
 

@@ -8,8 +8,8 @@ from offloader.bookkeeper.bookies import BookieClient
 from offloader.bookkeeper.settings import BookieSettings, PlainAuthentication
 from offloader.bookkeeper.status import UnauthorizedError
 from offloader.errors import AuthenticationFailedError, BookieUnavailableError, ConfigError, FatalError
-from offloader.testing.bookie_server import BookieServer, ServerAuthentication
 from offloader.testing.memory_bookie import MemoryBookie
+from tests.bookkeeper.bookie_server import BookieServer, ServerAuthentication
 from tests.bookkeeper.entries import stored_entry
 from tests.pulsar.certificates import certificate
 

@@ -32,7 +32,7 @@ namespaces:
 def test_a_file_that_sets_nothing_gives_the_defaults():
     policy = parse().policies.of(TOPIC)
     assert (policy.enabled, policy.enabled_by) == (False, Level.DEFAULT)
-    assert policy.cuts == SegmentLayout()
+    assert policy.layout == SegmentLayout()
     assert (policy.max_segment_size, policy.max_rollover_ms, policy.min_rollover_ms) == (1024 * MIB, 600_000, 0)
     assert (policy.fail_on_data_loss, policy.start_after_offloaded, policy.source) == (True, False, Source.BROKER)
     assert policy.rates == Rates(None, None, None)

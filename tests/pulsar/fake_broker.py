@@ -11,7 +11,7 @@ from contextlib import suppress
 from offloader._proto.pulsar_wire_pb2 import BaseCommand
 from offloader.errors import ProtocolError
 from offloader.pulsar.commands import message_id
-from offloader.pulsar.frames import FrameBuffer, encode, encode_message
+from offloader.pulsar.frames import FrameBuffer, encode
 from offloader.pulsar.settings import HostPort
 
 Reaction = Callable[["Peer", BaseCommand], None]
@@ -36,7 +36,7 @@ class Peer:
     def entry(self, consumer_id: int, ledger: int, entry: int, data: bytes) -> None:
         """A MESSAGE."""
         message = command(message={"consumer_id": consumer_id, "message_id": message_id(ledger, entry)})
-        self.raw(encode_message(message, data))
+        self.raw(encode(message, data))
 
     def raw(self, data: bytes) -> None:
         with suppress(OSError):  # the client may be gone

@@ -17,7 +17,7 @@ from offloader.errors import (
     TopicNotFoundError,
 )
 from offloader.pulsar import commands
-from offloader.pulsar.auth import NoAuthentication, TokenAuthentication
+from offloader.pulsar.auth import Authentication, TokenAuthentication
 from offloader.pulsar.connection import BrokerConnection
 from offloader.pulsar.settings import HostPort, PulsarSettings
 from offloader.pulsar.transport import open_socket
@@ -41,9 +41,6 @@ class Listener:
         self.errors.append(error)
         self.heard.set()
 
-    def on_end_of_topic(self):
-        self.heard.set()
-
 
 @pytest.fixture
 def connect(settings):
@@ -51,7 +48,7 @@ def connect(settings):
 
     def connect(changed=None, auth=None, broker=None):
         used = changed or settings
-        connection = BrokerConnection.open(used, auth or NoAuthentication(), used.service_hosts[0], broker)
+        connection = BrokerConnection.open(used, auth or Authentication(), used.service_hosts[0], broker)
         opened.append(connection)
         return connection
 
@@ -96,7 +93,7 @@ def test_a_port_where_nobody_listens_is_unavailable(settings):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(BrokerUnavailableError, match="cannot be reached"):
-        BrokerConnection.open(settings, NoAuthentication(), HostPort("127.0.0.1", port))
+        BrokerConnection.open(settings, Authentication(), HostPort("127.0.0.1", port))
 
 
 def test_a_name_that_no_host_can_have_is_unavailable(settings):
@@ -150,7 +147,7 @@ def test_a_connection_that_ends_fails_what_waits_and_tells_consumers(broker, con
     broker.on(fake.LOOKUP, lambda peer, c: peer.close())
     connection = connect()
     listener = Listener()
-    connection.session.add(listener)
+    connection.session.add_consumer(listener)
     with pytest.raises(OutcomeUnknownError, match="closed the connection"):
         ask(connection, write=True)
     assert listener.heard.wait(5)
@@ -163,7 +160,7 @@ def test_a_connection_that_ends_fails_what_waits_and_tells_consumers(broker, con
 def test_ping_is_answered_while_every_consumer_is_busy(broker, connect):
     connection = connect()
     listener = Listener()
-    consumer = connection.session.add(listener)
+    consumer = connection.session.add_consumer(listener)
     broker.peers[0].entry(consumer, 1, 0, b"data")
     assert listener.heard.wait(5)  # and nobody reads it
     for number in range(1, 4):
@@ -175,7 +172,7 @@ def test_a_peer_that_stops_answering_is_given_up(broker, connect, settings):
     broker.ignore(fake.PING)
     connection = connect(dataclasses.replace(settings, keep_alive=0.2))
     listener = Listener()
-    connection.session.add(listener)
+    connection.session.add_consumer(listener)
     assert listener.heard.wait(10)
     assert "stopped answering" in str(listener.errors[0])
     assert len(broker.received(fake.PING)) == 1
@@ -197,7 +194,7 @@ def test_a_silent_peer_that_answers_ping_is_kept(broker, connect, settings):
 def test_a_peer_that_breaks_the_protocol_is_left(broker, connect, garbage, error):
     connection = connect()
     listener = Listener()
-    connection.session.add(listener)
+    connection.session.add_consumer(listener)
     broker.peers[0].raw(garbage)
     assert listener.heard.wait(5)
     assert isinstance(listener.errors[0], ProtocolError)
@@ -207,7 +204,7 @@ def test_a_peer_that_breaks_the_protocol_is_left(broker, connect, garbage, error
 def test_a_truncated_frame_is_a_broken_connection(broker, connect):
     connection = connect()
     listener = Listener()
-    consumer = connection.session.add(listener)
+    consumer = connection.session.add_consumer(listener)
     broker.peers[0].raw(struct.pack(">II", 1000, 10) + b"half")
     broker.peers[0].close()
     assert listener.heard.wait(5)
@@ -226,8 +223,8 @@ def test_a_truncated_frame_is_a_broken_connection(broker, connect):
 def test_a_consumer_that_is_closed_hears_that_its_topic_moved(broker, connect, closing):
     connection = connect()
     listener, other = Listener(), Listener()
-    consumer = connection.session.add(listener)
-    connection.session.add(other)
+    consumer = connection.session.add_consumer(listener)
+    connection.session.add_consumer(other)
     broker.peers[0].send(**closing(consumer))
     assert listener.heard.wait(5)
     assert isinstance(listener.errors[0], TopicMovedError)
@@ -259,9 +256,9 @@ def test_tls_with_a_trusted_certificate(tmp_path):
     broker = FakeBroker(tls=context)
     try:
         settings = PulsarSettings(service_url=broker.url, tls_trust_certs_file=str(trusted), connect_timeout=5)
-        connection = BrokerConnection.open(settings, NoAuthentication(), broker.address)
+        connection = BrokerConnection.open(settings, Authentication(), broker.address)
         listener = Listener()
-        consumer = connection.session.add(listener)
+        consumer = connection.session.add_consumer(listener)
         large = bytes(range(256)) * 16 * 1024
         broker.peers[0].entry(consumer, 1, 0, large)  # many TLS records
         assert listener.heard.wait(10)
@@ -278,9 +275,9 @@ def test_tls_refuses_a_certificate_that_nobody_vouches_for_unless_told_otherwise
     try:
         settings = PulsarSettings(service_url=broker.url, connect_timeout=5)
         with pytest.raises(FatalError, match="not trusted"):
-            BrokerConnection.open(settings, NoAuthentication(), broker.address)
+            BrokerConnection.open(settings, Authentication(), broker.address)
         careless = dataclasses.replace(settings, tls_allow_insecure=True)
-        BrokerConnection.open(careless, NoAuthentication(), broker.address).close()
+        BrokerConnection.open(careless, Authentication(), broker.address).close()
     finally:
         broker.close()
 
@@ -288,7 +285,7 @@ def test_tls_refuses_a_certificate_that_nobody_vouches_for_unless_told_otherwise
 def test_tls_with_a_peer_that_speaks_plain_is_unavailable(broker, settings):
     tls = dataclasses.replace(settings, service_url=f"pulsar+ssl://{broker.address}", connect_timeout=1)
     with pytest.raises(BrokerUnavailableError, match="TLS handshake"):
-        BrokerConnection.open(tls, NoAuthentication(), broker.address)
+        BrokerConnection.open(tls, Authentication(), broker.address)
 
 
 def test_closing_twice_is_harmless_and_leaves_no_thread(broker, connect):

@@ -1,6 +1,6 @@
 """A connection that says nothing is asked, and given up if it does not answer."""
 
-from offloader.pulsar.keepalive import KeepAlive
+from offloader.pulsar.connection import KeepAlive
 
 
 def test_silence_is_asked_about_once_and_then_given_up():

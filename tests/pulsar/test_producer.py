@@ -7,7 +7,7 @@ import pytest
 from offloader.errors import BrokerUnavailableError, FatalError, ProtocolError, TopicMovedError
 from offloader.model import TopicName
 from offloader.pulsar.commands import message_id, send
-from offloader.pulsar.frames import FrameBuffer, encode_message
+from offloader.pulsar.frames import FrameBuffer, encode
 from offloader.pulsar.lookup import TopicLookup
 from offloader.pulsar.pool import ConnectionPool
 from offloader.pulsar.producer import EntryProducer, SendReceipt
@@ -69,7 +69,7 @@ def test_receipts_come_in_the_order_of_sending(broker, lookup):
 
 def test_the_entry_stands_behind_the_command_as_it_is():
     data = entry(100)
-    frame = encode_message(send(1, 2, 3, chunk=False), data)
+    frame = encode(send(1, 2, 3, chunk=False), data)
     assert frame.endswith(data)
     total, size = int.from_bytes(frame[:4]), int.from_bytes(frame[4:8])
     assert (len(frame), len(data)) == (4 + total, total - 4 - size)

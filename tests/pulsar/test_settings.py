@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from offloader.errors import AuthenticationFailedError, ConfigError
-from offloader.pulsar.auth import NoAuthentication, TokenAuthentication, authentication
+from offloader.pulsar.auth import Authentication, TokenAuthentication, authentication
 from offloader.pulsar.settings import DEFAULT_PORTS, HostPort, PulsarSettings, parse_hosts
 
 
@@ -78,7 +78,7 @@ def test_a_given_token():
 
 def test_nobody_asks():
     auth = authentication(PulsarSettings())
-    assert isinstance(auth, NoAuthentication)
+    assert type(auth) is Authentication
     assert (auth.data(), auth.headers()) == (b"", {})
 
 

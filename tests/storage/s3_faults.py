@@ -19,8 +19,8 @@ from offloader.errors import (
     UploadGoneError,
 )
 from offloader.ports.object_store import ObjectStore
-from offloader.testing.proxy import Proxy, Rule
 from tests.storage.bench import noise, upload_parts
+from tests.storage.proxy import Proxy, Rule
 from tests.storage.servers import S3Server, Stores, free_port
 
 FOR_EVER = 10_000

@@ -31,7 +31,7 @@ def rules_of(policy: TopicPolicy) -> TopicRules:
     return TopicRules(
         max_size=policy.max_segment_size,
         roll_ms=policy.max_rollover_ms,
-        cuts=policy.cuts,
+        cuts=policy.layout,
         source=policy.source,
         fail_on_data_loss=policy.fail_on_data_loss,
         min_roll_ms=policy.min_rollover_ms,

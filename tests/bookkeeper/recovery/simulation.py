@@ -17,7 +17,7 @@ from offloader.bookkeeper.recovery.machine import Aborted, Done, RecoveryRules
 from offloader.bookkeeper.recovery.runner import Recoverer
 from offloader.errors import IntegrityError, MetadataUnavailableError, OutcomeUnknownError
 from offloader.testing.bookkeeper import SimulatedCluster, Weather
-from offloader.testing.ledger_writer import LedgerWriter
+from tests.bookkeeper.recovery.ledger_writer import LedgerWriter
 
 LEDGER = 7
 SHAPES = [(1, 1, 1), (2, 2, 2), (3, 3, 2), (3, 3, 2), (3, 2, 2), (4, 3, 2), (4, 3, 3), (5, 3, 2), (5, 4, 2), (3, 3, 1)]

@@ -397,7 +397,7 @@ class Registered(SimulatedStore):
     """As the metadata service has it: not who is up, but who is registered, and how."""
 
     def available(self):
-        return self._metadata.available()
+        return self._cluster.metadata.available()
 
 
 def absent(cluster: Cluster, bookie: str) -> None:
