@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from offloader._proto.pulsar_wire_pb2 import BaseCommand
-from offloader.errors import FatalError, OffloadError, OutcomeUnknownError
+from offloader.errors import BrokerUnavailableError, FatalError, OffloadError, OutcomeUnknownError
 from offloader.model import TopicName
 from offloader.ports.pins import TopicEnd
 from offloader.pulsar import commands
@@ -41,7 +41,10 @@ class Attachment:
         self.closed = True
         session = self.connection.session
         session.remove(self.consumer_id)
-        return session.request(lambda n: commands.close_consumer(self.consumer_id, n))
+        try:
+            return session.request(lambda n: commands.close_consumer(self.consumer_id, n))
+        except BrokerUnavailableError:  # the connection was lost meanwhile, and the consumer with it
+            return None
 
 
 class PinConsumer:

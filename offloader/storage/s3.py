@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from botocore.exceptions import ClientError
 from crc32c import crc32c as checksum
 
-from offloader.errors import ObjectNotFoundError, UploadGoneError
+from offloader.errors import FatalError, ObjectNotFoundError, OutcomeUnknownError, RetryableError, UploadGoneError
 from offloader.model import MIB
 from offloader.ports.object_store import OpenUpload, Stat, UploadedPart
 from offloader.storage import rules
 from offloader.storage.s3_calls import DAMAGED_ON_THE_WAY, S3Calls, code_of, status_of
 from offloader.storage.s3_checks import crc_text, is_made_of
+
+T = TypeVar("T")
 
 # The content types that Pulsar's own offloader gives to index and data objects.
 INDEX_TYPE = "application/octet-stream"
@@ -57,7 +59,9 @@ class S3Store:
         if if_absent:
             request["IfNoneMatch"] = "*"
         etag = self._calls.write(f"writing {key}", lambda: self._put_or_none(request))
-        return rules.stat_if_equal(self, key, data) if etag is None else Stat(len(data), etag, _lower(meta))
+        if etag is None:
+            return _looked_back(f"writing {key}", partial(rules.stat_if_equal, self, key, data))
+        return Stat(len(data), etag, _lower(meta))
 
     def begin(self, key: str, *, meta: Mapping[str, str] | None = None) -> str:
         """A lost answer may leave an upload whose id nobody knows: it can never become an object."""
@@ -101,7 +105,7 @@ class S3Store:
             self._calls.write(f"completing {key}", partial(_told, self._client.complete_multipart_upload, request))
         except UploadGoneError as e:
             gone = e
-        found = self._head(key)
+        found = _looked_back(f"completing {key}", partial(self._head, key))
         if found is None or not is_made_of(found[0], listed):
             raise UploadGoneError(
                 f"{self.url}: the upload of {key} is gone, and no object of these parts is there"
@@ -210,6 +214,14 @@ class S3Store:
         failed = [error for error in answer.get("Errors", ()) if error.get("Code") != "NoSuchKey"]
         if failed:
             raise ClientError({"Error": failed[0], "ResponseMetadata": answer["ResponseMetadata"]}, "DeleteObjects")
+
+
+def _looked_back(write: str, look: Callable[[], T]) -> T:
+    """What became of a write that may have happened. Raises OutcomeUnknownError if that cannot be seen."""
+    try:
+        return look()
+    except (RetryableError, FatalError) as e:
+        raise OutcomeUnknownError(f"{write}: {e}") from e
 
 
 def _lower(meta: Mapping[str, str] | None) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from offloader.errors import BrokerUnavailableError
+from offloader.errors import AccessDeniedError, BrokerUnavailableError, OffloadError
 from offloader.model import TopicName
 from offloader.offload.core.retry_schedule import FIRST_MS, LAST_MS, SOON_MS, RetrySchedule
 from offloader.offload.driver import observed
@@ -33,12 +33,35 @@ class Stuck(Executor):
         return Future()
 
 
+class Queued(Executor):
+    """Threads that are busy for now."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Future[Any], Callable[[], Any]]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:  # type: ignore[override]
+        future: Future[Any] = Future()
+        self.calls.append((future, fn))
+        return future
+
+    def serve(self) -> None:
+        for future, call in self.calls:
+            try:
+                future.set_result(call())
+            except OffloadError as error:
+                future.set_exception(error)
+
+
 def started(*others: TopicName, **settings: object) -> Simulation:
     sim = Simulation(1, **{"roll": "10m", "max_size": 10**8, **settings})  # type: ignore[arg-type]
     for topic in (HEALTHY, *others):
         sim.cluster.create(topic)
     sim.rounds(4)
     return sim
+
+
+def alarm_of(sim: Simulation) -> str:
+    return {status.topic: status.alarm for status in sim.driver.statuses.latest}[HEALTHY]
 
 
 def go_on(sim: Simulation) -> int:
@@ -99,6 +122,34 @@ def test_an_acknowledgement_is_not_tried_where_the_last_look_failed() -> None:
     observed.soon(topic)
     sim.settle()
     assert sim.cluster.faults.count("pins.acknowledge") > asked
+
+
+def test_an_acknowledgement_that_fails_is_an_alarm_until_it_is_done(caplog: pytest.LogCaptureFixture) -> None:
+    sim = started(roll="5s")
+    sim.produce(HEALTHY, 10)
+    sim.cluster.faults.add("pins.acknowledge", lambda: AccessDeniedError("no right to consume"), times=1_000)
+    told = "cannot acknowledge topic=persistent://public/default/t"
+    sim.rounds(10, 10_000)
+    assert alarm_of(sim) == "no right to consume"
+    assert caplog.text.count(told) == 1
+    sim.cluster.faults.clear()
+    sim.settle()
+    sim.rounds(2, 60_000)
+    assert alarm_of(sim) == ""
+
+
+def test_an_acknowledgement_that_stood_in_a_queue_was_not_waited_for() -> None:
+    sim = started(roll="5s")
+    sim.produce(HEALTHY, 10)
+    sim.rounds(1)
+    sim.context.work._executors = {**sim.context.work._executors, WorkKind.ACKNOWLEDGE: (queue := Queued())}
+    sim.cluster.faults.add("pins.acknowledge", lambda: BrokerUnavailableError("not now"), times=1)
+    sim.rounds(20)
+    assert len(queue.calls) == 1
+    sim.clock.now += TIME_OUT_MS
+    queue.serve()
+    sim.round()
+    assert sim.registry.topics[HEALTHY].pin.retry.again_at <= sim.clock.now + SOON_MS
 
 
 def test_a_release_that_is_waited_for_is_tried_less_and_less_often() -> None:

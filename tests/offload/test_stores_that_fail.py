@@ -57,6 +57,28 @@ def test_a_lost_answer_at_each_object_of_a_seal(part: str) -> None:
     check(sim)
 
 
+def test_a_seal_that_failed_counts_once_although_the_answer_to_its_record_is_lost(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    faults = StoreFaults()
+    sim = started(faults, roll="5s")
+
+    def fail() -> None:
+        faults.add(StoreFault("put", Effect.LOST, key=lambda key: key.startswith("_journal")))
+        raise StoreUnavailableError("not now")
+
+    faults.add(StoreFault("put", Effect.HOOK, key=lambda key: key.endswith("-index"), times=3, hook=fail))
+    sim.produce(T, 60)
+    seen = set()
+    for _ in range(60):
+        sim.rounds(1, 500)
+        seen |= {failure.attempts if (failure := sim.driver.state(T).failure) else 0}
+    assert caplog.text.count("seal failed") == 3
+    assert max(seen) == 3
+    sim.settle()
+    check(sim)
+
+
 def parts_ends(key: str) -> bool:
     return parsed.kind is KeyKind.DATA if (parsed := parse_topic_key(key)) else False
 

@@ -39,6 +39,10 @@ def get(method: str, path: str) -> bool:
     return method == "GET"
 
 
+def head(method: str, path: str) -> bool:
+    return method == "HEAD"
+
+
 def begin(method: str, path: str) -> bool:
     return method == "POST" and path.endswith("?uploads")
 
@@ -221,6 +225,20 @@ class S3FaultContract:
         with pytest.raises(OutcomeUnknownError):
             impatient.commit(upload, parts)
         assert direct.commit(upload, parts) == direct.stat("k")
+
+    def test_a_write_whose_effect_cannot_be_looked_at_is_unknown(
+        self, proxy: Proxy, impatient: ObjectStore, direct: ObjectStore
+    ) -> None:
+        upload = impatient.begin("k")
+        parts = upload_parts(impatient, upload, [b"data"])
+        proxy.add(Rule(head, times=FOR_EVER, status=503, code="SlowDown"))
+        with pytest.raises(OutcomeUnknownError):
+            impatient.commit(upload, parts)
+        assert direct.stat("k") is not None
+        direct.put("slot", b"token", if_absent=True)
+        proxy.add(Rule(get, times=FOR_EVER, status=503, code="SlowDown"))
+        with pytest.raises(OutcomeUnknownError):
+            impatient.put("slot", b"token", if_absent=True)
 
     def test_a_commit_refused_with_409_is_tried_again(self, proxy: Proxy, store: ObjectStore) -> None:
         upload = store.begin("k")

@@ -171,7 +171,7 @@ def begun_anew(state: OpenTopic, new_uuid: str, source: Source, reason: str) -> 
 def dropped(state: OpenTopic, reason: str) -> TopicState:
     """The segment's source is gone before anything was uploaded: nothing is left of it but an upload to abort."""
     given_up = Abandoned(state.open.uuid, state.open.upload, reason)
-    return replace(state.closed(), abandoned=(*state.abandoned, given_up))
+    return replace(state.closed(), failure=None, abandoned=(*state.abandoned, given_up))
 
 
 def complete(state: OpenTopic, gaps: tuple[Gap, ...], ledgers: LedgerList, now: int) -> OpenTopic:

@@ -8,12 +8,12 @@ from dataclasses import replace
 from functools import partial
 
 from offloader.errors import OffloadError
-from offloader.model import Position
+from offloader.model import Position, TopicName
 from offloader.offload.core.evidence import pin_moved, pin_target
 from offloader.offload.driver import observed
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.topic import Topic
-from offloader.offload.driver.work import WorkKind
+from offloader.offload.driver.work import Attempt, WorkKind
 
 log = logging.getLogger(__name__)
 
@@ -24,8 +24,10 @@ def acknowledge_all(context: Context, topics: Iterable[Topic]) -> None:
     for topic in topics:
         target = _target(topic)
         if target is not None and topic.readable and not topic.poll.error and now >= topic.pin.retry.again_at:
-            call = partial(context.pins.acknowledge, topic.name, target)
-            context.work.post(WorkKind.ACKNOWLEDGE, topic.name, call, partial(_confirmed, context, now, topic, target))
+            attempt = Attempt()
+            call = partial(_acknowledge, context, topic.name, target, attempt)
+            then = partial(_confirmed, context, attempt, topic, target)
+            context.work.post(WorkKind.ACKNOWLEDGE, topic.name, call, then)
 
 
 def acknowledged(topic: Topic) -> bool:
@@ -41,12 +43,23 @@ def _target(topic: Topic) -> Position | None:
     return None if acknowledged is None and target <= topic.mark_delete else target
 
 
-def _confirmed(context: Context, began: int, topic: Topic, target: Position, error: OffloadError | None) -> None:
+def _acknowledge(context: Context, name: TopicName, target: Position, attempt: Attempt) -> None:
+    """Not in the driver's thread."""
+    attempt.began = context.clock_ms()
+    context.pins.acknowledge(name, target)
+
+
+def _confirmed(context: Context, attempt: Attempt, topic: Topic, target: Position, error: OffloadError | None) -> None:
     if error is not None:
-        topic.pin = replace(topic.pin, retry=topic.pin.retry.failed(began, context.clock_ms()))
-        log.info("cannot acknowledge topic=%s position=%s yet: %s", topic.name, target, error)
+        retry = topic.pin.retry.failed(attempt.began, context.clock_ms())
+        if str(error) != topic.pin.error:
+            log.warning(
+                "cannot acknowledge topic=%s position=%s yet: %s",
+                topic.name, target, error, extra={"see": "not-acknowledged"},
+            )  # fmt: skip
+        topic.pin = replace(topic.pin, retry=retry, error=str(error))
         return
-    topic.pin = replace(topic.pin, retry=topic.pin.retry.succeeded())
+    topic.pin = replace(topic.pin, retry=topic.pin.retry.succeeded(), error="")
     observed.confirmed(topic, target)
 
 

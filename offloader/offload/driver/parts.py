@@ -60,9 +60,11 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class PinState:
-    """`alarm`: somebody else moved the pin; empty: nobody did. `retry`: when it is acknowledged again."""
+    """`alarm`: somebody else moved the pin; empty: nobody did. `error`: why it cannot be acknowledged now; empty: it
+    can. `retry`: when it is acknowledged again."""
 
     alarm: str = ""
+    error: str = ""
     retry: RetrySchedule = field(default_factory=RetrySchedule)
 
 

@@ -125,7 +125,7 @@ def _end_old(context: Context, topic: Topic, state: TopicState, reason: str) -> 
     name, uuid, covered = topic.name, state.open.uuid, state.open.covered
     if covered is None:
         log.warning("segment dropped topic=%s segment=%s: %s", name, uuid, reason, extra={"see": "segment-dropped"})
-        return replace(segments.dropped(state, reason), failure=None, requests=())
+        return replace(segments.dropped(state, reason), requests=())
     log.warning(
         "sealing at the last uploaded entry topic=%s end=%s: %s", name, covered, reason, extra={"see": "sealed-early"}
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from offloader.config.levels import TopicPolicy
@@ -19,19 +19,12 @@ from offloader.offload.driver.context import Context
 from offloader.offload.driver.discovery import DiscoveredTopics, Findings
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.undelivered import explain_tail
-from offloader.offload.driver.work import WorkKind
+from offloader.offload.driver.work import Attempt, WorkKind
 
 log = logging.getLogger(__name__)
 
 ADOPT_AGAIN_MS = 2_000
 REFUSED_FOR_GOOD_MS = 120_000  # longer than a broker holds a subscription for a process that is gone
-
-
-@dataclass
-class _Attempt:
-    """When a thread began with it: that it stood in a queue says nothing of who was asked."""
-
-    began: int = 0
 
 
 class TopicRegistry:
@@ -84,7 +77,7 @@ class TopicRegistry:
             retry = self._adoptions.get(name, RetrySchedule())
             if retry.again_at <= now:
                 self._adopting.add(name)
-                attempt = _Attempt()
+                attempt = Attempt()
                 call, then = partial(self._adopt, name, policy, attempt), partial(self._adopted, name, attempt)
                 self._context.work.post(_kind(retry), name, call, then)
 
@@ -116,7 +109,7 @@ class TopicRegistry:
             if name in found.policies:
                 self._apply(topic, found.policies[name])
 
-    def _adopt(self, name: TopicName, policy: TopicPolicy, attempt: _Attempt) -> Topic:
+    def _adopt(self, name: TopicName, policy: TopicPolicy, attempt: Attempt) -> Topic:
         """Not in the driver's thread."""
         attempt.began = self._context.clock_ms()
         topic = adopt(self._context, name, policy)
@@ -132,7 +125,7 @@ class TopicRegistry:
         if self._until_caught_up:
             retiring.stop_at_present_end(topic)
 
-    def _adopted(self, name: TopicName, attempt: _Attempt, topic: Topic | OffloadError) -> None:
+    def _adopted(self, name: TopicName, attempt: Attempt, topic: Topic | OffloadError) -> None:
         if isinstance(topic, OffloadError):
             self._not_adopted(name, attempt, topic)
         else:
@@ -145,7 +138,7 @@ class TopicRegistry:
             self.topics[name] = topic  # only now: another thread watches how far it is from its goal
         self._adopting.discard(name)
 
-    def _not_adopted(self, name: TopicName, attempt: _Attempt, error: OffloadError) -> None:
+    def _not_adopted(self, name: TopicName, attempt: Attempt, error: OffloadError) -> None:
         now = self._context.clock_ms()
         if isinstance(error, TopicNotFoundError | ClaimedByOtherError):
             self.found.claimed -= {name}  # nothing is left that could be released

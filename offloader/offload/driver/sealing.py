@@ -26,11 +26,17 @@ Tell = Callable[[], None]
 
 @dataclass
 class _Done:
-    """A seal that has ended. `told`: it was counted and logged."""
+    """A seal that has ended. `sealed`: what it sealed. `tell` counts and logs it, once it is journaled."""
 
     topic: Topic
+    sealed: OpenTopic
     answer: CatalogHead | OffloadError
-    told: bool = False
+    tell: Tell | None = None
+
+    def concerns(self, state: TopicState) -> bool:
+        """Whether the journal does not have its outcome yet: a record of it may have been written unseen."""
+        sealed = self.sealed
+        return isinstance(state, OpenTopic) and (state.open, state.failure) == (sealed.open, sealed.failure)
 
 
 class Sealing:
@@ -44,7 +50,7 @@ class Sealing:
         """Have a segment sealed, unless the topic's is being sealed."""
 
         def then(answer: CatalogHead | OffloadError) -> None:
-            self._done.append(_Done(topic, answer))
+            self._done.append(_Done(topic, state, answer))
 
         self._context.work.post(WorkKind.SEAL, topic.name, partial(self._seal, topic.catalog, state), then)
 
@@ -58,19 +64,17 @@ class Sealing:
 
     def collect(self) -> None:
         """Journal what came of all seals that have ended, in one record."""
-        known = [(done, self._context.state(done.topic.name)) for done in self._done]
-        # A state without an open segment: the journal has it already, its answer had been lost.
-        self._context.journal.record(
-            [self._sealed(done, state) for done, state in known if isinstance(state, OpenTopic)]
-        )
+        states = []
+        for done in self._done:
+            state = self._context.state(done.topic.name)
+            if isinstance(state, OpenTopic) and done.concerns(state):
+                after, done.tell = self._outcome(done.topic, state, done.answer)
+                states.append(after)
+        self._context.journal.record(states)
+        for done in self._done:
+            if done.tell is not None:
+                done.tell()
         self._done.clear()
-
-    def _sealed(self, done: _Done, state: OpenTopic) -> TopicState:
-        after, tell = self._outcome(done.topic, state, done.answer)
-        if not done.told:  # the journal may be away for many rounds
-            tell()
-        done.told = True
-        return after
 
     def _outcome(self, topic: Topic, state: OpenTopic, answer: CatalogHead | OffloadError) -> tuple[TopicState, Tell]:
         segment = state.open

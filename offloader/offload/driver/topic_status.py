@@ -85,6 +85,7 @@ def _status_of(topic: Topic, state: TopicState, now: int) -> TopicStatus:
         alarm=topic.pin.alarm
         or topic.committed.catalog_error
         or topic.poll.error
+        or topic.pin.error
         or (state.failure.reason if state.failure else ""),
     )
 

@@ -78,6 +78,13 @@ class Standing(NamedTuple):
     oldest_ms: int
 
 
+@dataclass
+class Attempt:
+    """When a thread began with it: that it stood in a queue says nothing of who was asked."""
+
+    began: int = 0
+
+
 @dataclass(eq=False)
 class _Piece:
     kind: WorkKind
