@@ -18,7 +18,7 @@ _MEMORIES_LOCK = threading.Lock()
 def open_store(settings: StoreSettings, *, read_only: bool = False) -> ObjectStore:
     """Open the store. Raises ConfigError, or UnprovenStoreError where nothing proves that creating is atomic there.
 
-    `read_only`: nothing will be written, so that nothing need be proven.
+    `read_only`: nobody will write to it, so it need not prove that.
     """
     scheme, address = settings.scheme, settings.root.partition("://")[2]
     if not scheme:
