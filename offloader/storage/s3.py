@@ -25,7 +25,7 @@ from offloader.storage.s3_checks import crc_text, is_made_of
 INDEX_TYPE = "application/octet-stream"
 DATA_TYPE = "application/unknown"
 DELETE_BATCH = 1000
-MIN_PART = 5 * MIB  # the configuration refuses smaller ones by itself: S3_MIN_PART in config/limits.py
+MIN_PART = 5 * MIB  # as S3_MIN_PART in config/limits.py, by which a configuration is refused
 REQUESTS_OF_A_CALL = 2  # a write, and a look what became of it
 
 
