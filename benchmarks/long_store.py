@@ -125,7 +125,6 @@ class LongStore:
     reader does not wait."""
 
     url = "memory://long"
-    min_part_size = 1
     retry_deadline = longest_call = 0.0
 
     def __init__(self, *topics: LongTopic) -> None:

@@ -1,7 +1,8 @@
 """The one error tree.
 
 Four branches say what a caller may do: try again (`RetryableError`), give up (`FatalError`), find out what happened
-(`OutcomeUnknownError`, never treated as a failure), or stop and tell a human (`IntegrityError`).
+(`OutcomeUnknownError`, never treated as a failure), or stop and tell a human (`IntegrityError`). What is in none of
+them is an answer: whoever asked knows what it means.
 A message is one line that says what is wrong and, where the reader can do something, what to do.
 """
 
@@ -62,11 +63,11 @@ class ObjectNotFoundError(OffloadError):
 
 
 class UploadGoneError(OffloadError):
-    """The upload was aborted, completed by somebody else, or removed by a life-cycle rule."""
+    """The upload was aborted, completed by somebody else, or removed by a life-cycle rule: begin another one."""
 
 
 class PartRejectedError(OffloadError):
-    """The store's parts are not the ones that the journal names, so the upload cannot be completed."""
+    """The store's parts are not the ones that the journal names: abandon the upload and begin another one."""
 
 
 class UnprovenStoreError(FatalError):

@@ -1,4 +1,4 @@
-"""Azure Blob Storage's client before an emulator. Collected where OFFLOADER_TEST_AZURE is a connection string:
+"""Azure Blob Storage's client with an emulator. Collected where OFFLOADER_TEST_AZURE is a connection string:
 docs/testing.md."""
 
 from __future__ import annotations
@@ -11,19 +11,18 @@ from urllib.parse import urlsplit
 import fsspec
 import pytest
 
-from integration.storage.clouds import CloudContract, Server
+from integration.storage.contract_fsspec import FsspecCloudContract, FsspecServer
 from offloader.errors import AccessDeniedError, FatalError
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.settings import StoreSettings
 from tests.storage.contract import KEYS, StoreContract
-from tests.storage.contract_uploads import StrictUploadContract
 from tests.storage.servers import Stores
 
 CONNECTION = os.environ["OFFLOADER_TEST_AZURE"]
 URL = urlsplit(re.findall("BlobEndpoint=([^;]+)", CONNECTION)[0])
 
 
-class Azure(Server):
+class Azure(FsspecServer):
     def settings(self, *, bucket: str | None = None, endpoint: str | None = None) -> StoreSettings:
         connection = CONNECTION.replace(f"http://{URL.netloc}", endpoint or f"http://{URL.netloc}")
         return StoreSettings(
@@ -38,7 +37,7 @@ def server() -> Azure:
     return Azure(str(URL.hostname), int(URL.port or 80), bucket)
 
 
-class TestAzure(StoreContract, StrictUploadContract, CloudContract):
+class TestAzure(StoreContract, FsspecCloudContract):
     @pytest.mark.parametrize("key", [key.replace("?", "") for key in KEYS])
     def test_keys_are_kept_character_by_character(self, store: ObjectStore, key: str) -> None:
         super().test_keys_are_kept_character_by_character(store, key)

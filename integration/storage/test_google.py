@@ -1,4 +1,4 @@
-"""Google Cloud Storage's client before an emulator. Collected where OFFLOADER_TEST_GOOGLE is its URL:
+"""Google Cloud Storage's client with an emulator. Collected where OFFLOADER_TEST_GOOGLE is its URL:
 docs/testing.md."""
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from integration.storage.clouds import CloudContract, Server
+from integration.storage.contract_fsspec import FsspecCloudContract, FsspecServer
 from offloader.errors import BucketNotFoundError, StoreUnavailableError
 from offloader.storage.settings import StoreSettings
 from tests.storage.contract import StoreContract
-from tests.storage.contract_uploads import StrictUploadContract
 from tests.storage.servers import Stores
 
 URL = os.environ["OFFLOADER_TEST_GOOGLE"]
 
 
-class Google(Server):
+class Google(FsspecServer):
     def settings(self, *, bucket: str | None = None, endpoint: str | None = None, **options: str) -> StoreSettings:
         chosen = {"endpoint_url": endpoint or URL, "token": "anon", **options}
         return StoreSettings(f"gs://{bucket or self.bucket}/{uuid.uuid4().hex}", options=tuple(chosen.items()))
@@ -35,7 +34,7 @@ def server() -> Google:
     return Google(str(url.hostname), int(url.port or 80), bucket)
 
 
-class TestGoogle(StoreContract, StrictUploadContract, CloudContract):
+class TestGoogle(StoreContract, FsspecCloudContract):
     def test_a_bucket_that_does_not_exist_is_not_empty(self, server: Google, stores: Stores) -> None:
         with pytest.raises(BucketNotFoundError, match=r"storage\.root"):
             list(stores.open(server.settings(bucket=f"none-{uuid.uuid4().hex}")).list())

@@ -11,22 +11,21 @@ from boto3.session import Session
 from offloader.errors import AccessDeniedError, PartRejectedError
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.settings import StoreSettings
-from tests.storage.bench import Bench, upload_parts
 from tests.storage.contract import StoreContract
-from tests.storage.contract_uploads import StrictUploadContract
-from tests.storage.s3_faults import S3FaultContract
+from tests.storage.contract_s3_faults import S3FaultContract
 from tests.storage.servers import ACCESS_KEY, REGION, SECRET_KEY, S3Server, Stores
+from tests.storage.subject import Subject, upload_parts
 
 pytestmark = pytest.mark.versitygw
 
 MIB = 1024 * 1024
 
 
-class TestVersitygw(StoreContract, StrictUploadContract):
+class TestVersitygw(StoreContract):
     @pytest.fixture
-    def bench(self, versitygw: S3Server, stores: Stores) -> Bench:
+    def subject(self, versitygw: S3Server, stores: Stores) -> Subject:
         settings = versitygw.settings(versitygw.fresh_root())
-        return Bench(lambda: stores.open(settings), settings, 5 * MIB)
+        return Subject(lambda: stores.open(settings), settings, 5 * MIB)
 
     def test_a_listing_of_several_pages_is_whole(self, store: ObjectStore) -> None:
         keys = [f"page/{i:05}" for i in range(1100)]
@@ -37,9 +36,9 @@ class TestVersitygw(StoreContract, StrictUploadContract):
         store.delete(keys)
         assert list(store.list()) == []
 
-    def test_what_is_not_signed_is_taken_too(self, bench: Bench, stores: Stores) -> None:
-        assert bench.settings is not None
-        store = stores.open(replace(bench.settings, options=(("payload_signing", "never"),)))
+    def test_what_is_not_signed_is_taken_too(self, subject: Subject, stores: Stores) -> None:
+        assert subject.settings is not None
+        store = stores.open(replace(subject.settings, options=(("payload_signing", "never"),)))
         store.put("small", b"x")
         upload = store.begin("k")
         store.commit(upload, upload_parts(store, upload, [b"data"]))
@@ -51,11 +50,11 @@ class TestVersitygw(StoreContract, StrictUploadContract):
         with pytest.raises(PartRejectedError):
             store.commit(upload, [type(part)(part.number, part.size, part.etag, part.crc32c ^ 1)])
 
-    def test_content_types_are_those_of_pulsar(self, versitygw: S3Server, bench: Bench, store: ObjectStore) -> None:
+    def test_content_types_are_those_of_pulsar(self, versitygw: S3Server, subject: Subject, store: ObjectStore) -> None:
         store.put("uuid-index", b"x")
         upload = store.begin("uuid")
         store.commit(upload, upload_parts(store, upload, [b"x"]))
-        bucket, _, prefix = str(bench.settings and bench.settings.root).removeprefix("s3://").partition("/")
+        bucket, _, prefix = str(subject.settings and subject.settings.root).removeprefix("s3://").partition("/")
         client = Session().client(
             "s3",
             endpoint_url=versitygw.url,

@@ -11,7 +11,7 @@ from offloader.config.problems import ConfigProblem
 from offloader.config.units import format_size, format_time
 from offloader.model import MAX_OBJECT_SIZE, MIB, Source
 
-S3_MIN_PART = 5 * MIB
+S3_MIN_PART = 5 * MIB  # as MIN_PART in storage/s3.py, which this wing may not import
 
 Values = dict[str, Resolved]
 

@@ -17,7 +17,7 @@ from offloader.metadata.manifest_codec import encode_manifest
 from offloader.metadata.state import CatalogHead
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
-from offloader.storage.objects import read_to_compare
+from offloader.storage.bounded_reads import read_to_compare
 
 
 def compact(store: ObjectStore, head: CatalogHead) -> int:

@@ -12,7 +12,7 @@ from offloader.metadata.envelope import LARGEST
 from offloader.metadata.layout import parse_slot, slot_name
 from offloader.model import MIB
 from offloader.ports.object_store import ObjectStore
-from offloader.storage.objects import read_whole
+from offloader.storage.bounded_reads import read_whole
 
 READERS = 8
 LARGEST_RECORD = LARGEST + MIB  # with what stands around its body

@@ -11,7 +11,7 @@ from offloader.metadata.manifest import FAN, Manifest, ManifestNode, ManifestRow
 from offloader.metadata.value_codec import damage_of, deltas, read_topic, sums, topic_message
 from offloader.model import MIB, Position, TopicName
 from offloader.ports.object_store import ObjectStore
-from offloader.storage.objects import read_whole
+from offloader.storage.bounded_reads import read_whole
 
 PLACED, TIMED, UNTIMED = 1, 2, 4
 LONGEST = 2 * LARGEST  # no record is, with what stands around it

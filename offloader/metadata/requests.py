@@ -17,7 +17,7 @@ from offloader.json_text import parse_json
 from offloader.metadata.layout import requests_folder
 from offloader.model import MIB, Position, TopicName
 from offloader.ports.object_store import ObjectStore
-from offloader.storage.objects import read_whole
+from offloader.storage.bounded_reads import read_whole
 
 log = logging.getLogger(__name__)
 

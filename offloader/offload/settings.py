@@ -72,7 +72,7 @@ def store(config: Config) -> StoreSettings:
 
 
 def store_of(section: Storage) -> StoreSettings:
-    """How a store is reached."""
+    """A section `storage` as `open_store` takes it: the store's own module reads the options."""
     options = tuple(sorted((key, str(value)) for key, value in section.options.items()))
     return StoreSettings(root=section.root, endpoint=section.endpoint, region=section.region, options=options)
 

@@ -1,13 +1,22 @@
 """The one small interface to object stores, and its contract.
 
-Every store passes the same contract tests (`tests/storage/contract.py`); a store that cannot keep one of the
-promises refuses at construction instead. Stores are built once per process, are safe to use from several threads, and
-are never pickled: pass a `StoreSettings` and open it again.
+Every store passes the same tests: `StoreContract` of `tests/storage/contract.py`; CONTRIBUTING.md has the steps to add
+one. Where nothing proves that creating is atomic, a store takes no writes: UnprovenStoreError when it is opened, in a
+folder at its first write. Stores are built once per process, are safe to use from several threads, and are never
+pickled: pass a `StoreSettings` and open it again.
 
-Errors, all stores: `StoreUnavailableError`, `StoreFullError` (retryable); `AccessDeniedError`, `BucketNotFoundError`
-(fatal); `OutcomeUnknownError` where a write may have happened. Whatever retries a store does are bounded by its
-`retry_deadline` seconds and one more attempt; `longest_call` is what a call comes to at most, attempts that look what
-became of one included.
+What any call may raise, beside what its docstring says:
+
+* It did not happen: `StoreUnavailableError`, `StoreFullError` (where the store tells that it is full) may pass;
+  `AccessDeniedError`, `BucketNotFoundError` and `FatalError` (a key that no store can hold, another refusal) will not.
+* A write that may have happened: `OutcomeUnknownError`, also where it cannot be looked at afterwards.
+* An error that the store does not understand: `StoreUnavailableError`, of a write `OutcomeUnknownError`. S3 deviates:
+  it applies nothing that it refuses, and our list says what may pass, so the rest is `FatalError`. So does a folder:
+  `StoreUnavailableError` of a write too, where the file has not got its name yet.
+* 404 tells of an absent object only where one object was asked for, else of a missing bucket. (On S3 its code decides:
+  versitygw answers 404 to an unknown access key.)
+
+A store retries for `retry_deadline` seconds; the attempt that runs by then is not interrupted.
 """
 
 from __future__ import annotations
@@ -53,13 +62,12 @@ class ObjectStore(Protocol):
     """Objects under one root. Keys are relative to it, `/`-separated, without a leading slash, at most 1,024 bytes.
 
     An object's key is never the folder of another (`a` and `a/b`), and on file systems each piece has at most 255
-    bytes.
+    bytes. We write less than 2 GiB (`MAX_OBJECT_SIZE`), on S3 at most 410 parts.
     """
 
     url: str
-    min_part_size: int  # every part but an object's last must have at least this many bytes
-    retry_deadline: float  # seconds one call may spend retrying
-    longest_call: float  # seconds after which a call of one object has ended, well or not; 0: there is no such bound
+    retry_deadline: float  # seconds; for tests that must know how long a task may take
+    longest_call: float  # seconds that a call of one object takes at most; 0: unbounded, /healthz does not wait for it
 
     def put(
         self, key: str, data: bytes, *, meta: Mapping[str, str] | None = None, if_absent: bool = False
@@ -74,29 +82,28 @@ class ObjectStore(Protocol):
 
     def begin(self, key: str, *, meta: Mapping[str, str] | None = None) -> str:
         """Begin a multipart upload of `key`; nothing is visible under it. Returns a handle: plain text that any process
-        may use, valid until commit or abort.
-
-        Not repeated by the store once it may have happened: OutcomeUnknownError, and at worst an upload stays open that
-        nobody knows.
+        may use until commit or abort. An upload lasts twice as long as a segment may be open (the doctor looks at S3's
+        rules). Where an answer is lost, one may stay open that nobody knows: S3 does not repeat the request.
         """
         ...
 
     def put_part(self, upload: str, number: int, offset: int, data: bytes, crc32c: int) -> UploadedPart:
-        """Upload one part from any process. Idempotent for the same number and bytes; for different bytes the last one
-        wins or the commit is refused, but a commit never publishes bytes that its parts do not name.
+        """Upload one part from any process. It survives a crash once this returns, and may be sent again. Of two parts
+        with one number and different bytes, the store keeps the last or both: a commit publishes the one it names, or
+        raises PartRejectedError.
 
-        `offset` is where the part begins in the object, so that a file can be written in place. IntegrityError if
-        `data` does not have this CRC32C. The part survives a crash once this returns. Raises UploadGoneError, and then
-        creates nothing, when the upload was aborted or committed.
+        `offset` is where the part begins in the object, so that a file can be written in place. Raises IntegrityError
+        if `data` does not have this CRC32C; UploadGoneError when the upload was aborted or committed. Then nothing
+        stays: to look again after the write, and remove it, is enough.
         """
         ...
 
     def commit(self, upload: str, parts: Iterable[UploadedPart]) -> Stat:
         """Make the object of exactly these parts, numbered 1 to N, visible at once.
 
-        Safe to repeat: when the object is already there with the size of these parts and the same content check (where
-        the store has one: its etag), that is success. Raises UploadGoneError when there is neither the upload nor such
-        an object, PartRejectedError when a part is missing or is not the one named.
+        Safe to repeat: where the upload is gone and the object is made of these parts (size, and checksum or etag as
+        far as the store has them), that is success. Raises UploadGoneError where the object is missing or another one;
+        PartRejectedError when a part is missing, too small, or not the one named.
         """
         ...
 
@@ -123,17 +130,13 @@ class ObjectStore(Protocol):
         """(key, size) of every object whose key begins with `prefix`, in key order, after `start_after`. An object is
         listed as soon as its write has returned. Uploads and the store's own helper files never appear.
 
-        With `start_after` no more is looked at than what is taken needs, as far as the store can: whoever takes only
-        the first few gives one.
+        With `start_after` the store lists only what is taken, as far as it can: who takes only the first few gives one.
         """
         ...
 
     def folders(self, prefix: str = "") -> Iterator[str]:
-        """What keys have up to the first `/` behind `prefix`, closing slash included, each once and in key order: a
-        thousand a request.
-
-        A store of real folders may have some that hold no object.
-        """
+        """The folders whose path begins with `prefix`, down to the first `/` behind it: `a/b/` and `a/c/` for `a/`.
+        With the closing slash, each once and in key order. Real folders may hold no object."""
         ...
 
     def delete(self, keys: Iterable[str]) -> None:

@@ -18,7 +18,6 @@ class ForwardingStore:
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
         self.url = store.url
-        self.min_part_size = store.min_part_size
         self.retry_deadline = store.retry_deadline
         self.longest_call = store.longest_call
 

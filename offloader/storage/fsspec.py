@@ -32,7 +32,7 @@ PROVEN = frozenset({"memory"}) | GOOGLE | AZURE
 COMPOSE_LIMIT = 32  # Google Cloud Storage composes no more sources in one request
 READ_ATTEMPTS = 20
 CALLS_OF_ONE = 2  # a write, and a look what became of it
-CLIENTS_RETRY_S = 100.0  # the clients' own tries, from outside not to be changed: gcsfs's took 34 s, adlfs's 88 s
+CLIENTS_RETRY_S = 100.0  # the clients' own tries, which we cannot change: gcsfs's took 34 s, adlfs's 88 s
 _UPLOADS = rules.HELPER_FOLDERS[0]
 _BOUNDARY = b"--==0=="  # gcsfs separates an object's metadata and bytes by it, whatever the bytes are
 _CHANGED_BY_READING = ("last_accessed_on",)  # Azure's
@@ -54,7 +54,6 @@ class FsspecStore:
         if not read_only:
             must_create(url, setting)
         self.url = url
-        self.min_part_size = 1
         self.retry_deadline = CLIENTS_RETRY_S if protocol in GOOGLE | AZURE else 0.0
         self.longest_call = CALLS_OF_ONE * self.retry_deadline
         self._protocol = protocol
@@ -105,7 +104,7 @@ class FsspecStore:
 
     def commit(self, upload: str, parts: Iterable[UploadedPart]) -> Stat:
         key, _ = rules.split_handle(upload)
-        listed = rules.check_parts(key, parts, self.min_part_size)
+        listed = rules.check_parts(key, parts)
         with translated(f"completing {key}", write=True):
             try:
                 self._must_be_open(upload)

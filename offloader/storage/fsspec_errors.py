@@ -28,11 +28,8 @@ _REFUSALS: dict[int, tuple[type[OffloadError], str]] = {
 
 @contextmanager
 def translated(what: str, *, write: bool = False) -> Iterator[None]:
-    """Raise our errors for theirs. An error that we do not understand is unavailability; of a write it is an unknown
-    outcome.
-
-    So is an error that keeps us from looking at what was written.
-    """
+    """Raise our errors for theirs. One that we do not understand is StoreUnavailableError, and OutcomeUnknownError in a
+    write, also where only the look at what was written fails."""
     try:
         yield
     except RetryableError as e:

@@ -44,7 +44,6 @@ class LocalStore:
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root).absolute()
         self.url = self.root.as_uri()
-        self.min_part_size = 1
         self.retry_deadline = self.longest_call = 0.0
         self._uploads, self._tmp = (self.root / name for name in rules.HELPER_FOLDERS)
         self._synced: set[Path] = set()
@@ -83,7 +82,7 @@ class LocalStore:
 
     def commit(self, upload: str, parts: Iterable[UploadedPart]) -> Stat:
         key, _ = rules.split_handle(upload)
-        listed = rules.check_parts(key, parts, self.min_part_size)
+        listed = rules.check_parts(key, parts)
         with os_errors(f"{self.url}: completing {key}"):
             try:
                 self._publish_upload(upload, listed)

@@ -18,9 +18,9 @@ _MEMORIES_LOCK = threading.Lock()
 def open_store(settings: StoreSettings, *, read_only: bool = False) -> ObjectStore:
     """Open the store. Raises ConfigError, or UnprovenStoreError where nothing proves that creating is atomic there.
 
-    `read_only`: nothing will be written, so that nothing need be proven.
+    `read_only`: nobody will write to it, so it need not prove that.
     """
-    scheme = settings.scheme
+    scheme, address = settings.scheme, settings.root.partition("://")[2]
     if not scheme:
         raise ConfigError(
             f"{settings.setting}: {settings.root!r} is not a URL; write file:///folder or s3://bucket/prefix"
@@ -31,15 +31,14 @@ def open_store(settings: StoreSettings, *, read_only: bool = False) -> ObjectSto
         return _open_local(settings)
     if scheme == "memory":
         with _MEMORIES_LOCK:
-            name = settings.root.partition("://")[2]
-            return MemoryStore(_MEMORIES.setdefault(name, MemoryBacking()), url=settings.root)
+            return MemoryStore(_MEMORIES.setdefault(address, MemoryBacking()), url=settings.root)
     if scheme == "s3":
         from offloader.storage.s3_client import open_s3  # boto3 takes 0.2 s to import
 
         return open_s3(settings)
     from offloader.storage.fsspec import FsspecStore
 
-    return FsspecStore(settings.root, dict(settings.options), read_only=read_only, setting=settings.setting)
+    return FsspecStore(f"{scheme}://{address}", dict(settings.options), read_only=read_only, setting=settings.setting)
 
 
 def _open_local(settings: StoreSettings) -> LocalStore:

@@ -1,4 +1,4 @@
-"""What every store does alike: keys, upload handles, lists of parts."""
+"""What stores share: keys, upload handles, lists of parts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LARGEST_DESCRIPTION = 64 * 1024  # of an upload: its key and metadata
 
 
 def check_key(key: str) -> str:
-    """A key that every store can hold: no empty, `.` or `..` piece, no leading helper folder, at most 1,024 bytes."""
+    """A key that every store can hold: no empty, `.` or `..` piece, no NUL, no helper folder, at most 1,024 bytes."""
     pieces = key.split("/")
     if any(piece in ("", ".", "..") for piece in pieces) or pieces[0] in HELPER_FOLDERS or "\0" in key:
         raise FatalError(f"{key!r} cannot be an object's key")
@@ -51,7 +51,7 @@ def check_crc(number: int, data: bytes, crc: int) -> None:
         )
 
 
-def check_parts(key: str, parts: Iterable[UploadedPart], min_part_size: int) -> list[UploadedPart]:
+def check_parts(key: str, parts: Iterable[UploadedPart], min_part_size: int = 1) -> list[UploadedPart]:
     """The parts of a commit: numbered 1, 2, 3..., each but the last at least the minimum. Raises PartRejectedError."""
     listed = list(parts)
     if not listed:

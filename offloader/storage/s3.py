@@ -27,6 +27,7 @@ T = TypeVar("T")
 INDEX_TYPE = "application/octet-stream"
 DATA_TYPE = "application/unknown"
 DELETE_BATCH = 1000
+MIN_PART = 5 * MIB  # as S3_MIN_PART in config/limits.py, by which a configuration is refused
 REQUESTS_OF_A_CALL = 2  # a write, and a look what became of it
 
 
@@ -38,7 +39,6 @@ class S3Store:
         self, client: Any, bucket: str, prefix: str = "", *, retry_deadline: float = 60.0, attempt_timeout: float = 35.0
     ) -> None:
         self.url = f"s3://{bucket}/{prefix}".rstrip("/")
-        self.min_part_size = 5 * MIB
         self.retry_deadline = retry_deadline
         self.longest_call = REQUESTS_OF_A_CALL * (retry_deadline + attempt_timeout)
         self._client = client
@@ -97,7 +97,7 @@ class S3Store:
     def commit(self, upload: str, parts: Iterable[UploadedPart]) -> Stat:
         """Not every server completes twice: where the upload is gone, the object decides."""
         key, upload_id = rules.split_handle(upload)
-        listed = rules.check_parts(key, parts, self.min_part_size)
+        listed = rules.check_parts(key, parts, MIN_PART)
         named = [{"PartNumber": p.number, "ETag": f'"{p.etag}"', "ChecksumCRC32C": crc_text(p.crc32c)} for p in listed]
         request = {**self._at(key), "UploadId": upload_id, "MultipartUpload": {"Parts": named}}
         gone: UploadGoneError | None = None

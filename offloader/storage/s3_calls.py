@@ -34,19 +34,16 @@ FIRST_WAIT_SECONDS = 0.1
 LONGEST_WAIT_SECONDS = 5.0
 
 DAMAGED_ON_THE_WAY = frozenset({"BadDigest", "InvalidDigest", "XAmzContentChecksumMismatch", "IncompleteBody"})
-_BUSY = frozenset(
-    {"SlowDown", "ServiceUnavailable", "RequestTimeout", "RequestLimitExceeded", "BandwidthLimitExceeded"}
-)
-_THROTTLED = frozenset(
-    {"Throttling", "ThrottlingException", "ThrottledException", "RequestThrottled", "TooManyRequests"}
-)
 _INTERNAL = "InternalError"
 REDIRECTED = "Redirected"  # the code of our own error, no store says so
-_NOT_APPLIED = _BUSY | _THROTTLED | DAMAGED_ON_THE_WAY
+_NOT_APPLIED = DAMAGED_ON_THE_WAY | {
+    *("SlowDown", "ServiceUnavailable", "RequestTimeout", "RequestLimitExceeded", "BandwidthLimitExceeded"),
+    *("Throttling", "ThrottlingException", "ThrottledException", "RequestThrottled", "TooManyRequests"),
+}
 _NO_CREDENTIALS = (boto.NoCredentialsError, boto.PartialCredentialsError, boto.NoAuthTokenError, boto.ProfileNotFound)
 _NOT_SENT = (boto.EndpointConnectionError, boto.ConnectTimeoutError, boto.ProxyConnectionError)
-# What comes of reading an answer that is none of S3's. (Redirects without end: where boto3 got the endpoint from the
-# environment.)
+# What boto3 raises when it reads an answer that is none of S3's. (RecursionError: redirects without end, where the
+# environment gave it the endpoint.)
 _NOT_S3 = (KeyError, ValueError, RecursionError, ResponseParserError)
 _BROKEN = (boto.HTTPClientError, boto.ConnectionError, boto.IncompleteReadError)
 

@@ -19,7 +19,9 @@ class StoreSettings:
 
     `root`: `file:///path`, `s3://bucket/prefix`, `memory://name` (this process only), or a URL of fsspec. `endpoint`,
     `region` and keys are for S3; without keys the usual AWS chain decides (environment, profile, instance role).
-    `setting` is how whoever gave the root calls it, for errors.
+    `setting` is what errors call the root: a path of the configuration, an option of the command line.
+
+    `store_of` (`offloader/offload/settings.py`) makes them of a configuration's section `storage`.
     """
 
     root: str
@@ -48,7 +50,7 @@ class StoreSettings:
         return self.scheme not in _WITHOUT_OPTIONS
 
     def beside(self, root: str, setting: str) -> Self:
-        """Another store that is reached alike. Options of the one's scheme are not for another scheme."""
+        """Another store that is reached alike; without these options where it is another service's."""
         other = replace(self, root=root, setting=setting)
         services = {_OTHER_NAMES.get(scheme, scheme) for scheme in (self.scheme, other.scheme)}
         return replace(other, options=()) if self.takes_options and len(services) > 1 else other

@@ -1,5 +1,4 @@
-"""What every store must do. Each store's test module runs all of it: `class TestX(StoreContract)` with a fixture
-`bench`."""
+"""What every store must do. Its test module runs all of it: `class TestX(StoreContract)` with a fixture `subject`."""
 
 from __future__ import annotations
 
@@ -15,8 +14,8 @@ from offloader.errors import FatalError, ObjectNotFoundError
 from offloader.ports.object_store import ObjectStore, Stat
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
-from tests.storage.bench import Bench, noise, processes
-from tests.storage.contract_uploads import UploadContract
+from tests.storage.contract_uploads import EndedUploadContract, UploadContract
+from tests.storage.subject import Subject, noise, processes
 
 WRITERS = 8
 RACING_PROCESSES = 3
@@ -36,15 +35,15 @@ class ObjectContract:
     """Whole objects."""
 
     @pytest.fixture
-    def store(self, bench: Bench) -> Iterator[ObjectStore]:
-        store = bench.open()
+    def store(self, subject: Subject) -> Iterator[ObjectStore]:
+        store = subject.open()
         yield store
         store.close()
 
     @pytest.fixture
-    def other(self, bench: Bench) -> Iterator[ObjectStore]:
+    def other(self, subject: Subject) -> Iterator[ObjectStore]:
         """The same root, seen by another process."""
-        store = bench.open()
+        store = subject.open()
         yield store
         store.close()
 
@@ -95,14 +94,14 @@ class ObjectContract:
             assert store.read("k")[0] == b"%d" % i
         assert len(etags) == 5
 
-    def test_metadata_is_kept_where_the_store_can(self, bench: Bench, store: ObjectStore) -> None:
+    def test_metadata_is_kept_where_the_store_can(self, subject: Subject, store: ObjectStore) -> None:
         meta = {"Uuid": "1-2-3", "role": "index"}
         store.put("with", b"x", meta=meta)
         store.put("without", b"x")
         found, bare = store.stat("with"), store.stat("without")
         assert found is not None
         assert bare is not None
-        assert dict(found.meta) == ({"uuid": "1-2-3", "role": "index"} if bench.keeps_meta else {})
+        assert dict(found.meta) == ({"uuid": "1-2-3", "role": "index"} if subject.keeps_meta else {})
         assert not bare.meta
 
     def test_what_is_absent_is_told_so(self, store: ObjectStore) -> None:
@@ -141,7 +140,7 @@ class ObjectContract:
         assert store.put("slot", b"token 1", if_absent=True) == first
 
     def test_of_what_was_there_first_no_more_is_read_than_could_be_ours(
-        self, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+        self, subject: Subject, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         store.put("slot", b"x" * 100_000)
         asked: list[int | None] = []
@@ -153,6 +152,7 @@ class ObjectContract:
 
         monkeypatch.setattr(store, "read", watched)
         assert store.put("slot", b"x" * 10, if_absent=True) is None
+        assert bool(asked) == subject.compares_by_reading
         assert all(length is not None and length < 100 for length in asked)
 
     def test_folders_are_told_once_each_in_the_order_of_keys(self, store: ObjectStore) -> None:
@@ -197,9 +197,9 @@ class ObjectContract:
                 assert won.count(True) == 1
                 assert seen.result() == contents[won.index(True)]
 
-    def test_of_racing_processes_one_wins(self, bench: Bench, store: ObjectStore) -> None:
-        if bench.settings is None:  # the store lives in one process: the race of threads is all there is
-            assert bench.open().url == store.url
+    def test_of_racing_processes_one_wins(self, subject: Subject, store: ObjectStore) -> None:
+        if subject.settings is None:  # the store lives in one process: the race of threads is all there is
+            assert subject.open().url == store.url
             return
         keys = [f"race/{i}" for i in range(50)]
         context = processes()
@@ -207,7 +207,7 @@ class ObjectContract:
         with ProcessPoolExecutor(
             RACING_PROCESSES, mp_context=context, initializer=start_racing, initargs=(barrier,)
         ) as pool:
-            racers = [pool.submit(create_all, bench.settings, keys, writer) for writer in range(RACING_PROCESSES)]
+            racers = [pool.submit(create_all, subject.settings, keys, writer) for writer in range(RACING_PROCESSES)]
             results = [racer.result() for racer in racers]
         for key, won in zip(keys, zip(*results, strict=True), strict=True):
             assert won.count(True) == 1
@@ -256,7 +256,7 @@ class ObjectContract:
         assert [key for key, _ in store.list()] == ["stays"]
 
 
-class StoreContract(ObjectContract, UploadContract):
+class StoreContract(ObjectContract, UploadContract, EndedUploadContract):
     """All of it."""
 
 

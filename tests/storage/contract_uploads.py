@@ -11,16 +11,16 @@ from offloader.errors import IntegrityError, PartRejectedError, UploadGoneError
 from offloader.ports.object_store import ObjectStore, UploadedPart
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
-from tests.storage.bench import Bench, noise, open_uploads, processes, upload_parts
+from tests.storage.subject import Subject, noise, open_uploads, processes, upload_parts
 
 
 class UploadContract:
-    """Uploads, in any server that calls itself an S3."""
+    """Uploads that are open, with parts that are what their checksums say, and commits that are repeated."""
 
     def test_parts_become_an_object_at_the_commit_and_not_before(
-        self, bench: Bench, store: ObjectStore, other: ObjectStore
+        self, subject: Subject, store: ObjectStore, other: ObjectStore
     ) -> None:
-        contents = [noise(bench.part_size, 1), noise(bench.part_size + 7, 2), noise(3, 3)]
+        contents = [noise(subject.part_size, 1), noise(subject.part_size + 7, 2), noise(3, 3)]
         upload = store.begin("t/object", meta={"Uuid": "u-1"})
         parts = upload_parts(store, upload, contents)
         assert other.stat("t/object") is None
@@ -32,7 +32,7 @@ class UploadContract:
         assert data == b"".join(contents)
         assert found == committed
         assert found.size == len(data)
-        assert dict(found.meta) == ({"uuid": "u-1"} if bench.keeps_meta else {})
+        assert dict(found.meta) == ({"uuid": "u-1"} if subject.keeps_meta else {})
         assert list(store.list()) == [("t/object", len(data))]
         assert open_uploads(store, "t/object") == []
 
@@ -49,14 +49,14 @@ class UploadContract:
         store.abort(upload)
 
     def test_parts_may_arrive_in_any_order_from_many_threads(
-        self, bench: Bench, store: ObjectStore, other: ObjectStore
+        self, subject: Subject, store: ObjectStore, other: ObjectStore
     ) -> None:
-        contents = [noise(bench.part_size, n) for n in range(4)]
+        contents = [noise(subject.part_size, n) for n in range(4)]
         upload = store.begin("k")
 
         def send(n: int) -> UploadedPart:
             return (store if n % 2 else other).put_part(
-                upload, n + 1, n * bench.part_size, contents[n], crc32c(contents[n])
+                upload, n + 1, n * subject.part_size, contents[n], crc32c(contents[n])
             )
 
         last = send(3)
@@ -65,18 +65,18 @@ class UploadContract:
         store.commit(upload, [*reversed(parts), last])
         assert store.read("k")[0] == b"".join(contents)
 
-    def test_parts_come_from_several_processes(self, bench: Bench, store: ObjectStore) -> None:
-        if bench.settings is None:  # the store lives in one process
-            assert bench.open().url == store.url
+    def test_parts_come_from_several_processes(self, subject: Subject, store: ObjectStore) -> None:
+        if subject.settings is None:  # the store lives in one process
+            assert subject.open().url == store.url
             return
         upload = store.begin("k")
         with ProcessPoolExecutor(2, mp_context=processes()) as pool:
-            parts = list(pool.map(send_part, [bench.settings] * 3, [upload] * 3, [1, 2, 3], [bench.part_size] * 3))
+            parts = list(pool.map(send_part, [subject.settings] * 3, [upload] * 3, [1, 2, 3], [subject.part_size] * 3))
         store.commit(upload, parts)
-        assert store.read("k")[0] == b"".join(noise(bench.part_size, n) for n in (1, 2, 3))
+        assert store.read("k")[0] == b"".join(noise(subject.part_size, n) for n in (1, 2, 3))
 
-    def test_the_same_part_may_be_sent_again(self, bench: Bench, store: ObjectStore, other: ObjectStore) -> None:
-        contents = [noise(bench.part_size, 1), noise(10, 2)]
+    def test_the_same_part_may_be_sent_again(self, subject: Subject, store: ObjectStore, other: ObjectStore) -> None:
+        contents = [noise(subject.part_size, 1), noise(10, 2)]
         upload = store.begin("k")
         parts = upload_parts(store, upload, contents)
         assert upload_parts(other, upload, contents) == parts
@@ -85,9 +85,9 @@ class UploadContract:
 
     @pytest.mark.parametrize("shorter", [0, 5])
     def test_of_two_contents_of_a_part_the_named_one_is_published_or_none(
-        self, bench: Bench, store: ObjectStore, shorter: int
+        self, subject: Subject, store: ObjectStore, shorter: int
     ) -> None:
-        old, new, last = noise(bench.part_size + 5, 1), noise(bench.part_size + 5 - shorter, 2), noise(9, 3)
+        old, new, last = noise(subject.part_size + 5, 1), noise(subject.part_size + 5 - shorter, 2), noise(9, 3)
         upload = store.begin("k")
         before = upload_parts(store, upload, [old, last])
         after = upload_parts(store, upload, [new, last])
@@ -99,48 +99,48 @@ class UploadContract:
         else:
             assert store.read("k")[0] == old + last
 
-    def test_a_part_of_another_content_counts_once_it_is_named(self, bench: Bench, store: ObjectStore) -> None:
+    def test_a_part_of_another_content_counts_once_it_is_named(self, subject: Subject, store: ObjectStore) -> None:
         upload = store.begin("k")
-        upload_parts(store, upload, [noise(bench.part_size, 1), noise(bench.part_size, 2), noise(9, 3)])
-        contents = [noise(bench.part_size, 1), noise(bench.part_size + 3, 4), noise(8, 5)]
+        upload_parts(store, upload, [noise(subject.part_size, 1), noise(subject.part_size, 2), noise(9, 3)])
+        contents = [noise(subject.part_size, 1), noise(subject.part_size + 3, 4), noise(8, 5)]
         store.commit(upload, upload_parts(store, upload, contents))
         assert store.read("k")[0] == b"".join(contents)
 
-    def test_parts_that_are_not_named_are_left_out(self, bench: Bench, store: ObjectStore) -> None:
-        contents = [noise(bench.part_size, n) for n in range(3)]
+    def test_parts_that_are_not_named_are_left_out(self, subject: Subject, store: ObjectStore) -> None:
+        contents = [noise(subject.part_size, n) for n in range(3)]
         upload = store.begin("k")
         parts = upload_parts(store, upload, contents)
         store.commit(upload, parts[:2])
         assert store.read("k")[0] == contents[0] + contents[1]
 
     def test_a_commit_without_one_of_its_parts_is_refused_and_can_be_made_good(
-        self, bench: Bench, store: ObjectStore
+        self, subject: Subject, store: ObjectStore
     ) -> None:
-        contents = [noise(bench.part_size, n) for n in range(3)]
+        contents = [noise(subject.part_size, n) for n in range(3)]
         full = store.begin("whole")
         named = upload_parts(store, full, contents)
         upload = store.begin("k")
         upload_parts(store, upload, contents[:1])
-        store.put_part(upload, 3, 2 * bench.part_size, contents[2], crc32c(contents[2]))
+        store.put_part(upload, 3, 2 * subject.part_size, contents[2], crc32c(contents[2]))
         with pytest.raises(PartRejectedError):
             store.commit(upload, named)
         assert store.stat("k") is None
-        store.put_part(upload, 2, bench.part_size, contents[1], crc32c(contents[1]))
+        store.put_part(upload, 2, subject.part_size, contents[1], crc32c(contents[1]))
         store.commit(upload, named)
         assert store.read("k")[0] == b"".join(contents)
         store.abort(full)
 
-    def test_parts_must_be_all_numbers_from_one_in_order(self, bench: Bench, store: ObjectStore) -> None:
+    def test_parts_must_be_all_numbers_from_one_in_order(self, subject: Subject, store: ObjectStore) -> None:
         upload = store.begin("k")
-        parts = upload_parts(store, upload, [noise(bench.part_size, n) for n in range(3)])
+        parts = upload_parts(store, upload, [noise(subject.part_size, n) for n in range(3)])
         for wrong in ([], [parts[1], parts[0], parts[2]], [parts[0], parts[2]], [parts[0], parts[0]], parts[1:]):
             with pytest.raises(PartRejectedError):
                 store.commit(upload, wrong)
         assert store.stat("k") is None
         store.commit(upload, parts)
 
-    def test_a_commit_may_be_repeated(self, bench: Bench, store: ObjectStore, other: ObjectStore) -> None:
-        contents = [noise(bench.part_size, 1), noise(10, 2)]
+    def test_a_commit_may_be_repeated(self, subject: Subject, store: ObjectStore, other: ObjectStore) -> None:
+        contents = [noise(subject.part_size, 1), noise(10, 2)]
         upload = store.begin("k")
         parts = upload_parts(store, upload, contents)
         first = store.commit(upload, parts)
@@ -171,9 +171,8 @@ class UploadContract:
             store.abort(upload)
 
 
-class StrictUploadContract:
-    """What moto lacks: it answers 500 to parts and commits of an upload that is gone, and takes any checksum for
-    right."""
+class EndedUploadContract:
+    """Uploads that have ended take nothing more, two of one key do not meet, and damaged parts are refused."""
 
     def test_a_commit_of_an_aborted_upload_is_gone(self, store: ObjectStore) -> None:
         upload = store.begin("k")
@@ -216,12 +215,12 @@ class StrictUploadContract:
         assert list(store.list_uploads()) == []
 
     def test_a_part_after_the_commit_changes_nothing(
-        self, bench: Bench, store: ObjectStore, other: ObjectStore
+        self, subject: Subject, store: ObjectStore, other: ObjectStore
     ) -> None:
-        contents = [noise(bench.part_size, 1), noise(10, 2)]
+        contents = [noise(subject.part_size, 1), noise(10, 2)]
         upload = store.begin("k")
         store.commit(upload, upload_parts(store, upload, contents))
-        for number, content in [(1, contents[0]), (1, noise(bench.part_size, 9)), (3, b"more")]:
+        for number, content in [(1, contents[0]), (1, noise(subject.part_size, 9)), (3, b"more")]:
             with pytest.raises(UploadGoneError):
                 other.put_part(upload, number, 0, content, crc32c(content))
         assert store.read("k")[0] == b"".join(contents)

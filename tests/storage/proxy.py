@@ -1,4 +1,4 @@
-"""An HTTP proxy before a store that loses answers, cuts bodies short, and answers in the store's place."""
+"""An HTTP proxy in front of a store that loses answers, cuts bodies short, and answers in the store's place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What file systems of clouds do that the one in memory does not. Each was seen with gcsfs or adlfs before a server."""
+"""What file systems of clouds do that the one in memory does not. Each was seen with gcsfs or adlfs and a server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from offloader.errors import (
 from offloader.storage import fsspec_open
 from offloader.storage.fsspec import FsspecStore
 from offloader.storage.fsspec_open import REQUEST_TIMEOUT_S
-from tests.storage.bench import upload_parts
+from tests.storage.subject import upload_parts
 
 Open = Callable[..., FsspecStore]
 

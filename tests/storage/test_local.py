@@ -22,9 +22,8 @@ from offloader.errors import (
 from offloader.storage import local, local_files
 from offloader.storage.local import LEFT_OVER_AFTER_SECONDS, LocalStore
 from offloader.storage.settings import StoreSettings
-from tests.storage.bench import Bench, upload_parts
 from tests.storage.contract import StoreContract
-from tests.storage.contract_uploads import StrictUploadContract
+from tests.storage.subject import Subject, upload_parts
 
 
 @pytest.fixture
@@ -32,10 +31,10 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "root"
 
 
-class TestLocal(StoreContract, StrictUploadContract):
+class TestLocal(StoreContract):
     @pytest.fixture
-    def bench(self, root: Path) -> Bench:
-        return Bench(lambda: LocalStore(root), StoreSettings(root.as_uri()), keeps_meta=_has_attributes(root.parent))
+    def subject(self, root: Path) -> Subject:
+        return Subject(lambda: LocalStore(root), StoreSettings(root.as_uri()), keeps_meta=_has_attributes(root.parent))
 
 
 def _has_attributes(folder: Path) -> bool:

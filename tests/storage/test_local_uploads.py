@@ -16,7 +16,7 @@ from offloader.ports.object_store import ObjectStore, UploadedPart
 from offloader.storage import local_uploads
 from offloader.storage.local import LocalStore
 from offloader.storage.memory import MemoryStore
-from tests.storage.bench import noise, upload_parts
+from tests.storage.subject import noise, upload_parts
 
 
 @pytest.fixture

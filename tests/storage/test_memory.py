@@ -7,30 +7,29 @@ import pytest
 from offloader.errors import ObjectNotFoundError
 from offloader.storage.memory import MemoryBacking, MemoryStore
 from offloader.storage.metered import MeteredStore
-from tests.storage.bench import Bench
 from tests.storage.contract import StoreContract
-from tests.storage.contract_uploads import StrictUploadContract
+from tests.storage.subject import Subject
 
 
-class TestMemory(StoreContract, StrictUploadContract):
+class TestMemory(StoreContract):
     @pytest.fixture
-    def bench(self) -> Bench:
+    def subject(self) -> Subject:
         backing = MemoryBacking()
-        return Bench(lambda: MemoryStore(backing))
+        return Subject(lambda: MemoryStore(backing), compares_by_reading=False)
 
 
-class TestMemoryWithTheLimitsOfS3(StoreContract, StrictUploadContract):
+class TestMemoryWithTheLimitsOfS3(StoreContract):
     @pytest.fixture
-    def bench(self) -> Bench:
+    def subject(self) -> Subject:
         backing = MemoryBacking()
-        return Bench(lambda: MemoryStore(backing, min_part_size=5000), part_size=5000)
+        return Subject(lambda: MemoryStore(backing, min_part_size=5000), part_size=5000, compares_by_reading=False)
 
 
-class TestMemoryBehindAMeter(StoreContract, StrictUploadContract):
+class TestMemoryBehindAMeter(StoreContract):
     @pytest.fixture
-    def bench(self) -> Bench:
+    def subject(self) -> Subject:
         backing = MemoryBacking()
-        return Bench(lambda: MeteredStore(MemoryStore(backing), lambda *told: None))
+        return Subject(lambda: MeteredStore(MemoryStore(backing), lambda *told: None), compares_by_reading=False)
 
 
 def test_a_meter_tells_of_each_call_and_how_it_ended() -> None:

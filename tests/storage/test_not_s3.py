@@ -1,5 +1,5 @@
-"""What `S3Store` makes of an endpoint behind which there is no S3: one line, with what to do, and no write that counts
-as refused."""
+"""What `S3Store` says of an endpoint that is no S3: one line, with what to do. No write counts as refused there: it may
+have happened."""
 
 from __future__ import annotations
 

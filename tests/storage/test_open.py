@@ -5,9 +5,11 @@ from __future__ import annotations
 import pickle
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from offloader.errors import ConfigError, UnprovenStoreError
+from offloader.storage import fsspec_open
 from offloader.storage.local import LocalStore
 from offloader.storage.memory import MemoryStore
 from offloader.storage.open import open_store
@@ -25,6 +27,17 @@ def test_each_url_has_its_store(tmp_path: Path, stores: Stores) -> None:
     }
     for url, kind in kinds.items():
         assert isinstance(stores.open(StoreSettings(url, region="eu-west-1")), kind)
+
+
+@pytest.mark.parametrize("root", ["abfs://c/p", "ABFS://c/p", "Gs://c/P"])
+def test_a_scheme_may_be_in_capitals_whichever_store_it_names(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    memory = fsspec.filesystem("memory")
+    monkeypatch.setattr(fsspec_open, "version", lambda _: "2026.8.0")
+    monkeypatch.setattr(fsspec, "url_to_fs", lambda url, **_: (memory, opened.append(url) or "/root"))
+    scheme, address = root.split("://")
+    assert open_store(StoreSettings(root)).url == f"{scheme.lower()}://{address}"
+    assert opened == [f"{scheme.lower()}://{address}"]
 
 
 def test_settings_can_be_sent_to_another_process_and_hide_the_secret() -> None:

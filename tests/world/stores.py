@@ -66,7 +66,6 @@ class BucketStore:
         self._bucket = bucket
         self._plain = bucket.plain
         self.url = bucket.plain.url
-        self.min_part_size = bucket.plain.min_part_size
         self.retry_deadline = self.longest_call = RETRY_DEADLINE
 
     def put(

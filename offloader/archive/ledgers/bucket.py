@@ -22,7 +22,7 @@ from offloader.errors import DamagedObjectError, FatalError, ObjectNotFoundError
 from offloader.format.v1 import decode_ledger_index
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore, Stat
-from offloader.storage.objects import read_index
+from offloader.storage.bounded_reads import read_index
 
 THREADS = 16
 _NAME, _VERSION, _CLUSTER = "managedledgername", "s3managedledgeroffloaderformatversion", "pulsarclustername"

@@ -17,8 +17,6 @@ from offloader.pulsar.settings import PulsarSettings
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
 
-_S3 = "s3://"
-
 
 @dataclass(frozen=True)
 class LedgerBucket:
@@ -54,8 +52,8 @@ class LedgerBucket:
     def url_of(self, bucket: str) -> str:
         """The URL of the store with the objects of a context that names this bucket: same end point, same keys."""
         root = self.store.root
-        own = not bucket or not root.startswith(_S3) or root.removeprefix(_S3).split("/")[0] == bucket
-        return root if own else f"{_S3}{bucket}"
+        own = not bucket or self.store.scheme != "s3" or root.partition("://")[2].split("/")[0] == bucket
+        return root if own else f"s3://{bucket}"
 
     def _ask(self, admin: PulsarSettings, topic: TopicName) -> FoundLedgers | None:
         """None where the brokers do not know the topic."""

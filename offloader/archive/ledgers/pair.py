@@ -13,7 +13,7 @@ from offloader.errors import DamagedObjectError, ObjectNotFoundError
 from offloader.format.v1 import LedgerIndex, decode_ledger_index
 from offloader.model import Position, TopicName
 from offloader.ports.object_store import ObjectStore
-from offloader.storage.objects import read_index, read_ranges
+from offloader.storage.bounded_reads import read_index, read_ranges
 
 
 def owner_of(index: LedgerIndex) -> str:

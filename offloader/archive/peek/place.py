@@ -17,7 +17,7 @@ from offloader.errors import DamagedObjectError, FatalError
 from offloader.format.blocks import HEADER_SIZE, BlockHeader, decode_header
 from offloader.model import Gap, Loss, Part, Position, Segment
 from offloader.ports.object_store import ObjectStore
-from offloader.storage.objects import naming, read_index
+from offloader.storage.bounded_reads import naming, read_index
 
 Owner = Segment | OffloadedLedger | Loss
 

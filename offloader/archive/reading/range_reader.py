@@ -18,7 +18,7 @@ from offloader.archive.reading.verifier import OnDamage, RangeVerifier, sound_le
 from offloader.errors import DamagedObjectError, ObjectNotFoundError
 from offloader.format.blocks import HEADER_SIZE
 from offloader.ports.object_store import Stat
-from offloader.storage.objects import naming, read_index
+from offloader.storage.bounded_reads import naming, read_index
 
 T = TypeVar("T")
 Body = tuple[bytes, Stat]

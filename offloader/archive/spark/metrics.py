@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from offloader.errors import DamagedRecordError
 from offloader.json_text import parse_json
 from offloader.model import MIB
-from offloader.storage.objects import read_whole
+from offloader.storage.bounded_reads import read_whole
 from offloader.storage.open import open_store
 from offloader.storage.settings import StoreSettings
 

@@ -67,5 +67,5 @@ class SourceOptions:
         """Where metrics go: an S3 bucket is reached like the archive's."""
         if self.metrics is None:
             return None
-        both_s3 = self.metrics.startswith("s3://") and self.store.root.startswith("s3://")
-        return self.store.beside(self.metrics, "metrics") if both_s3 else StoreSettings(self.metrics, setting="metrics")
+        alone = StoreSettings(self.metrics, setting="metrics")
+        return self.store.beside(self.metrics, "metrics") if alone.scheme == self.store.scheme == "s3" else alone

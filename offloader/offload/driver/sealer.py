@@ -16,7 +16,7 @@ from offloader.model import Part, SealedFacts
 from offloader.offload.core import segments
 from offloader.offload.driver.committing import append
 from offloader.ports.object_store import ObjectStore, UploadedPart
-from offloader.storage.objects import naming
+from offloader.storage.bounded_reads import naming
 
 # Pulsar's readers check this one key; there is no version 2 (see docs/format.md).
 OBJECT_META = {"s3managedledgeroffloaderformatversion": "1"}

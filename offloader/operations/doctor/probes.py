@@ -114,7 +114,7 @@ class RealProbes:
             return ledgers.read(topic, self.admin.topic_info(topic))
 
     def bucket(self) -> tuple[BucketFacts, float | None] | None:
-        if not self._store_settings.root.startswith("s3://"):
+        if self._store_settings.scheme != "s3":
             return None
         from offloader.storage.s3_client import life_cycle_rules
 

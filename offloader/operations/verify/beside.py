@@ -19,7 +19,7 @@ from offloader.model import Loss, Segment, TopicName
 from offloader.operations.verify.catalog_records import ReadCatalog, ReadRecord
 from offloader.operations.verify.strays import Journals
 from offloader.ports.object_store import ObjectStore
-from offloader.storage.objects import read_to_compare
+from offloader.storage.bounded_reads import read_to_compare
 
 
 def check_copies(

@@ -11,7 +11,7 @@ from offloader.metadata.manifest import FAN, ManifestRow, before_next, leaf
 from offloader.metadata.state import Record
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
-from offloader.storage.objects import read_to_compare
+from offloader.storage.bounded_reads import read_to_compare
 
 
 class ManifestCheck:

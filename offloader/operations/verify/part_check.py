@@ -15,7 +15,7 @@ from offloader.format.stats import StatsBuilder
 from offloader.metadata.layout import data_key
 from offloader.model import Part, Position, Segment, TopicName
 from offloader.ports.object_store import ObjectStore
-from offloader.storage.objects import read_ranges
+from offloader.storage.bounded_reads import read_ranges
 
 
 class PartStream:

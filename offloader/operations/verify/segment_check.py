@@ -11,7 +11,7 @@ from offloader.metadata.layout import data_key, index_key
 from offloader.model import Segment, TopicName
 from offloader.operations.verify.part_check import PartStream
 from offloader.ports.object_store import ObjectStore, Stat
-from offloader.storage.objects import naming, read_index
+from offloader.storage.bounded_reads import naming, read_index
 
 # The one key that Pulsar's readers look for in an object's metadata.
 VERSION_KEY = "s3managedledgeroffloaderformatversion"

@@ -103,6 +103,7 @@ def test_a_damaged_record_is_no_reason_to_guess(settings):
         ("s3://ledgers", "", "s3://ledgers"),
         ("s3://ledgers", "ledgers", "s3://ledgers"),
         ("s3://ledgers", "older", "s3://older"),
+        ("S3://ledgers", "older", "s3://older"),
         ("file:///copy/of/the/bucket", "ledgers", "file:///copy/of/the/bucket"),
     ],
 )

@@ -139,6 +139,9 @@ def test_metrics_in_a_bucket_are_written_like_the_archive_is_read() -> None:
     found = options(metrics="s3://metrics", endpoint="http://127.0.0.1:9")
 
     assert found.metrics_store == StoreSettings("s3://metrics", "http://127.0.0.1:9")
+    assert options(metrics="S3://metrics", endpoint="http://127.0.0.1:9").metrics_store == StoreSettings(
+        "S3://metrics", "http://127.0.0.1:9"
+    )
     assert options(metrics="file:///m", endpoint="http://127.0.0.1:9").metrics_store == StoreSettings("file:///m")
     assert options().metrics_store is None
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
+from offloader.config import Config
 from offloader.errors import AccessDeniedError
-from offloader.operations.doctor.probes import ahead
+from offloader.operations.doctor.probes import RealProbes, ahead
+from offloader.operations.doctor.store_checks import BucketFacts
+from offloader.storage import s3_client
 from offloader.storage.s3_client import life_cycle_rules
 from offloader.storage.settings import StoreSettings
+from tests.config.texts import BASE
 
 KEYS = {"region_name": "us-east-1", "aws_access_key_id": "key", "aws_secret_access_key": "secret"}
 
@@ -50,3 +56,11 @@ def test_rules_prefix_and_clock(endpoint) -> None:
 def test_rules_that_cannot_be_read(endpoint) -> None:
     with pytest.raises(AccessDeniedError, match="the rules of bucket absent cannot be read"):
         life_cycle_rules(settings(endpoint, "s3://absent/x"))
+
+
+@pytest.mark.parametrize("root", ["s3://absent/x", "S3://absent/x"])
+def test_a_bucket_is_asked_however_its_scheme_is_written(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3_client, "life_cycle_rules", lambda settings: (settings.root, (), None))
+    nothing: Any = None
+    probes = RealProbes(Config.parse(BASE.replace("s3://archive/pulsar", root), {}), nothing, nothing)
+    assert probes.bucket() == (BucketFacts(root), None)

@@ -19,9 +19,9 @@ from offloader.errors import (
     UploadGoneError,
 )
 from offloader.ports.object_store import ObjectStore
-from tests.storage.bench import noise, upload_parts
 from tests.storage.proxy import Proxy, Rule
 from tests.storage.servers import S3Server, Stores, free_port
+from tests.storage.subject import noise, upload_parts
 
 FOR_EVER = 10_000
 PATIENT_SECONDS, IMPATIENT_SECONDS = 60.0, 1.0

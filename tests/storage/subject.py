@@ -1,4 +1,4 @@
-"""What the contract's tests need of a store: another process' view of the same root, and how long its parts must be."""
+"""The store under test, as the contracts need it: how to open it, what it can; and small helpers."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from multiprocessing.context import BaseContext
 from crc32c import crc32c
 
 from offloader.ports.object_store import ObjectStore, UploadedPart
-from offloader.storage.fsspec import COMPOSE_LIMIT
 from offloader.storage.settings import StoreSettings
 
 
 @dataclass(frozen=True)
-class Bench:
-    """`open` gives a new store over one root, as another process has it; its opener closes it."""
+class Subject:
+    """The store under test. `open` gives a new store over one root, as another process has it; its opener closes it."""
 
     open: Callable[[], ObjectStore]
     settings: StoreSettings | None = None  # for tests with real processes; None where they cannot share the store
     part_size: int = 1000
     keeps_meta: bool = True
+    compares_by_reading: bool = True  # a create reads what is there by `read`; False: the store has it in memory
 
 
 @cache
@@ -54,9 +54,9 @@ def open_uploads(store: ObjectStore, key: str) -> list[str]:
     return [found.upload for found in store.list_uploads(key) if found.key == key]
 
 
-def check_parts_in_steps(store: ObjectStore) -> None:
-    """More parts than one request composes become one object, and leave nothing else."""
-    contents = [noise(100, n) for n in range(COMPOSE_LIMIT * 3 + 1)]
+def check_many_parts(store: ObjectStore, count: int) -> None:
+    """So many parts become one object, and leave nothing else."""
+    contents = [noise(100, n) for n in range(count)]
     upload = store.begin("k")
     store.commit(upload, upload_parts(store, upload, contents))
     assert store.read("k")[0] == b"".join(contents)

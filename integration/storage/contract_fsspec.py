@@ -1,5 +1,5 @@
-"""What `FsspecStore` must do before a server: long and odd objects, lost answers, refusals.
-`class TestX(CloudContract)`."""
+"""What `FsspecStore` must do with a cloud's server: long and odd objects, lost answers, refusals. Only for stores
+through fsspec, whose clients retry by themselves: `class TestX(StoreContract, FsspecCloudContract)`."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ import pytest
 
 from offloader.errors import AccessDeniedError, BucketNotFoundError, OutcomeUnknownError, StoreUnavailableError
 from offloader.ports.object_store import ObjectStore
+from offloader.storage.fsspec import COMPOSE_LIMIT
 from offloader.storage.settings import StoreSettings
-from tests.storage.bench import Bench, check_parts_in_steps, upload_parts
 from tests.storage.proxy import Proxy, Rule
 from tests.storage.servers import Stores
+from tests.storage.subject import Subject, check_many_parts, upload_parts
 
 SEVERAL_REQUESTS = 70_000_000  # bytes; gcsfs sends 50 MiB at a time, adlfs 64 MiB
 
 
 @dataclass(frozen=True)
-class Server(ABC):
-    """A server, and a bucket in it."""
+class FsspecServer(ABC):
+    """A server that a file system of fsspec knows, and a bucket in it."""
 
     host: str
     port: int
@@ -43,21 +44,21 @@ def written_below(key: str, method: str, path: str) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")  # gcsfs gives aiohttp all bytes at once
-class CloudContract:
-    """`store` goes through the proxy, `direct` does not. A fixture `server` is needed."""
+class FsspecCloudContract:
+    """`proxied` goes through a proxy that loses answers, `store` and `other` do not. Needs a fixture `server`."""
 
     @pytest.fixture
-    def bench(self, server: Server, stores: Stores) -> Bench:
+    def subject(self, server: FsspecServer, stores: Stores) -> Subject:
         settings = server.settings()
-        return Bench(lambda: stores.open(settings), settings, keeps_meta=False)
+        return Subject(lambda: stores.open(settings), settings, keeps_meta=False)
 
     @pytest.fixture
-    def proxy(self, server: Server) -> Iterator[Proxy]:
+    def proxy(self, server: FsspecServer) -> Iterator[Proxy]:
         with Proxy(server.host, server.port) as proxy:
             yield proxy
 
     @pytest.fixture
-    def proxied(self, server: Server, stores: Stores, proxy: Proxy) -> ObjectStore:
+    def proxied(self, server: FsspecServer, stores: Stores, proxy: Proxy) -> ObjectStore:
         return stores.open(server.settings(endpoint=proxy.url))
 
     def test_a_create_whose_answer_is_lost_is_ours(self, proxy: Proxy, proxied: ObjectStore) -> None:
@@ -92,7 +93,7 @@ class CloudContract:
         assert store.put("k", contents[won.index(True)], if_absent=True) is not None
 
     def test_more_parts_than_one_request_composes(self, store: ObjectStore) -> None:
-        check_parts_in_steps(store)
+        check_many_parts(store, COMPOSE_LIMIT * 3 + 1)
 
     def test_bytes_that_look_like_the_protocol_are_kept(self, store: ObjectStore) -> None:
         data = b"before\n--==0==--\nbetween\r\n--==0==--\r\nafter"
@@ -100,7 +101,7 @@ class CloudContract:
         assert store.put("k", data[::-1], if_absent=True) is None
         assert store.read("k")[0] == data
 
-    def test_a_bucket_that_does_not_exist_is_named(self, server: Server, stores: Stores) -> None:
+    def test_a_bucket_that_does_not_exist_is_named(self, server: FsspecServer, stores: Stores) -> None:
         absent = stores.open(server.settings(bucket=f"none-{uuid.uuid4().hex}"))
         for call in (lambda: absent.put("k", b"x", if_absent=True), lambda: absent.begin("k")):
             with pytest.raises(BucketNotFoundError, match=r"storage\.root") as caught:

@@ -1,4 +1,4 @@
-"""Objects read whole or in ranges: with a bound, since whatever lies in a bucket may be damage."""
+"""Bounded reads of whole objects and of ranges, from any store: whatever lies in a bucket may be damage."""
 
 from __future__ import annotations
 
