@@ -1,8 +1,8 @@
 """Cuts a topic's entries into blocks and parts.
 
-The same start, entries and layout give the same bytes, wherever slices begin and end: a part begins at a block's start,
-and what was not emitted is read again from its part's beginning. A block's end shows only when the next entry arrives,
-so a part is emitted by the `offer` of the entry after it, or by `finish`.
+The same start, entries and layout give the same whole parts, wherever slices end: a part begins with a new block, and
+the next slice begins where the last emitted part ended. Only the short last part depends on the end. A block's end
+shows only when the next entry arrives, so the `offer` of the entry after a part emits it, or `finish` does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The catalog: per topic, what is offloaded. Each append is an exact compare-and-set on the topic's next slot."""
+"""The catalog: per topic, what is offloaded. A record counts once it is in the topic's next slot: one writer alone gets
+it."""
 
 from __future__ import annotations
 
@@ -39,7 +40,9 @@ class Heads(NamedTuple):
 class Catalogs:
     """All catalogs of a root, as one application may write them. Safe to use from several threads.
 
-    A topic is released by a claim of nobody (`released`): any application may claim it then.
+    Who may append: the application that the topic's last claim names; where that names nobody (`released`), whoever
+    appends a claim. `adopt` and a rebuild go past this rule. In the store, only put-if-absent protects it: every
+    process with its credentials is trusted.
     """
 
     def __init__(self, store: ObjectStore, application: str) -> None:
@@ -112,11 +115,15 @@ class Catalogs:
         )
 
     def append(self, head: CatalogHead, record: Said) -> CatalogHead:
-        """Write the next record behind a loaded head; one that is there already is success. A claim that the same
-        application had begun before, of the same incarnation, stands for a later one: it is the head's then.
+        """Write the next record behind a loaded head; one that is there already is success.
 
-        Raises ClaimedByOtherError; IntegrityError where the record does not continue the catalog (any more);
-        OutcomeUnknownError, after which nothing but the same may be tried before the topic is loaded again.
+        Each try writes the claim's marker, the record's own object, and the next slot. Where another process has begun
+        a record in the same place, that one is finished first. A claim that the same application has begun for the same
+        incarnation counts in place of a later one: it is in the returned head.
+
+        Raises ClaimedByOtherError unless the application may append (see the class); IntegrityError where the record
+        does not continue the catalog (any more); OutcomeUnknownError: before the topic is loaded again, only the same
+        record may be tried.
         """
         while not self._holds(head, record):
             self._check_claim(head, record)
@@ -192,7 +199,7 @@ class Catalogs:
         return next((key for key, _ in self._store.list(layout.topic_folder(topic)) if key != own), None)
 
     def _begun(self, topic: TopicName, key: str, wanted: Said) -> tuple[Record, bytes]:
-        """What was begun in a record's place before, by whom ever: that is finished first."""
+        """What any process has begun in a record's place before."""
         try:
             data = read_record(self._store, key)
         except ObjectNotFoundError as error:
@@ -323,9 +330,9 @@ def _is(head: CatalogHead, there: Record, record: Segment | Loss) -> bool:
 
 
 def _stands_for(begun: Record, wanted: Said) -> bool:
-    """Whether a claim that was begun takes the place of a later one of the same: what was promised first counts.
+    """Whether a claim that was begun takes the place of a later one of the same application and incarnation.
 
-    The later one would begin later, and nobody would have what lies between.
+    It must: the later one begins at a later position, and nobody would offload the entries between the two.
     """
     if not isinstance(begun, Claim) or not isinstance(wanted, Claim):
         return False

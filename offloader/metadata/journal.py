@@ -235,7 +235,7 @@ class Journal:
             raise JournalUnavailableError(str(error)) from error
 
     def _check_ours(self, there: bytes | None) -> None:
-        """Only a record in our next slot proves another owner: whoever starts leaves a fence there, for ever."""
+        """Only a record in our next slot proves another owner: whoever starts puts a fence there, which stays."""
         if there is None:
             return
         key = self._log.key(self._next_slot)

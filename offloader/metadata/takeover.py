@@ -1,4 +1,4 @@
-"""`offloader takeover`: an application adopts another one's journal and claims, for ever."""
+"""One application takes over another one's journal and claims, for ever."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ class TakenOver(NamedTuple):
 def takeover(
     store: ObjectStore, old_application: str, new_application: str, new_token: Callable[[], str], now: int
 ) -> TakenOver:
-    """Adopt all topics of an application. Neither of the two applications may run.
+    """Take over all topics of an application. Neither of the two applications may run.
 
-    The old one meets a fence and stops for good; this process overtakes the new one. Each topic's state is in the new
+    Should the old one run, it meets a fence and stops for good; the new one stops, too, since this process opens its
+    journal. Each topic's state is in the new
     journal before its catalog is claimed: so no topic is ever without an owner that knows its open segment. An
     interrupted takeover can be repeated. A topic whose catalog cannot be read stays where it is: repeat the takeover
     when it can be read. Raises ConfigError, OvertakenError, and JournalUnavailableError: repeated, it goes on.

@@ -147,7 +147,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class SealedFacts:
-    """What sealing steps 2-4 need, journaled before the first of them: repeated, they write the same bytes."""
+    """What sealing needs, journaled before its first write: repeated, it writes the same bytes."""
 
     offloaded_at: int
     size: int

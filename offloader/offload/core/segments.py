@@ -88,7 +88,8 @@ def uploading(state: TopicState, uuid: str, upload: str) -> TopicState:
 
 
 def closing(state: OpenTopic, end: Position, reason: RollReason) -> OpenTopic:
-    """Fix the segment's end. An end may only be fixed again to an earlier one, which a full object forces."""
+    """Fix the segment's end; again only to an earlier one, which a full object forces. A short part that was uploaded
+    for the later end stays unpublished: see `SliceId`."""
     segment = state.open
     if segment.closing_end is not None:
         end, reason = min((segment.closing_end, segment.roll_reason or reason), (end, reason), key=lambda pair: pair[0])

@@ -1,4 +1,5 @@
-"""What is committed of each topic. Only this appends to catalogs; it has manifests sum up what is old in them."""
+"""What is committed of each topic, with the application's only call of `Catalogs.append` (takeover and rebuild write
+beside it). It also has manifests sum up what is old."""
 
 from __future__ import annotations
 

@@ -209,7 +209,7 @@ class LanePlans:
             topic.planned = replace(topic.planned, throttled_since=0)
 
     def _begin_uploads(self, decisions: list[Decision]) -> list[Decision]:
-        """Have uploads begun; the decisions with new ones for those that have begun already."""
+        """Have uploads begun. Where the store has answered at once, the topic is decided anew; others wait."""
         begins = [(d.view.topic, d.step.uuid) for d in decisions if isinstance(d.step, Begin)]
         if not begins:
             return decisions

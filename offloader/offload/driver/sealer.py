@@ -1,5 +1,5 @@
-"""Sealing, steps 2 to 4: complete the upload, write the index, append to the catalog. Each step may be repeated and
-writes the same bytes: the journal's Sealing record fixes them."""
+"""Sealing: (1) the driver journals the Sealing record, which fixes all bytes; then this may run, and run again: (2)
+complete the upload, (3) write the index object, (4) append to the catalog."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ DRIVER = "streaming"
 
 
 def seal(store: ObjectStore, catalogs: Catalogs, catalog: CatalogHead, state: OpenTopic) -> CatalogHead:
-    """Make a segment in Sealing durable and commit it on `catalog`, as it was loaded some time before. Returns the
-    catalog, with the segment unless it went on without it (then a process that was overtaken has committed the same
-    range). Raises UploadGoneError or PartRejectedError when its upload must be abandoned."""
+    """Make a segment in Sealing durable and commit it behind `catalog`, a head that may be old. Returns the newest.
+    The segment is not in it where an overtaken process has committed its range under another uuid. Raises
+    UploadGoneError or PartRejectedError when its upload must be abandoned."""
     segment = state.open
     facts = segment.sealed
     if facts is None:

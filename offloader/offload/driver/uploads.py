@@ -42,7 +42,7 @@ class SegmentUploads:
         self._begun.clear()
 
     def _uploading(self, state: TopicState, uuid: str, answer: str | OffloadError) -> TopicState:
-        """An upload is its uuid's: a segment that has another one by now does not get it."""
+        """The upload is for the object `uuid`: where the segment has another uuid by now, it is abandoned."""
         if not isinstance(answer, OffloadError):
             return segments.uploading(state, uuid, answer)
         log.warning("cannot begin an upload topic=%s: %s", state.topic, answer, extra={"see": "upload-refused"})

@@ -65,7 +65,7 @@ def run_slice(work: Slice, source: EntrySource, store: ObjectStore, clock_ms: Ca
 
 
 def died(work: Slice) -> Receipt:
-    """The receipt of a slice whose task was lost: a later attempt touches nothing."""
+    """The receipt of a slice whose task was lost. Spark's next attempt answers with it and reads nothing."""
     reason = "the task that read this slice died"
     return Receipt(work.id, SliceStop.FAILED, failure_kind=FailureKind.TASK_DIED, failure_reason=reason)
 
@@ -98,7 +98,7 @@ class _SliceRun:
         self._finished = False
         self._lookups_left = work.max_gap_lookups
         self._arrivals = Arrivals()
-        self._read_again = False  # what was delivered last does not prove what is stored
+        self._read_again = False  # the last delivery had broken entries
         self._cutter = PartCutter(
             work.cuts, first_part=work.id.first_part, offset=work.offset, first_block=work.first_block, room=work.room
         )
