@@ -41,8 +41,8 @@ class Catalogs:
     """All catalogs of a root, as one application may write them. Safe to use from several threads.
 
     Who may append: the application that the topic's last claim names; where that names nobody (`released`), whoever
-    appends a claim. `adopt` and a rebuild go past this rule. In the store, only put-if-absent protects it: every
-    process with its credentials is trusted.
+    appends a claim. `take_over_claim` and a rebuild go past this rule. In the store, only put-if-absent protects it:
+    every process with its credentials is trusted.
     """
 
     def __init__(self, store: ObjectStore, application: str) -> None:
@@ -127,18 +127,18 @@ class Catalogs:
         """
         while not self._holds(head, record):
             self._check_claim(head, record)
-            head, written = self._commit(head, linked(head, record))
+            head, written = self._write(head, linked(head, record))
             if written:
                 break
         if isinstance(record, Claim) and not record.application:
             self.unmark(head.topic)
         return head
 
-    def adopt(self, head: CatalogHead, former: str, at: int) -> CatalogHead:
+    def take_over_claim(self, head: CatalogHead, former: str, at: int) -> CatalogHead:
         """Claim a topic in place of `former`, with everything else as it is. A no-op where `former` does not own it."""
         while head.claim is not None and head.claim.application == former:
             claim = replace(head.claim, application=self._application, at=at, reason=f"taken over from {former}")
-            head, _ = self._commit(head, linked(head, claim))
+            head, _ = self._write(head, linked(head, claim))
         if head.claim is not None and head.claim.application == self._application:
             self._store.delete([layout.claim_key(former, head.topic)])
         return head
@@ -173,7 +173,7 @@ class Catalogs:
             case Segment() | Loss():
                 return head.is_behind(record.start) and self._has(head, record)
 
-    def _commit(self, head: CatalogHead, record: Said) -> tuple[CatalogHead, bool]:
+    def _write(self, head: CatalogHead, record: Said) -> tuple[CatalogHead, bool]:
         """Write the record's own object, then the next slot: the head with the record, or with what was there first."""
         _after(head, record)  # or it is refused before anything is written
         uuid = record_uuid(head.topic, record)
@@ -192,7 +192,7 @@ class Catalogs:
             return self._put(head, record, data)
         begun = self._begun(head.topic, key, record)
         head, written = self._put(head, *begun)
-        return head, written and (begun[0] == record or _stands_for(begun[0], record))
+        return head, written and (begun[0] == record or _counts_for(begun[0], record))
 
     def _left(self, topic: TopicName, own: str) -> str | None:
         """What there is of a topic but for one object."""
@@ -329,7 +329,7 @@ def _is(head: CatalogHead, there: Record, record: Segment | Loss) -> bool:
     return True
 
 
-def _stands_for(begun: Record, wanted: Said) -> bool:
+def _counts_for(begun: Record, wanted: Said) -> bool:
     """Whether a claim that was begun takes the place of a later one of the same application and incarnation.
 
     It must: the later one begins at a later position, and nobody would offload the entries between the two.

@@ -12,7 +12,7 @@ from offloader.errors import (
     ObjectNotFoundError,
     UnprovenStoreError,
 )
-from offloader.metadata.envelope import seal, unseal
+from offloader.metadata.envelope import unwrap, wrap
 from offloader.metadata.layout import PROOF, ROOT, proof_key
 from offloader.metadata.log import read_record
 from offloader.metadata.state import Root
@@ -28,7 +28,7 @@ def open_root(store: ObjectStore, cluster: str, new_uuid: Callable[[], str], *, 
     if create:
         prove(store, new_uuid())
         token = new_uuid()
-        store.put(ROOT, seal(token, pb.Body(root=pb.Root(uuid=token, cluster=cluster))), if_absent=True)
+        store.put(ROOT, wrap(token, pb.Body(root=pb.Root(uuid=token, cluster=cluster))), if_absent=True)
     root = read_root(store)
     if root.cluster != cluster:
         raise AnotherClusterError(
@@ -41,7 +41,7 @@ def open_root(store: ObjectStore, cluster: str, new_uuid: Callable[[], str], *, 
 def read_root(store: ObjectStore) -> Root:
     """Whose root it is. Raises ConfigError where there is none."""
     try:
-        opened = unseal(ROOT, read_record(store, ROOT))
+        opened = unwrap(ROOT, read_record(store, ROOT))
     except ObjectNotFoundError as error:
         raise ConfigError(
             f"storage.root: nothing was offloaded to {store.url} yet; check it, or start `offloader run`"

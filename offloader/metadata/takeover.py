@@ -44,11 +44,11 @@ def takeover(
         wanted = [
             topic
             for topic in inherited
-            if topic not in failed and topic not in journal.topics and _may_adopt(known.get(topic), old_application)
+            if topic not in failed and topic not in journal.topics and _may_take_over(known.get(topic), old_application)
         ]
         journal.record(inherited[topic].state for topic in wanted)
     for head in owned:
-        catalogs.adopt(head, old_application, now)
+        catalogs.take_over_claim(head, old_application, now)
     return TakenOver(tuple(sorted({*wanted, *(c.topic for c in owned)})), failed)
 
 
@@ -67,6 +67,6 @@ def _end_journal(
     return start.new_epoch(new_token, taken_over_by=new).topics
 
 
-def _may_adopt(head: CatalogHead | None, old: str) -> bool:
+def _may_take_over(head: CatalogHead | None, old: str) -> bool:
     """Whether nobody else has claimed the topic: a claim counts, whatever the old journal remembers."""
     return head is None or head.claim is None or head.claim.application == old

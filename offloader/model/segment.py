@@ -188,6 +188,11 @@ class OpenSegment:
         return sum(p.blocks for p in self.parts)
 
     @property
+    def next_part(self) -> int:
+        """The number of the next part to upload: parts count from 1, as the journal has them."""
+        return len(self.parts) + 1
+
+    @property
     def covered(self) -> Position | None:
         """The last position that is safely uploaded, None before the first part."""
         if not self.parts:

@@ -7,7 +7,7 @@
 5. `spark/plan_server.py`, `spark/plan_source.py`: hand the plan to Spark.
 6. `worker/slice_worker.py`: read and cut; `worker/part_uploads.py`: upload.
 7. `driver/receiving.py`, `core/segments.py` (pure): receipts become journal states.
-8. `driver/sealing.py`, `driver/sealer.py`: complete the object; `driver/committing.py`: append to the catalog.
+8. `driver/sealing.py`, `driver/seal_steps.py`: complete the object; `driver/committing.py`: append to the catalog.
 9. `driver/acknowledging.py`: tell Pulsar.
 
 `driver/work.py` runs what must not hold up the loop. `driver/losses.py`, `driver/reconciling.py` and

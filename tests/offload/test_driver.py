@@ -145,7 +145,7 @@ def test_sixty_three_seals_that_take_long_hold_no_round_and_no_other_topic() -> 
     sim.produce(QUICK, 200)
     assert sum(bool(planned(sim)) and bool(sim.batch()) for _ in range(3))
     assert stuck.asked <= 64, "each is posted once, however many rounds there are"
-    assert sim.context.work.standing()[WorkKind.SEAL].queued == stuck.asked
+    assert sim.context.work.backlog()[WorkKind.SEAL].queued == stuck.asked
 
 
 def test_tails_before_a_rest_that_hangs_hold_nobody() -> None:

@@ -310,7 +310,14 @@ def _slice(run: str, number: int, decision: Decision, read: Read, limits: LaneLi
     if view.allowance is not None:
         budget = min(budget, max(view.allowance, 1))
     identity = SliceId(
-        view.topic, run, view.speed.lane, number, segment.uuid, read.upload, len(segment.parts) + 1, read.start
+        view.topic,
+        run,
+        view.speed.lane,
+        plan=number,
+        uuid=segment.uuid,
+        upload=read.upload,
+        first_part=segment.next_part,
+        start=read.start,
     )
     return Slice(
         identity,

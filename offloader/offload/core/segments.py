@@ -107,7 +107,7 @@ def received(state: TopicState, receipt: Receipt, now: int, jitter: float) -> Op
     if not isinstance(state, OpenTopic) or state.open.status is SegmentStatus.SEALING:
         raise StaleReceiptError(f"{state.topic}: no open segment awaits a receipt")
     segment = state.open
-    ours = (segment.uuid, segment.upload, len(segment.parts) + 1)
+    ours = (segment.uuid, segment.upload, segment.next_part)
     theirs = (receipt.id.uuid, receipt.id.upload, receipt.id.first_part)
     begins = segment.parts or receipt.id.start == segment.start
     continues = segment.covered is None or receipt.id.start > segment.covered

@@ -25,8 +25,8 @@ RELOAD_MS = 2_000
 COMPACT_AGAIN_MS = 60_000
 
 
-def append(catalogs: Catalogs, catalog: CatalogHead, record: Said) -> CatalogHead:
-    """See `Catalogs.append`. Not in the driver's thread."""
+def append_record(catalogs: Catalogs, catalog: CatalogHead, record: Said) -> CatalogHead:
+    """All that the application appends passes here: see `Catalogs.append`. Not in the driver's thread."""
     return catalogs.append(catalog, record)
 
 
@@ -37,7 +37,7 @@ def take(topic: Topic, catalog: CatalogHead) -> None:
 
 def have_recorded(context: Context, topic: Topic, record: Said, then: Callable[[], None] = lambda: None) -> None:
     """Have a record appended, and `then` called. Nothing else is decided about the topic before that."""
-    call = partial(append, context.catalogs, topic.catalog, record)
+    call = partial(append_record, context.catalogs, topic.catalog, record)
     context.work.post(WorkKind.CATALOG, topic.name, call, partial(_recorded, context, topic, then))
 
 
@@ -73,7 +73,7 @@ def end_claim(context: Context, name: TopicName) -> None:
     """Nobody's topic from here on: any application may claim it. Not in the driver's thread."""
     catalog = context.catalogs.head(name)
     if catalog.claim is not None and catalog.claim.application:
-        append(context.catalogs, catalog, released(catalog.claim, context.clock_ms(), "released"))
+        append_record(context.catalogs, catalog, released(catalog.claim, context.clock_ms(), "released"))
 
 
 class Compacting:

@@ -58,7 +58,7 @@ class Driver:
         self._inbox.put(batch)
         return batch
 
-    def commit(self, lane: Lane, receipts: list[Receipt]) -> None:
+    def journal_receipts(self, lane: Lane, receipts: list[Receipt]) -> None:
         """Called by foreachBatch: returns once the receipts are journaled (or the driver stops)."""
         batch = self.deliver(lane, receipts)
         while not batch.done.wait(BUSY_WAIT) and not self._stopping.is_set():

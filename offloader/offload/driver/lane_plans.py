@@ -18,12 +18,12 @@ from offloader.offload.driver import committing, reconciling
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.foreseen import only_foreseen
 from offloader.offload.driver.polling import look
-from offloader.offload.driver.receiving import receive, tell_of_abandoned
+from offloader.offload.driver.receiving import take_receipts, tell_of_abandoned
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.sealing import Sealing
 from offloader.offload.driver.topic import Topic, source_of
 from offloader.offload.driver.undelivered import explain_old_tails
-from offloader.offload.driver.uploads import SegmentUploads
+from offloader.offload.driver.uploads import UploadStarter
 from offloader.offload.driver.work import WorkKind
 from offloader.offload.spark.plan_server import PlanServer
 
@@ -70,7 +70,7 @@ class LanePlans:
         self.due_at: float = 0
         self._context = context
         self._registry = registry
-        self._uploads = SegmentUploads(context)
+        self._uploads = UploadStarter(context)
         self._sealing = Sealing(context)
         self._outstanding: dict[Lane, _Outstanding] = {}
         self._number = 0
@@ -103,7 +103,7 @@ class LanePlans:
     def take(self, batch: LaneBatch) -> None:
         """Journal what a batch's receipts say. Raises where the journal is not reachable: take it again then."""
         context = self._context
-        received = receive(
+        received = take_receipts(
             context, self._registry.topics, self.rates, self.limits[Lane.FAST], self.server.run, batch.receipts
         )
         out = self._outstanding.get(batch.lane)

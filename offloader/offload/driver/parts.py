@@ -67,7 +67,7 @@ class PinState:
 
 
 @dataclass(frozen=True, slots=True)
-class Losses:
+class LossState:
     """`accepted`: losses are accepted up to here. `awaited`: the first position seen that is not accounted for."""
 
     accepted: Position | None = None

@@ -14,7 +14,7 @@ from offloader.offload.core import segments
 from offloader.offload.driver import committing
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.receiving import tell_of_abandoned, wants_anything
-from offloader.offload.driver.sealer import seal
+from offloader.offload.driver.seal_steps import seal
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
 from offloader.offload.worker.slice_worker import failure_kind

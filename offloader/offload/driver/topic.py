@@ -33,7 +33,7 @@ class Topic:
     retirement: parts.Retirement | None = None
     release: parts.Release = field(default_factory=parts.Release)
     pin: parts.PinState = field(default_factory=parts.PinState)
-    losses: parts.Losses = field(default_factory=parts.Losses)
+    losses: parts.LossState = field(default_factory=parts.LossState)
     inquiry: parts.Inquiry | None = None  # it does not, or did not, answer as the one that we know
 
     @property

@@ -12,13 +12,13 @@ from offloader.metadata.state import Abandoned, TopicState
 from offloader.model import TopicName
 from offloader.offload.core import segments
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.sealer import OBJECT_META
+from offloader.offload.driver.seal_steps import OBJECT_META
 from offloader.offload.driver.work import ADOPTIONS, WorkKind
 
 log = logging.getLogger(__name__)
 
 
-class SegmentUploads:
+class UploadStarter:
     """Has uploads begun. What has begun meanwhile is journaled before a slice is planned for it."""
 
     def __init__(self, context: Context) -> None:

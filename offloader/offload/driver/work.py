@@ -70,7 +70,7 @@ CHANGES_A_TOPIC = frozenset(
 )
 
 
-class Standing(NamedTuple):
+class Backlog(NamedTuple):
     """How much of one kind there is. `oldest_ms`: the age of what was posted first."""
 
     queued: int
@@ -164,13 +164,13 @@ class Work:
             if not self._changing[piece.key]:
                 del self._changing[piece.key]
 
-    def standing(self) -> Mapping[WorkKind, Standing]:
-        """How things stand, for the metrics."""
-        now, found = self._clock_ms(), {kind: Standing(0, 0, 0) for kind in WorkKind}
+    def backlog(self) -> Mapping[WorkKind, Backlog]:
+        """By kind, for the metrics."""
+        now, found = self._clock_ms(), {kind: Backlog(0, 0, 0) for kind in WorkKind}
         for piece in self._under_way.values():
             queued, running, oldest = found[piece.kind]
             age = max(oldest, now - piece.posted_at)
-            found[piece.kind] = Standing(queued + (not piece.running), running + piece.running, age)
+            found[piece.kind] = Backlog(queued + (not piece.running), running + piece.running, age)
         return found
 
 

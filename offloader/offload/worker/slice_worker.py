@@ -91,7 +91,7 @@ class _SliceRun:
         self._uploads = PartUploads(store, work.id.upload)
         self._clock = clock_ms
         self._began = self._part_began = clock_ms()
-        self._cut = self._sending_ms = 0
+        self._parts_cut = self._sending_ms = 0
         self._at = _Progress(Walk(LedgerList(work.ledgers), work.id.start, work.bound.place))
         self._parts: list[Part] = []
         self._gaps: list[Gap] = []
@@ -162,7 +162,7 @@ class _SliceRun:
                 return stop
             hangs = self._work.stall_ms is not None and silence.lasted(now) >= self._work.stall_ms
             if hangs or self._waits_in_vain(now):
-                return SliceStop.BUDGET if self._cut else SliceStop.SLOW
+                return SliceStop.BUDGET if self._parts_cut else SliceStop.SLOW
             if self._read_again:
                 return None
 
@@ -171,7 +171,7 @@ class _SliceRun:
         work, used = self._work, now - self._began
         if used < work.time_budget_ms:
             return False
-        seen, goal = self._cutter.pending_bytes, work.cuts.part_size if self._cut else work.goal
+        seen, goal = self._cutter.pending_bytes, work.cuts.part_size if self._parts_cut else work.goal
         left = work.hard_limit_ms - (self._part_began - self._began)
         return used >= work.hard_limit_ms or (now - self._part_began) * goal > left * seen
 
@@ -249,13 +249,13 @@ class _SliceRun:
     def _budget_used(self, taken: int) -> bool:
         """Whether another part would be too much, or late. `taken`: bytes of the run that is being cut."""
         used = self._clock() - self._began
-        next_part = used + used // self._cut
+        next_part = used + used // self._parts_cut
         return next_part > self._work.time_budget_ms or self._at.read_bytes + taken >= self._work.byte_budget
 
     def _upload(self, cut: CutPart) -> None:
         self._settle()
         self._uploads.start(cut)
-        self._cut += 1
+        self._parts_cut += 1
         self._part_began = self._clock()
 
     def _settle(self) -> None:

@@ -14,7 +14,7 @@ from offloader.metadata.catalog_codec import TOPIC
 from offloader.metadata.state import CatalogHead, OpenTopic
 from offloader.model import Part, SealedFacts
 from offloader.offload.core import segments
-from offloader.offload.driver.committing import append
+from offloader.offload.driver.committing import append_record
 from offloader.ports.object_store import ObjectStore, UploadedPart
 from offloader.storage.objects import naming
 
@@ -37,7 +37,7 @@ def seal(store: ObjectStore, catalogs: Catalogs, catalog: CatalogHead, state: Op
     if segment.parts:
         _write_objects(store, state, facts)
     record = segments.as_record(state, DRIVER, (("root", store.url), (TOPIC, str(state.topic))))
-    return append(catalogs, current, record)
+    return append_record(catalogs, current, record)
 
 
 def _write_objects(store: ObjectStore, state: OpenTopic, facts: SealedFacts) -> None:
