@@ -6,6 +6,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from offloader.errors import (
+    DataLostError,
+    IntegrityError,
+    OffloadError,
+    OutcomeUnknownError,
+    RetryableError,
+    TopicNotFoundError,
+    UploadGoneError,
+)
 from offloader.model.ledger import Gap, LedgerRange
 from offloader.model.position import Position
 from offloader.model.units import KIB, MAX_TIME, MIB
@@ -123,7 +132,7 @@ class SegmentStatus(StrEnum):
 
 
 class FailureKind(StrEnum):
-    """What a topic's slice or seal met; names are those of the error tree's leaves."""
+    """What a topic's slice or seal met, after the branches and leaves of the error tree."""
 
     RETRYABLE = "retryable"
     FATAL = "fatal"
@@ -133,6 +142,21 @@ class FailureKind(StrEnum):
     DATA_LOST = "data-lost"
     TASK_DIED = "task-died"
     TOPIC_GONE = "topic-gone"
+
+    @classmethod
+    def of(cls, error: OffloadError) -> FailureKind:
+        """The kind that a failure is remembered as."""
+        return next((kind for branch, kind in _KINDS if isinstance(error, branch)), cls.FATAL)
+
+
+_KINDS: tuple[tuple[type[OffloadError], FailureKind], ...] = (
+    (UploadGoneError, FailureKind.UPLOAD_GONE),
+    (TopicNotFoundError, FailureKind.TOPIC_GONE),
+    (DataLostError, FailureKind.DATA_LOST),
+    (OutcomeUnknownError, FailureKind.UNKNOWN),
+    (RetryableError, FailureKind.RETRYABLE),
+    (IntegrityError, FailureKind.INTEGRITY),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from offloader.offload.driver import observed
 from offloader.offload.driver.admin_queries import kept, managed_ledger
 from offloader.offload.driver.committing import append_record
 from offloader.offload.driver.context import Context
+from offloader.offload.driver.facets import Committed, Observed
 from offloader.offload.driver.inquiries import inquire
 from offloader.offload.driver.losses import NOT_KEPT, RELEASE
-from offloader.offload.driver.parts import Committed, Observed
 from offloader.offload.driver.topic import Topic, source_of
 from offloader.ports.admin import TopicInfo
 from offloader.ports.pins import TopicEnd

@@ -15,7 +15,7 @@ from offloader.metadata.manifest import FAN
 from offloader.metadata.state import CatalogHead, Said
 from offloader.model import TopicName
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.parts import Committed
+from offloader.offload.driver.facets import Committed
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
 

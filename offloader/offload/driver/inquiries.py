@@ -13,7 +13,7 @@ from offloader.offload.core.evidence import Being, Look, being
 from offloader.offload.driver import observed
 from offloader.offload.driver.admin_queries import WITNESSES, look_for
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.parts import Inquiry
+from offloader.offload.driver.facets import Inquiry
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
 

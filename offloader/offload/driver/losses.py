@@ -10,7 +10,7 @@ from offloader.model import Failure, FailureKind, Loss, Position, RollReason
 from offloader.offload.core import evidence, segments
 from offloader.offload.core.evidence import Lost
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.parts import LossState
+from offloader.offload.driver.facets import LossState
 from offloader.offload.driver.topic import Topic
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from offloader.offload.core.rates import RateLimits
 from offloader.offload.core.segments import StaleReceiptError
 from offloader.offload.driver import observed
 from offloader.offload.driver.context import Context, tell_back_off
-from offloader.offload.driver.parts import Learnt
+from offloader.offload.driver.facets import Learnt
 from offloader.offload.driver.topic import Topic
 
 log = logging.getLogger(__name__)

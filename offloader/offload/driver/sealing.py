@@ -9,7 +9,7 @@ from functools import partial
 
 from offloader.errors import OffloadError
 from offloader.metadata.state import Abandoned, CatalogHead, OpenTopic, TopicState
-from offloader.model import OpenSegment, Segment, TopicName
+from offloader.model import FailureKind, OpenSegment, Segment, TopicName
 from offloader.offload.core import segments
 from offloader.offload.driver import committing
 from offloader.offload.driver.context import Context
@@ -17,7 +17,6 @@ from offloader.offload.driver.receiving import tell_of_abandoned, wants_anything
 from offloader.offload.driver.seal_steps import seal
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
-from offloader.offload.worker.slice_worker import failure_kind
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +94,7 @@ class Sealing:
 
     def _tell_failure(self, segment: OpenSegment, topic: TopicName, error: OffloadError) -> None:
         log.warning("seal failed topic=%s segment=%s: %s", topic, segment.uuid, error, extra={"see": "seal-failed"})
-        self._context.metrics.failure(failure_kind(error), topic)
+        self._context.metrics.failure(FailureKind.of(error), topic)
         if segments.must_abandon(error):
             tell_of_abandoned(self._context, topic, str(error))
 

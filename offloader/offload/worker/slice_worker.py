@@ -9,16 +9,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 
-from offloader.errors import (
-    DataLostError,
-    IntegrityError,
-    OffloadError,
-    OutcomeUnknownError,
-    RetryableError,
-    TopicNotFoundError,
-    UnexplainedGapError,
-    UploadGoneError,
-)
+from offloader.errors import OffloadError, UnexplainedGapError
 from offloader.format.consecutive import Consecutive
 from offloader.format.cutter import CutPart, PartCutter
 from offloader.model import (
@@ -44,20 +35,6 @@ from offloader.ports.object_store import ObjectStore
 READ_TIMEOUT = 0.2  # seconds; how often a waiting slice looks at its clock
 QUIET_MS = int(1000 * QUIET_SECONDS)
 
-FAILURE_KINDS: tuple[tuple[type[OffloadError], FailureKind], ...] = (
-    (UploadGoneError, FailureKind.UPLOAD_GONE),
-    (TopicNotFoundError, FailureKind.TOPIC_GONE),
-    (DataLostError, FailureKind.DATA_LOST),
-    (OutcomeUnknownError, FailureKind.UNKNOWN),
-    (RetryableError, FailureKind.RETRYABLE),
-    (IntegrityError, FailureKind.INTEGRITY),
-)
-
-
-def failure_kind(error: OffloadError) -> FailureKind:
-    """The kind that a failure is remembered as."""
-    return next((kind for cls, kind in FAILURE_KINDS if isinstance(error, cls)), FailureKind.FATAL)
-
 
 def run_slice(work: Slice, source: EntrySource, store: ObjectStore, clock_ms: Callable[[], int]) -> Receipt:
     """Work through one slice. A receipt comes back whatever happens to the topic or the store."""
@@ -72,7 +49,7 @@ def died(work: Slice) -> Receipt:
 
 def refused(work: Slice, error: OffloadError) -> Receipt:
     """The receipt of a slice that could not be begun."""
-    return Receipt(work.id, SliceStop.FAILED, failure_kind=failure_kind(error), failure_reason=_reason(error))
+    return Receipt(work.id, SliceStop.FAILED, failure_kind=FailureKind.of(error), failure_reason=_reason(error))
 
 
 @dataclass
@@ -111,7 +88,7 @@ class _SliceRun:
             with suppress(OffloadError):  # what came first is what the slice failed for
                 self._settle()
             receipt = self._receipt(SliceStop.FAILED)
-            return replace(receipt, finished=False, failure_kind=failure_kind(error), failure_reason=_reason(error))
+            return replace(receipt, finished=False, failure_kind=FailureKind.of(error), failure_reason=_reason(error))
         finally:
             self._uploads.close()
         return self._receipt(stop)
