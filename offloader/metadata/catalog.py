@@ -42,8 +42,7 @@ class Catalogs:
 
     Who may append: the application that the topic's last claim names; where that names nobody (`released`), whoever
     appends a claim. `take_over_claim` and a rebuild go past this rule. In the store, only put-if-absent protects it:
-    every process with its credentials is trusted.
-    """
+    every process with its credentials is trusted."""
 
     def __init__(self, store: ObjectStore, application: str) -> None:
         self._store = store
@@ -123,8 +122,7 @@ class Catalogs:
 
         Raises ClaimedByOtherError unless the application may append (see the class); IntegrityError where the record
         does not continue the catalog (any more); OutcomeUnknownError: before the topic is loaded again, only the same
-        record may be tried.
-        """
+        record may be tried."""
         while not self._holds(head, record):
             self._check_claim(head, record)
             head, written = self._write(head, linked(head, record))
@@ -332,8 +330,7 @@ def _is(head: CatalogHead, there: Record, record: Segment | Loss) -> bool:
 def _counts_for(begun: Record, wanted: Said) -> bool:
     """Whether a claim that was begun takes the place of a later one of the same application and incarnation.
 
-    It must: the later one begins at a later position, and nobody would offload the entries between the two.
-    """
+    It must: the later one begins at a later position, and nobody would offload the entries between the two."""
     if not isinstance(begun, Claim) or not isinstance(wanted, Claim):
         return False
     return (begun.application, begun.incarnation, begun.created) == (

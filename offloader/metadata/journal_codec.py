@@ -26,8 +26,7 @@ class EncodedTopic:
 class JournalRecord:
     """What one slot of a journal says. `full`: whatever was known before is forgotten.
 
-    Topics stay encoded: only the last state of each is ever decoded.
-    """
+    Topics stay encoded: only the last state of each is ever decoded."""
 
     token: str
     topics: Mapping[TopicName, bytes] = field(default_factory=dict)

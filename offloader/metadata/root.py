@@ -23,8 +23,7 @@ def open_root(store: ObjectStore, cluster: str, new_uuid: Callable[[], str], *, 
     """The root, made where it does not exist yet; the store is proven first.
 
     With `create` false nothing is written. Raises UnprovenStoreError, AnotherClusterError, ConfigError,
-    FormatVersionError.
-    """
+    FormatVersionError."""
     if create:
         prove(store, new_uuid())
         token = new_uuid()
@@ -54,8 +53,7 @@ def read_root(store: ObjectStore) -> Root:
 def prove(store: ObjectStore, token: str) -> None:
     """Whether the store creates atomically and lists what it has written. Raises UnprovenStoreError.
 
-    It cannot prove that racing writers are told apart: the contract tests do that for each kind of store.
-    """
+    It cannot prove that racing writers are told apart: the contract tests do that for each kind of store."""
     key = proof_key(token)
     try:
         if store.put(key, b"first", if_absent=True) is None:

@@ -79,8 +79,7 @@ class Part:
     """One uploaded part: whole blocks, back to back. `number` counts from 1, `offset` is where it begins in the object.
 
     `indexed` is the number of index entries that stand at its end. `gaps` were found before or between this part's
-    entries.
-    """
+    entries."""
 
     number: int
     offset: int
@@ -185,8 +184,7 @@ class SealedFacts:
 class OpenSegment:
     """A topic's one segment that is not Offloaded. `start` is its first position, a leading gap included.
 
-    `upload` is the store's handle (text that only the store reads); None until there is a whole part to write.
-    """
+    `upload` is the store's handle (text that only the store reads); None until there is a whole part to write."""
 
     uuid: str
     start: Position
@@ -200,7 +198,7 @@ class OpenSegment:
     parts: tuple[Part, ...] = ()
     closing_end: Position | None = None
     roll_reason: RollReason | None = None
-    sealed: SealedFacts | None = None
+    sealed: SealedFacts | None = None  # set when sealing begins
     former_ledger_last: int | None = None  # as in `Segment`
 
     @property
@@ -233,8 +231,7 @@ class Segment:
     An object-less segment (`size` 0) accounts only for gaps.
 
     `former_ledger_last` proves that it follows where it begins another ledger: the entry that the ledger of the
-    position before was closed with (-1: nobody wrote to it), as Pulsar's list said while it still had both ledgers.
-    """
+    position before was closed with (-1: nobody wrote to it), as Pulsar's list said while it still had both ledgers."""
 
     uuid: str
     start: Position

@@ -41,9 +41,9 @@ from offloader.offload.spark import session as spark_side
 from offloader.offload.spark.executor import worker_function
 from offloader.offload.spark.plan_server import PlanServer
 from offloader.offload.spark.supervised import SupervisedQuery
+from offloader.offload.worker.entry_sources import UNWRAPPED, Wrapper
 from offloader.offload.worker.secrets import Public, without_secrets
 from offloader.offload.worker.tasks import WorkerSettings
-from offloader.offload.worker.wrapper import UNWRAPPED, Wrapper
 from offloader.ports.object_store import ObjectStore
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.broker_source import BrokerSource

@@ -78,10 +78,10 @@ def test_the_empty_batch_with_which_a_query_begins_ends_no_plan() -> None:
     sim = started()
     sim.produce(QUICK, 60)
     (work,) = planned(sim)[Lane.FAST]
-    sim.driver._take(LaneBatch(Lane.FAST, []))
+    sim.driver.plans.take(LaneBatch(Lane.FAST, []))
     assert planned(sim)[Lane.FAST] == (work,)
     receipt = sim.run(work)
-    sim.driver._take(LaneBatch(Lane.FAST, [replace(receipt, id=replace(receipt.id, plan=receipt.id.plan - 1))]))
+    sim.driver.plans.take(LaneBatch(Lane.FAST, [replace(receipt, id=replace(receipt.id, plan=receipt.id.plan - 1))]))
     assert planned(sim)[Lane.FAST] == (work,)
     sim.settle()
 

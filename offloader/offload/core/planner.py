@@ -309,18 +309,9 @@ def _slice(run: str, number: int, decision: Decision, read: Read, limits: LaneLi
         budget = min(budget, _whole_parts(view.pending_bytes, goal))
     if view.allowance is not None:
         budget = min(budget, max(view.allowance, 1))
-    identity = SliceId(
-        view.topic,
-        run,
-        view.speed.lane,
-        plan=number,
-        uuid=segment.uuid,
-        upload=read.upload,
-        first_part=segment.next_part,
-        start=read.start,
-    )
+    first, lane = segment.next_part, view.speed.lane
     return Slice(
-        identity,
+        SliceId(view.topic, run, lane, number, segment.uuid, read.upload, first_part=first, start=read.start),
         bound=read.bound,
         seal=read.seal,
         offset=segment.size,

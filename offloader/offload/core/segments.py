@@ -1,8 +1,8 @@
 """The life of a segment as pure transitions of a topic's journal state.
 
 Assigned (its end still open) -> Closing (its end fixed) -> Sealing -> Offloaded (then only the catalog knows it). A
-failure is remembered beside it; abandoning gives the same range a new uuid. Nothing here does I/O: the driver writes
-each returned state to the journal before it acts on it."""
+failure is remembered beside it; abandoning gives the same range a new uuid. Nothing here does I/O: the driver journals
+each returned state before it acts on it; `offloaded` after the catalog has the segment."""
 
 from __future__ import annotations
 
@@ -170,7 +170,8 @@ def begun_anew(state: OpenTopic, new_uuid: str, source: Source, reason: str) -> 
 
 
 def dropped(state: OpenTopic, reason: str) -> TopicState:
-    """The segment's source is gone before anything was uploaded: nothing is left of it but an upload to abort."""
+    """The segment ends without a record: its source is gone and it has no part, or the catalog went on without it. Its
+    upload is left to abort."""
     given_up = Abandoned(state.open.uuid, state.open.upload, reason)
     return replace(state.closed(), abandoned=(*state.abandoned, given_up))
 

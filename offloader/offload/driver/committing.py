@@ -50,7 +50,8 @@ def _recorded(context: Context, topic: Topic, then: Callable[[], None], answer: 
 
 
 def in_doubt(context: Context, topic: Topic, error: OffloadError) -> None:
-    """Nothing is decided about the topic until its catalog was loaded anew, a little later."""
+    """Nothing is decided about the topic until its catalog was loaded anew, a little later. Not for seals: each try of
+    one loads the head by itself."""
     log.warning("loading the catalog anew topic=%s: %s", topic.name, error, extra={"see": "catalog-reloaded"})
     topic.committed = Committed(topic.catalog, str(error), context.clock_ms() + RELOAD_MS)
 

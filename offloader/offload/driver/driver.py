@@ -153,10 +153,8 @@ class Driver:
             if batch is not None:
                 self._batches_in.append(batch)
         while self._batches_in:
-            self._take(self._batches_in[0])
+            batch = self._batches_in[0]
+            self.plans.take(batch)
+            self._batches[batch.lane] += 1
+            batch.done.set()
             self._batches_in.popleft()
-
-    def _take(self, batch: LaneBatch) -> None:
-        self.plans.take(batch)
-        self._batches[batch.lane] += 1
-        batch.done.set()

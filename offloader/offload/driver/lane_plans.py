@@ -93,7 +93,7 @@ class LanePlans:
         self._idle.set()
 
     def take_done(self) -> None:
-        """Take the work that is done, and journal what came of it: a topic is not decided on in between."""
+        """Take the work that is done, and journal what came of it, before anything is decided about its topics."""
         self._context.work.take()
         self._sealing.collect()
         self._uploads.collect()

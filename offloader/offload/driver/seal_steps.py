@@ -1,5 +1,14 @@
-"""Sealing: (1) the driver journals the Sealing record, which fixes all bytes; then this may run, and run again: (2)
-complete the upload, (3) write the index object, (4) append to the catalog."""
+"""The steps of a seal that write to the store, in a thread beside the driver's.
+
+1. `segments.complete`: the driver journals the Sealing record, which fixes all bytes. Then, here:
+2. complete the upload,
+3. write the index object,
+4. append to the catalog: the commit.
+5. `Sealing.collect`: the driver journals that the topic has no open segment.
+6. `acknowledging`: the pin moves.
+
+Steps 2 to 4 can be repeated and write the same bytes. Each try begins with the catalog's newest head, which shows
+whether an earlier try got through though its answer was lost."""
 
 from __future__ import annotations
 

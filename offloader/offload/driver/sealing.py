@@ -1,4 +1,7 @@
-"""Seals, beside the batches."""
+"""Posts seals, and journals what came of them; `seal_steps.py` is the work itself.
+
+Nothing is journaled in between. A seal whose answer is lost counts as a failed attempt: the state stays Sealing with
+`retry_at`, and the planner seals again from then on. After a crash the next process finds the state in the journal."""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ class _Done:
 
 
 class Sealing:
-    """Seals beside the batches; what is not done in time stays Sealing for the next round."""
+    """The seals under way, and those that have ended and are not journaled yet."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -58,7 +61,7 @@ class Sealing:
     def collect(self) -> None:
         """Journal what came of all seals that have ended, in one record."""
         known = [(done, self._context.state(done.topic.name)) for done in self._done]
-        # A state without an open segment: the journal has it already, its answer had been lost.
+        # No open segment: an earlier call journaled this outcome, though the answer to that write was lost.
         self._context.journal.record(
             [self._sealed(done, state) for done, state in known if isinstance(state, OpenTopic)]
         )

@@ -64,7 +64,7 @@ THREADS: Mapping[WorkKind, int] = {
 
 # These journal, too, in threads of their own.
 ADOPTIONS = (WorkKind.ADOPT, WorkKind.ADOPT_AGAIN)
-# While any of these is under way for a topic, nothing is decided about it.
+# While any of these is under way for a topic, nothing is decided about it. An acknowledgement only moves the pin.
 CHANGES_A_TOPIC = frozenset(
     {WorkKind.LEDGERS, WorkKind.TAIL, *ADOPTIONS, WorkKind.BEGIN, WorkKind.SEAL, WorkKind.CATALOG, WorkKind.RELEASE}
 )
@@ -141,7 +141,7 @@ class Work:
         return key in self._changing
 
     def take(self) -> None:
-        """Hand out what is done. What `then` raises is raised, and the next call gives it the same again."""
+        """Give each `then` its answer. Where one raises, so does this; the next call begins with the same answer."""
         while self._done:
             piece, answer = self._done[0]
             self._ended(piece)
