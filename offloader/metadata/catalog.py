@@ -1,5 +1,5 @@
-"""The catalog: per topic, what is offloaded. A record counts once it is in the topic's next slot: one writer alone gets
-it."""
+"""The catalog: per topic, the list of its segments, and whatever else was recorded. Each append is an exact
+compare-and-set on the topic's next slot."""
 
 from __future__ import annotations
 
@@ -116,9 +116,9 @@ class Catalogs:
     def append(self, head: CatalogHead, record: Said) -> CatalogHead:
         """Write the next record behind a loaded head; one that is there already is success.
 
-        Each try writes the claim's marker, the record's own object, and the next slot. Where another process has begun
-        a record in the same place, that one is finished first. A claim that the same application has begun for the same
-        incarnation counts in place of a later one: it is in the returned head.
+        Each try writes a claim's marker, the record's own object, and the next slot, which alone counts. Where another
+        process has begun a record in the same place, that one is finished first. A claim that the same application has
+        begun for the same incarnation counts in place of a later one: it is in the returned head.
 
         Raises ClaimedByOtherError unless the application may append (see the class); IntegrityError where the record
         does not continue the catalog (any more); OutcomeUnknownError: before the topic is loaded again, only the same
@@ -172,7 +172,7 @@ class Catalogs:
                 return head.is_behind(record.start) and self._has(head, record)
 
     def _write(self, head: CatalogHead, record: Said) -> tuple[CatalogHead, bool]:
-        """Write the record's own object, then the next slot: the head with the record, or with what was there first."""
+        """Write the record's own object, then the next slot. Returns the newest head, and whether it has the record."""
         _after(head, record)  # or it is refused before anything is written
         uuid = record_uuid(head.topic, record)
         key, data = layout.record_key(head.topic, uuid), encode_catalog(uuid, record)
@@ -197,7 +197,7 @@ class Catalogs:
         return next((key for key, _ in self._store.list(layout.topic_folder(topic)) if key != own), None)
 
     def _begun(self, topic: TopicName, key: str, wanted: Said) -> tuple[Record, bytes]:
-        """What any process has begun in a record's place before."""
+        """The record that somebody began before in this one's place: it is finished first."""
         try:
             data = read_record(self._store, key)
         except ObjectNotFoundError as error:
