@@ -1,5 +1,4 @@
-"""The catalog: per topic, the list of its segments, and whatever else was recorded. Each append is an exact
-compare-and-set on the topic's next slot."""
+"""The catalog: a topic's list of segments. Each append is an exact compare-and-set on the topic's next slot."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ REFUSED_FOR_GOOD_MS = 120_000  # longer than a broker holds a subscription for a
 
 @dataclass
 class _Attempt:
-    """`began`: when a thread began with it. Time in the queue is not the peer's delay."""
+    """When a thread began with it: that it stood in a queue says nothing of who was asked."""
 
     began: int = 0
 

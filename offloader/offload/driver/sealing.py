@@ -61,7 +61,7 @@ class Sealing:
     def collect(self) -> None:
         """Journal what came of all seals that have ended, in one record."""
         known = [(done, self._context.state(done.topic.name)) for done in self._done]
-        # No open segment: an earlier call journaled this outcome, though the answer to that write was lost.
+        # A state without an open segment: the journal has it already, its answer had been lost.
         self._context.journal.record(
             [self._sealed(done, state) for done, state in known if isinstance(state, OpenTopic)]
         )
