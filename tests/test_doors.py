@@ -55,7 +55,7 @@ from offloader.format.reader import entries, read_blocks
 from offloader.format.v1 import decode_ledger_index
 from offloader.metadata import layout, requests
 from offloader.metadata.catalog_codec import HEAD_MAGIC, STANDING, plain
-from offloader.metadata.envelope import FORMAT_VERSION, HEAD, MAGIC, unseal
+from offloader.metadata.envelope import FORMAT_VERSION, HEAD, MAGIC, unwrap
 from offloader.metadata.journal_start import JournalStart
 from offloader.metadata.part_codec import parts_message, read_parts
 from offloader.metadata.root import read_root
@@ -124,7 +124,7 @@ def of_bucket(key: str) -> Door:
 def resealed(key: str) -> Door:
     """The door to what is in a record, with a checksum that is right; in a catalog's log it stands behind its head."""
     head, record = _apart(BUCKET.objects[key])
-    token = unseal(key, record).token
+    token = unwrap(key, record).token
 
     def sealed(body: bytes) -> object:
         record = pb.Record(format_version=FORMAT_VERSION, token=token, body=body).SerializeToString()
@@ -149,7 +149,7 @@ def _apart(data: bytes) -> tuple[bytes, bytes]:
 
 
 def _body(data: bytes) -> bytes:
-    return unseal("key", plain(data)).body.SerializeToString()
+    return unwrap("key", plain(data)).body.SerializeToString()
 
 
 def _head(data: bytes) -> bytes:

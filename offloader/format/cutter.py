@@ -1,9 +1,8 @@
 """Cuts a topic's entries into blocks and parts.
 
-The same start, entries and layout give the same bytes, wherever slices begin and end: a part begins at a block's start,
-and what was not emitted is read again from its part's beginning. A block's end shows only when the next entry arrives,
-so a part is emitted by the `offer` of the entry after it, or by `finish`.
-"""
+The same start, entries and layout give the same whole parts, wherever slices end: a part begins with a new block, and
+the next slice begins where the last emitted part ended. Only the short last part depends on the end. A block's end
+shows only when the next entry arrives, so the `offer` of the entry after a part emits it, or `finish` does."""
 
 from __future__ import annotations
 
@@ -50,8 +49,7 @@ class PartCutter:
     """Takes entries in order, gives whole parts.
 
     `offset`, `next_part` and `next_block` are those after the emitted parts: a new cutter that begins there and is
-    offered the same entries goes on with the same bytes. `room` is what the object may still grow by.
-    """
+    offered the same entries goes on with the same bytes. `room` is what the object may still grow by."""
 
     def __init__(self, layout: SegmentLayout, *, first_part: int, offset: int, first_block: int, room: int) -> None:
         self.offset = offset
@@ -74,8 +72,7 @@ class PartCutter:
     def would_exceed_room(self, data_len: int, ledger: int, entry: int) -> bool:
         """Whether this entry would make the object larger than it may be.
 
-        An object that holds nothing yet takes any entry.
-        """
+        An object that holds nothing yet takes any entry."""
         size = ENTRY_HEADER_SIZE + data_len
         indexed = len(self._index)
         if self._joins_block(ledger, entry, size):
@@ -90,8 +87,7 @@ class PartCutter:
     def offer(self, ledger: int, entry: int, data: bytes, facts: EntryFacts) -> CutPart | None:
         """Take the next entry; returns the part that ended before it, if one did.
 
-        Raises IntegrityError for an entry that does not come after the one before.
-        """
+        Raises IntegrityError for an entry that does not come after the one before."""
         growth = ENTRY_HEADER_SIZE + len(data)
         cut = None
         if not self._joins_block(ledger, entry, growth):
@@ -109,8 +105,7 @@ class PartCutter:
         them.
 
         What it cuts is what `offer` would. None taken: the next one would make the object larger than it may be. Raises
-        IntegrityError as `offer`.
-        """
+        IntegrityError as `offer`."""
         entry = entries.first + number
         size = int(entries.ends[number]) - entries.before(number)
         room = min(self._block_limit, self._limit - self._largest_index()) - self._end

@@ -1,4 +1,4 @@
-"""The catalog: per topic, what is offloaded. Each append is an exact compare-and-set on the topic's next slot."""
+"""The catalog: a topic's list of segments. Each append is an exact compare-and-set on the topic's next slot."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ class Heads(NamedTuple):
 class Catalogs:
     """All catalogs of a root, as one application may write them. Safe to use from several threads.
 
-    A topic is released by a claim of nobody (`released`): any application may claim it then.
-    """
+    Who may append: the application that the topic's last claim names; where that names nobody (`released`), whoever
+    appends a claim. `take_over_claim` and a rebuild go past this rule. In the store, only put-if-absent protects it:
+    every process with its credentials is trusted."""
 
     def __init__(self, store: ObjectStore, application: str) -> None:
         self._store = store
@@ -112,26 +113,29 @@ class Catalogs:
         )
 
     def append(self, head: CatalogHead, record: Said) -> CatalogHead:
-        """Write the next record behind a loaded head; one that is there already is success. A claim that the same
-        application had begun before, of the same incarnation, stands for a later one: it is the head's then.
+        """Write the next record behind a loaded head; one that is there already is success.
 
-        Raises ClaimedByOtherError; IntegrityError where the record does not continue the catalog (any more);
-        OutcomeUnknownError, after which nothing but the same may be tried before the topic is loaded again.
-        """
+        Each try writes a claim's marker, the record's own object, and the next slot, which alone counts. Where another
+        process has begun a record in the same place, that one is finished first. A claim that the same application has
+        begun for the same incarnation counts in place of a later one: it is in the returned head.
+
+        Raises ClaimedByOtherError unless the application may append (see the class); IntegrityError where the record
+        does not continue the catalog (any more); OutcomeUnknownError: before the topic is loaded again, only the same
+        record may be tried."""
         while not self._holds(head, record):
             self._check_claim(head, record)
-            head, written = self._commit(head, linked(head, record))
+            head, written = self._write(head, linked(head, record))
             if written:
                 break
         if isinstance(record, Claim) and not record.application:
             self.unmark(head.topic)
         return head
 
-    def adopt(self, head: CatalogHead, former: str, at: int) -> CatalogHead:
+    def take_over_claim(self, head: CatalogHead, former: str, at: int) -> CatalogHead:
         """Claim a topic in place of `former`, with everything else as it is. A no-op where `former` does not own it."""
         while head.claim is not None and head.claim.application == former:
             claim = replace(head.claim, application=self._application, at=at, reason=f"taken over from {former}")
-            head, _ = self._commit(head, linked(head, claim))
+            head, _ = self._write(head, linked(head, claim))
         if head.claim is not None and head.claim.application == self._application:
             self._store.delete([layout.claim_key(former, head.topic)])
         return head
@@ -166,8 +170,8 @@ class Catalogs:
             case Segment() | Loss():
                 return head.is_behind(record.start) and self._has(head, record)
 
-    def _commit(self, head: CatalogHead, record: Said) -> tuple[CatalogHead, bool]:
-        """Write the record's own object, then the next slot: the head with the record, or with what was there first."""
+    def _write(self, head: CatalogHead, record: Said) -> tuple[CatalogHead, bool]:
+        """Write the record's own object, then the next slot. Returns the newest head, and whether it has the record."""
         _after(head, record)  # or it is refused before anything is written
         uuid = record_uuid(head.topic, record)
         key, data = layout.record_key(head.topic, uuid), encode_catalog(uuid, record)
@@ -185,14 +189,14 @@ class Catalogs:
             return self._put(head, record, data)
         begun = self._begun(head.topic, key, record)
         head, written = self._put(head, *begun)
-        return head, written and (begun[0] == record or _stands_for(begun[0], record))
+        return head, written and (begun[0] == record or _counts_for(begun[0], record))
 
     def _left(self, topic: TopicName, own: str) -> str | None:
         """What there is of a topic but for one object."""
         return next((key for key, _ in self._store.list(layout.topic_folder(topic)) if key != own), None)
 
     def _begun(self, topic: TopicName, key: str, wanted: Said) -> tuple[Record, bytes]:
-        """What was begun in a record's place before, by whom ever: that is finished first."""
+        """The record that somebody began before in this one's place: it is finished first."""
         try:
             data = read_record(self._store, key)
         except ObjectNotFoundError as error:
@@ -322,11 +326,10 @@ def _is(head: CatalogHead, there: Record, record: Segment | Loss) -> bool:
     return True
 
 
-def _stands_for(begun: Record, wanted: Said) -> bool:
-    """Whether a claim that was begun takes the place of a later one of the same: what was promised first counts.
+def _counts_for(begun: Record, wanted: Said) -> bool:
+    """Whether a claim that was begun takes the place of a later one of the same application and incarnation.
 
-    The later one would begin later, and nobody would have what lies between.
-    """
+    It must: the later one begins at a later position, and nobody would offload the entries between the two."""
     if not isinstance(begun, Claim) or not isinstance(wanted, Claim):
         return False
     return (begun.application, begun.incarnation, begun.created) == (

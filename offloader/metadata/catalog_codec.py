@@ -9,7 +9,7 @@ from crc32c import crc32c
 
 from offloader._proto import metadata_pb2 as pb
 from offloader.errors import DamagedRecordError
-from offloader.metadata.envelope import UnsealedRecord, seal, unseal
+from offloader.metadata.envelope import UnwrappedRecord, unwrap, wrap
 from offloader.metadata.layout import slot_key
 from offloader.metadata.message_codec import message_of, read_value
 from offloader.metadata.state import (
@@ -93,12 +93,12 @@ def decode_slot(topic: TopicName, generation: int, slot: int, key: str, data: by
 def encode_catalog(token: str, record: Record) -> bytes:
     """A record's bytes: the same for the same token and record."""
     kind = next(kind for kind, each in KINDS.items() if isinstance(record, each))
-    return seal(token, pb.Body(**{kind: message_of(record)}))
+    return wrap(token, pb.Body(**{kind: message_of(record)}))
 
 
 def decode_of(topic: TopicName, key: str, data: bytes) -> tuple[str, Record]:
     """The record that `key` holds and its token, a uuid that shows whose it is. Raises as `decode_catalog`."""
-    opened = unseal(key, plain(data))
+    opened = unwrap(key, plain(data))
     record = _record(key, opened)
     elsewhere = isinstance(record, Segment) and dict(record.driver_properties).get(TOPIC, str(topic)) != str(topic)
     if elsewhere or (isinstance(record, Said) and opened.token != record_uuid(topic, record)):
@@ -108,10 +108,10 @@ def decode_of(topic: TopicName, key: str, data: bytes) -> tuple[str, Record]:
 
 def decode_catalog(key: str, data: bytes) -> Record:
     """The record that `key` holds. Raises DamagedRecordError, FormatVersionError."""
-    return _record(key, unseal(key, plain(data)))
+    return _record(key, unwrap(key, plain(data)))
 
 
-def _record(key: str, opened: UnsealedRecord) -> Record:
+def _record(key: str, opened: UnwrappedRecord) -> Record:
     kind = KINDS.get(opened.kind)
     if kind is None:
         raise DamagedRecordError(f"{key}: a {opened.kind} record does not belong into a catalog")

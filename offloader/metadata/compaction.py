@@ -3,8 +3,7 @@ above, and so on.
 
 Nothing but time depends on it. What is written follows from records that never change, so that two who write, one of
 them late, write the same bytes. Everything that a manifest refers to is there before it: interrupted anywhere, it goes
-on where it was.
-"""
+on where it was."""
 
 from __future__ import annotations
 
@@ -36,8 +35,7 @@ def mend(store: ObjectStore, head: CatalogHead) -> list[str]:
     """Write anew every manifest up to a head that is missing or does not say what its records say. Returns the keys
     written.
 
-    It believes no manifest: it reads all records, a leaf's at a time. Raises as `compact`.
-    """
+    It believes no manifest: it reads all records, a leaf's at a time. Raises as `compact`."""
     history = History(store, head)
     before: tuple[ManifestRow, ...] = ()
     mended: list[str] = []

@@ -20,7 +20,7 @@ LARGEST = 256 * MIB  # of a body; a thousand open segments take some ten
 
 
 @dataclass(frozen=True, slots=True)
-class UnsealedRecord:
+class UnwrappedRecord:
     """A record read back: its token and its body, of which `kind` is the only part that is set."""
 
     token: str
@@ -28,8 +28,8 @@ class UnsealedRecord:
     body: pb.Body
 
 
-def seal(token: str, body: pb.Body, format_version: int = FORMAT_VERSION) -> bytes:
-    """The bytes of a record. Raises FatalError for one that `unseal` would refuse."""
+def wrap(token: str, body: pb.Body, format_version: int = FORMAT_VERSION) -> bytes:
+    """The bytes of a record. Raises FatalError for one that `unwrap` would refuse."""
     plain = body.SerializeToString(deterministic=True)
     if len(plain) > LARGEST:
         raise FatalError(f"a record of {len(plain)} bytes is larger than any that is read again ({LARGEST})")
@@ -41,7 +41,7 @@ def seal(token: str, body: pb.Body, format_version: int = FORMAT_VERSION) -> byt
     return HEAD.pack(MAGIC, crc32c(data)) + data
 
 
-def unseal(key: str, data: bytes) -> UnsealedRecord:
+def unwrap(key: str, data: bytes) -> UnwrappedRecord:
     """The record that `key` holds. Raises DamagedRecordError; FormatVersionError for another version's."""
     if len(data) < HEAD.size or HEAD.unpack_from(data) != (MAGIC, crc32c(data[HEAD.size :])):
         raise DamagedRecordError(f"{key}: {len(data)} bytes that are no record or do not match their checksum")
@@ -63,7 +63,7 @@ def unseal(key: str, data: bytes) -> UnsealedRecord:
     kind = body.WhichOneof("kind")
     if kind is None:
         raise FormatVersionError(f"{key} is of a kind that this version does not know: run a newer one")
-    return UnsealedRecord(record.token, kind, body)
+    return UnwrappedRecord(record.token, kind, body)
 
 
 def _inflated(data: bytes) -> bytes:

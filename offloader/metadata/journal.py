@@ -55,8 +55,7 @@ class _Tried:
 class Journal:
     """An application's journal, owned by this process until another one starts.
 
-    `record` may be called from several threads, of which one writes at a time: all that waits, as one record.
-    """
+    `record` may be called from several threads, of which one writes at a time: all that waits, as one record."""
 
     def __init__(
         self,
@@ -96,8 +95,7 @@ class Journal:
         """Become the owner; a former one stops at its next record. Raises OvertakenError where another start wins.
 
         `written` hears of each record's size; `waiting` is entered for each wait for the store, of `CALLS_OF_A_WAIT`
-        calls at most.
-        """
+        calls at most."""
         return cls(
             store, application, JournalStart(store, application).new_epoch(new_token), new_token, written, waiting
         )
@@ -118,8 +116,7 @@ class Journal:
 
         Raises OvertakenError, after which nothing more is recorded; after any other error the same states can be
         recorded again. What was tried before is settled first, with the same bytes: an outcome that is not known
-        (JournalUnavailableError) is never taken for a failure.
-        """
+        (JournalUnavailableError) is never taken for a failure."""
         changed = {state.topic: state for state in changes}
         if not changed and self._tried is None:
             return  # the driver has nothing to say several times a round
@@ -235,7 +232,7 @@ class Journal:
             raise JournalUnavailableError(str(error)) from error
 
     def _check_ours(self, there: bytes | None) -> None:
-        """Only a record in our next slot proves another owner: whoever starts leaves a fence there, for ever."""
+        """Only a record in our next slot proves another owner: whoever starts puts a fence there, which stays."""
         if there is None:
             return
         key = self._log.key(self._next_slot)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from offloader._proto import metadata_pb2 as pb
 from offloader.errors import DamagedRecordError
-from offloader.metadata.envelope import seal, unseal
+from offloader.metadata.envelope import unwrap, wrap
 from offloader.metadata.message_codec import message_of, read_value
 from offloader.metadata.state import TopicState
 from offloader.metadata.value_codec import damage_of, read_topic, topic_message, unknown_fields
@@ -26,8 +26,7 @@ class EncodedTopic:
 class JournalRecord:
     """What one slot of a journal says. `full`: whatever was known before is forgotten.
 
-    Topics stay encoded: only the last state of each is ever decoded.
-    """
+    Topics stay encoded: only the last state of each is ever decoded."""
 
     token: str
     topics: Mapping[TopicName, bytes] = field(default_factory=dict)
@@ -39,24 +38,24 @@ class JournalRecord:
 
 def encode_fence(token: str) -> bytes:
     """A fence's bytes."""
-    return seal(token, pb.Body(fence=pb.Fence()))
+    return wrap(token, pb.Body(fence=pb.Fence()))
 
 
 def encode_full(token: str, topics: Iterable[bytes], taken_over_by: str = "") -> bytes:
     """A record of everything."""
     entry = pb.JournalEntry(full=True, topics=topics, taken_over_by=taken_over_by)
-    return seal(token, pb.Body(journal=entry))
+    return wrap(token, pb.Body(journal=entry))
 
 
 def encode_changes(token: str, topics: Iterable[bytes], removed: Iterable[TopicName]) -> bytes:
     """A record of what has changed."""
     entry = pb.JournalEntry(topics=topics, removed=[topic_message(t) for t in removed])
-    return seal(token, pb.Body(journal=entry))
+    return wrap(token, pb.Body(journal=entry))
 
 
 def decode_journal(key: str, data: bytes) -> JournalRecord:
     """The record that `key` holds. Raises DamagedRecordError, FormatVersionError."""
-    opened = unseal(key, data)
+    opened = unwrap(key, data)
     if opened.kind == "fence":
         return JournalRecord(opened.token, fence=True)
     if opened.kind != "journal":

@@ -51,8 +51,7 @@ def fold(epoch: int, records: Sequence[tuple[int, JournalRecord]]) -> Loaded:
     """What an epoch's records add up to, from its newest snapshot on. Raises HoleError.
 
     Anything below that snapshot is a leftover: a record not yet removed, written again by a stalled writer, or a fence
-    that met a truncation.
-    """
+    that met a truncation."""
     newest = max((slot for slot, record in records if record.full), default=None)
     if newest is None:
         raise HoleError(f"epoch {epoch} has no snapshot")
@@ -73,8 +72,7 @@ def outdated(before: Loaded, sizes: Iterable[tuple[tuple[int, int], int]]) -> li
     """The (epoch, slot) of what a new epoch's first snapshot covers, fences left out.
 
     `before` is the epoch it was made from, `sizes` lists every record of the journal. Small leftovers of still older
-    epochs stay: they cannot be told from fences without reading.
-    """
+    epochs stay: they cannot be told from fences without reading."""
     known = set(before.removable)
     return [
         (epoch, slot)

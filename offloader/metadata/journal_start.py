@@ -58,8 +58,7 @@ class JournalStart:
     def new_epoch(self, new_token: Callable[[], str], taken_over_by: str = "") -> Started:
         """Fence the newest epoch and begin the next with everything it held. Raises OvertakenError.
 
-        With `taken_over_by` the new epoch is the last: whoever starts later is told so.
-        """
+        With `taken_over_by` the new epoch is the last: whoever starts later is told so."""
         for _ in range(TRIES):
             try:
                 return self._new_epoch_once(new_token, taken_over_by)

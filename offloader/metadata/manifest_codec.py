@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from offloader._proto import metadata_pb2 as pb
 from offloader.errors import DamagedRecordError
-from offloader.metadata.envelope import LARGEST, seal, unseal
+from offloader.metadata.envelope import LARGEST, unwrap, wrap
 from offloader.metadata.manifest import FAN, Manifest, ManifestNode, ManifestRow, frontier
 from offloader.metadata.value_codec import damage_of, deltas, read_topic, sums, topic_message
 from offloader.model import MIB, Position, TopicName
@@ -29,7 +29,7 @@ def encode_manifest(topic: TopicName, manifest: Manifest) -> bytes:
         before=_rows_message(manifest.before),
         lengths=manifest.lengths,
     )
-    return seal(f"manifest {node.level} {node.number}", pb.Body(manifest=body))
+    return wrap(f"manifest {node.level} {node.number}", pb.Body(manifest=body))
 
 
 def read_manifest(store: ObjectStore, key: str) -> bytes:
@@ -39,7 +39,7 @@ def read_manifest(store: ObjectStore, key: str) -> bytes:
 
 def decode_manifest(topic: TopicName, node: ManifestNode, key: str, data: bytes) -> Manifest:
     """The manifest that `key` should hold. Raises DamagedRecordError, FormatVersionError."""
-    opened = unseal(key, data)
+    opened = unwrap(key, data)
     m = opened.body.manifest
     if opened.kind != "manifest" or (read_topic(m.topic), m.level, m.number) != (topic, *node):
         raise DamagedRecordError(f"{key}: it is not the manifest that belongs here")

@@ -1,7 +1,6 @@
 """What commands ask of the running application: only that one appends to journal and catalog.
 
-`<id>` is the request, `<id>.seen` says that it is being worked on, `<id>.done` what came of it.
-"""
+`<id>` is the request, `<id>.seen` says that it is being worked on, `<id>.done` what came of it."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from offloader.errors import (
     ObjectNotFoundError,
     UnprovenStoreError,
 )
-from offloader.metadata.envelope import seal, unseal
+from offloader.metadata.envelope import unwrap, wrap
 from offloader.metadata.layout import PROOF, ROOT, proof_key
 from offloader.metadata.log import read_record
 from offloader.metadata.state import Root
@@ -23,12 +23,11 @@ def open_root(store: ObjectStore, cluster: str, new_uuid: Callable[[], str], *, 
     """The root, made where it does not exist yet; the store is proven first.
 
     With `create` false nothing is written. Raises UnprovenStoreError, AnotherClusterError, ConfigError,
-    FormatVersionError.
-    """
+    FormatVersionError."""
     if create:
         prove(store, new_uuid())
         token = new_uuid()
-        store.put(ROOT, seal(token, pb.Body(root=pb.Root(uuid=token, cluster=cluster))), if_absent=True)
+        store.put(ROOT, wrap(token, pb.Body(root=pb.Root(uuid=token, cluster=cluster))), if_absent=True)
     root = read_root(store)
     if root.cluster != cluster:
         raise AnotherClusterError(
@@ -41,7 +40,7 @@ def open_root(store: ObjectStore, cluster: str, new_uuid: Callable[[], str], *, 
 def read_root(store: ObjectStore) -> Root:
     """Whose root it is. Raises ConfigError where there is none."""
     try:
-        opened = unseal(ROOT, read_record(store, ROOT))
+        opened = unwrap(ROOT, read_record(store, ROOT))
     except ObjectNotFoundError as error:
         raise ConfigError(
             f"storage.root: nothing was offloaded to {store.url} yet; check it, or start `offloader run`"
@@ -54,8 +53,7 @@ def read_root(store: ObjectStore) -> Root:
 def prove(store: ObjectStore, token: str) -> None:
     """Whether the store creates atomically and lists what it has written. Raises UnprovenStoreError.
 
-    It cannot prove that racing writers are told apart: the contract tests do that for each kind of store.
-    """
+    It cannot prove that racing writers are told apart: the contract tests do that for each kind of store."""
     key = proof_key(token)
     try:
         if store.put(key, b"first", if_absent=True) is None:

@@ -130,8 +130,8 @@ Record = Said | GenerationBegun | GenerationEnded
 
 
 def record_uuid(topic: TopicName, record: Said) -> str:
-    """A record's own uuid. A segment draws it when it is assigned; any other's follows from the record before it, so
-    that of several tried in one place only one can have an object."""
+    """A record's own uuid. A segment has it from its assignment; any other's follows from the record before it: of
+    several that are tried behind the same record, only one can have an object."""
     match record:
         case Segment():
             return record.uuid

@@ -1,4 +1,4 @@
-"""`offloader takeover`: an application adopts another one's journal and claims, for ever."""
+"""One application takes over another one's journal and claims, for ever."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from offloader.metadata.journal import Journal
 from offloader.metadata.journal_codec import EncodedTopic
 from offloader.metadata.journal_start import JournalStart
 from offloader.metadata.listing import topics
-from offloader.metadata.state import CatalogHead
 from offloader.model import TopicName
 from offloader.ports.object_store import ObjectStore
 
@@ -26,28 +25,26 @@ class TakenOver(NamedTuple):
 def takeover(
     store: ObjectStore, old_application: str, new_application: str, new_token: Callable[[], str], now: int
 ) -> TakenOver:
-    """Adopt all topics of an application. Neither of the two applications may run.
+    """Take over all topics of an application. Neither of the two applications may run.
 
-    The old one meets a fence and stops for good; this process overtakes the new one. Each topic's state is in the new
+    Should the old one run, it meets a fence and stops for good; the new one stops, too, since this process opens its
+    journal. Each topic's state is in the new
     journal before its catalog is claimed: so no topic is ever without an owner that knows its open segment. An
     interrupted takeover can be repeated. A topic whose catalog cannot be read stays where it is: repeat the takeover
-    when it can be read. Raises ConfigError, OvertakenError, and JournalUnavailableError: repeated, it goes on.
-    """
+    when it can be read. Raises ConfigError, OvertakenError, and JournalUnavailableError: repeated, it goes on."""
     if old_application == new_application:
         raise ConfigError(f"application: {new_application} cannot take over itself")
     inherited = _end_journal(store, old_application, new_application, new_token)
     catalogs = Catalogs(store, new_application)
     known, failed = catalogs.heads(topics(store))
     owned = [c for c in known.values() if c.claim is not None and c.claim.application == old_application]
+    # A claim counts, whatever the old journal remembers.
+    of_others = {c.topic for c in known.values() if c.claim is not None and c.claim.application != old_application}
     with Journal.open(store, new_application, new_token) as journal:
-        wanted = [
-            topic
-            for topic in inherited
-            if topic not in failed and topic not in journal.topics and _may_adopt(known.get(topic), old_application)
-        ]
+        wanted = [t for t in inherited if not (t in failed or t in journal.topics or t in of_others)]
         journal.record(inherited[topic].state for topic in wanted)
     for head in owned:
-        catalogs.adopt(head, old_application, now)
+        catalogs.take_over_claim(head, old_application, now)
     return TakenOver(tuple(sorted({*wanted, *(c.topic for c in owned)})), failed)
 
 
@@ -64,8 +61,3 @@ def _end_journal(
     if loaded.taken_over_by == new:
         return start.decode(loaded)
     return start.new_epoch(new_token, taken_over_by=new).topics
-
-
-def _may_adopt(head: CatalogHead | None, old: str) -> bool:
-    """Whether nobody else has claimed the topic: a claim counts, whatever the old journal remembers."""
-    return head is None or head.claim is None or head.claim.application == old

@@ -49,8 +49,7 @@ class LedgerList:
 
     def successor(self, position: Position) -> Position | None:
         """The position right after; None when it cannot be known (yet): its ledger is not listed (any more), or it is
-        full and no later one is listed. In an open ledger that is the next entry id.
-        """
+        full and no later one is listed. In an open ledger that is the next entry id."""
         if position.ledger not in self._by_id:
             return None
         last = self.closed_with(position.ledger)

@@ -12,8 +12,7 @@ class Position(NamedTuple):
     """An entry's place in its topic. The order of the fields is the order of positions.
 
     Ledger ids grow within an incarnation but are not consecutive: a position's successor needs the ledger list.
-    `entry == -1` means "before the ledger's first entry".
-    """
+    `entry == -1` means "before the ledger's first entry"."""
 
     incarnation: int
     ledger: int

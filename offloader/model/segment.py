@@ -6,6 +6,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from offloader.errors import (
+    DataLostError,
+    IntegrityError,
+    OffloadError,
+    OutcomeUnknownError,
+    RetryableError,
+    TopicNotFoundError,
+    UploadGoneError,
+)
 from offloader.model.ledger import Gap, LedgerRange
 from offloader.model.position import Position
 from offloader.model.units import KIB, MAX_TIME, MIB
@@ -70,8 +79,7 @@ class Part:
     """One uploaded part: whole blocks, back to back. `number` counts from 1, `offset` is where it begins in the object.
 
     `indexed` is the number of index entries that stand at its end. `gaps` were found before or between this part's
-    entries.
-    """
+    entries."""
 
     number: int
     offset: int
@@ -123,7 +131,7 @@ class SegmentStatus(StrEnum):
 
 
 class FailureKind(StrEnum):
-    """What a topic's slice or seal met; names are those of the error tree's leaves."""
+    """What a topic's slice or seal met, after the branches and leaves of the error tree."""
 
     RETRYABLE = "retryable"
     FATAL = "fatal"
@@ -133,6 +141,21 @@ class FailureKind(StrEnum):
     DATA_LOST = "data-lost"
     TASK_DIED = "task-died"
     TOPIC_GONE = "topic-gone"
+
+    @classmethod
+    def of(cls, error: OffloadError) -> FailureKind:
+        """The kind that a failure is remembered as."""
+        return next((kind for branch, kind in _KINDS if isinstance(error, branch)), cls.FATAL)
+
+
+_KINDS: tuple[tuple[type[OffloadError], FailureKind], ...] = (
+    (UploadGoneError, FailureKind.UPLOAD_GONE),
+    (TopicNotFoundError, FailureKind.TOPIC_GONE),
+    (DataLostError, FailureKind.DATA_LOST),
+    (OutcomeUnknownError, FailureKind.UNKNOWN),
+    (RetryableError, FailureKind.RETRYABLE),
+    (IntegrityError, FailureKind.INTEGRITY),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +170,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class SealedFacts:
-    """What sealing steps 2-4 need, journaled before the first of them: repeated, they write the same bytes."""
+    """What sealing needs, journaled before its first write: repeated, it writes the same bytes."""
 
     offloaded_at: int
     size: int
@@ -161,8 +184,7 @@ class SealedFacts:
 class OpenSegment:
     """A topic's one segment that is not Offloaded. `start` is its first position, a leading gap included.
 
-    `upload` is the store's handle (text that only the store reads); None until there is a whole part to write.
-    """
+    `upload` is the store's handle (text that only the store reads); None until there is a whole part to write."""
 
     uuid: str
     start: Position
@@ -176,7 +198,7 @@ class OpenSegment:
     parts: tuple[Part, ...] = ()
     closing_end: Position | None = None
     roll_reason: RollReason | None = None
-    sealed: SealedFacts | None = None
+    sealed: SealedFacts | None = None  # set when sealing begins
     former_ledger_last: int | None = None  # as in `Segment`
 
     @property
@@ -186,6 +208,11 @@ class OpenSegment:
     @property
     def blocks(self) -> int:
         return sum(p.blocks for p in self.parts)
+
+    @property
+    def next_part(self) -> int:
+        """The number of the next part to upload: parts count from 1, as the journal has them."""
+        return len(self.parts) + 1
 
     @property
     def covered(self) -> Position | None:
@@ -204,8 +231,7 @@ class Segment:
     An object-less segment (`size` 0) accounts only for gaps.
 
     `former_ledger_last` proves that it follows where it begins another ledger: the entry that the ledger of the
-    position before was closed with (-1: nobody wrote to it), as Pulsar's list said while it still had both ledgers.
-    """
+    position before was closed with (-1: nobody wrote to it), as Pulsar's list said while it still had both ledgers."""
 
     uuid: str
     start: Position

@@ -20,8 +20,12 @@ class Lane(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SliceId:
-    """Which work it is: `run`, `lane` and `plan` name the plan, `uuid` and `upload` the segment's object. `first_part`:
-    the number of the first part to upload. `start`: the first position to account for, explaining a gap there."""
+    """Which work it is: `run`, `lane` and `plan` name the plan, `uuid` and `upload` the segment's object.
+
+    `first_part`: the number of the first part to upload, the segment's `next_part`. Two attempts may upload different
+    bytes under one number (short last parts with different ends). The wrong ones are never published: the commit names
+    size, ETag and CRC32C of each part that the journal has.
+    `start`: the first position to account for; where a gap begins there, the slice explains it."""
 
     topic: TopicName
     run: str
@@ -37,8 +41,10 @@ class SliceId:
 class Slice:
     """The work planned for one topic in one micro-batch: read from `id.start`, cut, upload whole parts.
 
-    `bound`: the last position that it may read; `seal`: that is the segment's fixed end, so that the last part may be
-    short. `goal`: object bytes by which it has something to show: a part, or the estimated rest of its segment."""
+    `bound`: the last position that it may read. `seal`: the segment ends at `bound`, so its last part may be short.
+    `offset`, `first_block`: the object's bytes before the first part, and the number of that part's first block.
+    `room`: bytes by which the object may grow. `goal`: object bytes by which it has something to show: a part, or the
+    estimated rest of its segment. `alone`: it gets a task of its own, since its topic's last task died."""
 
     id: SliceId
     bound: Position

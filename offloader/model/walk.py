@@ -32,8 +32,7 @@ class Turn(Enum):
 class Walk:
     """How far a topic is accounted for. `expected` is the next position; None: the list has no ledger for it (yet).
 
-    `bound`: the last (ledger, entry) that is wanted; None: there is no end.
-    """
+    `bound`: the last (ledger, entry) that is wanted; None: there is no end."""
 
     ledgers: LedgerList
     expected: Position | None

@@ -1,7 +1,14 @@
-"""The running application, along one entry's way.
+"""The running application, along one entry's way. `driver/driver.py` is the loop around all of it.
 
-`discovery` and `adoption` find its topic, `polling` sees the topic's end move, `planner` decides (pure), `planning` and
-`plan_server` hand plans to Spark. `slice_worker` reads, cuts and uploads. `receiving` turns receipts into journal
-states by `segments` (pure), `sealing` and `sealer` commit to the catalog, `acknowledging` tells Pulsar. `driver` is the
-loop around all of it; it posts `work` and takes results. `losses`, `reconciling` and `undelivered` handle data that
-does not arrive."""
+1. `driver/discovery.py`, `driver/adoption.py`: find its topic, take it in.
+2. `driver/polling.py`: see the topic's end move.
+3. `core/planner.py` (pure): decide, and number the parts of a slice.
+4. `driver/lane_plans.py`, `driver/uploads.py`: begin the upload, publish a plan.
+5. `spark/plan_server.py`, `spark/plan_source.py`: hand the plan to Spark.
+6. `worker/slice_worker.py`: read and cut; `worker/part_uploads.py`: upload.
+7. `driver/receiving.py`, `core/segments.py` (pure): receipts become journal states.
+8. `driver/sealing.py`, `driver/seal_steps.py`: complete the object; `driver/committing.py`: append to the catalog.
+9. `driver/acknowledging.py`: tell Pulsar.
+
+`driver/work.py` runs what must not hold up the loop. `driver/losses.py`, `driver/reconciling.py` and
+`driver/undelivered.py` handle data that does not arrive."""

@@ -41,9 +41,9 @@ from offloader.offload.spark import session as spark_side
 from offloader.offload.spark.executor import worker_function
 from offloader.offload.spark.plan_server import PlanServer
 from offloader.offload.spark.supervised import SupervisedQuery
+from offloader.offload.worker.entry_sources import UNWRAPPED, Wrapper
 from offloader.offload.worker.secrets import Public, without_secrets
 from offloader.offload.worker.tasks import WorkerSettings
-from offloader.offload.worker.wrapper import UNWRAPPED, Wrapper
 from offloader.ports.object_store import ObjectStore
 from offloader.pulsar.admin import AdminClient
 from offloader.pulsar.broker_source import BrokerSource
@@ -99,7 +99,7 @@ class Application:
             checkpoint = stack.enter_context(_checkpoint(self.config.spark.checkpoint))
             # Only now, when nothing of ours can be missing any more: this ends the process that has the journal.
             slots = spark_side.Slots(session)
-            driver = self._take_over(stack, slots.number, *edges)
+            driver = self._build_driver(stack, slots.number, *edges)
             self.driver = driver
             thread = threading.Thread(target=self._drive, args=(driver,), name="driver")
             thread.start()
@@ -123,7 +123,7 @@ class Application:
         root = open_root(store, admin.cluster(), _new_uuid)
         return admin, metrics, store, root.cluster
 
-    def _take_over(
+    def _build_driver(
         self, stack: ExitStack, slots: int, admin: AdminClient, metrics: Metrics, store: ObjectStore, cluster: str
     ) -> Driver:
         config = self.config
@@ -180,7 +180,7 @@ class Application:
             folder = f"{checkpoint}/{_new_uuid()}"
             threads = driver.plans.limits[lane].threads
             workers = WorkerSettings(public, derived.bookkeeper(config), threads, self._workers)
-            work, commit = worker_function(workers), partial(driver.commit, lane)
+            work, commit = worker_function(workers), partial(driver.journal_receipts, lane)
             return spark_side.start_query(session, driver.plans.server, lane, work, commit, folder, wait)
 
         queries = {

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from offloader.model import EntryRange, Gap, TopicName
-from offloader.offload.worker.wrapper import Wrapper
+from offloader.offload.worker.entry_sources import Wrapper
 from offloader.ports.entry_source import EntryReader, EntrySource, Extent, RawEntry
 from offloader.ports.object_store import ObjectStore
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults

@@ -18,7 +18,7 @@ from offloader.format.part_index import IndexEntry
 from offloader.metadata import layout
 from offloader.metadata.catalog import Catalogs, linked
 from offloader.metadata.catalog_codec import encode_catalog, standing
-from offloader.metadata.envelope import seal
+from offloader.metadata.envelope import wrap
 from offloader.metadata.layout import catalog_folder, slot_name
 from offloader.metadata.state import CatalogHead, Claim, LedgerClosed, Said, TopicCatalog, record_uuid
 from offloader.model import (
@@ -96,7 +96,7 @@ class Archive:
         self._written[self.topic] = known.after(record)
 
     def claim(self, ledger: int = 0, entry: int = 0, created: int = 1) -> None:
-        self.store.put(layout.ROOT, seal("root", pb.Body(root=pb.Root(uuid="root", cluster="memory"))), if_absent=True)
+        self.store.put(layout.ROOT, wrap("root", pb.Body(root=pb.Root(uuid="root", cluster="memory"))), if_absent=True)
         begin = Position(self.incarnation, ledger, entry)
         self._append(Claim(APPLICATION, self.incarnation, created, begin, at=1))
 

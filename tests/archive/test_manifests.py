@@ -266,7 +266,7 @@ def test_a_rebuild_takes_no_number_of_which_manifests_are_left() -> None:
     head = lost_and_made_again()
     compact(store, head)
     assert head.claim is not None
-    Catalogs(store, "heir").adopt(
+    Catalogs(store, "heir").take_over_claim(
         head, head.claim.application, 9
     )  # in the next numbering it stands before the segments
     again = lost_and_made_again()

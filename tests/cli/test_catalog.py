@@ -9,7 +9,7 @@ import pytest
 from offloader.metadata import layout
 from offloader.metadata.catalog_codec import plain
 from offloader.metadata.compaction import compact
-from offloader.metadata.envelope import unseal
+from offloader.metadata.envelope import unwrap
 from offloader.metadata.manifest import FAN
 from tests.archive.support import TOPIC, gap, stream
 
@@ -32,7 +32,7 @@ def slots(*numbers: int) -> list[str]:
 
 def beside(archive, *numbers: int) -> list[str]:
     """The objects of the records in these slots."""
-    return [layout.record_key(TOPIC, unseal(key, plain(archive.store.read(key)[0])).token) for key in slots(*numbers)]
+    return [layout.record_key(TOPIC, unwrap(key, plain(archive.store.read(key)[0])).token) for key in slots(*numbers)]
 
 
 def test_a_proposal_writes_nothing(damaged) -> None:

@@ -340,7 +340,7 @@ def test_another_application_s_topic_is_not_touched(store, process, record):
 
 def test_a_claim_that_changed_meanwhile_is_noticed_before_anything_is_written(process):
     stale = claimed(process())
-    process("other").adopt(stale, "app", 7)
+    process("other").take_over_claim(stale, "app", 7)
     with pytest.raises(ClaimedByOtherError, match="claimed by other, not by app"):
         process().append(stale, offloaded("a", 0, 9))
     assert process().load(TOPIC).segments == ()
@@ -371,18 +371,18 @@ def test_a_released_topic_is_anybody_s_to_claim_but_nobody_s_to_write(process):
 
 def test_only_the_named_application_s_claim_is_adopted(process):
     catalog = claimed(process())
-    assert process("heir").adopt(catalog, "someone", 7) == catalog
-    adopted = process("heir").adopt(catalog, "app", 7)
+    assert process("heir").take_over_claim(catalog, "someone", 7) == catalog
+    adopted = process("heir").take_over_claim(catalog, "app", 7)
     assert adopted.claim == replace(
         claim("heir"), at=7, reason="taken over from app", former=record_uuid(TOPIC, catalog.claim)
     )
-    assert process("heir").adopt(catalog, "app", 7) == adopted
+    assert process("heir").take_over_claim(catalog, "app", 7) == adopted
 
 
 def test_an_adoption_keeps_the_incarnation_that_was_claimed_last(process):
     stale = claimed(process())
     process().append(stale, claim(incarnation=4))
-    assert process("heir").adopt(stale, "app", 7).claim.incarnation == 4
+    assert process("heir").take_over_claim(stale, "app", 7).claim.incarnation == 4
 
 
 # Damage

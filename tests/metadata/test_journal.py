@@ -16,7 +16,7 @@ from offloader.errors import (
     StoreUnavailableError,
 )
 from offloader.metadata import journal_rules
-from offloader.metadata.envelope import FORMAT_VERSION, seal
+from offloader.metadata.envelope import FORMAT_VERSION, wrap
 from offloader.metadata.journal import Journal
 from offloader.metadata.layout import epoch_folder, journal_folder, slot_name
 from offloader.metadata.state import TopicState
@@ -186,7 +186,7 @@ def test_a_head_that_finds_something_in_an_empty_slot_ends_nobody(start, store, 
 
 
 @pytest.mark.parametrize(
-    "there", [b"", b"<html>", seal("t", pb.Body(root=pb.Root())), seal("t", pb.Body(fence=pb.Fence()))[:-1]]
+    "there", [b"", b"<html>", wrap("t", pb.Body(root=pb.Root())), wrap("t", pb.Body(fence=pb.Fence()))[:-1]]
 )
 def test_bytes_that_are_no_record_of_a_journal_end_nobody(start, store, there: bytes):
     journal = start()
@@ -224,7 +224,7 @@ def test_a_store_that_refuses_the_journal_s_calls_for_a_while_ends_nobody(store,
 
 def test_the_fence_of_a_newer_version_is_one(start, store):
     journal = start()
-    store.put(epoch_folder("app", 1) + slot_name(1), seal("newer", pb.Body(fence=pb.Fence()), FORMAT_VERSION + 1))
+    store.put(epoch_folder("app", 1) + slot_name(1), wrap("newer", pb.Body(fence=pb.Fence()), FORMAT_VERSION + 1))
     for call in (journal.check_not_overtaken, lambda: journal.record([state()])):
         with pytest.raises(OvertakenError):
             call()

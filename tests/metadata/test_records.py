@@ -13,7 +13,7 @@ from offloader._proto import metadata_pb2 as pb
 from offloader.errors import DamagedRecordError, FatalError, FormatVersionError
 from offloader.metadata import envelope
 from offloader.metadata.catalog_codec import decode_catalog, encode_catalog, standing
-from offloader.metadata.envelope import seal, unseal
+from offloader.metadata.envelope import unwrap, wrap
 from offloader.metadata.journal_codec import (
     decode_journal,
     decode_topic,
@@ -126,36 +126,36 @@ def test_contents_that_make_no_sense_are_damage():
     broken = pb.Parts(etags=["a", "b"], crcs=[1, 2], size=[1, 1])
     body = pb.Body(segment=pb.Segment(uuid="u", source="broker", roll_reason="age", parts=broken))
     with pytest.raises(DamagedRecordError, match="the/key: a column of 0 values where 2 belong"):
-        decode_catalog("the/key", seal("t", body))
+        decode_catalog("the/key", wrap("t", body))
 
 
 def test_a_newer_format_version_is_told_apart_from_damage():
     with pytest.raises(FormatVersionError, match=r"the/key has format version 3, .* run a newer one"):
-        unseal("the/key", seal("t", pb.Body(fence=pb.Fence()), envelope.FORMAT_VERSION + 1))
+        unwrap("the/key", wrap("t", pb.Body(fence=pb.Fence()), envelope.FORMAT_VERSION + 1))
 
 
 def test_an_older_format_version_is_refused_in_one_line():
     with pytest.raises(FormatVersionError, match=r"^the/key has format version 1, .* choose another bucket or folder$"):
-        unseal("the/key", seal("t", pb.Body(fence=pb.Fence()), 1))
+        unwrap("the/key", wrap("t", pb.Body(fence=pb.Fence()), 1))
 
 
 def test_a_record_kind_of_a_newer_version_is_refused():
     newer = pb.Body()
     newer.MergeFromString(b"\xfa\x3e\x00")  # field 1007: a message
     with pytest.raises(FormatVersionError, match="the/key is of a kind that this version does not know"):
-        unseal("the/key", seal("t", newer))
+        unwrap("the/key", wrap("t", newer))
 
 
 def test_a_word_of_a_newer_version_is_refused():
     body = pb.Body(segment=pb.Segment(uuid="u", source="telepathy"))
     with pytest.raises(FormatVersionError, match="'telepathy' is a Source that this version does not know"):
-        decode_catalog("the/key", seal("t", body))
+        decode_catalog("the/key", wrap("t", body))
 
 
 def test_a_body_is_compressed_only_where_that_helps():
     small, large = pb.Body(fence=pb.Fence()), pb.Body(claim=pb.Claim(reason="x" * 1000))
-    assert len(seal("t", large)) < 100
-    assert pb.Record.FromString(seal("t", small)[8:]).compressed is False
+    assert len(wrap("t", large)) < 100
+    assert pb.Record.FromString(wrap("t", small)[8:]).compressed is False
 
 
 @pytest.mark.parametrize("mix", MIXES, ids=lambda m: m[0])
@@ -168,12 +168,12 @@ def test_a_snapshot_of_1000_open_segments_of_1_gib_stays_small(mix):
 @pytest.mark.parametrize("cut", [0, 1])
 def test_no_record_takes_more_memory_than_a_record_may(monkeypatch, cut):
     monkeypatch.setattr(envelope, "LARGEST", 1_000_000)
-    largest = seal("t", pb.Body(claim=pb.Claim(reason="x" * 999_900)))
-    assert unseal("key", largest).kind == "claim"
+    largest = wrap("t", pb.Body(claim=pb.Claim(reason="x" * 999_900)))
+    assert unwrap("key", largest).kind == "claim"
     with pytest.raises(FatalError, match="larger than any"):
-        seal("t", pb.Body(claim=pb.Claim(reason="x" * 1_000_000)))
+        wrap("t", pb.Body(claim=pb.Claim(reason="x" * 1_000_000)))
     bomb = zlib.compress(bytes(50_000_000))
     record = pb.Record(format_version=envelope.FORMAT_VERSION, token="t", body=bomb[: len(bomb) - cut], compressed=True)
     data = record.SerializeToString()
     with pytest.raises(DamagedRecordError, match="key: the body is no whole record"):
-        unseal("key", envelope.HEAD.pack(envelope.MAGIC, crc32c(data)) + data)
+        unwrap("key", envelope.HEAD.pack(envelope.MAGIC, crc32c(data)) + data)

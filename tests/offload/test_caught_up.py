@@ -14,7 +14,7 @@ from offloader.offload.caught_up import GIVE_UP_ATTEMPTS, CaughtUp, CaughtUpStat
 from offloader.offload.core.evidence import Being
 from offloader.offload.driver import losses
 from offloader.offload.driver.driver import Driver
-from offloader.offload.driver.parts import Inquiry
+from offloader.offload.driver.facets import Inquiry
 from offloader.offload.driver.undelivered import MAX_LOOKUPS
 from tests.offload.simulation import Simulation
 

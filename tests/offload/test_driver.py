@@ -14,8 +14,8 @@ import pytest
 from offloader.errors import OvertakenError
 from offloader.model import GapKind, Lane, Slice, TopicName
 from offloader.offload.core.lanes import Speed
+from offloader.offload.driver.facets import Learnt
 from offloader.offload.driver.lane_plans import LaneBatch
-from offloader.offload.driver.parts import Learnt
 from offloader.offload.driver.work import WorkKind
 from offloader.ports.admin import TopicInfo
 from offloader.testing.invariants import check_invariants
@@ -78,10 +78,10 @@ def test_the_empty_batch_with_which_a_query_begins_ends_no_plan() -> None:
     sim = started()
     sim.produce(QUICK, 60)
     (work,) = planned(sim)[Lane.FAST]
-    sim.driver._take(LaneBatch(Lane.FAST, []))
+    sim.driver.plans.take(LaneBatch(Lane.FAST, []))
     assert planned(sim)[Lane.FAST] == (work,)
     receipt = sim.run(work)
-    sim.driver._take(LaneBatch(Lane.FAST, [replace(receipt, id=replace(receipt.id, plan=receipt.id.plan - 1))]))
+    sim.driver.plans.take(LaneBatch(Lane.FAST, [replace(receipt, id=replace(receipt.id, plan=receipt.id.plan - 1))]))
     assert planned(sim)[Lane.FAST] == (work,)
     sim.settle()
 
@@ -145,7 +145,7 @@ def test_sixty_three_seals_that_take_long_hold_no_round_and_no_other_topic() -> 
     sim.produce(QUICK, 200)
     assert sum(bool(planned(sim)) and bool(sim.batch()) for _ in range(3))
     assert stuck.asked <= 64, "each is posted once, however many rounds there are"
-    assert sim.context.work.standing()[WorkKind.SEAL].queued == stuck.asked
+    assert sim.context.work.backlog()[WorkKind.SEAL].queued == stuck.asked
 
 
 def test_tails_before_a_rest_that_hangs_hold_nobody() -> None:

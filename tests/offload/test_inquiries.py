@@ -9,8 +9,8 @@ import pytest
 
 from offloader.model import TopicName
 from offloader.offload.driver import inquiries
+from offloader.offload.driver.admin_queries import WITNESSES
 from offloader.offload.driver.inquiries import LOOK_EVERY_MS, inquire, pursue
-from offloader.offload.driver.observing import WITNESSES
 from offloader.offload.driver.work import WorkKind
 from tests.offload.simulation import Simulation
 

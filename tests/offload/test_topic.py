@@ -1,11 +1,11 @@
-"""What must not be changed of a topic cannot be: each part is frozen, and has one owner."""
+"""What must not be changed of a topic cannot be: each facet is frozen, and has one owner."""
 
 import ast
 from dataclasses import fields
 from pathlib import Path
 
 from offloader.offload import driver
-from offloader.offload.driver.parts import OWNERS
+from offloader.offload.driver.facets import OWNERS
 from offloader.offload.driver.topic import Topic
 
 
@@ -16,7 +16,7 @@ def assigned(path: Path) -> set[str]:
     return {node.attr for node in stored if not (isinstance(node.value, ast.Name) and node.value.id == "self")}
 
 
-def test_each_part_of_a_topic_is_put_in_place_by_its_owner_alone() -> None:
+def test_each_facet_of_a_topic_is_put_in_place_by_its_owner_alone() -> None:
     (folder,) = driver.__path__
     writers = {(attribute, path.stem) for path in Path(folder).parent.rglob("*.py") for attribute in assigned(path)}
     assert {each.name for each in fields(Topic)} == {"name", *OWNERS}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from offloader.errors import FatalError, StoreUnavailableError
-from offloader.offload.driver.work import THREADS, Pool, Standing, Work, WorkKind
+from offloader.offload.driver.work import THREADS, Backlog, Pool, Work, WorkKind
 
 
 class Later(Executor):
@@ -127,8 +127,8 @@ def test_what_is_under_way_is_shown_by_kind(work: Work, later: Later, clock: Clo
     clock.now = 3_000
     work.post(WorkKind.SEAL, "other", lambda: None, lambda _: None)
     clock.now = 5_000
-    assert work.standing()[WorkKind.SEAL] == Standing(2, 0, 5_000)
-    assert work.standing()[WorkKind.TAIL] == Standing(0, 0, 0)
+    assert work.backlog()[WorkKind.SEAL] == Backlog(2, 0, 5_000)
+    assert work.backlog()[WorkKind.TAIL] == Backlog(0, 0, 0)
     assert work.concerns("t")
     assert not work.concerns("nobody")
 
@@ -142,7 +142,7 @@ def test_one_kind_that_hangs_keeps_no_other_waiting_and_nobody_waits_for_it_at_t
         work.post(WorkKind.TAIL, number, lambda: released.wait(60), lambda _: None)
     work.post(WorkKind.SEAL, "t", lambda: "sealed", lambda _: None)
     assert done.wait(30)
-    standing = work.standing()[WorkKind.TAIL]
+    standing = work.backlog()[WorkKind.TAIL]
     assert (standing.queued + standing.running, standing.running <= 2) == (20, True)
     for pool in pools.values():
         pool.shutdown()

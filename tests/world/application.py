@@ -195,7 +195,7 @@ class Start:
 
     def _run(self) -> None:
         self._stop = threading.Event()
-        driver = self._take_over()
+        driver = self._build_driver()
         self.driver = driver
         failures: list[BaseException] = []
 
@@ -220,7 +220,7 @@ class Start:
         if failures:
             raise failures[0]
 
-    def _take_over(self) -> Driver:
+    def _build_driver(self) -> Driver:
         edges = Edges(self._bucket, self._brokers, self._ingress)
         admin = AdminClient(SETTINGS, transport=NO_SOCKETS)
         self._ingress.reached_by(admin.rest)
@@ -341,7 +341,7 @@ class Start:
                 continue
             if receipts and lane is Lane.FAST:
                 self.seen.pace.batch(max(r.elapsed_ms for r in receipts))
-            self.driver.commit(lane, receipts)
+            self.driver.journal_receipts(lane, receipts)
 
 
 class _Only:

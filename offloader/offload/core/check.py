@@ -1,4 +1,4 @@
-"""The result of one check."""
+"""The result of one check, and of one call."""
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ class Lost:
 def pin_target(catalog: CatalogHead) -> Position | None:
     """How far the pin may be acknowledged; None: nothing is to be acknowledged.
 
-    The last committed entry stays unacknowledged, so Pulsar lists its ledger and what follows. Unless it is recorded
-    that its ledger ended with it, and that whatever comes next follows (`pinHoldsLastEntry: false`)."""
+    The last committed entry stays unacknowledged, so Pulsar lists its ledger and what follows. It is acknowledged
+    where a record says that its ledger ended with it and that any next ledger follows (`pinHoldsLastEntry: false`)."""
     held, closing = _held_entry(catalog), catalog.closing
     if held is None:
         return None
@@ -48,7 +48,7 @@ def pin_target(catalog: CatalogHead) -> Position | None:
 
 
 def pin_moved(catalog: CatalogHead, listed: TopicListing) -> bool:
-    """Whether the mark-delete is past what we acknowledge: at or behind the first entry that we have not given up."""
+    """Whether the mark-delete is past what we acknowledge: it has reached an entry that we still hold."""
     held, mark, after = _held_entry(catalog), listed.mark_delete, catalog.accounted
     if after is None or mark is None:
         return False

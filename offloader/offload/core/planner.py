@@ -60,8 +60,8 @@ class TopicView:
     `begin`: where its next segment starts, and the proof that it follows; None while that is unknown. `last`: the last
     readable position, None: no data. `pending_bytes`: estimate of what lies after the last uploaded position; below
     `wanted_bytes` it is not read again. `retire`: seal up to `last` and open no other segment. `allowance`: bytes that
-    rate limits leave now; `allowed_at`: when they leave more. `reach`: its slices hold others up and bring no whole
-    part in their time; None: they do, or may take as long as they like."""
+    rate limits leave now; `allowed_at`: when they leave more. `reach`: how far a slice of a slow topic comes in the
+    time that the slow lane gives it; None: far enough for a part, or its time has no limit."""
 
     state: TopicState
     rules: TopicRules
@@ -167,8 +167,8 @@ def decide(view: TopicView, now: int, new_uuid: Callable[[], str]) -> Decision:
 def _within_reach(view: TopicView, reach: Reach, state: OpenTopic, new_uuid: Callable[[], str]) -> OpenTopic:
     """No part will be whole: the segment ends with those that it has or, where it has none, as far as one slice comes.
 
-    An end beyond that was fixed before the topic was known to be slow. A short part may have been written for it, so it
-    gets another uuid."""
+    Where a later end was fixed before the topic was known to be slow, the segment is begun anew under another uuid: a
+    slice may still upload the short part of that end."""
     segment = state.open
     end = segment.closing_end
     if segment.sealed is not None or (end is not None and end <= reach.end):
@@ -309,11 +309,9 @@ def _slice(run: str, number: int, decision: Decision, read: Read, limits: LaneLi
         budget = min(budget, _whole_parts(view.pending_bytes, goal))
     if view.allowance is not None:
         budget = min(budget, max(view.allowance, 1))
-    identity = SliceId(
-        view.topic, run, view.speed.lane, number, segment.uuid, read.upload, len(segment.parts) + 1, read.start
-    )
+    first, lane = segment.next_part, view.speed.lane
     return Slice(
-        identity,
+        SliceId(view.topic, run, lane, number, segment.uuid, read.upload, first_part=first, start=read.start),
         bound=read.bound,
         seal=read.seal,
         offset=segment.size,

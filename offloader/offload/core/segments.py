@@ -1,8 +1,8 @@
 """The life of a segment as pure transitions of a topic's journal state.
 
 Assigned (its end still open) -> Closing (its end fixed) -> Sealing -> Offloaded (then only the catalog knows it). A
-failure is remembered beside it; abandoning gives the same range a new uuid. Nothing here does I/O: the driver writes
-each returned state to the journal before it acts on it."""
+failure is remembered beside it; abandoning gives the same range a new uuid. Nothing here does I/O: the driver journals
+each returned state before it acts on it; `offloaded` after the catalog has the segment."""
 
 from __future__ import annotations
 
@@ -88,7 +88,8 @@ def uploading(state: TopicState, uuid: str, upload: str) -> TopicState:
 
 
 def closing(state: OpenTopic, end: Position, reason: RollReason) -> OpenTopic:
-    """Fix the segment's end. An end may only be fixed again to an earlier one, which a full object forces."""
+    """Fix the segment's end; again only to an earlier one, which a full object forces. A short part that was uploaded
+    for the later end stays unpublished: see `SliceId`."""
     segment = state.open
     if segment.closing_end is not None:
         end, reason = min((segment.closing_end, segment.roll_reason or reason), (end, reason), key=lambda pair: pair[0])
@@ -106,7 +107,7 @@ def received(state: TopicState, receipt: Receipt, now: int, jitter: float) -> Op
     if not isinstance(state, OpenTopic) or state.open.status is SegmentStatus.SEALING:
         raise StaleReceiptError(f"{state.topic}: no open segment awaits a receipt")
     segment = state.open
-    ours = (segment.uuid, segment.upload, len(segment.parts) + 1)
+    ours = (segment.uuid, segment.upload, segment.next_part)
     theirs = (receipt.id.uuid, receipt.id.upload, receipt.id.first_part)
     begins = segment.parts or receipt.id.start == segment.start
     continues = segment.covered is None or receipt.id.start > segment.covered
@@ -169,7 +170,8 @@ def begun_anew(state: OpenTopic, new_uuid: str, source: Source, reason: str) -> 
 
 
 def dropped(state: OpenTopic, reason: str) -> TopicState:
-    """The segment's source is gone before anything was uploaded: nothing is left of it but an upload to abort."""
+    """The segment ends without a record: its source is gone and it has no part, or the catalog went on without it. Its
+    upload is left to abort."""
     given_up = Abandoned(state.open.uuid, state.open.upload, reason)
     return replace(state.closed(), failure=None, abandoned=(*state.abandoned, given_up))
 

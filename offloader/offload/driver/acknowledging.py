@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def acknowledge_all(context: Context, topics: Iterable[Topic]) -> None:
-    """Have acknowledged what is committed of each topic, unless nobody answered the last look at it."""
+    """Have acknowledged what is committed of each topic, except where the last poll failed."""
     now = context.clock_ms()
     for topic in topics:
         target = _target(topic)

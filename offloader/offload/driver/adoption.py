@@ -13,12 +13,12 @@ from offloader.offload.core import evidence, segments
 from offloader.offload.core.evidence import TopicListing
 from offloader.offload.core.planner import TopicRules
 from offloader.offload.driver import observed
-from offloader.offload.driver.committing import append
+from offloader.offload.driver.admin_queries import kept, managed_ledger
+from offloader.offload.driver.committing import append_record
 from offloader.offload.driver.context import Context
+from offloader.offload.driver.facets import Committed, Observed
 from offloader.offload.driver.inquiries import inquire
 from offloader.offload.driver.losses import NOT_KEPT, RELEASE
-from offloader.offload.driver.observing import kept, managed_ledger
-from offloader.offload.driver.parts import Committed, Observed
 from offloader.offload.driver.topic import Topic, source_of
 from offloader.ports.admin import TopicInfo
 from offloader.ports.pins import TopicEnd
@@ -138,7 +138,7 @@ def _claim(context: Context, catalog: CatalogHead, info: TopicInfo, begin: Posit
         token=info.token or "",
     )
     log.info("claim topic=%s begin=%s incarnation=%d", catalog.topic, begin, incarnation)
-    claimed = append(context.catalogs, catalog, claim)
+    claimed = append_record(context.catalogs, catalog, claim)
     begun = claimed.claim or claim  # perhaps one that was begun before
     return _record_not_ours(context, claimed, info, begun.begin)
 
@@ -151,7 +151,7 @@ def _record_not_ours(context: Context, catalog: CatalogHead, info: TopicInfo, be
     if begin <= first or kept:
         return catalog
     loss = Loss(first, last, NOT_KEPT, RELEASE, context.clock_ms())
-    return append(context.catalogs, catalog, loss)
+    return append_record(context.catalogs, catalog, loss)
 
 
 def next_incarnation(context: Context, topic: Topic) -> Topic:

@@ -1,4 +1,5 @@
-"""What is committed of each topic. Only this appends to catalogs; it has manifests sum up what is old in them."""
+"""What is committed of each topic, with the application's only call of `Catalogs.append` (takeover and rebuild write
+beside it). It also has manifests sum up what is old."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from offloader.metadata.manifest import FAN
 from offloader.metadata.state import CatalogHead, Said
 from offloader.model import TopicName
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.parts import Committed
+from offloader.offload.driver.facets import Committed
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
 
@@ -24,8 +25,8 @@ RELOAD_MS = 2_000
 COMPACT_AGAIN_MS = 60_000
 
 
-def append(catalogs: Catalogs, catalog: CatalogHead, record: Said) -> CatalogHead:
-    """See `Catalogs.append`. Not in the driver's thread."""
+def append_record(catalogs: Catalogs, catalog: CatalogHead, record: Said) -> CatalogHead:
+    """All that the application appends passes here: see `Catalogs.append`. Not in the driver's thread."""
     return catalogs.append(catalog, record)
 
 
@@ -36,7 +37,7 @@ def take(topic: Topic, catalog: CatalogHead) -> None:
 
 def have_recorded(context: Context, topic: Topic, record: Said, then: Callable[[], None] = lambda: None) -> None:
     """Have a record appended, and `then` called. Nothing else is decided about the topic before that."""
-    call = partial(append, context.catalogs, topic.catalog, record)
+    call = partial(append_record, context.catalogs, topic.catalog, record)
     context.work.post(WorkKind.CATALOG, topic.name, call, partial(_recorded, context, topic, then))
 
 
@@ -49,7 +50,8 @@ def _recorded(context: Context, topic: Topic, then: Callable[[], None], answer: 
 
 
 def in_doubt(context: Context, topic: Topic, error: OffloadError) -> None:
-    """Nothing is decided about the topic until its catalog was loaded anew, a little later."""
+    """Nothing is decided about the topic until its catalog was loaded anew, a little later. Not for seals: each try of
+    one loads the head by itself."""
     log.warning("loading the catalog anew topic=%s: %s", topic.name, error, extra={"see": "catalog-reloaded"})
     topic.committed = Committed(topic.catalog, str(error), context.clock_ms() + RELOAD_MS)
 
@@ -72,7 +74,7 @@ def end_claim(context: Context, name: TopicName) -> None:
     """Nobody's topic from here on: any application may claim it. Not in the driver's thread."""
     catalog = context.catalogs.head(name)
     if catalog.claim is not None and catalog.claim.application:
-        append(context.catalogs, catalog, released(catalog.claim, context.clock_ms(), "released"))
+        append_record(context.catalogs, catalog, released(catalog.claim, context.clock_ms(), "released"))
 
 
 class Compacting:

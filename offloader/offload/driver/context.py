@@ -13,12 +13,11 @@ from offloader.metadata.catalog import Catalogs
 from offloader.metadata.journal import Journal
 from offloader.metadata.state import TopicState
 from offloader.metrics import Metrics
-from offloader.model import TopicName
+from offloader.model import FailureKind, TopicName
 from offloader.offload.core import segments
 from offloader.offload.core.segments import State
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import Work
-from offloader.offload.worker.slice_worker import failure_kind
 from offloader.ports.admin import Admin
 from offloader.ports.entry_source import EntrySource
 from offloader.ports.object_store import ObjectStore
@@ -72,7 +71,7 @@ class Context:
 
     def failed(self, state: State, error: OffloadError) -> State:
         """The topic's state after a failure, to be journaled."""
-        state = segments.failed(state, failure_kind(error), str(error), self.clock_ms(), self.jitter())
+        state = segments.failed(state, FailureKind.of(error), str(error), self.clock_ms(), self.jitter())
         tell_back_off(state)
         return state
 

@@ -58,7 +58,7 @@ class Driver:
         self._inbox.put(batch)
         return batch
 
-    def commit(self, lane: Lane, receipts: list[Receipt]) -> None:
+    def journal_receipts(self, lane: Lane, receipts: list[Receipt]) -> None:
         """Called by foreachBatch: returns once the receipts are journaled (or the driver stops)."""
         batch = self.deliver(lane, receipts)
         while not batch.done.wait(BUSY_WAIT) and not self._stopping.is_set():
@@ -153,10 +153,8 @@ class Driver:
             if batch is not None:
                 self._batches_in.append(batch)
         while self._batches_in:
-            self._take(self._batches_in[0])
+            batch = self._batches_in[0]
+            self.plans.take(batch)
+            self._batches[batch.lane] += 1
+            batch.done.set()
             self._batches_in.popleft()
-
-    def _take(self, batch: LaneBatch) -> None:
-        self.plans.take(batch)
-        self._batches[batch.lane] += 1
-        batch.done.set()

@@ -11,9 +11,9 @@ from offloader.errors import OffloadError
 from offloader.metadata.state import CatalogHead
 from offloader.offload.core.evidence import Being, Look, being
 from offloader.offload.driver import observed
+from offloader.offload.driver.admin_queries import WITNESSES, look_for
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.observing import WITNESSES, look_for
-from offloader.offload.driver.parts import Inquiry
+from offloader.offload.driver.facets import Inquiry
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
 

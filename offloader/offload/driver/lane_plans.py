@@ -18,12 +18,12 @@ from offloader.offload.driver import committing, reconciling
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.foreseen import only_foreseen
 from offloader.offload.driver.polling import look
-from offloader.offload.driver.receiving import receive, tell_of_abandoned
+from offloader.offload.driver.receiving import take_receipts, tell_of_abandoned
 from offloader.offload.driver.registry import TopicRegistry
 from offloader.offload.driver.sealing import Sealing
 from offloader.offload.driver.topic import Topic, source_of
 from offloader.offload.driver.undelivered import explain_old_tails
-from offloader.offload.driver.uploads import SegmentUploads
+from offloader.offload.driver.uploads import UploadStarter
 from offloader.offload.driver.work import WorkKind
 from offloader.offload.spark.plan_server import PlanServer
 
@@ -70,7 +70,7 @@ class LanePlans:
         self.due_at: float = 0
         self._context = context
         self._registry = registry
-        self._uploads = SegmentUploads(context)
+        self._uploads = UploadStarter(context)
         self._sealing = Sealing(context)
         self._outstanding: dict[Lane, _Outstanding] = {}
         self._number = 0
@@ -93,7 +93,7 @@ class LanePlans:
         self._idle.set()
 
     def take_done(self) -> None:
-        """Take the work that is done, and journal what came of it: a topic is not decided on in between."""
+        """Take the work that is done, and journal what came of it, before anything is decided about its topics."""
         self._context.work.take()
         self._sealing.collect()
         self._uploads.collect()
@@ -103,7 +103,7 @@ class LanePlans:
     def take(self, batch: LaneBatch) -> None:
         """Journal what a batch's receipts say. Raises where the journal is not reachable: take it again then."""
         context = self._context
-        received = receive(
+        received = take_receipts(
             context, self._registry.topics, self.rates, self.limits[Lane.FAST], self.server.run, batch.receipts
         )
         out = self._outstanding.get(batch.lane)
@@ -209,7 +209,7 @@ class LanePlans:
             topic.planned = replace(topic.planned, throttled_since=0)
 
     def _begin_uploads(self, decisions: list[Decision]) -> list[Decision]:
-        """Have uploads begun; the decisions with new ones for those that have begun already."""
+        """Have uploads begun. Where the store has answered at once, the topic is decided anew; others wait."""
         begins = [(d.view.topic, d.step.uuid) for d in decisions if isinstance(d.step, Begin)]
         if not begins:
             return decisions

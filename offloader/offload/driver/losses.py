@@ -10,7 +10,7 @@ from offloader.model import Failure, FailureKind, Loss, Position, RollReason
 from offloader.offload.core import evidence, segments
 from offloader.offload.core.evidence import Lost
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.parts import Losses
+from offloader.offload.driver.facets import LossState
 from offloader.offload.driver.topic import Topic
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ def handle(context: Context, topic: Topic, state: TopicState) -> tuple[TopicStat
     lost = evidence.lost(state, topic.catalog, topic.info.ledgers, topic.confirmed)
     if lost is None:
         begin, there = topic.begin(), topic.confirmed
-        topic.losses = Losses(awaited=begin if begin is not None and there is not None and begin <= there else None)
+        topic.losses = LossState(awaited=begin if begin is not None and there is not None and begin <= there else None)
         in_doubt = topic.observed.doubted or state.lost_after is not None
         held_again = state.let_go and state.releasing is None and not in_doubt
         return replace(state, let_go=False) if held_again else state, None

@@ -9,10 +9,10 @@ from functools import partial
 from offloader.errors import AbsentError, OffloadError
 from offloader.model import TopicName
 from offloader.offload.driver import observed
+from offloader.offload.driver.admin_queries import managed_ledger
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.foreseen import foreseen
 from offloader.offload.driver.inquiries import inquire
-from offloader.offload.driver.observing import managed_ledger
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.undelivered import have_tail_explained
 from offloader.offload.driver.work import WorkKind

@@ -16,14 +16,14 @@ from offloader.offload.core.rates import RateLimits
 from offloader.offload.core.segments import StaleReceiptError
 from offloader.offload.driver import observed
 from offloader.offload.driver.context import Context, tell_back_off
-from offloader.offload.driver.parts import Learnt
+from offloader.offload.driver.facets import Learnt
 from offloader.offload.driver.topic import Topic
 
 log = logging.getLogger(__name__)
 
 
 @dataclass
-class Received:
+class BatchOutcome:
     """What a batch's receipts come to: the states to journal, and what to count and learn, the first time only. While
     its states cannot be journaled a batch is received again; where the journal has them after all it is dropped."""
 
@@ -31,16 +31,16 @@ class Received:
     effects: list[Callable[[], None]] = field(default_factory=list)
 
 
-def receive(
+def take_receipts(
     context: Context,
     topics: Mapping[TopicName, Topic],
     rates: RateLimits,
     fast: LaneLimits,
     run: str,
     receipts: list[Receipt],
-) -> Received:
+) -> BatchOutcome:
     """What to journal, count and learn. Drops receipts of another run, of topics that are not ours, and stale ones."""
-    received, best = Received(), lanes.best_rate(receipts)
+    received, best = BatchOutcome(), lanes.best_rate(receipts)
     for receipt in receipts:
         name = receipt.id.topic
         topic = topics.get(name)

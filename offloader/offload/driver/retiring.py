@@ -15,7 +15,7 @@ from offloader.model import Position, RollReason, TopicName
 from offloader.offload.driver import committing, observed
 from offloader.offload.driver.acknowledging import acknowledged
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.parts import Retirement
+from offloader.offload.driver.facets import Retirement
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
 

@@ -1,4 +1,7 @@
-"""Seals, beside the batches."""
+"""Posts seals, and journals what came of them; `seal_steps.py` is the work itself.
+
+Nothing is journaled in between. A seal whose answer is lost counts as a failed attempt: the state stays Sealing with
+`retry_at`, and the planner seals again from then on. After a crash the next process finds the state in the journal."""
 
 from __future__ import annotations
 
@@ -9,15 +12,14 @@ from functools import partial
 
 from offloader.errors import OffloadError
 from offloader.metadata.state import Abandoned, CatalogHead, OpenTopic, TopicState
-from offloader.model import OpenSegment, Segment, TopicName
+from offloader.model import FailureKind, OpenSegment, Segment, TopicName
 from offloader.offload.core import segments
 from offloader.offload.driver import committing
 from offloader.offload.driver.context import Context
 from offloader.offload.driver.receiving import tell_of_abandoned, wants_anything
-from offloader.offload.driver.sealer import seal
+from offloader.offload.driver.seal_steps import seal
 from offloader.offload.driver.topic import Topic
 from offloader.offload.driver.work import WorkKind
-from offloader.offload.worker.slice_worker import failure_kind
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +42,7 @@ class _Done:
 
 
 class Sealing:
-    """Seals beside the batches; what is not done in time stays Sealing for the next round."""
+    """The seals under way, and those that have ended and are not journaled yet."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -99,7 +101,7 @@ class Sealing:
 
     def _tell_failure(self, segment: OpenSegment, topic: TopicName, error: OffloadError) -> None:
         log.warning("seal failed topic=%s segment=%s: %s", topic, segment.uuid, error, extra={"see": "seal-failed"})
-        self._context.metrics.failure(failure_kind(error), topic)
+        self._context.metrics.failure(FailureKind.of(error), topic)
         if segments.must_abandon(error):
             tell_of_abandoned(self._context, topic, str(error))
 

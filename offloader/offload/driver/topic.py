@@ -10,7 +10,7 @@ from offloader.offload.core import lanes, segments
 from offloader.offload.core.evidence import Being, TopicListing
 from offloader.offload.core.lanes import LaneLimits
 from offloader.offload.core.planner import Reach, TopicRules, TopicView, enough
-from offloader.offload.driver import parts
+from offloader.offload.driver import facets
 from offloader.ports.admin import TopicInfo
 from offloader.ports.pins import TopicEnd
 
@@ -19,22 +19,22 @@ ENTRY_OVERHEAD = 12  # bytes that the object format adds to an entry
 
 @dataclass(slots=True)
 class Topic:
-    """One topic, in frozen parts. Their owners (`parts.OWNERS`) replace them, in the driver's thread."""
+    """One topic, in frozen facets. Their owners (`facets.OWNERS`) replace them, in the driver's thread."""
 
     name: TopicName
     rules: TopicRules
-    committed: parts.Committed
-    observed: parts.Observed
+    committed: facets.Committed
+    observed: facets.Observed
     source: Source = Source.BROKER  # where what is open, or will be opened next, is read from
-    poll: parts.Poll = field(default_factory=parts.Poll)
-    tail: parts.HiddenTail = field(default_factory=parts.HiddenTail)
-    learnt: parts.Learnt = field(default_factory=parts.Learnt)
-    planned: parts.Planned = field(default_factory=parts.Planned)
-    retirement: parts.Retirement | None = None
-    release: parts.Release = field(default_factory=parts.Release)
-    pin: parts.PinState = field(default_factory=parts.PinState)
-    losses: parts.Losses = field(default_factory=parts.Losses)
-    inquiry: parts.Inquiry | None = None  # it does not, or did not, answer as the one that we know
+    poll: facets.Poll = field(default_factory=facets.Poll)
+    tail: facets.HiddenTail = field(default_factory=facets.HiddenTail)
+    learnt: facets.Learnt = field(default_factory=facets.Learnt)
+    planned: facets.Planned = field(default_factory=facets.Planned)
+    retirement: facets.Retirement | None = None
+    release: facets.Release = field(default_factory=facets.Release)
+    pin: facets.PinState = field(default_factory=facets.PinState)
+    losses: facets.LossState = field(default_factory=facets.LossState)
+    inquiry: facets.Inquiry | None = None  # it does not, or did not, answer as the one that we know
 
     @property
     def info(self) -> TopicInfo:

@@ -54,8 +54,8 @@ class TopicStatuses:
         # What is pinned is as old as the open segment.
         metrics.topics(TopicLag(s.topic, s.lag_bytes, s.lag_ms, s.pinned_bytes, s.lag_ms) for s in self.latest)
         metrics.topic_states(Counter(s.state for s in self.latest))
-        for kind, standing in self._context.work.standing().items():
-            metrics.work(kind, standing.queued, standing.running, standing.oldest_ms / 1000)
+        for kind, backlog in self._context.work.backlog().items():
+            metrics.work(kind, backlog.queued, backlog.running, backlog.oldest_ms / 1000)
         metrics.topic_lanes(Counter(topic.learnt.speed.lane for topic in topics))
 
     def _status(self, topic: Topic, now: int) -> TopicStatus:

@@ -12,13 +12,13 @@ from offloader.metadata.state import Abandoned, TopicState
 from offloader.model import TopicName
 from offloader.offload.core import segments
 from offloader.offload.driver.context import Context
-from offloader.offload.driver.sealer import OBJECT_META
+from offloader.offload.driver.seal_steps import OBJECT_META
 from offloader.offload.driver.work import ADOPTIONS, WorkKind
 
 log = logging.getLogger(__name__)
 
 
-class SegmentUploads:
+class UploadStarter:
     """Has uploads begun. What has begun meanwhile is journaled before a slice is planned for it."""
 
     def __init__(self, context: Context) -> None:
@@ -42,7 +42,7 @@ class SegmentUploads:
         self._begun.clear()
 
     def _uploading(self, state: TopicState, uuid: str, answer: str | OffloadError) -> TopicState:
-        """An upload is its uuid's: a segment that has another one by now does not get it."""
+        """The upload is for the object `uuid`: where the segment has another uuid by now, it is abandoned."""
         if not isinstance(answer, OffloadError):
             return segments.uploading(state, uuid, answer)
         log.warning("cannot begin an upload topic=%s: %s", state.topic, answer, extra={"see": "upload-refused"})

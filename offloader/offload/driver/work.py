@@ -64,13 +64,13 @@ THREADS: Mapping[WorkKind, int] = {
 
 # These journal, too, in threads of their own.
 ADOPTIONS = (WorkKind.ADOPT, WorkKind.ADOPT_AGAIN)
-# While any of these is under way for a topic, nothing is decided about it.
+# While any of these is under way for a topic, nothing is decided about it. An acknowledgement only moves the pin.
 CHANGES_A_TOPIC = frozenset(
     {WorkKind.LEDGERS, WorkKind.TAIL, *ADOPTIONS, WorkKind.BEGIN, WorkKind.SEAL, WorkKind.CATALOG, WorkKind.RELEASE}
 )
 
 
-class Standing(NamedTuple):
+class Backlog(NamedTuple):
     """How much of one kind there is. `oldest_ms`: the age of what was posted first."""
 
     queued: int
@@ -148,7 +148,7 @@ class Work:
         return key in self._changing
 
     def take(self) -> None:
-        """Hand out what is done. What `then` raises is raised, and the next call gives it the same again."""
+        """Give each `then` its answer. Where one raises, so does this; the next call begins with the same answer."""
         while self._done:
             piece, answer = self._done[0]
             self._ended(piece)
@@ -171,13 +171,13 @@ class Work:
             if not self._changing[piece.key]:
                 del self._changing[piece.key]
 
-    def standing(self) -> Mapping[WorkKind, Standing]:
-        """How things stand, for the metrics."""
-        now, found = self._clock_ms(), {kind: Standing(0, 0, 0) for kind in WorkKind}
+    def backlog(self) -> Mapping[WorkKind, Backlog]:
+        """By kind, for the metrics."""
+        now, found = self._clock_ms(), {kind: Backlog(0, 0, 0) for kind in WorkKind}
         for piece in self._under_way.values():
             queued, running, oldest = found[piece.kind]
             age = max(oldest, now - piece.posted_at)
-            found[piece.kind] = Standing(queued + (not piece.running), running + piece.running, age)
+            found[piece.kind] = Backlog(queued + (not piece.running), running + piece.running, age)
         return found
 
 

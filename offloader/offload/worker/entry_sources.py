@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -12,8 +13,8 @@ from offloader.bookkeeper.connect import BookKeeperSettings, connect
 from offloader.bookkeeper.filling import FilledSource
 from offloader.errors import ConfigError, OffloadError
 from offloader.model import Slice, Source
-from offloader.offload.worker.wrapper import UNWRAPPED, Wrapper
 from offloader.ports.entry_source import EntrySource
+from offloader.ports.object_store import ObjectStore
 from offloader.pulsar.broker_source import BrokerSource
 from offloader.pulsar.settings import PulsarSettings
 
@@ -25,6 +26,23 @@ REST = 5.0
 another time-out."""
 
 Clock = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class Wrapper:
+    """What tests put between a process and what it reaches; this puts nothing. It is pickled in Spark's plans: it may
+    hold no secret."""
+
+    def source(self, source: EntrySource) -> EntrySource:
+        """What slices are read from."""
+        return source
+
+    def store(self, store: ObjectStore) -> ObjectStore:
+        """The store that the process uses."""
+        return store
+
+
+UNWRAPPED = Wrapper()
 
 
 class EntrySources:

@@ -9,16 +9,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 
-from offloader.errors import (
-    DataLostError,
-    IntegrityError,
-    OffloadError,
-    OutcomeUnknownError,
-    RetryableError,
-    TopicNotFoundError,
-    UnexplainedGapError,
-    UploadGoneError,
-)
+from offloader.errors import OffloadError, UnexplainedGapError
 from offloader.format.consecutive import Consecutive
 from offloader.format.cutter import CutPart, PartCutter
 from offloader.model import (
@@ -44,20 +35,6 @@ from offloader.ports.object_store import ObjectStore
 READ_TIMEOUT = 0.2  # seconds; how often a waiting slice looks at its clock
 QUIET_MS = int(1000 * QUIET_SECONDS)
 
-FAILURE_KINDS: tuple[tuple[type[OffloadError], FailureKind], ...] = (
-    (UploadGoneError, FailureKind.UPLOAD_GONE),
-    (TopicNotFoundError, FailureKind.TOPIC_GONE),
-    (DataLostError, FailureKind.DATA_LOST),
-    (OutcomeUnknownError, FailureKind.UNKNOWN),
-    (RetryableError, FailureKind.RETRYABLE),
-    (IntegrityError, FailureKind.INTEGRITY),
-)
-
-
-def failure_kind(error: OffloadError) -> FailureKind:
-    """The kind that a failure is remembered as."""
-    return next((kind for cls, kind in FAILURE_KINDS if isinstance(error, cls)), FailureKind.FATAL)
-
 
 def run_slice(work: Slice, source: EntrySource, store: ObjectStore, clock_ms: Callable[[], int]) -> Receipt:
     """Work through one slice. A receipt comes back whatever happens to the topic or the store."""
@@ -65,14 +42,14 @@ def run_slice(work: Slice, source: EntrySource, store: ObjectStore, clock_ms: Ca
 
 
 def died(work: Slice) -> Receipt:
-    """The receipt of a slice whose task was lost: a later attempt touches nothing."""
+    """The receipt of a slice whose task was lost. Spark's next attempt answers with it and reads nothing."""
     reason = "the task that read this slice died"
     return Receipt(work.id, SliceStop.FAILED, failure_kind=FailureKind.TASK_DIED, failure_reason=reason)
 
 
 def refused(work: Slice, error: OffloadError) -> Receipt:
     """The receipt of a slice that could not be begun."""
-    return Receipt(work.id, SliceStop.FAILED, failure_kind=failure_kind(error), failure_reason=_reason(error))
+    return Receipt(work.id, SliceStop.FAILED, failure_kind=FailureKind.of(error), failure_reason=_reason(error))
 
 
 @dataclass
@@ -91,14 +68,14 @@ class _SliceRun:
         self._uploads = PartUploads(store, work.id.upload)
         self._clock = clock_ms
         self._began = self._part_began = clock_ms()
-        self._cut = self._sending_ms = 0
+        self._parts_cut = self._sending_ms = 0
         self._at = _Progress(Walk(LedgerList(work.ledgers), work.id.start, work.bound.place))
         self._parts: list[Part] = []
         self._gaps: list[Gap] = []
         self._finished = False
         self._lookups_left = work.max_gap_lookups
         self._arrivals = Arrivals()
-        self._read_again = False  # what was delivered last does not prove what is stored
+        self._read_again = False  # the last delivery had broken entries
         self._cutter = PartCutter(
             work.cuts, first_part=work.id.first_part, offset=work.offset, first_block=work.first_block, room=work.room
         )
@@ -111,7 +88,7 @@ class _SliceRun:
             with suppress(OffloadError):  # what came first is what the slice failed for
                 self._settle()
             receipt = self._receipt(SliceStop.FAILED)
-            return replace(receipt, finished=False, failure_kind=failure_kind(error), failure_reason=_reason(error))
+            return replace(receipt, finished=False, failure_kind=FailureKind.of(error), failure_reason=_reason(error))
         finally:
             self._uploads.close()
         return self._receipt(stop)
@@ -162,7 +139,7 @@ class _SliceRun:
                 return stop
             hangs = self._work.stall_ms is not None and silence.lasted(now) >= self._work.stall_ms
             if hangs or self._waits_in_vain(now):
-                return SliceStop.BUDGET if self._cut else SliceStop.SLOW
+                return SliceStop.BUDGET if self._parts_cut else SliceStop.SLOW
             if self._read_again:
                 return None
 
@@ -171,7 +148,7 @@ class _SliceRun:
         work, used = self._work, now - self._began
         if used < work.time_budget_ms:
             return False
-        seen, goal = self._cutter.pending_bytes, work.cuts.part_size if self._cut else work.goal
+        seen, goal = self._cutter.pending_bytes, work.cuts.part_size if self._parts_cut else work.goal
         left = work.hard_limit_ms - (self._part_began - self._began)
         return used >= work.hard_limit_ms or (now - self._part_began) * goal > left * seen
 
@@ -249,13 +226,13 @@ class _SliceRun:
     def _budget_used(self, taken: int) -> bool:
         """Whether another part would be too much, or late. `taken`: bytes of the run that is being cut."""
         used = self._clock() - self._began
-        next_part = used + used // self._cut
+        next_part = used + used // self._parts_cut
         return next_part > self._work.time_budget_ms or self._at.read_bytes + taken >= self._work.byte_budget
 
     def _upload(self, cut: CutPart) -> None:
         self._settle()
         self._uploads.start(cut)
-        self._cut += 1
+        self._parts_cut += 1
         self._part_began = self._clock()
 
     def _settle(self) -> None:

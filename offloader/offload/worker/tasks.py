@@ -16,10 +16,9 @@ from pyspark import TaskContext
 from offloader.bookkeeper.connect import BookKeeperSettings
 from offloader.errors import OffloadError
 from offloader.model import Receipt, Slice
-from offloader.offload.worker.entry_sources import EntrySources
+from offloader.offload.worker.entry_sources import UNWRAPPED, EntrySources, Wrapper
 from offloader.offload.worker.secrets import Public, with_secrets
 from offloader.offload.worker.slice_worker import died, refused, run_slice
-from offloader.offload.worker.wrapper import UNWRAPPED, Wrapper
 from offloader.ports.object_store import ObjectStore
 from offloader.storage.open import open_store
 

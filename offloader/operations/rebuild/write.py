@@ -1,9 +1,9 @@
 """Writes a proposal as a new generation; one compare-and-set ends the old one.
 
 The order: the records' own objects; slots 1 and on of the new generation, which nobody reads yet; the old generation's
-next slot, which ends it. From there on the new generation is in force; its slot 0 says so as well, for when the old one
-is removed. Whoever wrote to that next slot meanwhile wins, and the rebuild must be repeated. An interruption before
-changes nothing.
+next slot, which ends it and puts the new one in force; the new one's slot 0, by which readers find it once the old one
+is removed. Where another process has written the old generation's next slot meanwhile, the rebuild must be repeated. An
+interruption before that slot changes nothing.
 """
 
 from __future__ import annotations

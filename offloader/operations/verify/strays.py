@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from offloader.archive.findings import Finding, FindingKind
 from offloader.errors import ConfigError, FormatVersionError, IntegrityError, ObjectNotFoundError
-from offloader.metadata.envelope import unseal
+from offloader.metadata.envelope import unwrap
 from offloader.metadata.journal_start import JournalStart
 from offloader.metadata.layout import (
     CLAIMS,
@@ -101,7 +101,7 @@ def _tokens(store: ObjectStore, application: str, epoch: int) -> Iterator[tuple[
     for slot in log.slots():
         try:
             key = log.key(slot)
-            yield key, unseal(key, read_record(store, key)).token
+            yield key, unwrap(key, read_record(store, key)).token
         except ObjectNotFoundError:
             continue
 

@@ -155,7 +155,7 @@ class History:
             former, self.application = self.application, "heir" if self.application != "heir" else "app"
             while (catalog := self.catalog).claim == claim:
                 try:
-                    Catalogs(self._unsafe(), self.application).adopt(catalog.head, former, self.clock)
+                    Catalogs(self._unsafe(), self.application).take_over_claim(catalog.head, former, self.clock)
                 except OffloadError:
                     continue
 

@@ -1,4 +1,4 @@
-"""What is known of one topic, part by part. Frozen: the owner of a part puts another one in its place. Pure."""
+"""The facets of a `Topic`: what the driver knows of it. Each is frozen; its owner puts another in its place. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from offloader.offload.core.retry_schedule import RetrySchedule
 from offloader.ports.admin import TopicInfo
 from offloader.ports.pins import TopicEnd
 
-# Which module of this package puts a part of a `Topic` in its place. A test sees to it that no other does.
+# Which module of this package may replace a facet. A test sees to it that no other does.
 OWNERS = {
     "rules": "registry",
     "committed": "committing",
@@ -69,7 +69,7 @@ class PinState:
 
 
 @dataclass(frozen=True, slots=True)
-class Losses:
+class LossState:
     """`accepted`: losses are accepted up to here. `awaited`: the first position seen that is not accounted for."""
 
     accepted: Position | None = None
@@ -100,8 +100,8 @@ class Observed:
 
     `seen_at`: when its end was seen; `listed_at`: when its ledger list was, since the topic was adopted; `moved_at`:
     when it was last seen to have moved. `last`: the last position that could be accounted for then. `acknowledged`:
-    what the broker has confirmed since the pin was seen where it stands. `doubted`: the list may not hold any more,
-    though no end has moved; a slice that failed may have been to read what was trimmed."""
+    what the broker has confirmed; None again when the pin is seen elsewhere. `doubted`: a slice failed, maybe because
+    what it read was trimmed: the list may be out of date though no end has moved."""
 
     info: TopicInfo
     end: TopicEnd

@@ -10,7 +10,7 @@ from offloader.metadata.layout import catalog_folder
 from offloader.metadata.state import CatalogHead, Claim, LedgerClosed, NextStart, TopicCatalog, TopicState
 from offloader.model import Gap, GapKind, LedgerList, LedgerSpan, Position, RollReason, SegmentLayout, Source, TopicName
 from offloader.offload.core import segments
-from offloader.offload.driver.sealer import seal
+from offloader.offload.driver.seal_steps import seal
 from offloader.storage.memory import MemoryStore
 from offloader.testing.faulty import Effect, FaultyStore, StoreFault, StoreFaults
 
@@ -105,7 +105,7 @@ def test_a_newcomer_s_commit_between_the_refresh_and_ours_is_not_overwritten(sto
 
 
 def test_a_topic_that_was_taken_over_is_not_committed_to(store, loaded):
-    Catalogs(store, "heir").adopt(loaded, "app", 9)
+    Catalogs(store, "heir").take_over_claim(loaded, "app", 9)
     with pytest.raises(ClaimedByOtherError, match="claimed by heir, not by app"):
         seal(store, Catalogs(store, "app"), loaded, sealing("u5", 50, 59))
     assert slots(store) == 7

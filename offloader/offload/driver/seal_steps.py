@@ -1,5 +1,14 @@
-"""Sealing, steps 2 to 4: complete the upload, write the index, append to the catalog. Each step may be repeated and
-writes the same bytes: the journal's Sealing record fixes them."""
+"""The steps of a seal that write to the store, in a thread beside the driver's.
+
+1. `segments.complete`: the driver journals the Sealing record, which fixes all bytes. Then, here:
+2. complete the upload,
+3. write the index object,
+4. append to the catalog: the commit.
+5. `Sealing.collect`: the driver journals that the topic has no open segment.
+6. `acknowledging`: the pin moves.
+
+Steps 2 to 4 can be repeated and write the same bytes. Each try begins with the catalog's newest head, which shows
+whether an earlier try got through though its answer was lost."""
 
 from __future__ import annotations
 
@@ -14,7 +23,7 @@ from offloader.metadata.catalog_codec import TOPIC
 from offloader.metadata.state import CatalogHead, OpenTopic
 from offloader.model import Part, SealedFacts
 from offloader.offload.core import segments
-from offloader.offload.driver.committing import append
+from offloader.offload.driver.committing import append_record
 from offloader.ports.object_store import ObjectStore, UploadedPart
 from offloader.storage.bounded_reads import naming
 
@@ -24,9 +33,9 @@ DRIVER = "streaming"
 
 
 def seal(store: ObjectStore, catalogs: Catalogs, catalog: CatalogHead, state: OpenTopic) -> CatalogHead:
-    """Make a segment in Sealing durable and commit it on `catalog`, as it was loaded some time before. Returns the
-    catalog, with the segment unless it went on without it (then a process that was overtaken has committed the same
-    range). Raises UploadGoneError or PartRejectedError when its upload must be abandoned."""
+    """Make a segment in Sealing durable and commit it behind `catalog`, a head that may be old. Returns the newest.
+    The segment is not in it where an overtaken process has committed its range under another uuid. Raises
+    UploadGoneError or PartRejectedError when its upload must be abandoned."""
     segment = state.open
     facts = segment.sealed
     if facts is None:
@@ -37,7 +46,7 @@ def seal(store: ObjectStore, catalogs: Catalogs, catalog: CatalogHead, state: Op
     if segment.parts:
         _write_objects(store, state, facts)
     record = segments.as_record(state, DRIVER, (("root", store.url), (TOPIC, str(state.topic))))
-    return append(catalogs, current, record)
+    return append_record(catalogs, current, record)
 
 
 def _write_objects(store: ObjectStore, state: OpenTopic, facts: SealedFacts) -> None:
