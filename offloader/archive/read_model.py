@@ -16,9 +16,9 @@ LAST_ENTRY = 2**63 - 1  # no entry has a higher id
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Why nothing of a ledger can be read, though the bucket has something of it: what is wrong with the object `key`.
+    """Why nothing of a ledger can be read, though the bucket has an object `key` of it.
 
-    `damaged`: it had been copied; else that is not known, or nothing says whose it is.
+    `damaged`: the ledger had been copied; else nobody knows whether it had, or whose the object is.
     """
 
     key: str
@@ -26,7 +26,7 @@ class Unreadable:
     damaged: bool = True
 
     def missing(self, first: Position, last: Position) -> Missing:
-        """The ledger's positions, told of."""
+        """The ledger's positions, as missing."""
         what = f"{self.key}: {self.why} ({first})"
         if self.damaged:
             return Missing(first, last, DAMAGED + what, damaged=self.key)
@@ -57,9 +57,10 @@ class OffloadedLedger:
 
 
 class SplitPoint(NamedTuple):
-    """Reading may be split after this entry. `size` estimates the bytes since the split point before.
+    """The last entry of a portion of a range: reading may be split after it.
 
-    Where they are a whole part, `begin` is its offset, `size` its size and `crc32c` its CRC32C.
+    With `crc32c`, the portion is a whole part of the object: `begin` is its offset, `size` its exact size in bytes,
+    `crc32c` its checksum. Without, `size` estimates the portion's bytes and `begin` means nothing.
     """
 
     ledger: int
@@ -70,15 +71,16 @@ class SplitPoint(NamedTuple):
 
     @property
     def behind(self) -> tuple[int, int]:
-        """Where what follows may begin."""
+        """The place (ledger, entry) right after it."""
         return self.ledger, self.entry + 1
 
 
 @dataclass(frozen=True, slots=True)
 class DataObject:
-    """A data object and its index object: a segment's (`ledger` None) or a ledger's (V1: its index does not say which).
+    """A data object and its index object: those of a segment, or of a ledger in Pulsar's own format (V1).
 
-    `size` is the data object's where a record says it; None: only the index object says it.
+    `ledger`: the V1 ledger's id, which its index does not say; None: a segment. `size`: the data object's bytes as its
+    record says; None: only the index says it. `store`: the bucket's URL; "" is the archive's own root.
     """
 
     data_key: str
@@ -90,11 +92,11 @@ class DataObject:
 
 @dataclass(frozen=True, slots=True)
 class ObjectRange:
-    """Positions of a topic, in order, that one object accounts for, gaps included: what is read in one go.
+    """What one object is to give: runs of entries, and gaps, in topic order. The unit of a plan.
 
-    Between its runs there may be positions that the selection certainly leaves out. The last of its `split_points` is
-    at its last entry; without entries there are none, and nothing is read. `ends_object`: nothing may follow in the
-    object.
+    It names entries, not bytes: the index object says where these are, and the reader asks it. Positions between its
+    runs cannot match the selection. The last of its `split_points` is at its last entry; a range of gaps has none, and
+    nothing is read for it. `ends_object`: after the last entry the object must end.
     """
 
     topic: TopicName
@@ -137,7 +139,7 @@ def object_of(items: Iterable[PlanItem], position: Position) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is wanted of a topic. All bounds are included; None: no bound.
+    """What to read of a topic. All bounds are included; None: no bound.
 
     `start` and `end` are positions, `published_from` and `published_to` publish times in ms since 1970, by producers'
     clocks: they select messages wherever these lie. A plan of a selection leaves out only what certainly holds no such

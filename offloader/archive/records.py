@@ -1,4 +1,5 @@
-"""A topic's records. Only those are read that a selection needs: manifests say where they are."""
+"""The list of a topic's segments (and losses): its catalog's records. Manifests say which of them a selection needs:
+only these are read."""
 
 from __future__ import annotations
 
@@ -15,17 +16,19 @@ from offloader.metadata.manifest import ManifestRow
 from offloader.metadata.state import CatalogHead
 from offloader.model import Position, TopicName, Transaction
 
-# Of so many records between two that are wanted the reader reads all: mostly one object has them.
+# With up to this many unwanted records between two wanted ones, all are read: mostly one object has them.
 BETWEEN = 16
-# So many records at a time, where all of them are gone through.
+# Records that are read at a time by those who go through all of them.
 STEP = 64
 
 Excerpt = tuple[TopicSnapshot, Selection]
-"""Consecutive records, and what is wanted of them."""
+"""Consecutive records, and what to select from them."""
 
 
 class TopicRecords:
-    """What is stored of a topic, at one moment. Raises DamagedRecordError and what the store raises."""
+    """What is stored of a topic, at one moment. Holds the catalog's head; each call reads the records that it needs.
+
+    Raises DamagedRecordError and what the store raises."""
 
     def __init__(self, history: History | None, whole: TopicSnapshot | None = None) -> None:
         self._history = history
@@ -53,8 +56,8 @@ class TopicRecords:
         return _snapshot(self._history, 0, self._history.head.next_slot)
 
     def plan(self, selection: Selection = EVERYTHING) -> Iterator[PlanItem]:
-        """See `plan`. Reads some records at a time, never a whole topic's, and with times none between two groups that
-        may hold such messages."""
+        """See `reading.plan`. Reads some records at a time, never a whole topic's. With times it skips records that
+        hold no such messages."""
         history = self._history
         if history is None:
             yield from plan(self.whole, selection)
@@ -78,8 +81,8 @@ class TopicRecords:
         return position if head.last is None else position._replace(incarnation=head.last.end.incarnation)
 
     def excerpts(self, selection: Selection = EVERYTHING, *, back: int = 0) -> Iterator[Excerpt]:
-        """The records that a selection needs, group by group in topic order. A group begins so far before what is
-        wanted that its data objects have `back` more bytes."""
+        """The records that a selection needs, group by group in topic order. Each group also has the records before
+        it that account for `back` bytes of data."""
         history = self._history
         if history is None:
             yield self.whole, selection
@@ -89,19 +92,19 @@ class TopicRecords:
 
     @property
     def last_position(self) -> Position | None:
-        """The last that is archived, or known to be missing."""
+        """The last position that is archived or known to be missing."""
         if self._history is None:
             return max((span.end for span in overlaps.distinct_spans(self.whole)), default=None)
         return None if self._history.head.last is None else self._history.head.last.end
 
     @property
     def stored_bytes(self) -> int:
-        """What is stored of the topic."""
+        """Bytes that are stored of the topic."""
         ledgers = () if self._history is not None else self.whole.ledgers
         return self.head.size + sum(ledger.size for ledger in ledgers)
 
     def extents(self, selection: Selection) -> Iterator[tuple[Position, Position]]:
-        """First and last positions, each pair in one incarnation, around everything that a selection wants."""
+        """For each incarnation, the first and the last position of what a selection may need."""
         if self._history is None:
             yield from ((span.start, span.end) for span in overlaps.distinct_spans(self.whole))
             return
@@ -112,8 +115,8 @@ class TopicRecords:
         yield from found.values()
 
     def behind(self, position: Position | None, *, back: int = 0) -> TopicSnapshot:
-        """The records from a position's own on; if none holds it, from the last one before. Before these come records
-        of `back` bytes of data."""
+        """The records from the one that holds a position on; if none does, from the last one before it. Records of
+        `back` bytes of data come before these."""
         history = self._history
         if history is None or position is None:
             return self.whole
@@ -128,7 +131,7 @@ class TopicRecords:
         return replace(snapshot, also_aborted=self.aborted(position))
 
     def before(self, position: Position) -> Iterator[Excerpt]:
-        """What is up to a position, some of it at a time, the nearest first."""
+        """The records up to a position, some at a time, the nearest first."""
         history = self._history
         if history is None:
             yield self.whole, Selection(end=position)
@@ -176,13 +179,14 @@ def _excerpt(history: History, group: list[Slot], selection: Selection, back: in
     snapshot, start = _snapshot(history, first, group[-1].number + 1), group[0].row.start
     if not selection.is_timed or start is None or history.is_first(begin):
         return snapshot, selection
-    # What is before the group was left out for its times, or belongs to another one.
+    # The records before the group lie at other times, or belong to another group.
     return snapshot, replace(selection, start=start if selection.start is None else max(start, selection.start))
 
 
 def _groups(history: History, selection: Selection, most: int | None = None) -> Iterator[list[Slot]]:
-    """The records that a selection needs, in order: near ones together, and all where it has no times, for they follow
-    on. More than `most` slots are several groups, each of which begins with the last record of the one before."""
+    """The records that a selection needs, in order. A selection with times has a group for each cluster of records;
+    one without has them all in one. A group of more than `most` slots is split, and each of the groups that this gives
+    begins with the last record of the one before."""
     group: list[Slot] = []
     for slot in history.slots(_wanted(selection)):
         if group and selection.is_timed and slot.number - group[-1].number > BETWEEN:

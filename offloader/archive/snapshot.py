@@ -1,4 +1,4 @@
-"""What is known of a topic: what plans are made from."""
+"""What is known of a topic at one moment: a plan is made from this and a selection."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from offloader.model import LedgerList, TopicName, Transaction
 
 @dataclass(frozen=True, slots=True)
 class TopicSnapshot:
-    """A topic's catalog, and its ledgers that stock brokers have offloaded (V1), in their order.
+    """A topic's catalog, and its ledgers that Pulsar's own offloader has written (V1), in their order.
 
-    `listed`: every ledger that Pulsar has of the incarnation that they are of; None: nothing proves that between two of
-    them none is missing. `also_aborted`: transactions whose abort markers are in what is not in this snapshot.
+    `listed`: every ledger that Pulsar lists for their incarnation; None: nothing proves that none is missing between
+    two of them. `also_aborted`: transactions whose abort markers lie outside this snapshot.
     """
 
     topic: TopicName

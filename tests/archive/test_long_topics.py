@@ -113,7 +113,7 @@ def test_times_amid_a_topic_are_looked_back_from(first: int) -> None:
 @pytest.mark.parametrize("first", [160 * 50, 160 * 50 + 87])
 def test_a_stream_s_batch_is_looked_back_from(first: int) -> None:
     records = TopicRecords(catalogs(long(100)).history(TOPIC))
-    view = records.behind(at(first - 1), back=LOOK_BACK + planning.STEP)
+    view = records.behind(at(first - 1), back=LOOK_BACK + planning.LOOK_BACK_STEP)
     planned = TopicPlan.of(view, items_between(view, at(first - 1), Selection()), look_back=True)
     assert_looks_back(topic_splits(planned, 1_000 * MIB)[0], first)
 

@@ -58,7 +58,7 @@ class Building:
 
 
 class IndexInterval:
-    """Goes over a interval's bytes. `at` is the offset of what comes next, `entry` the id that belongs there."""
+    """Goes over an interval's bytes. `at` is the offset of what comes next, `entry` the id that belongs there."""
 
     def __init__(self, index: SparseIndex, number: int) -> None:
         self.ledger = index.ledgers[number]

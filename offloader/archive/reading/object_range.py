@@ -1,4 +1,4 @@
-"""What is wanted of one object. Pure."""
+"""Makes an `ObjectRange` of a segment or a ledger: the entries that are selected of it. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ LEDGER_STEP = 8 * MIB
 
 
 def of_ledger(topic: TopicName, part: LedgerPart, first: Position, last: Position) -> Iterator[ObjectRange]:
-    """The entries between two positions, which may be split every `LEDGER_STEP` bytes: their lengths are not known."""
+    """The entries between two positions, with a split point about every `LEDGER_STEP` bytes: nobody knows how long each
+    entry is."""
     ledger = part.ledger
     for run in clipped([Run.closed(ledger.start.ledger, part.start.entry, part.end.entry)], first, last):
         per_entry = ENTRY_HEADER_SIZE + ledger.size / ledger.end.next_entry.entry
@@ -96,7 +97,7 @@ class _WantedPart:
         self.last = (run.ledger, run.last)
 
     def split_point(self, *, alone: bool) -> SplitPoint:
-        """Read whole, so that its checksum proves it; but for one entry that is wanted alone, whose own does."""
+        """A part is read whole, so that its checksum proves it. An entry that is wanted alone has its own checksum."""
         part = self.part
         if alone and part.entries > 1 and not part.stats.unreadable:
             return SplitPoint(*self.last, size=part.size // part.entries)

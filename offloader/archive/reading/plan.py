@@ -1,4 +1,4 @@
-"""What is read for a selection of a topic, object by object, and in which tasks: from its records alone, no I/O."""
+"""Turns a selection of a topic into object ranges, and these into tasks: from records alone, no I/O."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ from offloader.model import Loss, Position, Segment, TopicName
 def plan(
     snapshot: TopicSnapshot, selection: Selection = EVERYTHING, planned_to: Position | None = None
 ) -> list[PlanItem]:
-    """Everything that is selected, in topic order; each position once. What nothing proves is a Missing with its
-    reason.
+    """Everything that is selected, in topic order; each position once. Where nothing proves that two records follow on
+    each other, a Missing stands between them and says so.
 
-    Positions clip, times leave out parts. Records up to `planned_to` were planned before: they say what the others
-    follow. Raises DamagedRecordError where the records have a hole, an overlap, or contradict themselves.
+    The selection's positions cut ranges short; its times leave out whole parts. Records up to `planned_to` give no
+    items: they only show what the first planned record follows. Raises DamagedRecordError where the records have a
+    hole, an overlap, or contradict themselves.
     """
     items: list[PlanItem] = []
     junctions = Junctions(snapshot)
@@ -67,14 +68,14 @@ def split(items: Iterable[PlanItem], max_bytes: int) -> list[tuple[PlanItem, ...
 
 
 def until(items: Iterable[PlanItem], end: Position) -> Iterator[ObjectRange]:
-    """What of the objects lies up to a position, which is included."""
+    """The ranges up to a position, which is included. Leaves out what is missing."""
     for item in items:
         if isinstance(item, ObjectRange) and item.start <= end:
             yield item if item.end <= end else _up_to(item, end)
 
 
 def contiguous(planned: Callable[[Selection], Iterable[PlanItem]], selection: Selection) -> Iterator[PlanItem]:
-    """What is planned, and by time everything between the first and the last entry that may be wanted.
+    """The plan of a selection; with times, of everything between the first and the last entry that may match.
 
     A message's chunks may lie in parts that hold no wanted message. Losses are kept wherever they lie.
     """
@@ -133,7 +134,7 @@ def _of_span(topic: TopicName, span: Span, selection: Selection) -> Iterator[Pla
 
 
 def _taken(item: PlanItem, room: int, *, whole: bool) -> tuple[PlanItem | None, PlanItem | None]:
-    """What fits of an item, and the rest. Unless `whole`, at least what comes before its first split point."""
+    """The part of an item that fits into `room` bytes, and the rest. Unless `whole`, at least one split point fits."""
     if isinstance(item, Missing):
         return item, None
     count, used = 0, 0

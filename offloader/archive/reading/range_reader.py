@@ -24,8 +24,8 @@ T = TypeVar("T")
 Body = tuple[bytes, Stat]
 
 
-class Start(Protocol):
-    """Begins a call; what it returns gives the result, or raises what the call has raised."""
+class Submit(Protocol):
+    """Begins a call, maybe in another thread. What it returns waits for the result, or raises what the call raised."""
 
     def __call__(self, call: Callable[[], T], /) -> Callable[[], T]: ...
 
@@ -43,7 +43,7 @@ class RangeRead:
         on_damage: OnDamage,
         indexes: IndexCache,
         stats: ReadStats,
-        start: Start,
+        submit: Submit,
     ) -> None:
         self._range = object_range
         self._object = object_range.object
@@ -59,7 +59,7 @@ class RangeRead:
         self._index: Callable[[], LoadedIndex] | None = None
         if object_range.split_points:
             kept = indexes.get(self._name)
-            self._index = start(self._load) if kept is None else partial(_same, kept)
+            self._index = submit(self._load) if kept is None else partial(_same, kept)
 
     def begin(self) -> Iterator[ReadItem]:
         """What comes before all entries."""
@@ -131,7 +131,7 @@ class RangeRead:
             yield held.pop()  # no name of ours keeps its bytes
 
     def _unproven(self) -> Iterator[ReadItem]:
-        """What no part's checksum covers: not all of the part was wanted, or came, or there is none."""
+        """Entries that no part's checksum proves, because the part was not read whole or has none: their own do."""
         for item in self._given():
             yield from self._verifier.checked([item])
 
@@ -165,8 +165,8 @@ class RangeRead:
         return stat.size == said or self._object.ledger is None
 
     def _is_of_the_index(self, fetch: RangeFetch, stat: Stat) -> bool:
-        """Whether the object is the index's. Only headers name the ledger: a fetch from the middle of a block needs one
-        that was seen of this very object, or reads it."""
+        """Whether the object is the one that the index describes. Only a block's header names the ledger. A fetch that
+        begins inside a block has none: unless we saw one of this very object before, we read the block's header."""
         if self._etag not in ("", stat.etag):
             self._fault(fetch, f"offset {fetch.begin}: the object was replaced while it was read")
             return False

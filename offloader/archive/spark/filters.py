@@ -69,7 +69,7 @@ class Narrowing:
         return all(_holds(f, str(topic)) for f in self.topic_filters)
 
 
-EVERYTHING = Narrowing()
+UNNARROWED = Narrowing()
 PositionBounds = tuple[Position, Position]  # first and last position of an incarnation, or of a part of it
 
 

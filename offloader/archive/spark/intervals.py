@@ -1,4 +1,4 @@
-"""A selection by time falls into intervals where it leaves something out, maybe a message's chunks. Pure."""
+"""Splits a plan by time where it leaves something out, which may be a message's chunks. Pure."""
 
 from __future__ import annotations
 
