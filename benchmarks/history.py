@@ -11,8 +11,8 @@ from typing import cast
 from benchmarks.figures import Figure, Report
 from benchmarks.long_store import MINUTE, LongStore, LongTopic
 from benchmarks.options import Options
-from offloader.archive.read_model import Selection
 from offloader.archive.records import TopicRecords
+from offloader.archive.selection import Selection
 from offloader.archive.spark.planning import topic_plans, topic_splits
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.state import CatalogHead

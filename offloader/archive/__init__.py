@@ -7,6 +7,9 @@ Read in this order:
 3. `reading`: from records to object ranges (`plan`), from ranges to entries (`reader`).
 4. `messages`: from entries to messages and rows.
 
+The values between these stages: `selection` (what somebody wants), `snapshot` (what is stored), `object_range` (what is
+to be read), `items` (what was read).
+
 Beside these: `ledgers` (a bucket that Pulsar's own offloader has filled), `following` (on into the live topic), `peek`
 (one position), `spark` (the data source; its way is described there).
 """

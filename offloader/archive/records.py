@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
 
-from offloader.archive.read_model import EVERYTHING, PlanItem, Selection
+from offloader.archive.object_range import PlanItem
 from offloader.archive.reading import overlaps
 from offloader.archive.reading.plan import plan
+from offloader.archive.selection import EVERYTHING, Selection
 from offloader.archive.snapshot import TopicSnapshot
 from offloader.metadata.history import History, Slot
 from offloader.metadata.manifest import ManifestRow

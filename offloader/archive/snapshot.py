@@ -4,9 +4,55 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offloader.archive.read_model import OffloadedLedger
+from offloader.archive.items import DAMAGED, Missing
+from offloader.archive.ledgers.names import data_key, index_key
+from offloader.archive.object_range import DataObject
 from offloader.metadata.state import TopicCatalog
-from offloader.model import LedgerList, TopicName, Transaction
+from offloader.model import LedgerList, Position, TopicName, Transaction
+
+LAST_ENTRY = 2**63 - 1  # no entry has a higher id
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Why nothing of a ledger can be read, though the bucket has an object `key` of it.
+
+    `damaged`: the ledger had been copied; else nobody knows whether it had, or whose the object is.
+    """
+
+    key: str
+    why: str
+    damaged: bool = True
+
+    def missing(self, first: Position, last: Position) -> Missing:
+        """The ledger's positions, as missing."""
+        what = f"{self.key}: {self.why} ({first})"
+        if self.damaged:
+            return Missing(first, last, DAMAGED + what, damaged=self.key)
+        return Missing(first, last, f"unproven: {what}")
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadedLedger:
+    """A whole closed ledger in Pulsar's ledger-based format (V1), as a stock broker wrote it.
+
+    `store` is the URL of the bucket, whose flat root has the two objects; "" where it is the archive's own root. `size`
+    is the sum of the entries' lengths, as BookKeeper counts it. Where it is `unreadable`, nothing says how many entries
+    it has: it ends with `LAST_ENTRY`.
+    """
+
+    start: Position  # entry 0
+    end: Position  # the ledger's last entry
+    uuid: str
+    size: int
+    store: str = ""
+    unreadable: Unreadable | None = None
+
+    @property
+    def object(self) -> DataObject:
+        """Where it is stored, under the keys that stock brokers give."""
+        ledger = self.start.ledger
+        return DataObject(data_key(self.uuid, ledger), index_key(self.uuid, ledger), ledger=ledger, store=self.store)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from offloader.archive.following.follower import Following
-from offloader.archive.items import ArchivedEntry, Item, Missing
+from offloader.archive.items import ArchivedEntry, EntryRun, Item, Missing, ReadItem
 from offloader.archive.messages.filters import published
-from offloader.archive.read_model import EVERYTHING, EntryRun, ObjectRange, PlanItem, ReadItem, Selection, object_of
+from offloader.archive.object_range import ObjectRange, PlanItem, object_of
 from offloader.archive.reading.plan import contiguous, plan, split
 from offloader.archive.reading.reader import DEFAULTS, OnDamage, PlannedReader, ReadOptions
 from offloader.archive.reading.stores import Stores
 from offloader.archive.records import TopicRecords
+from offloader.archive.selection import EVERYTHING, Selection
 from offloader.archive.snapshot import TopicSnapshot
 from offloader.errors import ConfigError
 from offloader.model import MIB, Position, TopicName, Transaction

@@ -10,8 +10,9 @@ import pytest
 
 from benchmarks.long_store import MINUTE, LongStore, LongTopic
 from offloader.archive.messages.lookback import LOOK_BACK
-from offloader.archive.read_model import ObjectRange, Selection
+from offloader.archive.object_range import ObjectRange
 from offloader.archive.records import STEP, TopicRecords
+from offloader.archive.selection import Selection
 from offloader.archive.spark import planning
 from offloader.archive.spark.offsets import items_between
 from offloader.archive.spark.planning import TopicPlan, TopicSplit, size_of, topic_plans, topic_splits

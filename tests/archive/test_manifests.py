@@ -11,9 +11,9 @@ from functools import cache
 import pytest
 
 from offloader.archive.findings import FindingKind
-from offloader.archive.read_model import Selection
 from offloader.archive.reading.plan import plan
 from offloader.archive.records import TopicRecords
+from offloader.archive.selection import Selection
 from offloader.archive.snapshot import TopicSnapshot
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.compaction import compact, mend

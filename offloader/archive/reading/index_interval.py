@@ -7,7 +7,7 @@ from itertools import repeat
 
 import numpy as np
 
-from offloader.archive.read_model import EntryRun
+from offloader.archive.items import EntryRun
 from offloader.archive.reading.sparse_index import SparseIndex
 from offloader.errors import DamagedObjectError
 from offloader.format.blocks import ENTRY_HEADER, ENTRY_HEADER_SIZE, HEADER_SIZE, end_fault

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from offloader.archive.continuity import LedgerPart, Span, closed_with
-from offloader.archive.read_model import LAST_ENTRY, OffloadedLedger
-from offloader.archive.snapshot import TopicSnapshot
+from offloader.archive.snapshot import LAST_ENTRY, OffloadedLedger, TopicSnapshot
 from offloader.metadata.state import TopicCatalog
 from offloader.model import EntryRange, Loss, Position, Segment
 

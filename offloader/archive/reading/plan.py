@@ -9,11 +9,12 @@ from itertools import takewhile
 from offloader.archive.continuity import Junctions, LedgerPart, Span
 from offloader.archive.findings import FindingKind
 from offloader.archive.items import Missing
-from offloader.archive.read_model import EVERYTHING, ObjectRange, OffloadedLedger, PlanItem, Selection, Unreadable
-from offloader.archive.reading.object_range import of_ledger, of_segment
+from offloader.archive.object_range import ObjectRange, PlanItem
 from offloader.archive.reading.overlaps import distinct_spans
+from offloader.archive.reading.ranges import of_ledger, of_segment
 from offloader.archive.runs import Run, clipped
-from offloader.archive.snapshot import TopicSnapshot
+from offloader.archive.selection import EVERYTHING, Selection
+from offloader.archive.snapshot import OffloadedLedger, TopicSnapshot, Unreadable
 from offloader.errors import DamagedRecordError
 from offloader.model import Loss, Position, Segment, TopicName
 

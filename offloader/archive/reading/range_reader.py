@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar
 
-from offloader.archive.read_model import ObjectRange, ReadItem
+from offloader.archive.items import Missing, ReadItem
+from offloader.archive.object_range import ObjectRange
 from offloader.archive.reading.checksums import PartChecksums, Proof
 from offloader.archive.reading.fetches import RangeFetch, fetches
-from offloader.archive.reading.indexes import IndexCache, LoadedIndex
+from offloader.archive.reading.index_cache import IndexCache, LoadedIndex
 from offloader.archive.reading.scan import BrokenEntry, Scanner
 from offloader.archive.reading.sparse_index import decode_sparse_index
-from offloader.archive.reading.stats import ReadStats
 from offloader.archive.reading.stores import OpenedStore
 from offloader.archive.reading.verifier import OnDamage, RangeVerifier, sound_lead
 from offloader.errors import DamagedObjectError, ObjectNotFoundError
@@ -22,6 +24,39 @@ from offloader.storage.objects import naming, read_index
 
 T = TypeVar("T")
 Body = tuple[bytes, Stat]
+
+# More reports than this would help nobody.
+MOST_DAMAGE = 1000
+
+
+@dataclass(slots=True)
+class ReadStats:
+    """What a reader has asked of stores (indexes included), given, and skipped: archived positions that it could not
+    read. `damaged` has the first so many of these. Any thread may count a request."""
+
+    requests: int = 0
+    bytes_read: int = 0
+    entries: int = 0
+    skipped: int = 0
+    damaged: list[Missing] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
+
+    def read(self, body: Body) -> Body:
+        """Count a request's answer."""
+        with self._lock:
+            self.requests += 1
+            self.bytes_read += len(body[0])
+        return body
+
+    def give(self, item: ReadItem) -> ReadItem:
+        """Count what is given."""
+        if not isinstance(item, Missing):
+            self.entries += item.count
+        elif item.damaged:
+            self.skipped += item.entries.span
+            if len(self.damaged) < MOST_DAMAGE:
+                self.damaged.append(item)
+        return item
 
 
 class Submit(Protocol):

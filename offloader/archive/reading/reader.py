@@ -11,12 +11,11 @@ from itertools import islice
 from typing import NamedTuple
 
 from offloader.ahead import unawaited_pool
-from offloader.archive.items import Missing
+from offloader.archive.items import Missing, ReadItem
 from offloader.archive.messages.limits import DEFAULT_LIMITS, MessageLimits
-from offloader.archive.read_model import ObjectRange, PlanItem, ReadItem
-from offloader.archive.reading.indexes import SHARED, IndexCache
-from offloader.archive.reading.range_reader import RangeRead, Submit
-from offloader.archive.reading.stats import ReadStats
+from offloader.archive.object_range import ObjectRange, PlanItem
+from offloader.archive.reading.index_cache import SHARED, IndexCache
+from offloader.archive.reading.range_reader import RangeRead, ReadStats, Submit
 from offloader.archive.reading.stores import Stores
 from offloader.archive.reading.verifier import OnDamage
 from offloader.errors import ConfigError

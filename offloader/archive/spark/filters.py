@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from offloader.archive.read_model import Selection
+from offloader.archive.selection import Selection
 from offloader.archive.spark.values import in_ms
 from offloader.model import Position, TopicName
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from offloader.archive.items import Missing
-from offloader.archive.read_model import ObjectRange, PlanItem
+from offloader.archive.object_range import ObjectRange, PlanItem
 from offloader.archive.runs import Run
 from offloader.model import Position
 

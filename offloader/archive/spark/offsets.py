@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from offloader.archive.continuity import Span
-from offloader.archive.read_model import ObjectRange, PlanItem, Selection
+from offloader.archive.object_range import ObjectRange, PlanItem
 from offloader.archive.reading.overlaps import distinct_spans
 from offloader.archive.reading.plan import plan, split
+from offloader.archive.selection import Selection
 from offloader.archive.snapshot import TopicSnapshot
 from offloader.archive.spark.planning import size_of, sized_spans
 from offloader.errors import DataLostError

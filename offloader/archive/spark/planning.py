@@ -12,9 +12,10 @@ from typing import Self
 
 from offloader.archive.items import Missing
 from offloader.archive.messages.lookback import LOOK_BACK
-from offloader.archive.read_model import ObjectRange, PlanItem, Selection
+from offloader.archive.object_range import ObjectRange, PlanItem
 from offloader.archive.reading.plan import plan, split, until
 from offloader.archive.records import TopicRecords
+from offloader.archive.selection import Selection
 from offloader.archive.snapshot import TopicSnapshot
 from offloader.archive.spark.filters import UNNARROWED, Narrowing, narrowed_selection
 from offloader.archive.spark.intervals import intervals

@@ -14,8 +14,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from offloader.archive.messages.lookback import LOOK_BACK
-from offloader.archive.read_model import Selection
 from offloader.archive.records import TopicRecords
+from offloader.archive.selection import Selection
 from offloader.archive.spark.batch import read_tasks
 from offloader.archive.spark.offsets import (
     Ends,

@@ -12,10 +12,11 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
+from offloader.archive.items import EntryRun
 from offloader.archive.messages.encryption import PemFiles
 from offloader.archive.messages.limits import MessageLimits
 from offloader.archive.messages.payloads import UnpackOptions
-from offloader.archive.read_model import EntryRun, ObjectRange, PlanItem, object_of
+from offloader.archive.object_range import ObjectRange, PlanItem, object_of
 from offloader.archive.reading.reader import PlannedReader, ReadOptions
 from offloader.archive.reading.verifier import OnDamage
 from offloader.archive.spark.metrics import MetricsFolder, TaskMetrics

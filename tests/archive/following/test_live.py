@@ -11,9 +11,9 @@ from offloader.archive.archive import Archive
 from offloader.archive.catalog_cache import CatalogCache
 from offloader.archive.following.follower import Following
 from offloader.archive.following.live import FollowLimits, Live
-from offloader.archive.read_model import Selection
 from offloader.archive.reading.stores import Stores
 from offloader.archive.records import TopicRecords
+from offloader.archive.selection import Selection
 from offloader.archive.topic import ArchivedTopic
 from offloader.errors import ConfigError
 from offloader.model import GapKind, Position

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.archive.read_model import EntryRun
+from offloader.archive.items import EntryRun
 from offloader.archive.reading.fetches import fetches
 from offloader.archive.reading.scan import BrokenEntry, Scanner
 from offloader.archive.reading.sparse_index import SparseIndex, decode_sparse_index

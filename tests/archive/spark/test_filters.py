@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from offloader.archive.read_model import Selection
+from offloader.archive.selection import Selection
 from offloader.archive.spark.filters import UNNARROWED, Bounds, ColumnNames, Narrowing, narrowed_selection, narrowing
 from offloader.model import Loss, Position, TopicName
 

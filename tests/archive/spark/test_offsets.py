@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.archive.items import Missing
-from offloader.archive.read_model import PlanItem, Selection
+from offloader.archive.object_range import PlanItem
 from offloader.archive.records import TopicRecords
+from offloader.archive.selection import Selection
 from offloader.archive.snapshot import TopicSnapshot
 from offloader.archive.spark import offsets
 from offloader.archive.spark.offsets import Step, advance, before, check_not_removed, items_between, steps

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
-from offloader.archive.read_model import ObjectRange, PlanItem, Selection
+from offloader.archive.object_range import ObjectRange, PlanItem
 from offloader.archive.reading.plan import plan
 from offloader.archive.records import TopicRecords
+from offloader.archive.selection import Selection
 from offloader.archive.snapshot import TopicSnapshot
 from offloader.archive.spark.options import SourceOptions
 from offloader.archive.spark.parsing import parse_options

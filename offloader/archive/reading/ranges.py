@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from offloader.archive.continuity import LedgerPart
-from offloader.archive.read_model import DataObject, ObjectRange, Selection, SplitPoint
+from offloader.archive.object_range import DataObject, ObjectRange, SplitPoint
 from offloader.archive.runs import Run, clipped, runs
+from offloader.archive.selection import Selection
 from offloader.errors import DamagedRecordError
 from offloader.format.blocks import ENTRY_HEADER_SIZE
 from offloader.metadata.layout import data_key, index_key
