@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from offloader.archive.records import TopicRecords
+from offloader.archive.records import LazyTopicRecords, TopicRecords
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.history import MOST_KEPT, RecordCache
 from offloader.metadata.layout import slot_key, topic_folder
@@ -57,7 +57,7 @@ class CatalogCache:
                 self._heads.move_to_end(topic)
                 while len(self._heads) > self._most:
                     self._heads.popitem(last=False)
-        return TopicRecords(history)
+        return LazyTopicRecords(history)
 
     def _last(self, head: CatalogHead) -> str:
         """The etag of the last record. Each record carries a token of its own, so the same etag proves that nobody

@@ -53,7 +53,7 @@ class OpenArchive:
                 one.other,
                 extra={"see": "two-copies"},
             )
-        return TopicRecords.of(joined(records.whole.catalog, found))
+        return TopicRecords(joined(records.whole.catalog, found))
 
     def has(self, records: TopicRecords) -> bool:
         """Whether anything is archived of the topic with these records."""

@@ -74,7 +74,7 @@ class ArchivedTopic:
     def of(cls, store: ObjectStore, snapshot: TopicSnapshot | TopicCatalog, options: ReadOptions = DEFAULTS) -> Self:
         """What these records have, from a store that is open."""
         known = snapshot if isinstance(snapshot, TopicSnapshot) else TopicSnapshot.of(snapshot)
-        return cls(Stores.of(store), TopicRecords.of(known), options)
+        return cls(Stores.of(store), TopicRecords(known), options)
 
     @property
     def snapshot(self) -> TopicSnapshot:

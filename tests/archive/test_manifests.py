@@ -12,7 +12,7 @@ import pytest
 
 from offloader.archive.findings import FindingKind
 from offloader.archive.reading.plan import plan
-from offloader.archive.records import TopicRecords
+from offloader.archive.records import LazyTopicRecords, TopicRecords
 from offloader.archive.selection import Selection
 from offloader.archive.snapshot import TopicSnapshot
 from offloader.metadata.catalog import Catalogs
@@ -80,7 +80,7 @@ def store() -> MemoryStore:
 
 
 def records(store: MemoryStore) -> TopicRecords:
-    return TopicRecords(Catalogs(store, "").history(TOPIC))
+    return LazyTopicRecords(Catalogs(store, "").history(TOPIC))
 
 
 def at(ledger: int, entry: int = 0) -> Position:
@@ -119,7 +119,7 @@ def test_a_selection_of_times_is_planned_as_from_all_records(store: MemoryStore,
 
 def asked(store: MemoryStore, selection: Selection) -> int:
     faults = StoreFaults()
-    list(TopicRecords(Catalogs(FaultyStore(store, faults), "").history(TOPIC)).plan(selection))
+    list(LazyTopicRecords(Catalogs(FaultyStore(store, faults), "").history(TOPIC)).plan(selection))
     return sum(faults.calls.values())
 
 
@@ -156,7 +156,7 @@ def test_positions_are_found_in_their_incarnations() -> None:
         archive.claim(10 * incarnation)
         for ledger in range(10 * incarnation, 10 * incarnation + 3):
             archive.add(stream(ledger, 0, 1), closed={ledger: 1})
-    whole, found = TopicRecords.of(TopicSnapshot.of(archive.catalog)), records(archive.store)
+    whole, found = TopicRecords(TopicSnapshot.of(archive.catalog)), records(archive.store)
     for ledger in range(35):
         assert found.located(Position(0, ledger, 0)) == whole.located(Position(0, ledger, 0))
     assert found.last_position == whole.last_position

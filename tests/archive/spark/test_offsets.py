@@ -86,7 +86,7 @@ def test_every_position_comes_once(budget: int, step: int) -> None:
 
     assert seen == sorted(EVERYTHING)
     assert breaks >= 1
-    assert after == TopicRecords.of(view).last_position == at(4, 20)
+    assert after == TopicRecords(view).last_position == at(4, 20)
 
 
 _VIEW = TopicSnapshot.of(archive().catalog)

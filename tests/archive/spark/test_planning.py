@@ -140,7 +140,7 @@ def test_portions_can_be_pickled() -> None:
 def test_what_the_options_want() -> None:
     options = parse_options({"root": "s3://b", "topics": str(TOPIC), "startingPosition": "2:5", "endingTime": "7"})
 
-    records = TopicRecords.of(VIEW)
+    records = TopicRecords(VIEW)
     assert selection_of(records, options) == Selection(at(2, 5), None, None, 7)
     asked = topic_plans(records, selection_of(records, SourceOptions(StoreSettings("s3://b"))))
     assert [item for planned in asked for item in planned.items] == plan(VIEW)
@@ -159,7 +159,7 @@ def test_losses_are_refused() -> None:
 
 
 def test_stored_bytes() -> None:
-    assert TopicRecords.of(VIEW).stored_bytes == sum(segment.size for segment in VIEW.catalog.segments)
+    assert TopicRecords(VIEW).stored_bytes == sum(segment.size for segment in VIEW.catalog.segments)
 
 
 @given(st.integers(0, 1 << 44), st.integers(1, 1 << 34))
