@@ -60,7 +60,6 @@ class CatalogCache:
         return LazyTopicRecords(history)
 
     def _last(self, head: CatalogHead) -> str:
-        """The etag of the last record. Each record carries a token of its own, so the same etag proves that nobody
-        has written the records before it anew."""
+        """The last record's etag. Each record has a token of its own: the same etag proves the same records before."""
         stat = self._store.stat(slot_key(head.topic, head.generation, head.next_slot - 1))
         return "" if stat is None else stat.etag

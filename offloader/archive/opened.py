@@ -24,9 +24,8 @@ log = logging.getLogger(__name__)
 class OpenArchive:
     """What `Archive`, the commands and Spark's processes read from. Threads may share it.
 
-    `ledgers`: the bucket that Pulsar's own offloader has filled. `catalogs`: a cache that several archives of one root
-    share. Methods that take `scanned`, a result of `scan`, do not list that bucket again.
-    """
+    `ledgers`: the bucket of Pulsar's own offloader; methods that take `scanned`, a result of `scan`, do not list it
+    again. `catalogs`: a cache that several archives of one root share."""
 
     def __init__(
         self, stores: Stores, ledgers: LedgerBucket | None = None, catalogs: CatalogCache | None = None

@@ -1,9 +1,8 @@
-"""The list of a topic's segments (and losses): its catalog's records. Manifests say which of them a selection needs:
-only these are read."""
+"""The list of a topic's segments, which is its catalog's records: only those that a selection needs are read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
 
@@ -54,8 +53,7 @@ class TopicRecords:
         return overlaps.located(self.whole, position)
 
     def excerpts(self, selection: Selection = EVERYTHING, *, back: int = 0) -> Iterator[Excerpt]:  # noqa: ARG002
-        """The records that a selection needs, group by group in topic order. Each group also has the records before
-        it that account for `back` bytes of data."""
+        """The records that a selection needs, group by group, each with those of `back` bytes of data before it."""
         yield self.whole, selection
 
     @property
@@ -73,20 +71,15 @@ class TopicRecords:
         yield from ((span.start, span.end) for span in overlaps.distinct_spans(self.whole))
 
     def behind(self, position: Position | None, *, back: int = 0) -> TopicSnapshot:  # noqa: ARG002
-        """The records from the one that holds a position on; if none does, from the last one before it. Records of
-        `back` bytes of data come before these."""
+        """The records from a position's own (else the last before it) on, and those of `back` bytes before these."""
         return self.whole
 
-    def before(self, position: Position) -> Iterator[Excerpt]:
-        """The records up to a position, some at a time, the nearest first."""
+    def before(self, position: Position | None = None) -> Iterator[Excerpt]:
+        """The records up to a position (None: all), some at a time, from the last back."""
         yield self.whole, Selection(end=position)
 
     def first(self) -> Iterator[Excerpt]:
         """All records, some at a time, from the first on."""
-        yield self.whole, EVERYTHING
-
-    def last(self) -> Iterator[Excerpt]:
-        """All records, some at a time, from the last back."""
         yield self.whole, EVERYTHING
 
     def aborted(self, since: Position | None) -> frozenset[Transaction]:  # noqa: ARG002
@@ -95,9 +88,7 @@ class TopicRecords:
 
 
 class LazyTopicRecords(TopicRecords):
-    """Of a topic that only we have archived: holds the catalog's head, and each call reads only what it needs.
-
-    Raises DamagedRecordError and what the store raises."""
+    """Of a topic without such ledgers: each call reads only what it needs. Raises DamagedRecordError, as the store."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -111,8 +102,7 @@ class LazyTopicRecords(TopicRecords):
         return _snapshot(self._history, 0, self.head.next_slot)
 
     def plan(self, selection: Selection = EVERYTHING) -> Iterator[PlanItem]:
-        """Reads some records at a time, never a whole topic's. With times it skips records that hold no such
-        messages."""
+        """Reads some records at a time, never a whole topic's. With times it skips records of other times."""
         planned_to: Position | None = None
         for group in _groups(self._history, selection, STEP):
             yield from plan(*_excerpt(self._history, group, selection, 0), planned_to)
@@ -161,26 +151,22 @@ class LazyTopicRecords(TopicRecords):
         snapshot = _snapshot(history, first, self.head.next_slot)
         return replace(snapshot, also_aborted=self.aborted(position))
 
-    def before(self, position: Position) -> Iterator[Excerpt]:
-        first = next(self._history.slots(lambda row: row.holds(position) or row.ends_after(position)), None)
-        last = self.head.next_slot - 1 if first is None else first.number
+    def before(self, position: Position | None = None) -> Iterator[Excerpt]:
+        last = self.head.next_slot - 1
+        if position is not None:
+            slots = self._history.slots(lambda row: row.holds(position) or row.ends_after(position))
+            last = next((slot.number for slot in slots), last)
         for end in range(last, -1, -STEP):
             yield _snapshot(self._history, max(end - STEP + 1, 0), end + 1), Selection(end=position)
 
     def first(self) -> Iterator[Excerpt]:
-        return self._in_steps(range(0, self.head.next_slot, STEP))
-
-    def last(self) -> Iterator[Excerpt]:
-        return self._in_steps(reversed(range(0, self.head.next_slot, STEP)))
+        for first in range(0, self.head.next_slot, STEP):
+            yield _snapshot(self._history, first, min(first + STEP, self.head.next_slot)), EVERYTHING
 
     def aborted(self, since: Position | None) -> frozenset[Transaction]:
         behind = self._history.slots(lambda row: row.aborted > 0 and (since is None or row.ends_after(since)))
         found = (self._history.catalog(range(slot.number, slot.number + 1)).aborted for slot in behind)
         return frozenset(transaction for each in found for transaction in each)
-
-    def _in_steps(self, firsts: Iterable[int]) -> Iterator[Excerpt]:
-        for first in firsts:
-            yield _snapshot(self._history, first, min(first + STEP, self.head.next_slot)), EVERYTHING
 
 
 def _snapshot(history: History, first: int, after: int) -> TopicSnapshot:

@@ -8,7 +8,7 @@ from offloader.archive.items import DAMAGED, Missing
 from offloader.archive.ledgers.names import data_key, index_key
 from offloader.archive.object_range import DataObject
 from offloader.metadata.state import TopicCatalog
-from offloader.model import LedgerList, Position, TopicName, Transaction
+from offloader.model import LedgerList, Position, Segment, TopicName, Transaction
 
 LAST_ENTRY = 2**63 - 1  # no entry has a higher id
 
@@ -73,6 +73,12 @@ class TopicSnapshot:
     def aborted(self) -> frozenset[Transaction]:
         """Transactions whose entries are no messages."""
         return self.catalog.aborted | self.also_aborted
+
+    @property
+    def sized_spans(self) -> list[tuple[Position, Position, int]]:
+        """First and last position and size of each segment and ledger."""
+        spans: tuple[Segment | OffloadedLedger, ...] = (*self.catalog.segments, *self.ledgers)
+        return [(span.start, span.end, span.size) for span in spans]
 
     @classmethod
     def of(cls, catalog: TopicCatalog) -> TopicSnapshot:

@@ -242,7 +242,7 @@ class ArchivedTopic:
         >>> print(orders.first_position(), orders.last_position())
         12:0 12:3
         """
-        items = (item for snapshot, wanted in self.records.last() for item in reversed(plan(snapshot, wanted)))
+        items = (item for snapshot, wanted in self.records.before() for item in reversed(plan(snapshot, wanted)))
         stored = (item for item in items if isinstance(item, ObjectRange))
         return next((item.end_of(run) for item in stored for run in reversed(item.runs) if run.gap is None), None)
 

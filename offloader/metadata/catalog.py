@@ -1,5 +1,4 @@
-"""The catalog: per topic, the list of its segments, and whatever else was recorded. Each append is an exact
-compare-and-set on the topic's next slot."""
+"""The catalog: a topic's list of segments. Each append is an exact compare-and-set on the topic's next slot."""
 
 from __future__ import annotations
 
@@ -61,8 +60,7 @@ class Catalogs:
         return any(True for _ in self._store.folders(layout.generations_folder(topic)))
 
     def claimed(self) -> list[TopicName]:
-        """Topics that the application may have claimed: all that it has claimed, and some that it released. One
-        listing."""
+        """Topics that the application may have claimed: all that it has, and some that it released. One listing."""
         keys = (layout.parse_claim_key(key) for key, _ in self._store.list(layout.claims_folder(self._application)))
         found = [said[1] for said in keys if said is not None]
         self._marked.update(found)
@@ -73,8 +71,7 @@ class Catalogs:
         return self.refresh(TopicCatalog.empty(topic))
 
     def refresh(self, catalog: TopicCatalog) -> TopicCatalog:
-        """A whole catalog with the records written since: it reads only these, or all where a rebuild has replaced the
-        catalog. Raises as `load`."""
+        """A whole catalog with the records written since; reads only these, all after a rebuild. Raises as `load`."""
         history = self.history(catalog.topic, catalog.head)
         if history.head.generation != catalog.head.generation:
             catalog = TopicCatalog(CatalogHead(catalog.topic, generation=history.head.generation))
@@ -82,9 +79,7 @@ class Catalogs:
         return catalog.apply(*(written.record for written in since))
 
     def history(self, topic: TopicName, known: CatalogHead | None = None, cache: RecordCache | None = None) -> History:
-        """A topic's records as they are now: finds the newest, and reads others when asked. For readers.
-
-        `known`: a head from before. Raises DamagedRecordError, IntegrityError, and what the store raises."""
+        """A topic's records as they are now, for readers. `known`: a head from before. Raises as `load`."""
         head, newest = self._newest(known or CatalogHead(topic))
         history = History(self._store, head, cache)
         if newest is not None:
@@ -219,8 +214,7 @@ class Catalogs:
         return reloaded, False
 
     def _closed_with(self, head: CatalogHead, incarnation: int, ledger: int) -> int | None:
-        """The last entry that a ledger was closed with. A head knows it of its end's ledger and of later ones; for
-        others we load the whole catalog."""
+        """A head knows the last entries of its end's ledger and later ones; for others we load the whole catalog."""
         if self._is_before(head, incarnation, ledger):
             return self.load(head.topic).closed.get((incarnation, ledger))
         return head.closed_with(incarnation, ledger)
@@ -241,9 +235,7 @@ class Catalogs:
         )
 
     def _newest(self, head: CatalogHead) -> tuple[CatalogHead, LogRecord | None]:
-        """The head with the records written since, and the last of these; None: there are none.
-
-        A writer's log takes records again after this, also if an outcome was unknown."""
+        """The head with the records written since, and the last of these. A writer's log then takes records again."""
         topic, generation = head.topic, head.generation
         log = self._log(topic, generation)
         first, said = (head.next_slot, 0) if head.next_slot else self._nearly_all(topic, generation)
@@ -278,8 +270,7 @@ class Catalogs:
         return found, written
 
     def _nearly_all(self, topic: TopicName, generation: int) -> tuple[int, int]:
-        """A lower bound, close to the number of records; and how many the newest manifest's hint says there are. The
-        bound is the hint's if that holds, else found by trying slots."""
+        """A lower bound, close to the number of records (the hint's, else by trying slots); and what the hint says."""
         try:
             said = self._store.read(layout.newest_key(topic, generation), 0, LONGEST_HINT)[0]
         except ObjectNotFoundError:

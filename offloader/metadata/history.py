@@ -89,8 +89,7 @@ class History:
         self._leaves: int | None = None
 
     def slots(self, wanted: Callable[[ManifestRow], bool]) -> Iterator[Slot]:
-        """The wanted records, in order. `wanted` is first asked about the sum of many records, as a manifest has it:
-        where it refuses the sum, none of them is read."""
+        """The wanted records, in order. Where `wanted` refuses the sum of many records, none of these is read."""
         leaves = self.leaves
         for node, row in zip(frontier(leaves), self.before(leaves), strict=True):
             if wanted(row):

@@ -1,5 +1,5 @@
-"""Where everything lies under a root of ours: the one owner of its key names. (Keys in a bucket that Pulsar's own
-offloader has filled: offloader/archive/ledgers/names.py.)
+"""Where everything lies under a root of ours: the one owner of its key names. (Those in a bucket of
+Pulsar's own offloader: offloader/archive/ledgers/names.py.)
 
     _root
     _journal/<application>/<epoch>/<slot>
@@ -84,8 +84,7 @@ def index_key(topic: TopicName, uuid: str) -> str:
 
 
 def record_key(topic: TopicName, uuid: str) -> str:
-    """A record's own object, named by its uuid; a segment's lies beside its data. Writers and rebuilds use it, readers
-    use `slot_key`."""
+    """A record's own object, named by its uuid, beside the segments' data. Readers use `slot_key` instead."""
     return topic_folder(topic) + uuid + RECORD
 
 

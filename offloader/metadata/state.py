@@ -1,5 +1,4 @@
-"""What the journal holds of one topic (`TopicState`), and what the catalog's records of one topic add up to. Readers
-need only the catalog's, from `Claim` on. Frozen, no I/O."""
+"""What the journal holds of one topic, and (from `Claim` on) what its catalog's records add up to. Frozen, no I/O."""
 
 from __future__ import annotations
 
@@ -83,10 +82,9 @@ class OpenTopic(TopicState):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Says which application owns the topic, and of which incarnation the records after it are.
-
-    `created`: when Pulsar created that (None: not known). `begin`: the first position that we keep. `former`: the uuid
-    of the claim that this one replaces. `token`: also on the subscription that keeps the topic (empty: not known)."""
+    """Which application owns the topic, and of which incarnation (`created` then by Pulsar; None: unknown) the records
+    after it are. `begin`: the first position that we keep. `former`: the uuid of the claim that this one replaces.
+    `token`: also on the subscription that keeps the topic (empty: not known)."""
 
     application: str
     incarnation: int

@@ -10,12 +10,12 @@ import pytest
 
 from benchmarks.long_store import MINUTE, LongStore, LongTopic
 from offloader.archive.messages.lookback import LOOK_BACK
-from offloader.archive.object_range import ObjectRange
+from offloader.archive.object_range import ObjectRange, size_of
 from offloader.archive.records import STEP, LazyTopicRecords
 from offloader.archive.selection import Selection
-from offloader.archive.spark import planning
+from offloader.archive.spark.look_back_plan import LOOK_BACK_STEP
 from offloader.archive.spark.offsets import items_between
-from offloader.archive.spark.planning import TopicPlan, TopicSplit, size_of, topic_plans, topic_splits
+from offloader.archive.spark.planning import TopicPlan, TopicSplit, topic_plans, topic_splits
 from offloader.errors import DamagedRecordError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.compaction import compact
@@ -114,7 +114,7 @@ def test_times_amid_a_topic_are_looked_back_from(first: int) -> None:
 @pytest.mark.parametrize("first", [160 * 50, 160 * 50 + 87])
 def test_a_stream_s_batch_is_looked_back_from(first: int) -> None:
     records = LazyTopicRecords(catalogs(long(100)).history(TOPIC))
-    view = records.behind(at(first - 1), back=LOOK_BACK + planning.LOOK_BACK_STEP)
+    view = records.behind(at(first - 1), back=LOOK_BACK + LOOK_BACK_STEP)
     planned = TopicPlan.of(view, items_between(view, at(first - 1), Selection()), look_back=True)
     assert_looks_back(topic_splits(planned, 1_000 * MIB)[0], first)
 

@@ -138,7 +138,7 @@ def test_a_plan_asks_for_as_much_of_a_long_topic_as_of_a_short_one(selection: Se
 def test_an_entry_s_first_and_last_positions_need_no_plan_of_everything(store: MemoryStore) -> None:
     found = records(store)
     assert next(view.catalog.segments[0].start for view, _ in found.first()) == at(0)
-    assert next(view.catalog.segments[-1].end for view, _ in found.last()) == at(NUMBER - 1, 1)
+    assert next(view.catalog.segments[-1].end for view, _ in found.before()) == at(NUMBER - 1, 1)
 
 
 def test_what_is_behind_a_position(store: MemoryStore) -> None:

@@ -82,7 +82,7 @@ def _owner(snapshot: TopicSnapshot, position: Position) -> Owner | None:
 
 def _extent(records: TopicRecords) -> str:
     firsts = (items[0] for snapshot, wanted in records.first() if (items := plan(snapshot, wanted)))
-    lasts = (items[-1] for snapshot, wanted in records.last() if (items := plan(snapshot, wanted)))
+    lasts = (items[-1] for snapshot, wanted in records.before() if (items := plan(snapshot, wanted)))
     first, last = next(firsts, None), next(lasts, None)
     if first is None or last is None:
         return "nothing yet"

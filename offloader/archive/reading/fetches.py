@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 
-from offloader.archive.object_range import SplitPoint
+from offloader.archive.object_range import Run, SplitPoint
 from offloader.archive.reading.sparse_index import SparseIndex
-from offloader.archive.runs import Run
 from offloader.errors import DamagedObjectError
 
 

@@ -32,8 +32,7 @@ def located(snapshot: TopicSnapshot, position: Position) -> Position:
 
 
 def _parts(catalog: TopicCatalog, held: OffloadedLedger, taken: Iterable[EntryRange]) -> Iterator[LedgerPart]:
-    """The parts of a ledger that are read. An unreadable one ends where the catalog says, and leaves recorded losses
-    out: they are told of by themselves."""
+    """The parts of a ledger that are read. An unreadable one ends where the catalog says, without recorded losses."""
     if held.unreadable is None:
         return _left_of(held, taken)
     known = closed_with(catalog, held.start)

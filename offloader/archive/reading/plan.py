@@ -9,10 +9,9 @@ from itertools import takewhile
 from offloader.archive.continuity import Junctions, LedgerPart, Span
 from offloader.archive.findings import FindingKind
 from offloader.archive.items import Missing
-from offloader.archive.object_range import ObjectRange, PlanItem
+from offloader.archive.object_range import ObjectRange, PlanItem, Run, clipped
 from offloader.archive.reading.overlaps import distinct_spans
 from offloader.archive.reading.ranges import of_ledger, of_segment
-from offloader.archive.runs import Run, clipped
 from offloader.archive.selection import EVERYTHING, Selection
 from offloader.archive.snapshot import OffloadedLedger, TopicSnapshot, Unreadable
 from offloader.errors import DamagedRecordError
@@ -22,13 +21,10 @@ from offloader.model import Loss, Position, Segment, TopicName
 def plan(
     snapshot: TopicSnapshot, selection: Selection = EVERYTHING, planned_to: Position | None = None
 ) -> list[PlanItem]:
-    """Everything that is selected, in topic order; each position once. Where nothing proves that two records follow on
-    each other, a Missing stands between them and says so.
-
-    The selection's positions cut ranges short; its times leave out whole parts. Records up to `planned_to` give no
-    items: they only show what the first planned record follows. Raises DamagedRecordError where the records have a
-    hole, an overlap, or contradict themselves.
-    """
+    """Everything that is selected, in topic order; each position once. A Missing says where nothing proves that two
+    records follow on. Positions cut ranges short, times leave out whole parts. Records up to `planned_to` give no
+    items, but show what the first planned one follows. Raises DamagedRecordError where the records have a hole, an
+    overlap, or contradict themselves."""
     items: list[PlanItem] = []
     junctions = Junctions(snapshot)
     before: Span | None = None

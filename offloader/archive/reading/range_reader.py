@@ -31,8 +31,8 @@ MOST_DAMAGE = 1000
 
 @dataclass(slots=True)
 class ReadStats:
-    """What a reader has asked of stores (indexes included), given, and skipped: archived positions that it could not
-    read. `damaged` has the first so many of these. Any thread may count a request."""
+    """What a reader asked of stores (indexes too), gave, and skipped: archived positions that it could not read, the
+    first so many in `damaged`. Any thread may count a request."""
 
     requests: int = 0
     bytes_read: int = 0

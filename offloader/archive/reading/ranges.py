@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from offloader.archive.continuity import LedgerPart
-from offloader.archive.object_range import DataObject, ObjectRange, SplitPoint
-from offloader.archive.runs import Run, clipped, runs
+from offloader.archive.object_range import DataObject, ObjectRange, Run, SplitPoint, clipped, runs
 from offloader.archive.selection import Selection
 from offloader.errors import DamagedRecordError
 from offloader.format.blocks import ENTRY_HEADER_SIZE
@@ -19,8 +18,7 @@ LEDGER_STEP = 8 * MIB
 
 
 def of_ledger(topic: TopicName, part: LedgerPart, first: Position, last: Position) -> Iterator[ObjectRange]:
-    """The entries between two positions, with a split point about every `LEDGER_STEP` bytes: nobody knows how long each
-    entry is."""
+    """The entries between two positions, with a split point about every `LEDGER_STEP` bytes (lengths are estimates)."""
     ledger = part.ledger
     for run in clipped([Run.closed(ledger.start.ledger, part.start.entry, part.end.entry)], first, last):
         per_entry = ENTRY_HEADER_SIZE + ledger.size / ledger.end.next_entry.entry

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from offloader.archive.object_range import size_of
 from offloader.archive.spark.filters import UNNARROWED, Bounds, narrowing
 from offloader.archive.spark.metrics import MetricsFolder, PlanMetrics
 from offloader.archive.spark.options import Form, SourceOptions
@@ -19,7 +20,6 @@ from offloader.archive.spark.planning import (
     check_losses,
     check_positions,
     selection_of,
-    size_of,
     task_size,
     tasks,
     topic_plans,

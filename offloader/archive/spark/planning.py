@@ -1,41 +1,32 @@
-"""From topics' records to tasks: splits of bounded size, a topic's in their order.
-
-Reads catalogs from the store, some records at a time as the iterators are taken, and no data objects."""
+"""From topics' records to tasks of bounded size. Iterators read catalogs as they are taken; no data is read."""
 
 from __future__ import annotations
 
-import logging
-from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
 from offloader.archive.items import Missing
 from offloader.archive.messages.lookback import LOOK_BACK
-from offloader.archive.object_range import ObjectRange, PlanItem
-from offloader.archive.reading.plan import plan, split, until
+from offloader.archive.object_range import PlanItem, size_of
+from offloader.archive.reading.plan import plan, split
 from offloader.archive.records import TopicRecords
 from offloader.archive.selection import Selection
 from offloader.archive.snapshot import TopicSnapshot
 from offloader.archive.spark.filters import UNNARROWED, Narrowing, narrowed_selection
-from offloader.archive.spark.intervals import intervals
+from offloader.archive.spark.look_back_plan import LOOK_BACK_STEP, LookBackPlan, intervals, plan_for_chunks
 from offloader.archive.spark.options import SourceOptions
-from offloader.errors import ConfigError, DamagedRecordError, DataLostError
-from offloader.model import MIB, Position, TopicName, Transaction
+from offloader.errors import ConfigError, DataLostError
+from offloader.model import MIB, TopicName, Transaction
 
-log = logging.getLogger("offloader.archive.spark")
-
-LOOK_BACK_STEP = 4 * MIB
 TASKS = 8  # a number that most numbers of cores divide
 LEAST_TASK = 16 * MIB
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSplit:
-    """Consecutive items of a topic. Can be pickled.
-
-    `before`: the ranges before them, for messages' first chunks. `aborted`: transactions whose entries are no messages.
-    """
+    """Consecutive items of a topic. `before`: ranges before them, for messages' first chunks. `aborted`: transactions
+    whose entries are no messages. Can be pickled."""
 
     topic: TopicName
     items: tuple[PlanItem, ...]
@@ -49,11 +40,8 @@ class TopicSplit:
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """What is read of a topic, in order, before it is split into tasks.
-
-    Plans of messages also have `for_chunks`: a wider plan, which begins earlier and leaves nothing out, so that tasks
-    find the first chunks of their messages. `aborted`: transactions whose entries are no messages.
-    """
+    """What is read of a topic, in order, before it is split into tasks. Plans of messages also have `for_chunks`, which
+    begins earlier and leaves nothing out, so that tasks find their messages' first chunks; `aborted` as in splits."""
 
     topic: TopicName
     items: Sequence[PlanItem]
@@ -65,7 +53,7 @@ class TopicPlan:
         """These items of a topic; with `look_back` for rows of messages."""
         if not look_back or not items:
             return cls(snapshot.topic, items)
-        return cls(snapshot.topic, items, _whole(snapshot, items[0].start, items[-1].end), snapshot.aborted)
+        return cls(snapshot.topic, items, plan_for_chunks(snapshot, items[0].start, items[-1].end), snapshot.aborted)
 
 
 def check_positions(options: SourceOptions, topics: Collection[TopicName]) -> None:
@@ -136,26 +124,6 @@ def topic_splits(planned: TopicPlan, max_bytes: int) -> list[TopicSplit]:
     return [TopicSplit(planned.topic, group, past.before(group[0].start), planned.aborted) for group in groups]
 
 
-class LookBackPlan:
-    """What lies before a topic's splits. `whole`: a plan that leaves nothing out and begins far enough back."""
-
-    def __init__(self, whole: Iterable[PlanItem]) -> None:
-        self._groups = split((item for item in whole if isinstance(item, ObjectRange)), LOOK_BACK_STEP)
-        self._firsts = [group[0].start for group in self._groups]
-
-    def before(self, first: Position, max_bytes: int = LOOK_BACK) -> tuple[PlanItem, ...]:
-        """The last `max_bytes` before a position or a little more, in order."""
-        count = bisect_left(self._firsts, first)
-        kept: list[tuple[PlanItem, ...]] = []
-        left = max_bytes + LOOK_BACK_STEP  # an object has headers and padding beside its entries
-        for group in reversed(self._groups[:count]):
-            if left <= 0:
-                break
-            kept.append(group if group[-1].end < first else tuple(until(group, first.previous_entry)))
-            left -= size_of(kept[-1])
-        return tuple(item for group in reversed(kept) for item in group)
-
-
 def tasks(splits: Iterable[TopicSplit], max_bytes: int) -> list[tuple[TopicSplit, ...]]:
     """Small splits together: a task costs 30-40 ms whatever it does."""
     packed: list[list[TopicSplit]] = []
@@ -167,37 +135,3 @@ def tasks(splits: Iterable[TopicSplit], max_bytes: int) -> list[tuple[TopicSplit
         packed[-1].append(each)
         room -= each.size
     return [tuple(task) for task in packed]
-
-
-def sized_spans(snapshot: TopicSnapshot) -> list[tuple[Position, Position, int]]:
-    """First and last position and size of each segment and ledger."""
-    segments = [(segment.start, segment.end, segment.size) for segment in snapshot.catalog.segments]
-    return segments + [(ledger.start, ledger.end, ledger.size) for ledger in snapshot.ledgers]
-
-
-def size_of(items: Iterable[PlanItem]) -> int:
-    """The bytes to be read, about."""
-    return sum(item.size for item in items if isinstance(item, ObjectRange))
-
-
-def _whole(snapshot: TopicSnapshot, first: Position, last: Position) -> list[PlanItem]:
-    """Everything between two positions, and enough before it to look back."""
-    try:
-        return plan(snapshot, Selection(_far_enough_back(snapshot, first, LOOK_BACK + LOOK_BACK_STEP), last))
-    except DamagedRecordError as error:  # in records before the first position, which can be read without them
-        log.warning(
-            "%s: chunks before %s are not looked for: %s", snapshot.topic, first, error, extra={"see": "chunks-unknown"}
-        )
-        return plan(snapshot, Selection(first, last))
-
-
-def _far_enough_back(snapshot: TopicSnapshot, end: Position, max_bytes: int) -> Position | None:
-    """The start of the last segment or ledger with `max_bytes` between it and `end`, else the first start."""
-    left = max_bytes
-    found: Position | None = None
-    for start, last, size in sorted((each for each in sized_spans(snapshot) if each[0] <= end), reverse=True):
-        found = start
-        if left <= 0:
-            break
-        left -= size if last <= end else 0  # of the one that `end` lies in, nobody knows how much is before it
-    return found

@@ -43,8 +43,7 @@ class SelectedTopics:
         return {name: self._records[name] for name in sorted(self._records) if archive.has(self._records[name])}
 
     def _matching(self) -> list[TopicName]:
-        """The archived topics of the namespace, or that match the pattern. A wrong root must not pass for topics that
-        nobody has written to."""
+        """The archived topics of the namespace or pattern. A wrong root must not pass for topics without data."""
         names = [name for name in self._archive.names() if self._is_meant(name)]
         may_be_empty = self._options.wait_for_topics or self._archive.ledgers is not None
         if not names and not may_be_empty and self._archive.store.stat(layout.ROOT) is None:
