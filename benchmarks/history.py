@@ -11,8 +11,8 @@ from typing import cast
 from benchmarks.figures import Figure, Report
 from benchmarks.long_store import MINUTE, LongStore, LongTopic
 from benchmarks.options import Options
-from offloader.archive.read_model import Selection
-from offloader.archive.records import TopicRecords
+from offloader.archive.records import LazyTopicRecords
+from offloader.archive.selection import Selection
 from offloader.archive.spark.planning import topic_plans, topic_splits
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.state import CatalogHead
@@ -103,5 +103,5 @@ def _catalogs(store: LongStore) -> Catalogs:
 
 def _plan(store: LongStore, selection: Selection) -> int:
     """As Spark's source plans it, chunked messages included."""
-    records = TopicRecords(_catalogs(store).history(TopicName("public", "default", "long")))
+    records = LazyTopicRecords(_catalogs(store).history(TopicName("public", "default", "long")))
     return sum(len(topic_splits(planned, 128 * MIB)) for planned in topic_plans(records, selection))

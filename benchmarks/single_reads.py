@@ -9,10 +9,11 @@ import time
 from benchmarks.figures import Figure
 from offloader import Archive
 from offloader.archive.items import Missing
-from offloader.archive.read_model import ObjectRange, Selection
+from offloader.archive.object_range import ObjectRange
 from offloader.archive.reading.plan import plan
 from offloader.archive.reading.reader import PlannedReader
 from offloader.archive.reading.stores import Stores
+from offloader.archive.selection import Selection
 from offloader.errors import DamagedObjectError
 from offloader.model import KIB, Position, TopicName
 from offloader.storage.settings import StoreSettings

@@ -240,7 +240,7 @@ def test_a_ledger_that_is_not_offloaded_is_no_silent_hole(stock: Stock) -> None:
     first, lost, *rest = stock.asked[ALONE].ledgers
     view = joined(TopicCatalog.empty(ALONE), replace(stock.asked[ALONE], ledgers=(first, *rest)))
     with closing(Stores(stock.bucket)) as stores:
-        entries, missing = _read(ArchivedTopic(stores, TopicRecords.of(view)))
+        entries, missing = _read(ArchivedTopic(stores, TopicRecords(view)))
     assert len(missing) == 1
     assert lost.start.ledger not in {ledger for ledger, _ in entries}
     assert any(item.start < lost.start < item.end for item in missing)

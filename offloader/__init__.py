@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from offloader.archive import register
     from offloader.archive.archive import Archive
-    from offloader.archive.items import ArchivedEntry, Missing
+    from offloader.archive.items import ArchivedEntry, EntryRun, Missing
     from offloader.archive.ledgers.ledger_bucket import LedgerBucket
     from offloader.archive.messages.encryption import KeyReader, PemFiles
     from offloader.archive.messages.limits import MessageLimits
     from offloader.archive.messages.message import Message, MessageProblem
     from offloader.archive.messages.schema import ENTRY_SCHEMA, MESSAGE_SCHEMA
-    from offloader.archive.read_model import EntryRun, Selection
     from offloader.archive.reading.reader import ReadOptions
     from offloader.archive.reading.verifier import OnDamage
+    from offloader.archive.selection import Selection
     from offloader.archive.topic import ArchivedTopic
     from offloader.errors import (
         AccessDeniedError,
@@ -54,15 +54,15 @@ __all__ = [
 _HOMES = {
     "archive": ("register",),
     "archive.archive": ("Archive",),
-    "archive.items": ("ArchivedEntry", "Missing"),
+    "archive.items": ("ArchivedEntry", "EntryRun", "Missing"),
     "archive.ledgers.ledger_bucket": ("LedgerBucket",),
     "archive.messages.encryption": ("KeyReader", "PemFiles"),
     "archive.messages.limits": ("MessageLimits",),
     "archive.messages.message": ("Message", "MessageProblem"),
     "archive.messages.schema": ("ENTRY_SCHEMA", "MESSAGE_SCHEMA"),
-    "archive.read_model": ("EntryRun", "Selection"),
     "archive.reading.reader": ("ReadOptions",),
     "archive.reading.verifier": ("OnDamage",),
+    "archive.selection": ("Selection",),
     "archive.topic": ("ArchivedTopic",),
     "model": ("Position", "TopicName"),
     "pulsar.settings": ("PulsarSettings",),

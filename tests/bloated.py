@@ -11,7 +11,7 @@ from offloader.archive.peek.place import peek
 from offloader.archive.reading.plan import plan
 from offloader.archive.reading.reader import PlannedReader
 from offloader.archive.reading.stores import Stores
-from offloader.archive.records import TopicRecords
+from offloader.archive.records import LazyTopicRecords, TopicRecords
 from offloader.archive.snapshot import TopicSnapshot
 from offloader.errors import OffloadError
 from offloader.metadata import layout, requests
@@ -101,11 +101,11 @@ def told(store: BloatedStore) -> Iterator[object]:
     readers: list[Callable[[], object]] = [
         partial(read_root, store),
         lambda: archive.catalogs.head(TOPIC),
-        lambda: TopicRecords(archive.catalogs.history(TOPIC)).plan(),
+        lambda: LazyTopicRecords(archive.catalogs.history(TOPIC)).plan(),
         lambda: archive.catalogs.claimed(),
         lambda: archive.catalogs.mark(TOPIC),
         lambda: list(PlannedReader(Stores.of(store)).read(plan(TopicSnapshot.of(archive.catalog)))),
-        lambda: peek(Stores.of(store), TopicRecords.of(TopicSnapshot.of(archive.catalog)), Position(0, 3, 5)),
+        lambda: peek(Stores.of(store), TopicRecords(TopicSnapshot.of(archive.catalog)), Position(0, 3, 5)),
         lambda: JournalStart(store, APPLICATION).new_epoch(partial(next, map(str, count()))),
         lambda: check_agreement(proposed(store, TOPIC, Given(APPLICATION, 9))),
         lambda: [

@@ -1,4 +1,4 @@
-"""Catalogs that were read before: records do not change, so only those that came since are read again."""
+"""Catalogs that were read before. Records do not change, so only newer ones are read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from offloader.archive.records import TopicRecords
+from offloader.archive.records import LazyTopicRecords, TopicRecords
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.history import MOST_KEPT, RecordCache
 from offloader.metadata.layout import slot_key, topic_folder
@@ -40,7 +40,8 @@ class CatalogCache:
         return self._catalogs.topics()
 
     def records(self, topic: TopicName) -> TopicRecords:
-        """As they are now. Reads only what is new, unless they were made anew meanwhile. Raises as `Catalogs.head`."""
+        """A topic's records as they are now. Reads only new ones, or all after a rebuild. Raises DamagedRecordError,
+        IntegrityError, and what the store raises."""
         known = self._heads.get(topic)
         if known is not None and self._last(known.head) != known.last:
             self._kept.forget(topic_folder(topic))
@@ -56,9 +57,9 @@ class CatalogCache:
                 self._heads.move_to_end(topic)
                 while len(self._heads) > self._most:
                     self._heads.popitem(last=False)
-        return TopicRecords(history)
+        return LazyTopicRecords(history)
 
     def _last(self, head: CatalogHead) -> str:
-        """A record carries a token of its own: where the last one is the same, nobody made those before anew."""
+        """The last record's etag. Each record has a token of its own: the same etag proves the same records before."""
         stat = self._store.stat(slot_key(head.topic, head.generation, head.next_slot - 1))
         return "" if stat is None else stat.etag

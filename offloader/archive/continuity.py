@@ -8,8 +8,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from offloader.archive.findings import FindingKind
-from offloader.archive.read_model import LAST_ENTRY, OffloadedLedger
-from offloader.archive.snapshot import TopicSnapshot
+from offloader.archive.snapshot import LAST_ENTRY, OffloadedLedger, TopicSnapshot
 from offloader.metadata.state import TopicCatalog
 from offloader.model import Loss, Position, Segment
 

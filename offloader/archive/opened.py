@@ -1,4 +1,4 @@
-"""An archive that is open: stores, catalogs, and a bucket of stock brokers. All reading of topics begins here."""
+"""An open archive: stores, catalogs, and the bucket of Pulsar's own offloader. All reading of topics begins here."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ log = logging.getLogger(__name__)
 class OpenArchive:
     """What `Archive`, the commands and Spark's processes read from. Threads may share it.
 
-    `ledgers`: where stock brokers have offloaded to. `catalogs`: the root's, where a process keeps them for several of
-    these. A `scanned` is what `scan` has told of the bucket already, which then is not listed again.
-    """
+    `ledgers`: the bucket of Pulsar's own offloader; methods that take `scanned`, a result of `scan`, do not list it
+    again. `catalogs`: a cache that several archives of one root share."""
 
     def __init__(
         self, stores: Stores, ledgers: LedgerBucket | None = None, catalogs: CatalogCache | None = None
@@ -37,7 +36,8 @@ class OpenArchive:
         self.catalogs = catalogs or CatalogCache(self.store)
 
     def records(self, topic: TopicName, scanned: BucketScan | None = None) -> TopicRecords:
-        """What is stored of a topic now. Raises as `CatalogCache.records` and `LedgerBucket.find`."""
+        """What is stored of a topic now: the list of its segments and ledgers. Raises DamagedRecordError,
+        IntegrityError, what the store raises, and as `LedgerBucket.find`."""
         records = self.catalogs.records(topic)
         if self.ledgers is None:
             return records
@@ -52,14 +52,14 @@ class OpenArchive:
                 one.other,
                 extra={"see": "two-copies"},
             )
-        return TopicRecords.of(joined(records.whole.catalog, found))
+        return TopicRecords(joined(records.whole.catalog, found))
 
     def has(self, records: TopicRecords) -> bool:
         """Whether anything is archived of the topic with these records."""
         return records.head.next_slot > 0 or (self.ledgers is not None and bool(records.whole.ledgers))
 
     def scan(self, wanted: Callable[[TopicName], bool] = lambda _: True) -> BucketScan | None:
-        """What the bucket of ledgers tells of the topics that are wanted; None where there is none."""
+        """Lists the bucket of ledgers, for the topics that are wanted; None: there is no such bucket."""
         return None if self.ledgers is None else self.ledgers.scan(wanted)
 
     def topics(self) -> set[TopicName]:
@@ -67,16 +67,16 @@ class OpenArchive:
         return {*self.catalogs.topics(), *self._of_brokers(self.scan())}
 
     def names(self) -> set[TopicName]:
-        """The same, and those of which there are objects without a catalog."""
+        """`topics`, and those that have objects but no catalog."""
         return {*listing.topics(self.store), *self._of_brokers(self.scan())}
 
     def partitions(self, topic: TopicName, scanned: BucketScan | None = None) -> list[TopicName]:
-        """The partitions of this name, by number; those in a bucket of ledgers only where that was scanned."""
+        """The partitions of this name, by number; those in the bucket of ledgers only if `scanned` is given."""
         beside = {name for name in self._of_brokers(scanned) if name.partitioned_name == str(topic)}
         return sorted({*listing.partitions(self.store, topic), *beside} - {topic}, key=lambda name: name.partition)
 
     def unknown(self, topic: TopicName, hint: str) -> FatalError:
-        """That there is no such topic; with a name of one of its partitions, or else a hint."""
+        """The error that there is no such topic. It names one of its partitions, or ends with the hint."""
         parts = self.partitions(topic, self.scan(lambda name: name.partitioned_name == str(topic)))
         if parts:
             return FatalError(

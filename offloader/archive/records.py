@@ -1,4 +1,4 @@
-"""A topic's records. Only those are read that a selection needs: manifests say where they are."""
+"""The list of a topic's segments, which is its catalog's records: only those that a selection needs are read."""
 
 from __future__ import annotations
 
@@ -6,35 +6,30 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
 
-from offloader.archive.read_model import EVERYTHING, PlanItem, Selection
+from offloader.archive.object_range import PlanItem
 from offloader.archive.reading import overlaps
 from offloader.archive.reading.plan import plan
+from offloader.archive.selection import EVERYTHING, Selection
 from offloader.archive.snapshot import TopicSnapshot
 from offloader.metadata.history import History, Slot
 from offloader.metadata.manifest import ManifestRow
 from offloader.metadata.state import CatalogHead
 from offloader.model import Position, TopicName, Transaction
 
-# Of so many records between two that are wanted the reader reads all: mostly one object has them.
+# With up to this many unwanted records between two wanted ones, all are read: mostly one object has them.
 BETWEEN = 16
-# So many records at a time, where all of them are gone through.
+# Records that are read at a time by those who go through all of them.
 STEP = 64
 
 Excerpt = tuple[TopicSnapshot, Selection]
-"""Consecutive records, and what is wanted of them."""
+"""Consecutive records, and what to select from them."""
 
 
 class TopicRecords:
-    """What is stored of a topic, at one moment. Raises DamagedRecordError and what the store raises."""
+    """What is stored of a topic, at one moment: all of it was read. Ledgers of Pulsar's own offloader need that."""
 
-    def __init__(self, history: History | None, whole: TopicSnapshot | None = None) -> None:
-        self._history = history
-        self._whole = whole
-
-    @classmethod
-    def of(cls, snapshot: TopicSnapshot) -> TopicRecords:
-        """Of a topic all of whose records were read: ledgers of stock brokers need them all."""
-        return cls(None, snapshot)
+    def __init__(self, snapshot: TopicSnapshot) -> None:
+        self._whole = snapshot
 
     @property
     def topic(self) -> TopicName:
@@ -42,33 +37,79 @@ class TopicRecords:
 
     @property
     def head(self) -> CatalogHead:
-        return self.whole.catalog.head if self._history is None else self._history.head
+        return self.whole.catalog.head
 
-    @cached_property
+    @property
     def whole(self) -> TopicSnapshot:
         """All records: for what cannot do with less."""
-        if self._whole is not None or self._history is None:
-            assert self._whole is not None
-            return self._whole
-        return _snapshot(self._history, 0, self._history.head.next_slot)
+        return self._whole
 
     def plan(self, selection: Selection = EVERYTHING) -> Iterator[PlanItem]:
-        """See `plan`. Reads some records at a time, never a whole topic's, and with times none between two groups that
-        may hold such messages."""
-        history = self._history
-        if history is None:
-            yield from plan(self.whole, selection)
-            return
-        planned_to: Position | None = None
-        for group in _groups(history, selection, STEP):
-            yield from plan(*_excerpt(history, group, selection, 0), planned_to)
-            planned_to = group[-1].row.end
+        """See `reading.plan`."""
+        yield from plan(self.whole, selection)
 
     def located(self, position: Position) -> Position:
         """See `overlaps.located`."""
-        if self._history is None:
-            return overlaps.located(self.whole, position)
-        head = self._history.head
+        return overlaps.located(self.whole, position)
+
+    def excerpts(self, selection: Selection = EVERYTHING, *, back: int = 0) -> Iterator[Excerpt]:  # noqa: ARG002
+        """The records that a selection needs, group by group, each with those of `back` bytes of data before it."""
+        yield self.whole, selection
+
+    @property
+    def last_position(self) -> Position | None:
+        """The last position that is archived or known to be missing."""
+        return max((span.end for span in overlaps.distinct_spans(self.whole)), default=None)
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes that are stored of the topic."""
+        return self.head.size + sum(ledger.size for ledger in self.whole.ledgers)
+
+    def extents(self, selection: Selection) -> Iterator[tuple[Position, Position]]:  # noqa: ARG002
+        """First and last positions of what a selection may need; each pair is of one incarnation."""
+        yield from ((span.start, span.end) for span in overlaps.distinct_spans(self.whole))
+
+    def behind(self, position: Position | None, *, back: int = 0) -> TopicSnapshot:  # noqa: ARG002
+        """The records from a position's own (else the last before it) on, and those of `back` bytes before these."""
+        return self.whole
+
+    def before(self, position: Position | None = None) -> Iterator[Excerpt]:
+        """The records up to a position (None: all), some at a time, from the last back."""
+        yield self.whole, Selection(end=position)
+
+    def first(self) -> Iterator[Excerpt]:
+        """All records, some at a time, from the first on."""
+        yield self.whole, EVERYTHING
+
+    def aborted(self, since: Position | None) -> frozenset[Transaction]:  # noqa: ARG002
+        """Transactions whose abort markers are archived behind a position: their entries are archived, too."""
+        return self.whole.catalog.aborted
+
+
+class LazyTopicRecords(TopicRecords):
+    """Of a topic without such ledgers: each call reads only what it needs. Raises DamagedRecordError, as the store."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+
+    @property
+    def head(self) -> CatalogHead:
+        return self._history.head
+
+    @cached_property
+    def whole(self) -> TopicSnapshot:
+        return _snapshot(self._history, 0, self.head.next_slot)
+
+    def plan(self, selection: Selection = EVERYTHING) -> Iterator[PlanItem]:
+        """Reads some records at a time, never a whole topic's. With times it skips records of other times."""
+        planned_to: Position | None = None
+        for group in _groups(self._history, selection, STEP):
+            yield from plan(*_excerpt(self._history, group, selection, 0), planned_to)
+            planned_to = group[-1].row.end
+
+    def located(self, position: Position) -> Position:
+        head = self.head
         if head.claim is None or head.claim.incarnation == 0:
             return position._replace(incarnation=0)
         for slot in self._history.slots(lambda row: row.max_ledger >= position.ledger):
@@ -78,33 +119,18 @@ class TopicRecords:
         return position if head.last is None else position._replace(incarnation=head.last.end.incarnation)
 
     def excerpts(self, selection: Selection = EVERYTHING, *, back: int = 0) -> Iterator[Excerpt]:
-        """The records that a selection needs, group by group in topic order. A group begins so far before what is
-        wanted that its data objects have `back` more bytes."""
-        history = self._history
-        if history is None:
-            yield self.whole, selection
-            return
-        for group in _groups(history, selection):
-            yield _excerpt(history, group, selection, back)
+        for group in _groups(self._history, selection):
+            yield _excerpt(self._history, group, selection, back)
 
     @property
     def last_position(self) -> Position | None:
-        """The last that is archived, or known to be missing."""
-        if self._history is None:
-            return max((span.end for span in overlaps.distinct_spans(self.whole)), default=None)
-        return None if self._history.head.last is None else self._history.head.last.end
+        return None if self.head.last is None else self.head.last.end
 
     @property
     def stored_bytes(self) -> int:
-        """What is stored of the topic."""
-        ledgers = () if self._history is not None else self.whole.ledgers
-        return self.head.size + sum(ledger.size for ledger in ledgers)
+        return self.head.size
 
     def extents(self, selection: Selection) -> Iterator[tuple[Position, Position]]:
-        """First and last positions, each pair in one incarnation, around everything that a selection wants."""
-        if self._history is None:
-            yield from ((span.start, span.end) for span in overlaps.distinct_spans(self.whole))
-            return
         found: dict[int, tuple[Position, Position]] = {}
         for start, end in self._history.outline(_wanted(selection)):
             first, last = found.get(start.incarnation, (start, end))
@@ -112,56 +138,35 @@ class TopicRecords:
         yield from found.values()
 
     def behind(self, position: Position | None, *, back: int = 0) -> TopicSnapshot:
-        """The records from a position's own on; if none holds it, from the last one before. Before these come records
-        of `back` bytes of data."""
-        history = self._history
-        if history is None or position is None:
+        if position is None:
             return self.whole
+        history = self._history
         after = next(history.slots(lambda row: row.end is not None and row.end >= position), None)
-        first = history.head.next_slot if after is None else after.number
+        first = self.head.next_slot if after is None else after.number
         reached = after is not None and after.row.holds(position)
         while first > 0 and (back > 0 or not reached):
             first -= 1
             row = history.row(first)
             back, reached = back - row.size, reached or row.start is not None
-        snapshot = _snapshot(history, first, history.head.next_slot)
+        snapshot = _snapshot(history, first, self.head.next_slot)
         return replace(snapshot, also_aborted=self.aborted(position))
 
-    def before(self, position: Position) -> Iterator[Excerpt]:
-        """What is up to a position, some of it at a time, the nearest first."""
-        history = self._history
-        if history is None:
-            yield self.whole, Selection(end=position)
-            return
-        first = next(history.slots(lambda row: row.holds(position) or row.ends_after(position)), None)
-        last = history.head.next_slot - 1 if first is None else first.number
+    def before(self, position: Position | None = None) -> Iterator[Excerpt]:
+        last = self.head.next_slot - 1
+        if position is not None:
+            slots = self._history.slots(lambda row: row.holds(position) or row.ends_after(position))
+            last = next((slot.number for slot in slots), last)
         for end in range(last, -1, -STEP):
-            yield _snapshot(history, max(end - STEP + 1, 0), end + 1), Selection(end=position)
+            yield _snapshot(self._history, max(end - STEP + 1, 0), end + 1), Selection(end=position)
 
     def first(self) -> Iterator[Excerpt]:
-        """All records, some at a time, from the first on."""
-        return self._in_steps(range(0, self.head.next_slot, STEP))
-
-    def last(self) -> Iterator[Excerpt]:
-        """All records, some at a time, from the last back."""
-        return self._in_steps(reversed(range(0, self.head.next_slot, STEP)))
+        for first in range(0, self.head.next_slot, STEP):
+            yield _snapshot(self._history, first, min(first + STEP, self.head.next_slot)), EVERYTHING
 
     def aborted(self, since: Position | None) -> frozenset[Transaction]:
-        """Transactions whose abort markers are archived behind a position: their entries are archived, too."""
-        history = self._history
-        if history is None:
-            return self.whole.catalog.aborted
-        behind = history.slots(lambda row: row.aborted > 0 and (since is None or row.ends_after(since)))
-        found = (history.catalog(range(slot.number, slot.number + 1)).aborted for slot in behind)
+        behind = self._history.slots(lambda row: row.aborted > 0 and (since is None or row.ends_after(since)))
+        found = (self._history.catalog(range(slot.number, slot.number + 1)).aborted for slot in behind)
         return frozenset(transaction for each in found for transaction in each)
-
-    def _in_steps(self, firsts: Iterator[int] | range) -> Iterator[Excerpt]:
-        history = self._history
-        if history is None:
-            yield self.whole, EVERYTHING
-            return
-        for first in firsts:
-            yield _snapshot(history, first, min(first + STEP, history.head.next_slot)), EVERYTHING
 
 
 def _snapshot(history: History, first: int, after: int) -> TopicSnapshot:
@@ -176,13 +181,14 @@ def _excerpt(history: History, group: list[Slot], selection: Selection, back: in
     snapshot, start = _snapshot(history, first, group[-1].number + 1), group[0].row.start
     if not selection.is_timed or start is None or history.is_first(begin):
         return snapshot, selection
-    # What is before the group was left out for its times, or belongs to another one.
+    # The records before the group lie at other times, or belong to another group.
     return snapshot, replace(selection, start=start if selection.start is None else max(start, selection.start))
 
 
 def _groups(history: History, selection: Selection, most: int | None = None) -> Iterator[list[Slot]]:
-    """The records that a selection needs, in order: near ones together, and all where it has no times, for they follow
-    on. More than `most` slots are several groups, each of which begins with the last record of the one before."""
+    """The records that a selection needs, in order. A selection with times has a group for each cluster of records;
+    one without has them all in one. A group of more than `most` slots is split, and each of the groups that this gives
+    begins with the last record of the one before."""
     group: list[Slot] = []
     for slot in history.slots(_wanted(selection)):
         if group and selection.is_timed and slot.number - group[-1].number > BETWEEN:

@@ -1,20 +1,66 @@
-"""What is known of a topic: what plans are made from."""
+"""What is known of a topic at one moment: a plan is made from this and a selection."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offloader.archive.read_model import OffloadedLedger
+from offloader.archive.items import DAMAGED, Missing
+from offloader.archive.ledgers.names import data_key, index_key
+from offloader.archive.object_range import DataObject
 from offloader.metadata.state import TopicCatalog
-from offloader.model import LedgerList, TopicName, Transaction
+from offloader.model import LedgerList, Position, Segment, TopicName, Transaction
+
+LAST_ENTRY = 2**63 - 1  # no entry has a higher id
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Why nothing of a ledger can be read, though the bucket has an object `key` of it.
+
+    `damaged`: the ledger had been copied; else nobody knows whether it had, or whose the object is.
+    """
+
+    key: str
+    why: str
+    damaged: bool = True
+
+    def missing(self, first: Position, last: Position) -> Missing:
+        """The ledger's positions, as missing."""
+        what = f"{self.key}: {self.why} ({first})"
+        if self.damaged:
+            return Missing(first, last, DAMAGED + what, damaged=self.key)
+        return Missing(first, last, f"unproven: {what}")
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadedLedger:
+    """A whole closed ledger in Pulsar's ledger-based format (V1), as a stock broker wrote it.
+
+    `store` is the URL of the bucket, whose flat root has the two objects; "" where it is the archive's own root. `size`
+    is the sum of the entries' lengths, as BookKeeper counts it. Where it is `unreadable`, nothing says how many entries
+    it has: it ends with `LAST_ENTRY`.
+    """
+
+    start: Position  # entry 0
+    end: Position  # the ledger's last entry
+    uuid: str
+    size: int
+    store: str = ""
+    unreadable: Unreadable | None = None
+
+    @property
+    def object(self) -> DataObject:
+        """Where it is stored, under the keys that stock brokers give."""
+        ledger = self.start.ledger
+        return DataObject(data_key(self.uuid, ledger), index_key(self.uuid, ledger), ledger=ledger, store=self.store)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSnapshot:
-    """A topic's catalog, and its ledgers that stock brokers have offloaded (V1), in their order.
+    """A topic's catalog, and its ledgers that Pulsar's own offloader has written (V1), in their order.
 
-    `listed`: every ledger that Pulsar has of the incarnation that they are of; None: nothing proves that between two of
-    them none is missing. `also_aborted`: transactions whose abort markers are in what is not in this snapshot.
+    `listed`: every ledger that Pulsar lists for their incarnation; None: nothing proves that none is missing between
+    two of them. `also_aborted`: transactions whose abort markers lie outside this snapshot.
     """
 
     topic: TopicName
@@ -27,6 +73,12 @@ class TopicSnapshot:
     def aborted(self) -> frozenset[Transaction]:
         """Transactions whose entries are no messages."""
         return self.catalog.aborted | self.also_aborted
+
+    @property
+    def sized_spans(self) -> list[tuple[Position, Position, int]]:
+        """First and last position and size of each segment and ledger."""
+        spans: tuple[Segment | OffloadedLedger, ...] = (*self.catalog.segments, *self.ledgers)
+        return [(span.start, span.end, span.size) for span in spans]
 
     @classmethod
     def of(cls, catalog: TopicCatalog) -> TopicSnapshot:

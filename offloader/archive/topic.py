@@ -8,13 +8,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from offloader.archive.following.follower import Following
-from offloader.archive.items import ArchivedEntry, Item, Missing
+from offloader.archive.items import ArchivedEntry, EntryRun, Item, Missing, ReadItem
 from offloader.archive.messages.filters import published
-from offloader.archive.read_model import EVERYTHING, EntryRun, ObjectRange, PlanItem, ReadItem, Selection, object_of
+from offloader.archive.object_range import ObjectRange, PlanItem, object_of
 from offloader.archive.reading.plan import contiguous, plan, split
 from offloader.archive.reading.reader import DEFAULTS, OnDamage, PlannedReader, ReadOptions
 from offloader.archive.reading.stores import Stores
 from offloader.archive.records import TopicRecords
+from offloader.archive.selection import EVERYTHING, Selection
 from offloader.archive.snapshot import TopicSnapshot
 from offloader.errors import ConfigError
 from offloader.model import MIB, Position, TopicName, Transaction
@@ -73,7 +74,7 @@ class ArchivedTopic:
     def of(cls, store: ObjectStore, snapshot: TopicSnapshot | TopicCatalog, options: ReadOptions = DEFAULTS) -> Self:
         """What these records have, from a store that is open."""
         known = snapshot if isinstance(snapshot, TopicSnapshot) else TopicSnapshot.of(snapshot)
-        return cls(Stores.of(store), TopicRecords.of(known), options)
+        return cls(Stores.of(store), TopicRecords(known), options)
 
     @property
     def snapshot(self) -> TopicSnapshot:
@@ -241,7 +242,7 @@ class ArchivedTopic:
         >>> print(orders.first_position(), orders.last_position())
         12:0 12:3
         """
-        items = (item for snapshot, wanted in self.records.last() for item in reversed(plan(snapshot, wanted)))
+        items = (item for snapshot, wanted in self.records.before() for item in reversed(plan(snapshot, wanted)))
         stored = (item for item in items if isinstance(item, ObjectRange))
         return next((item.end_of(run) for item in stored for run in reversed(item.runs) if run.gap is None), None)
 

@@ -14,8 +14,8 @@ from offloader.archive.messages.encryption import KeyReader
 from offloader.archive.messages.filters import MessageFilter
 from offloader.archive.messages.message import Message
 from offloader.archive.messages.unpack import Unpacker
-from offloader.archive.read_model import Selection
 from offloader.archive.reading.reader import ReadOptions
+from offloader.archive.selection import Selection
 from offloader.archive.topic import ArchivedTopic
 from offloader.cli.command import INTERRUPTED, CommandSession, command
 from offloader.cli.formats import FORMATS, Format

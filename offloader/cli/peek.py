@@ -11,7 +11,7 @@ from offloader._proto.pulsar_messages_pb2 import CompressionType
 from offloader.archive.messages.limits import MAX_MESSAGE, parse_message_size
 from offloader.archive.peek.entry import is_sound, take_apart
 from offloader.archive.peek.place import Owner, Peeked
-from offloader.archive.read_model import OffloadedLedger
+from offloader.archive.snapshot import OffloadedLedger
 from offloader.cli.command import FINDINGS, OK, CommandSession, command
 from offloader.cli.formats import when
 from offloader.cli.parsing import POSITION, TOPIC, parsed

@@ -17,9 +17,9 @@ from offloader.archive.ledgers.ledger_bucket import LedgerBucket
 from offloader.archive.messages.encryption import PemFiles
 from offloader.archive.messages.limits import DEFAULT_LIMITS, MessageLimits, parse_message_size
 from offloader.archive.opened import OpenArchive
-from offloader.archive.read_model import Selection
 from offloader.archive.reading.reader import OnDamage, ReadOptions
 from offloader.archive.reading.stores import Stores
+from offloader.archive.selection import Selection
 from offloader.archive.spark.values import parse_publish_time
 from offloader.archive.topic import ArchivedTopic
 from offloader.cli.command import CommandSession

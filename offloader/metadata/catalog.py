@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple
 
+from offloader.ahead import unawaited_pool
 from offloader.errors import (
     ClaimedByOtherError,
     DamagedRecordError,
@@ -51,16 +52,16 @@ class Catalogs:
         self._marked: set[TopicName] = set()
 
     def topics(self) -> Iterator[TopicName]:
-        """Every topic that has a catalog; `READERS` of them are looked at at a time."""
+        """Every topic that has a catalog. Asks the store about `READERS` of them at a time."""
         found = list(topics(self._store))
-        with ThreadPoolExecutor(READERS, "catalog-reader") as pool:
+        with unawaited_pool(READERS, "catalog-reader") as pool:
             yield from (topic for topic, there in zip(found, pool.map(self._has_catalog, found), strict=True) if there)
 
     def _has_catalog(self, topic: TopicName) -> bool:
         return any(True for _ in self._store.folders(layout.generations_folder(topic)))
 
     def claimed(self) -> list[TopicName]:
-        """Topics that the application may have claimed: all that it has, and some that it had. One listing."""
+        """Topics that the application may have claimed: all that it has, and some that it released. One listing."""
         keys = (layout.parse_claim_key(key) for key, _ in self._store.list(layout.claims_folder(self._application)))
         found = [said[1] for said in keys if said is not None]
         self._marked.update(found)
@@ -71,8 +72,7 @@ class Catalogs:
         return self.refresh(TopicCatalog.empty(topic))
 
     def refresh(self, catalog: TopicCatalog) -> TopicCatalog:
-        """A whole catalog with the records written since: it reads only these, or all where a rebuild has replaced the
-        catalog. Raises as `load`."""
+        """A whole catalog with the records written since; reads only these, all after a rebuild. Raises as `load`."""
         history = self.history(catalog.topic, catalog.head)
         if history.head.generation != catalog.head.generation:
             catalog = TopicCatalog(CatalogHead(catalog.topic, generation=history.head.generation))
@@ -80,7 +80,7 @@ class Catalogs:
         return catalog.apply(*(written.record for written in since))
 
     def history(self, topic: TopicName, known: CatalogHead | None = None, cache: RecordCache | None = None) -> History:
-        """A topic's records as they are now. `known` is a head from before. Raises as `load`."""
+        """A topic's records as they are now, for readers. `known`: a head from before. Raises as `load`."""
         head, newest = self._newest(known or CatalogHead(topic))
         history = History(self._store, head, cache)
         if newest is not None:
@@ -88,15 +88,15 @@ class Catalogs:
         return history
 
     def head(self, topic: TopicName) -> CatalogHead:
-        """What a writer needs of a topic's catalog: a few requests, however long that is. Raises as `load`."""
+        """What the newest record says of all: a few requests, however long the catalog is. Raises as `load`."""
         return self.refresh_head(CatalogHead(topic))
 
     def refresh_head(self, head: CatalogHead) -> CatalogHead:
-        """With what was written since. Raises as `load`."""
+        """The head with the records written since. Raises as `load`."""
         return self._newest(head)[0]
 
     def heads(self, names: Iterable[TopicName]) -> Heads:
-        """Several heads at a time; none that cannot be read holds up another. Raises what the store raises."""
+        """The heads of several topics. One that cannot be read stops no other. Raises what the store raises."""
 
         def head(topic: TopicName) -> CatalogHead | str:
             try:
@@ -192,7 +192,7 @@ class Catalogs:
         return head, written and (begun[0] == record or _counts_for(begun[0], record))
 
     def _left(self, topic: TopicName, own: str) -> str | None:
-        """What there is of a topic but for one object."""
+        """The key of any object of a topic but one."""
         return next((key for key, _ in self._store.list(layout.topic_folder(topic)) if key != own), None)
 
     def _begun(self, topic: TopicName, key: str, wanted: Said) -> tuple[Record, bytes]:
@@ -218,7 +218,7 @@ class Catalogs:
         return reloaded, False
 
     def _closed_with(self, head: CatalogHead, incarnation: int, ledger: int) -> int | None:
-        """A head knows of its end's ledger and of later ones; of others the whole catalog does."""
+        """A head knows the last entries of its end's ledger and later ones; for others we load the whole catalog."""
         if self._is_before(head, incarnation, ledger):
             return self.load(head.topic).closed.get((incarnation, ledger))
         return head.closed_with(incarnation, ledger)
@@ -239,7 +239,7 @@ class Catalogs:
         )
 
     def _newest(self, head: CatalogHead) -> tuple[CatalogHead, LogRecord | None]:
-        """The head with what was written since, and the last record where there is any of that."""
+        """The head with the records written since, and the last of these. A writer's log then takes records again."""
         topic, generation = head.topic, head.generation
         log = self._log(topic, generation)
         first, said = (head.next_slot, 0) if head.next_slot else self._nearly_all(topic, generation)
@@ -274,7 +274,7 @@ class Catalogs:
         return found, written
 
     def _nearly_all(self, topic: TopicName, generation: int) -> tuple[int, int]:
-        """At least how many records there are, close to all: by the newest manifest's hint or by looking; the hint."""
+        """A lower bound, close to the number of records (the hint's, else by trying slots); and what the hint says."""
         try:
             said = self._store.read(layout.newest_key(topic, generation), 0, LONGEST_HINT)[0]
         except ObjectNotFoundError:
@@ -284,7 +284,7 @@ class Catalogs:
         return (count if count and not log.is_empty(count - 1) else log.nearly_all(FAN)), count
 
     def _has(self, head: CatalogHead, record: Segment | Loss) -> bool:
-        """Whether what accounts for a record's start is that record."""
+        """Whether the catalog has this very record at its start."""
         history = History(self._store, head)
         around = history.slots(lambda row: row.holds(record.start))
         return any(_is(head, written.record, record) for slot in around for written in history.read([slot.number]))
@@ -340,12 +340,12 @@ def _counts_for(begun: Record, wanted: Said) -> bool:
 
 
 def _same(first: Record, second: Segment) -> bool:
-    """Whether both are one segment. Where its root lay is told by whoever wrote it first."""
+    """Whether both are one segment. They may differ in where its root lay: the first to write it says that."""
     return isinstance(first, Segment) and replace(first, driver_properties=()) == replace(second, driver_properties=())
 
 
 def _vouched(closed: LedgerClosed) -> LedgerClosed:
-    """What it says of the ledger, whoever vouched for it."""
+    """The record without who vouched for it."""
     return replace(closed, vouched_by="")
 
 

@@ -15,7 +15,7 @@ Slots = Mapping[int, list[int]]
 
 
 def found_after(store: ObjectStore, topic: TopicName, generation: int = 0, slot: int = -1) -> Slots:
-    """What follows a record of a generation, later generations included; all where the slot is -1. One listing."""
+    """The records after a slot of a generation, with those of later generations; slot -1: all. One listing."""
     found: dict[int, list[int]] = {}
     start_after = layout.slot_key(topic, generation, slot) if slot >= 0 else ""
     for of, number in _listed(store, topic, start_after):
@@ -24,8 +24,8 @@ def found_after(store: ObjectStore, topic: TopicName, generation: int = 0, slot:
 
 
 def behind(store: ObjectStore, topic: TopicName, generation: int, slot: int) -> tuple[list[int], int | None]:
-    """The numbers that follow a slot of a generation, in order; and a later generation, where one is open. Raises
-    DamagedRecordError where there is nothing but a later one that is not. One listing, mostly."""
+    """The numbers that follow a slot of a generation, in order; and a later generation, if one is open. One listing,
+    mostly. Raises DamagedRecordError if there are only records of a later generation, and its slot 0 is missing."""
     after = layout.slot_key(topic, generation, slot) if slot >= 0 else layout.catalog_folder(topic, generation)
     slots: list[int] = []
     unopened = ""
@@ -59,5 +59,5 @@ def newest_open(found: Slots) -> int | None:
 
 
 def last_slot(found: Slots, generation: int) -> int:
-    """The number of a generation's last record. Slot 0 counts as there: it is written last."""
+    """The number of a generation's last record. Slot 0 counts as written: a rebuild writes it last."""
     return max(found.get(generation, []), default=0)

@@ -1,4 +1,4 @@
-"""A catalog's records as readers need them: found by manifests, so that only what is asked for is read."""
+"""A catalog's records as readers need them: manifests say where records are, so that only wanted ones are read."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Slot(NamedTuple):
 
 
 class RecordCache:
-    """What was read last of objects that never change, by their keys. Threads may share it."""
+    """What was last read from objects that never change, by key. Threads may share it."""
 
     def __init__(self, most: int = MOST_KEPT) -> None:
         self._most = most
@@ -62,7 +62,7 @@ class RecordCache:
             return found
 
     def forget(self, prefix: str) -> None:
-        """Everything whose key begins with this: it was made anew."""
+        """Drop everything whose key begins with this, because it was made anew."""
         with self._lock:
             for key in [key for key in self._kept if key.startswith(prefix)]:
                 del self._kept[key]
@@ -75,7 +75,7 @@ class RecordCache:
 
 
 class History:
-    """The records that make up a head. Where a manifest is absent or damaged, what is below it is read instead.
+    """The records that make up a head. If a manifest is absent or damaged, the records below it are read instead.
 
     Raises DamagedRecordError and what the store raises.
     """
@@ -89,7 +89,7 @@ class History:
         self._leaves: int | None = None
 
     def slots(self, wanted: Callable[[ManifestRow], bool]) -> Iterator[Slot]:
-        """The wanted records, in order. It looks at what several add up to first, and leaves out what is not wanted."""
+        """The wanted records, in order. Where `wanted` refuses the sum of many records, none of these is read."""
         leaves = self.leaves
         for node, row in zip(frontier(leaves), self.before(leaves), strict=True):
             if wanted(row):
@@ -97,7 +97,7 @@ class History:
         yield from self._tail(leaves, wanted)
 
     def outline(self, wanted: Callable[[ManifestRow], bool]) -> Iterator[tuple[Position, Position]]:
-        """First and last positions, in order, of what is wanted: of as many records together as one incarnation has."""
+        """First and last positions of wanted records, in order. A sum that lies in one incarnation gives one pair."""
         leaves = self.leaves
         for node, row in zip(frontier(leaves), self.before(leaves), strict=True):
             yield from self._outline(node, row, wanted)
@@ -144,7 +144,7 @@ class History:
                 yield from found
 
     def catalog(self, numbers: range) -> TopicCatalog:
-        """What the records of consecutive slots add up to, with the whole catalog's head."""
+        """The catalog that has the records of consecutive slots, with the head of all."""
         fold: CatalogFold | None = None
         for written in self.read(numbers):
             fold = fold or CatalogFold(TopicCatalog.after(written.before))
@@ -152,7 +152,7 @@ class History:
         return TopicCatalog(self.head) if fold is None else replace(fold.catalog(), head=self.head)
 
     def leaf(self, number: int, before: Sequence[ManifestRow] | None = None) -> tuple[Manifest, list[bytes]]:
-        """A leaf made from its records, and these as they stand in the log. `before`: as in `Manifest`, where known."""
+        """A leaf made from its records, and their bytes as the log has them. `before`: as in `Manifest`, if known."""
         slots = ManifestNode(0, number).slots
         data = [self._slot(slot) for slot in slots]
         records = [self._decoded(slot, each).record for slot, each in zip(slots, data, strict=True)]
@@ -189,7 +189,7 @@ class History:
         return before_next(self.manifest(ManifestNode(0, leaves - 1))) if leaves else ()
 
     def manifest(self, node: ManifestNode) -> Manifest:
-        """A manifest; made from what is below it where it is damaged or gone."""
+        """A manifest. If it is damaged or gone, it is made anew from the records or manifests below it."""
         key = manifest_key(self._topic, self._generation, *node)
         found = self._cache.get(key, Manifest)
         if found is None:
@@ -224,7 +224,7 @@ class History:
                 yield from self._below(node.child(index), wanted)
 
     def _read_group(self, numbers: list[int]) -> list[LogRecord]:
-        """Consecutive slots, of one leaf where they are more than one."""
+        """The records of consecutive slots; several are of one leaf."""
         known = [self._cache.get(self._key(number), LogRecord) for number in numbers]
         if all(known):
             return [each for each in known if each is not None]
@@ -236,7 +236,7 @@ class History:
         return found
 
     def _from_leaf(self, numbers: list[int]) -> list[LogRecord] | None:
-        """In one request; None where that would be too large, or the leaf's object is not as it should be."""
+        """Records of one leaf, in one request; None: they are too large for that, or the leaf's object is damaged."""
         first, manifest = numbers[0] % FAN, self.manifest(ManifestNode(0, numbers[0] // FAN))
         key = records_key(self._topic, self._generation, manifest.node.number)
         lengths = manifest.lengths[first : first + len(numbers)]

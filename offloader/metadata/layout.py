@@ -1,4 +1,5 @@
-"""Where everything lies under a root: the one owner of key names.
+"""Where everything lies under a root of ours: the one owner of its key names. (Those in a bucket of
+Pulsar's own offloader: offloader/archive/ledgers/names.py.)
 
     _root
     _journal/<application>/<epoch>/<slot>
@@ -83,7 +84,7 @@ def index_key(topic: TopicName, uuid: str) -> str:
 
 
 def record_key(topic: TopicName, uuid: str) -> str:
-    """A record of the catalog, each with a uuid of its own; a segment's lies beside its objects."""
+    """A record's own object, named by its uuid, beside the segments' data. Readers use `slot_key` instead."""
     return topic_folder(topic) + uuid + RECORD
 
 
@@ -98,12 +99,12 @@ def catalog_folder(topic: TopicName, generation: int = 0) -> str:
 
 
 def slot_key(topic: TopicName, generation: int, slot: int) -> str:
-    """A record of a topic's catalog."""
+    """A record as it stands in the catalog's order: what readers read."""
     return catalog_folder(topic, generation) + slot_name(slot)
 
 
 def manifests_folder(topic: TopicName, generation: int = 0) -> str:
-    """What sums up a generation's records, with the closing slash; apart, so that a listing has only records."""
+    """A generation's manifests, with the closing slash. They lie apart, so that a listing of records has only these."""
     return f"{topic_folder(topic)}{MANIFESTS}/{slot_name(generation)}/"
 
 
@@ -113,7 +114,7 @@ def manifest_key(topic: TopicName, generation: int, level: int, number: int) -> 
 
 
 def records_key(topic: TopicName, generation: int, number: int) -> str:
-    """The records that a manifest of level 0 sums up, one behind the other."""
+    """Copies of the records that a manifest of level 0 sums up, one behind the other: for readers of many."""
     return f"{manifests_folder(topic, generation)}records-{slot_name(number)}"
 
 
@@ -143,7 +144,7 @@ def claims_folder(application: str) -> str:
 
 
 def claim_key(application: str, topic: TopicName) -> str:
-    """Says that an application may have claimed a topic: its catalog says whether."""
+    """A note that an application may have claimed a topic: the catalog says whether it has."""
     return claims_folder(application) + topic_folder(topic).removesuffix("/")
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from offloader.ahead import map_ahead
+from offloader.ahead import map_ahead, unawaited_pool
 from offloader.errors import DamagedRecordError, ObjectNotFoundError, OutcomeUnknownError
 from offloader.metadata.envelope import LARGEST
 from offloader.metadata.layout import parse_slot, slot_name
@@ -59,7 +58,7 @@ class NumberedLog:
         return self._store.stat(self.key(slot)) is None
 
     def held_by(self, slot: int) -> bytes | None:
-        """What holds the slot: None: nobody has written it; no bytes: it is gone since. Raises DamagedRecordError."""
+        """The bytes in a slot. None: nobody has written it; empty: it is gone since. Raises DamagedRecordError."""
         return None if self.is_empty(slot) else self._there(self.key(slot))
 
     def _there(self, key: str) -> bytes:
@@ -69,7 +68,7 @@ class NumberedLog:
             return b""
 
     def nearly_all(self, within: int) -> int:
-        """At least how many records there are, less than `within` too few; in as many steps as that has digits."""
+        """A lower bound of the number of records, less than `within` below it. Tries a logarithmic number of slots."""
         low = 0
         step = within
         while not self.is_empty(low + step - 1):
@@ -81,11 +80,11 @@ class NumberedLog:
         return low
 
     def known(self) -> None:
-        """What is there has been looked at: it takes records again, also after an unknown outcome."""
+        """The caller has looked what is there: the log takes records again, also after an unknown outcome."""
         self._unknown = None
 
     def slots(self, after: int = -1) -> list[int]:
-        """The numbers of the records that are there, in order; as `known`."""
+        """The numbers of the records that are there, in order; then as `known`."""
         self.known()
         start_after = self.key(after) if after >= 0 else ""
         names = (key.removeprefix(self._folder) for key, _ in self._store.list(self._folder, start_after=start_after))
@@ -94,7 +93,7 @@ class NumberedLog:
     def load(self, after: int = -1) -> Iterator[tuple[int, bytes]]:
         """All records after a slot, in order. Raises ObjectNotFoundError where one is removed meanwhile."""
         slots = self.slots(after)
-        with ThreadPoolExecutor(READERS, "log-reader") as pool:
+        with unawaited_pool(READERS, "log-reader") as pool:
             data = map_ahead(pool, partial(read_record, self._store), map(self.key, slots), 2 * READERS)
             yield from zip(slots, data, strict=True)
 

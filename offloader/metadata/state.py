@@ -1,4 +1,4 @@
-"""What the journal holds of one topic, and what the catalog's records of one topic add up to. Frozen, no I/O."""
+"""What the journal holds of one topic, and (from `Claim` on) what its catalog's records add up to. Frozen, no I/O."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ class OpenTopic(TopicState):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Whose topic it is, and which incarnation the records after it speak of. `created`: when that was made (None: not
-    known). We keep what follows from `begin` on. `former`: the uuid of the claim that it replaces. `token`: only the
-    subscription that keeps the topic has it (empty: not known)."""
+    """Which application owns the topic, and of which incarnation (`created` then by Pulsar; None: unknown) the records
+    after it are. `begin`: the first position that we keep. `former`: the uuid of the claim that this one replaces.
+    `token`: also on the subscription that keeps the topic (empty: not known)."""
 
     application: str
     incarnation: int
@@ -125,7 +125,7 @@ REBUILT = "catalog rebuild"
 """Who accepted a loss, or why there is a claim, where a rebuild has made the record."""
 
 Said = Claim | Segment | Loss | LedgerClosed
-"""What a catalog says of its topic: each has an object of its own beside the segments."""
+"""What a catalog says of its topic. Each of these records also has an object of its own, beside the segments."""
 Record = Said | GenerationBegun | GenerationEnded
 
 
@@ -167,7 +167,8 @@ class NewestSegment:
 
 @dataclass(frozen=True, slots=True)
 class CatalogHead:
-    """All that a writer knows of a topic's catalog, however long that is.
+    """What a topic's catalog adds up to, of one size however long the catalog is: all that a writer needs, and where
+    readers begin.
 
     `begin`: where the present incarnation's first claim begins. `end`: its last position accounted for, None before its
     first record. `closed`: the recorded ends of that ledger and of later ones. `last`: the segment or loss that the
@@ -198,7 +199,7 @@ class CatalogHead:
 
     @property
     def accounted(self) -> Position | None:
-        """The last position that nobody needs any more: the end, else the one before the claim's begin."""
+        """The last position that is done with: the end, else the one before the claim's begin."""
         if self.end is not None or self.claim is None:
             return self.end
         return self.claim.begin.previous_entry
@@ -312,7 +313,7 @@ def _closed_from(end: Position | None, closed: Iterable[LedgerClosed]) -> tuple[
 
 @dataclass(frozen=True, slots=True)
 class TopicCatalog:
-    """A topic's history: the fold of its catalog's records, as far back as they were read.
+    """The list of a topic's segments and losses: the fold of its catalog's records, as far back as they were read.
 
     `closed`: the last entry of each ledger that is recorded as closed, by (incarnation, ledger). `begins`: where each
     incarnation's first claim begins. `follows`: the last segment or loss before those that were read."""
@@ -367,7 +368,7 @@ class TopicCatalog:
 
 
 class CatalogFold:
-    """Adds records to a catalog, each in the same time. Who passes over unreadable records sets `head`."""
+    """Adds records to a catalog, each in constant time. Whoever skips unreadable records sets `head`."""
 
     def __init__(self, catalog: TopicCatalog) -> None:
         self.head = catalog.head

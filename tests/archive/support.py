@@ -9,7 +9,7 @@ import crc32c
 
 from offloader._proto import metadata_pb2 as pb
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
-from offloader.archive.runs import Run
+from offloader.archive.object_range import Run
 from offloader.format.crc import combine
 from offloader.format.cutter import PartCutter
 from offloader.format.entry import inspect

@@ -10,11 +10,12 @@ import pytest
 
 from benchmarks.long_store import MINUTE, LongStore, LongTopic
 from offloader.archive.messages.lookback import LOOK_BACK
-from offloader.archive.read_model import ObjectRange, Selection
-from offloader.archive.records import STEP, TopicRecords
-from offloader.archive.spark import planning
+from offloader.archive.object_range import ObjectRange, size_of
+from offloader.archive.records import STEP, LazyTopicRecords
+from offloader.archive.selection import Selection
+from offloader.archive.spark.look_back_plan import LOOK_BACK_STEP
 from offloader.archive.spark.offsets import items_between
-from offloader.archive.spark.planning import TopicPlan, TopicSplit, size_of, topic_plans, topic_splits
+from offloader.archive.spark.planning import TopicPlan, TopicSplit, topic_plans, topic_splits
 from offloader.errors import DamagedRecordError
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.compaction import compact
@@ -75,7 +76,7 @@ def test_a_plan_of_an_hour_asks_for_the_same_but_for_a_logarithm(first: int) -> 
     selection = Selection(published_from=first * MINUTE, published_to=(first + 5) * MINUTE - 1)
     for segments in LENGTHS:
         store = long(segments)
-        records = TopicRecords(catalogs(store).history(TOPIC))
+        records = LazyTopicRecords(catalogs(store).history(TOPIC))
         items = [item for planned in topic_plans(records, selection) for item in planned.items]
         assert sum(len(item.split_points) for item in items if isinstance(item, ObjectRange)) in (10, 11, 12)
         asked.append(store.requests)
@@ -97,14 +98,14 @@ def assert_looks_back(portion: TopicSplit, first: int) -> None:
 
 @pytest.mark.parametrize("first", [160 * 50, 160 * 50 + 87, 160 * 99])
 def test_what_begins_amid_a_topic_is_looked_back_from(first: int) -> None:
-    records = TopicRecords(catalogs(long(100)).history(TOPIC))
+    records = LazyTopicRecords(catalogs(long(100)).history(TOPIC))
     (planned,) = topic_plans(records, Selection(at(first)))
     assert_looks_back(topic_splits(planned, 1_000 * MIB)[0], first)
 
 
 @pytest.mark.parametrize("first", [50, 90])
 def test_times_amid_a_topic_are_looked_back_from(first: int) -> None:
-    records = TopicRecords(catalogs(long(100)).history(TOPIC))
+    records = LazyTopicRecords(catalogs(long(100)).history(TOPIC))
     selection = Selection(published_from=first * MINUTE + 1, published_to=first * MINUTE + 2)
     (planned,) = topic_plans(records, selection)
     assert_looks_back(topic_splits(planned, 1_000 * MIB)[0], 160 * first)
@@ -112,14 +113,14 @@ def test_times_amid_a_topic_are_looked_back_from(first: int) -> None:
 
 @pytest.mark.parametrize("first", [160 * 50, 160 * 50 + 87])
 def test_a_stream_s_batch_is_looked_back_from(first: int) -> None:
-    records = TopicRecords(catalogs(long(100)).history(TOPIC))
-    view = records.behind(at(first - 1), back=LOOK_BACK + planning.STEP)
+    records = LazyTopicRecords(catalogs(long(100)).history(TOPIC))
+    view = records.behind(at(first - 1), back=LOOK_BACK + LOOK_BACK_STEP)
     planned = TopicPlan.of(view, items_between(view, at(first - 1), Selection()), look_back=True)
     assert_looks_back(topic_splits(planned, 1_000 * MIB)[0], first)
 
 
 def test_a_whole_topic_s_records_are_never_held_at_once() -> None:
-    records = TopicRecords(catalogs(long(4_000)).history(TOPIC, None, RecordCache(10)))
+    records = LazyTopicRecords(catalogs(long(4_000)).history(TOPIC, None, RecordCache(10)))
     held = []
     for number, item in enumerate(records.plan()):
         assert isinstance(item, ObjectRange)
@@ -146,7 +147,7 @@ class WithAHole(LongTopic):
 def test_a_hole_in_what_is_looked_back_at_is_told(caplog: pytest.LogCaptureFixture) -> None:
     topic = WithAHole(TOPIC, 100, 2, MIB)
     topic.hole = 48
-    records = TopicRecords(catalogs(LongStore(topic)).history(TOPIC))
+    records = LazyTopicRecords(catalogs(LongStore(topic)).history(TOPIC))
     (planned,) = topic_plans(records, Selection(at(160 * 50)))
     assert topic_splits(planned, 1_000 * MIB)[0].before == ()
     assert f"chunks before 1:8000 are not looked for: {TOPIC}: hole: 1:7680..7680 is in no segment" in caplog.text
@@ -160,6 +161,6 @@ def test_a_hole_is_seen_wherever_it_is_among_the_records_that_are_held_at_once(
     for hole in range(1, 12):
         topic = WithAHole(TOPIC, 12, 2, MIB)
         topic.hole = hole
-        records = TopicRecords(catalogs(LongStore(topic)).history(TOPIC))
+        records = LazyTopicRecords(catalogs(LongStore(topic)).history(TOPIC))
         with pytest.raises(DamagedRecordError, match=f"1:{160 * hole}..{160 * hole} is in no segment"):
             list(records.plan())

@@ -11,9 +11,9 @@ from functools import cache
 import pytest
 
 from offloader.archive.findings import FindingKind
-from offloader.archive.read_model import Selection
 from offloader.archive.reading.plan import plan
-from offloader.archive.records import TopicRecords
+from offloader.archive.records import LazyTopicRecords, TopicRecords
+from offloader.archive.selection import Selection
 from offloader.archive.snapshot import TopicSnapshot
 from offloader.metadata.catalog import Catalogs
 from offloader.metadata.compaction import compact, mend
@@ -80,7 +80,7 @@ def store() -> MemoryStore:
 
 
 def records(store: MemoryStore) -> TopicRecords:
-    return TopicRecords(Catalogs(store, "").history(TOPIC))
+    return LazyTopicRecords(Catalogs(store, "").history(TOPIC))
 
 
 def at(ledger: int, entry: int = 0) -> Position:
@@ -119,7 +119,7 @@ def test_a_selection_of_times_is_planned_as_from_all_records(store: MemoryStore,
 
 def asked(store: MemoryStore, selection: Selection) -> int:
     faults = StoreFaults()
-    list(TopicRecords(Catalogs(FaultyStore(store, faults), "").history(TOPIC)).plan(selection))
+    list(LazyTopicRecords(Catalogs(FaultyStore(store, faults), "").history(TOPIC)).plan(selection))
     return sum(faults.calls.values())
 
 
@@ -138,7 +138,7 @@ def test_a_plan_asks_for_as_much_of_a_long_topic_as_of_a_short_one(selection: Se
 def test_an_entry_s_first_and_last_positions_need_no_plan_of_everything(store: MemoryStore) -> None:
     found = records(store)
     assert next(view.catalog.segments[0].start for view, _ in found.first()) == at(0)
-    assert next(view.catalog.segments[-1].end for view, _ in found.last()) == at(NUMBER - 1, 1)
+    assert next(view.catalog.segments[-1].end for view, _ in found.before()) == at(NUMBER - 1, 1)
 
 
 def test_what_is_behind_a_position(store: MemoryStore) -> None:
@@ -156,7 +156,7 @@ def test_positions_are_found_in_their_incarnations() -> None:
         archive.claim(10 * incarnation)
         for ledger in range(10 * incarnation, 10 * incarnation + 3):
             archive.add(stream(ledger, 0, 1), closed={ledger: 1})
-    whole, found = TopicRecords.of(TopicSnapshot.of(archive.catalog)), records(archive.store)
+    whole, found = TopicRecords(TopicSnapshot.of(archive.catalog)), records(archive.store)
     for ledger in range(35):
         assert found.located(Position(0, ledger, 0)) == whole.located(Position(0, ledger, 0))
     assert found.last_position == whole.last_position

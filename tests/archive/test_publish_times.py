@@ -17,7 +17,7 @@ from pyspark.sql.datasource import InputPartition
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.archive.archive import Archive
 from offloader.archive.items import ArchivedEntry
-from offloader.archive.read_model import Selection
+from offloader.archive.selection import Selection
 from offloader.archive.spark.data_source import PulsarArchiveSource
 from offloader.archive.topic import ArchivedTopic
 from offloader.cli.main import main

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.archive.items import ArchivedEntry, Missing
-from offloader.archive.read_model import Selection
 from offloader.archive.reading.reader import ReadOptions
+from offloader.archive.selection import Selection
 from offloader.archive.topic import ArchivedTopic
 from offloader.errors import DamagedObjectError, DamagedRecordError, ObjectNotFoundError
 from offloader.metadata import layout

@@ -10,9 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from offloader.archive.continuity import spans
-from offloader.archive.read_model import ObjectRange, PlanItem, Selection
+from offloader.archive.object_range import ObjectRange, PlanItem
 from offloader.archive.reading.plan import plan
-from offloader.archive.records import BETWEEN, TopicRecords
+from offloader.archive.records import BETWEEN, LazyTopicRecords, TopicRecords
+from offloader.archive.selection import Selection
 from offloader.archive.snapshot import TopicSnapshot
 from offloader.errors import DamagedRecordError
 from offloader.metadata.catalog import Catalogs, linked
@@ -40,7 +41,7 @@ class Topic:
         self._claim()
         for what, count in events:
             getattr(self, f"_{what}")(count)
-        return TopicRecords(Catalogs(self.store, "").history(TOPIC))
+        return LazyTopicRecords(Catalogs(self.store, "").history(TOPIC))
 
     def _append(self, said: Said) -> None:
         record = linked(self.head, said)

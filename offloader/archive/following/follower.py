@@ -9,8 +9,7 @@ from enum import Enum, auto
 from itertools import accumulate
 
 from offloader.archive.following.live import Live
-from offloader.archive.items import Missing
-from offloader.archive.read_model import EntryRun, ReadItem
+from offloader.archive.items import EntryRun, Missing, ReadItem
 from offloader.archive.records import TopicRecords
 from offloader.errors import DataLostError, RetryableError, UnexplainedGapError
 from offloader.metadata.state import CatalogHead

@@ -16,7 +16,7 @@ from offloader.archive.findings import Finding, FindingKind
 from offloader.archive.ledgers.found import Contradiction, FoundLedgers
 from offloader.archive.ledgers.names import LedgerKey, data_key, index_key, parse_key
 from offloader.archive.ledgers.pair import LedgerPair, owner_of
-from offloader.archive.read_model import OffloadedLedger
+from offloader.archive.snapshot import OffloadedLedger
 from offloader.bookkeeper.managed_ledgers import topic_of
 from offloader.errors import DamagedObjectError, FatalError, ObjectNotFoundError
 from offloader.format.v1 import decode_ledger_index

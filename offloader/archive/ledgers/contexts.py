@@ -15,7 +15,7 @@ from uuid import UUID
 
 from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo, OffloadContext
 from offloader.archive.ledgers.found import FoundLedgers
-from offloader.archive.read_model import OffloadedLedger
+from offloader.archive.snapshot import OffloadedLedger
 from offloader.bookkeeper.managed_ledgers import decode_record
 from offloader.errors import DamagedRecordError, ProtocolError
 from offloader.model import LedgerList, LedgerSpan, Position, TopicName

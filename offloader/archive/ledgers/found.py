@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from offloader.archive.findings import Finding
-from offloader.archive.read_model import OffloadedLedger
-from offloader.archive.snapshot import TopicSnapshot
+from offloader.archive.snapshot import OffloadedLedger, TopicSnapshot
 from offloader.metadata.state import TopicCatalog
 from offloader.model import LedgerList, TopicName
 

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator
 
 import numpy as np
 
+from offloader.archive.items import EntryRun
 from offloader.archive.messages.entries import Entries, entries_of
 from offloader.archive.messages.envelope import parse_envelope
 from offloader.archive.messages.envelopes import parse_envelopes
-from offloader.archive.read_model import EntryRun
 from offloader.errors import DamagedObjectError
 from offloader.format.entry import transaction_of
 from offloader.model import EntryRange, Transaction

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from offloader.archive.items import EntryRun
 from offloader.archive.messages.aborted import committed
 from offloader.archive.messages.contents import Opener
 from offloader.archive.messages.entries import Entries, gathered
@@ -26,7 +27,6 @@ from offloader.archive.messages.schema import (
     EntryTimes,
     needs_of,
 )
-from offloader.archive.read_model import EntryRun
 from offloader.format.scan import Int64s, Mask
 from offloader.model import MIB, TopicName
 

@@ -41,8 +41,7 @@ class KeyReader(Protocol):
     """Gives the private keys of encrypted messages."""
 
     def private_key(self, name: str, metadata: Mapping[str, str]) -> bytes | None:
-        """The key in PEM; None: it is not here. `metadata` are what the producer's key reader gave with the public
-        key."""
+        """The key in PEM; None: it is not here. `metadata`: what the producer's key reader gave with the public key."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from offloader.archive.read_model import EntryRun
+from offloader.archive.items import EntryRun
 from offloader.format.scan import Bytes, Int64s, Ranges
 from offloader.model import MIB, Position
 

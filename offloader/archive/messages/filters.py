@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from offloader.archive.items import ArchivedEntry
+from offloader.archive.items import ArchivedEntry, EntryRun
 from offloader.archive.messages.envelope import signed
 from offloader.archive.messages.message import Message
-from offloader.archive.read_model import EntryRun, Selection
+from offloader.archive.selection import Selection
 from offloader.format.entry import EntryFacts, inspect
 
 

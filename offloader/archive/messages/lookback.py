@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from offloader.archive.items import EntryRun
 from offloader.archive.messages.envelope import Envelope, parse_envelope
 from offloader.archive.messages.message import MessageProblem
-from offloader.archive.read_model import EntryRun
 from offloader.errors import DamagedObjectError
 from offloader.model import MIB, Position
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offloader.archive.items import ArchivedEntry, Missing
-from offloader.archive.read_model import ObjectRange, OffloadedLedger, Selection
+from offloader.archive.object_range import ObjectRange
 from offloader.archive.reading.fetches import RangeFetch
 from offloader.archive.reading.plan import plan
 from offloader.archive.reading.scan import BrokenEntry, Scanner
 from offloader.archive.reading.sparse_index import SparseIndex, decode_sparse_index
 from offloader.archive.reading.stores import Stores
 from offloader.archive.records import TopicRecords
-from offloader.archive.snapshot import TopicSnapshot
+from offloader.archive.selection import Selection
+from offloader.archive.snapshot import OffloadedLedger, TopicSnapshot
 from offloader.errors import DamagedObjectError, FatalError
 from offloader.format.blocks import HEADER_SIZE, BlockHeader, decode_header
 from offloader.model import Gap, Loss, Part, Position, Segment
@@ -81,7 +82,7 @@ def _owner(snapshot: TopicSnapshot, position: Position) -> Owner | None:
 
 def _extent(records: TopicRecords) -> str:
     firsts = (items[0] for snapshot, wanted in records.first() if (items := plan(snapshot, wanted)))
-    lasts = (items[-1] for snapshot, wanted in records.last() if (items := plan(snapshot, wanted)))
+    lasts = (items[-1] for snapshot, wanted in records.before() if (items := plan(snapshot, wanted)))
     first, last = next(firsts, None), next(lasts, None)
     if first is None or last is None:
         return "nothing yet"

@@ -9,7 +9,7 @@ from struct import Struct
 
 from crc32c import crc32c
 
-from offloader.archive.read_model import SplitPoint
+from offloader.archive.object_range import SplitPoint
 from offloader.format.entry import MAGIC_BROKER_METADATA, MAGIC_CHECKSUM, crc_ok
 
 _HEAD = Struct(">HI")

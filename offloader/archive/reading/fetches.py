@@ -7,18 +7,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 
-from offloader.archive.read_model import SplitPoint
+from offloader.archive.object_range import Run, SplitPoint
 from offloader.archive.reading.sparse_index import SparseIndex
-from offloader.archive.runs import Run
 from offloader.errors import DamagedObjectError
 
 
 @dataclass(frozen=True, slots=True)
 class RangeFetch:
-    """The bytes `begin`..`end` of an object: the intervals of its points `first`..`after` - 1, whole.
+    """The bytes `begin`..`end` of an object: the whole index intervals `first`..`after` - 1.
 
-    Only an interval that is longer than a fetch may be has several fetches, which hold nothing else. All but the first
-    of them `continue` the one before.
+    An interval that is too long for one fetch has several of its own; all but the first of these `continue` it.
     """
 
     begin: int
@@ -53,7 +51,7 @@ def fetches(
 
 
 class _Portions:
-    """Where a fetch should end so that the fetches of a part are about equally long."""
+    """Divides each part among fetches of about the same length."""
 
     def __init__(self, whole: Iterable[SplitPoint], read_size: int) -> None:
         self._parts = sorted((part.begin, part.size) for part in whole)

@@ -7,7 +7,7 @@ from itertools import repeat
 
 import numpy as np
 
-from offloader.archive.read_model import EntryRun
+from offloader.archive.items import EntryRun
 from offloader.archive.reading.sparse_index import SparseIndex
 from offloader.errors import DamagedObjectError
 from offloader.format.blocks import ENTRY_HEADER, ENTRY_HEADER_SIZE, HEADER_SIZE, end_fault
@@ -58,7 +58,7 @@ class Building:
 
 
 class IndexInterval:
-    """Goes over a interval's bytes. `at` is the offset of what comes next, `entry` the id that belongs there."""
+    """Goes over an interval's bytes. `at` is the offset of what comes next, `entry` the id that belongs there."""
 
     def __init__(self, index: SparseIndex, number: int) -> None:
         self.ledger = index.ledgers[number]

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from offloader.archive.continuity import LedgerPart, Span, closed_with
-from offloader.archive.read_model import LAST_ENTRY, OffloadedLedger
-from offloader.archive.snapshot import TopicSnapshot
+from offloader.archive.snapshot import LAST_ENTRY, OffloadedLedger, TopicSnapshot
 from offloader.metadata.state import TopicCatalog
 from offloader.model import EntryRange, Loss, Position, Segment
 
 
 def distinct_spans(snapshot: TopicSnapshot) -> list[Span]:
-    """Segments, what they leave of offloaded ledgers, and what these leave of losses, in order of positions."""
+    """The topic without overlaps, in order of positions: segments first; ledgers of Pulsar's own offloader without what
+    segments have; losses without what those ledgers have."""
     catalog = snapshot.catalog
     taken = _taken(catalog.segments) if snapshot.ledgers else {}
     ledgers = [part for held in snapshot.ledgers for part in _parts(catalog, held, taken.get(held.start[:2], []))]
@@ -32,7 +32,7 @@ def located(snapshot: TopicSnapshot, position: Position) -> Position:
 
 
 def _parts(catalog: TopicCatalog, held: OffloadedLedger, taken: Iterable[EntryRange]) -> Iterator[LedgerPart]:
-    """What is read of a ledger. An unreadable one ends where the catalog says; a recorded loss is told of once."""
+    """The parts of a ledger that are read. An unreadable one ends where the catalog says, without recorded losses."""
     if held.unreadable is None:
         return _left_of(held, taken)
     known = closed_with(catalog, held.start)

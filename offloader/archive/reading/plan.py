@@ -1,4 +1,4 @@
-"""What is read for a selection of a topic, object by object, and in which tasks: from its records alone, no I/O."""
+"""Turns a selection of a topic into object ranges, and these into tasks: from records alone, no I/O."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from itertools import takewhile
 from offloader.archive.continuity import Junctions, LedgerPart, Span
 from offloader.archive.findings import FindingKind
 from offloader.archive.items import Missing
-from offloader.archive.read_model import EVERYTHING, ObjectRange, OffloadedLedger, PlanItem, Selection, Unreadable
-from offloader.archive.reading.object_range import of_ledger, of_segment
+from offloader.archive.object_range import ObjectRange, PlanItem, Run, clipped
 from offloader.archive.reading.overlaps import distinct_spans
-from offloader.archive.runs import Run, clipped
-from offloader.archive.snapshot import TopicSnapshot
+from offloader.archive.reading.ranges import of_ledger, of_segment
+from offloader.archive.selection import EVERYTHING, Selection
+from offloader.archive.snapshot import OffloadedLedger, TopicSnapshot, Unreadable
 from offloader.errors import DamagedRecordError
 from offloader.model import Loss, Position, Segment, TopicName
 
@@ -21,12 +21,10 @@ from offloader.model import Loss, Position, Segment, TopicName
 def plan(
     snapshot: TopicSnapshot, selection: Selection = EVERYTHING, planned_to: Position | None = None
 ) -> list[PlanItem]:
-    """Everything that is selected, in topic order; each position once. What nothing proves is a Missing with its
-    reason.
-
-    Positions clip, times leave out parts. Records up to `planned_to` were planned before: they say what the others
-    follow. Raises DamagedRecordError where the records have a hole, an overlap, or contradict themselves.
-    """
+    """Everything that is selected, in topic order; each position once. A Missing says where nothing proves that two
+    records follow on. Positions cut ranges short, times leave out whole parts. Records up to `planned_to` give no
+    items, but show what the first planned one follows. Raises DamagedRecordError where the records have a hole, an
+    overlap, or contradict themselves."""
     items: list[PlanItem] = []
     junctions = Junctions(snapshot)
     before: Span | None = None
@@ -67,14 +65,14 @@ def split(items: Iterable[PlanItem], max_bytes: int) -> list[tuple[PlanItem, ...
 
 
 def until(items: Iterable[PlanItem], end: Position) -> Iterator[ObjectRange]:
-    """What of the objects lies up to a position, which is included."""
+    """The ranges up to a position, which is included. Leaves out what is missing."""
     for item in items:
         if isinstance(item, ObjectRange) and item.start <= end:
             yield item if item.end <= end else _up_to(item, end)
 
 
 def contiguous(planned: Callable[[Selection], Iterable[PlanItem]], selection: Selection) -> Iterator[PlanItem]:
-    """What is planned, and by time everything between the first and the last entry that may be wanted.
+    """The plan of a selection; with times, of everything between the first and the last entry that may match.
 
     A message's chunks may lie in parts that hold no wanted message. Losses are kept wherever they lie.
     """
@@ -133,7 +131,7 @@ def _of_span(topic: TopicName, span: Span, selection: Selection) -> Iterator[Pla
 
 
 def _taken(item: PlanItem, room: int, *, whole: bool) -> tuple[PlanItem | None, PlanItem | None]:
-    """What fits of an item, and the rest. Unless `whole`, at least what comes before its first split point."""
+    """The part of an item that fits into `room` bytes, and the rest. Unless `whole`, at least one split point fits."""
     if isinstance(item, Missing):
         return item, None
     count, used = 0, 0

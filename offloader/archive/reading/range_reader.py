@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar
 
-from offloader.archive.read_model import ObjectRange, ReadItem
+from offloader.archive.items import Missing, ReadItem
+from offloader.archive.object_range import ObjectRange
 from offloader.archive.reading.checksums import PartChecksums, Proof
 from offloader.archive.reading.fetches import RangeFetch, fetches
-from offloader.archive.reading.indexes import IndexCache, LoadedIndex
+from offloader.archive.reading.index_cache import IndexCache, LoadedIndex
 from offloader.archive.reading.scan import BrokenEntry, Scanner
 from offloader.archive.reading.sparse_index import decode_sparse_index
-from offloader.archive.reading.stats import ReadStats
 from offloader.archive.reading.stores import OpenedStore
 from offloader.archive.reading.verifier import OnDamage, RangeVerifier, sound_lead
 from offloader.errors import DamagedObjectError, ObjectNotFoundError
@@ -23,9 +25,42 @@ from offloader.storage.bounded_reads import naming, read_index
 T = TypeVar("T")
 Body = tuple[bytes, Stat]
 
+# More reports than this would help nobody.
+MOST_DAMAGE = 1000
 
-class Start(Protocol):
-    """Begins a call; what it returns gives the result, or raises what the call has raised."""
+
+@dataclass(slots=True)
+class ReadStats:
+    """What a reader asked of stores (indexes too), gave, and skipped: archived positions that it could not read, the
+    first so many in `damaged`. Any thread may count a request."""
+
+    requests: int = 0
+    bytes_read: int = 0
+    entries: int = 0
+    skipped: int = 0
+    damaged: list[Missing] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
+
+    def read(self, body: Body) -> Body:
+        """Count a request's answer."""
+        with self._lock:
+            self.requests += 1
+            self.bytes_read += len(body[0])
+        return body
+
+    def give(self, item: ReadItem) -> ReadItem:
+        """Count what is given."""
+        if not isinstance(item, Missing):
+            self.entries += item.count
+        elif item.damaged:
+            self.skipped += item.entries.span
+            if len(self.damaged) < MOST_DAMAGE:
+                self.damaged.append(item)
+        return item
+
+
+class Submit(Protocol):
+    """Begins a call, maybe in another thread. What it returns waits for the result, or raises what the call raised."""
 
     def __call__(self, call: Callable[[], T], /) -> Callable[[], T]: ...
 
@@ -43,7 +78,7 @@ class RangeRead:
         on_damage: OnDamage,
         indexes: IndexCache,
         stats: ReadStats,
-        start: Start,
+        submit: Submit,
     ) -> None:
         self._range = object_range
         self._object = object_range.object
@@ -59,7 +94,7 @@ class RangeRead:
         self._index: Callable[[], LoadedIndex] | None = None
         if object_range.split_points:
             kept = indexes.get(self._name)
-            self._index = start(self._load) if kept is None else partial(_same, kept)
+            self._index = submit(self._load) if kept is None else partial(_same, kept)
 
     def begin(self) -> Iterator[ReadItem]:
         """What comes before all entries."""
@@ -131,7 +166,7 @@ class RangeRead:
             yield held.pop()  # no name of ours keeps its bytes
 
     def _unproven(self) -> Iterator[ReadItem]:
-        """What no part's checksum covers: not all of the part was wanted, or came, or there is none."""
+        """Entries that no part's checksum proves, because the part was not read whole or has none: their own do."""
         for item in self._given():
             yield from self._verifier.checked([item])
 
@@ -165,8 +200,8 @@ class RangeRead:
         return stat.size == said or self._object.ledger is None
 
     def _is_of_the_index(self, fetch: RangeFetch, stat: Stat) -> bool:
-        """Whether the object is the index's. Only headers name the ledger: a fetch from the middle of a block needs one
-        that was seen of this very object, or reads it."""
+        """Whether the object is the one that the index describes. Only a block's header names the ledger. A fetch that
+        begins inside a block has none: unless we saw one of this very object before, we read the block's header."""
         if self._etag not in ("", stat.etag):
             self._fault(fetch, f"offset {fetch.begin}: the object was replaced while it was read")
             return False

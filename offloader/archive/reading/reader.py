@@ -11,12 +11,11 @@ from itertools import islice
 from typing import NamedTuple
 
 from offloader.ahead import unawaited_pool
-from offloader.archive.items import Missing
+from offloader.archive.items import Missing, ReadItem
 from offloader.archive.messages.limits import DEFAULT_LIMITS, MessageLimits
-from offloader.archive.read_model import ObjectRange, PlanItem, ReadItem
-from offloader.archive.reading.indexes import SHARED, IndexCache
-from offloader.archive.reading.range_reader import RangeRead, Start
-from offloader.archive.reading.stats import ReadStats
+from offloader.archive.object_range import ObjectRange, PlanItem
+from offloader.archive.reading.index_cache import SHARED, IndexCache
+from offloader.archive.reading.range_reader import RangeRead, ReadStats, Submit
 from offloader.archive.reading.stores import Stores
 from offloader.archive.reading.verifier import OnDamage
 from offloader.errors import ConfigError
@@ -90,9 +89,9 @@ class PlannedReader:
         with unawaited_pool(self._options.prefetch, "archive-reader") as pool:
             yield from self._read(items, lambda call: pool.submit(call).result)
 
-    def _read(self, items: Iterable[PlanItem], start: Start) -> Iterator[ReadItem]:
-        with closing(self._steps(items, start)) as steps:
-            # The step in use has had its turn in the window: what is left of it is what is fetched ahead.
+    def _read(self, items: Iterable[PlanItem], submit: Submit) -> Iterator[ReadItem]:
+        with closing(self._steps(items, submit)) as steps:
+            # A step leaves the window when it is used: the window holds only what is fetched ahead.
             window = deque(islice(steps, 1))
             while window:
                 step = window.popleft()
@@ -108,14 +107,14 @@ class PlannedReader:
             window.append(following)
             ahead += following.fetching
 
-    def _steps(self, items: Iterable[PlanItem], start: Start) -> Generator[_Step]:
-        for work in self._opened(items, start):
+    def _steps(self, items: Iterable[PlanItem], submit: Submit) -> Generator[_Step]:
+        for work in self._opened(items, submit):
             if isinstance(work, Missing):
                 yield _Step(False, partial(self._tell, work))
                 continue
             yield _Step(False, work.begin)
             for fetch in work.fetches(self._options.read_size):
-                yield _Step(True, partial(work.take, fetch, start(partial(work.read, fetch))))
+                yield _Step(True, partial(work.take, fetch, submit(partial(work.read, fetch))))
             yield _Step(False, work.finish)
 
     def _tell(self, item: Missing) -> Iterator[Missing]:
@@ -124,17 +123,17 @@ class PlannedReader:
             raise item.as_error()
         yield item
 
-    def _opened(self, items: Iterable[PlanItem], start: Start) -> Iterator[RangeRead | Missing]:
+    def _opened(self, items: Iterable[PlanItem], submit: Submit) -> Iterator[RangeRead | Missing]:
         """Each item, once the index of the one after it is on its way."""
         before: RangeRead | Missing | None = None
         for item in items:
-            work = item if isinstance(item, Missing) else self._range_read(item, start)
+            work = item if isinstance(item, Missing) else self._range_read(item, submit)
             if before is not None:
                 yield before
             before = work
         if before is not None:
             yield before
 
-    def _range_read(self, wanted: ObjectRange, start: Start) -> RangeRead:
+    def _range_read(self, wanted: ObjectRange, submit: Submit) -> RangeRead:
         opened = self._stores.open(wanted.object.store)
-        return RangeRead(wanted, opened, self._options.on_damage, self._indexes, self.stats, start)
+        return RangeRead(wanted, opened, self._options.on_damage, self._indexes, self.stats, submit)

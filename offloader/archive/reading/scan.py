@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offloader.archive.read_model import EntryRun
+from offloader.archive.items import EntryRun
 from offloader.archive.reading.fetches import RangeFetch
 from offloader.archive.reading.index_interval import Building, IndexInterval
 from offloader.archive.reading.sparse_index import SparseIndex

@@ -23,8 +23,8 @@ class OpenedStore:
 class Stores:
     """Opens each store once, when it is first needed, for reading. Safe to use from several threads.
 
-    A bucket that `others` do not describe is reached (end point, region, keys) like the first of them, without any like
-    the archive's own.
+    A bucket that `others` do not describe is reached with the endpoint, region and keys of the first of them; if there
+    are none, with those of the archive.
     """
 
     def __init__(

@@ -7,11 +7,10 @@ from dataclasses import replace
 from enum import StrEnum
 from itertools import groupby
 
-from offloader.archive.items import DAMAGED, Missing
-from offloader.archive.read_model import EntryRun, ObjectRange, ReadItem, SplitPoint
+from offloader.archive.items import DAMAGED, EntryRun, Missing, ReadItem
+from offloader.archive.object_range import ObjectRange, Run, SplitPoint
 from offloader.archive.reading.checksums import damaged_entries, uncovered_entries
 from offloader.archive.reading.scan import BrokenEntry
-from offloader.archive.runs import Run
 from offloader.errors import DamagedObjectError, OffloadError
 from offloader.format.blocks import ENTRY_HEADER_SIZE
 from offloader.model import EntryRange

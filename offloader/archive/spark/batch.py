@@ -1,4 +1,4 @@
-"""`spark.read.format("pulsar-archive")`: planned on the driver from the catalogs, read by tasks."""
+"""`spark.read.format("pulsar-archive")`. The driver plans object ranges from the catalogs; a task finds their bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from offloader.archive.spark.filters import EVERYTHING, Bounds, narrowing
+from offloader.archive.object_range import size_of
+from offloader.archive.spark.filters import UNNARROWED, Bounds, narrowing
 from offloader.archive.spark.metrics import MetricsFolder, PlanMetrics
 from offloader.archive.spark.options import Form, SourceOptions
 from offloader.archive.spark.planning import (
@@ -19,7 +20,6 @@ from offloader.archive.spark.planning import (
     check_losses,
     check_positions,
     selection_of,
-    size_of,
     task_size,
     tasks,
     topic_plans,
@@ -39,7 +39,7 @@ class ArchiveReader(DataSourceReader):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._narrowing = EVERYTHING
+        self._narrowing = UNNARROWED
 
     def partitions(self) -> Sequence[InputPartition]:
         """Tasks of about `maxPartitionBytes`. Raises DataLostError, DamagedRecordError, ConfigError."""
@@ -66,30 +66,31 @@ class FilteringReader(ArchiveReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
         """Leave out what cannot match. All filters stay Spark's to evaluate."""
         self._narrowing = narrowing(filters, NAMES[self._options.form])
+        # The plan leaves out whole parts; tasks, which only have the options, leave out rows by the same times.
         times = Bounds(self._options.starting_time, self._options.ending_time).narrowed(self._narrowing.published)
         self._options = replace(self._options, starting_time=times.least, ending_time=times.greatest)
         return filters
 
 
-def read_tasks(plan: str, planned: Sequence[TopicPlan], stored: int, options: SourceOptions) -> list[ReadTask]:
+def read_tasks(plan_id: str, planned: Sequence[TopicPlan], stored: int, options: SourceOptions) -> list[ReadTask]:
     """A plan's tasks; log and metrics tell what they will read. Raises DataLostError unless losses are allowed."""
     for each in planned if options.fail_on_data_loss else ():
         check_losses(each.topic, each.items)
     size = sum(size_of(each.items) for each in planned)
     most = task_size(size, options.max_partition_bytes)
     splits = [split for each in planned for split in topic_splits(each, most)]
-    made = [ReadTask(plan, number, task) for number, task in enumerate(tasks(splits, most))]
+    made = [ReadTask(plan_id, number, task) for number, task in enumerate(tasks(splits, most))]
     metrics = PlanMetrics(stored, size, len(made))
     log.info(
         "plan %s: %d tasks for about %d of %d bytes stored",
-        plan,
+        plan_id,
         metrics.tasks,
         metrics.bytes_planned,
         metrics.bytes_stored,
     )
     if (store := options.metrics_store) is not None:
         try:
-            MetricsFolder(store).write_plan(plan, metrics)
+            MetricsFolder(store).write_plan(plan_id, metrics)
         except ConfigError:  # names the option
             raise
         except OffloadError as error:

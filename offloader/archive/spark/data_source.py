@@ -18,9 +18,9 @@ FORMAT = "pulsar-archive"
 class PulsarArchiveSource(DataSource):
     """`spark.read` and `spark.readStream` of an archive: messages, or with `format` = `entries` raw entries.
 
-    Options: offloader/archive/spark/parsing.py, docs/reading.md. Columns: `offloader.archive.messages.columns`. Each
-    method imports what it needs: Spark has a process of its own for each, and one that looks for sources before the
-    first query of any of them.
+    Options (offloader/archive/spark/parsing.py, docs/reading.md): the root, and exactly one of topic, topics,
+    topicsPattern and namespace; all others have defaults. Columns: offloader/archive/messages/schema.py. Each method
+    imports what it needs: Spark starts a process for each, and one that looks for sources before the first query.
     """
 
     @classmethod

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from offloader.archive.read_model import Selection
+from offloader.archive.selection import Selection
 from offloader.archive.spark.values import in_ms
 from offloader.model import Position, TopicName
 
@@ -69,7 +69,7 @@ class Narrowing:
         return all(_holds(f, str(topic)) for f in self.topic_filters)
 
 
-EVERYTHING = Narrowing()
+UNNARROWED = Narrowing()
 PositionBounds = tuple[Position, Position]  # first and last position of an incarnation, or of a part of it
 
 

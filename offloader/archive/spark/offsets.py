@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from offloader.archive.continuity import Span
-from offloader.archive.read_model import ObjectRange, PlanItem, Selection
+from offloader.archive.object_range import ObjectRange, PlanItem, size_of
 from offloader.archive.reading.overlaps import distinct_spans
 from offloader.archive.reading.plan import plan, split
+from offloader.archive.selection import Selection
 from offloader.archive.snapshot import TopicSnapshot
-from offloader.archive.spark.planning import extents, size_of
 from offloader.errors import DataLostError
 from offloader.model import MIB, Position, TopicName
 
@@ -138,7 +138,7 @@ def _enough(snapshot: TopicSnapshot, after: Position | None, enough: int | None)
     """The end of the first segments or ledgers after a position that hold `enough` bytes."""
     end, found = None, 0
     losses = ((loss.start, loss.end, 0) for loss in snapshot.catalog.losses)
-    for start, last, size in sorted((*extents(snapshot), *losses)):
+    for start, last, size in sorted((*snapshot.sized_spans, *losses)):
         if after is not None and last <= after:
             continue
         if end is not None and enough is not None and found >= enough:

@@ -1,11 +1,10 @@
-"""Stores, catalogs and keys, opened once in each of Spark's processes: workers live longer than tasks."""
+"""Stores and catalogs, opened once in each of Spark's processes: workers live longer than tasks."""
 
 from __future__ import annotations
 
 import threading
 
 from offloader.archive.catalog_cache import CatalogCache
-from offloader.archive.messages.encryption import KeyReader, PemFiles
 from offloader.archive.opened import OpenArchive
 from offloader.archive.reading.stores import Stores
 from offloader.archive.spark.options import SourceOptions
@@ -17,7 +16,7 @@ _LOCK = threading.Lock()
 
 
 def opened(options: SourceOptions) -> OpenArchive:
-    """The options' archive, with the stores and the catalogs that this process has of it."""
+    """The archive that the options name. Its stores and its catalogs are this process's: later calls get them again."""
     others = () if options.ledgers is None else (options.ledgers.store,)
     with _LOCK:
         stores = _STORES.setdefault((options.store, *others), Stores(options.store, others))
@@ -34,8 +33,3 @@ def opened(options: SourceOptions) -> OpenArchive:
     return OpenArchive(
         stores, LedgerBucket(options.ledgers.store, admin=admin, cluster=options.ledgers.cluster), catalogs
     )
-
-
-def key_reader(options: SourceOptions) -> KeyReader | None:
-    """What opens encrypted messages, None where no keys are given."""
-    return PemFiles(dict(options.private_keys)) if options.private_keys else None

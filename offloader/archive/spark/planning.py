@@ -1,35 +1,32 @@
-"""From topics' records to tasks: splits of bounded size, a topic's in their order. No data is read."""
+"""From topics' records to tasks of bounded size. Iterators read catalogs as they are taken; no data is read."""
 
 from __future__ import annotations
 
-import logging
-from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
 from offloader.archive.items import Missing
 from offloader.archive.messages.lookback import LOOK_BACK
-from offloader.archive.read_model import ObjectRange, PlanItem, Selection
-from offloader.archive.reading.plan import plan, split, until
+from offloader.archive.object_range import PlanItem, size_of
+from offloader.archive.reading.plan import plan, split
 from offloader.archive.records import TopicRecords
+from offloader.archive.selection import Selection
 from offloader.archive.snapshot import TopicSnapshot
-from offloader.archive.spark.filters import EVERYTHING, Narrowing, narrowed_selection
-from offloader.archive.spark.intervals import intervals
+from offloader.archive.spark.filters import UNNARROWED, Narrowing, narrowed_selection
+from offloader.archive.spark.look_back_plan import LOOK_BACK_STEP, LookBackPlan, intervals, plan_for_chunks
 from offloader.archive.spark.options import SourceOptions
-from offloader.errors import ConfigError, DamagedRecordError, DataLostError
-from offloader.model import MIB, Position, TopicName, Transaction
+from offloader.errors import ConfigError, DataLostError
+from offloader.model import MIB, TopicName, Transaction
 
-log = logging.getLogger("offloader.archive.spark")
-
-STEP = 4 * MIB
 TASKS = 8  # a number that most numbers of cores divide
 LEAST_TASK = 16 * MIB
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSplit:
-    """Consecutive items of a topic; `before`: where chunks may be looked for; `aborted`: no messages. Pickles."""
+    """Consecutive items of a topic. `before`: ranges before them, for messages' first chunks. `aborted`: transactions
+    whose entries are no messages. Can be pickled."""
 
     topic: TopicName
     items: tuple[PlanItem, ...]
@@ -43,15 +40,12 @@ class TopicSplit:
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """What is read of a topic, in order, before it is split into tasks.
-
-    Only where messages are read: `whole` is everything between the items too, and so far before them that chunks can be
-    looked for; `aborted` are transactions whose entries are no messages.
-    """
+    """What is read of a topic, in order, before it is split into tasks. Plans of messages also have `for_chunks`, which
+    begins earlier and leaves nothing out, so that tasks find their messages' first chunks; `aborted` as in splits."""
 
     topic: TopicName
     items: Sequence[PlanItem]
-    whole: Sequence[PlanItem] = ()
+    for_chunks: Sequence[PlanItem] = ()
     aborted: frozenset[Transaction] = frozenset()
 
     @classmethod
@@ -59,7 +53,7 @@ class TopicPlan:
         """These items of a topic; with `look_back` for rows of messages."""
         if not look_back or not items:
             return cls(snapshot.topic, items)
-        return cls(snapshot.topic, items, _whole(snapshot, items[0].start, items[-1].end), snapshot.aborted)
+        return cls(snapshot.topic, items, plan_for_chunks(snapshot, items[0].start, items[-1].end), snapshot.aborted)
 
 
 def check_positions(options: SourceOptions, topics: Collection[TopicName]) -> None:
@@ -76,7 +70,7 @@ def check_positions(options: SourceOptions, topics: Collection[TopicName]) -> No
 
 
 def selection_of(records: TopicRecords, options: SourceOptions) -> Selection:
-    """What the options select of a topic."""
+    """What the options select of a topic. Reads the catalog, to find the incarnation that a position is of."""
     start, end = options.starting_position.of(records.topic), options.ending_position.of(records.topic)
     return Selection(
         None if start is None else records.located(start),
@@ -87,13 +81,13 @@ def selection_of(records: TopicRecords, options: SourceOptions) -> Selection:
 
 
 def topic_plans(
-    records: TopicRecords, wanted: Selection, narrowing: Narrowing = EVERYTHING, *, look_back: bool = True
+    records: TopicRecords, wanted: Selection, narrowing: Narrowing = UNNARROWED, *, look_back: bool = True
 ) -> Iterator[TopicPlan]:
     """What must be read of a topic, interval by interval. Raises DamagedRecordError."""
     narrowest = narrowed_selection(records.extents(wanted), wanted, narrowing)
     if narrowest is None:
         return
-    back = LOOK_BACK + STEP if look_back else 0
+    back = LOOK_BACK + LOOK_BACK_STEP if look_back else 0
     for snapshot, part in records.excerpts(narrowest, back=back):
         items = plan(snapshot, part)
         if items and look_back:
@@ -112,8 +106,8 @@ def check_losses(topic: TopicName, items: Iterable[PlanItem]) -> None:
 
 
 def task_size(size: int, max_bytes: int) -> int:
-    """Bytes that a task should read of `size`: at most `max_bytes`, and so many that all cores are busy to the end and
-    a task's own cost does not matter."""
+    """Bytes that a task should read of `size`: at most `max_bytes`; few enough to keep all cores busy to the end, and
+    enough that a task's own cost does not matter."""
     if size > TASKS * max_bytes:
         count = TASKS * -(-size // (TASKS * max_bytes))
     else:
@@ -123,31 +117,11 @@ def task_size(size: int, max_bytes: int) -> int:
 
 def topic_splits(planned: TopicPlan, max_bytes: int) -> list[TopicSplit]:
     """The items in splits of at most `max_bytes`, as far as their split points allow."""
-    if not planned.whole:
+    if not planned.for_chunks:
         return [TopicSplit(planned.topic, group) for group in split(planned.items, max_bytes)]
-    past = LookBackPlan(planned.whole)
-    groups = (group for each in intervals(planned.items, planned.whole) for group in split(each, max_bytes))
+    past = LookBackPlan(planned.for_chunks)
+    groups = (group for each in intervals(planned.items, planned.for_chunks) for group in split(each, max_bytes))
     return [TopicSplit(planned.topic, group, past.before(group[0].start), planned.aborted) for group in groups]
-
-
-class LookBackPlan:
-    """What lies before a topic's splits. `whole`: a plan that leaves nothing out and begins far enough back."""
-
-    def __init__(self, whole: Iterable[PlanItem]) -> None:
-        self._groups = split((item for item in whole if isinstance(item, ObjectRange)), STEP)
-        self._firsts = [group[0].start for group in self._groups]
-
-    def before(self, first: Position, max_bytes: int = LOOK_BACK) -> tuple[PlanItem, ...]:
-        """The last `max_bytes` before a position or a little more, in order."""
-        count = bisect_left(self._firsts, first)
-        kept: list[tuple[PlanItem, ...]] = []
-        left = max_bytes + STEP  # entries are smaller than what is stored of them
-        for group in reversed(self._groups[:count]):
-            if left <= 0:
-                break
-            kept.append(group if group[-1].end < first else tuple(until(group, first.previous_entry)))
-            left -= size_of(kept[-1])
-        return tuple(item for group in reversed(kept) for item in group)
 
 
 def tasks(splits: Iterable[TopicSplit], max_bytes: int) -> list[tuple[TopicSplit, ...]]:
@@ -161,37 +135,3 @@ def tasks(splits: Iterable[TopicSplit], max_bytes: int) -> list[tuple[TopicSplit
         packed[-1].append(each)
         room -= each.size
     return [tuple(task) for task in packed]
-
-
-def extents(snapshot: TopicSnapshot) -> list[tuple[Position, Position, int]]:
-    """First and last position and size of each segment and ledger."""
-    segments = [(segment.start, segment.end, segment.size) for segment in snapshot.catalog.segments]
-    return segments + [(ledger.start, ledger.end, ledger.size) for ledger in snapshot.ledgers]
-
-
-def size_of(items: Iterable[PlanItem]) -> int:
-    """The bytes to be read, about."""
-    return sum(item.size for item in items if isinstance(item, ObjectRange))
-
-
-def _whole(snapshot: TopicSnapshot, first: Position, last: Position) -> list[PlanItem]:
-    """Everything between two positions, and enough before it to look back."""
-    try:
-        return plan(snapshot, Selection(_far_enough_back(snapshot, first, LOOK_BACK + STEP), last))
-    except DamagedRecordError as error:  # before the first position, which need not concern it
-        log.warning(
-            "%s: chunks before %s are not looked for: %s", snapshot.topic, first, error, extra={"see": "chunks-unknown"}
-        )
-        return plan(snapshot, Selection(first, last))
-
-
-def _far_enough_back(snapshot: TopicSnapshot, end: Position, max_bytes: int) -> Position | None:
-    """The start of the last segment or ledger with `max_bytes` between it and `end`, else the first start."""
-    left = max_bytes
-    found: Position | None = None
-    for start, last, size in sorted((each for each in extents(snapshot) if each[0] <= end), reverse=True):
-        found = start
-        if left <= 0:
-            break
-        left -= size if last <= end else 0  # of the one that `end` lies in, nobody knows how much is before it
-    return found

@@ -1,4 +1,4 @@
-"""Which topics are meant, and what is known of each: read again from the catalogs, several at a time."""
+"""Which topics the options name, and the catalog of each: the list of its segments. Several are read at a time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ class SelectedTopics:
         self._records: dict[TopicName, TopicRecords] = {}
 
     def load(self) -> dict[TopicName, TopicRecords]:
-        """As they are now, in order of names. Raises ConfigError where a topic is not in the archive, or none is."""
+        """The records as they are now, in order of names.
+
+        Raises ConfigError if a named topic, or the archive, is not there; DataLostError if a topic's catalog is gone;
+        DamagedRecordError, IntegrityError, and what the store raises."""
         partitions = self._partitions()
         names = [*self._options.topics, *partitions] if self._options.topics else self._matching()
         with ThreadPoolExecutor(READERS, "catalog-reader") as pool:
@@ -40,8 +43,7 @@ class SelectedTopics:
         return {name: self._records[name] for name in sorted(self._records) if archive.has(self._records[name])}
 
     def _matching(self) -> list[TopicName]:
-        """The archived topics of the namespace, or that match the pattern. A wrong root must not pass for topics that
-        nobody has written to."""
+        """The archived topics of the namespace or pattern. A wrong root must not pass for topics without data."""
         names = [name for name in self._archive.names() if self._is_meant(name)]
         may_be_empty = self._options.wait_for_topics or self._archive.ledgers is not None
         if not names and not may_be_empty and self._archive.store.stat(layout.ROOT) is None:
@@ -72,7 +74,7 @@ class SelectedTopics:
             raise ConfigError(f"topics: {missing} is not in the archive {url}; `offloader topics list` shows what is")
 
     def _tell_of(self, lost: Iterable[TopicName]) -> None:
-        """Raises DataLostError, unless that is to be no failure."""
+        """Raises DataLostError, or logs it where `failOnDataLoss` is false."""
         for name in lost:
             url = self._archive.store.url
             why = (

@@ -14,9 +14,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from offloader.archive.messages.lookback import LOOK_BACK
-from offloader.archive.read_model import Selection
 from offloader.archive.records import TopicRecords
+from offloader.archive.selection import Selection
 from offloader.archive.spark.batch import read_tasks
+from offloader.archive.spark.look_back_plan import LOOK_BACK_STEP
 from offloader.archive.spark.offsets import (
     Ends,
     Offset,
@@ -31,7 +32,7 @@ from offloader.archive.spark.offsets import (
     steps,
 )
 from offloader.archive.spark.options import Form, SourceOptions
-from offloader.archive.spark.planning import STEP, TopicPlan, check_positions
+from offloader.archive.spark.planning import TopicPlan, check_positions
 from offloader.archive.spark.selected_topics import SelectedTopics
 from offloader.archive.spark.task import record_batches
 from offloader.errors import ConfigError, DataLostError
@@ -101,15 +102,15 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._poll_for(ends)
         moved = [topic for topic in ends if begun.get(topic) != ends[topic]]
         planned = [self._plan(self._records[topic], begun.get(topic), ends[topic]) for topic in moved]
-        plan = f"{zlib.crc32(json.dumps([start, end]).encode()):08x}"
-        return read_tasks(plan, planned, sum(self._records[topic].stored_bytes for topic in ends), self._options)
+        plan_id = f"{zlib.crc32(json.dumps([start, end]).encode()):08x}"
+        return read_tasks(plan_id, planned, sum(self._records[topic].stored_bytes for topic in ends), self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return record_batches(partition, self._options, self._schema)
 
     def _plan(self, records: TopicRecords, after: Position | None, end: Position) -> TopicPlan:
         messages = self._options.form is Form.MESSAGES
-        snapshot = records.behind(after, back=LOOK_BACK + STEP if messages else 0)
+        snapshot = records.behind(after, back=LOOK_BACK + LOOK_BACK_STEP if messages else 0)
         items = items_between(snapshot, after, self._times, end)
         if self._options.fail_on_data_loss and after is not None:
             check_not_removed(snapshot, after)

@@ -8,11 +8,11 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
+from offloader.archive.items import EntryRun
 from offloader.archive.messages.columns import entry_batches, message_batches
 from offloader.archive.messages.filters import MessageFilter
 from offloader.archive.messages.payloads import UnpackOptions
 from offloader.archive.messages.schema import ENTRY_SCHEMA, MESSAGE_SCHEMA
-from offloader.archive.read_model import EntryRun
 from offloader.archive.spark.filters import ColumnNames
 from offloader.archive.spark.options import Form
 from offloader.errors import ConfigError

@@ -12,13 +12,15 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
+from offloader.archive.items import EntryRun
+from offloader.archive.messages.encryption import PemFiles
 from offloader.archive.messages.limits import MessageLimits
 from offloader.archive.messages.payloads import UnpackOptions
-from offloader.archive.read_model import EntryRun, ObjectRange, PlanItem, object_of
+from offloader.archive.object_range import ObjectRange, PlanItem, object_of
 from offloader.archive.reading.reader import PlannedReader, ReadOptions
 from offloader.archive.reading.verifier import OnDamage
 from offloader.archive.spark.metrics import MetricsFolder, TaskMetrics
-from offloader.archive.spark.opening import key_reader, opened
+from offloader.archive.spark.opening import opened
 from offloader.archive.spark.options import SourceOptions
 from offloader.archive.spark.planning import TopicSplit
 from offloader.archive.spark.tables import Table
@@ -29,11 +31,11 @@ log = logging.getLogger("offloader.archive.spark")
 
 
 class ReadTask(InputPartition):
-    """A task's splits; `plan` and `number` name it in the metrics. Can be pickled."""
+    """A task's splits; `plan_id` and `number` name it in the metrics. Can be pickled."""
 
-    def __init__(self, plan: str, number: int, splits: tuple[TopicSplit, ...]) -> None:
+    def __init__(self, plan_id: str, number: int, splits: tuple[TopicSplit, ...]) -> None:
         super().__init__(None)
-        self.plan = plan
+        self.plan_id = plan_id
         self.number = number
         self.splits = splits
 
@@ -72,9 +74,10 @@ class TaskWork:
         self._missing = 0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
+        keys = PemFiles(dict(self._options.private_keys)) if self._options.private_keys else None
         for split in self._task.splits:
             unpack = UnpackOptions(
-                key_reader(self._options),
+                keys,
                 partial(_look_back, self._back, split.before),
                 limits=MessageLimits(self._options.max_message_size, self._options.max_chunked_message_size),
                 keep_damaged=self._options.skip_damage,
@@ -87,7 +90,7 @@ class TaskWork:
                 yield batch
 
     def tell(self) -> None:
-        """What it has cost, also where it failed. Figures that cannot be written cost no row, and hide no error."""
+        """Report what the attempt cost, also if it failed. Metrics that fail to be written cost no row."""
         read, back = self._reader.stats, self._back.stats
         metrics = TaskMetrics(
             requests=read.requests + back.requests,
@@ -97,16 +100,16 @@ class TaskWork:
             missing=self._missing,
             skipped=read.skipped,
         )
-        plan, number = self._task.plan, self._task.number
-        log.info("task %d of plan %s: %s", number, plan, metrics)
+        plan_id, number = self._task.plan_id, self._task.number
+        log.info("task %d of plan %s: %s", number, plan_id, metrics)
         if (store := self._options.metrics_store) is not None:
             try:
-                MetricsFolder(store).write_task(plan, number, metrics)
+                MetricsFolder(store).write_task(plan_id, number, metrics)
             except OffloadError as error:
                 log.warning(
                     "task %d of plan %s: its metrics are not written: %s",
                     number,
-                    plan,
+                    plan_id,
                     error,
                     extra={"see": "metrics-unwritten"},
                 )

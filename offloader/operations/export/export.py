@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from offloader.archive.items import Missing
+from offloader.archive.items import EntryRun, Missing, ReadItem
 from offloader.archive.messages.columns import entry_batches, message_batches
 from offloader.archive.messages.encryption import KeyReader
 from offloader.archive.messages.filters import MessageFilter
 from offloader.archive.messages.schema import ENTRY_SCHEMA, MESSAGE_SCHEMA
-from offloader.archive.read_model import EVERYTHING, EntryRun, ReadItem, Selection
+from offloader.archive.selection import EVERYTHING, Selection
 from offloader.archive.topic import ArchivedTopic
 from offloader.errors import ConfigError
 from offloader.model import TopicName

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from offloader.archive.items import Item, Missing
-from offloader.archive.read_model import ObjectRange, PlanItem, Selection
+from offloader.archive.object_range import ObjectRange, PlanItem
 from offloader.archive.reading.plan import plan
+from offloader.archive.selection import Selection
 from offloader.archive.topic import ArchivedTopic
 from offloader.metadata.layout import data_key
 from offloader.model import Position

@@ -10,7 +10,7 @@ from itertools import pairwise
 from offloader.ahead import map_ahead, unawaited_pool
 from offloader.archive.continuity import breaks, name, spans
 from offloader.archive.findings import Finding, FindingKind
-from offloader.archive.runs import runs
+from offloader.archive.object_range import runs
 from offloader.errors import DamagedRecordError, FormatVersionError, IntegrityError, ObjectNotFoundError
 from offloader.format.crc import combine
 from offloader.metadata.catalog_codec import decode_of, decode_slot, opening, plain

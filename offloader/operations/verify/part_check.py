@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from crc32c import crc32c
 
 from offloader.archive.findings import Finding, FindingKind, offset_in
-from offloader.archive.runs import runs
+from offloader.archive.object_range import runs
 from offloader.errors import DamagedObjectError, DamagedRecordError
 from offloader.format.entry import fault, inspect
 from offloader.format.reader import Block, BlockEntry, entries, read_blocks

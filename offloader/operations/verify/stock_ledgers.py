@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from offloader.archive.findings import Finding, FindingKind
 from offloader.archive.ledgers.found import FoundLedgers
 from offloader.archive.ledgers.pair import LedgerPair
-from offloader.archive.read_model import OffloadedLedger
+from offloader.archive.snapshot import OffloadedLedger
 from offloader.ports.object_store import ObjectStore
 
 THREADS = 8

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from offloader.archive.catalog_cache import CatalogCache
 from offloader.archive.following.follower import Following
 from offloader.archive.following.live import FollowLimits, Live
-from offloader.archive.items import Missing
-from offloader.archive.read_model import EntryRun, ReadItem, Selection
+from offloader.archive.items import EntryRun, Missing, ReadItem
 from offloader.archive.reading.reader import PlannedReader
 from offloader.archive.reading.stores import Stores
 from offloader.archive.records import TopicRecords
+from offloader.archive.selection import Selection
 from offloader.errors import BrokerUnavailableError, DataLostError, TopicMovedError, UnexplainedGapError
 from offloader.model import GapKind, Position, TopicName
 from tests.examples import worlds

@@ -11,9 +11,9 @@ from offloader.archive.archive import Archive
 from offloader.archive.catalog_cache import CatalogCache
 from offloader.archive.following.follower import Following
 from offloader.archive.following.live import FollowLimits, Live
-from offloader.archive.read_model import Selection
 from offloader.archive.reading.stores import Stores
-from offloader.archive.records import TopicRecords
+from offloader.archive.records import LazyTopicRecords
+from offloader.archive.selection import Selection
 from offloader.archive.topic import ArchivedTopic
 from offloader.errors import ConfigError
 from offloader.model import GapKind, Position
@@ -41,7 +41,7 @@ def topic(sim: Simulation, idle: float = 0.2) -> ArchivedTopic:
     catalogs = sim.context.catalogs
     return ArchivedTopic(
         Stores.of(sim.store),
-        TopicRecords(catalogs.history(TOPIC)),
+        LazyTopicRecords(catalogs.history(TOPIC)),
         following=Following(live, CatalogCache(sim.store).records),
     )
 

@@ -12,7 +12,7 @@ from offloader.archive.findings import FindingKind
 from offloader.archive.ledgers.bucket import scan
 from offloader.archive.ledgers.found import Contradiction
 from offloader.archive.ledgers.names import data_key, index_key
-from offloader.archive.read_model import OffloadedLedger
+from offloader.archive.snapshot import OffloadedLedger
 from offloader.errors import FatalError
 from offloader.format.v1 import decode_ledger_index
 from offloader.model import Position, TopicName

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from offloader._proto.managed_ledger_pb2 import ManagedLedgerInfo
 from offloader.archive.ledgers.contexts import LedgerContext, contexts_of_record, contexts_of_rest, found_in
-from offloader.archive.read_model import OffloadedLedger
+from offloader.archive.snapshot import OffloadedLedger
 from offloader.bookkeeper.managed_ledgers import Compression
 from offloader.errors import ProtocolError
 from offloader.model import LedgerSpan, Position

@@ -14,11 +14,11 @@ from offloader.archive.ledgers.bucket import scan
 from offloader.archive.ledgers.contexts import LedgerContext, found_in
 from offloader.archive.ledgers.found import FoundLedgers, joined
 from offloader.archive.ledgers.names import data_key, index_key
-from offloader.archive.read_model import Selection
-from offloader.archive.reading.indexes import IndexCache
+from offloader.archive.reading.index_cache import IndexCache
 from offloader.archive.reading.plan import plan
 from offloader.archive.reading.reader import OnDamage, PlannedReader, ReadOptions
 from offloader.archive.reading.stores import Stores
+from offloader.archive.selection import Selection
 from offloader.archive.snapshot import TopicSnapshot
 from offloader.errors import DamagedObjectError, ObjectNotFoundError
 from offloader.metadata.state import TopicCatalog

@@ -19,7 +19,7 @@ from offloader._proto.pulsar_messages_pb2 import (
     MessageMetadata,
     SingleMessageMetadata,
 )
-from offloader.archive.read_model import EntryRun
+from offloader.archive.items import EntryRun
 from offloader.model import TopicName
 
 TOPIC = TopicName.parse("persistent://public/default/orders-partition-3")

@@ -7,12 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from offloader.archive.items import EntryRun
 from offloader.archive.messages.columns import message_batches
 from offloader.archive.messages.filters import MessageFilter
 from offloader.archive.messages.payloads import UnpackOptions
 from offloader.archive.messages.schema import MESSAGE_COLUMNS, MESSAGE_SCHEMA
 from offloader.archive.messages.unpack import Unpacker
-from offloader.archive.read_model import EntryRun
 from tests.archive.messages.encoder import TOPIC, Encoded, Row
 
 COLUMNS = MESSAGE_SCHEMA.names

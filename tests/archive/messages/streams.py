@@ -12,7 +12,7 @@ from typing import TypeVar
 from hypothesis import strategies as st
 
 from offloader._proto.pulsar_messages_pb2 import CompressionType
-from offloader.archive.read_model import EntryRun
+from offloader.archive.items import EntryRun
 from tests.archive.messages.encoder import Encoded, Producer, Sent, batch, chunked, marker, run_of, single
 
 T = TypeVar("T")

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offloader.archive.items import EntryRun
 from offloader.archive.messages.chunks import Assembler
 from offloader.archive.messages.columns import message_batches
 from offloader.archive.messages.limits import MAX_CHUNKED, MessageLimits
@@ -15,7 +16,6 @@ from offloader.archive.messages.lookback import Chunk
 from offloader.archive.messages.message import MessageProblem
 from offloader.archive.messages.payloads import UnpackOptions
 from offloader.archive.messages.unpack import Unpacker
-from offloader.archive.read_model import EntryRun
 from offloader.errors import MessageTooLargeError
 from offloader.model import Position
 from tests.archive.messages.encoder import LEDGER, TOPIC, Encoded, Producer, Sent, chunked, run_of, single

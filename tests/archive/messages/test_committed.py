@@ -102,7 +102,7 @@ def by_batch(topic: ArchivedTopic) -> Iterator[bytes | None]:
 @pytest.mark.parametrize("read", [by_message, by_batch])
 def test_an_abort_in_a_later_segment_counts(read) -> None:
     made = archive()
-    topic = ArchivedTopic(Stores.of(made.store), TopicRecords.of(TopicSnapshot.of(made.catalog)))
+    topic = ArchivedTopic(Stores.of(made.store), TopicRecords(TopicSnapshot.of(made.catalog)))
     assert made.catalog.aborted == {(0, 2)}
     assert list(read(topic)) == READABLE
     assert len(list(topic.entries())) == 9, "as BookKeeper holds them"

@@ -8,12 +8,12 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from offloader.archive.items import Missing
-from offloader.archive.read_model import OffloadedLedger, PlanItem, ReadItem
-from offloader.archive.reading.indexes import IndexCache
+from offloader.archive.items import Missing, ReadItem
+from offloader.archive.object_range import PlanItem
+from offloader.archive.reading.index_cache import IndexCache
 from offloader.archive.reading.reader import PlannedReader, ReadOptions
 from offloader.archive.reading.stores import Stores
-from offloader.archive.snapshot import TopicSnapshot
+from offloader.archive.snapshot import OffloadedLedger, TopicSnapshot
 from offloader.model import LedgerList, LedgerSpan, Position, SegmentLayout
 from offloader.ports.object_store import ObjectStore, Stat
 from tests.archive.ledgers.support import put_ledger

@@ -11,8 +11,8 @@ from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.archive.archive import Archive
 from offloader.archive.items import ArchivedEntry, Missing
 from offloader.archive.ledgers.ledger_bucket import LedgerBucket
-from offloader.archive.read_model import Selection
 from offloader.archive.reading.reader import OnDamage, ReadOptions
+from offloader.archive.selection import Selection
 from offloader.archive.topic import ArchivedTopic
 from offloader.errors import ConfigError, DamagedObjectError, FatalError
 from offloader.metadata import layout

@@ -7,8 +7,8 @@ from functools import partial
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.archive.read_model import Selection
 from offloader.archive.reading.plan import contiguous, plan
+from offloader.archive.selection import Selection
 from offloader.format.entry import inspect
 from tests.archive.reading.support import GAP, LOST, Topic, items_told, topics
 

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader.archive.items import Missing
-from offloader.archive.read_model import ObjectRange, Selection
+from offloader.archive.object_range import ObjectRange
 from offloader.archive.reading.checksums import uncovered_entries
 from offloader.archive.reading.plan import plan
 from offloader.archive.reading.reader import OnDamage
+from offloader.archive.selection import Selection
 from offloader.archive.snapshot import TopicSnapshot
 from offloader.errors import DamagedObjectError, ObjectNotFoundError
 from offloader.metadata import layout

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 
 from offloader.archive.items import Missing
-from offloader.archive.read_model import ObjectRange, OffloadedLedger, Selection
-from offloader.archive.reading.object_range import LEDGER_STEP
+from offloader.archive.object_range import ObjectRange
 from offloader.archive.reading.overlaps import located
 from offloader.archive.reading.plan import plan, split, until
-from offloader.archive.snapshot import TopicSnapshot
+from offloader.archive.reading.ranges import LEDGER_STEP
+from offloader.archive.selection import Selection
+from offloader.archive.snapshot import OffloadedLedger, TopicSnapshot
 from offloader.errors import DamagedRecordError
 from offloader.metadata.state import TopicCatalog
 from offloader.model import LedgerList, LedgerSpan, Position

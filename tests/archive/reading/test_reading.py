@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.archive.items import Missing
-from offloader.archive.read_model import ObjectRange, Selection
+from offloader.archive.object_range import ObjectRange
 from offloader.archive.reading.plan import plan, split
+from offloader.archive.selection import Selection
 from offloader.format.entry import inspect
 from offloader.model import Position
 from tests.archive.reading.support import Topic, items_told, positions, topics

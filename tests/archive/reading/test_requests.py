@@ -8,11 +8,12 @@ from random import Random
 import pytest
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
-from offloader.archive.read_model import EntryRun, Selection
-from offloader.archive.reading.indexes import IndexCache
+from offloader.archive.items import EntryRun
+from offloader.archive.reading.index_cache import IndexCache
 from offloader.archive.reading.plan import plan, split
 from offloader.archive.reading.reader import PlannedReader, ReadOptions
 from offloader.archive.reading.stores import Stores
+from offloader.archive.selection import Selection
 from offloader.archive.snapshot import TopicSnapshot
 from offloader.errors import ConfigError
 from offloader.metadata import layout
@@ -204,7 +205,7 @@ def test_indexes_of_stores_with_the_same_url_are_not_mixed_up() -> None:
 
 
 def test_ledgers_in_a_bucket_of_their_own(tmp_path) -> None:
-    from offloader.archive.read_model import OffloadedLedger
+    from offloader.archive.snapshot import OffloadedLedger
     from offloader.metadata.state import TopicCatalog
     from offloader.storage.open import open_store
     from offloader.storage.settings import StoreSettings

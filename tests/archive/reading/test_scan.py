@@ -7,11 +7,11 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offloader.archive.read_model import EntryRun
+from offloader.archive.items import EntryRun
+from offloader.archive.object_range import Run
 from offloader.archive.reading.fetches import fetches
 from offloader.archive.reading.scan import BrokenEntry, Scanner
 from offloader.archive.reading.sparse_index import SparseIndex, decode_sparse_index
-from offloader.archive.runs import Run
 from offloader.model import SegmentLayout
 from tests.archive.ledgers.support import objects
 from tests.format.support import (

@@ -19,8 +19,8 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from offloader.archive.read_model import Selection
-from offloader.archive.spark.filters import EVERYTHING, Bounds, ColumnNames, Narrowing, narrowed_selection, narrowing
+from offloader.archive.selection import Selection
+from offloader.archive.spark.filters import UNNARROWED, Bounds, ColumnNames, Narrowing, narrowed_selection, narrowing
 from offloader.model import Loss, Position, TopicName
 
 NAMES = ColumnNames("__topic", "__ledgerId", "__entryId", "__publishTime")
@@ -53,7 +53,7 @@ def test_what_is_not_understood_leaves_everything() -> None:
         [IsNotNull(("__topic",)), Not(EqualTo(("__topic",), str(ORDERS))), EqualTo(("__key",), "k")], NAMES
     )
 
-    assert found == EVERYTHING
+    assert found == UNNARROWED
     assert found.may_have(ORDERS)
 
 

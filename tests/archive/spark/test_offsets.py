@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader.archive.items import Missing
-from offloader.archive.read_model import PlanItem, Selection
+from offloader.archive.object_range import PlanItem
 from offloader.archive.records import TopicRecords
+from offloader.archive.selection import Selection
 from offloader.archive.snapshot import TopicSnapshot
 from offloader.archive.spark import offsets
 from offloader.archive.spark.offsets import Step, advance, before, check_not_removed, items_between, steps
@@ -85,7 +86,7 @@ def test_every_position_comes_once(budget: int, step: int) -> None:
 
     assert seen == sorted(EVERYTHING)
     assert breaks >= 1
-    assert after == TopicRecords.of(view).last_position == at(4, 20)
+    assert after == TopicRecords(view).last_position == at(4, 20)
 
 
 _VIEW = TopicSnapshot.of(archive().catalog)

@@ -9,15 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
-from offloader.archive.read_model import ObjectRange, PlanItem, Selection
+from offloader.archive.object_range import ObjectRange, PlanItem
 from offloader.archive.reading.plan import plan
 from offloader.archive.records import TopicRecords
+from offloader.archive.selection import Selection
 from offloader.archive.snapshot import TopicSnapshot
+from offloader.archive.spark.look_back_plan import LookBackPlan
 from offloader.archive.spark.options import SourceOptions
 from offloader.archive.spark.parsing import parse_options
 from offloader.archive.spark.planning import (
     TASKS,
-    LookBackPlan,
     TopicPlan,
     TopicSplit,
     check_losses,
@@ -139,7 +140,7 @@ def test_portions_can_be_pickled() -> None:
 def test_what_the_options_want() -> None:
     options = parse_options({"root": "s3://b", "topics": str(TOPIC), "startingPosition": "2:5", "endingTime": "7"})
 
-    records = TopicRecords.of(VIEW)
+    records = TopicRecords(VIEW)
     assert selection_of(records, options) == Selection(at(2, 5), None, None, 7)
     asked = topic_plans(records, selection_of(records, SourceOptions(StoreSettings("s3://b"))))
     assert [item for planned in asked for item in planned.items] == plan(VIEW)
@@ -158,7 +159,7 @@ def test_losses_are_refused() -> None:
 
 
 def test_stored_bytes() -> None:
-    assert TopicRecords.of(VIEW).stored_bytes == sum(segment.size for segment in VIEW.catalog.segments)
+    assert TopicRecords(VIEW).stored_bytes == sum(segment.size for segment in VIEW.catalog.segments)
 
 
 @given(st.integers(0, 1 << 44), st.integers(1, 1 << 34))

@@ -137,7 +137,7 @@ def test_a_batch_is_the_same_when_it_is_planned_again(world: World) -> None:
 
     def plan() -> list[tuple[str, int, bytes]]:
         return [
-            (t.plan, t.number, pickle.dumps(t.splits))
+            (t.plan_id, t.number, pickle.dumps(t.splits))
             for t in query.reader.partitions(start, end)
             if isinstance(t, ReadTask)
         ]

@@ -7,8 +7,7 @@ import itertools
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from offloader.archive.items import Missing
-from offloader.archive.read_model import EntryRun
+from offloader.archive.items import EntryRun, Missing
 from offloader.archive.reading.plan import plan
 from offloader.archive.reading.reader import PlannedReader
 from offloader.archive.reading.stores import Stores

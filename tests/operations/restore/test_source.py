@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from offloader.archive.items import ArchivedEntry, Missing
-from offloader.archive.read_model import LAST_ENTRY, OffloadedLedger, Unreadable
-from offloader.archive.snapshot import TopicSnapshot
+from offloader.archive.snapshot import LAST_ENTRY, OffloadedLedger, TopicSnapshot, Unreadable
 from offloader.archive.topic import ArchivedTopic
 from offloader.format.entry import ABORT_MARKER, COMMIT_MARKER
 from offloader.model import LedgerList, LedgerSpan, Source

@@ -1,4 +1,4 @@
-"""What is wanted of one object. Pure."""
+"""Makes an `ObjectRange` of a segment or a ledger: the entries that are selected of it. Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from offloader.archive.continuity import LedgerPart
-from offloader.archive.read_model import DataObject, ObjectRange, Selection, SplitPoint
-from offloader.archive.runs import Run, clipped, runs
+from offloader.archive.object_range import DataObject, ObjectRange, Run, SplitPoint, clipped, runs
+from offloader.archive.selection import Selection
 from offloader.errors import DamagedRecordError
 from offloader.format.blocks import ENTRY_HEADER_SIZE
 from offloader.metadata.layout import data_key, index_key
@@ -18,7 +18,7 @@ LEDGER_STEP = 8 * MIB
 
 
 def of_ledger(topic: TopicName, part: LedgerPart, first: Position, last: Position) -> Iterator[ObjectRange]:
-    """The entries between two positions, which may be split every `LEDGER_STEP` bytes: their lengths are not known."""
+    """The entries between two positions, with a split point about every `LEDGER_STEP` bytes (lengths are estimates)."""
     ledger = part.ledger
     for run in clipped([Run.closed(ledger.start.ledger, part.start.entry, part.end.entry)], first, last):
         per_entry = ENTRY_HEADER_SIZE + ledger.size / ledger.end.next_entry.entry
@@ -96,7 +96,7 @@ class _WantedPart:
         self.last = (run.ledger, run.last)
 
     def split_point(self, *, alone: bool) -> SplitPoint:
-        """Read whole, so that its checksum proves it; but for one entry that is wanted alone, whose own does."""
+        """A part is read whole, so that its checksum proves it. An entry that is wanted alone has its own checksum."""
         part = self.part
         if alone and part.entries > 1 and not part.stats.unreadable:
             return SplitPoint(*self.last, size=part.size // part.entries)
