@@ -184,7 +184,7 @@ def test_machines_that_lack_something_are_told_of_in_one_line_each_and_one_that_
     application.until(joined.tasks, "using the worker that joined", FIT_AT_LAST)
     application.until(world.at_rest, "at rest", FIT_AT_LAST)
     assert application.stop() == 0
-    said = {line.partition(unfit)[2] for line in application.log_lines() if f" WARNING spark {unfit}" in line}
+    said = {line.partition(unfit)[2] for line in application.log_lines() if f" WARNING session {unfit}" in line}
     assert len(said) == 1
-    assert said.pop().endswith(": No module named 'offloader'")
+    assert said.pop().endswith(": No module named 'offloader'; see docs/running.md#executor-unfit")
     world.check(timeout=3.0)
