@@ -152,12 +152,16 @@ class LazyTopicRecords(TopicRecords):
         return replace(snapshot, also_aborted=self.aborted(position))
 
     def before(self, position: Position | None = None) -> Iterator[Excerpt]:
-        last = self.head.next_slot - 1
-        if position is not None:
-            slots = self._history.slots(lambda row: row.holds(position) or row.ends_after(position))
-            last = next((slot.number for slot in slots), last)
-        for end in range(last, -1, -STEP):
+        for end in range(self._last_slot(position), -1, -STEP):
             yield _snapshot(self._history, max(end - STEP + 1, 0), end + 1), Selection(end=position)
+
+    def _last_slot(self, position: Position | None) -> int:
+        """Where looking back from a position begins. The search's threads end here, not with whoever looks back."""
+        last = self.head.next_slot - 1
+        if position is None:
+            return last
+        slots = self._history.slots(lambda row: row.holds(position) or row.ends_after(position))
+        return next((slot.number for slot in slots), last)
 
     def first(self) -> Iterator[Excerpt]:
         for first in range(0, self.head.next_slot, STEP):
