@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from offloader.errors import AccessDeniedError, BrokerUnavailableError, OffloadError
-from offloader.model import TopicName
+from offloader.errors import AccessDeniedError, BrokerUnavailableError, OffloadError, OutcomeUnknownError
+from offloader.model import Position, TopicName
 from offloader.offload.core.retry_schedule import FIRST_MS, LAST_MS, SOON_MS, RetrySchedule
 from offloader.offload.driver import observed
 from offloader.offload.driver.work import WorkKind
@@ -135,6 +135,25 @@ def test_an_acknowledgement_that_fails_is_an_alarm_until_it_is_done(caplog: pyte
     sim.cluster.faults.clear()
     sim.settle()
     sim.rounds(2, 60_000)
+    assert alarm_of(sim) == ""
+
+
+def test_an_acknowledgement_that_was_done_is_no_alarm_though_its_receipt_never_came(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    sim = started(roll="5s")
+    sim.produce(HEALTHY, 10)
+    acknowledge = sim.pins.acknowledge
+
+    def unanswered(topic: TopicName, position: Position) -> None:
+        acknowledge(topic, position)
+        sim.clock.now += TIME_OUT_MS
+        raise OutcomeUnknownError("no receipt came")
+
+    sim.pins.acknowledge = unanswered
+    sim.rounds(20, 2_000)
+    assert "yet: no receipt came" in caplog.text
+    sim.rounds(5, 60_000)
     assert alarm_of(sim) == ""
 
 

@@ -48,8 +48,11 @@ class LookBackPlan:
         for group in reversed(self._groups[:count]):
             if left <= 0:
                 break
-            kept.append(group if group[-1].end < first else tuple(until(group, first.previous_entry)))
-            left -= size_of(kept[-1])
+            if group[-1].end < first:
+                kept.append(group)
+                left -= size_of(group)
+            else:  # of its last part, which is read whole, perhaps next to nothing is wanted: it does not count
+                kept.append(tuple(until(group, first.previous_entry)))
         return tuple(item for group in reversed(kept) for item in group)
 
 

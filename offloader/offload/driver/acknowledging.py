@@ -23,6 +23,8 @@ def acknowledge_all(context: Context, topics: Iterable[Topic]) -> None:
     now = context.clock_ms()
     for topic in topics:
         target = _target(topic)
+        if target is None and topic.pin.error:  # it was done, though its receipt never came
+            topic.pin = replace(topic.pin, error="")
         if target is not None and topic.readable and not topic.poll.error and now >= topic.pin.retry.again_at:
             attempt = Attempt()
             call = partial(_acknowledge, context, topic.name, target, attempt)

@@ -37,8 +37,12 @@ class _Done:
 
     def concerns(self, state: TopicState) -> bool:
         """Whether the journal does not have its outcome yet: a record of it may have been written unseen."""
-        sealed = self.sealed
-        return isinstance(state, OpenTopic) and (state.open, state.failure) == (sealed.open, sealed.failure)
+        known = isinstance(state, OpenTopic) and state.open == self.sealed.open
+        return known and _attempts(state) <= _attempts(self.sealed)
+
+
+def _attempts(state: TopicState) -> int:
+    return 0 if state.failure is None else state.failure.attempts
 
 
 class Sealing:
