@@ -1,9 +1,9 @@
 """The one error tree.
 
 Four branches say what a caller may do: try again (`RetryableError`), give up (`FatalError`), find out what happened
-(`OutcomeUnknownError`, never treated as a failure), or stop and tell a human (`IntegrityError`). What is in none of
-them is an answer: whoever asked knows what it means.
-A message is one line that says what is wrong and, where the reader can do something, what to do.
+(`OutcomeUnknownError`: nothing is given up or cleaned up because of it, the same is tried again), or stop and tell a
+human (`IntegrityError`). What is in none of them is an answer: whoever asked knows what it means. A message is one line
+that says what is wrong and, where the reader can do something, what to do.
 """
 
 

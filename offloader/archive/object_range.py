@@ -56,9 +56,9 @@ class DataObject:
 class ObjectRange:
     """What one object is to give: runs of entries, and gaps, in topic order. The unit of a plan.
 
-    It names entries, not bytes: the index object says where these are, and the reader asks it. Positions between its
-    runs cannot match the selection. The last of its `split_points` is at its last entry; a range of gaps has none, and
-    nothing is read for it. `ends_object`: after the last entry the object must end.
+    It names entries, and of bytes only whole parts: the index object says where an entry is, and the reader asks it.
+    Positions between its runs cannot match the selection. The last of its `split_points` is at its last entry; a range
+    of gaps has none, and nothing is read for it. `ends_object`: after the last entry the object must end.
     """
 
     topic: TopicName

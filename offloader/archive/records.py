@@ -26,7 +26,8 @@ Excerpt = tuple[TopicSnapshot, Selection]
 
 
 class TopicRecords:
-    """What is stored of a topic, at one moment: all of it was read. Ledgers of Pulsar's own offloader need that."""
+    """What is stored of a topic, at one moment. Here all of it was read, as ledgers of Pulsar's own offloader need it;
+    without these, `LazyTopicRecords` reads only what each call needs."""
 
     def __init__(self, snapshot: TopicSnapshot) -> None:
         self._whole = snapshot

@@ -38,7 +38,8 @@ class Heads(NamedTuple):
 
 
 class Catalogs:
-    """All catalogs of a root, as one application may write them. Safe to use from several threads.
+    """All catalogs of a root, as one application may write them; without an application: to read them. Safe to use from
+    several threads.
 
     Who may append: the application that the topic's last claim names; where that names nobody (`released`), whoever
     appends a claim. `take_over_claim` and a rebuild go past this rule. In the store, only put-if-absent protects it:
@@ -120,8 +121,8 @@ class Catalogs:
         begun for the same incarnation counts in place of a later one: it is in the returned head.
 
         Raises ClaimedByOtherError unless the application may append (see the class); IntegrityError where the record
-        does not continue the catalog (any more); OutcomeUnknownError: before the topic is loaded again, only the same
-        record may be tried."""
+        does not continue the catalog (any more); OutcomeUnknownError: until the head is read again (`refresh_head`),
+        only the same record may be tried."""
         while not self._holds(head, record):
             self._check_claim(head, record)
             head, written = self._write(head, linked(head, record))
@@ -229,7 +230,9 @@ class Catalogs:
 
     def _check_claim(self, head: CatalogHead, record: Said) -> None:
         owner = head.claim.application if head.claim is not None else ""
-        if owner == self._application or (not owner and isinstance(record, Claim)):
+        if owner and owner == self._application:
+            return
+        if not owner and isinstance(record, Claim):
             return
         if head.claim is None:
             raise IntegrityError(f"{head.topic}: a {type(record).__name__} stands before any claim")

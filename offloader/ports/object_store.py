@@ -1,9 +1,10 @@
 """The one small interface to object stores, and its contract.
 
-Every store passes the same tests: `StoreContract` of `tests/storage/contract.py`; CONTRIBUTING.md has the steps to add
-one. Where nothing proves that creating is atomic, a store takes no writes: UnprovenStoreError when it is opened, in a
-folder at its first write. Stores are built once per process, are safe to use from several threads, and are never
-pickled: pass a `StoreSettings` and open it again.
+Every store passes the same tests, `StoreContract` of `tests/storage/contract.py`, at least with a real server; what it
+does when answers are lost has tests of its own (`contract_s3_faults.py`, `integration/storage/contract_fsspec.py`).
+CONTRIBUTING.md has the steps to add one. Where nothing proves that creating is atomic, a store takes no writes:
+UnprovenStoreError when it is opened, in a folder at its first write. Stores are built once per process, are safe to use
+from several threads, and are never pickled: pass a `StoreSettings` and open it again.
 
 What any call may raise, beside what its docstring says:
 
@@ -81,9 +82,10 @@ class ObjectStore(Protocol):
         ...
 
     def begin(self, key: str, *, meta: Mapping[str, str] | None = None) -> str:
-        """Begin a multipart upload of `key`; nothing is visible under it. Returns a handle: plain text that any process
-        may use until commit or abort. An upload lasts twice as long as a segment may be open (the doctor looks at S3's
-        rules). Where an answer is lost, one may stay open that nobody knows: S3 does not repeat the request.
+        """Begin a multipart upload of `key`; nothing is visible under it. Returns a handle, made by
+        `storage/rules.make_handle`, that any process may use until commit or abort. An upload lasts twice as long as a
+        segment may be open (the doctor looks at S3's rules). Where an answer is lost, one may stay open that nobody
+        knows: S3 does not repeat the request.
         """
         ...
 

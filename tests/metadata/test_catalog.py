@@ -369,6 +369,14 @@ def test_a_released_topic_is_anybody_s_to_claim_but_nobody_s_to_write(process):
     assert (taken.claim.application, taken.end) == ("other", position(9))
 
 
+def test_who_only_reads_cannot_write_to_a_topic_that_nobody_claims(store, process):
+    catalogs = process()
+    head = catalogs.append(claimed(catalogs), offloaded("a", 0, 9))
+    head = catalogs.append(head, released(head.claim, 11, "topics release"))
+    with pytest.raises(ClaimedByOtherError, match="claimed by nobody"):
+        Catalogs(store, "").append(head, offloaded("b", 10, 19))
+
+
 def test_only_the_named_application_s_claim_is_adopted(process):
     catalog = claimed(process())
     assert process("heir").take_over_claim(catalog, "someone", 7) == catalog
