@@ -15,6 +15,7 @@ import pulsar as client_library
 import pytest
 from click.testing import CliRunner, Result
 
+from integration.patient import PatientPulsar
 from integration.produce import HANGS_MS, open_client, produce_mixed
 from integration.pulsar.transactions import Transactions
 from integration.pulsar.waiting import read
@@ -48,7 +49,7 @@ namespaces:
 class Bench:
     """A Pulsar, a namespace that keeps everything, an archive, and the command line."""
 
-    pulsar: object
+    pulsar: PatientPulsar
     namespace: str
     folder: Path
     source: BrokerSource

@@ -362,7 +362,7 @@ def test_a_topic_that_goes_on(bucket: Bucket) -> None:
     sent = _send(bucket, 0, 50)
     until(lambda: _archived_to(bucket.world, LIVE) >= sent)
     with Archive(bucket.root, pulsar=settings) as archive:
-        following = archive.topic(LIVE).messages(follow=True)
+        following: Any = archive.topic(LIVE).messages(follow=True)
         assert [next(following).properties["n"] for _ in range(50)] == [str(n) for n in range(50)]
         _send(bucket, 50, 100)
         assert [next(following).properties["n"] for _ in range(50)] == [str(n) for n in range(50, 100)]

@@ -139,7 +139,7 @@ class World:
     def check(self) -> None:
         """What must always hold; every entry that was written is in the archive or in a loss."""
         entries = {place: TrueEntry(None) for place in self.written[self.topic]}
-        check_invariants(self.sim.store, {self.topic: Truth(entries, None)}, at_rest=True)  # type: ignore[arg-type]
+        check_invariants(self.sim.store, {self.topic: Truth(entries, None)}, at_rest=True)
 
     def close(self) -> None:
         self.sim.close()

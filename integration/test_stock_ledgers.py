@@ -220,7 +220,7 @@ def test_the_broker_first_and_then_we(stock: Stock, source: str) -> None:
         topic = archive.topic(MIXED)
         entries, missing = _read(topic)
         messages = list(topic.messages())
-    assert topic.snapshot.ledgers[-1].end < topic.view.catalog.segments[0].start
+    assert topic.snapshot.ledgers[-1].end < topic.snapshot.catalog.segments[0].start
     assert list(entries.items()) == sorted(stock.entries[MIXED].items())
     assert (topic.snapshot.listed is not None) == (source == "record")
     assert len(missing) == (len(topic.snapshot.ledgers) if source == "bucket" else 0)

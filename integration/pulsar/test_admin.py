@@ -1,5 +1,7 @@
 """The admin REST client on a real broker."""
 
+from typing import Any
+
 import pytest
 
 from integration.pulsar.waiting import limits_in_force, until
@@ -76,7 +78,7 @@ def test_a_full_ledger_is_followed_by_an_empty_one(admin, topic, pins, transacti
 
 
 def test_policies_in_force(pulsar, admin, topic, namespace):
-    found = effective_policies(admin, topic)
+    found: Any = effective_policies(admin, topic)
     assert found["message_ttl_in_seconds"] == 0
     assert found["offload_policies"] is None
     assert found["subscription_expiration_time_minutes"] == 0
