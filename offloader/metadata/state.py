@@ -60,6 +60,11 @@ class TopicState:
         return self == TopicState(self.topic)
 
     @property
+    def attempts(self) -> int:
+        """How often in a row it failed."""
+        return 0 if self.failure is None else self.failure.attempts
+
+    @property
     def open(self) -> OpenSegment | None:
         """The open segment; None: there is none, or no more."""
         return None

@@ -326,8 +326,7 @@ def _slice(run: str, number: int, decision: Decision, read: Read, limits: LaneLi
         source=segment.source,
         cuts=segment.cuts,
         ledgers=tuple(s for s in view.ledgers.spans if read.start.ledger <= s.ledger <= read.bound.ledger),
-        max_gap_lookups=limits.max_gap_lookups
-        * 2 ** min(decision.state.failure.attempts if decision.state.failure else 0, 10),
+        max_gap_lookups=limits.max_gap_lookups * 2 ** min(decision.state.attempts, 10),
         alone=view.died,
         stall_ms=lanes.stall_ms(view.speed, limits),
     )

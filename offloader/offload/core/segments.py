@@ -137,7 +137,7 @@ def _end_when_full(segment: OpenSegment, receipt: Receipt) -> Position | None:
 
 def failed(state: State, kind: FailureKind, reason: str, now: int, jitter: float) -> State:
     """Remember a failure and when to try again: 1 s, doubling to 5 min, less up to a quarter (`jitter`, 0 to 1)."""
-    attempts = state.failure.attempts + 1 if state.failure else 1
+    attempts = state.attempts + 1
     delay = min(BACKOFF_FIRST_MS * 2 ** min(attempts - 1, 20), BACKOFF_LAST_MS)
     return replace(state, failure=Failure(kind, reason, attempts, now + int(delay * (1 - 0.25 * jitter))))
 

@@ -38,11 +38,7 @@ class _Done:
     def concerns(self, state: TopicState) -> bool:
         """Whether the journal does not have its outcome yet: a record of it may have been written unseen."""
         known = isinstance(state, OpenTopic) and state.open == self.sealed.open
-        return known and _attempts(state) <= _attempts(self.sealed)
-
-
-def _attempts(state: TopicState) -> int:
-    return 0 if state.failure is None else state.failure.attempts
+        return known and state.attempts <= self.sealed.attempts
 
 
 class Sealing:
