@@ -43,6 +43,7 @@ from offloader.model import TopicName
 from offloader.testing.ledger_metadata import ClusterMetadata
 from tests.bookkeeper.metadata_contract import METADATA, MetadataContract, World, closed, soon
 from tests.bookkeeper.nodes_contract import NodesContract
+from tests.lifecycle.deletion.guard_contract import GuardContract
 
 pytestmark = pytest.mark.pulsar
 
@@ -176,6 +177,10 @@ class TestZooKeeperNodes(NodesContract):
         hurried = request.node.originalname == "test_a_tree_that_is_gone_is_unavailable"
         with world_of(zookeeper, HURRIED if hurried else PATIENT) as world:
             yield world
+
+
+class TestGuardOnZooKeeper(GuardContract):
+    """With the fixture above."""
 
 
 def _seconds_until_unavailable(store: MetadataTree) -> float:

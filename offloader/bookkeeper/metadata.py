@@ -12,8 +12,9 @@ from offloader.bookkeeper.layout import Layout, decode_layout, ledger_path
 from offloader.bookkeeper.managed_ledgers import decode_cursor, decode_managed_ledger, decoded, managed_ledger_name
 from offloader.bookkeeper.metadata_codec import decode_metadata, encode_metadata
 from offloader.bookkeeper.model import LedgerMetadata, Versioned
-from offloader.bookkeeper.nodes import Fired, Nodes, Watched
+from offloader.bookkeeper.nodes import Fired, Nodes
 from offloader.bookkeeper.uri import MetadataUri
+from offloader.bookkeeper.watched import Watched
 from offloader.errors import (
     BookieUnavailableError,
     DamagedRecordError,

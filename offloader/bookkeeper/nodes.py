@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from threading import Event
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol
 
 from offloader.errors import NodeRefusal, OperationRefusedError
-
-_Value = TypeVar("_Value")
 
 AHEAD = 64  # requests in flight, where many nodes are read
 
@@ -183,19 +180,3 @@ def _said(operation: NodeOperation, refusal: NodeRefusal) -> str:
 def _check_version(path: str, version: int) -> None:
     if version < 0:
         raise ValueError(f"{path}: {version} is no node's version")
-
-
-class Watched(Generic[_Value]):
-    """What `read` found, until what was given to it is called. Safe to use from several threads."""
-
-    def __init__(self, read: Callable[[Fired], _Value]) -> None:
-        self._read = read
-        self._seen: tuple[_Value, Event] | None = None
-
-    def get(self) -> _Value:
-        """Raises what `read` raises; then the next call reads again."""
-        seen = self._seen
-        if seen is None or seen[1].is_set():
-            expired = Event()
-            self._seen = seen = self._read(expired.set), expired  # may have expired already
-        return seen[0]
