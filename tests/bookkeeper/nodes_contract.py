@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from offloader.bookkeeper.listing import LedgerListing
 from offloader.bookkeeper.nodes import (
     ANYONE,
     AclEntry,
@@ -19,7 +20,7 @@ from offloader.bookkeeper.nodes import (
 )
 from offloader.errors import MetadataUnavailableError, NodeRefusal, OperationRefusedError
 
-from .metadata_contract import World
+from .metadata_contract import BIG, METADATA, World
 
 READ_ONLY = (AclEntry(1, "world", "anyone"),)
 
@@ -240,6 +241,18 @@ class NodesContract:
 
         for given, _ in enumerate(nodes.get_each(paths(), ahead=4), start=1):
             assert len(taken) <= given + 3
+
+    @pytest.mark.parametrize("start", [0, 5, 6, BIG])
+    def test_ledgers_are_listed_from_a_start_on_and_read(self, world, start):
+        ledgers = [0, 5, 9_999, 10_000, BIG]
+        for ledger in ledgers:
+            world.cluster.put_ledger(ledger, METADATA)
+        listing = LedgerListing(world.store.nodes, world.store.uri.root, world.store.layout)
+        pages = list(listing.pages(start))
+        assert [ledger for page in pages for ledger in page.ledgers] == [one for one in ledgers if one >= start]
+        assert not any(page.strangers for page in pages)
+        nodes = {ledger: node for page in pages for ledger, node in listing.read(page.ledgers)}
+        assert nodes == {one: world.store.nodes.get(world.store.path_of(one)) for one in nodes}
 
     def test_what_was_written_shows_after_a_sync(self, nodes, top):
         nodes.create(f"{top}/a")

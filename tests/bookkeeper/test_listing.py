@@ -167,6 +167,14 @@ class Synthetic(MemoryNodes):
         return [f"{prefix}{n:0{width}d}" for n in range(begin, stop + 1)]
 
 
+@pytest.mark.parametrize("layout", [Layout.HIERARCHICAL, Layout.LONG_HIERARCHICAL])
+def test_what_is_before_the_start_is_not_asked_for(layout):
+    nodes = Synthetic(layout, MILLION)
+    found = [ledger for page in LedgerListing(nodes, ROOT, layout).pages(MILLION - 5) for ledger in page.ledgers]
+    assert found == list(range(MILLION - 5, MILLION))
+    assert nodes.asked <= 5  # the root, and one node of each level
+
+
 TREES = [(Layout.HIERARCHICAL, 0), (Layout.HIERARCHICAL, FIRST_LONG + 5), (Layout.LONG_HIERARCHICAL, 0)]
 
 
