@@ -6,6 +6,8 @@ human (`IntegrityError`). What is in none of them is an answer: whoever asked kn
 that says what is wrong and, where the reader can do something, what to do.
 """
 
+from enum import Enum, auto
+
 
 class OffloadError(Exception):
     """Base of every error that this product raises on purpose."""
@@ -176,6 +178,26 @@ class MetadataUnavailableError(RetryableError):
 
 class VersionConflictError(RetryableError):
     """Somebody else changed the record since it was read: read it again and decide anew."""
+
+
+class NodeRefusal(Enum):
+    """Why an operation on a node of the metadata service was not done."""
+
+    BAD_VERSION = auto()
+    NO_NODE = auto()  # the node itself or, where one is created, its parent
+    NODE_EXISTS = auto()
+    NOT_EMPTY = auto()  # only a node without children can be deleted
+
+
+class OperationRefusedError(VersionConflictError):
+    """Nothing of a transaction was done. `operation`: the index of the one that was refused; `refusal`: why."""
+
+    def __init__(
+        self, message: str, operation: int = 0, refusal: NodeRefusal = NodeRefusal.BAD_VERSION
+    ) -> None:  # defaults: for pickle, which sets the attributes by itself
+        super().__init__(message)
+        self.operation = operation
+        self.refusal = refusal
 
 
 class LedgerNotFoundError(OffloadError):

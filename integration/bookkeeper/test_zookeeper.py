@@ -42,6 +42,8 @@ from offloader.java import find_java
 from offloader.model import TopicName
 from offloader.testing.ledger_metadata import ClusterMetadata
 from tests.bookkeeper.metadata_contract import METADATA, MetadataContract, World, closed, soon
+from tests.bookkeeper.nodes_contract import NodesContract
+from tests.lifecycle.deletion.guard_contract import GuardContract
 
 pytestmark = pytest.mark.pulsar
 
@@ -165,6 +167,20 @@ class TestZooKeeper(MetadataContract):
         world.cluster.register("c", BookieAddress("c", 3), read_only=True)
         soon(lambda: world.store.address("b") == ("two", 2))
         soon(lambda: world.store.available() == {"b": True, "c": False})
+
+
+class TestZooKeeperNodes(NodesContract):
+    """With the same."""
+
+    @pytest.fixture
+    def world(self, request: pytest.FixtureRequest, zookeeper: LoneZooKeeper) -> Iterator[World]:
+        hurried = request.node.originalname == "test_a_tree_that_is_gone_is_unavailable"
+        with world_of(zookeeper, HURRIED if hurried else PATIENT) as world:
+            yield world
+
+
+class TestGuardOnZooKeeper(GuardContract):
+    """With the fixture above."""
 
 
 def _seconds_until_unavailable(store: MetadataTree) -> float:

@@ -12,8 +12,9 @@ from offloader.bookkeeper.layout import Layout, decode_layout, ledger_path
 from offloader.bookkeeper.managed_ledgers import decode_cursor, decode_managed_ledger, decoded, managed_ledger_name
 from offloader.bookkeeper.metadata_codec import decode_metadata, encode_metadata
 from offloader.bookkeeper.model import LedgerMetadata, Versioned
-from offloader.bookkeeper.nodes import Fired, Nodes, Watched
+from offloader.bookkeeper.nodes import Fired, Nodes
 from offloader.bookkeeper.uri import MetadataUri
+from offloader.bookkeeper.watched import Watched
 from offloader.errors import (
     BookieUnavailableError,
     DamagedRecordError,
@@ -30,12 +31,12 @@ _NOT_NODES = {".", ".."}
 class MetadataTree:
     """A `LedgerMetadataStore` over a tree of nodes, whose session it closes.
 
-    It reads where bookies are once, and again whenever a watch fires.
+    It reads where bookies are once, and again whenever a watch fires. `nodes`, `uri`: for what else is kept there.
     """
 
     def __init__(self, nodes: Nodes, uri: MetadataUri) -> None:
-        self._nodes = nodes
-        self._uri = uri
+        self.nodes = nodes
+        self.uri = uri
         self._writable = f"{uri.root}/available"
         self._read_only = f"{self._writable}/{_READ_ONLY}"
         self._available = Watched(self._read_available)
@@ -44,25 +45,25 @@ class MetadataTree:
     @cached_property
     def layout(self) -> Layout:
         """How ledgers are kept. Raises FatalError where the URI says otherwise, or where there is no cluster."""
-        path = f"{self._uri.root}/LAYOUT"
-        node, wanted = self._nodes.get(path), self._uri.layout
+        path = f"{self.uri.root}/LAYOUT"
+        node, wanted = self.nodes.get(path), self.uri.layout
         if node is None:
-            if self._nodes.get(self._writable) is None:
+            if self.nodes.get(self._writable) is None:
                 raise self._no_cluster()
             return wanted or Layout.HIERARCHICAL  # Pulsar's own metadata driver knows no other, and writes no node
         try:
             found = decode_layout(node.value)
         except (DamagedRecordError, FatalError) as error:
-            raise type(error)(f"{path} at {self._uri}: {error}") from error
+            raise type(error)(f"{path} at {self.uri}: {error}") from error
         if wanted not in (None, found):
             raise FatalError(
-                f"{self._uri} asks for another layout than its cluster has ({found.value}): write zk:// instead"
+                f"{self.uri} asks for another layout than its cluster has ({found.value}): write zk:// instead"
             )
         return found
 
     def read(self, ledger: int) -> Versioned:
         """Sees every write that was made, or is in doubt, through this store."""
-        node = self._nodes.get(self._path(ledger), latest=True)
+        node = self.nodes.get(self.path_of(ledger), latest=True)
         if node is None:
             raise LedgerNotFoundError(f"there is no ledger {ledger}")
         try:
@@ -73,7 +74,7 @@ class MetadataTree:
         return Versioned(replace(metadata, created_ms=created_ms, listed_ms=node.created_ms), node.version)
 
     def write(self, ledger: int, metadata: LedgerMetadata, version: int) -> int:
-        written = self._nodes.set(self._path(ledger), encode_metadata(metadata), version)
+        written = self.nodes.set(self.path_of(ledger), encode_metadata(metadata), version)
         if written is None:
             raise LedgerNotFoundError(f"there is no ledger {ledger} any more")
         return written
@@ -88,13 +89,13 @@ class MetadataTree:
         return self._available.get()
 
     def cookie(self, bookie: str) -> Cookie | None:
-        node = self._nodes.get(f"{self._uri.root}/cookies/{bookie}", latest=True)
+        node = self.nodes.get(f"{self.uri.root}/cookies/{bookie}", latest=True)
         return None if node is None else Cookie(node.value, node.created_ms, node.modified_ms)
 
     def managed_ledger(self, topic: TopicName) -> ManagedLedger:
-        node = self._nodes.get(self._topic_path(topic), latest=True)
+        node = self.nodes.get(self._topic_path(topic), latest=True)
         if node is None:
-            raise TopicNotFoundError(f"{topic} has no managed ledger in {self._uri}")
+            raise TopicNotFoundError(f"{topic} has no managed ledger in {self.uri}")
         try:
             return decode_managed_ledger(node.value, node.version)
         except DamagedRecordError as error:
@@ -102,12 +103,12 @@ class MetadataTree:
 
     def cursors(self, topic: TopicName) -> Mapping[str, ManagedCursor]:
         path = self._topic_path(topic)
-        names = self._nodes.children(path)
+        names = self.nodes.children(path)
         if names is None:
-            raise TopicNotFoundError(f"{topic} has no managed ledger in {self._uri}")
+            raise TopicNotFoundError(f"{topic} has no managed ledger in {self.uri}")
         found = {}
         for name in sorted(names):
-            node = self._nodes.get(f"{path}/{name}")
+            node = self.nodes.get(f"{path}/{name}")
             if node is None:
                 continue  # deleted meanwhile
             try:
@@ -118,30 +119,31 @@ class MetadataTree:
 
     def close(self) -> None:
         """End the session."""
-        self._nodes.close()
+        self.nodes.close()
 
-    def _path(self, ledger: int) -> str:
-        return self._uri.root + ledger_path(self.layout, ledger)
+    def path_of(self, ledger: int) -> str:
+        """A ledger's node. Raises LedgerNotFoundError for an id that no ledger can have."""
+        return self.uri.root + ledger_path(self.layout, ledger)
 
     def _topic_path(self, topic: TopicName) -> str:
         name = managed_ledger_name(topic)
         if not _NOT_NODES.isdisjoint(name.split("/")):
-            raise TopicNotFoundError(f"{topic} has no managed ledger in {self._uri}: no node can have such a name")
-        return f"{self._uri.managed_ledgers}/{name}"
+            raise TopicNotFoundError(f"{topic} has no managed ledger in {self.uri}: no node can have such a name")
+        return f"{self.uri.managed_ledgers}/{name}"
 
     def _no_cluster(self) -> FatalError:
-        return FatalError(f"there is no BookKeeper cluster at {self._uri}: it has no node {self._writable}")
+        return FatalError(f"there is no BookKeeper cluster at {self.uri}: it has no node {self._writable}")
 
     def _read_available(self, fired: Fired) -> Mapping[str, bool]:
-        writable = self._nodes.children(self._writable, fired)
+        writable = self.nodes.children(self._writable, fired)
         if writable is None:
             raise self._no_cluster()
-        read_only = self._nodes.children(self._read_only, fired) or ()  # where it appears, the other's watch fires
+        read_only = self.nodes.children(self._read_only, fired) or ()  # where it appears, the other's watch fires
         return {**dict.fromkeys(read_only, False), **{bookie: True for bookie in writable if bookie != _READ_ONLY}}
 
     def _read_address(self, bookie: str, fired: Fired) -> BookieAddress:
         paths = (f"{folder}/{bookie}" for folder in (self._writable, self._read_only))
-        node = next(filter(None, (self._nodes.get(path, fired) for path in paths)), None)
+        node = next(filter(None, (self.nodes.get(path, fired) for path in paths)), None)
         if node is None:
             raise BookieUnavailableError(f"the bookie {bookie} is not registered")
         try:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import zlib
-from collections import defaultdict
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -26,111 +24,24 @@ from offloader.bookkeeper.managed_ledgers import (
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.bookkeeper.metadata_codec import encode_metadata
 from offloader.bookkeeper.model import LedgerMetadata
-from offloader.bookkeeper.nodes import Fired, Node
 from offloader.bookkeeper.uri import MetadataUri
-from offloader.errors import MetadataUnavailableError, OutcomeUnknownError, VersionConflictError
 from offloader.model import TopicName
+from offloader.testing.memory_nodes import MemoryNodes
 
 ADDRESS = MetadataUri(("memory:1",))
 _CODECS = {Compression.LZ4: "lz4_raw", Compression.ZSTD: "zstd", Compression.SNAPPY: "snappy"}
 
 
-class MemoryNodes:
-    """`Nodes` in memory. Watches fire in the thread that changes something. `clock`: seconds.
-
-    `gone`: no call is answered. `lost_answers`: so many of the next writes are made, and their answers lost.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        self.gone = False
-        self.lost_answers = 0
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._nodes: dict[str, Node] = {}
-        self._watches: defaultdict[_What, list[Fired]] = defaultdict(list)
-
-    def get(self, path: str, fired: Fired | None = None, *, latest: bool = False) -> Node | None:  # noqa: ARG002 (always the latest)
-        with self._lock:
-            self._check()
-            node = self._nodes.get(path)
-            if node is not None and fired is not None:
-                self._watches[_What(path)].append(fired)
-            return node
-
-    def children(self, path: str, fired: Fired | None = None) -> list[str] | None:
-        with self._lock:
-            self._check()
-            if path not in self._nodes:
-                return None
-            if fired is not None:
-                self._watches[_What(path, of_children=True)].append(fired)
-            return [name for parent, _, name in (one.rpartition("/") for one in self._nodes) if parent == path and name]
-
-    def set(self, path: str, value: bytes, version: int) -> int | None:
-        with self._lock:
-            self._check()
-            node = self._nodes.get(path)
-            if node is None:
-                return None
-            if node.version != version:
-                raise VersionConflictError(f"{path}: somebody else changed it after version {version}")
-            self._nodes[path] = Node(value, version + 1, node.created_ms, self._now())
-            lost, self.lost_answers = self.lost_answers > 0, max(self.lost_answers - 1, 0)
-        self._fire(_What(path))
-        if lost:
-            raise OutcomeUnknownError(f"{path}: the answer to a write was lost")
-        return version + 1
-
-    def close(self) -> None:
-        """Nothing is kept open."""
-
-    def put(self, path: str, value: bytes) -> None:
-        parent = path.rpartition("/")[0]
-        if parent and parent not in self._nodes:
-            self.put(parent, b"")
-        with self._lock:
-            node = self._nodes.get(path)
-            self._nodes[path] = (
-                Node(value, 0, self._now(), self._now())
-                if node is None
-                else Node(value, node.version + 1, node.created_ms, self._now())
-            )
-        self._fire(_What(path) if node else _What(parent, of_children=True))
-
-    def delete(self, path: str) -> None:
-        with self._lock:
-            del self._nodes[path]
-        self._fire(_What(path), _What(path.rpartition("/")[0], of_children=True))
-
-    def _now(self) -> int:
-        return int(self._clock() * 1000)
-
-    def _check(self) -> None:
-        if self.gone:
-            raise MetadataUnavailableError("the metadata service in memory does not answer")
-
-    def _fire(self, *changed: _What) -> None:
-        with self._lock:
-            fired = [one for what in changed for one in self._watches.pop(what, ())]
-        for one in fired:
-            one()
-
-
 class MemoryMetadata(MetadataTree):
     """A LedgerMetadataStore in memory: the same code over `nodes`. `cluster` fills it."""
+
+    nodes: MemoryNodes
 
     def __init__(self, layout: Layout = Layout.HIERARCHICAL, clock: Callable[[], float] = time.time) -> None:
         self.nodes = MemoryNodes(clock)
         self.cluster = ClusterMetadata(self.nodes, ADDRESS, layout)
         self.cluster.format()
         super().__init__(self.nodes, ADDRESS)
-
-
-class _What(NamedTuple):
-    """What is watched: a node's value, or its children."""
-
-    path: str
-    of_children: bool = False
 
 
 class Writing(Protocol):

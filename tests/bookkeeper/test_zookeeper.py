@@ -7,19 +7,23 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 
 from offloader.bookkeeper.api import BookieAddress
 from offloader.bookkeeper.layout import Layout
 from offloader.bookkeeper.metadata import MetadataTree
+from offloader.bookkeeper.nodes import CreateNode
 from offloader.bookkeeper.uri import MetadataUri
 from offloader.bookkeeper.zookeeper import ZooKeeper, connect
 from offloader.errors import AccessDeniedError, ConfigError, FatalError, MetadataUnavailableError, OutcomeUnknownError
-from offloader.testing.ledger_metadata import ClusterMetadata, MemoryNodes
+from offloader.testing.ledger_metadata import ClusterMetadata
+from offloader.testing.memory_nodes import MemoryNodes
 
 from .metadata_contract import METADATA, MetadataContract, World, closed, soon
-from .zookeeper_server import CHILDREN, GET, SET, SYNC, Fault, ZooKeeperServer
+from .nodes_contract import NodesContract
+from .zookeeper_server import CHILDREN, GET, GET_ACL, MULTI, SET, SYNC, Fault, ZooKeeperServer
 
 TIMEOUT = 0.3
 PATIENT = 10.0
@@ -56,15 +60,120 @@ def hasty(server, cluster):
     store.close()
 
 
+@contextmanager
+def world_of(server, timeout):
+    uri = MetadataUri((server.address,), "/a/root", Layout.HIERARCHICAL)
+    cluster = ClusterMetadata(server.nodes, uri)
+    cluster.format()
+    store = connect(uri, timeout=timeout)
+    yield World(store, cluster, server.stop, server.start)
+    store.close()
+
+
+@pytest.fixture
+def hasty_world(server):
+    with world_of(server, TIMEOUT) as world:
+        yield world
+
+
 class TestLoopback(MetadataContract):
     @pytest.fixture
-    def world(self, server):
-        uri = MetadataUri((server.address,), "/a/root", Layout.HIERARCHICAL)
-        cluster = ClusterMetadata(server.nodes, uri)
-        cluster.format()
-        store = connect(uri, timeout=TIMEOUT)
-        yield World(store, cluster, server.stop, server.start)
-        store.close()
+    def world(self, hasty_world) -> World:
+        return hasty_world
+
+
+class TestLoopbackNodes(NodesContract):
+    @pytest.fixture
+    def world(self, request, server):
+        hasty = request.node.originalname == "test_a_tree_that_is_gone_is_unavailable"
+        with world_of(server, TIMEOUT if hasty else PATIENT) as world:
+            yield world
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST_BEFORE, Fault.LOST_AFTER])
+def test_a_transaction_whose_answer_is_lost_has_an_unknown_outcome(server, store, fault):
+    server.fail(MULTI, fault)
+    with pytest.raises(OutcomeUnknownError, match="answer"):
+        store.nodes.multi([CreateNode("/ledgers/new"), CreateNode("/ledgers/new/x")])
+    done = store.nodes.get("/ledgers/new/x", latest=True) is not None
+    assert done == (fault is Fault.LOST_AFTER)
+    assert server.requests.count(MULTI) == 1
+
+
+def test_a_transaction_that_is_not_answered_in_time_has_an_unknown_outcome(server, hasty):
+    hasty.read(1)
+    server.hang()
+    with pytest.raises(OutcomeUnknownError):
+        hasty.nodes.delete("/ledgers/00/0000/L0001", 0)
+
+
+def test_what_timed_out_may_be_done_later(server, hasty):
+    hasty.read(1)
+    server.hang()
+    with pytest.raises(OutcomeUnknownError):
+        hasty.nodes.create("/ledgers/late")
+    server.resume()
+    soon(lambda: _is_there(hasty, "/ledgers/late"))
+    assert server.nodes.get("/ledgers/late") is not None
+
+
+def test_parents_that_are_made_by_a_lost_answer_are_no_ones_trouble(server, store):
+    server.fail(MULTI, Fault.LOST_AFTER)
+    with pytest.raises(OutcomeUnknownError):
+        store.nodes.create("/new", parents=True)
+    store.nodes.create("/new/b/c", parents=True)
+    assert server.nodes.get("/new/b/c") is not None
+
+
+def test_a_refused_transaction_is_said(server, store):
+    server.fail(MULTI, Fault.REFUSED)
+    with pytest.raises(AccessDeniedError, match="refuses access to /ledgers/a"):
+        store.nodes.create("/ledgers/a")
+
+
+def test_an_acl_is_of_the_node_that_was_read(server, cluster, store):
+    """Between the two requests it was deleted and created again."""
+    cluster.put_cookie("b", b"first")
+    server.before[GET_ACL] = lambda: (cluster.delete_cookie("b"), cluster.put_cookie("b", b"second"))
+    node = store.nodes.get("/ledgers/cookies/b", with_acl=True)
+    assert node == server.nodes.get("/ledgers/cookies/b", with_acl=True)
+    assert node.value == b"second"
+
+
+def test_many_reads_are_in_flight_at_once_and_no_more_than_said(server, cluster, store):
+    for n in range(40):
+        cluster.put_cookie(f"b-{n}", b"%d" % n)
+    server.hold(GET, 8)  # nothing is answered before so many are there
+    before = len(server.requests)
+    found = store.nodes.get_each((f"/ledgers/cookies/b-{n}" for n in range(40)), ahead=8)
+    assert next(found)[1].value == b"0"
+    assert server.requests[before:].count(GET) == 8
+    assert [node.value for _, node in found] == [b"%d" % n for n in range(1, 40)]
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST_BEFORE, Fault.LOST_AFTER])
+def test_reads_in_flight_are_repeated_where_the_connection_is_lost(server, cluster, store, fault):
+    for n in range(20):
+        cluster.put_cookie(f"b-{n}", b"%d" % n)
+    server.fail(GET, fault)
+    found = store.nodes.get_each((f"/ledgers/cookies/b-{n}" for n in range(20)), ahead=8)
+    assert [node.value for _, node in found] == [b"%d" % n for n in range(20)]
+    assert [path for path, _ in store.nodes.children_of_each(["/ledgers", "/none"])] == ["/ledgers", "/none"]
+
+
+def test_many_reads_end_with_the_session(server, cluster, store):
+    found = store.nodes.get_each(f"/ledgers/cookies/b-{n}" for n in range(1000))
+    next(found)
+    store.close()
+    with pytest.raises(MetadataUnavailableError, match="closed"):
+        list(found)
+
+
+def _is_there(store, path):
+    try:
+        return store.nodes.get(path, latest=True) is not None
+    except MetadataUnavailableError:
+        return False
 
 
 def test_a_write_whose_answer_is_lost_has_an_unknown_outcome(server, store):

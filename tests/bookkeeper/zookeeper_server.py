@@ -8,19 +8,35 @@ import itertools
 import socket
 import threading
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from struct import Struct
 from types import TracebackType
 from typing import Self
 
-from offloader.bookkeeper.nodes import Node
-from offloader.errors import VersionConflictError
-from offloader.testing.ledger_metadata import MemoryNodes
+from offloader.bookkeeper.nodes import (
+    AclEntry,
+    CheckNode,
+    CreateNode,
+    DeleteNode,
+    Node,
+    NodeOperation,
+    SetNode,
+)
+from offloader.errors import NodeRefusal, OperationRefusedError, VersionConflictError
+from offloader.testing.memory_nodes import MemoryNodes
 
-GET, SET, CHILDREN, SYNC = 4, 5, 8, 9
+GET, SET, GET_ACL, CHILDREN, SYNC, MULTI = 4, 5, 6, 8, 9, 14
+_CREATE, _DELETE, _CHECK, _ERROR = 1, 2, 13, -1
 _PING, _CLOSE = 11, -11
 _NO_NODE, _NO_AUTH, _BAD_VERSION = -101, -102, -103
+_ROLLED_BACK, _INCONSISTENT = 0, -2
+_CODES = {
+    NodeRefusal.BAD_VERSION: _BAD_VERSION,
+    NodeRefusal.NO_NODE: _NO_NODE,
+    NodeRefusal.NODE_EXISTS: -110,
+    NodeRefusal.NOT_EMPTY: -111,
+}
 _DELETED, _CHANGED, _CHILD = 2, 3, 4
 _EVENT_XID = -1
 
@@ -31,6 +47,7 @@ _REQUEST = Struct(">ii")  # number, kind
 _REPLY = Struct(">iqi")  # number, zxid, error
 _EVENT = Struct(">ii")  # type, state
 _STAT = Struct(">qqqqiiiqiiq")
+_OPERATION = Struct(">i?i")  # kind, whether it is the end, error
 
 
 class Fault(Enum):
@@ -47,6 +64,8 @@ class ZooKeeperServer:
     def __init__(self, nodes: MemoryNodes, *, session_seconds: float = 10.0) -> None:
         self.nodes = nodes
         self.requests: list[int] = []
+        self.before: dict[int, Callable[[], object]] = {}  # called once, before the next request of a kind
+        self._held: dict[int, int] = {}
         self._session_ms = int(session_seconds * 1000)
         self._faults: defaultdict[int, deque[Fault]] = defaultdict(deque)
         self._sessions = itertools.count(1)
@@ -104,6 +123,13 @@ class ZooKeeperServer:
 
     def resume(self) -> None:
         self._answering.set()
+
+    def hold(self, kind: int, count: int) -> None:
+        """Answer the next requests of a kind, on one connection, only when so many of them are there."""
+        self._held[kind] = count
+
+    def held(self, kind: int) -> int:
+        return self._held.pop(kind, 0)
 
     def expire_sessions(self) -> None:
         """Whoever comes back is told that its session is no more."""
@@ -168,7 +194,10 @@ class _Connection:
             self._server.await_answering()
             if number == 0:
                 self._greet(frame)
-            elif not self._answer(frame):
+                continue
+            kind = _REQUEST.unpack_from(frame)[1]
+            awaited = [frame, *itertools.islice(frames, max(self._server.held(kind) - 1, 0))]
+            if not all(self._answer(one) for one in awaited):
                 return
 
     def _greet(self, frame: bytes) -> None:
@@ -180,6 +209,7 @@ class _Connection:
     def _answer(self, frame: bytes) -> bool:
         """Whether the connection goes on."""
         number, kind = _REQUEST.unpack_from(frame)
+        self._server.before.pop(kind, lambda: None)()
         fault = self._server.fault(kind)
         if fault is Fault.LOST_BEFORE:
             return False
@@ -192,9 +222,13 @@ class _Connection:
     def _do(self, kind: int, body: bytes) -> tuple[int, bytes]:
         if kind in (_PING, _CLOSE):
             return 0, b""
+        if kind == MULTI:
+            return 0, self._multi(list(_operations(body)))
         path, rest = _string(body)
         if kind == SYNC:
             return 0, _buffer(path.encode())
+        if kind == GET_ACL:
+            return self._get_acl(path)
         if kind == SET:
             return self._set(path, rest)
         if kind == CHILDREN:
@@ -217,6 +251,38 @@ class _Connection:
         node = self._nodes.get(path)
         assert node is not None
         return 0, _stat(node)
+
+    def _get_acl(self, path: str) -> tuple[int, bytes]:
+        node = self._nodes.get(path, with_acl=True)
+        if node is None or node.acl is None:
+            return _NO_NODE, b""
+        entries = [
+            _INT.pack(one.permissions) + _buffer(one.scheme.encode()) + _buffer(one.identity.encode())
+            for one in node.acl
+        ]
+        return 0, _INT.pack(len(entries)) + b"".join(entries) + _stat(node)
+
+    def _multi(self, operations: list[NodeOperation]) -> bytes:
+        try:
+            self._nodes.multi(operations)
+        except OperationRefusedError as error:
+            at, code = error.operation, _CODES[error.refusal]
+            codes = [*[_ROLLED_BACK] * at, code, *[_INCONSISTENT] * (len(operations) - at - 1)]
+            results = [_OPERATION.pack(_ERROR, False, one) + _INT.pack(one) for one in codes]
+        else:
+            results = [self._result(one) for one in operations]
+        return b"".join(results) + _OPERATION.pack(-1, True, -1)
+
+    def _result(self, operation: NodeOperation) -> bytes:
+        match operation:
+            case CreateNode(path):
+                return _OPERATION.pack(_CREATE, False, 0) + _buffer(path.encode())
+            case DeleteNode():
+                return _OPERATION.pack(_DELETE, False, 0)
+            case CheckNode():
+                return _OPERATION.pack(_CHECK, False, 0)
+            case SetNode(path, value, version):
+                return _OPERATION.pack(SET, False, 0) + _stat(Node(value, version + 1, 0, 0, 1))
 
     def _notify_of_value(self, path: str) -> None:
         self._notify(_DELETED if self._nodes.get(path) is None else _CHANGED, path)
@@ -244,5 +310,34 @@ def _string(data: bytes) -> tuple[str, bytes]:
     return data[4:end].decode(), data[end:]
 
 
+def _operations(body: bytes) -> Iterator[NodeOperation]:
+    while True:
+        kind, end, _ = _OPERATION.unpack_from(body)
+        if end:
+            return
+        path, body = _string(body[_OPERATION.size :])
+        value, acl = b"", []
+        if kind in (_CREATE, SET):
+            length = _INT.unpack_from(body)[0]
+            value, body = body[4 : 4 + length], body[4 + length :]
+        if kind == _CREATE:
+            count, body = _INT.unpack_from(body)[0], body[4:]
+            for _ in range(count):
+                permissions = _INT.unpack_from(body)[0]
+                scheme, body = _string(body[4:])
+                identity, body = _string(body)
+                acl.append(AclEntry(permissions, scheme, identity))
+        number, body = _INT.unpack_from(body)[0], body[4:]  # the version; of a creation its flags
+        match kind:
+            case 1:
+                yield CreateNode(path, value, tuple(acl))
+            case 2:
+                yield DeleteNode(path, number)
+            case 5:
+                yield SetNode(path, value, number)
+            case 13:
+                yield CheckNode(path, number)
+
+
 def _stat(node: Node) -> bytes:
-    return _STAT.pack(1, 1, node.created_ms, node.modified_ms, node.version, 0, 0, 0, len(node.value), 0, 1)
+    return _STAT.pack(node.born, 1, node.created_ms, node.modified_ms, node.version, 0, 0, 0, len(node.value), 0, 1)
