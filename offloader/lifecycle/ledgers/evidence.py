@@ -148,7 +148,7 @@ def same_evidence(first: LedgerVerdict, second: LedgerVerdict) -> bool:
     """Whether a second look proves what the first did: the same ledger's node, standing and facts.
 
     A referee may have changed in between (its version, a still greater id), the ledger's own node must not: but for the
-    closing, which is our own (`state` and end).
+    closing, which is our own (`state` and end). What is in it may show only then: ask `deletable` of the second look.
     """
     one, other = first.ledger, second.ledger
     return (

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from sys import intern
 
 from offloader.bookkeeper.managed_ledgers import OWNER, decoded, encoded
 from offloader.bookkeeper.model import DigestType
@@ -155,7 +156,7 @@ def _text(custom: Mapping[str, bytes], key: str) -> str:
     text = custom.get(key, b"").decode()
     if not text:
         raise KeyError(key)
-    return text
+    return intern(text)  # a scan has millions, of far fewer topics
 
 
 def _of_managed_ledger(custom: Mapping[str, bytes]) -> LedgerPurpose:

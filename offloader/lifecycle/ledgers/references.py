@@ -254,6 +254,8 @@ def _copy(context: OffloadContext) -> OffloadedCopy | None:
 
 def _cursor(value: bytes, version: int) -> CursorNode:
     info = decode_cursor_record(value)
+    if not all(isinstance(text, str) for one in info.cursorProperties for text in (one.name, one.value)):
+        raise DamagedRecordError("this is no record of a cursor: a property is no text")
     buckets = {one.name: one.value for one in info.cursorProperties if one.name.startswith(BUCKET_PREFIX)}
     known = {name: int(ledger) for name, ledger in buckets.items() if ledger.isascii() and ledger.isdigit()}
     return CursorNode(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from offloader.bookkeeper.model import LedgerState
@@ -23,7 +23,7 @@ def told(verdict: LedgerVerdict) -> tuple[str, ...]:
         *(fact_told(one, ledger.ledger) for one in verdict.evidence),
         _STANDINGS[verdict.standing],
         *_kept(verdict),
-        *remedies_told(verdict.remedies if verdict.standing is Standing.SUSPECT else ()),
+        *(remedies_told(verdict.remedies) if verdict.standing is Standing.SUSPECT else ()),
     )
     return tuple(printable(one) for one in sentences)
 
@@ -36,7 +36,7 @@ def leftover_told(leftover: LeftoverManagedLedger) -> tuple[str, ...]:
         *(fact_told(one) for one in leftover.evidence),
         f"It refers to {len(leftover.ledgers)} ledgers, which go only with it.",
         _LEFTOVERS[leftover.standing],
-        *remedies_told(leftover.remedies),
+        *(remedies_told(leftover.remedies) if leftover.standing is Standing.SUSPECT else ()),
     )
     return tuple(printable(one) for one in sentences)
 
@@ -57,9 +57,12 @@ def refusal_told(refusal: Refusal) -> str:
     return printable(_REFUSALS[refusal.kind].format(refusal.detail))
 
 
-def remedies_told(remedies: Iterable[Remedy]) -> tuple[str, ...]:
-    """What would turn suspect into certain."""
-    return tuple(f"It would become certain if {_REMEDIES[one]}." for one in remedies)
+def remedies_told(remedies: Sequence[Remedy]) -> tuple[str, ...]:
+    """What would turn suspect into certain: all of it together."""
+    if not remedies:
+        return ("We know of nothing that would make it certain.",)
+    first, *others = (_REMEDIES[one] for one in remedies)
+    return (f"To make it certain, {first}.", *(f"Also, {one}." for one in others))
 
 
 def fact_told(one: LedgerEvidence, ledger: int | None = None) -> str:
@@ -176,16 +179,16 @@ _KINDS = {
 }
 
 _REMEDIES = {
-    Remedy.LOAD_TOPIC: "its topic were loaded: the new owner lists a later ledger",
-    Remedy.LOAD_AND_ACKNOWLEDGE: "its topic were loaded and the subscription acknowledged something",
-    Remedy.NEW_SCHEMA: "a new version of the schema were put",
-    Remedy.COMPACT: "the topic were compacted once more",
-    Remedy.REMOVE_CURSOR: "the subscription were removed",
-    Remedy.READ_COPY: "its copy in the bucket were read back whole",
-    Remedy.REPAIR_NODE: "what cannot be read could be",
-    Remedy.NEWER_OFFLOADER: "a version of the offloader looked that knows these fields",
-    Remedy.KNOW_NAMESPACE: "the metadata store that has its namespace were read",
-    Remedy.DECLARE: "the configuration said lifecycle.bookkeeperIsNotShared: true, and that were so",
+    Remedy.LOAD_TOPIC: "have its topic loaded: the new owner lists a later ledger",
+    Remedy.LOAD_AND_ACKNOWLEDGE: "have its topic loaded and something acknowledged: the cursor gets a later ledger",
+    Remedy.NEW_SCHEMA: "put another version of the schema",
+    Remedy.COMPACT: "have the topic compacted once more",
+    Remedy.REMOVE_CURSOR: "remove the subscription",
+    Remedy.READ_COPY: "have its copy in the bucket read back",
+    Remedy.REPAIR_NODE: "see that everything can be read",
+    Remedy.NEWER_OFFLOADER: "look with a version of the offloader that knows these fields",
+    Remedy.KNOW_NAMESPACE: "name the metadata store that has its namespace",
+    Remedy.DECLARE: "say lifecycle.bookkeeperIsNotShared: true, if that is so",
 }
 
 _REFUSALS = {

@@ -7,9 +7,11 @@ one's write needs. That a ledger is not listed proves nothing by itself: it may 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 from offloader.bookkeeper.managed_ledgers import decoded
 from offloader.lifecycle.ledgers.evidence import Fact, LedgerEvidence, LedgerVerdict, Remedy, SeenLedger, Standing
@@ -144,9 +146,9 @@ def _by_list(ledger: SeenLedger, store: References, copies: Mapping[int, bool]) 
     referee = Referee(store.store, RefereeKind.LEDGER_LIST, list_path(name), node.version)
     if isinstance(node, UnreadableNode):
         return _unreadable(referee, node)
-    listed = next((one for one in node.ledgers if one.ledger == ledger.ledger), None)
-    if listed is not None:
-        return _by_copy(listed, referee, copies)
+    at = bisect_left(node.ledgers, ledger.ledger, key=attrgetter("ledger"))
+    if at < len(node.ledgers) and node.ledgers[at].ledger == ledger.ledger:
+        return _by_copy(node.ledgers[at], referee, copies)
     return _passed(ledger, referee, node.greatest, Remedy.LOAD_TOPIC, says_more=node.says_more)
 
 

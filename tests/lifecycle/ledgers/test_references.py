@@ -119,6 +119,20 @@ def test_a_bucket_whose_ledger_is_no_number_says_more_than_we_know(value):
     assert read_cursor(info.SerializeToString(), 0) == CursorNode(0, ledger=4, says_more=True)
 
 
+@pytest.mark.parametrize("old", [b"of.the.user", b"x-is-the-value"])
+def test_a_property_that_is_no_text_is_damage(old):
+    info = ManagedCursorInfo(cursorsLedgerId=4)
+    info.cursorProperties.add(name="of.the.user", value="x-is-the-value")
+    value = info.SerializeToString()
+    assert isinstance(read_cursor(value.replace(old, b"\xff" * len(old)), 0), UnreadableNode)
+
+
+def test_a_property_of_numbers_whose_name_is_no_text_names_no_view():
+    value = a_cursor().SerializeToString().replace(COMPACTED_LEDGER.encode(), b"\xff" * len(COMPACTED_LEDGER))
+    node = read_cursor(value, 0)
+    assert isinstance(node, UnreadableNode) or node.view is None
+
+
 def test_an_empty_cursor_node_is_damaged():
     assert isinstance(read_cursor(b"", 5), UnreadableNode)
 

@@ -54,7 +54,7 @@ def test_a_suspect_says_what_would_make_it_certain():
     assert sentences[1] == "It is open."
     assert sentences[-2:] == (
         "So it may be an orphan, and it is left alone.",
-        "It would become certain if its topic were loaded: the new owner lists a later ledger.",
+        "To make it certain, have its topic loaded: the new owner lists a later ledger.",
     )
 
 
@@ -118,7 +118,16 @@ def test_each_fact_is_one_sentence(fact):
 @pytest.mark.parametrize("remedy", Remedy)
 def test_each_remedy_is_one_sentence(remedy):
     (sentence,) = remedies_told([remedy])
-    assert sentence.startswith("It would become certain if ")
+    assert sentence.startswith("To make it certain, ")
+    assert ". " not in sentence
+
+
+def test_several_remedies_are_needed_together():
+    assert remedies_told([Remedy.COMPACT, Remedy.REMOVE_CURSOR]) == (
+        "To make it certain, have the topic compacted once more.",
+        "Also, remove the subscription.",
+    )
+    assert remedies_told([]) == ("We know of nothing that would make it certain.",)
 
 
 @pytest.mark.parametrize("seed", range(5))
