@@ -20,7 +20,7 @@ def told(verdict: LedgerVerdict) -> tuple[str, ...]:
     sentences = (
         f"Ledger {ledger.ledger} {_purpose(ledger.purpose, verdict.kind)}.",
         *_node(ledger),
-        *(fact_told(one, ledger.ledger) for one in verdict.evidence),
+        *(sentence for one in verdict.evidence for sentence in facts_told(one, ledger.ledger)),
         _STANDINGS[verdict.standing],
         *_kept(verdict),
         *(remedies_told(verdict.remedies) if verdict.standing is Standing.SUSPECT else ()),
@@ -33,7 +33,7 @@ def leftover_told(leftover: LeftoverManagedLedger) -> tuple[str, ...]:
     sentences = (
         f"The managed ledger {leftover.name} keeps a subscription's pending acknowledgements.",
         "Its name is made of a topic and a subscription.",
-        *(fact_told(one) for one in leftover.evidence),
+        *(sentence for one in leftover.evidence for sentence in facts_told(one)),
         f"It refers to {len(leftover.ledgers)} ledgers, which go only with it.",
         _LEFTOVERS[leftover.standing],
         *(remedies_told(leftover.remedies) if leftover.standing is Standing.SUSPECT else ()),
@@ -65,10 +65,19 @@ def remedies_told(remedies: Sequence[Remedy]) -> tuple[str, ...]:
     return (f"To make it certain, {first}.", *(f"Also, {one}." for one in others))
 
 
-def fact_told(one: LedgerEvidence, ledger: int | None = None) -> str:
-    """One fact, as a sentence."""
+def facts_told(one: LedgerEvidence, ledger: int | None = None) -> tuple[str, ...]:
+    """One link of the chain, in one sentence or a few."""
     this = "it" if ledger is None else f"ledger {ledger}"
-    return _FACTS[one.fact](one, this)
+    if one.fact is Fact.PASSED_BY:
+        return (
+            f"{_place(one)} does not name {this}.",
+            f"It names ledger {one.other}, which was taken later.",
+            f"So whoever made {this} can no longer list it there.",
+        )
+    if one.fact is Fact.NOT_PASSED:
+        nothing_later = "no ledger" if one.other is None else f"no ledger later than {one.other}"
+        return (f"{_place(one)} names {nothing_later}.", f"Whoever made {this} may still be about to list it.")
+    return (_FACTS[one.fact](one),)
 
 
 def _purpose(purpose: LedgerPurpose, kind: LedgerKind) -> str:
@@ -89,8 +98,8 @@ def _node(ledger: SeenLedger) -> tuple[str, ...]:
         return made
     if ledger.last_entry is None:
         return (*made, "It is open." if ledger.state is LedgerState.OPEN else "It is being recovered.")
-    entries = ledger.last_entry + 1
-    return (*made, f"It is closed, with {entries} entries and {ledger.length} bytes.")
+    entries = "1 entry" if ledger.last_entry == 0 else f"{ledger.last_entry + 1} entries"
+    return (*made, f"It is closed, with {entries} and {ledger.length} bytes.")
 
 
 def _moment(ms: int) -> str:
@@ -108,45 +117,35 @@ def _place(one: LedgerEvidence) -> str:
     return f"{one.node} (version {one.version})" if one.version is not None else one.node
 
 
-def _nothing_later(one: LedgerEvidence) -> str:
-    return "no ledger" if one.other is None else f"none later than {one.other}"
-
-
-def _foreign_told(one: LedgerEvidence, _: str) -> str:
+def _foreign_told(one: LedgerEvidence) -> str:
     return f"Nothing more can be said of it: {one.text}." if one.text else "Nothing more can be said of it."
 
 
-_FACTS: Mapping[Fact, Callable[[LedgerEvidence, str], str]] = {
-    Fact.NAMED: lambda one, _: f"It is named by {_place(one)}.",
-    Fact.OWNER_ABSENT: lambda one, _: f"There is no {one.node}.",
-    Fact.CURSOR_ABSENT: lambda one, _: f"There is no {one.node}.",
-    Fact.PASSED_BY: lambda one, this: (
-        f"{_place(one)} does not name {this} but ledger {one.other}, which was taken later: nobody can list {this} now."
-    ),
-    Fact.LEFT_BOOKKEEPER: lambda one, _: f"{_place(one)} says that it was deleted from BookKeeper.",
-    Fact.COPY_READ_BACK: lambda _, __: "Its copy in the bucket was read back and is whole.",
-    Fact.NOT_PASSED: lambda one, this: (
-        f"{_place(one)} names {_nothing_later(one)}: whoever made {this} may still be about to list it."
-    ),
-    Fact.LOCATOR_ABSENT: lambda one, _: f"There is no {one.node} yet: it may be about to be put there.",
-    Fact.LOCATOR_HAS_HOLES: lambda one, _: (
+_FACTS: Mapping[Fact, Callable[[LedgerEvidence], str]] = {
+    Fact.NAMED: lambda one: f"It is named by {_place(one)}.",
+    Fact.OWNER_ABSENT: lambda one: f"There is no {one.node}.",
+    Fact.CURSOR_ABSENT: lambda one: f"There is no {one.node}.",
+    Fact.LEFT_BOOKKEEPER: lambda one: f"{_place(one)} says that it was deleted from BookKeeper.",
+    Fact.COPY_READ_BACK: lambda _: "Its copy in the bucket was read back and is whole.",
+    Fact.LOCATOR_ABSENT: lambda one: f"There is no {one.node} yet: it may be about to be put there.",
+    Fact.LOCATOR_HAS_HOLES: lambda one: (
         f"{_place(one)} does not name all versions: others may name older ones, as old brokers did."
     ),
-    Fact.NO_CURSOR_LEDGER: lambda one, _: f"{_place(one)} names no ledger at the moment.",
-    Fact.NO_VIEW_NAMED: lambda one, _: f"{one.node} names no compacted view.",
-    Fact.CURSOR_IS_THERE: lambda one, _: f"{_place(one)} is there, and may be about to name it.",
-    Fact.COPY_NOT_READ: lambda _, __: "Its copy in the bucket was not read back.",
-    Fact.COPY_FAILS: lambda _, __: "Its copy in the bucket is not whole.",
-    Fact.UNREADABLE: lambda one, _: f"{_place(one)} cannot be read: {one.text}.",
-    Fact.SAYS_MORE: lambda one, _: f"{_place(one)} says more than this version understands.",
-    Fact.NAMESPACE_UNKNOWN: lambda one, _: f"There is no {one.node}: nobody knows the namespace.",
-    Fact.MAY_BE_SHARED: lambda _, __: "Nobody has said that no other cluster keeps ledgers in this BookKeeper.",
+    Fact.NO_CURSOR_LEDGER: lambda one: f"{_place(one)} names no ledger at the moment.",
+    Fact.NO_VIEW_NAMED: lambda one: f"{one.node} names no compacted view.",
+    Fact.CURSOR_IS_THERE: lambda one: f"{_place(one)} is there, and may be about to name it.",
+    Fact.COPY_NOT_READ: lambda _: "Its copy in the bucket was not read back.",
+    Fact.COPY_FAILS: lambda _: "Its copy in the bucket is not whole.",
+    Fact.UNREADABLE: lambda one: f"{_place(one)} cannot be read: {one.text}.",
+    Fact.SAYS_MORE: lambda one: f"{_place(one)} says more than this version understands.",
+    Fact.NAMESPACE_UNKNOWN: lambda one: f"There is no {one.node}: nobody knows the namespace.",
+    Fact.MAY_BE_SHARED: lambda _: "Nobody has said that no other cluster keeps ledgers in this BookKeeper.",
     Fact.FOREIGN: _foreign_told,
-    Fact.ANOTHER_CLUSTER: lambda one, _: f"It belongs to another cluster: {one.text}.",
-    Fact.EMPTY: lambda _, __: "It has no entries: it was never used.",
-    Fact.ENTRIES_UNKNOWN: lambda _, __: "Whether it has entries shows only once it is closed.",
-    Fact.TRIMMED: lambda one, _: f"The list begins with ledger {one.other}: it was trimmed.",
-    Fact.NO_TRIMS_WORK: lambda one, _: (
+    Fact.ANOTHER_CLUSTER: lambda one: f"It belongs to another cluster: {one.text}.",
+    Fact.EMPTY: lambda _: "It has no entries: it was never used.",
+    Fact.ENTRIES_UNKNOWN: lambda _: "Whether it has entries shows only once it is closed.",
+    Fact.TRIMMED: lambda one: f"The list begins with ledger {one.other}: it was trimmed.",
+    Fact.NO_TRIMS_WORK: lambda one: (
         "It has entries, and the list is empty: no trim leaves that."
         if one.other is None
         else f"It has entries, and the list begins before it, with ledger {one.other}: no trim leaves that."

@@ -11,7 +11,7 @@ from offloader.bookkeeper.model import LedgerState
 from offloader.lifecycle.ledgers.evidence import Fact, LedgerEvidence, LedgerVerdict, Remedy, Standing, seen_ledger
 from offloader.lifecycle.ledgers.kinds import LedgerKind
 from offloader.lifecycle.ledgers.missing import not_seen
-from offloader.lifecycle.ledgers.told import fact_told, missing_told, remedies_told, told
+from offloader.lifecycle.ledgers.told import facts_told, missing_told, remedies_told, told
 from offloader.lifecycle.ledgers.verdicts import KnownStores, LedgerJudge
 
 from .clusters import cluster
@@ -40,8 +40,9 @@ def test_an_orphan_that_is_certain():
     assert told(verdict_on(world, ledger)) == (
         f"Ledger {ledger} is for data of {TOPIC}.",
         "It is closed, with 0 entries and 0 bytes.",
-        f"{node} does not name ledger {ledger} but ledger {greater}, which was taken later: nobody can list ledger"
-        f" {ledger} now.",
+        f"{node} does not name ledger {ledger}.",
+        f"It names ledger {greater}, which was taken later.",
+        f"So whoever made ledger {ledger} can no longer list it there.",
         "It has no entries: it was never used.",
         "So it is an orphan, and that is certain.",
     )
@@ -107,12 +108,12 @@ def test_a_missing_one():
 
 
 @pytest.mark.parametrize("fact", Fact)
-def test_each_fact_is_one_sentence(fact):
-    for one in (LedgerEvidence(fact), LedgerEvidence(fact, "s", "/node", 3, 4, "text")):
-        sentence = fact_told(one, 7)
-        assert sentence.endswith(".")
-        assert ". " not in sentence
-        assert "None" not in sentence or fact is Fact.PASSED_BY or fact is Fact.TRIMMED
+def test_each_fact_is_told_one_idea_a_sentence(fact):
+    for one in (LedgerEvidence(fact, other=4), LedgerEvidence(fact, "s", "/node", 3, 4, "text")):
+        for sentence in facts_told(one, 7):
+            assert sentence.endswith(".")
+            assert ". " not in sentence
+            assert "None" not in sentence
 
 
 @pytest.mark.parametrize("remedy", Remedy)
