@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from offloader._proto import metadata_pb2 as pb
-from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo
+from offloader._proto.managed_ledger_pb2 import ManagedCursorInfo, PositionInfo, SchemaLocator
 from offloader._proto.pulsar_messages_pb2 import MessageMetadata
 from offloader._proto.pulsar_wire_pb2 import BaseCommand
 from offloader.archive.items import Missing
@@ -39,11 +39,13 @@ from offloader.bookkeeper.api import BookieAddress, ListedLedger, ManagedLedger
 from offloader.bookkeeper.bookie_info import decode_address, encode_address
 from offloader.bookkeeper.layout import Layout, decode_layout, encode_layout
 from offloader.bookkeeper.managed_ledgers import (
+    OWNER,
     Compression,
     decode_cursor,
     decode_managed_ledger,
 )
 from offloader.bookkeeper.metadata_codec import decode_metadata
+from offloader.bookkeeper.model import DigestType
 from offloader.bookkeeper.requests import BatchRead, EntryRead, ListEntries, ReadLac, Request
 from offloader.bookkeeper.v2 import V2
 from offloader.bookkeeper.v3 import V3
@@ -53,6 +55,8 @@ from offloader.format.entry import inspect
 from offloader.format.index import decode_index
 from offloader.format.reader import entries, read_blocks
 from offloader.format.v1 import decode_ledger_index
+from offloader.lifecycle.ledgers.kinds import purpose_of
+from offloader.lifecycle.ledgers.references import read_cursor, read_last_entry, read_list, read_locator
 from offloader.metadata import layout, requests
 from offloader.metadata.catalog_codec import HEAD_MAGIC, STANDING, plain
 from offloader.metadata.envelope import FORMAT_VERSION, HEAD, MAGIC, unwrap
@@ -374,6 +378,28 @@ def _doors() -> Iterator[tuple[str, bytes, Door]]:
         name = Compression.Name(packed)
         yield f"managed ledger {name}", envelope(record, packed), lambda data: decode_managed_ledger(data, 0)
         yield f"cursor {name}", envelope(cursor, packed), decode_cursor
+        yield f"ledger list as references {name}", envelope(record, packed), lambda data: read_list(data, 0)
+        yield f"cursor as references {name}", envelope(cursor, packed), lambda data: read_cursor(data, 0)
+    schema = SchemaLocator.Version(version=0, position={"ledgerId": 3, "entryId": 0}, hash=b"h")
+    yield (
+        "schema locator",
+        SchemaLocator(info=schema, index=[schema]).SerializeToString(),
+        lambda data: read_locator(data, 0),
+    )
+    yield (
+        "cursor ledger's last entry",
+        PositionInfo(
+            ledgerId=3, entryId=7, properties=[{"name": "CompactedTopicLedger", "value": 5}]
+        ).SerializeToString(),
+        lambda data: read_last_entry(data, 4),
+    )
+    yield (
+        "custom metadata",
+        b"t/ns/persistent/x",
+        lambda data: purpose_of(
+            {"application": b"pulsar", "component": b"managed-ledger", OWNER: data}, DigestType.CRC32C
+        ),
+    )
     yield (
         "ledger metadata",
         b"BookieMetadataFormatVersion\t3\n" + _delimited(ledger_message().SerializeToString()),

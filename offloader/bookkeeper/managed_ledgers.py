@@ -77,9 +77,14 @@ def decode_managed_ledger(data: bytes, version: int) -> ManagedLedger:
     return ManagedLedger(tuple(ledgers), version, data, terminated)
 
 
-def decode_cursor(data: bytes) -> ManagedCursor:
+def decode_cursor_record(data: bytes) -> ManagedCursorInfo:
     """The value of a cursor's node. Raises DamagedRecordError."""
-    info = _decoded(data, ManagedCursorInfo, "cursor")
+    return _decoded(data, ManagedCursorInfo, "cursor")
+
+
+def decode_cursor(data: bytes) -> ManagedCursor:
+    """The same as what a reader needs of it. Raises DamagedRecordError."""
+    info = decode_cursor_record(data)
     has_position = info.HasField("markDeleteLedgerId") and info.HasField("markDeleteEntryId")
     return ManagedCursor(
         ledger=info.cursorsLedgerId if info.cursorsLedgerId >= 0 else None,

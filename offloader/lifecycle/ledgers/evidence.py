@@ -1,0 +1,163 @@
+"""The values of a verdict: a ledger's standing, the facts that prove it, and what would prove more. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from offloader.bookkeeper.model import NO_ENTRY, LedgerMetadata, LedgerState
+from offloader.lifecycle.ledgers.kinds import LedgerKind, LedgerPurpose, WhyForeign, foreign, purpose_of
+from offloader.lifecycle.ledgers.references import Referee
+
+
+class Standing(StrEnum):
+    """What a ledger is to us. Only what is certain may ever be deleted."""
+
+    REFERENCED = "referenced"
+    CERTAIN = "certain"
+    SUSPECT = "suspect"
+    FOREIGN = "foreign"
+
+
+class Fact(StrEnum):
+    """One link of a chain of evidence."""
+
+    # It is in use.
+    NAMED = "named"  # node, version
+
+    # It is an orphan.
+    OWNER_ABSENT = "owner-absent"  # node
+    CURSOR_ABSENT = "cursor-absent"  # node
+    PASSED_BY = "passed-by"  # node, version, other: the greater id
+    LEFT_BOOKKEEPER = "left-bookkeeper"  # node, version
+    COPY_READ_BACK = "copy-read-back"
+
+    # It may be one.
+    NOT_PASSED = "not-passed"  # node, version, other: the greatest id there is
+    LOCATOR_ABSENT = "locator-absent"  # node
+    LOCATOR_HAS_HOLES = "locator-has-holes"  # node, version
+    NO_CURSOR_LEDGER = "no-cursor-ledger"  # node, version
+    NO_VIEW_NAMED = "no-view-named"  # node
+    CURSOR_IS_THERE = "cursor-is-there"  # node, version
+    COPY_NOT_READ = "copy-not-read"
+    COPY_FAILS = "copy-fails"
+    UNREADABLE = "unreadable"  # node, version, text
+    SAYS_MORE = "says-more"  # node, version
+    NAMESPACE_UNKNOWN = "namespace-unknown"  # node: its policies
+    MAY_BE_SHARED = "may-be-shared"
+
+    # It is not ours.
+    FOREIGN = "foreign"  # text
+    ANOTHER_CLUSTER = "another-cluster"  # text: its name
+
+    # What is in it.
+    EMPTY = "empty"
+    ENTRIES_UNKNOWN = "entries-unknown"
+    TRIMMED = "trimmed"  # other: the first id of the list
+    NO_TRIMS_WORK = "no-trims-work"  # other: the first id of the list
+
+
+class Remedy(StrEnum):
+    """What would turn suspect into certain."""
+
+    LOAD_TOPIC = "load-topic"
+    LOAD_AND_ACKNOWLEDGE = "load-and-acknowledge"
+    NEW_SCHEMA = "new-schema"
+    COMPACT = "compact"
+    REMOVE_CURSOR = "remove-cursor"
+    READ_COPY = "read-copy"
+    REPAIR_NODE = "repair-node"
+    NEWER_OFFLOADER = "newer-offloader"
+    KNOW_NAMESPACE = "know-namespace"
+    DECLARE = "declare"
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEvidence:
+    """A fact, and where it was seen. Which fields it has stands behind each fact."""
+
+    fact: Fact
+    store: str = ""
+    node: str = ""
+    version: int | None = None
+    other: int | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenLedger:
+    """A ledger's node, as the scan saw it. `last_entry` None: not known (not closed, or the metadata are damaged).
+
+    `version`: the node's; `created_ms`: the node's, by ZooKeeper's clock. `length`: payload bytes once it is closed.
+    """
+
+    ledger: int
+    version: int
+    purpose: LedgerPurpose
+    state: LedgerState | None = None
+    last_entry: int | None = None
+    length: int = 0
+    created_ms: int | None = None
+
+    @property
+    def empty(self) -> bool:
+        return self.last_entry == NO_ENTRY
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerVerdict:
+    """What a ledger is, and why. `kept`: it is never deleted, whatever its standing: what is in it is data.
+
+    `referees`: the nodes that a guarded deletion must check; those that are absent, too.
+    """
+
+    ledger: SeenLedger
+    standing: Standing
+    kind: LedgerKind
+    evidence: tuple[LedgerEvidence, ...]
+    remedies: tuple[Remedy, ...] = ()
+    referees: tuple[Referee, ...] = ()
+    kept: bool = False
+
+    @property
+    def orphan(self) -> bool:
+        return self.standing in (Standing.CERTAIN, Standing.SUSPECT)
+
+    @property
+    def deletable(self) -> bool:
+        """Whether it may be marked. A deletion needs more: `refusals`, the delay, the second look."""
+        return self.standing is Standing.CERTAIN and not self.kept
+
+
+def seen_ledger(ledger: int, version: int, metadata: LedgerMetadata | None) -> SeenLedger:
+    """From a ledger's node. `metadata` None: damaged, or empty."""
+    if metadata is None:
+        return SeenLedger(ledger, version, foreign(WhyForeign.DAMAGED))
+    return SeenLedger(
+        ledger=ledger,
+        version=version,
+        purpose=purpose_of(metadata.custom, metadata.digest),
+        state=metadata.state,
+        last_entry=metadata.last_entry if metadata.closed else None,
+        length=metadata.length,
+        created_ms=metadata.listed_ms,
+    )
+
+
+def same_evidence(first: LedgerVerdict, second: LedgerVerdict) -> bool:
+    """Whether a second look proves what the first did: the same ledger's node, standing and facts.
+
+    A referee may have changed in between (its version, a still greater id), the ledger's own node must not: but for the
+    closing, which is our own (`state` and end). What is in it may show only then: ask `deletable` of the second look.
+    """
+    one, other = first.ledger, second.ledger
+    return (
+        (one.ledger, one.purpose, one.created_ms) == (other.ledger, other.purpose, other.created_ms)
+        and first.standing is second.standing
+        and _proof(first) == _proof(second)
+    )
+
+
+def _proof(verdict: LedgerVerdict) -> set[tuple[str, str, str]]:
+    contents = (Fact.EMPTY, Fact.ENTRIES_UNKNOWN, Fact.TRIMMED, Fact.NO_TRIMS_WORK)
+    return {(one.fact, one.store, one.node) for one in verdict.evidence if one.fact not in contents}

@@ -1,0 +1,36 @@
+"""The other way round: ledgers that are referenced, and are not in BookKeeper. Pure.
+
+The ids are listed before the references are read, so a ledger that was created in between is not among them. Hence two
+looks: `not_seen` says which ledgers' nodes to read once more, and `still_missing` compares with references read later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from dataclasses import dataclass
+
+from offloader.lifecycle.ledgers.references import Referee, References, named_ledgers
+
+
+@dataclass(frozen=True, slots=True)
+class MissingLedger:
+    """A ledger that a node names, and that has no metadata: readers of what names it stop there, or lose it."""
+
+    ledger: int
+    referee: Referee
+
+
+def not_seen(stores: Iterable[References], seen: Container[int]) -> tuple[MissingLedger, ...]:
+    """Every ledger that is named and was not `seen` in BookKeeper, in order."""
+    found = (MissingLedger(*one) for store in stores for one in named_ledgers(store) if one[0] not in seen)
+    return tuple(sorted(found, key=lambda one: (one.ledger, one.referee[:3])))
+
+
+def still_missing(first: Iterable[MissingLedger], second: Iterable[MissingLedger]) -> tuple[MissingLedger, ...]:
+    """Those that the second look misses, too, and that the same node still names."""
+    before = {_without_version(one) for one in first}
+    return tuple(one for one in second if _without_version(one) in before)
+
+
+def _without_version(one: MissingLedger) -> tuple[int, tuple[str, str, str]]:
+    return one.ledger, (one.referee.store, one.referee.kind, one.referee.node)

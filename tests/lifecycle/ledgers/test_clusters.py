@@ -1,0 +1,166 @@
+"""In random clusters the verdicts find exactly the orphans, and whatever they would delete is never missed. Scans that
+are broken on purpose are caught by the same checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from offloader.lifecycle.ledgers.evidence import LedgerVerdict, Standing
+from offloader.lifecycle.ledgers.leftovers import leftover_managed_ledgers
+from offloader.lifecycle.ledgers.missing import not_seen, still_missing
+from offloader.lifecycle.ledgers.references import named_ledgers
+from offloader.lifecycle.ledgers.verdicts import KnownStores, LedgerJudge
+
+from .clusters import MAKINGS, ORDINARY, cluster, left_over_names, offload, pause, some_topic
+from .world import World
+
+SEEDS = range(60)
+Scan = Callable[[World, Callable[[], None]], list[LedgerVerdict]]
+
+
+def nothing() -> None:
+    """Brokers rest while the scan runs."""
+
+
+def scan(world: World, meanwhile: Callable[[], None] = nothing) -> list[LedgerVerdict]:
+    """The ids first, then the references."""
+    seen = world.seen()
+    meanwhile()
+    judge = LedgerJudge(KnownStores((world.references(),), alone=True, copies=dict(world.copies)))
+    return [judge.verdict(one) for one in seen]
+
+
+def references_first(world: World, meanwhile: Callable[[], None] = nothing) -> list[LedgerVerdict]:
+    """Broken: what was listed in between is not known."""
+    judge = LedgerJudge(KnownStores((world.references(),), alone=True, copies=dict(world.copies)))
+    meanwhile()
+    return [judge.verdict(one) for one in world.seen()]
+
+
+def not_listed_means_orphan(world: World, meanwhile: Callable[[], None] = nothing) -> list[LedgerVerdict]:
+    """Broken: a ledger that was created and is about to be listed is not listed."""
+    found = scan(world, meanwhile)
+    return [LedgerVerdict(one.ledger, Standing.CERTAIN, one.kind, one.evidence) if one.orphan else one for one in found]
+
+
+def ids(verdicts, *standings) -> set[int]:
+    return {one.ledger.ledger for one in verdicts if one.standing in standings}
+
+
+def brokers_go_on(world: World, seed: int) -> None:
+    """Between two reads of a scan: topics are created, loaded, trimmed, deleted; brokers are paused."""
+    world.random = Random(seed)
+    for _ in range(6):
+        world.random.choice((*ORDINARY, pause, lambda w, _: w.topic()))(world, some_topic(world))
+
+
+def lost_by(scan_it: Scan, seed: int) -> set[int]:
+    """The ledgers that are named in the end and were deleted: a scan while brokers work, the deletions, and then every
+    paused broker goes on."""
+    world = cluster(seed)
+    verdicts = scan_it(world, lambda: brokers_go_on(world, seed + 1))
+    deleted = {one.ledger.ledger for one in verdicts if one.deletable}
+    for ledger in deleted:
+        world.ledgers.pop(ledger, None)
+    world.resume()
+    return deleted & {ledger for ledger, _ in named_ledgers(world.references())}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_exactly_the_orphans_are_found(seed):
+    world = cluster(seed)
+    verdicts = scan(world)
+    paused = {one.ledger for one in world.about_to_list}
+    orphans = {ledger for ledger in world.orphans if ledger in world.ledgers}
+    assert ids(verdicts, Standing.CERTAIN, Standing.SUSPECT) == orphans | paused
+    assert ids(verdicts, Standing.CERTAIN) & paused == set()
+    assert ids(verdicts, Standing.FOREIGN) == world.foreign
+    assert len(verdicts) == len(world.ledgers)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_exactly_the_managed_ledgers_that_belong_to_nobody_are_found(seed):
+    world = cluster(seed)
+    found = leftover_managed_ledgers(world.references())
+    assert {one.name for one in found} == left_over_names(world)
+    for one in found:
+        assert one.standing is Standing.CERTAIN
+        assert set(one.ledgers) == {*world.used_by(one.name)}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_whatever_is_deleted_is_never_missed(seed):
+    assert lost_by(scan, seed) == set()
+
+
+@pytest.mark.parametrize("broken", [references_first, not_listed_means_orphan])
+def test_a_broken_scan_is_caught(broken):
+    caught = [seed for seed in SEEDS if lost_by(broken, seed)]
+    assert len(caught) > 3
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_each_suspect_of_a_topic_becomes_certain_once_its_remedy_is_done(seed):
+    """All but those whose cursor is there, and those of paused brokers."""
+    world = cluster(seed, steps=60)
+    world.resume()
+    before = ids(scan(world), Standing.SUSPECT)
+    for name in world.topics:
+        world.roll(name)
+        for cursor in world.cursors(name):
+            world.acknowledge(name, cursor)
+        world.compact(name)
+    for path in [path for path in world.nodes if path.startswith("/schemas/")]:
+        world.schema(path.removeprefix("/schemas/"))
+    after = {one.ledger.ledger: one for one in scan(world)}
+    assert {ledger for ledger in before if after[ledger].standing is not Standing.CERTAIN} == set()
+
+
+@pytest.mark.parametrize("making", MAKINGS, ids=lambda making: making.__name__)
+def test_each_making_of_orphans_is_found_by_itself(making):
+    for seed in range(5):
+        world = World(Random(seed))
+        making(world, world.topic())
+        orphans = {ledger for ledger in world.orphans if ledger in world.ledgers}
+        assert ids(scan(world), Standing.CERTAIN, Standing.SUSPECT) == orphans
+        assert {one.name for one in leftover_managed_ledgers(world.references())} == left_over_names(world)
+
+
+# The other way round
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_referenced_but_missing_is_found_and_nothing_else(seed):
+    world = cluster(seed)
+    named = sorted(ledger for ledger, _ in named_ledgers(world.references()))
+    lost = world.random.sample(named, 3)
+    for ledger in lost:
+        world.ledgers.pop(ledger, None)
+    seen = set(world.ledgers)
+    brokers_go_on(world, seed)
+    first = not_seen([world.references()], seen)
+    again = {one.ledger for one in first if one.ledger in world.ledgers}  # each node is read once more
+    later = world.references(since=3)
+    missing = still_missing(first, not_seen([later], seen | again))
+    expected = {ledger for ledger, _ in named_ledgers(later) if ledger in lost}
+    assert {one.ledger for one in missing} == expected
+
+
+def test_a_ledger_that_was_created_between_the_reads_is_not_missing():
+    world = World(Random(3))
+    name = world.topic()
+    seen = set(world.ledgers)
+    world.roll(name)
+    first = not_seen([world.references()], seen)
+    assert len(first) == 1
+    assert still_missing(first, not_seen([world.references()], set(world.ledgers))) == ()
+
+
+def test_a_ledger_that_left_bookkeeper_for_the_bucket_is_not_missing():
+    world = World(Random(3))
+    name = world.topic()
+    offload(world, name)
+    assert not_seen([world.references()], set(world.ledgers)) == ()
