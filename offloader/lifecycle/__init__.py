@@ -1,0 +1,1 @@
+"""The end of data: what may go, and in which two phases."""
