@@ -146,12 +146,13 @@ def tried(
     record: PendingDeleteLedgerInfo, outcome: DeletionTry, why: str, now: int, timing: DeletionTiming
 ) -> PendingDeleteLedgerInfo:
     """What follows from a try. Where its answer is lost, the next look decides, and not at once: the request may still
-    be on its way until the session has ended. So it is where we were stopped in between."""
+    be on its way until the session has ended. So it is where we were stopped in between. Also a last try that was
+    refused is followed by a look: an earlier one may have been done."""
     match outcome:
         case DeletionTry.DONE:
             return _ended(record, DeletionState.DELETED, DeletionAnswer.DELETED, "", now)
         case DeletionTry.REFUSED:
-            return _again(record, why, now, timing)
+            return replace(record, next_at=now + timing.wait_after(record.tries), reason=why)
         case DeletionTry.UNKNOWN:
             return replace(record, reason=why)
 
