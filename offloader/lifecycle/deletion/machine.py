@@ -76,7 +76,9 @@ class DeletionStep(Enum):
 
     NOTHING = "nothing"
     CLOSE = "close"  # safely; then `closed`
-    DELETE = "delete"  # guarded, by the record's node and evidence; then `tried`
+    DELETE = (
+        "delete"  # guarded by the record's node and evidence, in the session of the look and no later; then `tried`
+    )
 
 
 class DeletionTry(Enum):
