@@ -4,8 +4,11 @@ Names are those of PIP-186, where it has them."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+UUID = re.compile(r"[0-9a-f-]{1,36}")  # others may say anything, and it becomes a part of a key
 
 
 class LedgerType(StrEnum):
@@ -159,8 +162,10 @@ class PendingDeleteLedgerInfo:
     @property
     def is_valid(self) -> bool:
         """Whether it says all that a deletion needs."""
+        context = self.offload_context
         in_bucket = self.ledger_type is LedgerType.OFFLOAD_LEDGER
-        return self.ledger_id >= 0 and in_bucket == (self.offload_context is not None) and self.evidence.is_complete
+        placed = bool(UUID.fullmatch(context.uuid)) if context else not in_bucket
+        return self.ledger_id >= 0 and placed and in_bucket == (context is not None) and self.evidence.is_complete
 
 
 @dataclass(frozen=True, slots=True)

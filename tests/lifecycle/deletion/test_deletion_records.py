@@ -95,6 +95,7 @@ def test_the_password_is_in_no_text():
         candidate(-1),
         candidate(ledger_type=LedgerType.OFFLOAD_LEDGER),
         candidate(offload_context=DeletionOffloadContext("9b1c")),
+        candidate(ledger_type=LedgerType.OFFLOAD_LEDGER, offload_context=DeletionOffloadContext("../x")),
         candidate(evidence=replace(EVIDENCE, referee="")),
         candidate(evidence=replace(EVIDENCE, referee_version=None)),
         candidate(evidence=replace(EVIDENCE, proof=DeletionProof.REFEREE_ABSENT)),
