@@ -5,12 +5,13 @@ Pulsar's own offloader: offloader/archive/ledgers/names.py.)
     _journal/<application>/<epoch>/<slot>
     _requests/<application>/<id>, <id>.seen, <id>.done
     _claims/<application>/<tenant>/<namespace>/<topic>
+    _deletion/<cluster>/records/<name>/<slot>, switch/<slot>
     <tenant>/<namespace>/<topic>/<uuid>, <uuid>-index, <uuid>-record, _catalog/<generation>/<slot>
     <tenant>/<namespace>/<topic>/_manifests/<generation>/<level>-<number>, records-<number>, newest
 
-Tenants, namespaces, topics and applications are URL-encoded; a leading `_` or `.` is encoded too, so that no name is
-taken for one of ours, for a store's helper folder or for a parent folder. Epochs, generations and slots have 20 digits:
-key order is their order.
+Tenants, namespaces, topics, applications and clusters are URL-encoded; a leading `_` or `.` is encoded too, so that no
+name is taken for one of ours, for a store's helper folder or for a parent folder. Epochs, generations and slots have 20
+digits: key order is their order.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ MANIFESTS = "_manifests"
 JOURNAL = "_journal"
 REQUESTS = "_requests"
 CLAIMS = "_claims"
+DELETION = "_deletion"
 
 INDEX = "-index"
 RECORD = "-record"
@@ -136,6 +138,29 @@ def epoch_folder(application: str, epoch: int) -> str:
 def requests_folder(application: str) -> str:
     """An application's requests, with the closing slash."""
     return f"{REQUESTS}/{_encode(application)}/"
+
+
+def deletion_records_folder(cluster: str) -> str:
+    """What is to be deleted of a cluster's data, a folder for each, with the closing slash."""
+    return f"{DELETION}/{_encode(cluster)}/records/"
+
+
+def deletion_folder(cluster: str, name: str) -> str:
+    """The versions of one deletion's record, with the closing slash."""
+    return f"{deletion_records_folder(cluster)}{name}/"
+
+
+def deletion_switch_folder(cluster: str) -> str:
+    """When deletion was switched on and off, with the closing slash."""
+    return f"{DELETION}/{_encode(cluster)}/switch/"
+
+
+def parse_deletion_key(cluster: str, key: str) -> tuple[str, int] | None:
+    """Name and version of a key under `deletion_records_folder(cluster)`, None for anything else."""
+    folder = deletion_records_folder(cluster)
+    name, _, rest = key.removeprefix(folder).partition("/")
+    slot = parse_slot(rest)
+    return None if slot is None or not key.startswith(folder) else (name, slot)
 
 
 def claims_folder(application: str) -> str:

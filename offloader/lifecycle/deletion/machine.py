@@ -1,0 +1,291 @@
+"""The two phases of a deletion: pure, no I/O. Whoever runs them looks, records what is ruled, and only then acts.
+
+First phase: `marked`; nothing else changes. Second phase, when `turn` says so: a second look, of which `rule` says what
+follows, as often as there are tries. A record is compared with what is there, never believed; *still in use*, *does not
+match*, *already gone* and *invalid* are ends, not failures. A try counts before it is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from offloader.errors import FatalError
+from offloader.lifecycle.deletion.records import (
+    DeletionAnswer,
+    DeletionEvidence,
+    DeletionState,
+    DeletionSwitch,
+    LedgerNode,
+    PendingDeleteLedgerInfo,
+)
+from offloader.lifecycle.deletion.timing import DeletionTiming
+
+
+@dataclass(frozen=True, slots=True)
+class UnreferencedLedger:
+    """It is there, and the evidence says that nothing refers to it. `age` in ms, by ZooKeeper's clock.
+
+    `holds_data`: it has entries that no list has and no trim explains."""
+
+    node: LedgerNode
+    evidence: DeletionEvidence
+    age: int
+    is_open: bool = False
+    holds_data: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReferencedLedger:
+    """Something refers to it."""
+
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnprovenLedger:
+    """It is there; nothing refers to it, and nothing proves that nothing will."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class GoneLedger:
+    """It is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedLook:
+    """Nobody could say, or something is in trouble."""
+
+    why: str
+
+
+SecondLook = UnreferencedLedger | ReferencedLedger | UnprovenLedger | GoneLedger | FailedLook
+
+
+class DeletionTurn(Enum):
+    """What a record waits for."""
+
+    NOTHING = "nothing"  # time, an operator, or nothing any more
+    LOOK = "look"
+    REMOVE = "remove"  # it has ended long ago
+
+
+class DeletionStep(Enum):
+    """What is done once the ruling's record is written."""
+
+    NOTHING = "nothing"
+    CLOSE = "close"  # safely; then `closed`
+    DELETE = (
+        "delete"  # guarded by the record's node and evidence, in the session of the look and no later; then `tried`
+    )
+
+
+class DeletionTry(Enum):
+    """What came of a guarded deletion."""
+
+    DONE = "done"
+    REFUSED = "refused"  # by the guard, or by a failure: nothing was done
+    UNKNOWN = "unknown"  # its answer is lost
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionRuling:
+    """The record as it is to be written, unless it is the same as before; then what to do."""
+
+    record: PendingDeleteLedgerInfo
+    step: DeletionStep = DeletionStep.NOTHING
+
+
+def marked(
+    candidate: PendingDeleteLedgerInfo, former: PendingDeleteLedgerInfo | None, now: int
+) -> PendingDeleteLedgerInfo | None:
+    """First phase: the record of a candidate, with all its evidence. None: it is pending already, or not valid."""
+    if not candidate.is_valid or (former is not None and not former.has_ended):
+        return None
+    return _anew(candidate, candidate.node, candidate.evidence, now)
+
+
+def turn(
+    record: PendingDeleteLedgerInfo, now: int, timing: DeletionTiming, switch: DeletionSwitch | None
+) -> DeletionTurn:
+    """What comes next. Nothing ever, but the removal of what has ended, while deletion is switched off."""
+    if record.has_ended:
+        return DeletionTurn.REMOVE if now > record.ended_at + timing.kept else DeletionTurn.NOTHING
+    if switch is None or not switch.on or not record.is_in_flight:
+        return DeletionTurn.NOTHING
+    if not record.is_valid or _began_before(record, switch):
+        return DeletionTurn.LOOK
+    return DeletionTurn.LOOK if now >= _due_at(record, timing) else DeletionTurn.NOTHING
+
+
+def rule(
+    record: PendingDeleteLedgerInfo, look: SecondLook, now: int, timing: DeletionTiming, switch: DeletionSwitch
+) -> DeletionRuling:
+    """Second phase: what follows from a second look. The switch is one that is on."""
+    if not record.is_valid:
+        return DeletionRuling(_kept(record, DeletionAnswer.INVALID, "the record lacks what a deletion needs", now))
+    match look:
+        case GoneLedger():
+            return DeletionRuling(_gone(record, now))
+        case FailedLook(why):
+            counted = replace(record, tries=record.tries + 1)
+            return DeletionRuling(_again(counted, why, now, timing))
+        case ReferencedLedger(by):
+            return DeletionRuling(_kept(record, DeletionAnswer.STILL_IN_USE, by, now))
+        case UnprovenLedger(why):
+            return DeletionRuling(_kept(record, DeletionAnswer.DOES_NOT_MATCH, why, now))
+        case UnreferencedLedger():
+            return _rule_unreferenced(record, look, now, timing, switch)
+
+
+def closed(record: PendingDeleteLedgerInfo, node: LedgerNode) -> DeletionRuling:
+    """What follows once the ledger is closed: its node is another one now."""
+    return DeletionRuling(replace(record, node=node, closing=False), DeletionStep.DELETE)
+
+
+def tried(
+    record: PendingDeleteLedgerInfo, outcome: DeletionTry, why: str, now: int, timing: DeletionTiming
+) -> PendingDeleteLedgerInfo:
+    """What follows from a try. Where its answer is lost, the next look decides, and not at once: the request may still
+    be on its way until the session has ended. So it is where we were stopped in between. Also a last try that was
+    refused is followed by a look: an earlier one may have been done."""
+    match outcome:
+        case DeletionTry.DONE:
+            return _ended(record, DeletionState.DELETED, DeletionAnswer.DELETED, "", now)
+        case DeletionTry.REFUSED:
+            return replace(record, next_at=now + timing.wait_after(record.tries), reason=why)
+        case DeletionTry.UNKNOWN:
+            return replace(record, reason=why)
+
+
+def undone(record: PendingDeleteLedgerInfo, now: int) -> PendingDeleteLedgerInfo:
+    """Costs nothing while it is marked, or was given up. Raises FatalError for what is not to be undone like this."""
+    if record.state not in (DeletionState.MARKED, DeletionState.GIVEN_UP):
+        raise FatalError(f"ledger {record.ledger_id} is {record.state}: only what is marked or given up can be undone")
+    return replace(record, state=DeletionState.UNDONE, answer=None, reason="", ended_at=now)
+
+
+def recreated(record: PendingDeleteLedgerInfo, now: int) -> PendingDeleteLedgerInfo:
+    """The second chance: the ledger's node, which we had deleted, is there again."""
+    if record.answer is not DeletionAnswer.DELETED:
+        raise FatalError(f"ledger {record.ledger_id} is {record.state}: only what we deleted can be created again")
+    return replace(record, state=DeletionState.UNDONE, ended_at=now)
+
+
+def retried(record: PendingDeleteLedgerInfo, now: int) -> PendingDeleteLedgerInfo:
+    """An operator wants more tries for what was given up: its next look is due at once."""
+    _check_given_up(record)
+    return replace(record, state=DeletionState.MARKED, tries=0, next_at=now)
+
+
+def dropped(record: PendingDeleteLedgerInfo, now: int) -> PendingDeleteLedgerInfo:
+    """An operator wants no more tries for what was given up."""
+    _check_given_up(record)
+    return _kept(record, DeletionAnswer.DROPPED, record.reason, now)
+
+
+def _rule_unreferenced(
+    record: PendingDeleteLedgerInfo,
+    look: UnreferencedLedger,
+    now: int,
+    timing: DeletionTiming,
+    switch: DeletionSwitch,
+) -> DeletionRuling:
+    if look.holds_data:
+        return DeletionRuling(_kept(record, DeletionAnswer.HOLDS_DATA, "it has entries that no list has", now))
+    if not look.evidence.is_complete:
+        return DeletionRuling(_kept(record, DeletionAnswer.INVALID, "the evidence names no referee", now))
+    if look.node != record.node and not _is_closed_by_us(record, look):
+        return DeletionRuling(_kept(record, DeletionAnswer.DOES_NOT_MATCH, _difference(record.node, look.node), now))
+    changed = look.node != record.node or not look.evidence.is_same(record.evidence)
+    if changed or _began_before(record, switch):
+        return DeletionRuling(_anew(record, look.node, look.evidence, now))
+    if look.age < timing.effective_delay:
+        return DeletionRuling(replace(record, next_at=now + timing.effective_delay - look.age))
+    if record.tries >= timing.max_tries:
+        return DeletionRuling(_again(record, record.reason or "its last try was cut short", now, timing))
+    return _begin_try(record, look, now, timing)
+
+
+def _begin_try(
+    record: PendingDeleteLedgerInfo, look: UnreferencedLedger, now: int, timing: DeletionTiming
+) -> DeletionRuling:
+    tries = record.tries + 1
+    begun = replace(
+        record,
+        state=DeletionState.DELETING,
+        evidence=look.evidence,
+        tries=tries,
+        next_at=now + timing.wait_after(tries),
+        closing=look.is_open,
+    )
+    return DeletionRuling(begun, DeletionStep.CLOSE if look.is_open else DeletionStep.DELETE)
+
+
+def _due_at(record: PendingDeleteLedgerInfo, timing: DeletionTiming) -> int:
+    return max(record.marked_at + timing.effective_delay, record.next_at)
+
+
+def _began_before(record: PendingDeleteLedgerInfo, switch: DeletionSwitch) -> bool:
+    """Deletion was switched off since: evidence and delay begin anew."""
+    return record.marked_at < switch.at
+
+
+def _is_closed_by_us(record: PendingDeleteLedgerInfo, look: UnreferencedLedger) -> bool:
+    """It was open, and we were about to close it when we were stopped."""
+    return record.closing and not look.is_open and look.node.ctime == record.node.ctime
+
+
+def _difference(recorded: LedgerNode, there: LedgerNode) -> str:
+    if recorded.ctime != there.ctime:
+        return "another ledger has this id: its node was created at another time than the record says"
+    return f"the ledger's metadata are not those of the record: version {there.version}, recorded {recorded.version}"
+
+
+def _anew(
+    record: PendingDeleteLedgerInfo, node: LedgerNode, evidence: DeletionEvidence, now: int
+) -> PendingDeleteLedgerInfo:
+    return replace(
+        record,
+        node=node,
+        evidence=evidence,
+        state=DeletionState.MARKED,
+        marked_at=now,
+        tries=0,
+        next_at=0,
+        closing=False,
+        answer=None,
+        reason="",
+        ended_at=0,
+    )
+
+
+def _again(record: PendingDeleteLedgerInfo, why: str, now: int, timing: DeletionTiming) -> PendingDeleteLedgerInfo:
+    """One more try later; after the last one, none."""
+    if record.tries >= timing.max_tries:
+        return replace(record, state=DeletionState.GIVEN_UP, reason=why)
+    return replace(record, next_at=now + timing.wait_after(record.tries), reason=why)
+
+
+def _gone(record: PendingDeleteLedgerInfo, now: int) -> PendingDeleteLedgerInfo:
+    """By our own try, if one was on its way: its answer was lost, or we were."""
+    ours = record.state is DeletionState.DELETING and not record.closing
+    return _ended(
+        record, DeletionState.DELETED, DeletionAnswer.DELETED if ours else DeletionAnswer.ALREADY_GONE, "", now
+    )
+
+
+def _kept(record: PendingDeleteLedgerInfo, answer: DeletionAnswer, why: str, now: int) -> PendingDeleteLedgerInfo:
+    return _ended(record, DeletionState.KEPT, answer, why, now)
+
+
+def _ended(
+    record: PendingDeleteLedgerInfo, state: DeletionState, answer: DeletionAnswer, why: str, now: int
+) -> PendingDeleteLedgerInfo:
+    return replace(record, state=state, answer=answer, reason=why, ended_at=now)
+
+
+def _check_given_up(record: PendingDeleteLedgerInfo) -> None:
+    if record.state is not DeletionState.GIVEN_UP:
+        raise FatalError(f"ledger {record.ledger_id} is {record.state}, not given up")

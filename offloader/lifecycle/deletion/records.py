@@ -1,0 +1,176 @@
+"""What is recorded of one deletion, from its mark to its end. Pure, no I/O.
+
+Names are those of PIP-186, where it has them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+UUID = re.compile(r"[0-9a-f-]{1,36}")  # others may say anything, and it becomes a part of a key
+
+
+class LedgerType(StrEnum):
+    """Where the ledger's data are. One that is in both places has two records."""
+
+    LEDGER = "LEDGER"  # in BookKeeper
+    OFFLOAD_LEDGER = "OFFLOAD_LEDGER"  # in a bucket
+
+
+class LedgerComponent(StrEnum):
+    """Whose ledger it is. PIP-186 has the first three, and forgets the others."""
+
+    MANAGED_LEDGER = "MANAGED_LEDGER"
+    MANAGED_CURSOR = "MANAGED_CURSOR"
+    SCHEMA_STORAGE = "SCHEMA_STORAGE"
+    COMPACTED_VIEW = "COMPACTED_VIEW"
+    DELAYED_INDEX = "DELAYED_INDEX"
+
+
+class DeletionState(StrEnum):
+    """`MARKED`, `DELETING` and `GIVEN_UP` are pending; the others are ends."""
+
+    MARKED = "marked"  # first phase: nothing else has changed
+    DELETING = "deleting"  # a try of the second phase may be on its way
+    DELETED = "deleted"
+    KEPT = "kept"  # ended without a deletion; its answer says why
+    UNDONE = "undone"
+    GIVEN_UP = "given up"  # after the last try: an operator retries or drops it
+
+
+class DeletionAnswer(StrEnum):
+    """What came of it. All but `DELETED` are successes too: nothing is left to do."""
+
+    DELETED = "deleted"
+    ALREADY_GONE = "already gone"
+    STILL_IN_USE = "still in use"
+    DOES_NOT_MATCH = "does not match"
+    INVALID = "invalid"
+    HOLDS_DATA = "holds data"  # entries that no list has: kept, and told
+    DROPPED = "dropped"  # an operator did so, after it was given up
+
+
+class DeletionProof(StrEnum):
+    """Why nothing can refer to the ledger. Each is guarded in its own way: `GuardKind`."""
+
+    PASSED_BY = "passed by"  # its referee names a greater id
+    REFEREE_ABSENT = "referee absent"
+    BOOKKEEPER_DELETED = "bookkeeper deleted"  # listed as such; the offloaded copy verifies
+    ON_DEMAND = "on demand"  # suspect only: an operator asked for it
+
+
+class GuardKind(StrEnum):
+    """What the transaction that deletes does with the referee."""
+
+    CHECK = "check"  # its version is the one that was read
+    PROVE_ABSENCE = "prove absence"  # create it, and delete it
+    REWRITE = "rewrite"  # its own bytes, at the version that was read: whoever holds that version has lost it
+
+
+GUARDS = {
+    DeletionProof.PASSED_BY: GuardKind.CHECK,
+    DeletionProof.REFEREE_ABSENT: GuardKind.PROVE_ABSENCE,
+    DeletionProof.BOOKKEEPER_DELETED: GuardKind.CHECK,
+    DeletionProof.ON_DEMAND: GuardKind.REWRITE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerNode:
+    """A ledger's metadata as ZooKeeper has them. `ctime` in ms, by ZooKeeper's clock."""
+
+    data: bytes = field(repr=False)  # it may hold a password
+    version: int
+    ctime: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionEvidence:
+    """`referee`: the path of the node that would refer to the ledger. `says`: the chain of evidence, for people."""
+
+    proof: DeletionProof
+    referee: str
+    referee_version: int | None = None  # None: there is no such node
+    says: tuple[str, ...] = ()
+
+    @property
+    def guard(self) -> GuardKind:
+        """How a deletion because of it is guarded."""
+        return GUARDS[self.proof]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it can be guarded: the version of a referee that is there, and of no other."""
+        absent = self.proof is DeletionProof.REFEREE_ABSENT
+        return bool(self.referee) and absent == (self.referee_version is None)
+
+    def is_same(self, other: DeletionEvidence) -> bool:
+        """The same proof by the same node. Its version, and other ids that it names, may have changed since."""
+        return (self.proof, self.referee) == (other.proof, other.referee)
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionOffloadContext:
+    """Which copy of an OFFLOAD_LEDGER."""
+
+    uuid: str
+    driver_name: str = ""
+    driver_metadata: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PendingDeleteLedgerInfo:
+    """One deletion. Times are ms. `marked_by`: who asked: a scan, a command, the system topic."""
+
+    ledger_id: int
+    ledger_type: LedgerType
+    ledger_component: LedgerComponent
+    topic_name: str
+    node: LedgerNode
+    evidence: DeletionEvidence
+    state: DeletionState
+    marked_at: int
+    marked_by: str = ""
+    tries: int = 0
+    next_at: int = 0
+    closing: bool = False
+    answer: DeletionAnswer | None = None
+    reason: str = ""
+    ended_at: int = 0
+    cursor_name: str = ""
+    schema_id: str = ""
+    offload_context: DeletionOffloadContext | None = None
+    unknown_fields: bytes = b""
+
+    @property
+    def name(self) -> str:
+        """What it is kept by: one record a ledger and place, whoever marks it."""
+        context = self.offload_context
+        return f"{self.ledger_type}-{self.ledger_id:020d}" + (f"-{context.uuid}" if context else "")
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more is done about it."""
+        return self.state in (DeletionState.DELETED, DeletionState.KEPT, DeletionState.UNDONE)
+
+    @property
+    def is_in_flight(self) -> bool:
+        """Whether the second phase is still to come, or is on its way."""
+        return self.state in (DeletionState.MARKED, DeletionState.DELETING)
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether it says all that a deletion needs."""
+        context = self.offload_context
+        in_bucket = self.ledger_type is LedgerType.OFFLOAD_LEDGER
+        placed = bool(UUID.fullmatch(context.uuid)) if context else not in_bucket
+        return self.ledger_id >= 0 and placed and in_bucket == (context is not None) and self.evidence.is_complete
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionSwitch:
+    """Whether deletion was switched on, and when. Off with records pending: they stay."""
+
+    on: bool
+    at: int

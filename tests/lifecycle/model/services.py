@@ -1,0 +1,255 @@
+"""Our own part: the product's machine decides, one step at a time; between any two it may be stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from offloader.lifecycle.deletion.machine import (
+    DeletionStep,
+    DeletionTry,
+    GoneLedger,
+    ReferencedLedger,
+    SecondLook,
+    UnprovenLedger,
+    UnreferencedLedger,
+    marked,
+    rule,
+    tried,
+    undone,
+)
+from offloader.lifecycle.deletion.records import (
+    DeletionEvidence,
+    DeletionProof,
+    DeletionState,
+    DeletionSwitch,
+    GuardKind,
+    LedgerComponent,
+    LedgerNode,
+    LedgerType,
+    PendingDeleteLedgerInfo,
+)
+from offloader.lifecycle.deletion.timing import DAY_MS, DeletionTiming
+from tests.lifecycle.model.brokers import with_ledger
+from tests.lifecycle.model.world import ABSENT, OURS, THERE, Late, Node, Service, State, Step, World
+
+NOW = 1000 * DAY_MS  # whatever waits is due: how long it waited is left to the order of events
+SWITCH = DeletionSwitch(True, 0)
+LEFT_OUT = {"scans", "deletes, lost", "deletes later, lost"}  # by `alone`
+OUTCOMES = tuple(DeletionTry)
+Steps = Iterator[tuple[tuple[Any, ...], State]]
+
+
+class Services:
+    """The services' part of the model. Records are known by number."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.timing = DeletionTiming(max_tries=world.tries)
+        self.records: list[PendingDeleteLedgerInfo] = []
+        self._numbers: dict[PendingDeleteLedgerInfo, int] = {}
+
+    def number(self, record: PendingDeleteLedgerInfo) -> int:
+        """Without what tells nothing: times, and texts for people."""
+        same = replace(
+            record, marked_at=0, next_at=0, ended_at=0, reason="", evidence=_plain(record.evidence), marked_by=""
+        )
+        number = self._numbers.setdefault(same, len(self.records))
+        if number == len(self.records):
+            self.records.append(same)
+        return number
+
+    def actions(self, state: State) -> Steps:
+        for place, service in enumerate(state.services):
+            if service.step != Step.IDLE:
+                yield ("stops", place), with_service(state, place, Service())
+            yield from self._steps(state, place, service)
+        yield from self._undoes(state)
+        if state.late:
+            yield ("late",), self._applied(state._replace(late=None), *state.late)[0]
+            yield ("never",), state._replace(late=None)
+
+    def alone(self, state: State) -> State:
+        """What comes of what is marked where nobody but one service does anything, and nothing fails."""
+        state = state._replace(services=(Service(),) * len(state.services), late=None)
+        while True:
+            steps = self._steps(state, 0, state.services[0])
+            named = (after for name, after in steps if name[0] not in LEFT_OUT)
+            after = next(named, None)
+            if after is None:
+                return state
+            state = after
+
+    def _steps(self, state: State, place: int, service: Service) -> Steps:
+        match service.step:
+            case Step.IDLE:
+                yield from self._begins(state, place)
+            case Step.SCANS:
+                yield from self._marks(state, place, service)
+            case Step.LOOKS:
+                yield from self._rules(state, place, service)
+            case Step.TRIES:
+                yield from self._tries(state, place, service)
+            case Step.TRIED:
+                record = self.records[service.record]
+                after = tried(record, OUTCOMES[service.outcome], "", NOW, self.timing)
+                written = self._written(state, service, self.number(after)) or state
+                yield ("records", place, after.state), with_service(written, place, Service())
+
+    def _begins(self, state: State, place: int) -> Steps:
+        for ledger in self.world.targets:
+            number = state.records[ledger]
+            reads = (self._there if self.world.ids_first else self._list)(state, ledger)
+            if number < 0:
+                if reads != 0 or not self.world.ids_first:
+                    scans = Service(Step.SCANS, ledger, reads, self._version(state))
+                    yield ("scans", place, ledger), with_service(state, place, scans)
+            elif self.records[number].is_in_flight and not (self.world.waits and self._may_come_late(state, ledger)):
+                looks = Service(Step.LOOKS, ledger, reads, self._version(state), number)
+                yield ("looks", place, ledger), with_service(state, place, looks)
+
+    def _may_come_late(self, state: State, ledger: int) -> bool:
+        return state.late is not None or any(
+            other.step == Step.TRIES and other.ledger == ledger for other in state.services
+        )
+
+    def _marks(self, state: State, place: int, service: Service) -> Steps:
+        """The second half of a first look, and the first phase."""
+        ledger = service.ledger
+        look = self._look(state, service)
+        state = self._called(with_service(state, place, Service()), ledger, look)
+        if isinstance(look, UnreferencedLedger) and state.records[ledger] < 0:
+            record = marked(candidate(ledger, look.evidence), None, NOW)
+            assert record is not None
+            yield ("marks", place, ledger, look.evidence.proof), _recorded(state, ledger, self.number(record))
+        else:
+            yield ("passes over", place, ledger), state
+
+    def _rules(self, state: State, place: int, service: Service) -> Steps:
+        record = self.records[service.record]
+        look = self._look(state, service) if self.world.looks_again else self._same(state, record)
+        state = self._called(state, service.ledger, look)
+        ruling = rule(record, look, NOW, self.timing, SWITCH)
+        number = self.number(ruling.record)
+        written = self._written(state, service, number)
+        name = ("rules", place, service.ledger, ruling.record.state)
+        if written is None or ruling.step is DeletionStep.NOTHING:
+            yield name, with_service(written or state, place, Service())
+            return
+        tries = Service(Step.TRIES, service.ledger, 0, ruling.record.evidence.referee_version or 0, number)
+        yield name, with_service(written, place, tries)
+
+    def _tries(self, state: State, place: int, service: Service) -> Steps:
+        """The transaction: refused, or done; or its answer is lost, and it is done now, later, or never."""
+        late = Late(service.ledger, service.record, service.version)
+        after, outcome = self._applied(state, *late)
+        done = service._replace(step=Step.TRIED, version=0, outcome=OUTCOMES.index(outcome))
+        yield ("deletes", place, service.ledger, outcome), with_service(after, place, done)
+        lost = done._replace(outcome=OUTCOMES.index(DeletionTry.UNKNOWN))
+        yield ("deletes, lost", place, service.ledger, outcome), with_service(after, place, lost)
+        if state.late is None:
+            yield ("deletes later, lost", place, service.ledger), with_service(state._replace(late=late), place, lost)
+
+    def _applied(self, state: State, ledger: int, record: int, version: int) -> tuple[State, DeletionTry]:
+        """The guarded transaction: the referee is checked, and the ledger's node deleted at its version, at once."""
+        node, guard = state.node, self.records[record].evidence.guard
+        if state.ledgers[ledger] != THERE or (self.world.guarded and not _holds(guard, node, version)):
+            return state, DeletionTry.REFUSED
+        if node and self.world.guarded and guard is GuardKind.REWRITE:
+            state = state._replace(node=Node(node.version + 1, node.listed))
+        return with_ledger(state, ledger, OURS), DeletionTry.DONE
+
+    def _undoes(self, state: State) -> Steps:
+        for ledger, number in enumerate(state.records):
+            if number >= 0 and self.records[number].state in (DeletionState.MARKED, DeletionState.GIVEN_UP):
+                after = self.number(undone(self.records[number], NOW))
+                told = state._replace(undone=state.undone | 1 << ledger)
+                yield ("undoes", ledger), _recorded(told, ledger, after)
+
+    def _written(self, state: State, service: Service, number: int) -> State | None:
+        """None: somebody else has changed the record."""
+        if self.world.compares and service.overtaken:
+            return None
+        return _recorded(state, service.ledger, number)
+
+    # Looks
+
+    def _there(self, state: State, ledger: int) -> int:
+        return int(state.ledgers[ledger] == THERE)
+
+    def _list(self, state: State, _: int = 0) -> int:
+        return state.node.listed if state.node else ABSENT
+
+    def _version(self, state: State) -> int:
+        """Of the node, where that is what a look begins with."""
+        return state.node.version if state.node and not self.world.ids_first else 0
+
+    def _look(self, state: State, service: Service) -> SecondLook:
+        """Its second half: references, or the other way round."""
+        if self.world.ids_first:
+            node = state.node
+            return self._verdict(service.ledger, service.seen, node.listed if node else ABSENT, self._now(state))
+        return self._verdict(service.ledger, self._there(state, service.ledger), service.seen, service.version)
+
+    def _now(self, state: State) -> int:
+        return state.node.version if state.node else 0
+
+    def _verdict(self, ledger: int, there: int, listed: int, version: int) -> SecondLook:
+        """The rules of the reference for a data ledger."""
+        if not there:
+            return GoneLedger()
+        if listed == ABSENT:
+            return _unreferenced(DeletionEvidence(DeletionProof.REFEREE_ABSENT, "topic"))
+        if listed >> ledger & 1:
+            return ReferencedLedger("topic")
+        if listed >> ledger:
+            return _unreferenced(DeletionEvidence(DeletionProof.PASSED_BY, "topic", version))
+        if self.world.on_demand:
+            return _unreferenced(DeletionEvidence(DeletionProof.ON_DEMAND, "topic", version))
+        return UnprovenLedger("greater than all")
+
+    def _same(self, state: State, record: PendingDeleteLedgerInfo) -> SecondLook:
+        """No look at all but for what the transaction needs."""
+        evidence = record.evidence
+        if evidence.referee_version is not None:
+            evidence = replace(evidence, referee_version=self._now(state))
+        return _unreferenced(evidence) if self._there(state, record.ledger_id) else GoneLedger()
+
+    def _called(self, state: State, ledger: int, look: SecondLook) -> State:
+        certain = isinstance(look, UnreferencedLedger) and look.evidence.proof is not DeletionProof.ON_DEMAND
+        return state._replace(certain=state.certain | 1 << ledger) if certain else state
+
+
+def _holds(guard: GuardKind, node: Node | None, version: int) -> bool:
+    if guard is GuardKind.PROVE_ABSENCE:
+        return node is None
+    return node is not None and node.version == version
+
+
+def _plain(evidence: DeletionEvidence) -> DeletionEvidence:
+    return evidence if evidence.referee_version is None else replace(evidence, referee_version=0)
+
+
+def _unreferenced(evidence: DeletionEvidence) -> UnreferencedLedger:
+    return UnreferencedLedger(NODE, evidence, age=NOW)
+
+
+NODE = LedgerNode(b"", 0, 0)
+
+
+def candidate(ledger: int, evidence: DeletionEvidence) -> PendingDeleteLedgerInfo:
+    where = LedgerType.LEDGER, LedgerComponent.MANAGED_LEDGER, "topic"
+    return PendingDeleteLedgerInfo(ledger, *where, NODE, evidence, DeletionState.MARKED, 0)
+
+
+def with_service(state: State, place: int, service: Service) -> State:
+    services = state.services
+    return state._replace(services=(*services[:place], service, *services[place + 1 :]))
+
+
+def _recorded(state: State, ledger: int, number: int) -> State:
+    """Whoever has read the former record has read an old one; but for the writer, who goes on with the new one."""
+    records = state.records
+    services = tuple(s._replace(overtaken=True) if s.record >= 0 and s.ledger == ledger else s for s in state.services)
+    return state._replace(records=(*records[:ledger], number, *records[ledger + 1 :]), services=services)
