@@ -171,7 +171,14 @@ def _type(annotation: Any, kind: UnitKind | None) -> str:
         return " or ".join(f"`{a}`" for a in get_args(annotation))
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         return " or ".join(f"`{member.value}`" for member in annotation)
-    words = {str: "text", int: "number", bool: "boolean", dict: "mapping", SecretStr: "text (never shown)"}
+    words = {
+        str: "text",
+        int: "number",
+        bool: "boolean",
+        dict: "mapping",
+        list: "list",
+        SecretStr: "text (never shown)",
+    }
     return words[origin or annotation]
 
 

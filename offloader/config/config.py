@@ -14,6 +14,7 @@ import offloader.config.limits as limits
 from offloader.config.connections import Pulsar, Storage
 from offloader.config.hints import problems_of
 from offloader.config.levels import NamespaceSection, PolicyLevel
+from offloader.config.lifecycle import Lifecycle
 from offloader.config.normalise import normalise
 from offloader.config.policies import Policies
 from offloader.config.problems import refuse
@@ -44,6 +45,7 @@ class Config(Section):
     )
     metrics: MetricsSettings = MetricsSettings()
     limits: Limits = Limits()
+    lifecycle: Lifecycle = Lifecycle()
 
     @classmethod
     def load(cls, path: str | Path, environment: Mapping[str, str] = os.environ) -> Self:

@@ -1,0 +1,105 @@
+"""The section `lifecycle`: what may go, when, and how much at a time."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from offloader.config.section import Section
+from offloader.config.units import Time, TimeInSeconds, Wait
+
+SystemTopicUse = Literal["off", "publish", "accept", "both"]
+
+
+class PendingLimits(Section):
+    """How much may go at once: more looks like a wrong chroot, or metadata that were restored."""
+
+    number: int = Field(10_000, ge=1, description="Most deletions that may be pending.")
+    percent: int = Field(25, ge=1, le=100, description="The same, of all ledgers of the cluster.")
+    a_round: int = Field(100, ge=1, description="Most deletions of one round.")
+
+
+class Visits(Section):
+    """How topics are visited that no broker has loaded, so that retention counts for them."""
+
+    at_once: int = Field(4, ge=1, le=64, description="Topics that are loaded at a time.")
+    a_minute: int = Field(60, ge=1, description="Most visits a minute.")
+    interval_ms: Time = Field(3_600_000, gt=0, description="How often the application looks for such topics.")
+
+
+class Lifecycle(Section):
+    """The end of data."""
+
+    bookkeeper_is_not_shared: bool = Field(
+        False,
+        description="Nobody but this Pulsar cluster (and those whose stores `metadataStores` names) keeps ledgers in "
+        "its BookKeeper. Clusters that share one cannot be told apart, so without this nothing is certain and nothing "
+        "is deleted.",
+    )
+    metadata_stores: list[str] = Field(
+        default_factory=list,
+        description="The metadata stores of the other Pulsar clusters that share this BookKeeper, all of them: "
+        "`zk://host:2181/chroot`. They are read, too.",
+    )
+    cluster_names: list[str] = Field(
+        default_factory=list,
+        description="Former names of this cluster, and names of those in `metadataStores`: a health check's ledger "
+        "that names any other stops all deletion.",
+    )
+    topic_two_phase_deletion_enabled: bool = Field(
+        False,
+        description="Run the second phase of deletions in the application. Off with deletions pending: they stay; on "
+        "again: evidence and delay begin anew.",
+    )
+    two_phase_deletion_ledger_deletion_parallelism: int = Field(
+        4, ge=1, le=64, description="Deletions that are made at a time."
+    )
+    reconsume_later_ms: TimeInSeconds = Field(
+        600_000,
+        gt=0,
+        alias="twoPhaseDeletionReconsumeLaterInSeconds",
+        description="Before the second try; each time twice as long.",
+    )
+    two_phase_deletion_max_retry_delete_count: int = Field(
+        10, ge=1, description="Tries after which a deletion is given up, and waits for an operator."
+    )
+    quarantine_ms: Time = Field(
+        86_400_000, gt=0, description="How long what is marked stays undoable, before it is looked at again and goes."
+    )
+    longest_compaction_ms: Time = Field(
+        0, ge=0, description="The longest that a topic's compaction takes: the quarantine is at least twice as long."
+    )
+    quarantine_floor_ms: Time = Field(
+        3_600_000,
+        ge=0,
+        description="The quarantine is longer than this whatever else is set. For tests only: below 1h, "
+        "`offloader doctor` fails.",
+    )
+    record_retention_ms: Time = Field(
+        30 * 86_400_000, gt=0, description="How long the record of a deletion that has ended is kept."
+    )
+    deletion_interval_ms: Wait = Field(
+        600_000, gt=0, description="How often the application looks which deletions are due."
+    )
+    limits: PendingLimits = PendingLimits()
+    system_topic: SystemTopicUse = Field(
+        "off",
+        description="PIP-186's system topic. `publish`: a ledger is sent there when its second phase begins. "
+        "`accept`: what others send there is looked at, as a candidate. `both`, or `off`.",
+    )
+    visit_unloaded: bool = Field(
+        False, description="Visit topics that no broker has loaded, so that their retention is applied."
+    )
+    visits: Visits = Visits()
+    remove_cursors_after_ms: Time | None = Field(
+        None,
+        gt=0,
+        description="Remove subscriptions that nobody has used for so long, in two phases. By default none is removed.",
+    )
+    archive_grace_ms: Time = Field(
+        86_400_000,
+        gt=0,
+        description="Between the record that a segment goes and the deletion of its objects: longer than the longest "
+        "read of the archive.",
+    )

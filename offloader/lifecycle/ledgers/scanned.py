@@ -1,0 +1,38 @@
+"""What a scan of a cluster's ledgers found, and who scans. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from offloader.lifecycle.ledgers.evidence import LedgerVerdict, Standing
+from offloader.lifecycle.ledgers.leftovers import LeftoverManagedLedger
+from offloader.lifecycle.ledgers.missing import MissingLedger
+from offloader.lifecycle.ledgers.refusals import Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerScan:
+    """`begun_ms`: by ZooKeeper's clock. `ledgers`: how many the cluster has, by the last count of all of them.
+
+    `verdicts`: of every orphan; where the scan was for some ledgers only, of each of these that is there, whatever it
+    is. `gone`: those of them that are not. `refusals`: why nothing may be deleted by this scan; none: something may.
+    """
+
+    begun_ms: int
+    ledgers: int
+    counts: Mapping[Standing, int]
+    verdicts: tuple[LedgerVerdict, ...]
+    gone: frozenset[int] = frozenset()
+    missing: tuple[MissingLedger, ...] = ()
+    leftovers: tuple[LeftoverManagedLedger, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+
+
+class LedgerScanner(Protocol):
+    """Ids first, then references, then each candidate's node again."""
+
+    def scan(self, only: Collection[int] | None = None) -> LedgerScan:
+        """All ledgers, or only these, by all that refers to any. Raises MetadataUnavailableError."""
+        ...
