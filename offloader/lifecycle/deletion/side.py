@@ -1,0 +1,39 @@
+"""A side: a place where something is deleted. BookKeeper's ledgers are one, the bucket's objects another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from offloader.lifecycle.deletion.machine import DeletionTry, SecondLook
+from offloader.lifecycle.deletion.records import LedgerNode, PendingDeleteLedgerInfo
+
+
+@dataclass(frozen=True, slots=True)
+class SideLooks:
+    """The second look at some records. `looks`: by the records' names, one for each.
+
+    `things`: how many there are on this side, what is not to be deleted included. `refusals`: why nothing of it may be
+    deleted now; none: something may.
+    """
+
+    looks: Mapping[str, SecondLook]
+    things: int
+    refusals: tuple[str, ...] = ()
+
+
+class DeletionSide(Protocol):
+    """What the service asks of each side. It looks, records what is ruled, and only then has it done."""
+
+    def look(self, records: Sequence[PendingDeleteLedgerInfo]) -> SideLooks:
+        """All of them at once, by the rules of the first look. What fails is a refusal, or the look of one record."""
+        ...
+
+    def close(self, record: PendingDeleteLedgerInfo) -> LedgerNode:
+        """Close what is open, safely; its node as it is now. Raises OffloadError: it was not closed."""
+        ...
+
+    def delete(self, record: PendingDeleteLedgerInfo) -> tuple[DeletionTry, str]:
+        """Delete what the record says, as it was at the last look and not otherwise; and why it was refused."""
+        ...
