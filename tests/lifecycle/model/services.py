@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from offloader.lifecycle.deletion.machine import (
@@ -49,6 +50,10 @@ class Services:
         self.timing = DeletionTiming(max_tries=world.tries)
         self.records: list[PendingDeleteLedgerInfo] = []
         self._numbers: dict[PendingDeleteLedgerInfo, int] = {}
+        # What the machine says is a function of numbers: it is asked once.
+        self._ruled = cache(self._rule)
+        self._tried = cache(self._number_tried)
+        self._undone = cache(lambda number: self.number(undone(self.records[number], NOW)))
 
     def number(self, record: PendingDeleteLedgerInfo) -> int:
         """Without what tells nothing: times, and texts for people."""
@@ -92,10 +97,9 @@ class Services:
             case Step.TRIES:
                 yield from self._tries(state, place, service)
             case Step.TRIED:
-                record = self.records[service.record]
-                after = tried(record, OUTCOMES[service.outcome], "", NOW, self.timing)
-                written = self._written(state, service, self.number(after)) or state
-                yield ("records", place, after.state), with_service(written, place, Service())
+                number = self._tried(service.record, service.outcome)
+                written = self._written(state, service, number) or state
+                yield ("records", place, self.records[number].state), with_service(written, place, Service())
 
     def _begins(self, state: State, place: int) -> Steps:
         for ledger in self.world.targets:
@@ -130,15 +134,21 @@ class Services:
         record = self.records[service.record]
         look = self._look(state, service) if self.world.looks_again else self._same(state, record)
         state = self._called(state, service.ledger, look)
-        ruling = rule(record, look, NOW, self.timing, SWITCH)
-        number = self.number(ruling.record)
+        number, step, version = self._ruled(service.record, look)
         written = self._written(state, service, number)
-        name = ("rules", place, service.ledger, ruling.record.state)
-        if written is None or ruling.step is DeletionStep.NOTHING:
+        name = ("rules", place, service.ledger, self.records[number].state)
+        if written is None or step is DeletionStep.NOTHING:
             yield name, with_service(written or state, place, Service())
             return
-        tries = Service(Step.TRIES, service.ledger, 0, ruling.record.evidence.referee_version or 0, number)
-        yield name, with_service(written, place, tries)
+        yield name, with_service(written, place, Service(Step.TRIES, service.ledger, 0, version, number))
+
+    def _rule(self, number: int, look: SecondLook) -> tuple[int, DeletionStep, int]:
+        """The record's new number, what is to be done, and the version of the referee that is to be proven."""
+        ruling = rule(self.records[number], look, NOW, self.timing, SWITCH)
+        return self.number(ruling.record), ruling.step, ruling.record.evidence.referee_version or 0
+
+    def _number_tried(self, number: int, outcome: int) -> int:
+        return self.number(tried(self.records[number], OUTCOMES[outcome], "", NOW, self.timing))
 
     def _tries(self, state: State, place: int, service: Service) -> Steps:
         """The transaction: refused, or done; or its answer is lost, and it is done now, later, or never."""
@@ -163,9 +173,8 @@ class Services:
     def _undoes(self, state: State) -> Steps:
         for ledger, number in enumerate(state.records):
             if number >= 0 and self.records[number].state in (DeletionState.MARKED, DeletionState.GIVEN_UP):
-                after = self.number(undone(self.records[number], NOW))
                 told = state._replace(undone=state.undone | 1 << ledger)
-                yield ("undoes", ledger), _recorded(told, ledger, after)
+                yield ("undoes", ledger), _recorded(told, ledger, self._undone(number))
 
     def _written(self, state: State, service: Service, number: int) -> State | None:
         """None: somebody else has changed the record."""

@@ -31,7 +31,7 @@ if SOAK:
         World(targets=(0, 1)),
         World(owners=3),
     ]
-WALKS, LENGTH = (20_000, 400) if SOAK else (800, 200)
+WALKS, LENGTH = (20_000, 400) if SOAK else (400, 200)
 LISTED = "ledger 0 is listed, and we deleted it"
 
 
