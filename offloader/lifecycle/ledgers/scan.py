@@ -159,7 +159,8 @@ class _Scan:
     def _ids(self) -> LedgerIds:
         """All that are there from beginning to end. What was listed before a loss is not listed again."""
         found = array("q")
-        listing = LedgerListing(self._ledgers.nodes, self._scanner.tree.uri.root, self._scanner.tree.layout)
+        tree = self._scanner.tree
+        listing = LedgerListing(self._ledgers.nodes, tree.uri.root, self._ledgers.again(lambda: tree.layout))
 
         def go_on() -> None:
             for page in listing.pages(found[-1] + 1 if found else 0):

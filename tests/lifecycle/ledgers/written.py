@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from offloader.bookkeeper.digests import digest_for, master_key
@@ -111,11 +110,3 @@ class Meanwhile:
     def sync(self, path: str) -> None:
         self._before(f"sync {path}")
         self._nodes.sync(path)
-
-
-@contextmanager
-def closed(scanner: ClusterScanner) -> Iterator[ClusterScanner]:
-    try:
-        yield scanner
-    finally:
-        scanner.close()
