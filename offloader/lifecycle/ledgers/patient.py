@@ -10,7 +10,7 @@ from offloader.bookkeeper.nodes import AHEAD, Node, Nodes
 from offloader.errors import AccessDeniedError, MetadataUnavailableError
 
 PAGE = 2_000  # nodes that are read again after a loss, and wait in memory
-LISTS = 64  # the same of lists of children
+LISTS = 256  # the same of lists of children
 TRIES = 30  # of one page; each waits as long as the client's time-out for the service to come back
 REFUSALS = 1_000  # nodes that we may not read, before all is given up
 

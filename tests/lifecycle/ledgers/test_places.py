@@ -40,7 +40,7 @@ def test_stores_as_pulsar_writes_them(text, place):
 
 @pytest.mark.parametrize("text", ["rocksdb:///data", "etcd:http://h:2379", "oxia://h:6648", "memory:local", "", "zk:"])
 def test_other_stores_are_refused_with_the_name_of_who_says_so(text):
-    with pytest.raises(ConfigError, match="^broker-1: "):
+    with pytest.raises(ConfigError, match=r"^broker-1: "):
         parse_place(text, "broker-1")
 
 
