@@ -22,20 +22,19 @@ from offloader.errors import AccessDeniedError, DamagedRecordError, LedgerNotFou
 from offloader.lifecycle.ledgers.again import LookAgain, doubted, leftover_doubted
 from offloader.lifecycle.ledgers.clock import clock_by_reading
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict, SeenLedger, Standing, seen_ledger
-from offloader.lifecycle.ledgers.health import interruptions, troubles
 from offloader.lifecycle.ledgers.last_entries import LastEntries
 from offloader.lifecycle.ledgers.leftovers import LeftoverManagedLedger, leftover_managed_ledgers
 from offloader.lifecycle.ledgers.missing import MissingLedger, still_missing
 from offloader.lifecycle.ledgers.named import Ids, LedgerIds, NamedLedgers
+from offloader.lifecycle.ledgers.objections import AGAIN, REFERENCES, objections, what_failed
 from offloader.lifecycle.ledgers.reading import ReferenceReader, Said
 from offloader.lifecycle.ledgers.references import References
-from offloader.lifecycle.ledgers.refusals import Refusal, ScanFacts, scan_refusals
+from offloader.lifecycle.ledgers.refusals import Refusal
 from offloader.lifecycle.ledgers.scanned import LedgerScan
 from offloader.lifecycle.ledgers.stores import LocatedStores, StoreFinder
 from offloader.lifecycle.ledgers.summary import LedgerTally
 from offloader.lifecycle.ledgers.verdicts import KnownStores, LedgerJudge
 
-_IDS, _REFERENCES, _AGAIN = 1, 2, 3  # what is read after what
 _SAID = 10_000  # ledgers
 
 
@@ -81,6 +80,27 @@ class ClusterScanner:
         """
         return _Scan(self, self.finder.locate(), None if only is None else frozenset(only)).run()
 
+    def prospects(self) -> tuple[Refusal, ...]:
+        """Why nothing could be deleted, before anything is scanned. Raises MetadataUnavailableError."""
+        located = self.finder.locate()
+        for store in located.stores:
+            store.sync()
+        return self.objections(located, (), (), ())
+
+    def objections(
+        self, located: LocatedStores, clusters_seen: Collection[str], orphans: Container[int], failed: Iterable[str]
+    ) -> tuple[Refusal, ...]:
+        """See `objections`."""
+        return objections(
+            located,
+            self.tree.uri.root,
+            alone=self.word.alone,
+            clusters=self.word.clusters,
+            clusters_seen=clusters_seen,
+            orphans=orphans,
+            failed=failed,
+        )
+
     def close(self) -> None:
         """End the sessions that were opened for other stores."""
         self.finder.close()
@@ -103,7 +123,7 @@ class _Scan:
         self._located = located
         self._only = only
         self._ledgers = located.ledgers
-        self._failed = list(located.failed)
+        self._failed: list[str] = []
         last = LastEntries(located.ledgers, scanner.bookies, scanner.tree.path_of, scanner.bookie_timeout)
         self._readers = [ReferenceReader(store, last.of, scanner.said) for store in located.stores]
 
@@ -137,7 +157,7 @@ class _Scan:
     ) -> LedgerScan:
         judge = self._judge(stores)
         verdicts = tuple(self._look_again(judge, looked.candidates))
-        failed = self._all_failed()
+        failed = what_failed(self._located, self._failed)
         left_over = (one for one in self._leftovers(stores).values() if one.name in leftovers)
         summary = tally.summary(verdicts)
         return LedgerScan(
@@ -148,7 +168,9 @@ class _Scan:
             gone=self._gone(verdicts),
             missing=still_missing(missing, _still_named(missing, judge.named)),
             leftovers=tuple(leftover_doubted(one, failed) for one in left_over),
-            refusals=self._refusals(looked, LedgerIds(looked.candidates)),
+            refusals=self._scanner.objections(
+                self._located, looked.clusters, LedgerIds(looked.candidates), self._failed
+            ),
             store=self._located.stores[0].name,
             root=self._located.stores[0].root,
             summary=summary,
@@ -176,13 +198,13 @@ class _Scan:
     def _references(self) -> list[References]:
         for store in self._located.stores:
             store.sync()
-        return [reader.read(_REFERENCES) for reader in self._readers]
+        return [reader.read(REFERENCES) for reader in self._readers]
 
     def _read_again(self, stores: Sequence[References], again: LookAgain) -> list[References]:
         for store in self._located.stores:
             store.sync()
         pairs = zip(self._readers, stores, strict=True)
-        return [reader.read_again(before, again, _AGAIN) for reader, before in pairs]
+        return [reader.read_again(before, again, AGAIN) for reader, before in pairs]
 
     def _nodes_of(self, ledgers: Sequence[int] | Ids) -> Iterator[tuple[int, Node | None]]:
         """Of ids that this layout can have."""
@@ -223,7 +245,7 @@ class _Scan:
 
     def _look_again(self, judge: LedgerJudge, candidates: array[int]) -> Iterator[LedgerVerdict]:
         nodes = list(self._nodes_of(candidates))
-        failed = self._all_failed()
+        failed = what_failed(self._located, self._failed)
         return (doubted(judge.verdict(_seen(ledger, node)), failed) for ledger, node in nodes if node is not None)
 
     def _not_there(self, named: NamedLedgers, ids: LedgerIds, again: LookAgain) -> tuple[MissingLedger, ...]:
@@ -252,30 +274,6 @@ class _Scan:
     def _leftovers(self, stores: Sequence[References]) -> dict[str, LeftoverManagedLedger]:
         """Of the cluster's own store."""
         return {one.name: one for one in leftover_managed_ledgers(stores[0])}
-
-    # Why nothing may be deleted
-
-    def _all_failed(self) -> list[str]:
-        refused = (path for session in self._located.sessions for path in session.refused)
-        return [*self._failed, *(f"{path}: we may not read it" for path in refused)]
-
-    def _refusals(self, looked: _Looked, candidates: Container[int]) -> tuple[Refusal, ...]:
-        located, sessions = self._located, self._located.sessions
-        facts = ScanFacts(
-            ours=located.ours,
-            brokers=located.brokers,
-            ids_read_until=_IDS,
-            references_read_since=_REFERENCES,
-            empty=tuple(one for store in located.stores for one in store.empty()),
-            trouble=(
-                *troubles(self._ledgers, self._scanner.tree.uri.root, candidates),
-                *interruptions(sum(session.interrupted for session in sessions)),
-            ),
-            failed=tuple(self._all_failed()),
-            one_store=located.one_store,
-        )
-        clusters = self._scanner.word.clusters | located.clusters
-        return scan_refusals(facts, looked.clusters, clusters, alone=self._scanner.word.alone)
 
 
 def _seen(ledger: int, node: Node) -> SeenLedger:
