@@ -17,6 +17,13 @@ def what_failed(located: LocatedStores, more: Iterable[str] = ()) -> list[str]:
     return [*located.failed, *more, *(f"{path}: we may not read it" for path in refused)]
 
 
+def what_is_doubtful(located: LocatedStores, more: Iterable[str] = ()) -> list[str]:
+    """Why nothing is certain: the same, and brokers whose metadata are elsewhere. Those that do not answer say nothing
+    against a verdict; but nothing is deleted without them."""
+    elsewhere = [one.metadata for one in located.brokers if one.metadata != located.ours.metadata]
+    return [*what_failed(located, more), *elsewhere]
+
+
 def objections(
     located: LocatedStores,
     root: str,
@@ -39,7 +46,7 @@ def objections(
         ids_read_until=IDS,
         references_read_since=REFERENCES,
         empty=empty,
-        failed=tuple(what_failed(located, failed)),
+        failed=(*located.silent, *what_failed(located, failed)),
         one_store=located.one_store,
         trouble=(*in_trouble, *interruptions(sum(session.interrupted for session in located.sessions))),
     )

@@ -26,7 +26,7 @@ from offloader.lifecycle.ledgers.last_entries import LastEntries
 from offloader.lifecycle.ledgers.leftovers import LeftoverManagedLedger, leftover_managed_ledgers
 from offloader.lifecycle.ledgers.missing import MissingLedger, still_missing
 from offloader.lifecycle.ledgers.named import Ids, LedgerIds, NamedLedgers
-from offloader.lifecycle.ledgers.objections import AGAIN, REFERENCES, objections, what_failed
+from offloader.lifecycle.ledgers.objections import AGAIN, REFERENCES, objections, what_is_doubtful
 from offloader.lifecycle.ledgers.reading import ReferenceReader, Said
 from offloader.lifecycle.ledgers.references import References
 from offloader.lifecycle.ledgers.refusals import Refusal
@@ -157,7 +157,7 @@ class _Scan:
     ) -> LedgerScan:
         judge = self._judge(stores)
         verdicts = tuple(self._look_again(judge, looked.candidates))
-        failed = what_failed(self._located, self._failed)
+        failed = what_is_doubtful(self._located, self._failed)
         left_over = (one for one in self._leftovers(stores).values() if one.name in leftovers)
         summary = tally.summary(verdicts)
         return LedgerScan(
@@ -245,7 +245,7 @@ class _Scan:
 
     def _look_again(self, judge: LedgerJudge, candidates: array[int]) -> Iterator[LedgerVerdict]:
         nodes = list(self._nodes_of(candidates))
-        failed = what_failed(self._located, self._failed)
+        failed = what_is_doubtful(self._located, self._failed)
         return (doubted(judge.verdict(_seen(ledger, node)), failed) for ledger, node in nodes if node is not None)
 
     def _not_there(self, named: NamedLedgers, ids: LedgerIds, again: LookAgain) -> tuple[MissingLedger, ...]:
