@@ -18,7 +18,8 @@ from offloader.lifecycle.ledgers.refusals import RefusalKind
 from offloader.lifecycle.ledgers.scan import _Scan
 from offloader.lifecycle.ledgers.verdicts import LedgerJudge
 
-from .clusters import ORDINARY, cluster, left_over_names, pause, some_topic
+from .clusters import ORDINARY, cluster, left_over_names, pause, schema_id, some_topic
+from .world import World
 from .written import Meanwhile, Written
 
 SEEDS = range(25)
@@ -218,3 +219,61 @@ def test_of_some_ledgers_it_says_what_a_whole_scan_says(seed):
         assert one == whole.get(one.ledger.ledger, one)
         assert one.orphan == (one.ledger.ledger in whole)
     assert [str(one.kind) for one in some.refusals] == ["another-cluster"]  # which none of them is of
+
+
+# Bytes of others
+
+
+ODD = (
+    "/managed-ledgers/leaf",
+    "/managed-ledgers/t/leaf",
+    "/managed-ledgers/t/n1/non-persistent/topic",
+    "/managed-ledgers/t/n1/persistent/%ZZ+/%00",
+    "/managed-ledgers/t/n1/persistent/-__transaction_pending_ack",
+    "/managed-ledgers/t/n1/persistent/persistent/cursor",
+    "/schemas/leaf",
+    "/schemas/t/n1/a/b/c",
+    "/admin/policies/leaf",
+    "/ledgers/strange/00",
+    "/ledgers/00/0000/Lxyz1",
+    "/pulsar/functions/a/<default>/ledgers/inprogress_1",
+    "/pulsar/functions/<default>/ledgers/<default>/ledgers/x",
+    "/ledgers/underreplication/ledgers/strange/urLx",
+)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_damaged_nodes_make_nothing_certain_that_was_in_use(seed):
+    world, random = cluster(seed), Random(seed)
+    written = Written(world)
+    named = {ledger for ledger, _ in named_ledgers(world.references())}
+    for path in random.sample(sorted(world.nodes), 8):
+        value = world.nodes[path][0]
+        damaged = random.choice((value[: random.randint(0, len(value))], random.randbytes(9), b"", b"Gx" + value))
+        written.nodes.put(path, damaged)
+    for path in random.sample(ODD, 6):
+        written.nodes.put(path, random.choice((b"", random.randbytes(20), b"5;x;1", b"5;-7;1", b"5;" + b"9" * 30)))
+    for ledger in random.sample(sorted(world.ledgers), 4):
+        written.fill.put_ledger(ledger, random.choice((b"", random.randbytes(20), b"BookieMetadataFormatVersion\t3\n")))
+    scan = written.scanner().scan()
+    assert ids(scan, Standing.CERTAIN) & named == set()
+    assert sum(scan.counts.values()) == scan.ledgers == len(world.ledgers)
+
+
+def test_topics_with_a_cluster_in_their_names_and_topics_named_as_the_domain():
+    world = World(Random(1))
+    names = [
+        "t/c/ns/persistent/a",
+        "t/c/persistent/persistent/b",
+        "t/ns/persistent/persistent",
+        "t/persistent/persistent/c",
+    ]
+    for name in names:
+        world.topic(name)
+        world.acknowledge(name, world.subscribe(name))
+        world.compact(name)
+        world.schema(schema_id(name))
+    scan = Written(world).scanner().scan()
+    assert scan.verdicts == ()
+    assert scan.counts[Standing.REFERENCED] == scan.ledgers == len(world.ledgers)
+    assert scan.missing == ()
