@@ -28,6 +28,7 @@ PULSAR = b"pulsar"
 PENDING_ACK_SUFFIX = "__transaction_pending_ack"
 TRANSACTION_LOG_PREFIX = "pulsar/system/persistent/__transaction_log_"
 COMPACTION = "__compaction"  # the cursor whose property names the compacted view
+_END_OF_IDS = 2**63
 _PERSISTENT = "persistent"
 _SCHEME = "persistent://"
 _HEALTH_CHECK = "healthcheck"
@@ -139,6 +140,12 @@ def managed_ledger_of_topic(topic: str) -> str:
     return _checked("/".join((*pieces[:-1], _PERSISTENT, encoded(pieces[-1]))))
 
 
+def ledger_of(text: str) -> int | None:
+    """A ledger's id as others write it. None: that is none."""
+    is_one = len(text) < 20 and text.isascii() and text.isdigit()
+    return int(text) if is_one and int(text) < _END_OF_IDS else None
+
+
 def _checked(name: str) -> str:
     """A managed ledger's name that may be a path below /managed-ledgers. Raises ValueError."""
     pieces = name.split("/")
@@ -163,7 +170,7 @@ def _of_managed_ledger(custom: Mapping[str, bytes]) -> LedgerPurpose:
     name = _checked(_text(custom, OWNER))
     cursor = _text(custom, CURSOR) if CURSOR in custom else ""
     return LedgerPurpose(
-        kind=_kind_by_name(name, LedgerKind.CURSOR if cursor else LedgerKind.DATA),
+        kind=kind_by_name(name, LedgerKind.CURSOR if cursor else LedgerKind.DATA),
         referee=RefereeKind.CURSOR_NODE if cursor else RefereeKind.LEDGER_LIST,
         managed_ledger=name,
         cursor=cursor,
@@ -213,7 +220,8 @@ _COMPONENTS = {
 }
 
 
-def _kind_by_name(name: str, otherwise: LedgerKind) -> LedgerKind:
+def kind_by_name(name: str, otherwise: LedgerKind) -> LedgerKind:
+    """What a managed ledger's name makes of its ledgers, where it makes something of them."""
     pieces = name.split("/")
     if name.startswith(TRANSACTION_LOG_PREFIX):
         return LedgerKind.TRANSACTION_LOG
