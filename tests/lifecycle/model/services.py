@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from offloader.lifecycle.deletion.decisions import undone
 from offloader.lifecycle.deletion.machine import (
     DeletionStep,
     DeletionTry,
@@ -17,7 +18,6 @@ from offloader.lifecycle.deletion.machine import (
     marked,
     rule,
     tried,
-    undone,
 )
 from offloader.lifecycle.deletion.records import (
     DeletionEvidence,
