@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from offloader.bookkeeper.api import Bookies
@@ -25,7 +25,6 @@ from offloader.lifecycle.deletion.owners import LoadedBy, still_written
 from offloader.lifecycle.deletion.records import LedgerNode, PendingDeleteLedgerInfo
 from offloader.lifecycle.deletion.side import SideLooks
 from offloader.lifecycle.ledgers.evidence import LedgerVerdict
-from offloader.lifecycle.ledgers.references import Referee
 from offloader.lifecycle.ledgers.scanned import LedgerScan, LedgerScanner
 from offloader.lifecycle.ledgers.told import refusal_told
 
@@ -43,14 +42,12 @@ class LedgerToLookAt:
 
 @dataclass
 class BookKeeperSide:
-    """`path_of`: where a referee's node is in the ZooKeeper that has the ledgers; None: it is in another one.
-    `closing`: how an open ledger is closed."""
+    """`closing`: how an open ledger is closed."""
 
     tree: MetadataTree
     bookies: Bookies
     scanner: LedgerScanner
     loaded_by: LoadedBy
-    path_of: Callable[[Referee], str | None]
     closing: InspectionOptions = field(default_factory=lambda: InspectionOptions(dry=False))
     _cases: dict[str, GuardCase] = field(default_factory=dict)
 
@@ -98,10 +95,14 @@ class BookKeeperSide:
             return DeletionTry.REFUSED, str(error)
         return _TRIES.get(done.outcome, DeletionTry.REFUSED), done.why
 
-    def look_closer(self, verdict: LedgerVerdict, begun_ms: int) -> LedgerToLookAt | FailedLook | GoneLedger:
+    def look_closer(
+        self, verdict: LedgerVerdict, scan: LedgerScan, begun_ms: int | None = None
+    ) -> LedgerToLookAt | UnprovenLedger | FailedLook | GoneLedger:
         """A verdict's own node and its referees, as they are now, if they are those that the scan saw. `begun_ms`: when
         that began, by ZooKeeper's clock."""
         ledger = verdict.ledger
+        if any(one.node and one.store != scan.store for one in verdict.evidence):
+            return UnprovenLedger("what proves it is in another metadata store: no transaction is for both")
         try:
             node = self._node(ledger.ledger)
             if node is None:
@@ -109,8 +110,8 @@ class BookKeeperSide:
             if node.version != ledger.version or node.ctime != ledger.created_ms:
                 return FailedLook("its metadata were changed while it was looked at")
             referees = []
-            for one in verdict.referees:
-                found = self._referee(one, begun_ms)
+            for one in (each for each in verdict.referees if each.store == scan.store):
+                found = self._referee(scan.root + one.node, one.version, begun_ms)
                 if isinstance(found, FailedLook):
                     return found
                 referees.append(found)
@@ -134,7 +135,7 @@ class BookKeeperSide:
         says = not_deletable(verdict)
         if says is not None:
             return says
-        seen = self.look_closer(verdict, scan.begun_ms)
+        seen = self.look_closer(verdict, scan, this_round.now_ms)
         if not isinstance(seen, LedgerToLookAt):
             return seen
         evidence = evidence_of(verdict, seen.referees)
@@ -146,15 +147,12 @@ class BookKeeperSide:
         self._cases[record.name] = case
         return unreferenced(verdict, seen.node, evidence, this_round.now_ms)
 
-    def _referee(self, referee: Referee, begun_ms: int) -> RefereeAsRead | FailedLook:
-        path = self.path_of(referee)
-        if path is None:
-            return FailedLook(f"{referee.node} is in another ZooKeeper: no transaction is for both")
+    def _referee(self, path: str, seen: int | None, begun_ms: int | None) -> RefereeAsRead | FailedLook:
         found = self.ledgers.referee(path)
         version = found.version if isinstance(found, StandingReferee) else None
-        made_anew = isinstance(found, StandingReferee) and found.created_ms > begun_ms
-        if version != referee.version or made_anew:
-            return FailedLook(f"{referee.node} was changed while it was looked at")
+        made_anew = isinstance(found, StandingReferee) and begun_ms is not None and found.created_ms > begun_ms
+        if version != seen or made_anew:
+            return FailedLook(f"{path} was changed while it was looked at")
         return found
 
     def _node(self, ledger: int) -> LedgerNode | None:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide, LedgerToLookAt
 from offloader.lifecycle.deletion.guard import Unguarded
 from offloader.lifecycle.deletion.ledger_records import candidate_of, evidence_of
-from offloader.lifecycle.deletion.machine import FailedLook, marked
+from offloader.lifecycle.deletion.machine import GoneLedger, UnprovenLedger, marked
 from offloader.lifecycle.deletion.queue import DeletionQueue, StoredDeletion
 from offloader.lifecycle.deletion.records import (
     DeletionAnswer,
@@ -74,7 +74,7 @@ class Quarantine:
             refusals = self._too_many(chosen, scan.ledgers)
         if refusals:
             return Marks(others, refusals)
-        return Marks((*(self._mark(one, scan.begun_ms, named is not None) for one in chosen), *others))
+        return Marks((*(self._mark(one, scan, by_number=named is not None) for one in chosen), *others))
 
     def _too_many(self, chosen: Sequence[LedgerVerdict], ledgers: int) -> tuple[str, ...]:
         pending = {
@@ -88,7 +88,7 @@ class Quarantine:
         why = self.bounds.refusal(len(together), ledgers)
         return (why,) if why else ()
 
-    def _mark(self, verdict: LedgerVerdict, begun_ms: int, by_number: bool) -> Mark:  # noqa: FBT001
+    def _mark(self, verdict: LedgerVerdict, scan: LedgerScan, *, by_number: bool) -> Mark:
         ledger = verdict.ledger.ledger
         former = self.queue.read(ledger_record_name(ledger))
         if former is not None and not former.record.has_ended:
@@ -96,10 +96,11 @@ class Quarantine:
         if former is not None and not by_number and _was_spared(former.record):
             why = f"it was {former.record.answer or former.record.state} before: name it to mark it again"
             return Mark(ledger, MarkOutcome.SPARED, why, verdict)
-        seen = self.side.look_closer(verdict, begun_ms)
+        seen = self.side.look_closer(verdict, scan)
         if not isinstance(seen, LedgerToLookAt):
-            why = seen.why if isinstance(seen, FailedLook) else "it is gone"
-            return Mark(ledger, MarkOutcome.CHANGED, why, verdict)
+            why = "it is gone" if isinstance(seen, GoneLedger) else seen.why
+            unproven = isinstance(seen, UnprovenLedger)
+            return Mark(ledger, MarkOutcome.NOT_DELETABLE if unproven else MarkOutcome.CHANGED, why, verdict)
         evidence = evidence_of(verdict, seen.referees)
         unguarded = self.side.guarded(seen)
         if evidence is None or isinstance(unguarded, Unguarded):

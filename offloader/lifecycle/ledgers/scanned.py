@@ -18,6 +18,8 @@ class LedgerScan:
 
     `verdicts`: of every orphan; where the scan was for some ledgers only, of each of these that is there, whatever it
     is. `gone`: those of them that are not. `refusals`: why nothing may be deleted by this scan; none: something may.
+    `store`: which of the verdicts' stores is ours, and the only one whose nodes can guard a deletion; `root`: the path
+    that its referees' nodes are below.
     """
 
     begun_ms: int
@@ -28,6 +30,8 @@ class LedgerScan:
     missing: tuple[MissingLedger, ...] = ()
     leftovers: tuple[LeftoverManagedLedger, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    store: str = ""
+    root: str = ""
 
 
 class LedgerScanner(Protocol):

@@ -75,9 +75,7 @@ class OrphanCluster(SimulatedCluster):
         bookies, store = self.client()
         store.nodes = nodes or self.metadata.nodes
         scanner = more.pop("scanner", None) or JudgingScanner(store.nodes, lambda: self.now_ms)
-        return BookKeeperSide(
-            store, bookies, scanner, more.pop("loaded_by", lambda _: None), lambda referee: referee.node, **more
-        )
+        return BookKeeperSide(store, bookies, scanner, more.pop("loaded_by", lambda _: None), **more)
 
 
 def list_node(topic: str) -> str:

@@ -24,8 +24,8 @@ PACE = LEDGERS // KILLS  # how many a process may do before it is killed, about
 def test_each_marked_ledger_is_deleted_exactly_once_or_told_whenever_the_service_is_killed(seed: int):
     rng = Random(seed)
     setting = Setting(seed)
-    setting.timing = DeletionTiming(max_tries=1000)
-    setting.bounds = DeletionBounds(percent=100, a_round=max(LEDGERS // 10, 10))
+    setting.timing = DeletionTiming(max_tries=1000, kept=2**50)
+    setting.bounds = DeletionBounds(percent=100, a_round=2 * PACE)
     setting.on()
     ids = set(range(1, LEDGERS + 1))
     open_ones = set(rng.sample(sorted(ids), LEDGERS // 4))
