@@ -31,10 +31,12 @@ def test_each_marked_ledger_is_deleted_exactly_once_or_told_whenever_the_service
     open_ones = set(rng.sample(sorted(ids), LEDGERS // 4))
     for ledger in sorted(ids):
         setting.cluster.ledger(ledger, "t", 0, is_open=ledger in open_ones)
-    setting.passed_by()
+    setting.cluster.ledger(9000, "t")
+    setting.cluster.list_ledgers("t", 9000)
+    setting.later()
     assert len(setting.mark().marks) == LEDGERS
     in_use = set(rng.sample(sorted(ids), LEDGERS // 10))
-    others = range(1001, 1001 + LEDGERS)  # else too many of all would go
+    others = range(9001, 9001 + LEDGERS)  # else too many of all would go
     for ledger in others:
         setting.cluster.ledger(ledger, "t", 0)
     setting.cluster.list_ledgers("t", *sorted(in_use), *others)
