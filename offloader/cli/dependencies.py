@@ -10,8 +10,11 @@ from typing import Protocol
 
 from offloader.archive.following.live import Live
 from offloader.bookkeeper.api import Bookies, LedgerMetadataStore
+from offloader.bookkeeper.metadata import MetadataTree
 from offloader.config import Config
 from offloader.errors import ConfigError
+from offloader.lifecycle.deletion.configured import cluster_scanner
+from offloader.lifecycle.ledgers.scanned import LedgerScanner
 from offloader.offload import settings
 from offloader.operations.doctor.probes import Probes, RealProbes
 from offloader.operations.restore.ports import Cluster
@@ -49,6 +52,12 @@ def _bookkeeper(config: Config, timeout: float) -> tuple[LedgerMetadataStore, Bo
     return clients(replace(found, bookies=bookies))
 
 
+def _scanner(
+    config: Config, tree: MetadataTree, bookies: Bookies, admin: Admin, clock_ms: Callable[[], int]
+) -> LedgerScanner:
+    return cluster_scanner(config.lifecycle, tree, bookies, admin, clock_ms)
+
+
 @dataclass(frozen=True)
 class Dependencies:
     """The ways out of a command; the real ones by default."""
@@ -61,4 +70,5 @@ class Dependencies:
     new_token: Callable[[], str] = lambda: str(uuid.uuid4())
     target: Callable[[Config], Cluster] = _target
     live: Callable[[Config], Live] = lambda config: Live.of(settings.pulsar(config))
+    scanner: Callable[[Config, MetadataTree, Bookies, Admin, Callable[[], int]], LedgerScanner] = _scanner
     bookkeeper: Callable[[Config, float], tuple[LedgerMetadataStore, Bookies]] = _bookkeeper

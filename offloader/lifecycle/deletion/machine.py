@@ -114,7 +114,7 @@ def turn(
         return DeletionTurn.NOTHING
     if not record.is_valid or _began_before(record, switch):
         return DeletionTurn.LOOK
-    return DeletionTurn.LOOK if now >= _due_at(record, timing) else DeletionTurn.NOTHING
+    return DeletionTurn.LOOK if now >= due_at(record, timing) else DeletionTurn.NOTHING
 
 
 def rule(
@@ -220,7 +220,8 @@ def _begin_try(
     return DeletionRuling(begun, DeletionStep.CLOSE if look.is_open else DeletionStep.DELETE)
 
 
-def _due_at(record: PendingDeleteLedgerInfo, timing: DeletionTiming) -> int:
+def due_at(record: PendingDeleteLedgerInfo, timing: DeletionTiming) -> int:
+    """When a record that is in flight is looked at next, at the earliest."""
     return max(record.marked_at + timing.effective_delay, record.next_at)
 
 
