@@ -89,8 +89,12 @@ def delete(
         return _said(session, payload, str(DeletionAnswer.INVALID), payload.problem)
     if payload.ledger_type is LedgerType.OFFLOAD_LEDGER:
         raise FatalError("copies in a bucket are found and marked by `orphans scan` and `orphans quarantine`")
-    side = side_of(session)
-    scan = side.scanner.scan({ledger})
+    with side_of(session) as side:
+        return _demand(session, payload, side, yes=yes)
+
+
+def _demand(session: CommandSession, payload: DeleteLedgerPayload, side: BookKeeperSide, *, yes: bool) -> int:
+    scan = side.scanner.scan({payload.ledger_id})
     answered, refusals = answer_demand(payload, scan), tuple(map(refusal_told, scan.refusals))
     harmless = isinstance(answered, DemandAnswered) and answered.answer is not DeletionAnswer.ALREADY_GONE
     if refusals and not harmless:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
 from offloader.bookkeeper.metadata import MetadataTree
 from offloader.cli.command import CommandSession
 from offloader.errors import ConfigError, FatalError
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
-from offloader.lifecycle.deletion.configured import timing_of
+from offloader.lifecycle.deletion.configured import close_scanner, timing_of
 from offloader.lifecycle.deletion.machine import due_at
 from offloader.lifecycle.deletion.queue import DeletionQueue
 from offloader.lifecycle.deletion.records import DeletionState, PendingDeleteLedgerInfo
@@ -35,13 +36,17 @@ def queue_of_cluster(session: CommandSession, *, create: bool) -> DeletionQueue:
     return _queue(session, cluster)
 
 
-def side_of(session: CommandSession) -> BookKeeperSide:
+@contextmanager
+def side_of(session: CommandSession) -> Iterator[BookKeeperSide]:
     """BookKeeper's side. Raises ConfigError, MetadataUnavailableError."""
     tree, bookies = session.bookkeeper(BOOKIE_SECONDS)
     if not isinstance(tree, MetadataTree):
         raise FatalError("the metadata service is no ZooKeeper: nothing can be deleted there under guard")
     scanner = session.dependencies.scanner(session.config, tree, bookies, session.admin, session.dependencies.clock_ms)
-    return BookKeeperSide(tree, bookies, scanner, session.admin.loaded_by)
+    try:
+        yield BookKeeperSide(tree, bookies, scanner, session.admin.loaded_by)
+    finally:
+        close_scanner(scanner)
 
 
 def timing(session: CommandSession) -> DeletionTiming:

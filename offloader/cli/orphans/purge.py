@@ -77,8 +77,9 @@ def purge(session: CommandSession, *, yes: bool) -> int:
         section = session.config.lifecycle
         parallelism = section.two_phase_deletion_ledger_deletion_parallelism
         rules = DeletionRules(by_config, bounds_of(section), parallelism)
-        service = LedgerDeletionService(queue, {LedgerType.LEDGER: side_of(session)}, rules, heard, now_ms)
-        _rounds(service, switch, due)
+        with side_of(session) as side:
+            service = LedgerDeletionService(queue, {LedgerType.LEDGER: side}, rules, heard, now_ms)
+            _rounds(service, switch, due)
     session.output.message(
         _summary(due, heard, yes=yes),
         [*heard.refusals, *_lines(heard)],

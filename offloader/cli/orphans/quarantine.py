@@ -36,11 +36,11 @@ def quarantine(session: CommandSession, ledgers: tuple[int, ...], *, all_certain
         raise FatalError("say which: IDs of ledgers, or --all-certain")
     section = session.config.lifecycle
     named = set(ledgers) if ledgers else None
-    side = side_of(session)
-    scan = side.scanner.scan(named)
-    queue = queue_of_cluster(session, create=yes)
-    phase = Quarantine(queue, side, bounds_of(section), session.dependencies.clock_ms, "command", dry=not yes)
-    found = phase.mark(scan, named)
+    with side_of(session) as side:
+        scan = side.scanner.scan(named)
+        queue = queue_of_cluster(session, create=yes)
+        phase = Quarantine(queue, side, bounds_of(section), session.dependencies.clock_ms, "command", dry=not yes)
+        found = phase.mark(scan, named)
     goes_at = moment(session.dependencies.clock_ms() + timing(session).effective_delay)
     session.output.message(
         _summary(found, yes=yes, on=section.topic_two_phase_deletion_enabled),

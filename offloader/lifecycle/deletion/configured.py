@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from offloader.bookkeeper.api import Bookies
 from offloader.bookkeeper.metadata import MetadataTree
+from offloader.bookkeeper.nodes import Nodes
 from offloader.config.lifecycle import Lifecycle
 from offloader.errors import OffloadError
 from offloader.lifecycle.deletion.bookkeeper_side import BookKeeperSide
@@ -42,8 +43,20 @@ def cluster_scanner(
     """What looks at ledgers. Raises ConfigError."""
     from offloader.lifecycle.ledgers.open import open_scanner  # type: ignore[import-not-found]
 
-    scanner: LedgerScanner = open_scanner(section, tree, bookies, admin, clock_ms=clock_ms)
+    def connect(hosts: tuple[str, ...]) -> Nodes:
+        from offloader.bookkeeper.zookeeper import ZooKeeper  # kazoo is an extra
+
+        return ZooKeeper(hosts)
+
+    scanner: LedgerScanner = open_scanner(section, tree, bookies, admin, connect=connect, clock_ms=clock_ms)
     return scanner
+
+
+def close_scanner(scanner: LedgerScanner) -> None:
+    """End the sessions that it has opened for other stores, if it has any."""
+    close = getattr(scanner, "close", None)
+    if close is not None:
+        close()
 
 
 OpenSide = Callable[[ExitStack], DeletionSide]
@@ -63,9 +76,7 @@ def bookkeeper_side(
         stack.callback(tree.close)
         stack.callback(bookies.close)
         scanner = cluster_scanner(section, tree, bookies, admin, clock_ms)
-        close = getattr(scanner, "close", None)
-        if close is not None:
-            stack.callback(close)
+        stack.callback(close_scanner, scanner)
         return BookKeeperSide(tree, bookies, scanner, admin.loaded_by)
 
     return opened
