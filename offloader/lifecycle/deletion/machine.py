@@ -127,7 +127,7 @@ def rule(
         case GoneLedger():
             return DeletionRuling(_gone(record, now))
         case FailedLook(why):
-            counted = replace(record, tries=record.tries + 1)
+            counted = replace(record, tries=min(record.tries, timing.max_tries) + 1)  # whatever a record says
             return DeletionRuling(_again(counted, why, now, timing))
         case ReferencedLedger(by):
             return DeletionRuling(kept(record, DeletionAnswer.STILL_IN_USE, by, now))
