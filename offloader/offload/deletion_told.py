@@ -54,12 +54,13 @@ class DeletionTold:
     def ended(self, record: PendingDeleteLedgerInfo) -> None:
         answer = record.answer or DeletionAnswer.INVALID
         self._metrics.deletion_ended(record.ledger_type, answer)
-        line = "deletion of %s ended: %s%s"
-        reason = f": {printable(record.reason)}" if record.reason else ""
+        why = printable(record.reason) or "nothing is left to do"
         if answer in _TOLD:
-            log.warning(line, record.name, answer, reason, extra={"see": "deletion-kept"})
+            log.warning(
+                "deletion of %s ended without one, %s: %s", record.name, answer, why, extra={"see": "deletion-kept"}
+            )
         else:
-            log.info(line, record.name, answer, reason)
+            log.info("deletion of %s ended, %s: %s", record.name, answer, why)
 
     def gave_up(self, record: PendingDeleteLedgerInfo) -> None:
         self._metrics.deletion_gave_up(record.ledger_type)

@@ -78,4 +78,4 @@ class LifecycleThread:
 
 def _tell(name: str, error: Exception, wait: float) -> None:
     found = error if isinstance(error, OffloadError) else foreseen(error)
-    log.warning("%s: tried again in %.0f s, nothing is lost: %s", name, wait, found, extra={"see": "lifecycle-waits"})
+    log.warning("%s: nothing is lost, tried again in %d s: %s", name, wait, found, extra={"see": "lifecycle-waits"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -162,8 +163,6 @@ def test_off_with_records_pending_is_told_once(setting, caplog):
 
 
 def test_what_looks_forged_and_what_was_given_up_are_alarms(setting, caplog):
-    from dataclasses import replace
-
     setting.on()
     setting.passed_by(5, 6, is_open=True)
     setting.mark()
